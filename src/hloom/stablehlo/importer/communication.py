@@ -46,7 +46,7 @@ def _all_to_all(body: Body, operation: Operation, operands: Ops) -> Ops:
         if split == concat:
             results.append(body._add(OPERATIONS["all-to-all"](**fields, split_dimension=split), [operand]))
             continue
-        # The parts become a separate dimension, which moves before the dimension to concatenate and is collapsed into it.
+        # The parts become a separate dimension, moved before the dimension to concatenate and collapsed with it.
         parts = body.reshape(operand, [*sizes[:split], count, sizes[split] // count, *sizes[split + 1 :]])
         parts = body._add(OPERATIONS["all-to-all"](**fields, split_dimension=split), [parts])
         order = [d for d in range(len(sizes) + 1) if d != split]

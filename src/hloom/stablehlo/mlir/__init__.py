@@ -1,1 +1,1 @@
-"""MLIR as data: operations, types and attributes, and the text and bytecode that they are read from and written to."""
+"""MLIR as data: operations, types and attributes, with readers and writers of text and bytecode."""

@@ -1,7 +1,8 @@
-"""The forms that StableHLO ops have of their own: `stablehlo.transpose %0, dims = [1, 0] : (..) -> ..`.
+"""Readers of the custom assembly formats of ops: `stablehlo.transpose %0, dims = [1, 0] : (..) -> ..`.
 
-Most are templates, one row a form, by which the printer writes too (`printer.FORMATS` says what is in them); an
-attribute is read as `_VALUES` says. The rest are functions.
+Most formats are templates (`printer.FORMATS` explains the placeholders), which the printer shares; `_VALUES` reads the
+attributes in them. The others are functions. The formats are those of StableHLO's TableGen files (StablehloOps.td,
+AssemblyFormat.cpp). Readers raise ParseError with the position.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _TYPES = "{operands}{attributes} : {types}"
 _ARROW = "{operands}{attributes} : {operand_types} -> {results}"
 _BROADCASTING = "{operands}{attributes} : ({operand_types}) -> {results}"
 
-# Templates of ops that are read and never written, beyond the printer's.
+# Templates of ops that are only read, beyond the printer's.
 _BY_TEMPLATE = {
     _SAME: "uniform_quantize uniform_dequantize",
     _TYPES: "real_dynamic_slice dynamic_pad",
@@ -64,11 +65,11 @@ TEMPLATES: dict[str, str] = {
 }
 
 
-# How attributes stand in the forms
+# Attributes in custom formats
 
 
 def _array(parser: Parser) -> DenseArray:
-    """`[1, 2]`, also `array<i64: 1, 2>` and `dense<..>`."""
+    """Reads `[1, 2]`, `array<i64: 1, 2>` or `dense<..>`."""
     if not parser.scanner.peek("["):
         value = parser.attribute()
         return value if isinstance(value, DenseArray) else parser.scanner.fail("expected [numbers]")
@@ -76,7 +77,7 @@ def _array(parser: Parser) -> DenseArray:
 
 
 def _integer(parser: Parser) -> Attribute:
-    """`1`, perhaps with ` : i64`."""
+    """Reads `1`, optionally followed by ` : i64`."""
     value = i64(parser.scanner.integer())
     before = parser.scanner.pos
     if parser.scanner.take(":") and parser.word_ahead() in ("i64", "i32"):
@@ -114,7 +115,7 @@ _PIECE = re.compile(r"\{(\w+)\}|(\w+|->|[^\s\w])")
 
 
 def _template(text: str) -> Form:
-    """The form that a template says."""
+    """Makes the reader of a template."""
     pieces = [(match[1] or "", match[2] or "") for match in _PIECE.finditer(text)]
 
     def read(parser: Parser, name: str) -> Operation:
@@ -147,7 +148,7 @@ def _template(text: str) -> Form:
 
 
 def _types(parser: Parser, kind: str, operands: int) -> tuple[list[Type], list[Type]]:
-    """Types of operands and results: a function type, or one type for all."""
+    """Reads the types of operands and results: a function type, or one type for all."""
     type_ = parser.type()
     if isinstance(type_, FunctionType):
         return list(type_.inputs), list(type_.results)
@@ -157,7 +158,7 @@ def _types(parser: Parser, kind: str, operands: int) -> tuple[list[Type], list[T
 
 
 def _type_list(parser: Parser) -> list[Type]:
-    """Types separated by commas; `()` for none."""
+    """Reads types separated by commas, or `()` for none."""
     if parser.scanner.take("()"):
         return []
     types = [parser.type()]
@@ -166,11 +167,11 @@ def _type_list(parser: Parser) -> list[Type]:
     return types
 
 
-# Forms that no template can say
+# Formats that are no templates
 
 
 def _constant(parser: Parser, name: str) -> Operation:
-    """`stablehlo.constant {..} dense<..> : type`, `arith.constant 1 : i32`; older files have operands `()`."""
+    """Reads `stablehlo.constant {..} dense<..> : type` or `arith.constant 1 : i32`; older files have operands `()`."""
     scanner = parser.scanner
     if scanner.peek("()"):
         scanner.take("()")
@@ -185,7 +186,7 @@ def _constant(parser: Parser, name: str) -> Operation:
     type_ = I1 if isinstance(value, bool) else getattr(value, "type", None)
     if not isinstance(type_, TensorType) and (name != "arith.constant" or type_ is None):
         scanner.fail("a constant holds dense<..> : tensor<..>", at)
-    # A quantised constant says its own type after that of the stored integers.
+    # A quantised constant has its own type after the type of its stored integers.
     results: list[Type] = [type_]
     if scanner.take("->") or scanner.take(":"):
         results = [parser.type()]
@@ -193,7 +194,7 @@ def _constant(parser: Parser, name: str) -> Operation:
 
 
 def _constant_shape(parser: Parser, name: str) -> Operation:
-    """`shape.const_shape [4, 32] : tensor<2xindex>`."""
+    """Reads `shape.const_shape [4, 32] : tensor<2xindex>`."""
     attributes = parser.optional_attributes()
     at = parser.scanner.pos
     sizes = np.array(parser.comma_separated("[", "]", parser.scanner.integer), np.int64)
@@ -205,7 +206,7 @@ def _constant_shape(parser: Parser, name: str) -> Operation:
 
 
 def _return(parser: Parser, name: str) -> Operation:
-    """`return %a {..} : type`; functions and Shardy have the attributes before the operands."""
+    """Reads `return %a {..} : type`; in func and Shardy, attributes come before the operands."""
     attributes = parser.optional_attributes()
     at = parser.scanner.pos
     operands = parser.operands()
@@ -217,7 +218,7 @@ def _return(parser: Parser, name: str) -> Operation:
 
 
 def _optimization_barrier(parser: Parser, name: str) -> Operation:
-    """`{..} %a, %b : types`, and `()` for no operands."""
+    """Reads `{..} %a, %b : types`, or `()` without operands."""
     attributes = parser.optional_attributes()
     at = parser.scanner.pos
     if parser.scanner.take("()"):
@@ -251,7 +252,7 @@ def _custom_call(parser: Parser, name: str) -> Operation:
 
 
 def _compare(parser: Parser, name: str) -> Operation:
-    """`LT, %a, %b, FLOAT : (..) -> ..`."""
+    """Reads `LT, %a, %b, FLOAT : (..) -> ..`."""
     attributes: dict[str, Attribute] = {"comparison_direction": _enumeration("comparison_direction")(parser)}
     parser.scanner.expect(",")
     at = parser.scanner.pos
@@ -262,7 +263,7 @@ def _compare(parser: Parser, name: str) -> Operation:
 
 
 def _select(parser: Parser, name: str) -> Operation:
-    """`%p, %a, %b : tensor<i1>, tensor<f32>` or a function type."""
+    """Reads `%p, %a, %b : tensor<i1>, tensor<f32>` or a function type."""
     at = parser.scanner.pos
     operands = parser.operands()
     attributes = parser.optional_attributes()
@@ -279,7 +280,7 @@ def _select(parser: Parser, name: str) -> Operation:
 
 
 def _complex(parser: Parser, name: str) -> Operation:
-    """`%re, %im : tensor<complex<f32>>` or a function type."""
+    """Reads `%re, %im : tensor<complex<f32>>` or a function type."""
     at = parser.scanner.pos
     operands = parser.operands()
     attributes = parser.optional_attributes()
@@ -330,7 +331,7 @@ def _cholesky(parser: Parser, name: str) -> Operation:
 
 
 def _reduce_precision(parser: Parser, name: str) -> Operation:
-    """`%a, format = e5m2 : type`."""
+    """Reads `%a, format = e5m2 : type`."""
     scanner = parser.scanner
     operand = parser.operand()
     for token in (",", "format", "="):
@@ -349,7 +350,7 @@ def _reduce_precision(parser: Parser, name: str) -> Operation:
 
 
 def _slice(parser: Parser, name: str) -> Operation:
-    """`%a [0:4, 1:9:2] : (..) -> ..`."""
+    """Reads `%a [0:4, 1:9:2] : (..) -> ..`."""
     scanner, at = parser.scanner, parser.scanner.pos
     operand = parser.operand()
     rows: list[tuple[int, int, int]] = []
@@ -367,7 +368,7 @@ def _slice(parser: Parser, name: str) -> Operation:
 
 
 def _pair(parser: Parser) -> tuple[list[Attribute], list[Attribute]]:
-    """`[0, 1] x [1, 0]`."""
+    """Reads `[0, 1] x [1, 0]`."""
     left: list[Attribute] = [i64(v) for v in parser.comma_separated("[", "]", parser.scanner.integer)]
     parser.scanner.expect("x")
     return left, [i64(v) for v in parser.comma_separated("[", "]", parser.scanner.integer)]
@@ -378,7 +379,9 @@ def _precisions(parser: Parser) -> list[Attribute]:
 
 
 def _dot_general(parser: Parser, name: str) -> Operation:
-    """`%a, %b, batching_dims = [0] x [0], contracting_dims = [2] x [1], precision = [..], algorithm = <..> : ..`."""
+    """Reads `%a, %b, batching_dims = [0] x [0], contracting_dims = [2] x [1], precision = [..], algorithm = <..>
+    : ..`.
+    """
     scanner, at = parser.scanner, parser.scanner.pos
     operands = parser.operands()
     dimension_numbers: dict[str, Attribute] = {}
@@ -415,7 +418,7 @@ _CONVOLUTION_DIMENSIONS = re.compile(r"\[[^\]]*+\]\s*+x\s*+\[[^\]]*+\]\s*+->\s*+
 
 
 def _convolution(parser: Parser, name: str) -> Operation:
-    """`(%a, %b) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1], ..} {..} : ..`."""
+    """Reads `(%a, %b) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1], ..} {..} : ..`."""
     scanner, at = parser.scanner, parser.scanner.pos
     operands = parser.comma_separated("(", ")", parser.operand)
     scanner.expect("dim_numbers")
@@ -450,13 +453,13 @@ def _convolution(parser: Parser, name: str) -> Operation:
 
 
 def _flag(parser: Parser) -> bool:
-    """`true`, `false`, `1` or `0`."""
+    """Reads `true`, `false`, `1` or `0`."""
     match = parser.scanner.match(NUMBER)
     return match[0] != "0" if match else parser.scanner.word("true or false") == "true"
 
 
 def _while(parser: Parser, name: str) -> Operation:
-    """`(%it = %init, ..) : types attributes {..} cond {..} do {..}`."""
+    """Reads `(%it = %init, ..) : types attributes {..} cond {..} do {..}`."""
     scanner, at = parser.scanner, parser.scanner.pos
     names: list[str] = []
 
@@ -480,7 +483,7 @@ def _while(parser: Parser, name: str) -> Operation:
 
 
 def _reduce(parser: Parser, name: str) -> Operation:
-    """`(%a init: %b), (..) applies stablehlo.add across dimensions = [0] : ..`, or with a region."""
+    """Reads `(%a init: %b), (..) applies stablehlo.add across dimensions = [0] : ..`, or the form with a region."""
     scanner, at = parser.scanner, parser.scanner.pos
     inputs: list[Value] = []
     inits: list[Value] = []
@@ -506,7 +509,7 @@ def _reduce(parser: Parser, name: str) -> Operation:
 
 
 def _applied(parser: Parser, applied: str, type_: Type) -> Region:
-    """The region that applies one binary operation."""
+    """Builds the region that applies a binary operation to its arguments."""
     if applied not in parser.forms:
         parser.scanner.fail(f"there is no operation {applied!r} to apply")
     element: Type = TensorType((), type_.element_type) if isinstance(type_, TensorType) else type_
@@ -519,7 +522,7 @@ def _applied(parser: Parser, applied: str, type_: Type) -> Region:
 
 
 def _reducer(parser: Parser) -> Region:
-    """`(%a: T, %b: T) (%c: T, %d: T) {..}`: the pairs of arguments, left ones first in the region."""
+    """Reads `(%a: T, %b: T) (%c: T, %d: T) {..}`; the region takes the first of each pair, then the second."""
     pairs: list[list[tuple[str, Value]]] = []
 
     while parser.scanner.peek("("):
@@ -531,7 +534,7 @@ def _reducer(parser: Parser) -> Region:
 
 
 def _top_k(parser: Parser, name: str) -> Operation:
-    """`(%a, k = 8) : type -> (type, type)`."""
+    """Reads `(%a, k = 8) : type -> (type, type)`."""
     scanner, at = parser.scanner, parser.scanner.pos
     scanner.expect("(")
     operand = parser.operand()
@@ -550,7 +553,7 @@ def _top_k(parser: Parser, name: str) -> Operation:
 
 
 def _scan(parser: Parser, name: str) -> Operation:
-    """`(%inputs) inits (%inits) dimension = 0 attributes {..} {region} : types`."""
+    """Reads `(%inputs) inits (%inits) dimension = 0 attributes {..} {region} : types`."""
     scanner, at = parser.scanner, parser.scanner.pos
     inputs = parser.comma_separated("(", ")", parser.operand)
     scanner.expect("inits")
@@ -571,7 +574,7 @@ def _scan(parser: Parser, name: str) -> Operation:
 
 
 def _random_state(parser: Parser, name: str) -> Operation:
-    """`mhlo.xla.rng_get_and_update_state {delta = 1 : i64}`."""
+    """Reads `mhlo.xla.rng_get_and_update_state {delta = 1 : i64}`."""
     attributes = parser.optional_attributes()
     return Operation(name, [], results_of([TensorType((2,), ScalarType("ui64"))]), attributes)
 
@@ -608,7 +611,7 @@ FORMS: dict[str, Form] = {
     "chlo.scan": _scan,
 }
 FORMS |= shardy_forms.FORMS | {"sdy.return": _return}
-# The MHLO dialect, from which StableHLO came, has the same forms.
+# MHLO, StableHLO's predecessor, has the same formats.
 FORMS |= {name.replace("stablehlo.", "mhlo."): form for name, form in FORMS.items() if name.startswith("stablehlo.")}
 FORMS |= {"mhlo.bitcast": _template(_TYPES), "mhlo.add_dependency": _template(_TYPES), "mhlo.topk": _top_k}
 FORMS |= {f"mhlo.{name}": _template(_SAME) for name in ("copy", "erf", "acos", "acosh", "asin", "asinh", "atanh")}

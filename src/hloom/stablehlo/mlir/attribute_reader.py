@@ -1,4 +1,6 @@
-"""Reads the types, attributes and locations of MLIR text."""
+"""Reads the types, attributes and locations of MLIR text (MLIR Language Reference; the quant and StableHLO
+dialects).
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,11 @@ F32, F64 = ScalarType("f32"), ScalarType("f64")
 
 
 class AttributeReader:
-    """A scanner with what types and attributes need: aliases wherever they are defined, resources, known types."""
+    """Recursive-descent reader of types, attributes and locations.
+
+    Aliases may be used before their definition, resources are read at first use, and tensor types are cached by their
+    text. All methods that read raise ParseError with line, column and caret.
+    """
 
     def __init__(self, text: str) -> None:
         self.scanner = MlirScanner(text)
@@ -60,7 +66,7 @@ class AttributeReader:
     # Types
 
     def type(self) -> Type:
-        """Any type; functions in parentheses."""
+        """Reads a type; function types are in parentheses."""
         scanner = self.scanner
         scanner.skip()
         match = _TENSOR.match(scanner.text, scanner.pos)
@@ -73,7 +79,7 @@ class AttributeReader:
         return self.nested(self._type)
 
     def nested(self, read: Callable[[], T]) -> T:
-        """Reads something that may hold others of its kind, to a depth that Python's stack allows."""
+        """Calls `read` one nesting level deeper; fails at a depth that Python's stack does not allow."""
         if self.depth >= MAX_NESTING // 4:
             self.scanner.fail(f"types and attributes nest more than {MAX_NESTING // 4} deep")
         self.depth += 1
@@ -110,7 +116,7 @@ class AttributeReader:
         return FunctionType(inputs, self.result_types())
 
     def result_types(self) -> tuple[Type, ...]:
-        """One type, or several in parentheses."""
+        """Reads a type, or several in parentheses."""
         if not self.scanner.peek("("):
             return (self.type(),)
         return tuple(self._comma_separated("(", ")", self.type))
@@ -134,7 +140,9 @@ class AttributeReader:
         return TensorType(tuple(sizes), element, bounds)
 
     def _bounds(self, rank: int) -> tuple[int | None, ...] | None:
-        """`#stablehlo.bounds<?, 4>`, or `#stablehlo.type_extensions<bounds = [?, 4]>`; other encodings say nothing."""
+        """Reads `#stablehlo.bounds<?, 4>` or `#stablehlo.type_extensions<bounds = [?, 4]>`; None for other
+        encodings.
+        """
         at = self.scanner.pos
         encoding = self.attribute()
         if not isinstance(encoding, DialectAttribute) or not isinstance(encoding.body, str):
@@ -161,7 +169,7 @@ class AttributeReader:
         return DialectType(f"{name}<{scanner.angled()}>" if scanner.peek("<") else name)
 
     def _quantized(self) -> Any:
-        """`<i8<-127:127>:f32:0, {0.1:3, 0.2}>`."""
+        """Reads `<i8<-127:127>:f32:0, {0.1:3, 0.2}>`."""
         scanner = self.scanner
         scanner.expect("<")
         storage = scanner.word("the storage type, like i8").replace("u", "ui", 1)
@@ -192,7 +200,7 @@ class AttributeReader:
         return float(match[0]), zero
 
     def _alias(self, name: str, at: int, read: Callable[[], T]) -> T:
-        """What an alias stands for, read where it is defined."""
+        """The value of an alias, read at its definition."""
         if name not in self.aliases:
             scanner, here = self.scanner, self.scanner.pos
             self.aliases[name] = _IN_PROGRESS
@@ -204,7 +212,7 @@ class AttributeReader:
         return self.aliases[name]  # type: ignore[no-any-return]
 
     def _comma_separated(self, opening: str, closing: str, read: Callable[[], T]) -> list[T]:
-        """Entries between brackets, separated by commas."""
+        """Reads entries between brackets, separated by commas."""
         scanner = self.scanner
         scanner.expect(opening)
         entries: list[T] = []
@@ -215,7 +223,7 @@ class AttributeReader:
         return entries
 
     def fields(self, closing: str, read: Callable[[], None]) -> None:
-        """Fields up to a closing bracket, separated by commas; StableHLO allows one after the last, too."""
+        """Reads fields up to a closing bracket, separated by commas; StableHLO also allows a trailing comma."""
         scanner = self.scanner
         while not scanner.take(closing):
             read()
@@ -226,7 +234,7 @@ class AttributeReader:
     # Attributes
 
     def attribute(self) -> Attribute:
-        """Any attribute, with its type where one follows."""
+        """Reads an attribute, with its type if one follows."""
         return self.nested(self._attribute)
 
     def _attribute(self) -> Attribute:
@@ -255,7 +263,7 @@ class AttributeReader:
         return self.type()
 
     def dictionary(self) -> dict[str, Attribute]:
-        """`{name = value, unit, "quoted.name" = value}`."""
+        """Reads `{name = value, unit, "quoted.name" = value}`."""
         entries: dict[str, Attribute] = {}
         scanner = self.scanner
 
@@ -271,7 +279,7 @@ class AttributeReader:
         return entries
 
     def _number(self, type_: Type | None = None) -> Number:
-        """A number of the type given, or else of the one that follows it."""
+        """Reads a number of the given type, or else of the type that follows it."""
         scanner = self.scanner
         match = scanner.match(NUMBER)
         if not match:
@@ -291,7 +299,7 @@ class AttributeReader:
         )
 
     def checked(self, at: int, compute: Callable[[], T]) -> T:
-        """The result of `compute`; its errors get this position."""
+        """The result of `compute`; an HloomError becomes a ParseError at offset `at`."""
         try:
             return compute()
         except ParseError:
@@ -300,6 +308,7 @@ class AttributeReader:
             self.scanner.fail(error.message, at)
 
     def tensor_type(self) -> TensorType:
+        """Reads a tensor type."""
         at = self.scanner.pos
         type_ = self.type()
         if not isinstance(type_, TensorType):
@@ -307,7 +316,7 @@ class AttributeReader:
         return type_
 
     def dense(self) -> DenseElements:
-        """`<[1, 2]> : tensor<2xi32>`, after the word `dense`."""
+        """Reads `<[1, 2]> : tensor<2xi32>`, after the word `dense`."""
         scanner = self.scanner
         at = scanner.pos
         body = scanner.angled()
@@ -316,6 +325,9 @@ class AttributeReader:
         return DenseElements(type_, self.checked(at, lambda: dense_values(body, type_)))
 
     def dense_resource(self) -> DenseElements | ElidedElements:
+        """Reads `<name> : tensor<2xf32>`, after the word `dense_resource`, with its value from the resources at the end
+        of the text.
+        """
         scanner = self.scanner
         at = scanner.pos
         name = scanner.angled().strip()
@@ -329,13 +341,13 @@ class AttributeReader:
         blob = self._resources.get(name)
         if blob is None:
             scanner.fail(f"the resource {name!r} is not in this text: only resources given at its end can be read", at)
-        # The first four bytes say how the data is aligned.
+        # The first four bytes are the alignment of the data.
         raw = bytes.fromhex(blob)[4:]
         values = self.checked(at, lambda: from_bytes(raw, element_type_of(type_.element_type), static_sizes(type_)))
         return DenseElements(type_, values)
 
     def dense_array(self) -> DenseArray:
-        """`<i64: 1, 2>`, after the word `array`."""
+        """Reads `<i64: 1, 2>`, after the word `array`."""
         scanner = self.scanner
         scanner.expect("<")
         at = scanner.pos
@@ -362,7 +374,7 @@ class AttributeReader:
         return value
 
     def _dialect_attribute(self) -> Any:
-        """`#dialect.name<..>`, `#dialect<name ..>`, or an alias."""
+        """Reads `#dialect.name<..>`, `#dialect<name ..>`, or an alias."""
         scanner = self.scanner
         match = scanner.match(ALIAS)
         if not match:
@@ -390,7 +402,7 @@ class AttributeReader:
         return DialectAttribute(f"{name}.{word}", body)
 
     def body(self, name: str) -> dict[str, Attribute] | str:
-        """What stands in angle brackets: a dictionary where it has fields."""
+        """Reads the body in angle brackets of attribute `name`: a dictionary if it has fields, otherwise text."""
         scanner = self.scanner
         scanner.skip()
         if not name.startswith(_STRUCT_DIALECTS) or name.endswith(".type_extensions"):
@@ -423,7 +435,7 @@ class AttributeReader:
     # Locations
 
     def trailing_location(self) -> str:
-        """`loc(..)` where it follows."""
+        """Reads `loc(..)` if it follows, else ""."""
         scanner = self.scanner
         scanner.skip()
         if not scanner.text.startswith("loc(", scanner.pos):
@@ -434,14 +446,14 @@ class AttributeReader:
         return _location_text(name, position)
 
     def location_attribute(self) -> str:
-        """The text of `(..)`, after the word `loc`."""
+        """Reads `(..)`, after the word `loc`, as text."""
         self.scanner.expect("(")
         name, position = self.location()
         self.scanner.expect(")")
         return _location_text(name, position)
 
     def location(self) -> tuple[str, str]:
-        """The name that a location gives and its place `"file":line:column`, the first of each where there are many."""
+        """Reads a location: its name and its position `"file":line:column`, the first of each if there are several."""
         scanner = self.scanner
         if scanner.peek("#"):
             match = scanner.match(ALIAS)
@@ -483,7 +495,9 @@ class AttributeReader:
         return "", ""
 
     def _innermost(self) -> tuple[str, str]:
-        """The callee of `callsite(callee at caller)`: callers, which chain as deep as a stack, are passed over."""
+        """Reads the callee of `callsite(callee at caller)`; callers, which may nest as deep as a call stack, are
+        skipped.
+        """
         scanner = self.scanner
         callees: list[tuple[str, str]] = []
         while not callees or scanner.take_word("callsite"):
@@ -502,7 +516,7 @@ _IN_PROGRESS = object()
 
 
 def _raw(reader: AttributeReader, name: str) -> DialectAttribute:
-    """Attributes of MLIR itself that mean nothing to HLO, as they stand."""
+    """An attribute of MLIR itself that HLO ignores, as text."""
     return DialectAttribute(f"builtin.{name}", reader.scanner.angled() if reader.scanner.peek("<") else "")
 
 
@@ -537,9 +551,9 @@ def _location_text(name: str, position: str) -> str:
 
 
 def location_parts(location: str) -> tuple[str, str, int]:
-    """The name, the file and the line of a location as `Operation` has it; empty and 0 where it has none.
+    """The name, file and line of a location in the form of `Operation.location`; "" and 0 for missing ones.
 
-    A name may end with a colon and the kind of operation, which are no part of it.
+    A colon and anything after it are not part of the name.
     """
     match = STRING.match(location)
     if not match:

@@ -1,4 +1,6 @@
-"""Attributes and constants as MLIR writes them: `1 : i64`, `array<i64: 1, 2>`, `dense<[1.5, 2.0]> : tensor<2xf32>`."""
+"""Writes attributes and constants in MLIR syntax: `1 : i64`, `array<i64: 1, 2>`, `dense<[1.5, 2.0]> :
+tensor<2xf32>`.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,13 @@ _BARE_NAME = re.compile(r"[A-Za-z_][\w$.]*\Z")
 _WORD = re.compile(r"\w+\Z")
 _TYPES = (ScalarType, TensorType, TupleType, FunctionType, DialectType)
 
-# From how many elements on MLIR writes the bytes of a constant in place of its numbers.
+
 MIN_HEXADECIMAL_ELEMENTS = 101
+"""Number of elements from which MLIR writes a constant as hexadecimal bytes."""
 
 
 def attribute_text(value: Attribute) -> str:
-    """An attribute with its type, as it stands in a dictionary."""
+    """An attribute with its type, as in a dictionary."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -66,7 +69,7 @@ def attribute_text(value: Attribute) -> str:
 
 
 def dictionary_text(entries: dict[str, Any]) -> str:
-    """`{a = 1 : i64, unit, "odd key" = "x"}`, sorted by name as MLIR keeps dictionaries."""
+    """`{a = 1 : i64, unit, "odd key" = "x"}`, sorted by name as MLIR sorts dictionaries."""
     return "{" + ", ".join(_entry(key, entries[key]) for key in sorted(entries)) + "}"
 
 
@@ -86,7 +89,7 @@ def _dialect_text(value: DialectAttribute) -> str:
 
 
 def bare_text(value: Any) -> str:
-    """A value where the syntax of an operation or dialect attribute says its type: numbers stand without one."""
+    """An attribute in a syntax that implies its type: numbers have none."""
     if isinstance(value, Number):
         return _number_text(value.value)
     if isinstance(value, (list, tuple)):
@@ -107,7 +110,7 @@ def _number_text(value: Any) -> str:
 
 
 def quoted(text: str) -> str:
-    """A string literal: what is not printable ASCII becomes two hexadecimal digits a byte."""
+    """A string literal; bytes that are not printable ASCII become two hexadecimal digits."""
     shown = []
     for byte in text.encode("utf-8", "surrogateescape"):
         character = chr(byte)
@@ -119,7 +122,7 @@ def quoted(text: str) -> str:
 
 
 def symbol_text(name: str) -> str:
-    """`@name`, in quotes where it is no plain name."""
+    """`@name`, quoted unless it is an identifier."""
     return "@" + (name if _BARE_NAME.match(name) else quoted(name))
 
 
@@ -131,7 +134,7 @@ def _dtype(scalar: ScalarType) -> np.dtype[Any]:
 
 
 def dense_text(value: DenseElements) -> str:
-    """`dense<...> : type`: one number where all are equal, nested lists, and bytes for long constants."""
+    """`dense<...> : type`: a splat, nested lists, or hexadecimal bytes for long constants."""
     return f"dense<{_elements_text(value.values)}> : {type_text(value.type)}"
 
 
@@ -149,12 +152,12 @@ def _elements_text(values: np.ndarray[Any, np.dtype[Any]]) -> str:
 
 
 def _is_packed(dtype: np.dtype[Any]) -> bool:
-    """Types narrower than a byte: MLIR's own bytes for them have changed between releases."""
+    """Whether elements are narrower than a byte; MLIR's bytes for these differ between releases."""
     return dtype.kind == "b" or dtype.name in ("int2", "uint2", "int4", "uint4", "float4_e2m1fn")
 
 
 def _is_splat(values: np.ndarray[Any, np.dtype[Any]]) -> bool:
-    """True where all elements have the same bits (0.0 and -0.0 do not)."""
+    """Whether all elements have the same bits (0.0 and -0.0 differ)."""
     raw = np.ascontiguousarray(values).reshape(-1).view(np.uint8).reshape(values.size, -1)
     return bool((raw == raw[0]).all())
 
@@ -171,7 +174,9 @@ def _element_text(element: Any) -> str:
 
 
 def float_text(element: Any) -> str:
-    """A float that reads back to the same bits: `1.500000e+00`, more digits where needed, bits for infinity and NaN."""
+    """A float that reads back to the same bits: `1.500000e+00`, with more digits if needed, or bits for infinities and
+    NaNs.
+    """
     value = np.asarray(element)
     wide = float(value)
     if np.isfinite(wide):

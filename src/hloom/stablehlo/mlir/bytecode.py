@@ -1,7 +1,7 @@
-"""StableHLO in MLIR's bytecode, portable artifacts included, to text and back: by jaxlib, in a process of its own.
+"""Converts MLIR bytecode and portable artifacts of StableHLO to text and back, by jaxlib in a child process.
 
-MLIR ends the process on some damaged bytes; here that is the end of a child, and an error. As a script,
-`python -m hloom.stablehlo.mlir.bytecode read|write`, this file is that child.
+MLIR may end its process on damaged bytes; this way only the child ends, and the caller gets an error. The child runs
+this file as a script, `python -m hloom.stablehlo.mlir.bytecode read|write`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,22 @@ from typing import Any
 from hloom.errors import ArgumentError, HloomError, ProtoError
 
 TIMEOUT = 300.0
+"""Time limit of the child, in seconds."""
 
 
 def text_of(content: bytes) -> str:
-    """The text of a module in bytecode. ProtoError for damaged bytes, ArgumentError where jaxlib is not installed."""
+    """The text of a module in bytecode or of a portable artifact.
+
+    Raises ProtoError for damaged bytes, ArgumentError without jaxlib or after TIMEOUT.
+    """
     return _run_child("read", content, ProtoError("the bytes are no StableHLO bytecode that jaxlib reads")).decode()
 
 
 def bytecode_of(text: str) -> bytes:
-    """The portable artifact of a module in text. ArgumentError where jaxlib is not installed."""
+    """The portable artifact of a module in text.
+
+    Raises ArgumentError for text that jaxlib refuses, without jaxlib, or after TIMEOUT.
+    """
     return _run_child("write", text.encode(), ArgumentError("jaxlib makes no bytecode of this module"))
 
 
@@ -61,12 +68,12 @@ def _context() -> Any:
 
 
 def read_bytecode(content: bytes) -> bytes:
-    """The text, by jaxlib in this process: for bytes of a source that can be trusted."""
+    """The text (UTF-8) of a module in bytecode, by jaxlib in this process: for bytes from a trusted source only."""
     from jaxlib import _jax  # type: ignore[attr-defined]
     from jaxlib.mlir import ir
 
     with _context() as context:
-        # A portable artifact names its producer StableHLO_v.. and holds a versioned dialect.
+        # A portable artifact has the producer StableHLO_v.. and a versioned dialect.
         is_artifact = b"StableHLO_v" in content[:64]
         module = _jax.mlir.deserialize_portable_artifact(content) if is_artifact else ir.Module.parse(content, context)
         text = module.operation.get_asm(enable_debug_info=True)
@@ -81,7 +88,7 @@ def _write(content: bytes) -> bytes:
     with _context() as context:
         module = ir.Module.parse(content.decode(), context)
         version = stablehlo.get_current_version()
-        # CHLO has no versioned form: with it the artifact holds both dialects, as JAX writes it.
+        # CHLO has no versioned dialect: with mixed serialisation, the artifact has both, as in JAX.
         mixed = b" chlo." in content or b'"chlo.' in content
         artifact: bytes = _jax.mlir.serialize_portable_artifact(module, version, use_mixed_serialization=mixed)
     return artifact

@@ -1,4 +1,4 @@
-"""Constants of MLIR text as arrays: `dense<[[1, 2]]>`, splats, hexadecimal numbers and strings, complex pairs."""
+"""Reads the elements of MLIR constants: nested lists, splats, hexadecimal numbers and strings, complex pairs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ _WORDS = {"true": 1, "false": 0}
 
 
 def dense_values(body: str, type_: TensorType) -> Array:
-    """The values that stand between the angle brackets; a splat is a view of one element."""
+    """The elements that the text between the angle brackets of `dense<..>` gives; a splat is a view of one element.
+
+    Raises ArgumentError for malformed or missing elements, and for types without static sizes.
+    """
     sizes = static_sizes(type_)
     element_type = element_type_of(type_.element_type)
     text = body.strip()
@@ -54,6 +57,7 @@ def dense_values(body: str, type_: TensorType) -> Array:
 
 
 def static_sizes(type_: TensorType) -> tuple[int, ...]:
+    """The sizes of a tensor type; raises ArgumentError for unknown sizes, over MAX_RANK or over MAX_ELEMENTS."""
     sizes = tuple(size for size in type_.dimensions if size is not None)
     if len(sizes) != len(type_.dimensions):
         raise ArgumentError(f"a constant has a static type, got {type_text(type_)}")
@@ -63,7 +67,11 @@ def static_sizes(type_: TensorType) -> tuple[int, ...]:
 
 
 def from_bytes(raw: bytes, element_type: PrimitiveType, sizes: tuple[int, ...]) -> Array:
-    """Values in linear memory, or one value for all; booleans may be packed, eight in a byte."""
+    """The elements that bytes give in row-major order, or a splat of one element; booleans may be packed, eight in a
+    byte.
+
+    Raises ArgumentError for another number of bytes.
+    """
     count, width = int(np.prod(sizes, dtype=np.int64)), element_type.byte_width
     if element_type.is_pred:
         if len(raw) == 1 and count != 1 and raw[0] in (0, 0xFF):
@@ -89,7 +97,7 @@ def _bytes_as(raw: bytes, element_type: PrimitiveType) -> Array:
 
 
 def _split(text: str) -> tuple[str, list[str]]:
-    """The brackets and commas alone, and the elements; of a complex element `real;imaginary`."""
+    """The brackets and commas alone, and the elements; a complex element becomes `real;imaginary`."""
     if "(" in text:
         text = _PAIR.sub(r"\1;\2", text)
     if "[" not in text:
@@ -110,7 +118,7 @@ def _skeleton(sizes: tuple[int, ...]) -> str:
 def _convert(elements: list[str], element_type: PrimitiveType) -> Array:
     dtype = element_type.dtype
     if element_type.is_complex:
-        # A real number stands for itself in both forms of a splat.
+        # A real number is a complex element without imaginary part.
         pairs = [element.split(";") if ";" in element else [element, "0"] for element in elements]
         flat = _convert([part for pair in pairs for part in pair], element_type.real)
         return flat.view(dtype)
@@ -119,7 +127,7 @@ def _convert(elements: list[str], element_type: PrimitiveType) -> Array:
     try:
         values = [_WORDS[e] if e in _WORDS else int(e, 16 if "x" in e else 10) for e in map(str.strip, elements)]
     except ValueError:
-        # Python converts no more than some thousands of digits.
+        # int() also raises ValueError for thousands of digits.
         bad = next(
             (e for e in elements if not _INTEGER.fullmatch(e.strip()) and e.strip() not in _WORDS),
             max(elements, key=len),
@@ -140,7 +148,7 @@ def _convert(elements: list[str], element_type: PrimitiveType) -> Array:
 
 
 def _floats(elements: list[str], element_type: PrimitiveType) -> Array:
-    """Decimal numbers, and bits in hexadecimal."""
+    """Converts decimal numbers, and hexadecimal ones, which are bit patterns."""
     stripped = [element.strip() for element in elements]
     hexadecimal = {i: int(e, 16) for i, e in enumerate(stripped) if "x" in e and _HEXADECIMAL.fullmatch(e)}
     try:
@@ -149,7 +157,7 @@ def _floats(elements: list[str], element_type: PrimitiveType) -> Array:
         decimals = [math.nan]
     wide = np.array(decimals, np.float64)
     if not np.isfinite(wide).all() or any("_" in element for element in stripped):
-        # Python's own words for infinities and the like are none of MLIR's.
+        # Python's float() accepts "inf", "nan" and underscores, MLIR does not.
         bad = [e for i, e in enumerate(stripped) if i not in hexadecimal and not _FLOAT.fullmatch(e)]
         if bad:
             raise ArgumentError(f"{bad[0][:40]!r} is no value of {element_type}")

@@ -1,7 +1,7 @@
-"""MLIR as data: operations with operands, attributes, regions and types. The parser makes it, the printer writes it.
+"""MLIR as data: operations with operands, attributes, regions and types.
 
-Attributes are Python values where Python has them: `bool`, `str`, `list`, `dict[str, Attribute]`, None for a unit
-attribute; the classes here stand for the others.
+Attributes are Python values where possible: `bool`, `str`, `list`, `dict[str, Attribute]`, and None for a unit
+attribute; other attributes are instances of the classes in this file.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class ScalarType:
-    """An element type, by the name that MLIR gives it: `f32`, `i1`, `ui8`, `index`, `complex<f32>`, `f8E4M3FN`."""
+    """An element type with MLIR's name: `f32`, `i1`, `ui8`, `index`, `complex<f32>`, `f8E4M3FN`."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class QuantizedType:
-    """`!quant.uniform<i8:f32, 0.1:3>`; per axis where `axis` is set, with one scale and zero point for each index."""
+    """`!quant.uniform<i8:f32, 0.1:3>`; with `axis`, each index along it has its own scale and zero point."""
 
     storage: ScalarType
     expressed: ScalarType
@@ -33,7 +33,7 @@ class QuantizedType:
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """`tensor<2x?xf32>`: None is a size that is not known; `bounds` are those of `#stablehlo.bounds<...>`."""
+    """`tensor<2x?xf32>`: None is an unknown size; `bounds` are those of `#stablehlo.bounds<...>`."""
 
     dimensions: tuple[int | None, ...]
     element_type: ScalarType | QuantizedType
@@ -42,18 +42,22 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class TupleType:
+    """`tuple<tensor<f32>, tensor<i32>>`."""
+
     elements: tuple[Type, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionType:
+    """`(inputs) -> (results)`."""
+
     inputs: tuple[Type, ...]
     results: tuple[Type, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DialectType:
-    """A type of a dialect that stands for itself: `!stablehlo.token`; the name without the exclamation mark."""
+    """An opaque type of a dialect, `!stablehlo.token`; the name has no exclamation mark."""
 
     name: str
 
@@ -63,7 +67,7 @@ Type = ScalarType | TensorType | TupleType | FunctionType | DialectType
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """`2 : i64` or `1.5 : f32`."""
+    """Numeric attribute, `2 : i64` or `1.5 : f32`."""
 
     value: int | float
     type: ScalarType
@@ -71,14 +75,14 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """`@name`."""
+    """Symbol reference, `@name`."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class DenseArray:
-    """`array<i64: 1, 2>`."""
+    """Dense array attribute, `array<i64: 1, 2>`."""
 
     element_type: ScalarType
     values: tuple[Any, ...]
@@ -86,18 +90,19 @@ class DenseArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseElements:
-    """`dense<[[1, 2]]> : tensor<1x2xi32>`; splats and hexadecimal strings are spelt out in `values`."""
+    """`dense<[[1, 2]]> : tensor<1x2xi32>`; `values` has all elements, also for splats and hexadecimal strings."""
 
     type: TensorType
     values: np.ndarray[Any, np.dtype[Any]]
 
 
 ELIDED_RESOURCE = "__elided__"
+"""Name of the resource for elements that a printer omitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ElidedElements:
-    """`dense_resource<__elided__> : tensor<2xf32>`: elements that were left out of the text."""
+    """`dense_resource<__elided__> : tensor<2xf32>`: elements that the text omits."""
 
     type: TensorType
 
@@ -106,9 +111,8 @@ class ElidedElements:
 class DialectAttribute:
     """`#stablehlo.gather<offset_dims = [1], ...>` or `#stablehlo<comparison_direction LT>`.
 
-    `name` is `stablehlo.gather` or `stablehlo.comparison_direction`. `body` is a dictionary of the fields where the
-    text has fields, and otherwise the text between the angle brackets, without the name: `LT`,
-    `[b, 0, f]x[0, i, o]->[b, 0, f]`.
+    `name` is `stablehlo.gather` or `stablehlo.comparison_direction`. `body` is a dictionary if the attribute has named
+    parameters, otherwise the text between the angle brackets, without the name: `LT`, `[b, 0, f]x[0, i, o]->[b, 0, f]`.
     """
 
     name: str
@@ -137,18 +141,18 @@ Attribute = (
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """The result of an operation or the argument of a block."""
+    """A result of an operation or an argument of a block."""
 
     type: Type
     name: str = ""
-    """As the text has it, without the percent sign; `0#1` is the second result of `%0:2`."""
+    """Name in the text, without the percent sign; `0#1` is the second result of `%0:2`."""
     location: str = ""
-    """The MLIR location of a block argument, where the text gives one."""
+    """MLIR location of a block argument; "" if the text gives none."""
 
 
 @dataclass(eq=False, slots=True)
 class Operation:
-    """`%0 = "stablehlo.add"(%a, %b) : (T, T) -> T`: inherent and discardable attributes are one dictionary."""
+    """`%0 = "stablehlo.add"(%a, %b) : (T, T) -> T`; inherent and discardable attributes share one dictionary."""
 
     name: str
     operands: list[Value] = field(default_factory=list)
@@ -156,23 +160,27 @@ class Operation:
     attributes: dict[str, Attribute] = field(default_factory=dict)
     regions: list[Region] = field(default_factory=list)
     location: str = ""
-    """The MLIR location where the text gives one, `"name"("file.py":3:4)`: name, file and place alone."""
+    """MLIR location, reduced to name and file position, `"name"("file.py":3:4)`; "" if the text gives none."""
     line: int = 0
     column: int = 0
 
 
 @dataclass(eq=False, slots=True)
 class Block:
+    """A list of operations with block arguments."""
+
     arguments: list[Value] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
 
 
 @dataclass(eq=False, slots=True)
 class Region:
+    """A list of blocks."""
+
     blocks: list[Block] = field(default_factory=list)
 
     @property
     def block(self) -> Block:
-        """The one block of a region, as all regions of StableHLO have it."""
+        """The only block; raises ValueError unless there is exactly one, as in all regions of StableHLO."""
         (block,) = self.blocks
         return block

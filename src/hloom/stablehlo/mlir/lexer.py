@@ -1,4 +1,4 @@
-"""Walks over MLIR text: values, symbols, words, numbers, balanced angle brackets."""
+"""Scanner of MLIR text: values, symbols, words, numbers, balanced angle brackets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEFINITION = re.compile(r"^[ \t]*+([#!][A-Za-z_][\w$.\-]*+)[ \t]*+=", re.MULTIL
 
 
 class MlirScanner(Scanner):
-    """A position in MLIR text."""
+    """A position in MLIR text; methods that read raise ParseError with line, column and caret."""
 
     __slots__ = ()
 
@@ -28,18 +28,19 @@ class MlirScanner(Scanner):
             self.pos = match.end()
 
     def peek(self, token: str) -> bool:
-        """True where `token` comes next."""
+        """Whether `token` comes next."""
         self.skip()
         return self.text.startswith(token, self.pos)
 
     def word(self, what: str = "a word") -> str:
+        """Reads a bare identifier; `what` names it in errors."""
         match = self.match(WORD)
         if not match:
             self.fail(f"expected {what}, got {self.preview()}")
         return match[0]
 
     def take_word(self, word: str) -> bool:
-        """Moves past a whole word if it comes next."""
+        """Moves past a bare identifier if it comes next; returns whether it did."""
         self.skip()
         match = WORD.match(self.text, self.pos)
         if not match or match[0] != word:
@@ -48,13 +49,14 @@ class MlirScanner(Scanner):
         return True
 
     def string(self, what: str = "a string") -> str:
+        """Reads a string literal and returns its content; `what` names it in errors."""
         match = self.match(STRING)
         if not match:
             self.fail(f"expected {what}, got {self.preview()}")
         return unquote_mlir(match[0])
 
     def symbol(self) -> str:
-        """`@name` or `@"name"`, without the sign; of nested ones the last."""
+        """Reads `@name` or `@"name"` and returns the name; a nested reference `@a::@b` gives its last name."""
         match = self.match(_SYMBOL)
         if not match:
             self.fail(f"expected a symbol @name, got {self.preview()}")
@@ -64,7 +66,7 @@ class MlirScanner(Scanner):
         return match[1] or unquote_mlir(match[2])
 
     def angled(self) -> str:
-        """The text inside the angle brackets that come next; moves past them. Arrows and strings count as text."""
+        """Reads a body in angle brackets and returns its text; brackets in strings and arrows do not count."""
         self.expect("<")
         start, depth = self.pos, 1
         position, text = start, self.text
@@ -86,12 +88,14 @@ class MlirScanner(Scanner):
         return text[start : position - 1]
 
     def definitions(self) -> dict[str, int]:
-        """`#name` and `!name` -> where its value stands: aliases may be used before the line that defines them."""
+        """Maps `#name` and `!name` to the offsets of their values: aliases may be used before their definition."""
         return {match[1]: match.end() for match in _DEFINITION.finditer(self.text)}
 
 
 def unquote_mlir(text: str) -> str:
-    r"""The content of a quoted string; MLIR writes bytes as `\0A`, two hexadecimal digits."""
+    r"""The content of a quoted string, whose escapes are `\n`, `\t`, `\"`, `\\` and bytes as two hexadecimal digits,
+    `\0A`.
+    """
     body = text[1:-1]
     if "\\" not in body:
         return body

@@ -1,7 +1,7 @@
-"""The parser of MLIR text: operations in generic form, regions, blocks, functions, modules.
+"""Parser of MLIR text: operations in generic form, regions, blocks, functions and modules.
 
-Operations' own forms are given to it (StableHLO's are in `assembly.py`); types and attributes are in
-`attribute_reader.py`. The result is one `builtin.module` operation, whose operations are functions.
+The caller supplies custom assembly formats of operations (`assembly.py` has StableHLO's); `attribute_reader.py` reads
+types and attributes. The result is a `builtin.module` operation, whose operations are functions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hloom.stablehlo.mlir.types import type_text
 
 T = TypeVar("T")
 Form: TypeAlias = "Callable[[Parser, str], Operation]"
-"""How an operation is read that has a form of its own, from what follows its name."""
+"""Reads an operation in its custom assembly format, from after its name."""
 
 MAX_REGION_DEPTH = 64
 _RESULTS = re.compile(r"%([\w$.\-]++)(?:\s*+:\s*+(\d{1,6}))?\s*+(,|=)")
@@ -29,7 +29,7 @@ _SHORT_NAMES = {"module": "builtin.module", "return": "func.return", "call": "fu
 
 
 def parse_attribute(text: str) -> Attribute:
-    """The attribute that a text is."""
+    """Reads the text of an attribute; raises ParseError for anything else."""
     reader = AttributeReader(text)
     attribute = reader.attribute()
     if not reader.scanner.at_end():
@@ -38,7 +38,10 @@ def parse_attribute(text: str) -> Attribute:
 
 
 class Parser(AttributeReader):
-    """The state of a parse: values in scope by name, and the depth of regions; `forms` by operation name."""
+    """Parser of one text; `values` has the values in scope, `forms` custom assembly formats by operation name.
+
+    All methods that read raise ParseError with line, column and caret.
+    """
 
     def __init__(self, text: str, forms: dict[str, Form]) -> None:
         super().__init__(text)
@@ -51,6 +54,7 @@ class Parser(AttributeReader):
         self.result_names: list[str] = []
 
     def parse(self) -> Operation:
+        """Reads a module; operations outside of a module are wrapped in one."""
         operations: list[Operation] = []
         while not self._at_end():
             operations.append(self.operation())
@@ -59,7 +63,9 @@ class Parser(AttributeReader):
         return Operation("builtin.module", regions=[Region([Block([], operations)])], line=1, column=1)
 
     def _at_end(self) -> bool:
-        """Moves past definitions of aliases and resources, which are read where they are used."""
+        """Skips definitions of aliases and resources, which are read at their uses, and returns whether the text
+        ends.
+        """
         scanner = self.scanner
         while not scanner.at_end():
             character = scanner.text[scanner.pos]
@@ -86,7 +92,7 @@ class Parser(AttributeReader):
     # Operations
 
     def operation(self) -> Operation:
-        """One operation, in generic form or its own."""
+        """Reads an operation in generic or custom form."""
         scanner = self.scanner
         scanner.skip()
         start = scanner.pos
@@ -110,7 +116,7 @@ class Parser(AttributeReader):
         return operation
 
     def _result_names(self) -> list[str]:
-        """`%a, %b:2 =`, which gives a, b#0 and b#1."""
+        """Reads `%a, %b:2 =` and returns the names a, b#0 and b#1."""
         scanner, names = self.scanner, list[str]()
         while match := scanner.match(_RESULTS):
             count = int(match[2] or 1)
@@ -122,9 +128,10 @@ class Parser(AttributeReader):
         return names
 
     def set_position(self, operation: Operation, position: int) -> None:
+        """Sets the line and column of an operation that begins at an offset; counts newlines incrementally."""
         self.line += self.scanner.text.count("\n", self.counted_to, position) if position >= self.counted_to else 0
         if position < self.counted_to:
-            # An operation with regions stands before those in them.
+            # An operation with regions begins before the operations in them, which were counted already.
             operation.line = self.line - self.scanner.text.count("\n", position, self.counted_to)
         else:
             operation.line, self.counted_to = self.line, position
@@ -149,6 +156,7 @@ class Parser(AttributeReader):
         return Operation(name, operands, results_of(types.results), attributes, regions)
 
     def function_type(self) -> FunctionType:
+        """Reads a function type."""
         at = self.scanner.pos
         types = self.type()
         if not isinstance(types, FunctionType):
@@ -166,7 +174,7 @@ class Parser(AttributeReader):
     # Values
 
     def operand(self) -> Value:
-        """A value that is in scope."""
+        """Reads a value that is in scope."""
         scanner = self.scanner
         match = scanner.match(VALUE)
         if not match:
@@ -180,7 +188,7 @@ class Parser(AttributeReader):
         return value
 
     def operands(self) -> list[Value]:
-        """Values separated by commas, perhaps none."""
+        """Reads any number of values, separated by commas."""
         scanner = self.scanner
         values: list[Value] = []
         while scanner.peek("%"):
@@ -192,6 +200,7 @@ class Parser(AttributeReader):
         return values
 
     def define(self, name: str, value: Value, at: int) -> None:
+        """Adds a value to the scope under a name, which must be new."""
         if name in self.values:
             self.scanner.fail(f"the value %{name} is defined twice", at)
         value.name = name
@@ -199,7 +208,7 @@ class Parser(AttributeReader):
         self.scope_names.append(name)
 
     def check_types(self, operands: Sequence[Value], types: Sequence[Type], at: int) -> None:
-        """Operands have the types that their user says."""
+        """Fails unless the operands have the types that their user declares."""
         if len(operands) != len(types):
             self.scanner.fail(f"got {len(operands)} operands and {len(types)} types for them", at)
         for operand, type_ in zip(operands, types, strict=True):
@@ -210,7 +219,7 @@ class Parser(AttributeReader):
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Names that are defined inside are free again afterwards."""
+        """Names defined inside go out of scope at the end."""
         mark = len(self.scope_names)
         if self.region_depth >= MAX_REGION_DEPTH:
             self.scanner.fail(f"regions nest more than {MAX_REGION_DEPTH} deep")
@@ -222,7 +231,9 @@ class Parser(AttributeReader):
         del self.scope_names[mark:]
 
     def region(self, arguments: Sequence[tuple[str, Value]] = ()) -> Region:
-        """`{ operations }`, perhaps with `^bb0(%a: type):` before them; or with arguments that stood elsewhere."""
+        """Reads `{ operations }`, optionally with a block header `^bb0(%a: type):`, or with arguments that were read
+        before.
+        """
         scanner = self.scanner
         with self.scope():
             scanner.expect("{", "at the start of a region")
@@ -240,7 +251,7 @@ class Parser(AttributeReader):
         return Region([block])
 
     def argument(self) -> Value:
-        """`%name: type loc(..)`, which comes into scope."""
+        """Reads `%name: type loc(..)` and adds the value to the scope."""
         scanner = self.scanner
         match = scanner.match(VALUE)
         if not match:
@@ -254,7 +265,7 @@ class Parser(AttributeReader):
     # Modules and functions
 
     def module(self, name: str) -> Operation:
-        """`module @name attributes {..} { .. }`."""
+        """Reads `module @name attributes {..} { .. }`, after the word `module`."""
         scanner = self.scanner
         attributes: dict[str, Attribute] = {}
         if scanner.peek("@"):
@@ -264,13 +275,15 @@ class Parser(AttributeReader):
         return Operation(name, attributes=attributes, regions=[self.region()])
 
     def function(self, name: str) -> Operation:
-        """`func.func public @name(%a: type {..}) -> (type {..}) attributes {..} { .. }`."""
+        """Reads `func.func public @name(%a: type {..}) -> (type {..}) attributes {..} { .. }`, after the word
+        `func.func`.
+        """
         scanner = self.scanner
         visibility = next((word for word in ("public", "private", "nested") if scanner.take_word(word)), None)
         attributes: dict[str, Attribute] = {"sym_name": scanner.symbol()}
         if visibility:
             attributes["sym_visibility"] = visibility
-        # A function sees no values of what is around it.
+        # Functions are isolated from above: outer values are not visible.
         outer, self.values, scope_names, self.scope_names = self.values, {}, self.scope_names, []
         with self.scope():
             arguments, entries = self._parameters()
@@ -293,7 +306,7 @@ class Parser(AttributeReader):
 
         def parameter() -> Value:
             if not self.scanner.peek("%"):
-                # A declaration has types alone.
+                # A declaration has types only.
                 value = Value(self.type())
                 self.define(f"arg{len(entries)}", value, self.scanner.pos)
             else:
@@ -325,23 +338,26 @@ class Parser(AttributeReader):
 
         return self._comma_separated("(", ")", result), entries
 
-    # Services for the forms of operations
+    # For readers of custom assembly formats
 
     def comma_separated(self, opening: str, closing: str, read: Callable[[], T]) -> list[T]:
+        """Reads entries between brackets, separated by commas."""
         return self._comma_separated(opening, closing, read)
 
     def optional_attributes(self) -> dict[str, Attribute]:
-        """`{..}` where it comes next."""
+        """Reads `{..}` if it comes next."""
         return self.dictionary() if self.scanner.peek("{") else {}
 
     def word_ahead(self) -> str:
-        """The word that comes next, which is not taken."""
+        """The bare identifier that comes next, or "", without moving past it."""
         self.scanner.skip()
         match = WORD.match(self.scanner.text, self.scanner.pos)
         return match[0] if match else ""
 
     def finish(self, name: str, operands: list[Value], attributes: dict[str, Attribute], at: int) -> Operation:
-        """`{..} : (types) -> types` after an op's own part; `at` is where the operands stand."""
+        """Reads `{..} : (types) -> types`, after the op's own syntax; `at` is the offset of the operands, for
+        errors.
+        """
         attributes = attributes | self.optional_attributes()
         self.scanner.expect(":", "and the operation's type")
         types = self.function_type()
@@ -349,7 +365,7 @@ class Parser(AttributeReader):
         return Operation(name, operands, results_of(types.results), attributes)
 
     def named_argument(self) -> tuple[str, Value]:
-        """`%name: type loc(..)`, an argument of a region that follows."""
+        """Reads `%name: type loc(..)`, an argument of a region that follows."""
         match = self.scanner.match(VALUE)
         if not match:
             self.scanner.fail(f"expected an argument %name, got {self.scanner.preview()}")
@@ -360,4 +376,5 @@ class Parser(AttributeReader):
 
 
 def results_of(types: Sequence[Type]) -> list[Value]:
+    """Values of these types, for the results of an operation."""
     return [Value(type_) for type_ in types]

@@ -1,7 +1,7 @@
-"""MLIR as data to text, in the forms that StableHLO's own printer uses where it has one, else in the generic form.
+"""Writes MLIR text, in StableHLO's custom assembly formats where they exist, else in generic form.
 
-`FORMATS` gives the form of an operation as a template, one row an operation; what no template can say (regions, pairs
-of lists) is a function in `syntax.py`. Everything else is written `"name"(operands) <{attributes}> : types`.
+`FORMATS` has the formats that are templates, by operation; those with regions or pairs of lists are functions in
+`syntax.py`. The generic form is `"name"(operands) <{attributes}> : types`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _ELEMENT_WISE = """abs add and atan2 cbrt ceil clamp convert cosine count_leadin
 _PLAIN = "bitcast_convert dynamic_reshape dynamic_update_slice reshape"
 _CHLO = "acos acosh asin asinh atanh cosh erf mulhi sinh"
 
-# In a template `{0}` is an operand, `{operands}` are all of them, `{same}` is one type where all types are equal,
-# `{types}` is `(operands) -> results`, `{operand_types}` and `{results}` are the types of either; another name is that
-# attribute, and `{attributes}` are all that the template does not name.
+# Placeholders of templates: `{0}` is the first operand, `{operands}` all operands, `{same}` a single type if all types
+# are equal, `{types}` the function type, `{operand_types}` and `{results}` the types of operands and results, `{name}`
+# an attribute, and `{attributes}` the dictionary of attributes that the template does not name.
 FORMATS: dict[str, str] = {
     **{f"stablehlo.{name}": "{operands}{attributes} : {same}" for name in _ELEMENT_WISE.split()},
     **{f"stablehlo.{name}": "{operands}{attributes} : {types}" for name in _PLAIN.split()},
@@ -64,7 +64,7 @@ FORMATS: dict[str, str] = {
     "stablehlo.transpose": "{operands}, dims = {permutation}{attributes} : {types}",
 }
 
-# The results that StableHLO's printer names; all others are numbered.
+# Names that StableHLO's printer gives to results; other results are numbered.
 _RESULT_NAMES = {
     "chlo.top_k": ("values", "indices"),
     "stablehlo.batch_norm_grad": ("grad_operand", "grad_scale", "grad_offset"),
@@ -75,11 +75,11 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 Syntax: TypeAlias = "dict[str, Callable[[Printer, Operation], str]]"
-"""How operations are written whose form no template can say, by name."""
+"""Functions that write the custom assembly formats which are no templates, by operation name."""
 
 
 class Printer:
-    """Lines of text so far, and the names of the values that are in scope."""
+    """State of printing: the lines so far, and the names of values in scope."""
 
     def __init__(self, syntax: Syntax) -> None:
         self.syntax = syntax
@@ -94,11 +94,12 @@ class Printer:
     # Lines and scopes
 
     def line(self, text: str) -> None:
+        """Appends an indented line."""
         self.lines.append("  " * self.indent + text if text else "")
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Names given inside are free again afterwards."""
+        """Indents; names defined inside are free again at the end."""
         used, counters = set(self.used), dict(self.counters)
         self.indent += 1
         yield
@@ -106,12 +107,12 @@ class Printer:
         self.used, self.counters = used, counters
 
     def next_name(self, kind: str) -> str:
-        """`%0`, `%1` .., or `%arg0`, `%arg1` .."""
+        """The next of `%0`, `%1` .., or `%arg0`, `%arg1` .."""
         self.counters[kind] += 1
         return f"%{kind}{self.counters[kind] - 1}"
 
     def unique_name(self, base: str) -> str:
-        """`%base`, or `%base_0` and so on where that is taken."""
+        """`%base`, or `%base_0` and so on if that is taken."""
         name = base
         while name in self.used:
             name = f"{base}_{self.counters['conflict']}"
@@ -120,7 +121,7 @@ class Printer:
         return f"%{name}"
 
     def arguments(self, values: Sequence[Value], base: str = "") -> list[str]:
-        """Names the arguments of a block."""
+        """Names the arguments of a block and returns the names."""
         for value in values:
             self.names[value] = self.unique_name(base) if base else self.next_name("arg")
         return [self.names[value] for value in values]
@@ -128,6 +129,7 @@ class Printer:
     # Modules and functions
 
     def module(self, module: Operation) -> str:
+        """The text of a `builtin.module` operation, with aliases of locations before it."""
         name = module.attributes.get("sym_name")
         attributes = {key: value for key, value in module.attributes.items() if key != "sym_name"}
         shown = f" attributes {dictionary_text(attributes)}" if attributes else ""
@@ -141,6 +143,7 @@ class Printer:
         return "\n".join([*aliases, *self.lines]) + "\n"
 
     def function(self, function: Operation) -> None:
+        """Prints a `func.func` operation."""
         attributes, block = function.attributes, function.regions[0].block
         entries, results = attributes.get("arg_attrs"), attributes.get("res_attrs")
         with self.scope():
@@ -162,6 +165,7 @@ class Printer:
         self.line("}")
 
     def body(self, block: Block, in_function: bool = False) -> None:
+        """Prints the operations of a block."""
         for operation in block.operations:
             self.in_function_body = in_function
             self.operation(operation)
@@ -169,6 +173,7 @@ class Printer:
     # Operations
 
     def operation(self, operation: Operation) -> None:
+        """Prints an operation."""
         start, results = len(self.lines), self.result_names(operation)
         if operation.name in self.syntax:
             text = self.syntax[operation.name](self, operation)
@@ -176,14 +181,14 @@ class Printer:
             text = f"{operation.name}{self.fill(FORMATS[operation.name], operation)}"
         else:
             text = self.generic(operation)
-        # Regions were printed as lines of their own: the first line goes before them, the rest after them.
+        # The lines of regions are printed already: the first line goes before them, the rest after them.
         head, mark, tail = text.partition("\0")
         self.lines.insert(start, "  " * self.indent + results + head)
         location = self.location(operation.location)
         self.lines[-1 if mark else start] += tail + location
 
     def result_names(self, operation: Operation) -> str:
-        """`%0 = `, `%1:2 = `, `%values, %indices = `, or nothing."""
+        """Names the results and returns `%0 = `, `%1:2 = `, `%values, %indices = `, or ""."""
         results, bases = operation.results, _RESULT_NAMES.get(operation.name)
         if not results:
             return ""
@@ -201,23 +206,24 @@ class Printer:
         return f"{name}:{len(results)} = "
 
     def operands(self, values: Sequence[Value]) -> str:
+        """Names of values, separated by commas."""
         return ", ".join(self.names[value] for value in values)
 
     def location(self, location: str) -> str:
-        """` loc(#loc3)`: each location is written once, above the module."""
+        """` loc(#loc3)`: the text of a location appears once, as an alias above the module."""
         if not location:
             return ""
         return f" loc(#loc{self.locations.setdefault(location, len(self.locations) + 1)})"
 
     def fill(self, template: str, operation: Operation) -> str:
-        """What follows the name: the template with its placeholders filled in."""
+        """Fills in a template, for the text after the operation's name."""
         attributes = dict(operation.attributes)
         named = [word for word in _PLACEHOLDER.findall(template) if word not in _PARTS and not word.isdigit()]
         words = {word: _word(attributes.pop(word, None)) for word in named}
         words["attributes"] = attribute_suffix(attributes)
         for word in named:
             if not words[word]:
-                # An attribute that may be left out goes with its name and comma.
+                # An omitted attribute is removed with its name and comma.
                 template = re.sub(rf",( \w+ =)? \{{{word}\}}", "", template)
 
         def text(match: re.Match[str]) -> str:
@@ -232,7 +238,9 @@ class Printer:
         return filled if filled.startswith(("(", " ")) else f" {filled}"
 
     def generic(self, operation: Operation) -> str:
-        """`"name"(operands) <{inherent}> ({regions}) {discardable} : types`; a NUL marks where the regions stand."""
+        """`"name"(operands) <{inherent}> ({regions}) {discardable} : types`; a NUL stands for the lines of the
+        regions.
+        """
         inherent = {key: value for key, value in operation.attributes.items() if "." not in key}
         others = {key: value for key, value in operation.attributes.items() if "." in key}
         text = f'"{operation.name}"({self.operands(operation.operands)})'
@@ -247,7 +255,7 @@ class Printer:
         return f"{text} ({{\0{types}"
 
     def region(self, region: Region, base: str = "", header: bool = True) -> None:
-        """The lines of a region, its arguments in a block header."""
+        """Prints the lines of a region, with its arguments in a block header if `header`."""
         with self.scope():
             names = self.arguments(region.block.arguments, base)
             if names and header:
@@ -263,11 +271,12 @@ def typed(names: Sequence[str], values: Sequence[Value]) -> str:
 
 
 def attribute_suffix(attributes: dict[str, Attribute]) -> str:
+    """` {a = 1 : i64}`, or "" without attributes."""
     return f" {dictionary_text(attributes)}" if attributes else ""
 
 
 def _word(value: Attribute) -> str:
-    """An enumeration by its word alone, everything else without its type."""
+    """An enumeration by its case alone, any other attribute without its type."""
     if isinstance(value, DialectAttribute) and isinstance(value.body, str):
         return value.body
     return "" if value is None else bare_text(value)
@@ -282,17 +291,18 @@ def _holds_integers(type_: Type) -> bool:
 
 
 def _entry_of(attributes: Attribute, position: int) -> str:
-    """The dictionary of one argument or result, where it is not empty."""
+    """The dictionary of an argument or result, or "" if it is empty."""
     entry = attributes[position] if isinstance(attributes, list) else None
     return f" {attribute_text(entry)}" if entry else ""
 
 
 def type_list(values: Sequence[Value]) -> str:
+    """Types of values, separated by commas."""
     return ", ".join(type_text(value.type) for value in values)
 
 
 def same_types(operation: Operation) -> str:
-    """One type where all operands and results have it, else the function type."""
+    """A single type if all operands and results have it, else the function type."""
     first = operation.results[0].type
     same = all(value.type == first for value in (*operation.operands, *operation.results))
     return type_text(first) if same else function_types(operation)
@@ -304,17 +314,18 @@ def function_types(operation: Operation) -> str:
 
 
 def result_types(types: Sequence[Type]) -> str:
+    """A single type, or several in parentheses."""
     shown = ", ".join(map(type_text, types))
     return shown if len(types) == 1 else f"({shown})"
 
 
 def symbol_of(operation: Operation, name: str) -> str:
-    """The text of an attribute that names a function."""
+    """The text of the symbol in an attribute."""
     value = operation.attributes[name]
     return symbol_text(value.name if isinstance(value, Symbol) else str(value))
 
 
-# The placeholders that stand for types.
+# Placeholders for types.
 _TYPES: dict[str, Callable[[Operation], str]] = {
     "same": same_types,
     "types": function_types,

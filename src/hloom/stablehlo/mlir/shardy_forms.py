@@ -1,4 +1,4 @@
-"""How ops of the Shardy dialect stand in MLIR text: `FORMS`."""
+"""Readers of the custom assembly formats of Shardy ops: `FORMS`. They raise ParseError with the position."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hloom.stablehlo.mlir.types import I32, i64
 
 
 def _read_mesh(parser: Parser, name: str) -> Operation:
-    """`sdy.mesh @mesh = <["x"=2]>`."""
+    """Reads `sdy.mesh @mesh = <["x"=2]>`."""
     symbol = parser.scanner.symbol()
     parser.scanner.expect("=")
     mesh = _attribute(parser, "sdy.mesh")
@@ -16,12 +16,12 @@ def _read_mesh(parser: Parser, name: str) -> Operation:
 
 
 def _attribute(parser: Parser, name: str) -> Attribute:
-    """`<..>`, also with its name, `#sdy.mesh<..>`."""
+    """Reads `<..>` or, with the attribute's name, `#sdy.mesh<..>`."""
     return parser.attribute() if parser.scanner.peek("#") else DialectAttribute(name, parser.scanner.angled())
 
 
 def _read_sharding_constraint(parser: Parser, name: str) -> Operation:
-    """`sdy.sharding_constraint %a <@mesh, [{"x"}]> : type`."""
+    """Reads `sdy.sharding_constraint %a <@mesh, [{"x"}]> : type`."""
     operand = parser.operand()
     sharding = _attribute(parser, "sdy.sharding")
     attributes = parser.optional_attributes()
@@ -30,7 +30,7 @@ def _read_sharding_constraint(parser: Parser, name: str) -> Operation:
 
 
 def _read_manual_computation(parser: Parser, name: str) -> Operation:
-    """`(%a) in_shardings=[<..>] out_shardings=[<..>] manual_axes={"x"} (%b: type) {..} : types`."""
+    """Reads `(%a) in_shardings=[<..>] out_shardings=[<..>] manual_axes={"x"} (%b: type) {..} : types`."""
     scanner, at = parser.scanner, parser.scanner.pos
     operands = parser.comma_separated("(", ")", parser.operand)
     attributes: dict[str, Attribute] = {}
@@ -51,7 +51,9 @@ def _read_manual_computation(parser: Parser, name: str) -> Operation:
 
 
 def _read_collective(parser: Parser, name: str) -> Operation:
-    """`sdy.all_gather [{"x"}, {}] %a out_sharding=<@mesh, [{}, {}]> : type`; the axes follow from the shardings."""
+    """Reads `sdy.all_gather [{"x"}, {}] %a out_sharding=<@mesh, [{}, {}]> : type`; the axes follow from the
+    shardings.
+    """
     scanner = parser.scanner
     if not scanner.peek("%"):
         scanner.raw_value()
@@ -72,7 +74,7 @@ _DIRECTIONS = ("NONE", "FORWARD", "BACKWARD", "BOTH")
 
 
 def _read_propagation_barrier(parser: Parser, name: str) -> Operation:
-    """`sdy.propagation_barrier %a allowed_direction=FORWARD : type`."""
+    """Reads `sdy.propagation_barrier %a allowed_direction=FORWARD : type`."""
     scanner = parser.scanner
     operand = parser.operand()
     scanner.expect("allowed_direction")
@@ -87,7 +89,7 @@ def _read_propagation_barrier(parser: Parser, name: str) -> Operation:
 
 
 def _read_sharding_group(parser: Parser, name: str) -> Operation:
-    """`sdy.sharding_group %a group_id=21 : type`."""
+    """Reads `sdy.sharding_group %a group_id=21 : type`."""
     scanner = parser.scanner
     operand = parser.operand()
     scanner.expect("group_id")

@@ -1,4 +1,4 @@
-"""How operations are written whose form no template of `printer.FORMATS` can say: `SYNTAX`, one function a form."""
+"""Writers of the custom assembly formats that are no templates of `printer.FORMATS`: `SYNTAX`, by operation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hloom.stablehlo.mlir.printer import (
 
 
 def _others(operation: Operation, *names: str) -> str:
-    """The dictionary of the attributes that the form itself does not show."""
+    """The dictionary of attributes that the custom format does not include."""
     return attribute_suffix({key: value for key, value in operation.attributes.items() if key not in names})
 
 
@@ -32,13 +32,13 @@ def _return(printer: Printer, operation: Operation) -> str:
 
 
 def _optimization_barrier(printer: Printer, operation: Operation) -> str:
-    """The attributes come first."""
+    """Writes the attributes before the operands."""
     shown = f"{printer.operands(operation.operands)} : {type_list(operation.operands)}" if operation.operands else "()"
     return f"stablehlo.optimization_barrier{_others(operation)} {shown}"
 
 
 def _call(printer: Printer, operation: Operation) -> str:
-    # In the body of a function, and there alone, the dialect of functions is the default.
+    # In the body of a function, and only there, func is the default dialect.
     name = "call" if printer.in_function_body else "func.call"
     callee, arguments = symbol_of(operation, "callee"), printer.operands(operation.operands)
     return f"{name} {callee}({arguments}){_others(operation, 'callee')} : {function_types(operation)}"
@@ -57,7 +57,7 @@ def _custom_call(printer: Printer, operation: Operation) -> str:
 
 
 def _select(printer: Printer, operation: Operation) -> str:
-    """The types of predicate and result, where the two choices have the result's."""
+    """Writes the types of predicate and result if the choices have the result's type, else the function type."""
     predicate, *choices = operation.operands
     same = {type_list([value]) for value in (*choices, *operation.results)}
     types = f"{type_list([predicate])}, {same.pop()}" if len(same) == 1 else function_types(operation)
@@ -77,7 +77,7 @@ def _slice(printer: Printer, operation: Operation) -> str:
 
 
 def _precision(operation: Operation) -> str:
-    """`, precision = [DEFAULT, HIGHEST], algorithm = <..>`, or nothing."""
+    """`, precision = [DEFAULT, HIGHEST], algorithm = <..>`, or ""."""
     shown, entries = "", operation.attributes.get("precision_config")
     if isinstance(entries, list):
         words = [str(entry.body) for entry in entries if isinstance(entry, DialectAttribute)]
@@ -127,9 +127,10 @@ def _table(value: Attribute) -> str:
     return bare_text(value.values.tolist()) if isinstance(value, DenseElements) else bare_text(value)
 
 
-# Regions. The first line and what follows the last brace are divided by a NUL; the lines between are printed already.
+# Operations with regions: a NUL separates the first line from the text after the last brace; the lines between are
+# printed already.
 
-# What `applies` may name: a function of two operands whose order does not count.
+# Operations that `applies` may name.
 _COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in ("add", "and", "maximum", "minimum", "multiply", "or", "xor"))
 
 
@@ -154,7 +155,7 @@ def _reduce(printer: Printer, operation: Operation) -> str:
 
 
 def _applies(region: Region) -> bool:
-    """True for a body that is one commutative operation on its two arguments, in their order, of their type."""
+    """Whether a body is one commutative operation on its two arguments, in their order and of their type."""
     body = region.block
     inner = body.operations[0]
     return (
@@ -168,7 +169,7 @@ def _applies(region: Region) -> bool:
 
 
 def _while(printer: Printer, operation: Operation) -> str:
-    """`stablehlo.while(%iterArg = %0, ..) : types`, then `cond {..} do {..}`, which name arguments alike."""
+    """Writes `stablehlo.while(%iterArg = %0, ..) : types`, then `cond {..} do {..}` with the same argument names."""
     condition, body = operation.regions
     used, counters = set(printer.used), dict(printer.counters)
     names = printer.arguments(condition.block.arguments, "iterArg")

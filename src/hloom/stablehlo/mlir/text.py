@@ -1,4 +1,4 @@
-"""MLIR text to operations and back, with the forms that StableHLO's operations have of their own."""
+"""Parses and prints MLIR text, with the custom assembly formats of StableHLO."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hloom.stablehlo.mlir.syntax import SYNTAX
 
 
 def parse_mlir(text: str, forms: dict[str, Form] | None = None) -> Operation:
-    """The module that MLIR text holds; `forms` are further ops' own forms, as `assembly.FORMS` has them.
+    """Parses the MLIR text of a module, or of a module's body.
 
-    Raises ParseError, with line, column and caret. Text without a module is the body of one.
+    `forms` adds custom assembly formats to those of `assembly.FORMS`. Raises ParseError, with line, column and caret.
     """
     if not isinstance(text, str):
         raise ParseError(f"MLIR text is a str, got {type(text).__name__}")
@@ -21,5 +21,5 @@ def parse_mlir(text: str, forms: dict[str, Form] | None = None) -> Operation:
 
 
 def print_mlir(module: Operation) -> str:
-    """The text of a module operation; it reads back to the same operations."""
+    """The text of a module operation; parsing it gives the same operations."""
     return Printer(SYNTAX).module(module)

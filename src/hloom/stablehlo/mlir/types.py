@@ -1,7 +1,7 @@
-"""Element types and shapes of HLO, and the MLIR types that stand for them: both directions.
+"""Conversions between HLO's element types and shapes and MLIR's types.
 
-HLO's `pred` is `i1`, signed integers are signless (`i32`), unsigned ones `ui32`; floats have the names of MLIR. A
-bounded dynamic dimension `f32[<=4]` is `tensor<?xf32, #stablehlo.bounds<4>>`. A layout has no place in a type.
+HLO's `pred` is `i1`, signed integers are signless (`i32`), unsigned ones `ui32`; floats have MLIR's names. A bounded
+dynamic dimension `f32[<=4]` is `tensor<?xf32, #stablehlo.bounds<4>>`. Types have no layout.
 """
 
 from __future__ import annotations
@@ -45,20 +45,23 @@ def _mlir_name(element_type: PrimitiveType) -> str:
 
 _TO_SCALAR = {t: ScalarType(_mlir_name(t)) for t in PrimitiveType if t.is_array}
 _FROM_NAME = {scalar.name: element_type for element_type, scalar in _TO_SCALAR.items()}
-# Names that are read and never written: explicit signs, and the integer of sizes, which XLA takes for 64 bits.
+# Names that are only read: integers with explicit sign, and index, which XLA treats as 64 bits.
 _FROM_NAME |= {f"si{t.bits}": t for t in PrimitiveType if t.is_array and t.is_signed}
 _FROM_NAME["index"] = PrimitiveType.S64
 
 
 def scalar_type(element_type: PrimitiveType) -> ScalarType:
-    """The MLIR element type of an HLO one."""
+    """The MLIR element type of an HLO element type; raises ArgumentError for token, opaque and tuple."""
     if element_type not in _TO_SCALAR:
         raise ArgumentError(f"{element_type} is no element type of arrays")
     return _TO_SCALAR[element_type]
 
 
 def element_type_of(scalar: ScalarType | QuantizedType) -> PrimitiveType:
-    """The HLO element type of an MLIR one; a quantised type is stored as its integers."""
+    """The HLO element type of an MLIR element type, for a quantised type that of its storage.
+
+    Raises ArgumentError if HLO lacks it.
+    """
     name = scalar.storage.name if isinstance(scalar, QuantizedType) else scalar.name
     if name not in _FROM_NAME:
         raise ArgumentError(f"there is no HLO element type for {name}; there is for: {', '.join(sorted(_FROM_NAME))}")
@@ -66,7 +69,7 @@ def element_type_of(scalar: ScalarType | QuantizedType) -> PrimitiveType:
 
 
 def mlir_type(shape: Shape) -> Type:
-    """The MLIR type of a shape, without its layout."""
+    """The MLIR type of a shape, without its layout; raises ArgumentError for shapes that StableHLO lacks."""
     if shape.is_tuple:
         return TupleType(tuple(map(mlir_type, shape.elements)))
     if shape.is_token:
@@ -77,7 +80,7 @@ def mlir_type(shape: Shape) -> Type:
 
 
 def tensor_type(shape: Shape) -> TensorType:
-    """The MLIR type of an array shape."""
+    """The MLIR type of an array shape, without its layout."""
     element = scalar_type(shape.element_type)
     if not shape.is_dynamic:
         return TensorType(shape.dimensions, element)
@@ -88,7 +91,10 @@ def tensor_type(shape: Shape) -> TensorType:
 
 
 def shape_of(type_: Type) -> Shape:
-    """The shape of an MLIR type, in default layout; ArgumentError where HLO has none."""
+    """The shape of an MLIR type, in default layout.
+
+    Raises ArgumentError for types that HLO lacks, and for sizes that have no value and no bound.
+    """
     if isinstance(type_, TensorType):
         return _array_shape(type_)
     if isinstance(type_, TupleType):
@@ -101,7 +107,10 @@ def shape_of(type_: Type) -> Shape:
 
 
 def open_shape_of(type_: Type) -> Shape:
-    """As `shape_of`, with sizes without a bound where the type says none (SL-25)."""
+    """The shape of an MLIR type, with unbounded sizes where the type has neither a value nor a bound (SL-25).
+
+    Raises ArgumentError for types that HLO lacks.
+    """
     if isinstance(type_, TupleType):
         return Shape.tuple_of(map(open_shape_of, type_.elements))
     return _array_shape(type_, UNBOUNDED) if isinstance(type_, TensorType) else shape_of(type_)
@@ -121,7 +130,7 @@ def _array_shape(type_: TensorType, open_size: int | None = None) -> Shape:
 
 
 def is_sized(type_: Type) -> bool:
-    """True where each dimension has a size or a bound."""
+    """Whether each dimension has a size or a bound."""
     if isinstance(type_, TupleType):
         return all(map(is_sized, type_.elements))
     if not isinstance(type_, TensorType):
@@ -131,7 +140,7 @@ def is_sized(type_: Type) -> bool:
 
 
 def type_text(type_: Type | QuantizedType) -> str:
-    """A type as messages show it, and as MLIR writes it."""
+    """The MLIR syntax of a type."""
     if isinstance(type_, ScalarType):
         return type_.name
     if isinstance(type_, TupleType):
@@ -161,14 +170,16 @@ def _quantized_text(type_: QuantizedType) -> str:
 
 
 def i64(value: int) -> Number:
+    """The attribute `value : i64`."""
     return Number(int(value), I64)
 
 
 def i64_array(values: Sequence[int]) -> DenseArray:
+    """The attribute `array<i64: ..>`."""
     return DenseArray(I64, tuple(map(int, values)))
 
 
 def i64_table(rows: Sequence[Sequence[int]], width: int = 2) -> DenseElements:
-    """`dense<..> : tensor<Nxwidthxi64>`."""
+    """The attribute `dense<..> : tensor<Nxwidthxi64>`; `width` counts only without rows."""
     values = np.array([list(row) for row in rows], np.int64).reshape(len(rows), len(rows[0]) if rows else width)
     return DenseElements(TensorType(values.shape, I64), values)
