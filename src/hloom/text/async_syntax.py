@@ -1,6 +1,7 @@
-"""The short form of asynchronous instructions: `custom-call-start(%x), custom_call_target="f"` and its done.
+"""XLA's syntax sugar for asynchronous instructions, `custom-call-start(%x), custom_call_target="f"` and its done.
 
-It stands for async-start of a computation that holds the operation alone; that computation is made here.
+A start without a declaration of its own stands for async-start of a computation with only that operation, which is
+created here.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ _DEDICATED_OPCODES = {"all-reduce", "all-gather", "collective-permute", "copy", 
 
 
 def is_short_form(opcode: str, shape: Shape | None, operands: list[Instruction]) -> bool:
-    """Whether an opcode that is declared stands for an asynchronous operation all the same.
+    """Whether a declared `-start` or `-done` opcode is nevertheless syntax sugar for an asynchronous operation.
 
-    XLA prints an async-start of an all-reduce as an all-reduce-start whose result is a context, ((operands), result).
+    XLA prints an async-start of an all-reduce as all-reduce-start, whose result is then a context, ((operands),
+    result).
     """
     base, _, step = opcode.rpartition("-")
     if base not in _DEDICATED_OPCODES:
@@ -46,7 +48,7 @@ def expand_async(
     names: Collection[str],
     create_operation: Callable[[type[Operation]], Operation],
 ) -> Operation | None:
-    """The asynchronous operation that an opcode like `reduce-start` stands for; None where it stands for none.
+    """The asynchronous operation that an opcode such as `reduce-start` stands for; None for other opcodes.
 
     `texts` holds the text of each attribute; attributes of the wrapper are removed from it, and `create_operation`
     makes the wrapped operation of the others. The wrapped computation gets a name that is not in `names`. Raises
@@ -66,7 +68,7 @@ def expand_async(
         index += 1
     wrapped = Computation(f"async_computation.{index}")
     wrapped.execution_thread = thread
-    # An operation that has aliases of its own takes them.
+    # If the wrapped operation has the attribute too, the aliases are its own.
     declared = {field.text for field in declaration.fields}
     aliases = None if "output_to_operand_aliasing" in declared else texts.pop("output_to_operand_aliasing", None)
     parameters = [

@@ -1,7 +1,7 @@
-"""How HLO text writes each kind of attribute: one pair of functions, read and write, for each kind.
+"""Readers and writers of HLO text for each kind of attribute, after XLA's HLO parser (hlo_parser.cc) and printer.
 
-A reader takes a Scanner over the value's text alone; a writer gives that text. `read` caches values of immutable kinds
-by their text, since modules repeat a few attribute texts many times.
+A reader takes a Scanner over the text of the value only, and raises ParseError; a writer returns the text. `read`
+caches values by kind and text, since modules repeat a few attribute texts many times.
 """
 
 from __future__ import annotations
@@ -44,7 +44,11 @@ _NUMBER = re.compile(r"[-+]?(?:\d++\.?\d*+(?:[eE][-+]?\d++)?|\.\d++(?:[eE][-+]?\
 
 
 def read(kind: AttributeKind, text: str, full_text: str, base: int) -> Any:
-    """The value of a kind that `text` holds; it stands at `base` in `full_text`, where errors point."""
+    """Reads the value of an attribute of a kind.
+
+    `text` begins at offset `base` of `full_text`, to which positions of errors refer. Raises ParseError for malformed
+    text.
+    """
     if len(text) < 200:
         try:
             return _cached(kind, text)
@@ -67,7 +71,7 @@ def _cached(kind: AttributeKind, text: str) -> Any:
 
 
 def write(kind: AttributeKind, value: Any) -> str:
-    """The text of a value."""
+    """The text of a value of a kind."""
     if isinstance(kind, EnumKind):
         return str(value.value)
     return TABLE[kind][1](value)
@@ -204,7 +208,7 @@ def _window(scanner: Scanner) -> tuple[WindowDimension, ...]:
         columns[match[1]] = _columns(scanner, match[1], match[2], start)
     count = len(columns.get("size", ()))
     if "rhs_reversal" in columns:
-        # XLA takes as many of its entries as there are sizes, and 0 for more.
+        # XLA ignores surplus entries, and uses 0 for missing ones.
         columns["rhs_reversal"] = (columns["rhs_reversal"] + [0] * count)[:count]
     if any(len(column) != count for column in columns.values()):
         scanner.fail("a window gives size=, and every list has an entry for each dimension", 0)
@@ -240,7 +244,9 @@ def _small_int(text: str) -> int:
 
 
 def window_text(window: tuple[WindowDimension, ...]) -> str:
-    """The text of a window: the sizes, and the other lists where they differ from the default somewhere."""
+    """The text of a window, `{size=3x3 stride=2x2 pad=1_1x1_1}`: the sizes, and other lists with a value that is no
+    default.
+    """
     default = WindowDimension()
     items = []
     for name in ("size", "stride", "pad", "lhs_dilate", "rhs_dilate", "rhs_reversal"):
@@ -280,6 +286,8 @@ def _dim_labels(scanner: Scanner) -> ConvolutionDimensionNumbers:
 
 
 def dim_labels_text(n: ConvolutionDimensionNumbers) -> str:
+    """The text of a convolution's dimension numbers, `b01f_01io->b01f`; `?` is a dimension that has no label."""
+
     def side(first: int, second: int, spatial: tuple[int, ...], letters: str) -> str:
         labels = ["?"] * (max(first, second, *spatial) + 1)
         labels[first], labels[second] = letters[0], letters[1]
@@ -358,7 +366,7 @@ _AXIS_NAME = re.compile(r"'([^'\n]*+)'")
 
 
 def _mesh_groups(scanner: Scanner) -> MeshReplicaGroups:
-    """Reads `['a'=2,'b'=2], device_ids=([2,2]T(1,0)) {'a':(1)2}` after the word mesh."""
+    """Reads `['a'=2,'b'=2], device_ids=([2,2]T(1,0)) {'a':(1)2}`, after the word mesh."""
     start = scanner.pos
     axes = dict(scan_list(scanner, _mesh_axis, "[", "]"))
     names, sizes = tuple(axes), tuple(axes.values())
@@ -444,7 +452,10 @@ def _precision(scanner: Scanner) -> Precision:
 
 
 def scan_alias(scanner: Scanner) -> OutputOperandAlias:
-    """Reads one `{output index}: (operand, {index}, kind)`."""
+    """Reads `{output index}: (operand number, {index}, kind)`, as of `input_output_alias`; the kind may be missing.
+
+    Raises ParseError for anything else.
+    """
     output = _ints(scanner)
     scanner.expect(":")
     scanner.expect("(")
@@ -464,6 +475,7 @@ def scan_alias(scanner: Scanner) -> OutputOperandAlias:
 
 
 def alias_text(alias: OutputOperandAlias) -> str:
+    """The text of an alias, as `scan_alias` reads it."""
     kind = f", {alias.kind}" if alias.kind else ""
     return f"{_index_text(alias.output_index)}: ({alias.operand_number}, {_index_text(alias.operand_index)}{kind})"
 
@@ -473,7 +485,7 @@ def _index_text(index: tuple[int, ...]) -> str:
 
 
 def scan_names(scanner: Scanner) -> list[str]:
-    """One computation name, or several in braces."""
+    """Reads the name of a computation, or several in braces; raises ParseError for anything else."""
     if not scanner.text.lstrip().startswith("{"):
         return [scanner.name("a computation name")]
     return scan_list(scanner, lambda s: s.name("a name"))

@@ -9,7 +9,7 @@ from hloom.ir import Module
 from hloom.text.printer import print_module
 
 MAX_LINES = 400
-"""Lines shown; a notebook with more is no longer read."""
+"""Maximum number of lines of a module in a notebook."""
 
 _STYLES = {
     "keyword": "color:#8250df;font-weight:600",
@@ -26,7 +26,7 @@ _PARTS = re.compile(
 
 
 def module_html(module: Module) -> str:
-    """The module's short text, coloured; long ones are cut."""
+    """The short text of a module as coloured HTML; lines beyond MAX_LINES are omitted."""
     lines = print_module(module, short=True).split("\n")
     omitted = len(lines) - MAX_LINES
     text = "\n".join(_line(line) for line in lines[:MAX_LINES])

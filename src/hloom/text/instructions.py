@@ -1,7 +1,7 @@
-"""Reads the instructions of computations: names, shapes, opcodes, operands, attributes.
+"""Parser of the instructions of computations: names, shapes, opcodes, operands and attributes.
 
-Attribute values are read by `hloom.text.attributes`. What hand-written text leaves out is filled in here: the shape of
-a result that follows from the operands, and the names of instructions that stand inside others' operands.
+`hloom.text.attributes` reads the values of attributes. Parts that hand-written text may omit are added here: shapes
+that follow from the operands, and names of instructions that are written inside others' operands.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hloom.types import PrimitiveType
 
 _INSTRUCTION = re.compile(r'(ROOT\s++)?%?([A-Za-z_][\w.\-]*+|"[^"\n]*+")\s*+=\s*+')
 SINGLE_INSTRUCTION = re.compile(r"\s*+(?:(?:ROOT\s++)?%?[A-Za-z_][\w.\-]*+\s*+=|\(|[a-z]\w*+\[)")
-"""How one instruction without a computation begins."""
+"""The beginning of an instruction without a computation around it."""
 
 _SHAPE = re.compile(r"\s*+(?:\(|[a-z]\w*+\s*+\[|b\s*+\()")
 _OPCODE = re.compile(r"[a-z][\w\-]*+")
@@ -49,9 +49,12 @@ _DECLARES_DATA = {"infeed": (TOKEN,), "recv": (scalar(PrimitiveType.U32), TOKEN)
 
 
 class InstructionParser:
-    """Reads instructions at a scanner's place; keeps computations by name, which may be used before their definition.
+    """Parses instructions from the scanner's position on; computations, which may be used before their definition, are
+    by name.
 
-    `read` reads one computation at a time. `undefined` has the names that were used and are not defined yet, and where.
+    `undefined` maps names of computations that are used but not defined so far to the offset of their use. Methods that
+    read raise ParseError for malformed text, and RuleError, with the line, for attributes or operands that break a
+    rule.
     """
 
     def __init__(self, scanner: Scanner, module: Module) -> None:
@@ -69,7 +72,7 @@ class InstructionParser:
         self.creates_parameters = False
 
     def computation_named(self, name: str, used_at: int | None) -> Computation:
-        """The computation of a name; `used_at` is where it is used, None where it is defined."""
+        """The computation of a name; `used_at` is the offset of a use, None for the definition."""
         computation = self.computations.get(name)
         if computation is None:
             computation = self.computations[name] = Computation(name)
@@ -80,7 +83,7 @@ class InstructionParser:
         return computation
 
     def read(self, computation: Computation) -> None:
-        """Reads instructions up to the closing brace, which is taken too."""
+        """Reads the instructions of a computation up to and including its closing brace."""
         scanner, text = self.scanner, self.text
         self.computation, self.by_name = computation, {}
         root: Instruction | None = None
@@ -108,7 +111,9 @@ class InstructionParser:
             computation.root = root
 
     def read_single(self, computation: Computation) -> None:
-        """Reads one instruction, with or without a name; operands that stand with their shapes are parameters."""
+        """Reads a single instruction, with or without a name; operands that are written with their shapes become
+        parameters.
+        """
         scanner = self.scanner
         self.computation, self.by_name, self.creates_parameters = computation, {}, True
         scanner.skip()
@@ -124,7 +129,7 @@ class InstructionParser:
         return f"line {self.line}, column {position - self.text.rfind(chr(10), 0, position)}"
 
     def _instruction(self, name: str | None, start: int) -> Instruction:
-        """Reads an instruction from its shape on, and adds it; without a name it is an operand, without attributes."""
+        """Reads an instruction from its shape on and adds it; an unnamed one is an operand, which has no attributes."""
         scanner, text = self.scanner, self.text
         shape = scan_shape(scanner) if _SHAPE.match(text, scanner.pos) else None
         scanner.skip()
@@ -160,7 +165,7 @@ class InstructionParser:
         return instruction
 
     def _new_name(self, base: str) -> str:
-        """A name that no instruction of the computation has yet; the text's own names come first in its errors."""
+        """A name that no instruction of the computation has so far."""
         name, count = base, 0
         while name in self.by_name:
             count += 1
@@ -168,7 +173,7 @@ class InstructionParser:
         return name
 
     def _inferred(self, op: Operation, operands: list[Instruction], position: int) -> Shape:
-        """The result's shape where the text leaves it out: what the operation's rule gives."""
+        """The shape that the operation's rule gives, for text that omits it."""
         if any(not computation.instructions for computation in op.computations):
             self.scanner.fail(
                 f"the result of {op.opcode} follows from a computation that is defined further on: write its shape",
@@ -182,7 +187,7 @@ class InstructionParser:
             raise error.at(self._location(position)) from None
         layout = operands[0].shape.layout if isinstance(op, Transpose) else None
         if isinstance(op, Transpose) and layout is not None:
-            # As in XLA, the transposed array lies as the operand does: only its dimensions have other numbers.
+            # As in XLA, the layout of the result makes the transpose a bitcast.
             order = tuple(op.permutation.index(d) for d in layout.minor_to_major)
             return shape.with_layout(Layout(order))
         return shape
@@ -190,7 +195,7 @@ class InstructionParser:
     def _asynchronous(
         self, opcode: str, shape: Shape | None, operands: list[Instruction], texts: AttributeTexts, at: int
     ) -> Operation:
-        """The operation of an opcode that has no declaration: the short form of an asynchronous one."""
+        """The operation of an undeclared opcode: syntax sugar for an asynchronous operation."""
         scanner = self.scanner
         names = {computation.name for computation in self.module.computations} | set(self.computations)
         try:
@@ -212,7 +217,7 @@ class InstructionParser:
     # Operands
 
     def _operands(self) -> list[Instruction]:
-        """Names in parentheses, each perhaps after its shape; or instructions, which then have no name."""
+        """Reads operands in parentheses: names, optionally after their shapes, or unnamed instructions."""
         scanner, text = self.scanner, self.text
         scanner.expect("(", "before the operands")
         operands: list[Instruction] = []
@@ -242,9 +247,9 @@ class InstructionParser:
         return operand
 
     def _long_operand(self) -> Instruction | None:
-        """An operand with its shape, an element of a tuple (`%t#0#1`), or an instruction.
+        """Reads an operand with its shape, an element of a tuple (`%t#0#1`), or an instruction.
 
-        A shape without a name is a parameter where one instruction stands alone, and nothing elsewhere, as in XLA.
+        A shape without a name is a parameter of a single instruction; elsewhere it is ignored, as in XLA.
         """
         scanner, text = self.scanner, self.text
         scanner.skip()
@@ -281,7 +286,7 @@ class InstructionParser:
         return parameter
 
     def _element(self, operand: Instruction, index: int, position: int) -> Instruction:
-        """The get-tuple-element that `#index` behind a name stands for."""
+        """The get-tuple-element that `#index` after a name stands for."""
         name = f"{operand.name}_{index}"
         known = self.by_name.get(name)
         if known is not None and known.operands == [operand]:
@@ -296,7 +301,7 @@ class InstructionParser:
     # Attributes
 
     def _attribute_texts(self) -> AttributeTexts:
-        """Attribute name -> the text of its value and where it stands."""
+        """Reads attributes as name -> text of the value and its offset."""
         texts: AttributeTexts = {}
         scanner, text = self.scanner, self.text
         while match := ATTRIBUTE.match(text, scanner.pos):
@@ -310,7 +315,7 @@ class InstructionParser:
                 texts[name] = (mesh[0], position)
                 continue
             if name == "literal":
-                # The one value of two parts: a shape and its constant.
+                # This value consists of a shape and its constant.
                 scan_shape(scanner)
             scanner.raw_value()
             texts[name] = (text[position : scanner.pos], position)
@@ -333,7 +338,11 @@ class InstructionParser:
         payload: Field | None = None,
         inside: tuple[str, int] = ("", 0),
     ) -> Operation:
-        """The operation with the attributes that its declaration names; takes these out of `texts`."""
+        """Builds an operation of the attributes that its declaration names, which are removed from `texts`.
+
+        `payload` is the field that is written in parentheses in place of operands, with its text and offset in
+        `inside`.
+        """
         values: dict[str, Any] = {}
         for field in declaration.fields:
             if field is payload:
@@ -351,10 +360,10 @@ class InstructionParser:
             raise error.at(self._location(start)) from None
 
     def _result(self, op: Operation, declared: Shape | None, operands: list[Instruction], position: int) -> Shape:
-        """The shape of a result: as the text has it, or as it follows from the operands.
+        """The shape of a result: that of the text, or the inferred one.
 
-        XLA does not look at what the text says of channels, queues and tokens, but for the data that a recv or infeed
-        declares; nor does hloom.
+        As in XLA, shapes of channels, queues and tokens in the text are ignored, except for the data that a recv or
+        infeed declares.
         """
         if op.opcode == "after-all":
             return TOKEN
@@ -377,7 +386,7 @@ class InstructionParser:
         return attributes.read(field.kind, text, self.scanner.full_text, position)
 
     def _computations(self, text: str, position: int) -> tuple[Computation, ...]:
-        """The computations that an attribute names, or that stand in it, in braces."""
+        """Reads the computations of an attribute: names, or definitions in braces."""
         if _BODY.match(text):
             return (self._inline_computation(position + 1),)
         if text.startswith("{") and "=" in text:
@@ -388,7 +397,7 @@ class InstructionParser:
         return tuple(self.computation_named(name, position) for name in names)
 
     def _computation_list(self, position: int) -> Iterator[Computation]:
-        """The computations of a list, some of which stand there in braces."""
+        """Reads a list of computations, some of which are defined inline, in braces."""
         scanner, after = self.scanner, self.scanner.pos
         scanner.pos = position
         while not scanner.take("}"):
@@ -402,7 +411,7 @@ class InstructionParser:
         scanner.pos = after
 
     def _inline_computation(self, position: int) -> Computation:
-        """Reads a computation that stands in an attribute, from behind its brace on."""
+        """Reads a computation that is defined in an attribute, from after its opening brace."""
         if self.depth > MAX_NESTING // 4:
             self.scanner.fail("computations nest too deep", position)
         count = sum(name.startswith("nested_computation") for name in self.computations)

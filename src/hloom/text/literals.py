@@ -1,4 +1,4 @@
-"""Constants in HLO text: numbers in nested braces, with nan payloads, complex numbers and tuples."""
+"""Constants in HLO text: elements in nested braces, with NaN payloads, complex numbers and tuples."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ _SEPARATORS = re.compile(r"[\s,]++")
 
 
 def is_elided(text: str) -> bool:
-    """Whether values of a constant were left out when its text was printed: `{...}`."""
+    """Whether the text of a constant omits its elements: `{...}`."""
     return "..." in text
 
 
 def parse_literal(text: str, shape: Shape, scanner: Scanner, start: int) -> Literal:
-    """The literal of a shape that a text holds; `start` is where the text stands, for errors."""
+    """Parses the text of a literal of a shape; `start` is its offset in the scanner's text, for errors.
+
+    Raises ParseError for malformed elements, another number of them, or values that do not fit the element type.
+    """
     try:
         return _parse(text, shape, 0)
     except ValueError as error:
@@ -42,7 +45,7 @@ def _parse(text: str, shape: Shape, depth: int) -> Literal:
     if not shape.is_array:
         return Literal(shape, TOKEN_VALUE)
     if not text.isascii() or "_" in text or "infinity" in text.lower():
-        # Python would read these; HLO text has no such numbers.
+        # int() and float() accept these, HLO text does not.
         raise ValueError(f"cannot read the numbers in {text.strip()[:40]!r}")
     if shape.element_type.is_complex:
         return Literal(shape, _frozen(_parse_complex(text, shape)))
@@ -59,7 +62,7 @@ def _parse(text: str, shape: Shape, depth: int) -> Literal:
 
 
 def _first_element(token: str, shape: Shape) -> Literal:
-    """An array written as one number without braces has it as its first element, and zeros, as in XLA."""
+    """An array whose text is one number without braces: that is its first element, the others are 0, as in XLA."""
     array = np.zeros(shape.dimensions, shape.element_type.dtype)
     array.reshape(-1)[:1] = _parse_elements([token], shape.element_type)
     return Literal(shape, _frozen(array))
@@ -91,7 +94,7 @@ def _parse_tuple(text: str, shape: Shape, depth: int) -> Literal:
 
 
 def _check_skeleton(text: str, shape: Shape) -> None:
-    """Numbers apart, a constant must have the braces of its shape; commas only separate, as blanks do."""
+    """Raises ValueError unless the braces nest as the dimensions; commas only separate, like blanks."""
     skeleton = _SEPARATORS.sub("", _NUMBER.sub("1", text))
     expected = "1"
     for size in reversed(shape.dimensions):
@@ -133,7 +136,7 @@ def _parse_elements(tokens: list[str], element_type: PrimitiveType) -> Array:
 
 
 def _pred(token: str) -> bool:
-    """True, false, or an integer, which is true unless it is 0."""
+    """Converts true, false, or an integer, which is true unless it is 0."""
     if token in ("true", "false"):
         return token == "true"
     if not re.fullmatch(r"[+-]?\d{1,20}", token):
@@ -146,7 +149,7 @@ def _integers(tokens: list[str], element_type: PrimitiveType) -> Array:
         values = [int(token) for token in tokens]
     except ValueError:
         wrong = next((token for token in tokens if not re.fullmatch(r"[+-]?\d+", token)), None)
-        if wrong is None:  # Python converts no more than some thousands of digits.
+        if wrong is None:  # int() also raises ValueError for thousands of digits.
             raise ValueError(f"{max(tokens, key=len)[:40]}.. does not fit {element_type}") from None
         raise ValueError(f"{wrong[:40]!r} is no integer") from None
     limits = ml_dtypes.iinfo(element_type.dtype)
@@ -155,7 +158,7 @@ def _integers(tokens: list[str], element_type: PrimitiveType) -> Array:
         if element_type.bits != 64 or min(values) < -(2**63) or max(values) >= 2**64:
             wrong_value = next(value for value in values if not low <= value <= high)
             raise ValueError(f"{wrong_value} does not fit {element_type}, which holds {low} .. {high}")
-        # As in XLA, 64 bits are read with and without a sign.
+        # As in XLA, integers of 64 bits may be signed or unsigned, and wrap around.
         values = [(value - low) % 2**64 + low for value in values]
     wide = np.array(values, np.uint64 if high > 2**63 - 1 else np.int64)
     return wide.astype(element_type.dtype)
@@ -192,7 +195,7 @@ def _floats_with_payloads(tokens: list[str]) -> tuple[list[float], list[int]]:
 
 
 def _set_nan(array: Array, i: int, token: str) -> None:
-    """Writes the NaN of a token with its sign and payload, where the element type has them."""
+    """Writes a NaN with the sign and payload of its token, if the element type has them."""
     match = _NAN.match(token)
     element_type = BY_DTYPE[array.dtype]
     mantissa = int(ml_dtypes.finfo(array.dtype).nmant)
@@ -212,7 +215,7 @@ ELIDED = "{...}"
 
 
 def print_literal(literal: Literal, elide: int | None = None) -> str:
-    """The text of a literal; constants of more than `elide` elements print as `{...}`."""
+    """The text of a literal; constants of more than `elide` elements print as `{...}` (None: all elements)."""
     shape = literal.shape
     if shape.is_tuple:
         return "(" + ", ".join(print_literal(element, elide) for element in literal.elements) + ")"
@@ -259,7 +262,7 @@ def _element_texts(array: Any) -> list[str]:
 
 
 def _part_texts(parts: Array) -> list[str]:
-    """The parts of complex numbers: XLA's parser takes no decimal number beyond the largest that there is."""
+    """Texts of the parts of complex numbers; XLA's parser refuses decimals beyond the largest finite value."""
     texts = _element_texts(parts)
     for i in np.flatnonzero(np.abs(parts) == np.finfo(parts.dtype).max):
         texts[i] = repr(float(parts[i]))

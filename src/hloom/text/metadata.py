@@ -1,4 +1,4 @@
-"""Metadata and frontend attributes in HLO text: lists of names with plain values."""
+"""Metadata and frontend attributes in HLO text: names with plain values, in braces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SEPARATOR = re.compile(r"[\s,]*+")
 
 
 def read_metadata(scanner: Scanner) -> dict[str, Any]:
-    """Reads `{op_name="f" source_line=3}`."""
+    """Reads OpMetadata, `{op_name="f" source_line=3}`; raises ParseError for anything else."""
     text = scanner.text
     if not text.startswith("{"):
         scanner.fail("metadata stands in braces")
@@ -35,7 +35,7 @@ def _after_separators(text: str, position: int) -> int:
 
 
 def _plain_value(text: str) -> Any:
-    """A metadata value: a string, a number, true or false, or text in braces as it stands."""
+    """The value of a metadata entry: a string, integer, boolean, or text in braces."""
     if text.startswith('"'):
         return unquote(text)
     if text in ("true", "false"):
@@ -44,7 +44,7 @@ def _plain_value(text: str) -> Any:
 
 
 def read_frontend_attributes(scanner: Scanner) -> dict[str, str]:
-    """Reads `{a="1", b={x=2}}`."""
+    """Reads frontend attributes, `{a="1", b={x=2}}`; raises ParseError for anything else."""
     scanner.expect("{")
     entries: dict[str, str] = {}
     while not scanner.take("}"):

@@ -1,5 +1,4 @@
-"""The parser of HLO text: the header, tables of stack frames, and computations, whose instructions
-`hloom.text.instructions` reads."""
+"""Parser of HLO text: header, stack frame tables and computations; `hloom.text.instructions` reads the instructions."""
 
 from __future__ import annotations
 
@@ -28,10 +27,10 @@ _LAYOUT_HEADER = "entry_computation_layout"
 
 
 def parse_module(text: str) -> Module:
-    """The verified module that HLO text holds.
+    """Parses HLO text and verifies the module.
 
-    The `HloModule` line may be missing; the last computation is the entry where none is marked. One instruction alone
-    is a module too, whose parameters are the operands.
+    The `HloModule` line may be missing; without ENTRY the last computation is the entry. A single instruction is a
+    module too, whose parameters are its operands.
 
     Raises ParseError, with line, column and caret, for text that is not HLO; RuleError or VerifyError, with the line of
     the instruction, for a module that breaks a rule.
@@ -44,7 +43,7 @@ def parse_module(text: str) -> Module:
 
 
 class _ModuleParser:
-    """The state of a parse: the module so far."""
+    """Parser of one text; `module` is the module so far."""
 
     def __init__(self, text: str) -> None:
         self.text = without_comments(text)
@@ -74,7 +73,7 @@ class _ModuleParser:
         return module
 
     def _choose_entry(self) -> None:
-        """Without ENTRY the last computation, or the only one, is the entry, as in XLA."""
+        """Makes the last computation the entry, as XLA does without ENTRY."""
         if not self.module.computations:
             self.scanner.fail("the module has no computations")
         self.module.entry_computation = self.module.computations[-1]
@@ -144,7 +143,7 @@ class _ModuleParser:
         value.expect("}")
 
     def _table(self) -> None:
-        """FileNames and the like: numbered rows, kept as they stand."""
+        """Reads a table such as FileNames: numbered rows, kept as text."""
         scanner = self.scanner
         start = max(self.text.rfind(table, 0, scanner.pos) for table in _TABLES)
         name = self.text[start : scanner.pos]
@@ -187,7 +186,7 @@ class _ModuleParser:
         self.module.add(computation, entry=True)
 
     def _signature(self) -> None:
-        """`(name: shape, ..) -> shape`, which repeats what parameters and root say."""
+        """Skips `(name: shape, ..) -> shape`, which repeats the shapes of parameters and root."""
         scanner = self.scanner
         scanner.skip()
         if not self.text.startswith("(", scanner.pos):

@@ -1,4 +1,4 @@
-"""The printer of HLO text, in the form that XLA's `as_hlo_text()` gives and XLA's parser reads."""
+"""Printer of HLO text, in the syntax of XLA's `HloModule::ToString` (`as_hlo_text()`), which XLA's parser reads."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from hloom.text.scanner import Scanner, is_printable, quote, without_comments
 from hloom.text.sharding import sharding_text
 from hloom.types import PrimitiveType
 
-# XLA's parser takes these for words of its own, where no percent sign says that they are names. Instructions have no
-# names of types, and none that begin with two underscores, but for XLA's own.
+# XLA's parser reads these names as keywords unless a percent sign precedes them. Names of instructions may not be names
+# of types, nor begin with two underscores, which XLA reserves.
 _WORDS = {"true", "false", "inf", "nan", "HloModule", "ENTRY", "ROOT", "maximal", "replicated", "manual", "unreduced"}
 _WORDS |= {"unknown", "last_tile_dim_replicate", "shard_as", "shard_like"}
 _TYPES = {"s1", "u1", "token", "opaque", *(kind.text for kind in PrimitiveType if kind.is_array)}
@@ -33,13 +33,16 @@ _INTERNAL = re.compile(r"__(?!xla_)")
 
 @dataclass(frozen=True)
 class PrintOptions:
-    """What to print.
+    """Options of printing.
 
-    layouts: the layouts of shapes; metadata: metadata and the tables of stack frames; backend_configs: those;
-    operand_shapes: the shape of each operand before its name; elide: constants of more elements print as `{...}`;
-    percent: `%` before names. `short` leaves out layouts, metadata and backend configs and elides at 10 elements.
-    `canonical` gives every computation and instruction a new name by its place in a fixed order, and leaves out what
-    does not change the meaning, so that equal programs print equally.
+    - `layouts`: print the layouts of shapes.
+    - `metadata`: print metadata and the tables of stack frames.
+    - `backend_configs`: print backend configs.
+    - `operand_shapes`: print the shape of each operand before its name.
+    - `percent`: print `%` before names.
+    - `elide`: print constants of more elements as `{...}`; None prints all elements.
+    - `canonical`: rename computations and instructions by their position in a canonical order, and omit what does not
+      change the meaning, so that equal programs print equally.
     """
 
     layouts: bool = True
@@ -52,6 +55,7 @@ class PrintOptions:
 
     @staticmethod
     def short() -> PrintOptions:
+        """Options without layouts, metadata and backend configs that elide constants of more than 10 elements."""
         return PrintOptions(layouts=False, metadata=False, backend_configs=False, elide=10)
 
 
@@ -67,7 +71,7 @@ def print_module(
     percent: bool = False,
     elide: int | None = None,
 ) -> str:
-    """HLO text of a module; for the options see `PrintOptions`."""
+    """The HLO text of a module; `short` is `PrintOptions.short()`, see `PrintOptions` for the others."""
     if short:
         options = PrintOptions.short()
     else:
@@ -78,17 +82,20 @@ def print_module(
 
 
 def print_computation(computation: Computation, options: PrintOptions | None = None) -> str:
-    """HLO text of one computation."""
+    """The HLO text of a computation."""
     return _Printer(options or PrintOptions()).computation(computation, entry=False)
 
 
 def print_instruction(instruction: Instruction, options: PrintOptions | None = None) -> str:
-    """HLO text of one instruction, without ROOT."""
+    """The HLO text of an instruction, without ROOT."""
     return _Printer(options or PrintOptions()).instruction(instruction)
 
 
 def fingerprint(module: Module) -> str:
-    """A hash that is equal for modules that differ in names, metadata and order alone."""
+    """A hash of a module that is independent of names, metadata and the order in which instructions are listed.
+
+    Returns 32 hexadecimal digits.
+    """
     printer = _Printer(PrintOptions(canonical=True, metadata=False, elide=_SHORT_LITERAL))
     digest = hashlib.sha256(printer.module(module).encode())
     for literal in printer.elided:
@@ -97,7 +104,7 @@ def fingerprint(module: Module) -> str:
 
 
 _SHORT_LITERAL = 16
-"""Elements of constants that are printed for a fingerprint; printing takes longer than hashing."""
+"""Number of elements up to which a fingerprint prints constants; longer ones are hashed as bytes, which is faster."""
 
 
 class _Printer:
@@ -106,7 +113,7 @@ class _Printer:
         self.sigil = "%" if options.percent else ""
         self.names: dict[int, str] = {}
         self.taken: dict[int, set[str]] = {}
-        """By the computation, or the module, that the names are in."""
+        """Names that are in use, by the id of the computation or module that they belong to."""
         self.orders: dict[int, list[Instruction]] = {}
         self.elided: list[Literal] = []
 
@@ -114,7 +121,7 @@ class _Printer:
         return shape.to_text(self.options.layouts)
 
     def name(self, thing: Computation | Instruction) -> str:
-        """The name as XLA's parser reads it."""
+        """The name of a computation or instruction, changed if XLA's parser would read it as something else."""
         known = self.names.get(id(thing))
         if known is None:
             plain = _is_plain(thing.name) and not (isinstance(thing, Instruction) and _INTERNAL.match(thing.name))
@@ -122,7 +129,7 @@ class _Printer:
         return known
 
     def _other_name(self, thing: Computation | Instruction) -> str:
-        """A name that XLA's parser takes for something else: after a percent sign, with an underscore, or both."""
+        """A substitute for a name that XLA's parser would misread: with a percent sign, underscores, or both."""
         name = _spelt(thing.name)
         taken = self._taken_beside(thing)
         while (isinstance(thing, Instruction) and name in _TYPES) or (name != thing.name and name in taken):
@@ -131,7 +138,9 @@ class _Printer:
         return self.sigil + name if _is_plain(name) else f"%{name}"
 
     def _taken_beside(self, thing: Computation | Instruction) -> set[str]:
-        """The names of all instructions of a computation, or all computations of a module, and those given here."""
+        """The names of all instructions of the computation, or all computations of the module, and their
+        substitutes.
+        """
         if id(thing.parent) not in self.taken:
             siblings: Sequence[Computation | Instruction] = ()
             if thing.parent is not None:
@@ -162,7 +171,7 @@ class _Printer:
                 self.names[id(instruction)] = f"{self.sigil}i{j}"
 
     def _ordered(self, computation: Computation) -> list[Instruction]:
-        """In canonical form: parameters first, then from the root backwards, so that listing order does not count."""
+        """The instructions of a computation; in canonical form parameters first, then in post-order from the root."""
         if not self.options.canonical:
             return computation.instructions
         known = self.orders.get(id(computation))
@@ -239,7 +248,7 @@ class _Printer:
 
     def _attribute(self, instruction: Instruction, field: Field, value: Any) -> list[str]:
         if instruction.opcode == "conditional" and instruction.operands[0].shape.element_type.is_pred:
-            # With a predicate the branches have names of their own.
+            # With a predicate, each branch has an attribute.
             return [f"true_computation={self.name(value[0])}", f"false_computation={self.name(value[1])}"]
         return [f"{field.text}={self._value(field, value)}"]
 
@@ -277,18 +286,18 @@ class _Printer:
 
 
 def _spelt(name: str) -> str:
-    """A name of letters, digits, dots, dashes and underscores."""
+    """A name in which other characters than letters, digits, dots, dashes and underscores are replaced."""
     spelt = re.sub(r"[^A-Za-z0-9_.\-]", "_", name)
     return spelt if _NAME.match(spelt) and not _INTERNAL.match(spelt) else f"x{spelt}"
 
 
 def _is_plain(name: str) -> bool:
-    """True for a name that stands for itself."""
+    """Whether XLA's parser reads a name as a name."""
     return name not in _WORDS and name not in _TYPES and _NAME.fullmatch(name) is not None
 
 
 def _is_balanced(text: str) -> bool:
-    """True where text in braces reads back as one value: no control characters, and no comments, in it."""
+    """Whether text in braces reads back as one value: without control characters and comments."""
 
     try:
         return is_printable(text) and without_comments(text) == text and Scanner(text).raw_value() == text

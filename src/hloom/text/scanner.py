@@ -1,4 +1,4 @@
-"""Walks over HLO text: white space, names, balanced values; errors with line, column and caret."""
+"""Scanner of HLO text: white space, names, balanced values; errors with line, column and caret."""
 
 from __future__ import annotations
 
@@ -30,14 +30,17 @@ _NOT_NEWLINE = re.compile(r"[^\n]")
 
 
 def without_comments(text: str) -> str:
-    """The text with blanks where comments stand, so that places stay where they are; strings are left alone."""
+    """Replaces comments by blanks, which keeps all positions; comment signs in strings are no comments."""
     if "/*" not in text and "//" not in text:
         return text
     return _COMMENT.sub(lambda match: match[1] or _NOT_NEWLINE.sub(" ", match[0]), text)
 
 
 class Scanner:
-    """A position in a text without comments. `base` is its offset in the whole file, so that errors point there."""
+    """A position in a text without comments; `base` is the offset of the text in `full_text`, which errors refer to.
+
+    Methods that read skip white space first, and raise ParseError, with line, column and caret, if the text differs.
+    """
 
     __slots__ = ("base", "full_text", "pos", "text")
 
@@ -48,7 +51,7 @@ class Scanner:
         self.base = base
 
     def fail(self, message: str, pos: int | None = None) -> NoReturn:
-        """Raises the ParseError of a position (default: the current one)."""
+        """Raises ParseError at an offset of the text (default: the current position)."""
         offset = min(self.base + (self.pos if pos is None else pos), len(self.full_text))
         line_start = self.full_text.rfind("\n", 0, offset) + 1
         line_end = self.full_text.find("\n", offset)
@@ -63,11 +66,12 @@ class Scanner:
         self.pos = match.end()
 
     def at_end(self) -> bool:
+        """Whether only white space follows."""
         self.skip()
         return self.pos >= len(self.text)
 
     def take(self, token: str) -> bool:
-        """Moves past `token` if it comes next."""
+        """Moves past `token` if it comes next; returns whether it did."""
         self.skip()
         if self.text.startswith(token, self.pos):
             self.pos += len(token)
@@ -75,11 +79,12 @@ class Scanner:
         return False
 
     def expect(self, token: str, what: str = "") -> None:
+        """Moves past `token`; `what` explains it in the error if something else comes next."""
         if not self.take(token):
             self.fail(f"expected {token!r}{what and ' ' + what}, got {self.preview()}")
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Matches a pattern after white space and moves past it."""
+        """Matches a pattern and moves past it; None if it does not match."""
         self.skip()
         match = pattern.match(self.text, self.pos)
         if match:
@@ -87,12 +92,14 @@ class Scanner:
         return match
 
     def name(self, what: str) -> str:
+        """Reads a name, without its percent sign; `what` names it in errors."""
         match = self.match(NAME)
         if not match:
             self.fail(f"expected {what}, got {self.preview()}")
         return match[1]
 
     def integer(self, what: str = "an integer") -> int:
+        """Reads an integer of 64 bits; `what` names it in errors."""
         match = self.match(INTEGER)
         if not match:
             self.fail(f"expected {what}, got {self.preview()}")
@@ -101,12 +108,12 @@ class Scanner:
         return int(match[0])
 
     def preview(self) -> str:
-        """What comes next, for messages."""
+        """The next characters, for error messages."""
         rest = self.text[self.pos : self.pos + 20].split("\n")[0].rstrip()
         return repr(rest) if rest else ("the end of the text" if self.pos >= len(self.text) else "the end of the line")
 
     def raw_value(self) -> str:
-        """The text of an attribute's value: a string, something in balanced brackets, or words joined with such."""
+        """Reads the value of an attribute as text: a string, balanced brackets, or words joined with brackets."""
         self.skip()
         start = self.pos
         text = self.text
@@ -132,7 +139,7 @@ class Scanner:
         return text[start : self.pos]
 
     def _closing(self, start: int) -> int:
-        """The position after the bracket that closes the one at `start`; strings inside count as one."""
+        """The offset after the bracket that closes the one at `start`; brackets in strings do not count."""
         text, stack, position = self.text, [], start
         while True:
             match = _NESTING.search(text, position)
@@ -154,7 +161,7 @@ class Scanner:
                 return position
 
     def parenthesised(self) -> str:
-        """The text inside the parentheses that come next; moves past them."""
+        """Reads parentheses and returns the text inside."""
         self.skip()
         if not self.text.startswith("(", self.pos):
             self.fail(f"expected '(', got {self.preview()}")
@@ -164,9 +171,10 @@ class Scanner:
 
 
 def unquote(text: str) -> str:
-    """The content of a quoted string with C escapes; octal and hex escapes are bytes of UTF-8.
+    """The content of a quoted string with C escapes; octal and hexadecimal escapes are bytes of UTF-8.
 
-    Bytes that are no UTF-8 become the surrogates of `surrogateescape`, which `quote` and protos make bytes again.
+    Bytes that are not UTF-8 become the surrogates of `surrogateescape`, which `quote` and protos convert to bytes
+    again.
     """
     body = text[1:-1]
     if "\\" not in body:
@@ -186,7 +194,9 @@ def unquote(text: str) -> str:
 
 
 def quote(text: str) -> str:
-    """A string as HLO text quotes it; control characters and bytes that are no UTF-8 are three octal digits."""
+    """Quotes a string as XLA does (CEscape); control characters and bytes that are not UTF-8 become three octal
+    digits.
+    """
     return f'"{_QUOTED.sub(_escaped, text)}"'
 
 
@@ -195,12 +205,12 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def is_printable(text: str) -> bool:
-    """True for text that may stand in a file as it is: no control characters, no bytes that are no UTF-8."""
+    """Whether a text can be written to a file as it is: without control characters and bytes that are not UTF-8."""
     return not _UNPRINTABLE.search(text)
 
 
 def scan_list(scanner: Scanner, element: Callable[[Scanner], Any], opening: str = "{", closing: str = "}") -> list[Any]:
-    """Elements in braces, separated by commas."""
+    """Reads elements in brackets, separated by commas; raises ParseError for anything else."""
     scanner.expect(opening)
     elements: list[Any] = []
     while not scanner.take(closing):

@@ -1,6 +1,6 @@
 """Shapes in HLO text: `f32[2,<=3]{1,0:T(8,128)}`, `(f32[2], token[])` (SL-24, SL-26, SL-29).
 
-Printing is `Shape.to_text`.
+`Shape.to_text` prints them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _ELEMENT_TYPE = re.compile(r"[a-z]\w*+")
 _BUFFER = re.compile(r"b\s*+\(")
 _SIZE = re.compile(r"(<=)?\s*(\?|\d++)")
 _DIM_LEVEL_TYPES = re.compile(r"D\((?:\s*+[DCSH]\s*+\+?\s*+~?\s*+(?:,|(?=\))))*+\s*+\)\s*+")
-"""How dimensions of sparse arrays were stored; XLA reads that and forgets it."""
+"""Storage formats of the dimensions of sparse arrays, which XLA reads and ignores."""
 _OPAQUE = Shape(PrimitiveType.OPAQUE)
 
 
 def parse_shape(text: str) -> Shape:
-    """The shape that a text holds; ParseError where it holds none."""
+    """Parses the text of a shape; raises ParseError, with line, column and caret, for anything else."""
     scanner = Scanner(without_comments(text), text)
     shape = _scan(scanner, 0)
     if not scanner.at_end():
@@ -38,14 +38,14 @@ def _cached_shape(text: str) -> Shape:
 
 
 def scan_shape(scanner: Scanner) -> Shape:
-    """Reads the shape that comes next."""
+    """Reads a shape; raises ParseError for anything else."""
     scanner.skip()
     match = ARRAY_SHAPE.match(scanner.text, scanner.pos)
     if match:
         try:
             shape = _cached_shape(match[0])
         except ParseError:
-            # Read it again in place, for an error that points into the whole text.
+            # Read it again in place, for the position of the error in the full text.
             return _scan(scanner, 0)
         scanner.pos = match.end()
         return shape
@@ -78,7 +78,7 @@ def _scan(scanner: Scanner, depth: int) -> Shape:
         if scanner.text.startswith("{}", scanner.pos):
             scanner.pos += 2
         return TOKEN if element_type is PrimitiveType.TOKEN else _OPAQUE
-    # A brace opens a layout only with what stands in layouts: it may also open a computation.
+    # A brace may also open a computation: it opens a layout only before an integer or a colon.
     layout = scan_layout(scanner, len(dimensions)) if _LAYOUT.match(scanner.text, scanner.pos) else None
     try:
         return Shape.array(element_type, dimensions, dynamic, layout)
@@ -110,7 +110,10 @@ def _scan_sizes(scanner: Scanner) -> tuple[list[int], list[bool]]:
 
 
 def scan_layout(scanner: Scanner, rank: int) -> Layout:
-    """Reads `{1,0:T(8,128)E(4)S(1)}`; without dimension numbers the default order is meant."""
+    """Reads a layout, `{1,0:T(8,128)E(4)S(1)}`; without dimension numbers it has the default order for the rank.
+
+    Raises ParseError for anything else.
+    """
     scanner.expect("{")
     order: list[int] = []
     while not (scanner.text.startswith((":", "}"), scanner.pos) or scanner.at_end()):

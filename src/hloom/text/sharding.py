@@ -1,4 +1,4 @@
-"""Sharding annotations in HLO text: `{replicated}`, `{devices=[2,2]<=[4]}`, `{{maximal device=0}, {manual}}`."""
+"""Shardings in HLO text: `{replicated}`, `{devices=[2,2]<=[4]}`, `{{maximal device=0}, {manual}}`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SIMPLE = {t.value: t for t in ShardingType if t not in (ShardingType.TUPLE, Sha
 
 
 def scan_sharding(scanner: Scanner, depth: int = 0) -> Sharding:
-    """Reads a sharding in braces."""
+    """Reads a sharding in braces; `depth` counts the tuples around it. Raises ParseError for anything else."""
     if depth > MAX_NESTING:
         scanner.fail(f"shardings nest more than {MAX_NESTING} deep")
     scanner.expect("{")
@@ -28,7 +28,7 @@ def scan_sharding(scanner: Scanner, depth: int = 0) -> Sharding:
     match = scanner.match(_WORD)
     word = match[0] if match else ""
     if word == "mesh":
-        # Named shardings, over the axes of a mesh, are kept as text.
+        # Shardings over named mesh axes are kept as text.
         scanner.pos = scanner.text.rindex("{", 0, start)
         return Sharding(ShardingType.OTHER, named=scanner.raw_value()[1:-1])
     if word == "devices":
@@ -78,7 +78,7 @@ def _scan_type(scanner: Scanner) -> ShardingType:
 
 
 def _extra(scanner: Scanner) -> str:
-    """The words up to the closing brace, which is taken too."""
+    """Reads the words up to and including the closing brace."""
     words = []
     while not scanner.take("}"):
         words.append(scanner.raw_value())
@@ -87,7 +87,7 @@ def _extra(scanner: Scanner) -> str:
 
 
 def sharding_text(sharding: Sharding) -> str:
-    """The text of a sharding, braces included."""
+    """The text of a sharding, with its braces."""
     if sharding.named:
         return "{" + sharding.named + "}"
     if sharding.type is ShardingType.TUPLE:
@@ -110,7 +110,10 @@ def sharding_text(sharding: Sharding) -> str:
 
 
 def scan_iota(scanner: Scanner) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Reads `[2,4]T(1,0)`: the sizes into which ids are cut, and the order of these."""
+    """Reads `[2,4]T(1,0)`: the sizes to which device ids are reshaped, and their transposition, in the simplest form.
+
+    Raises ParseError for anything else.
+    """
     start = scanner.pos
     reshape = tuple(scan_list(scanner, Scanner.integer, "[", "]"))
     transpose: tuple[int, ...] = ()
@@ -124,5 +127,6 @@ def scan_iota(scanner: Scanner) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def iota_text(reshape: tuple[int, ...], transpose: tuple[int, ...]) -> str:
+    """The text of an iota tile assignment, `<=[2,4]T(1,0)`."""
     sizes = ",".join(map(str, reshape))
     return f"<=[{sizes}]" + (f"T({','.join(map(str, transpose))})" if transpose else "")

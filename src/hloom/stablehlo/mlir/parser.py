@@ -168,7 +168,7 @@ class Parser(AttributeReader):
         if form is None:
             close = difflib.get_close_matches(name, self.forms, 3)
             hint = f"; close are {', '.join(close)}" if close else ""
-            self.scanner.fail(f"there is no operation {name!r} with a form of its own{hint}", at)
+            self.scanner.fail(f"there is no operation {name!r} with a custom assembly format{hint}", at)
         return form(self, name)
 
     # Values
