@@ -1,4 +1,6 @@
-"""What instructions carry beside their operation: metadata, shardings, tables of stack frames."""
+"""Protos of annotations: OpMetadata, OpSharding, FrontendAttributes and StackFrameIndexProto (xla_data.proto,
+hlo.proto).
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,17 @@ _SIMPLE_TYPES = {5, 3, 8, 9}  # int32, int64, bool, string
 
 
 def utf8(text: str) -> str:
-    """Text for a field of strings, which holds UTF-8 alone: other bytes become the replacement character."""
+    """Text for a string field, which must be UTF-8: other bytes become the replacement character."""
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def utf8_entries(entries: dict[str, str]) -> dict[str, str]:
-    """Names and values as `utf8` has them."""
+    """Applies `utf8` to names and values."""
     return {utf8(name): utf8(value) for name, value in entries.items()}
 
 
 def read_metadata(proto: Any) -> dict[str, Any]:
-    """OpMetadata as the dictionary that text shows."""
+    """Reads OpMetadata as the dictionary that HLO text shows."""
     metadata: dict[str, Any] = {}
     for descriptor, value in proto.ListFields():
         if descriptor.is_repeated and descriptor.enum_type is not None:
@@ -34,7 +36,10 @@ def read_metadata(proto: Any) -> dict[str, Any]:
 
 
 def write_metadata(metadata: dict[str, Any]) -> Any:
-    """OpMetadata from the dictionary; entries that XLA's proto does not have are left out."""
+    """Writes OpMetadata; entries that XLA's proto lacks are dropped.
+
+    Raises ProtoError for values that do not fit their field.
+    """
     proto = message_class("OpMetadata")()
     for name, value in metadata.items():
         descriptor = proto.DESCRIPTOR.fields_by_name.get(name)
@@ -51,6 +56,10 @@ def write_metadata(metadata: dict[str, Any]) -> Any:
 
 
 def read_sharding(proto: Any, depth: int = 0) -> Sharding:
+    """Reads an OpSharding; `depth` counts the tuples around it.
+
+    Raises ProtoError for unknown types, a maximal sharding without exactly one device, and invalid permutations.
+    """
     names = {t.number: t.name for t in message_class("OpSharding").DESCRIPTOR.enum_types_by_name["Type"].values}
     if proto.type not in names or depth > 200 or any(t not in names for t in proto.last_tile_dims):
         raise ProtoError(f"a sharding has the unknown type {proto.type}")
@@ -73,7 +82,10 @@ def read_sharding(proto: Any, depth: int = 0) -> Sharding:
 
 
 def read_iota(proto: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The sizes and the order of a message with iota_reshape_dims and iota_transpose_perm, in their one form."""
+    """Reads the fields iota_reshape_dims and iota_transpose_perm of a message, in the simplest form.
+
+    Raises ProtoError unless the latter permutes the former.
+    """
     sizes, permutation = tuple(proto.iota_reshape_dims), tuple(proto.iota_transpose_perm)
     if permutation and sorted(permutation) != list(range(len(sizes))):
         raise ProtoError(f"the order {list(permutation)} of devices must permute the {len(sizes)} sizes {list(sizes)}")
@@ -81,6 +93,7 @@ def read_iota(proto: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def write_sharding(sharding: Sharding) -> Any:
+    """Writes an OpSharding; raises ProtoError for shardings over named mesh axes, which are kept as text only."""
     if sharding.named:
         raise ProtoError("shardings over named mesh axes are kept in text alone")
     proto = message_class("OpSharding")()
@@ -102,7 +115,7 @@ def write_sharding(sharding: Sharding) -> Any:
     return proto
 
 
-# The tables that text shows under FileNames, FunctionNames, FileLocations and StackFrames
+# Tables of stack frames
 
 _TABLES = {
     "FileNames": "file_names",
@@ -110,17 +123,19 @@ _TABLES = {
     "FileLocations": "file_locations",
     "StackFrames": "stack_frames",
 }
+"""Titles of the tables in HLO text -> fields of StackFrameIndexProto."""
 _ROW_FIELDS = {
     "file_locations": ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column"),
     "stack_frames": ("file_location_id", "parent_frame_id"),
 }
 
 
-# XLA's text counts parents from 1 (1 for none), its proto from 0.
 _TEXT_OFFSET = {"parent_frame_id": 1}
+"""Differences between text and proto: parent_frame_id is 1 in XLA's text for none, 0 in its proto."""
 
 
 def read_stack_frames(proto: Any) -> dict[str, list[str]]:
+    """Reads a StackFrameIndexProto as the tables that HLO text shows: title -> rows as text."""
     from hloom.text.scanner import quote
 
     tables: dict[str, list[str]] = {}
@@ -141,6 +156,7 @@ def read_stack_frames(proto: Any) -> dict[str, list[str]]:
 
 
 def write_stack_frames(tables: dict[str, list[str]], proto: Any) -> None:
+    """Writes the tables of HLO text to a StackFrameIndexProto; unknown tables and fields are dropped."""
     from hloom.text.scanner import unquote
 
     for title, rows in tables.items():

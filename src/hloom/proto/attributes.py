@@ -1,7 +1,7 @@
-"""How HloInstructionProto holds each kind of attribute: one pair of functions, read and write, for each kind.
+"""Readers and writers of the fields of HloInstructionProto for each kind of attribute.
 
-`Field.proto` is the dotted path of the field. A reader gives None where the proto does not say anything, which means
-the declared default; a writer is not called for None.
+`Field.proto` is the dotted path of the field in the message. A reader returns None for an absent field, which means the
+declared default; a writer is not called for None.
 """
 
 from __future__ import annotations
@@ -37,14 +37,18 @@ from hloom.proto.shapes import read_literal, read_shape, write_literal, write_sh
 from hloom.text import attributes as text_attributes
 
 _FRONTEND_PREFIX = "attribute."
-"""Before the name of a frontend attribute that is an attribute of the operation, as HLO text has it."""
+"""Prefix of frontend attributes that hold attributes of operations which XLA's proto lacks, as HLO text."""
 
 Reader = Callable[[Any, Field], Any]
 Writer = Callable[[Any, Field, Any], None]
 
 
 def read(proto: Any, field: Field) -> Any:
-    """The attribute's value in an instruction proto, or None."""
+    """Reads an attribute of an instruction proto; None if it is absent.
+
+    Raises ProtoError for unknown enumeration values and inconsistent messages, ParseError for malformed text in a
+    frontend attribute.
+    """
     if not _has_field(field.proto or ""):
         text = proto.frontend_attributes.map.get(_FRONTEND_PREFIX + field.name)
         return None if text is None else text_attributes.read(field.kind, text, text, 0)
@@ -53,7 +57,7 @@ def read(proto: Any, field: Field) -> Any:
 
 
 def write(proto: Any, field: Field, value: Any) -> None:
-    """Puts the attribute's value into an instruction proto."""
+    """Writes an attribute to an instruction proto; raises ProtoError for a value that the proto cannot express."""
     if not _has_field(field.proto or ""):
         proto.frontend_attributes.map[_FRONTEND_PREFIX + field.name] = text_attributes.write(field.kind, value)
         return
@@ -62,7 +66,9 @@ def write(proto: Any, field: Field, value: Any) -> None:
 
 
 def frontend_attributes(proto: Any, declaration: type[Operation]) -> dict[str, str]:
-    """Those of an instruction proto, without what `write` put among them."""
+    """The frontend attributes of an instruction proto, without the attributes of the operation that `write` adds to
+    them.
+    """
     entries = dict(proto.frontend_attributes.map)
     for field in declaration.fields if entries else ():
         entries.pop(_FRONTEND_PREFIX + field.name, None)
@@ -71,7 +77,7 @@ def frontend_attributes(proto: Any, declaration: type[Operation]) -> dict[str, s
 
 @functools.cache
 def _has_field(path: str) -> bool:
-    """Whether XLA's proto has a field of this path; attributes of others' operations are frontend attributes."""
+    """Whether XLA's proto has a field of this path; attributes without one are stored as frontend attributes."""
     descriptor = message_class("HloInstructionProto").DESCRIPTOR
     for name in path.split("."):
         if name.isdigit():
@@ -84,7 +90,9 @@ def _has_field(path: str) -> bool:
 
 
 def _owner(proto: Any, field: Field, create: bool) -> tuple[Any, str]:
-    """The message that holds the field at the end of its path, or None where it is absent."""
+    """The message with the last field of the path, and that field's name; None for an absent message unless
+    `create`.
+    """
     *path, last = (field.proto or "").split(".")
     for name in path:
         if not create and not proto.HasField(name):
@@ -110,7 +118,7 @@ def _read_scalar(proto: Any, field: Field) -> Any:
         value = value.decode("utf-8", "surrogateescape")
     descriptor = message.DESCRIPTOR.fields_by_name[name]
     absent = not message.HasField(name) if descriptor.has_presence else not value and not isinstance(value, bool)
-    # Proto 3 does not tell 0 from absent: 0 is a value where the declaration asks for one.
+    # Proto 3 does not distinguish 0 from absent: for a required attribute, 0 is its value.
     return None if absent and field.default is not REQUIRED else value
 
 
@@ -170,7 +178,7 @@ def _write_list(proto: Any, field: Field, value: Any) -> None:
 
 
 def _read_word(proto: Any, field: Field) -> Any:
-    """Dot algorithms: ALG_DOT_BF16_BF16_F32 is dot_bf16_bf16_f32 in text."""
+    """Reads the name of a dot algorithm: ALG_DOT_BF16_BF16_F32 is dot_bf16_bf16_f32 in text."""
     message, name = _owner(proto, field, create=False)
     value = getattr(message, name) if message is not None else 0
     if not value:
@@ -206,7 +214,7 @@ def _write_precisions(proto: Any, field: Field, value: Any) -> None:
 
 
 def _records(cls: type) -> tuple[Reader, Writer]:
-    """A list of messages whose fields have the names of a data class."""
+    """Reader and writer of a list of messages that have the fields of a data class."""
     names = [f.name for f in dataclasses.fields(cls)]
 
     def reader(proto: Any, field: Field) -> Any:
@@ -328,7 +336,7 @@ def _write_groups(proto: Any, field: Field, value: Any) -> None:
         proto.iota_collective_device_list.num_replica_groups = value.num_replica_groups
         proto.iota_collective_device_list.num_devices_per_group = value.num_devices_per_group
         proto.iota_collective_device_list.iota_reshape_dims.extend(value.iota_reshape_dims)
-        # XLA's reader wants the order of the sizes spelled out.
+        # XLA's reader requires the permutation, even the identity.
         perm = value.iota_transpose_perm or range(len(value.iota_reshape_dims))
         proto.iota_collective_device_list.iota_transpose_perm.extend(perm)
         return

@@ -1,4 +1,4 @@
-"""HloModuleProto to graph. Whatever the bytes hold, the outcome is a verified module or an hloom error."""
+"""Reader of HloModuleProto. For any bytes, the result is a verified module or an hloom error."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ from hloom.verifier import verify_module
 
 
 def module_from_bytes(content: bytes) -> Module:
-    """The verified module in a serialised HloModuleProto, HloProto, HloSnapshot or HloUnoptimizedSnapshot.
+    """Reads a serialised HloModuleProto, HloProto, HloSnapshot or HloUnoptimizedSnapshot as a verified module.
 
-    Raises ProtoError for bytes that hold none, and RuleError or VerifyError for a module that breaks a rule.
+    Raises ProtoError for other bytes, and RuleError or VerifyError for a module that breaks a rule.
     """
     return module_from_proto(module_message(content)[0])
 
 
 def module_message(content: bytes) -> tuple[Any, Any]:
-    """The HloModuleProto in some bytes, and the message around it (itself where there is none)."""
+    """Finds the HloModuleProto in bytes; returns it and the message around it (itself if there is none).
+
+    Raises ProtoError for bytes without a module.
+    """
     from google.protobuf.message import DecodeError
 
     for name, path in MODULE_HOLDERS.items():
@@ -48,14 +51,20 @@ def module_message(content: bytes) -> tuple[Any, Any]:
 
 
 def module_from_proto(proto: Any) -> Module:
-    """The verified module of an HloModuleProto message."""
+    """Reads an HloModuleProto message as a verified module.
+
+    Raises ProtoError for an inconsistent message, and RuleError or VerifyError for a module that breaks a rule.
+    """
     module = read_module(proto)
     verify_module(module)
     return module
 
 
 def read_module(proto: Any) -> Module:
-    """The module of an HloModuleProto message, for who verifies it next: it may break rules of operations."""
+    """Reads an HloModuleProto message without verifying the module, which may break rules of operations.
+
+    Raises ProtoError for an inconsistent message, RuleError for attributes or shapes that are invalid by themselves.
+    """
     try:
         return _Reader(proto).read()
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
@@ -67,7 +76,7 @@ class _Reader:
         self.proto = proto
         self.computations: dict[int, Computation] = {}
         self.shapes: dict[bytes, Shape] = {}
-        self.elided_count = 0  # constants so far whose values the proto leaves out
+        self.elided_count = 0  # constants so far whose elements the proto omits
 
     def read(self) -> Module:
         proto = self.proto
@@ -110,7 +119,7 @@ class _Reader:
             self._order(module)
 
     def _order(self, module: Module) -> None:
-        """Puts the instructions of each computation into the order of the schedule."""
+        """Orders the instructions of each computation by the schedule."""
         protos = {computation.id: computation for computation in self.proto.computations}
         for message_id, sequence in self.proto.schedule.sequences.items():
             if message_id not in protos:
@@ -160,7 +169,7 @@ class _Reader:
         return instruction
 
     def _shape(self, proto: Any) -> Shape:
-        """Instructions have few different shapes: each is read once."""
+        """Reads a shape; instructions have few different shapes, which are cached by their bytes."""
         key = proto.SerializeToString()
         shape = self.shapes.get(key)
         if shape is None:
@@ -183,7 +192,7 @@ class _Reader:
         return declaration(**values)
 
     def _called(self, field: Field, proto: Any) -> Any:
-        """The computations of `called_computation_ids`, or the one at the position that the path ends with."""
+        """The computations of `called_computation_ids`, or the one at the index that ends the field's path."""
         computations = [
             _find(self.computations, message_id, "computation") for message_id in proto.called_computation_ids
         ]

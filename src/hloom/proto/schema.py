@@ -1,10 +1,10 @@
-"""XLA's proto messages, in its names and numbers, for the protobuf library.
+"""Schema of XLA's protos, with its field names and numbers, for the protobuf library.
 
-The tables below list every message that a serialised HLO module can hold, and of those that go with it (options for
-compiling, a module's configuration) the fields that hloom uses. A line reads `Message: number type name; ..`;
-after the type `*` means repeated, `?` optional with presence; `|group` after the name puts a field into a oneof. The
-descriptors are made from the tables when the first message is asked for, in a pool of their own, so that they never
-meet those of another library in the process.
+The tables list every message that a serialised HLO module may contain, complete, and messages used with modules
+(options for compiling, a module's configuration) with the fields that hloom uses. The syntax of a line is `Message:
+number type name; ..`; after the type, `*` means repeated and `?` optional with presence; `|group` after the name puts a
+field into a oneof. Descriptors are created from the tables at the first use, in a separate pool, so that they do not
+collide with those of another library in the process. Sources: hlo.proto, xla_data.proto, xla.proto.
 """
 
 from __future__ import annotations
@@ -221,26 +221,27 @@ HloModuleProto.ProfileType: INVALID=0 FLAG=1 FUSION=2 LAYOUT=3 DOT=4 FLAGNET=5 S
 PaddingValue: INVALID_PAD=0 ZERO_PAD=1 ONE_PAD=2 LOWEST_PAD=3 HIGHEST_PAD=4 UNKNOWN_PAD=5
 """
 
-# The messages that hold a module, in the order in which bytes are tried for them, and the fields that lead to it.
+
 MODULE_HOLDERS: dict[str, tuple[str, ...]] = {
     "HloModuleProto": (),
     "HloProto": ("hlo_module",),
     "HloSnapshot": ("hlo", "hlo_module"),
     "HloUnoptimizedSnapshot": ("hlo_module",),
 }
+"""Messages that contain a module, in the order in which they are tried for bytes, with the path to the module."""
 
 _SCALARS = {
     "double": 1, "float": 2, "int64": 3, "uint64": 4, "int32": 5, "bool": 8, "string": 9, "bytes": 12, "uint32": 13,
 }  # fmt: skip
 _MESSAGE, _ENUM = 11, 14
-# Two threads must not make two pools: the classes of one refuse the messages of the other.
+# Guards against two pools, made by two threads: the classes of one refuse the messages of the other.
 _LOCK = threading.Lock()
 _FIELD = re.compile(r"(\d+) ([\w.]+|map<\w+,[\w.]+>)([*?]?) (\w+)(?:\|(\w+))?\Z")
 
 
 @functools.cache
 def message_class(name: str) -> Any:
-    """The class of a message, `HloModuleProto` for example."""
+    """The protobuf class of an XLA message, for example `HloModuleProto`; raises KeyError for unknown ones."""
     from google.protobuf import message_factory
 
     with _LOCK:
@@ -258,7 +259,7 @@ def _pool() -> Any:
 
 
 def _rows(table: str) -> dict[str, str]:
-    """Message name -> what follows it, continuation lines joined."""
+    """Message name -> the rest of its line, with continuation lines joined."""
     rows: dict[str, str] = {}
     for line in re.sub(r"\n +", " ", table.strip()).split("\n"):
         name, _, body = line.partition(":")
@@ -309,7 +310,7 @@ def _add_field(message: DescriptorProto, name: str, text: str, enums: dict[str, 
         return
     _set_type(field, kind, enums)
     if mark == "?":
-        # An optional field is a oneof of its own.
+        # An optional field is encoded as a oneof with a single field.
         group, field.proto3_optional = f"_{field_name}", True
     if group:
         names = [oneof.name for oneof in message.oneof_decl]

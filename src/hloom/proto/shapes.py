@@ -1,4 +1,4 @@
-"""Shapes, layouts and literals between the graph and their protos."""
+"""Readers and writers of ShapeProto, LayoutProto and LiteralProto (xla_data.proto)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from hloom.values import TOKEN_VALUE, Array
 
 MAX_NESTING = 200
 MAX_SHAPE_NESTING = 80
-"""Protobuf reads messages that nest 100 deep; those around a shape count."""
+"""Maximum depth of tuples that are written: protobuf reads messages nested 100 deep, including those around a shape."""
 _PADDING_VALUES = frozenset(p.value for p in PaddingValue)
 
 
 def read_shape(proto: Any, depth: int = 0) -> Shape:
-    """The shape that a ShapeProto holds; without a layout it has the default one."""
+    """Reads a ShapeProto; a shape without a layout has the default one. `depth` counts the tuples around it.
+
+    Raises ProtoError for unknown element types and inconsistent messages, RuleError for invalid sizes.
+    """
     element_type = BY_NUMBER.get(proto.element_type)
     if element_type is None or depth > MAX_NESTING:
         raise ProtoError(f"element type {proto.element_type} is not one that hloom holds")
@@ -42,7 +45,9 @@ def read_shape(proto: Any, depth: int = 0) -> Shape:
 
 
 def write_shape(shape: Shape, depth: int = 0) -> Any:
-    """The ShapeProto of a shape; ProtoError for tuples nested deeper than protobuf reads."""
+    """Writes a ShapeProto; `depth` counts the tuples around it. Raises ProtoError for tuples nested over
+    MAX_SHAPE_NESTING deep.
+    """
     if depth > MAX_SHAPE_NESTING:
         raise ProtoError(f"a proto holds tuples nested at most {MAX_SHAPE_NESTING} deep")
     proto = message_class("ShapeProto")(element_type=shape.element_type.value)
@@ -56,6 +61,7 @@ def write_shape(shape: Shape, depth: int = 0) -> Any:
 
 
 def read_layout(proto: Any, depth: int = 0) -> Layout:
+    """Reads a LayoutProto; `depth` counts the shapes around it. Raises ProtoError for an unknown padding value."""
     padding = proto.padding_value
     if padding not in _PADDING_VALUES:
         raise ProtoError(f"padding_value {padding} is none of XLA's")
@@ -77,6 +83,7 @@ def read_layout(proto: Any, depth: int = 0) -> Layout:
 
 
 def write_layout(layout: Layout) -> Any:
+    """Writes a LayoutProto."""
     proto = message_class("LayoutProto")(
         minor_to_major=layout.minor_to_major,
         padded_dimensions=layout.padded_dimensions,
@@ -99,14 +106,14 @@ def write_layout(layout: Layout) -> Any:
     return proto
 
 
-# Literals. Floats are copied as bytes of the wire format: a Python float would lose the payload of signalling NaNs.
+# Literals. Floats are copied as bytes of the wire format: a Python float would make signalling NaNs quiet.
 
 _FIXED = {PrimitiveType.F32: 8, PrimitiveType.F64: 9, PrimitiveType.C64: 12, PrimitiveType.C128: 18}
 _VARINT = {"pred": "preds", "s32": "s32s", "s64": "s64s", "u32": "u32s", "u64": "u64s"}
 
 
 def is_elided(proto: Any) -> bool:
-    """Whether a LiteralProto is a shape alone, whose values somebody left out to save space."""
+    """Whether a LiteralProto has only a shape: its elements were omitted to save space."""
     if proto.tuple_literals:
         return any(map(is_elided, proto.tuple_literals))
     if [field.name for field, _ in proto.ListFields()] != ["shape"]:
@@ -116,7 +123,10 @@ def is_elided(proto: Any) -> bool:
 
 
 def read_literal(proto: Any, depth: int = 0) -> Literal:
-    """The literal that a LiteralProto holds."""
+    """Reads a LiteralProto, whose elements are in the order of linear memory; `depth` counts the tuples around it.
+
+    Raises ProtoError for another number of elements.
+    """
     shape = read_shape(proto.shape)
     if shape.is_tuple:
         if len(proto.tuple_literals) != len(shape.elements) or depth > MAX_NESTING:
@@ -163,7 +173,7 @@ def _read_array(proto: Any, shape: Shape) -> Array:
 
 
 def _packed_field(wire: bytes, field_number: int) -> Iterator[bytes]:
-    """The contents of a length-delimited field in a serialised message."""
+    """The contents of a field of fixed-width elements, packed or not, in a serialised message."""
     position = 0
     while position < len(wire):
         tag, position = _varint(wire, position)
@@ -196,7 +206,9 @@ def _varint(wire: bytes, position: int) -> tuple[int, int]:
 
 
 def write_literal(literal: Literal) -> Any:
-    """A LiteralProto, elements in the order of linear memory as XLA lists them."""
+    """Writes a LiteralProto, with elements in the order of linear memory; raises ProtoError for deeply nested
+    tuples.
+    """
     shape = literal.shape
     proto = message_class("LiteralProto")()
     proto.shape.CopyFrom(write_shape(shape))

@@ -1,4 +1,4 @@
-"""Graph to HloModuleProto, such as XLA reads."""
+"""Writer of HloModuleProto, which XLA reads."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from hloom.proto.shapes import write_shape
 
 
 def module_to_bytes(module: Module) -> bytes:
-    """The serialised HloModuleProto of a module; equal modules give equal bytes."""
+    """Serialises a module as HloModuleProto; equal modules give equal bytes. Raises ProtoError as `module_to_proto`."""
     content: bytes = module_to_proto(module).SerializeToString(deterministic=True)
     return content
 
 
 def module_to_proto(module: Module) -> Any:
-    """The HloModuleProto message of a module.
+    """Writes a module as an HloModuleProto message.
 
-    XLA's message has no place for `replica_count`, `num_partitions`, and attributes that hloom keeps as raw text: these
-    stay in HLO text alone.
+    The message has no fields for `replica_count`, `num_partitions`, and attributes that hloom keeps as raw text: these
+    are dropped. Raises ProtoError for values that do not fit the message.
     """
     try:
         return _Writer(module).write()
@@ -36,7 +36,7 @@ class _Writer:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.proto = message_class("HloModuleProto")(name=module.name)
-        # Computations and instructions share one count of ids.
+        # Computations and instructions share one sequence of ids.
         self.ids: dict[int, int] = {}
         self.names: set[str] = set()
         # XLA reads computations in order, so callees come first.
@@ -83,7 +83,9 @@ class _Writer:
         return proto
 
     def _unique(self, name: str) -> str:
-        """XLA wants names to be unique in the module; text only in their computation."""
+        """A name that is unique in the module, as XLA requires; in HLO text names are unique in their computation
+        only.
+        """
         unique, count = name, 1
         while unique in self.names:
             unique, count = f"{name}.{count}", count + 1

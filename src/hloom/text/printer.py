@@ -22,7 +22,7 @@ from hloom.text.sharding import sharding_text
 from hloom.types import PrimitiveType
 
 # XLA's parser reads these names as keywords unless a percent sign precedes them. Names of instructions may not be names
-# of types, nor begin with two underscores, which XLA reserves.
+# of types, nor begin with two underscores unless these are followed by `xla_`.
 _WORDS = {"true", "false", "inf", "nan", "HloModule", "ENTRY", "ROOT", "maximal", "replicated", "manual", "unreduced"}
 _WORDS |= {"unknown", "last_tile_dim_replicate", "shard_as", "shard_like"}
 _TYPES = {"s1", "u1", "token", "opaque", *(kind.text for kind in PrimitiveType if kind.is_array)}
