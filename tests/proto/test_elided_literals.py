@@ -1,4 +1,4 @@
-"""Constants whose values a proto leaves out, as TensorFlow's dumps have them."""
+"""Constants whose elements a proto omits, as in TensorFlow's dumps."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def stripped(value: str) -> Any:
         "(f32[2], s32[]) constant(({1,2}, 3))",
     ],
 )
-def test_a_literal_of_a_shape_alone_is_one_whose_values_were_left_out(value: str) -> None:
+def test_a_literal_with_a_shape_only_is_elided(value: str) -> None:
     """As `constant({...})` in text: it loads and prints, runs with random values on demand, and not without."""
     module = module_from_bytes(stripped(value).SerializeToString())
     assert "constant({...})" in module.to_text()
@@ -54,7 +54,7 @@ def test_a_literal_of_a_shape_alone_is_one_whose_values_were_left_out(value: str
 
 
 @pytest.mark.parametrize("value", ["f32[0] constant({})", "f32[2,0] constant({{},{}})", "() constant(())"])
-def test_constants_without_elements_are_whole(value: str) -> None:
+def test_empty_constants_are_not_elided(value: str) -> None:
     module = module_from_bytes(stripped(value).SerializeToString())
     assert "..." not in module.to_text()
 

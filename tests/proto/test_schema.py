@@ -18,7 +18,7 @@ from hloom.types import PrimitiveType
 
 
 def unknown_fields(message: Any, path: str = "") -> list[str]:
-    """Where the message, or a message in it, holds fields that the schema does not know; empty ones say nothing."""
+    """Paths of fields in a message, and in messages inside it, that the schema lacks; empty fields are ignored."""
     unknown = UnknownFieldSet(message)  # type: ignore[attr-defined]
     unknown_paths = [f"{path}: field {field.field_number}" for field in unknown if field.data != b""]
     for field, value in message.ListFields():
@@ -35,14 +35,14 @@ def unknown_fields(message: Any, path: str = "") -> list[str]:
 
 
 def check_reads(data: bytes) -> list[str]:
-    """What is wrong when `data` is read as a module and written again; nothing when all is well."""
+    """Errors of reading `data` as a module and writing it again; empty if there are none."""
     module = schema.message_class("HloModuleProto").FromString(data)
     again = schema.message_class("HloModuleProto").FromString(module.SerializeToString())
     return unknown_fields(module) + ([] if again == module else ["not equal after a round trip"])
 
 
 def all_messages() -> dict[str, Any]:
-    """Every message of the schema, nested ones too, by its full name without the package: the descriptors."""
+    """Descriptors of all messages of the schema, including nested ones, by full name without the package."""
     descriptors: dict[str, Any] = {}
     waiting = list(schema.message_class("HloModuleProto").DESCRIPTOR.file.message_types_by_name.values())
     while waiting:
@@ -53,7 +53,7 @@ def all_messages() -> dict[str, Any]:
 
 
 def enum_values(name: str) -> dict[str, int]:
-    """The values of an enumeration, one of the file (`FftType`) or of a message (`OpSharding.Type`)."""
+    """The values of an enumeration of the file (`FftType`) or of a message (`OpSharding.Type`)."""
     outer, _, inner = name.rpartition(".")
     file = schema.message_class("HloModuleProto").DESCRIPTOR.file
     scope = schema.message_class(outer).DESCRIPTOR if outer else file
@@ -145,7 +145,7 @@ def test_fields_of_a_oneof_exclude_one_another() -> None:
 
 
 def test_unknown_fields_are_found_in_nested_messages() -> None:
-    """A test of the check that the tests of the corpus make."""
+    """Checks `unknown_fields`, which the tests of the corpus use."""
     computation = schema.message_class("HloComputationProto")(name="c")
     module = schema.message_class("HloModuleProto")(computations=[computation])
     assert unknown_fields(module) == []

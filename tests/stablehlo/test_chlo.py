@@ -1,4 +1,4 @@
-"""Ops of CHLO: special functions against SciPy, broadcasting as NumPy's, and the rest."""
+"""Import of CHLO: special functions compared with SciPy, broadcasting with NumPy, and other ops."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def binary(op: str, x: Any, y: Any) -> Any:
         ("square", np.square, WIDE, 0, 0),
     ],
 )
-def test_functions_of_one_number(op: str, function: Callable[[Any], Any], x: Any, rtol: float, atol: float) -> None:
+def test_functions_of_one_argument(op: str, function: Callable[[Any], Any], x: Any, rtol: float, atol: float) -> None:
     np.testing.assert_allclose(unary(op, x), function(x), rtol, atol)
 
 

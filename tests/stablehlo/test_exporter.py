@@ -1,4 +1,4 @@
-"""Modules as StableHLO text: what it looks like, that it reads back, and that XLA computes the same from it."""
+"""Export to StableHLO: the text, reading it back, and XLA's results for it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def reads_back(text: str) -> bool:
     return without_locations(again) == without_locations(text) and without_locations(twice) == without_locations(once)
 
 
-# What the text looks like
+# The text
 
 
 def test_element_wise_operations_constants_and_reductions_read_like_those_of_jax() -> None:
@@ -196,7 +196,7 @@ def test_a_custom_call_with_a_window_is_an_error() -> None:
         print_stablehlo(program("custom-call 2"))
 
 
-def test_damaged_programs_that_are_programs_still_are_exported_or_are_errors() -> None:
+def test_damaged_programs_are_exported_or_are_errors() -> None:
     """Odd attributes, metadata and layouts that the HLO parser lets pass."""
     kinds = {"exported": 0, "error": 0}
     for seed in range(600):
@@ -221,7 +221,7 @@ EXPORTED = [name for name in LINES if name not in ("rng-get-and-update-state", "
 @pytest.mark.parametrize("name", EXPORTED)
 def test_every_opcode_is_exported_and_xla_reads_it(name: str, peer: XlaPeer) -> None:
     text = print_stablehlo(program(name))
-    # The sizes of a dynamic reshape are joined for StableHLO and taken apart for HLO, once more each time.
+    # A dynamic reshape concatenates its sizes in StableHLO and slices them in HLO: each conversion adds instructions.
     assert reads_back(text) or name == "dynamic-reshape"
     if name == "ragged-all-to-all":
         return  # XLA's reader crashes on this custom call, its own included, where it has no channel.

@@ -1,4 +1,6 @@
-"""StableHLO as other tools write it: what XLA takes loads, gives XLA's results, and is written so that XLA reads it."""
+"""StableHLO as other tools write it: text that XLA accepts is imported, gives XLA's results, and is exported for
+XLA.
+"""
 
 from __future__ import annotations
 
@@ -182,7 +184,7 @@ GROUPS = [
 
 @pytest.mark.parametrize(("groups", "members"), GROUPS)
 def test_groups_along_axes_of_a_mesh(groups: str, members: list[tuple[int, ...]], peer: XlaPeer) -> None:
-    """COLL-7: a group runs over the axes, the first slowest, for each place on the rest of the mesh."""
+    """COLL-7: groups run over the axes, the first slowest, one for each position along the other axes of the mesh."""
     text = main(ALL_REDUCE.replace("GROUPS", groups), before=MESHES)
     module = hl.parse(text)
     assert [*module.entry.root.op.replica_groups.groups] == members  # type: ignore[attr-defined]
@@ -200,7 +202,7 @@ def test_groups_along_axes_of_a_mesh(groups: str, members: list[tuple[int, ...]]
         ("mesh = @m, axes = [1]", "expected #stablehlo.axis_ref<..>"),
     ],
 )
-def test_groups_along_axes_that_make_no_sense(groups: str, message: str) -> None:
+def test_invalid_groups_along_axes_are_errors(groups: str, message: str) -> None:
     with pytest.raises(hl.ParseError, match=message):
         hl.parse(main(ALL_REDUCE.replace("GROUPS", groups), before=MESHES))
 
@@ -238,7 +240,7 @@ def test_shardings_over_axes_are_tiles_of_devices(named: str, tiles: str, peer: 
     assert f"sharding={tiles}, frontend_attributes" in hl.parse(written).to_text()
 
 
-def test_a_mesh_that_stands_in_a_sharding_gets_a_name() -> None:
+def test_a_mesh_inlined_in_a_sharding_gets_a_name() -> None:
     text = MESHES + main(
         f'%b = stablehlo.negate %a {{sdy.sharding = #sdy.sharding_per_value<[<mesh<["y"=4]>, [{{"y"}}]>]>}} : {F}\n'
         f'%0 = stablehlo.sine %b {{sdy.sharding = #sdy.sharding_per_value<[<mesh<["x"=2, "y"=4]>, [{{"x"}}]>]>}} : {F}'
@@ -309,7 +311,7 @@ def test_an_infeed_config_is_bytes_too() -> None:
 
 
 def test_precisions_are_left_out_beside_an_algorithm(peer: XlaPeer) -> None:
-    """StableHLO has no precision beside an algorithm, which says all."""
+    """StableHLO has no precision beside an algorithm, which implies it."""
     line = "ROOT d = f32[4,4] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
     line += ", operand_precision={highest,default}, algorithm=dot_bf16_bf16_f32_x3"
     written = print_stablehlo(hl.parse(f"HloModule m\nENTRY e {{\n a = f32[4,4] parameter(0)\n {line}\n}}"))
@@ -367,7 +369,9 @@ def test_an_einsum_has_the_type_that_it_declares() -> None:
 
 
 def test_random_bits_of_a_float_type_are_bits(peer: XlaPeer) -> None:
-    """RNGBITGENERATOR-8: HLO's random bits are integers; StableHLO has floats, too, which are as many bits."""
+    """RNGBITGENERATOR-8: HLO's random bits are integers; StableHLO's floats are integers of the same width,
+    reinterpreted.
+    """
     types = "(tensor<2xui64>) -> (tensor<2xui64>, {})"
     line = "%s, %0 = stablehlo.rng_bit_generator %a, algorithm = THREE_FRY : "
     of_floats = hl.parse(main(line + types.format("tensor<8xf32>"), "%a: tensor<2xui64>", "tensor<8xf32>"))
@@ -391,7 +395,7 @@ def test_a_bitcast_of_mhlo_reads_elements_in_row_major_order(peer: XlaPeer) -> N
     assert np.array_equal(peer.run_stablehlo(print_stablehlo(module), [array])[0], array.view(np.int32).reshape(4, 2))
 
 
-def test_counts_of_devices_that_are_no_integers_say_nothing(peer: XlaPeer) -> None:
+def test_device_counts_that_are_no_integers_are_ignored(peer: XlaPeer) -> None:
     text = f'module attributes {{mhlo.num_partitions = "", mhlo.num_replicas = "2"}} {{\n{main(NEGATED)}\n}}'
     peer.from_stablehlo(text)
     module = hl.parse(text)
@@ -415,7 +419,7 @@ def test_one_type_stands_for_all_tokens(peer: XlaPeer) -> None:
     peer.from_stablehlo(written)
 
 
-def test_reshapes_between_bounded_sizes_come_back(peer: XlaPeer) -> None:
+def test_reshapes_between_bounded_sizes_are_kept(peer: XlaPeer) -> None:
     module = hl.parse(
         "HloModule m\nENTRY e {\n p = s32[2,6,4] parameter(0)\n n = s32[] constant(3)\n"
         " d = s32[2,<=6,4] set-dimension-size(p, n), dimensions={1}\n"

@@ -1,4 +1,4 @@
-"""StableHLO text as HLO: each op in its own form and in generic form, control flow, calls, annotations, errors."""
+"""Import of StableHLO: ops in custom and generic form, control flow, calls, annotations, errors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_elementwise_ops_in_both_forms(name: str, operands: str, types: str, sho
     assert own.entry.root.opcode == name.partition(".")[2].replace("_", "-")
 
 
-# Own form, generic form, the HLO that both become.
+# Custom form, generic form, the HLO of both.
 GATHER = "dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], "
 GATHER += "index_vector_dim = 1>"
 FORMS: list[tuple[str, str, str]] = [
@@ -239,7 +239,7 @@ ARGUMENTS = ", ".join(
 
 
 @pytest.mark.parametrize("own, generic, hlo", FORMS, ids=[own.split()[0] for own, _, _ in FORMS])
-def test_ops_in_their_own_form_and_in_generic_form(own: str, generic: str, hlo: str, peer: XlaPeer) -> None:
+def test_ops_in_custom_and_generic_form(own: str, generic: str, hlo: str, peer: XlaPeer) -> None:
     result = generic.rpartition("-> ")[2]
     texts = [program(f"%0 = {form}\nreturn %0 : {result}", ARGUMENTS, result) for form in (own, generic)]
     modules = [parse_stablehlo(text) for text in texts]
@@ -275,7 +275,7 @@ GENERIC = [
 
 
 @pytest.mark.parametrize("op, hlo", GENERIC, ids=[op.split('"')[1] for op, _ in GENERIC])
-def test_ops_that_have_the_generic_form_alone(op: str, hlo: str) -> None:
+def test_ops_with_generic_form_only(op: str, hlo: str) -> None:
     result = op.rpartition("-> ")[2]
     arguments = f'{ARGUMENTS}, %j: tensor<3x1xi32> loc("j")'
     assert hlo in entry(program(f"%0 = {op}\nreturn %0 : {result}", arguments, result))
@@ -285,7 +285,7 @@ def run(text: str, *arrays: Any, backend: str = "interpreter") -> Any:
     return hl.compile(parse_stablehlo(text), backend=backend)(*arrays)
 
 
-def test_regions_take_along_what_they_use() -> None:
+def test_regions_capture_outer_values() -> None:
     text = """func.func @main(%n: tensor<i32>, %x: tensor<f32>, %p: tensor<i1>) -> (tensor<f32>, tensor<f32>) {
       %zero = stablehlo.constant dense<0> : tensor<i32>
       %one = stablehlo.constant dense<1> : tensor<i32>

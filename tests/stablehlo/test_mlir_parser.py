@@ -125,7 +125,7 @@ def test_constants(text: str, values: Any) -> None:
     np.testing.assert_array_equal(attribute.values.astype(np.complex128), values.astype(np.complex128))
 
 
-def test_resources_stand_at_the_end() -> None:
+def test_resources_at_the_end_of_the_text() -> None:
     text = """func.func @main() -> tensor<2xi32> {
       %0 = stablehlo.constant dense_resource<data> : tensor<2xi32>
       return %0 : tensor<2xi32>
@@ -236,6 +236,6 @@ def test_depth_has_a_limit(text: str) -> None:
         parse_mlir(text)
 
 
-def test_an_alias_that_is_defined_twice_ends_the_file_all_the_same() -> None:
+def test_an_alias_may_be_defined_twice() -> None:
     text = "#a = 1\nmodule {}\n#a = 2\n"
     assert parse_mlir(text).name == "builtin.module"

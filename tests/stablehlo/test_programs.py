@@ -1,4 +1,4 @@
-"""Whole programs: those of the corpus as StableHLO compute what XLA computes; damaged text gives hloom errors."""
+"""Programs of the corpus, imported from StableHLO, compute the same as XLA; damaged text gives hloom errors."""
 
 from __future__ import annotations
 

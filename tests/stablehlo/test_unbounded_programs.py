@@ -1,4 +1,4 @@
-"""StableHLO with sizes that only a call knows: kept as text, imported for the sizes of the arguments."""
+"""StableHLO with sizes known only to a call: embedded as text, imported for the sizes of the arguments."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_the_program_survives_every_format(tmp_path: Path) -> None:
     check_rows(hl.load(tmp_path / "m.mlir"))
 
 
-def test_regions_take_sizes_from_outside() -> None:
+def test_regions_capture_outer_sizes() -> None:
     """WHILE-1: the loop's body makes an array of a size that stands outside."""
     run = hl.compile(LOOP)
     for n in (1, 3):

@@ -1,4 +1,4 @@
-"""How HLO text writes each kind of attribute, there and back, and what it says of damaged ones (GEN-3)."""
+"""Reading and writing each kind of attribute in HLO text, and errors for damaged text (GEN-3)."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_other_spellings(kind: AttributeKind, text: str, same_as: str) -> None:
     ],
 )  # fmt: skip
 def test_damaged_attributes(kind: AttributeKind, text: str, column: int, message: str) -> None:
-    """The column counts in the whole text: here the value stands on line 2, behind 5 characters."""
+    """Columns count in the full text: the value is on line 2, after 5 characters."""
     full_text = f"first line\nabc, {text}, more"
     with pytest.raises(hl.ParseError) as error:
         read(kind, text, full_text, 11 + 5)
@@ -159,7 +159,7 @@ def test_damaged_attributes(kind: AttributeKind, text: str, column: int, message
 
 
 def test_iota_groups_count_as_written() -> None:
-    """COLL-7: iota, reshaped, transposed, cut into rows."""
+    """COLL-7: iota, reshaped, transposed, split into rows."""
     assert value_of(kinds.REPLICA_GROUPS, "[2,4]<=[8]").groups == ((0, 1, 2, 3), (4, 5, 6, 7))
     assert value_of(kinds.REPLICA_GROUPS, "[4,2]<=[2,4]T(1,0)").groups == ((0, 4), (1, 5), (2, 6), (3, 7))
 
@@ -200,7 +200,7 @@ TREES: list[tuple[AttributeKind, st.SearchStrategy[Any]]] = [
 
 @given(st.one_of([st.tuples(st.just(kind), tree) for kind, tree in TREES]))
 def test_writing_and_reading_are_inverse(case: tuple[AttributeKind, Any]) -> None:
-    """GEN-2: text says the same as the value."""
+    """GEN-2: text keeps the value."""
     kind, value = case
     got = value_of(kind, write(kind, value))
     if kind is kinds.FLOAT:
@@ -221,7 +221,7 @@ def test_dimension_labels_name_each_dimension_once(spatial: int, data: st.DataOb
 
 
 def test_kinds_do_not_read_each_others_texts_by_accident() -> None:
-    """Every text of the list above with a stray bracket behind it is damaged for its own kind."""
+    """Texts of the list above with a stray bracket after them are errors for their own kind."""
     for (kind, text, _), stray in itertools.product(CASES, ("}", ")", "{", " x")):
         with pytest.raises(hl.ParseError):
             value_of(kind, text + stray)

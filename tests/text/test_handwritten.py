@@ -1,4 +1,4 @@
-"""Text as people write it: what XLA's parser takes, and makes the same graph of."""
+"""Hand-written text: everything that XLA's parser accepts gives the same graph."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_forms_that_people_write_are_the_graph_that_xla_reads(form: str, peer: X
     assert difference(module, hl.parse(module.to_text())) is None
 
 
-def test_an_element_of_a_tuple_by_its_number() -> None:
+def test_an_element_of_a_tuple_by_its_index() -> None:
     entry = "HloModule m\nENTRY e {\n  p = f32[4] parameter(0)\n  n = f32[4] negate(p)\n  t = tuple(p, n)\n"
     short = hl.parse(entry + "  ROOT r = f32[4] exponential(%t#1)\n}")
     long = hl.parse(entry + "  g = f32[4] get-tuple-element(t), index=1\n  ROOT r = f32[4] exponential(g)\n}")
@@ -78,7 +78,7 @@ def test_no_space_around_the_equals_sign() -> None:
     assert fingerprint(module) == fingerprint(hl.parse(FORMS["no space after ="]))
 
 
-def test_what_is_printed_is_canonical_whatever_was_read() -> None:
+def test_printed_text_is_canonical() -> None:
     module = hl.parse(FORMS["operands written in place"])
     text = module.to_text()
     assert "broadcast(constant" in text and text.startswith("HloModule m")
@@ -137,7 +137,7 @@ CALLS
 
 
 def test_fingerprints_do_not_depend_on_the_order_of_calls() -> None:
-    """Two calls in either order: computations are named by where the canonical order meets them."""
+    """Computations are named by their position in the canonical order, not by the order of the two calls."""
     calls = [" a = f32[] call(x), to_apply=f", " b = f32[] call(x), to_apply=g"]
     texts = [CALLS.replace("CALLS", "\n".join(order)) for order in (calls, calls[::-1])]
     assert fingerprint(hl.parse(texts[0])) == fingerprint(hl.parse(texts[1]))
@@ -148,18 +148,18 @@ def test_fingerprints_do_not_depend_on_the_order_of_calls() -> None:
 
 @pytest.mark.parametrize("operands", ["f32[] a, f32[], b", "a, , b", "f32[], a, b", "a, b, f32[2]"])
 def test_a_shape_without_a_name_is_no_operand(operands: str) -> None:
-    """As XLA's parser has it; a name that is not there is an error all the same."""
+    """XLA's parser ignores such shapes, too; an unknown name is an error."""
     text = f"HloModule m\nENTRY e {{\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add({operands})\n}}"
     assert [operand.name for operand in hl.parse(text).entry.root.operands] == ["a", "b"]
 
 
-def test_shapes_alone_are_parameters_of_one_instruction() -> None:
+def test_operands_without_names_are_parameters_of_a_single_instruction() -> None:
     module = hl.parse("r = f32[2] add(f32[2], f32[2])")
     assert [p.shape.to_text(False) for p in module.entry.parameters] == ["f32[2]", "f32[2]"]
 
 
-def test_reversals_of_a_window_count_as_far_as_its_sizes() -> None:
-    """WIN-1: a list that is short or long says nothing of the rest, as in XLA."""
+def test_surplus_reversals_of_a_window_are_ignored() -> None:
+    """WIN-1: surplus entries of the list are ignored and missing ones are 0, as in XLA."""
     text = """HloModule m
 ENTRY e {{
   x = f32[1,4,4,1] parameter(0)

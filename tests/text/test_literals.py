@@ -1,4 +1,4 @@
-"""Constants in HLO text: how they are written, and that no bit is lost (SL-23, GEN-3)."""
+"""Constants in HLO text: syntax, and exact values (SL-23, GEN-3)."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def test_xla_reads_the_constants_we_print(peer: XlaPeer) -> None:
         ("pred[3]", "{-1, 0, 1}", [True, False, True]),
     ],
 )
-def test_64_bits_and_truth_as_xla_reads_them(shape: str, text: str, value: Any) -> None:
+def test_64_bit_integers_and_booleans_as_xla_reads_them(shape: str, text: str, value: Any) -> None:
     """SL-24: 64 bits are written with or without a sign; an integer is true unless it is 0."""
     assert constant(shape, text).value.tolist() == value
 

@@ -43,7 +43,7 @@ def test_groups_of_a_mesh(groups: str, members: list[tuple[int, ...]]) -> None:
     ["mesh['a'=2]", "mesh['a'=0] {'a'}", "mesh['a'=2] {'b'}", "mesh['a'=6] {'a':(4)2}", "mesh['a'=2], device_ids=(0,0) {'a'}",
      "mesh[] {}", "mesh['a'=99999999999] {'a'}", "mesh['a'=2] {'a','a'}", "mesh['a'=4], device_ids=([3]) {'a'}"],
 )  # fmt: skip
-def test_meshes_that_make_no_sense(groups: str) -> None:
+def test_invalid_meshes_are_errors(groups: str) -> None:
     with pytest.raises(hl.ParseError):
         hl.parse(PROGRAM.format(groups=groups))
 

@@ -1,4 +1,4 @@
-"""Names of HLO text: those that XLA's parser takes for something else are printed so that it reads them."""
+"""Names in HLO text: names that XLA's parser would misread are printed so that it reads them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = [*WORDS.split(), "a b", "1x", "-x", "a/b", "\u00e9", "a#b", "%a", "a\nb"
 
 
 def named(name: str) -> hl.Module:
-    """A module in which all is called so, or so and underscores."""
+    """A module in which everything has this name, with underscores where it must be unique."""
     module = hl.parse(TEXT)
     module.name = module.computations[0].name = name
     for i, instruction in enumerate(module.entry.instructions):
@@ -55,7 +55,7 @@ OWN_VALUES = ["{/* c */}", "{// x\n}", "{(}"]
 
 
 @pytest.mark.parametrize("value", [*VALUES, *OWN_VALUES])
-def test_texts_of_all_kinds_come_back(value: str, peer: XlaPeer) -> None:
+def test_texts_of_all_kinds_are_kept(value: str, peer: XlaPeer) -> None:
     """In a backend config, in frontend attributes, in metadata: from hloom's text to hloom, and to XLA."""
     module = hl.parse(
         'HloModule m\nENTRY e {\n x = f32[4] parameter(0)\n ROOT y = f32[4] custom-call(x), custom_call_target="f"\n}'
@@ -73,7 +73,7 @@ def test_texts_of_all_kinds_come_back(value: str, peer: XlaPeer) -> None:
 
 
 @pytest.mark.parametrize("key", ["a b", "1a", 'a"b', "a=b", "a,b", "{", "a\nb", "a:b", "a{b}"])
-def test_names_of_frontend_attributes_come_back(key: str) -> None:
+def test_names_of_frontend_attributes_are_kept(key: str) -> None:
     module = named("m")
     module.entry.root.frontend_attributes = {key: "v"}
     assert hl.parse(module.to_text()).entry.root.frontend_attributes == {key: "v"}

@@ -1,4 +1,4 @@
-"""The parser: all of the format, and errors with line, column and caret."""
+"""Parser of HLO text: the whole syntax, and errors with line, column and caret."""
 
 from __future__ import annotations
 

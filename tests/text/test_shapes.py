@@ -173,7 +173,7 @@ def test_the_text_without_layouts_means_the_default_ones(shape: hl.Shape) -> Non
 
 
 @pytest.mark.parametrize("types", ["D(D,D)", "D(D,C)", "D(C+,S~)", "D(H, D+~)", "D()", "D(D,D)T(8,128)"])
-def test_storage_of_sparse_dimensions_is_read_and_forgotten(types: str) -> None:
+def test_storage_of_sparse_dimensions_is_ignored(types: str) -> None:
     """SL-29: XLA's parser takes these types of older releases, and keeps none of them."""
     assert parse_shape(f"f32[4,4]{{1,0:{types}}}") == parse_shape(f"f32[4,4]{{1,0:{types.partition(')')[2]}}}")
 
