@@ -51,7 +51,7 @@ def print_stablehlo(module: Module, *, locations: bool = True) -> str:
 def export_module(module: Module, *, locations: bool = True) -> Operation:
     """The `builtin.module` operation with a function for the entry and for each computation that is called.
 
-    A module that embeds StableHLO text (`embedded_text.py`) gives that program. Raises ArgumentError as
+    A module that embeds StableHLO text (`stablehlo/embedded_text.py`) gives that program. Raises ArgumentError as
     `print_stablehlo`.
     """
     text = embedded_text(module)
