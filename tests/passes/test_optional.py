@@ -78,7 +78,7 @@ def test_programs_compile_without_a_pass_that_fails(name: str, monkeypatch: pyte
 def test_all_optional_parts_may_fail_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for cls in OPTIONAL.values():
         monkeypatch.setattr(cls, "apply" if hasattr(cls, "apply") else "run", fail)
-    monkeypatch.setattr(build_program, "independent_rounds", fail)
+    monkeypatch.setattr(build_program, "independent_iterations", fail)
     assert len(check(np.eye(64, dtype=np.float32))) >= len(OPTIONAL)
 
 

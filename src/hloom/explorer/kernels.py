@@ -7,7 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hloom.backends.cpu.codegen.emitter import ProgramEmitter
-from hloom.backends.cpu.llvm.line_ties import Ties, assembly_functions, ir_functions, with_locations
+from hloom.backends.cpu.llvm.debug_locations import (
+    DebugLocations,
+    assembly_functions,
+    ir_functions,
+    with_debug_locations,
+)
 from hloom.backends.cpu.llvm.machine_code import assembly
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
@@ -19,8 +24,12 @@ INLINED = "; inlined into its callers: its lines there"
 
 def kernels_of(program: Program) -> list[Json]:
     """Code of each distinct kernel, with the instructions that it computes."""
-    emitter = ProgramEmitter(program, assign_buffers(program, donate=False), processor().vector_bytes, tied=True)
-    code = _Code(emitter.all_texts(), {function.name: function.ties for function in emitter.functions.written.values()})
+    emitter = ProgramEmitter(
+        program, assign_buffers(program, donate=False), processor().vector_bytes, has_locations=True
+    )
+    code = _Code(
+        emitter.all_texts(), {function.name: function.locations for function in emitter.functions.written.values()}
+    )
     found: dict[int, Json] = {}
     called = (step for subroutine in program.subroutines for step in subroutine.program.steps)
     for step in all_steps([*program.steps, *called]):
@@ -42,14 +51,14 @@ class _Code:
     """The functions of a program's modules."""
 
     texts: Iterable[str]
-    ties: Ties
+    locations: DebugLocations
     ir: dict[str, str] = field(init=False, default_factory=dict)
     machine: dict[str, str] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         for text in self.texts:
-            self.ir |= ir_functions(text, self.ties)
-            located, names = with_locations(text, self.ties)
+            self.ir |= ir_functions(text, self.locations)
+            located, names = with_debug_locations(text, self.locations)
             self.machine |= assembly_functions(assembly(located), names)
 
     def shown(self, kind: str, names: list[str], nest: str = "") -> Json:
@@ -67,6 +76,6 @@ class _Code:
 
     def _inlined(self, names: list[str]) -> str:
         """Lines of other functions whose instructions belong to these functions."""
-        own = {instruction for name in names for instruction in self.ties.get(name, ()) if instruction}
+        own = {instruction for name in names for instruction in self.locations.get(name, ()) if instruction}
         lines = (line for text in self.machine.values() for line in text.split("\n"))
         return "\n".join([INLINED, *(line for line in lines if line.rpartition(" # %")[2] in own)])

@@ -72,7 +72,7 @@ from hloom.pjrt.records import offsets_of_arguments, offsets_of_record
 
 MIN_QUEUED_NANOSECONDS, MAX_QUEUED_LOOP_NANOSECONDS = 2_000_000, 1_000_000_000
 """Shortest run for which waking the worker pays; longest loop that may run where Ctrl-C cannot interrupt it."""
-POLL_WORD = TABLE.index("ask")
+POLL_WORD = TABLE.index("poll")
 MAX_IN_FLIGHT = 2
 """Bound on queued tasks, since each holds its workspace and its results."""
 EVENT_COUNT = 64

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 import hloom as hl
-from backends.cpu.product_programs import EVERY, NUMBERS, SHORT_FLOATS, TYPES, ProductGenerator
+from backends.cpu.product_programs import EVERY, REAL_TYPES, SHORT_FLOATS, TYPES, ProductGenerator
 from generate import COMPLEX, FLOATS
 
 
@@ -18,7 +18,7 @@ class KernelGenerator(ProductGenerator):
 
     def make_sort(self) -> hl.XlaOp:
         """Keys of every type, with values beside them, along any dimension."""
-        t = self.pick([*NUMBERS, *SHORT_FLOATS, hl.pred, hl.s4])
+        t = self.pick([*REAL_TYPES, *SHORT_FLOATS, hl.pred, hl.s4])
         sizes = self.pick([[self.size(1021)], [self.size(9), self.size(257)], [self.size(65), self.size(7)], [4099]])
         d = int(self.rng.integers(len(sizes)))
         keys = [self.values(t, sizes)]
@@ -28,7 +28,7 @@ class KernelGenerator(ProductGenerator):
 
     def make_argsort(self) -> hl.XlaOp:
         b, sizes = self.builder, [self.size(9), self.size(1021)]
-        x = self.values(self.pick(NUMBERS), sizes)
+        x = self.values(self.pick(REAL_TYPES), sizes)
         order = b.iota(hl.Shape.array(hl.s32, sizes), 1)
         return b.sort([x, order], lambda a, c, *rest: a.builder.gt(a, c), 1, is_stable=True)
 
@@ -154,7 +154,7 @@ class KernelGenerator(ProductGenerator):
         return self.builder.reduce(x, self.zero(t), lambda a, c: getattr(a.builder, method)(a, c), over)
 
     def make_reduce_window(self) -> hl.XlaOp:
-        t, n, m = self.pick(NUMBERS), self.size(33, 0), self.size(65, 0)
+        t, n, m = self.pick(REAL_TYPES), self.size(33, 0), self.size(65, 0)
         window = [int(self.rng.integers(1, min(n, 5) + 1)), int(self.rng.integers(1, min(m, 9) + 1))]
         method = self.some(["add", "max", "min", "mul"])
         padding = self.pick(["SAME", "VALID", [(window[0] - 1, 0), (0, window[1] - 1)]])
@@ -166,7 +166,7 @@ class KernelGenerator(ProductGenerator):
 
     def make_scan(self) -> hl.XlaOp:
         """Running sums, products and largest ones, along and across rows, from either end."""
-        t, sizes, d = self.pick(NUMBERS), [self.size(65, 0), self.size(257, 0)], int(self.rng.integers(2))
+        t, sizes, d = self.pick(REAL_TYPES), [self.size(65, 0), self.size(257, 0)], int(self.rng.integers(2))
         window, n = [1, 1], sizes[d]
         window[d] = n
         padding = [(0, 0), (0, 0)]
@@ -221,7 +221,7 @@ class KernelGenerator(ProductGenerator):
         shape = hl.Shape.array(t, [self.size(65), self.size(33)])
         return self.builder.rng_bit_generator(algorithm, self.parameter(hl.u64, [], array=state), shape)
 
-    def make_random_numbers(self) -> hl.XlaOp:
+    def make_random_values(self) -> hl.XlaOp:
         t = self.pick([hl.f32, hl.f64, hl.f16, hl.bf16])
         shape, low, high = hl.Shape.array(t, [self.size(509)]), self.zero(t), np.ones((), t.dtype)
         return (self.builder.rng_uniform if self.rng.random() < 0.5 else self.builder.rng_normal)(low, high, shape)
@@ -290,7 +290,7 @@ class KernelGenerator(ProductGenerator):
     def make_loop_in_place(self) -> hl.XlaOp:
         """A row of the state changes in each iteration, in every second one otherwise."""
         masked = bool(self.rng.random() < 0.5)
-        b, t, n, m = self.builder, self.pick(NUMBERS), self.size(33, 0), self.size(65, 0)
+        b, t, n, m = self.builder, self.pick(REAL_TYPES), self.size(33, 0), self.size(65, 0)
         state = b.tuple(b.constant(np.int32(0)), self.values(t, [n, m]), self.values(t, [m]))
 
         def body(s: hl.XlaOp) -> hl.XlaOp:
@@ -324,7 +324,7 @@ class KernelGenerator(ProductGenerator):
         state = b.tuple(
             b.constant(np.int32(0)), self.values(hl.f32, [trips * k, n, n]), self.values(hl.f32, [trips * k, n, n])
         )
-        numbers = {
+        dimension_numbers = {
             "lhs_batch_dimensions": [0], "rhs_batch_dimensions": [0], "lhs_contracting_dimensions": [2],
             "rhs_contracting_dimensions": [1],
         }  # fmt: skip
@@ -333,7 +333,7 @@ class KernelGenerator(ProductGenerator):
             c, zero = s.builder, np.int32(0)
             at = [s[0] * np.int32(k), zero, zero]
             part = c.dynamic_slice(s[1], at, [k, n, n])
-            value = c.sin(c.dot_general(part, part, numbers))
+            value = c.sin(c.dot_general(part, part, dimension_numbers))
             return c.tuple(s[0] + np.int32(1), s[1], c.dynamic_update_slice(s[2], value, at))
 
         return b.while_(lambda s: s[0] < np.int32(trips), body, state)[2]

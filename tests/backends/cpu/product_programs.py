@@ -14,8 +14,8 @@ from hloom.types import PrimitiveType
 SIZES = [1, 2, 3, 5, 7, 8, 9, 11, 15, 16, 17, 23, 31, 32, 33, 47, 63, 64, 65, 97, 127, 128, 129, 191, 257, 509, 1021]
 NARROW = [t for t in PrimitiveType if t.is_array and t.bits < 8 and not t.is_pred]
 SHORT_FLOATS = [t for t in PrimitiveType if t.is_float and t.bits == 8]
-NUMBERS = [*FLOATS, *INTEGERS]
-TYPES = [*NUMBERS, *COMPLEX, hl.pred]
+REAL_TYPES = [*FLOATS, *INTEGERS]
+TYPES = [*REAL_TYPES, *COMPLEX, hl.pred]
 EVERY = [*TYPES, *NARROW, *SHORT_FLOATS]
 REAL = [hl.f32, hl.f64]
 SQUARE = ("syevd", "sytrd", "geev")
@@ -64,19 +64,21 @@ class ProductGenerator(Generator):
         batch = [self.size(5)] if most < 100 and self.rng.random() < 0.4 else []
         m, n, k = (self.size(most) for _ in range(3))
         lhs, rhs = self.order(m, k), self.order(k, n)
-        numbers = {
+        dimension_numbers = {
             "lhs_contracting_dimensions": [len(batch) + (lhs == [m, k])],
             "rhs_contracting_dimensions": [len(batch) + (rhs != [k, n])],
             "lhs_batch_dimensions": list(range(len(batch))),
             "rhs_batch_dimensions": list(range(len(batch))),
         }
         if m == k:
-            numbers["lhs_contracting_dimensions"] = [len(batch) + int(self.rng.integers(2))]
+            dimension_numbers["lhs_contracting_dimensions"] = [len(batch) + int(self.rng.integers(2))]
         if n == k:
-            numbers["rhs_contracting_dimensions"] = [len(batch) + int(self.rng.integers(2))]
+            dimension_numbers["rhs_contracting_dimensions"] = [len(batch) + int(self.rng.integers(2))]
         x, y = self.values(element_type, [*batch, *lhs]), self.values(element_type, [*batch, *rhs])
         wide = {hl.s8: hl.s32, hl.bf16: hl.f32, hl.f16: hl.f32}.get(element_type)
-        return self.builder.dot_general(x, y, numbers, preferred_element_type=wide if self.rng.random() < 0.7 else None)
+        return self.builder.dot_general(
+            x, y, dimension_numbers, preferred_element_type=wide if self.rng.random() < 0.7 else None
+        )
 
     def order(self, a: int, b: int) -> list[int]:
         return [a, b] if self.rng.random() < 0.5 else [b, a]
@@ -105,17 +107,17 @@ class ProductGenerator(Generator):
         spatial = len(x) - 2
         last = self.rng.random() < 0.6
         order = [0, *range(2, spatial + 2), 1] if last else range(spatial + 2)
-        numbers = ConvolutionDimensionNumbers.default(spatial)
+        dimension_numbers = ConvolutionDimensionNumbers.default(spatial)
         if last:
             inner = tuple(range(1, spatial + 1))
-            numbers = ConvolutionDimensionNumbers(
+            dimension_numbers = ConvolutionDimensionNumbers(
                 0, spatial + 1, inner, spatial + 1, spatial, tuple(range(spatial)), 0, spatial + 1, inner
             )
         image = self.values(element_type, [x[d] for d in order])
         window = self.values(element_type, [*k[2:], k[1], k[0]] if last else k)
         strides, padding = more.pop("strides", [1] * spatial), more.pop("padding", "SAME")
         return self.builder.conv_with_general_padding(
-            image, window, strides, padding, dimension_numbers=numbers, **more
+            image, window, strides, padding, dimension_numbers=dimension_numbers, **more
         )
 
     def make_convolution(self) -> hl.XlaOp:
@@ -127,7 +129,7 @@ class ProductGenerator(Generator):
         k[1] = x[1]
         padding = [(int(self.rng.integers(0, w)), int(self.rng.integers(0, w))) for w in window]
         fits = all(n + low + high >= w for n, w, (low, high) in zip(image, window, padding, strict=True))
-        element_type = self.pick([hl.f32, *NUMBERS, *COMPLEX])
+        element_type = self.pick([hl.f32, *REAL_TYPES, *COMPLEX])
         return self.convolve(x, k, element_type, strides=strides, padding=padding if fits else "SAME")
 
     def make_grouped_convolution(self) -> hl.XlaOp:

@@ -18,14 +18,14 @@ def draw_replicas(seed: int) -> tuple[hl.Module, list[list[np.ndarray]]]:
     if rng.random() < 0.5:
         text = f"{ADD}ENTRY e {{\n x = s32[{n}] parameter(0)\n" + "\n".join(lines) + f"\n ROOT r = s32[{n}] copy(y)\n}}"
     else:
-        rounds = int(rng.integers(0, 4))
+        iterations = int(rng.integers(0, 4))
         text = (
             f"{ADD}body {{ t = (s32[], s32[{n}]) parameter(0)\n i = s32[] get-tuple-element(t), index=0\n"
             f" one = s32[] constant(1)\n j = s32[] add(i, one)\n x = s32[{n}] get-tuple-element(t), index=1\n"
             + "\n".join(lines)
             + f"\n ROOT r = (s32[], s32[{n}]) tuple(j, y)\n}}\n"
             f"condition {{ t = (s32[], s32[{n}]) parameter(0)\n i = s32[] get-tuple-element(t), index=0\n"
-            f" m = s32[] constant({rounds})\n ROOT p = pred[] compare(i, m), direction=LT\n}}\n"
+            f" m = s32[] constant({iterations})\n ROOT p = pred[] compare(i, m), direction=LT\n}}\n"
             f"ENTRY e {{\n x = s32[{n}] parameter(0)\n z = s32[] constant(0)\n t = (s32[], s32[{n}]) tuple(z, x)\n"
             f" ROOT w = (s32[], s32[{n}]) while(t), condition=condition, body=body\n}}"
         )

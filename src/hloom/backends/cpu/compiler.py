@@ -21,14 +21,14 @@ from hloom.backends.cpu.llvm.machine_code import Compilation, target
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
-from hloom.backends.cpu.program.kernel_codes import KernelCodes, known_before_fusion
+from hloom.backends.cpu.program.kernel_codes import KernelCodes, codes_before_fusion
 from hloom.backends.cpu.program.overlap import overlap_collectives
 from hloom.backends.cpu.program.program import (
     Buffer,
     CopyStep,
     HostStep,
     KernelStep,
-    Loop,
+    LoopInfo,
     Program,
     Routine,
     Signature,
@@ -104,7 +104,7 @@ class CompiledModule:
     """Whether a run is sure to take a few microseconds at most."""
     object_files: list[bytes]
     host: HostPart
-    loops: list[Loop]
+    loops: list[LoopInfo]
     largest_buffers: list[str]
     """With the instructions that write them, for messages."""
     optimized: Module | None
@@ -120,16 +120,16 @@ class HostPart:
     """What calls back into the interpreter, with the interpreter's plans for it."""
 
     steps: list[HostStep | WaitStep]
-    slots: int
+    slot_count: int
     """How many values only the host holds."""
     plans: dict[int, Plan]
 
     @property
     def is_needed(self) -> bool:
-        return bool(self.steps or self.slots)
+        return bool(self.steps or self.slot_count)
 
 
-PROGRAM = DataFormat(CompiledModule, HostPart, Signature, Buffer, Routine, Slot, Loop, PrimitiveType)
+PROGRAM = DataFormat(CompiledModule, HostPart, Signature, Buffer, Routine, Slot, LoopInfo, PrimitiveType)
 """How programs are kept on disk, those that do not need the host."""
 
 
@@ -196,16 +196,16 @@ def compile_module(module: Module, donate: bool = False, topology: Topology = To
     if not may_keep_programs() or any(i.op.expand is not None for i in module.instructions()):
         return _compile(module, donate, topology)
     key = f"{fingerprint(module)} {donate} {topology} {processor().vector_bytes} {shared_pool().threads} {target()}"
-    found: CompiledModule | None = find_program(key, PROGRAM)
-    if found is not None:
-        return found
-    made = _compile(module, donate, topology)
-    if not made.host.is_needed:
+    cached: CompiledModule | None = find_program(key, PROGRAM)
+    if cached is not None:
+        return cached
+    compiled = _compile(module, donate, topology)
+    if not compiled.host.is_needed:
         # An abandoned compilation may have copied a module that its caller was changing.
         checkpoint()
-        made.key = key
-        keep_program(key, replace(made, optimized=None), PROGRAM)
-    return made
+        compiled.key = key
+        keep_program(key, replace(compiled, optimized=None), PROGRAM)
+    return compiled
 
 
 def may_keep_programs() -> bool:
@@ -227,26 +227,26 @@ def _compile(module: Module, donate: bool, topology: Topology, timer: StepTimer 
 
 def _compile_once(module: Module, donate: bool, topology: Topology, timer: StepTimer | None) -> CompiledModule:
     with Compilation() as compilation:
-        first = _KernelsFirst(module, compilation)
-        passes = run_passes(module, cpu_pipeline(topology), before=first.begin)
+        early = _EarlyKernels(module, compilation)
+        passes = run_passes(module, cpu_pipeline(topology), before=early.begin)
         stages = _Stages(passes, sum(1 for _ in module.instructions()))
-        stages.add("write kernels", first.seconds)
+        stages.add("write kernels", early.seconds)
         with stages.timed("build program"):
-            program = build_program(module, processor().vector_bytes, shared_pool().threads, codes=first.codes)
+            program = build_program(module, processor().vector_bytes, shared_pool().threads, codes=early.codes)
             if topology is Topology.RANKS:
                 overlap_collectives(program)
-            first.begin_others(program)
+            early.begin_rest(program)
         with stages.timed("assign buffers"):
             assignment = assign_buffers(program, donate)
         with stages.timed("write LLVM IR"):
             emitter = ProgramEmitter(program, assignment, processor().vector_bytes, timer)
-            texts = emitter.texts(first.kernels)
+            texts = emitter.texts(early.kernels)
         with stages.timed("make machine code"):
             object_files = compilation.finish(texts)
     dump(module, "program.txt", lambda: "\n".join(program_lines(program.steps)))
-    dump(module, "program.ll", lambda: "\n".join([*texts, *first.kernels.texts()]))
+    dump(module, "program.ll", lambda: "\n".join([*texts, *early.kernels.texts()]))
     dump(module, "statistics.txt", lambda: statistics_text(stages.statistics))
-    host = HostPart(program.host_steps, program.slots, program.plans)
+    host = HostPart(program.host_steps, program.slot_count, program.plans)
     return CompiledModule(
         program.signature(),
         assignment.arena_bytes,
@@ -261,7 +261,7 @@ def _compile_once(module: Module, donate: bool, topology: Topology, timer: StepT
     )
 
 
-class _KernelsFirst:
+class _EarlyKernels:
     """LLVM is busy with kernels, which fusion leaves alone, while all else is made."""
 
     def __init__(self, module: Module, compilation: Compilation) -> None:
@@ -274,10 +274,10 @@ class _KernelsFirst:
         """Called before each pass."""
         if isinstance(step, FusionPass):
             started = time.perf_counter()
-            self._begin(known_before_fusion(self.module, self.codes))
+            self._begin(codes_before_fusion(self.module, self.codes))
             self.seconds = time.perf_counter() - started
 
-    def begin_others(self, program: Program) -> None:
+    def begin_rest(self, program: Program) -> None:
         """Called when all steps are known."""
         self._begin(codes_of(program))
 

@@ -16,12 +16,12 @@ from numpy.lib.array_utils import byte_bounds
 from hloom.backends.cpu.compiler import CompiledModule
 from hloom.backends.cpu.llvm.machine_code import load_object
 from hloom.backends.cpu.program.interface import TABLE, host_buffers
-from hloom.backends.cpu.program.program import TOKEN_PLACE, Buffer, HostStep, Slot, WaitStep, leaves
+from hloom.backends.cpu.program.program import TOKEN_SLOT, Buffer, HostStep, Slot, WaitStep, leaves
 from hloom.backends.cpu.runtime import buffers
 from hloom.backends.cpu.runtime.dispatch import DOES_NOT_FIT, HEADER_WORDS, call_address, layout_is_known, template
 from hloom.backends.cpu.runtime.exchange import REFUSED, exchange_address
-from hloom.backends.cpu.runtime.interrupts import Host, ask_address, host, take_raised
-from hloom.backends.cpu.runtime.mpi_calls import DevicePlace, exchanges_of
+from hloom.backends.cpu.runtime.interrupts import Host, host, poll_address, take_raised
+from hloom.backends.cpu.runtime.mpi_calls import DeviceContext, exchanges_of
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.interpreter import Execution, Site
 from hloom.errors import HloomError, ResourceExhaustedError, RunError
@@ -39,7 +39,7 @@ _CALL_ARGUMENTS = (ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_vo
 STOPPED = 1
 """The status of a program that the host ended."""
 EXCHANGES_WORD = Host.layout["exchanges"][0] // 8
-_BUSY_LOOKS, _REST_SECONDS = 50, 1e-4
+_BUSY_POLLS, _SLEEP_SECONDS = 50, 1e-4
 """After so many looks around a rank that waits sleeps between them: others may need the processor."""
 KEPT_ARENA_BYTES = 1 << 20
 """Arenas of at most so many bytes are kept between calls."""
@@ -106,7 +106,7 @@ class CpuExecutable(DeviceExecutable):
                 "run_calls": pool.run_calls_address,
                 "host_call": exchange_address() if self.has_one_device_a_rank else host_call,
                 "host_data": self._host.ctypes.data,
-                "ask": ask_address(),
+                "poll": poll_address(),
             },
         )
         self._template_address = self._template.ctypes.data
@@ -115,9 +115,9 @@ class CpuExecutable(DeviceExecutable):
         self._call = make(*_CALL_ARGUMENTS)(call_address())
         self._outputs = [(b.dimensions, b.type.dtype) for b in signature.of_kind("output")]
         self._is_plain = not compiled.host.is_needed and self.device_count == 1
-        self._parameters_are_flat = all(isinstance(place, Buffer) for place in signature.parameters)
+        self._parameters_are_flat = all(isinstance(tree, Buffer) for tree in signature.parameters)
         result = signature.result
-        self._result_is_flat = isinstance(result, tuple) and all(isinstance(place, Buffer) for place in result)
+        self._result_is_flat = isinstance(result, tuple) and all(isinstance(tree, Buffer) for tree in result)
         self._result_is_array = isinstance(result, Buffer)
 
     @property
@@ -138,12 +138,12 @@ class CpuExecutable(DeviceExecutable):
             return
         assert self.world is not None
         partitions = self.module.num_partitions
-        place = DevicePlace(
+        context = DeviceContext(
             self.world, self.ranks, self.local_devices[0], self.replica_count, partitions, self._make_reduction
         )
-        words, are_all, self._exchanges = exchanges_of(self.host.steps, place)
+        words, are_all, self._exchanges = exchanges_of(self.host.steps, context)
         self._host[EXCHANGES_WORD] = words.ctypes.data
-        self._is_plain = are_all and not self.host.slots
+        self._is_plain = are_all and not self.host.slot_count
 
     @property
     def _make_reduction(self) -> MakeReduction:
@@ -199,12 +199,12 @@ class CpuExecutable(DeviceExecutable):
             return tuple([buffers.empty(sizes, dtype) for sizes, dtype in self._outputs])
         shared = _sharing(given)
         results = []
-        for number, (sizes, dtype) in enumerate(self._outputs):
-            parameter = self._donated.get(number)
+        for index, (sizes, dtype) in enumerate(self._outputs):
+            parameter = self._donated.get(index)
             taken = None if parameter is None else arguments[parameter]
             if not _fits(taken, sizes, dtype):
                 results.append(buffers.empty(sizes, dtype))
-            elif parameter not in shared and taken.flags.writeable and buffers.lies_well(taken):
+            elif parameter not in shared and taken.flags.writeable and buffers.is_well_aligned(taken):
                 results.append(taken.reshape(sizes))
             else:
                 # Others read this memory, or no result can lie there: the program finds the value in a copy.
@@ -245,12 +245,12 @@ class CpuExecutable(DeviceExecutable):
         signature = self.signature
         run = _Run(self, device, rendezvous)
         inputs, given = [], []
-        for place, value in zip(signature.parameters, arguments, strict=True):
-            for leaf, array in zip(leaves(place), _flat_value(value), strict=True):
-                if leaf == TOKEN_PLACE:
+        for tree, value in zip(signature.parameters, arguments, strict=True):
+            for leaf, array in zip(leaves(tree), _flat_value(value), strict=True):
+                if leaf == TOKEN_SLOT:
                     continue
                 if isinstance(leaf, Slot):
-                    run.slots[leaf.number] = array
+                    run.slots[leaf.index] = array
                 else:
                     given.append(array)
                     inputs.append(_dense(array, leaf))
@@ -270,12 +270,12 @@ class CpuExecutable(DeviceExecutable):
             raise self.stopped()
         return _collect(signature.result, results, [own_arrays(value, arguments) for value in run.slots])
 
-    def _call_host(self, data: int | None, answer: int, site: int, frame: int) -> int:
+    def _call_host(self, data: int | None, request_id: int, site: int, frame: int) -> int:
         """The answer, or 0 where the program must end."""
         if site < 0:
-            return answer if self._may_go_on(-1 - site) else 0
+            return request_id if self._poll_loop(-1 - site) else 0
         if not frame or frame == REFUSED:
-            return answer if self._may_wait(site, answer, bool(frame)) else 0
+            return request_id if self._poll_exchange(site, request_id, bool(frame)) else 0
         run: _Run | None = getattr(self._runs, "current", None)
         try:
             step = self.host.steps[site]
@@ -285,12 +285,12 @@ class CpuExecutable(DeviceExecutable):
             else:
                 run.evaluate(step, frame)
         except BaseException as error:
-            self._end_early(run, error)
+            self._record_error(run, error)
             return 0
-        return answer
+        return request_id
 
-    def _may_wait(self, site: int, answer: int, is_refused: bool) -> bool:
-        """Asked by an exchange that other ranks keep waiting, from time to time; `answer` is another for each."""
+    def _poll_exchange(self, site: int, request_id: int, is_refused: bool) -> bool:
+        """Asked by an exchange that other ranks keep waiting, from time to time; `request_id` is another for each."""
         run: _Run | None = getattr(self._runs, "current", None)
         step = self.host.steps[site]
         instruction = (step.start if isinstance(step, WaitStep) else step).instruction
@@ -300,27 +300,27 @@ class CpuExecutable(DeviceExecutable):
                 is_ragged = instruction.opcode == "ragged-all-to-all"
                 reason = "COLL-7: rows lie outside of the arrays, or " if is_ragged else ""
                 raise RunError(f"{reason}MPI refused it").at(repr(instruction))
-            if getattr(self._runs, "waits", None) != answer:
-                self._runs.waits, self._runs.asked, self._runs.since = answer, 0, time.monotonic()
-            self._runs.asked += 1
+            if getattr(self._runs, "waits", None) != request_id:
+                self._runs.waits, self._runs.polls, self._runs.since = request_id, 0, time.monotonic()
+            self._runs.polls += 1
             what = f"{instruction!r}: its group meets"
             self.world.check_peers(what, self._runs.since + self.timeout, self.timeout)
             if run is not None:
                 run.rendezvous.check(repr(instruction))
-            if self._runs.asked > _BUSY_LOOKS:
-                time.sleep(_REST_SECONDS)
+            if self._runs.polls > _BUSY_POLLS:
+                time.sleep(_SLEEP_SECONDS)
         except BaseException as error:
-            self._end_early(run, error)
+            self._record_error(run, error)
             return False
         return True
 
-    def _end_early(self, run: _Run | None, error: BaseException) -> None:
+    def _record_error(self, run: _Run | None, error: BaseException) -> None:
         if run is None:
             self._runs.error = error
         else:
             run.error = error
 
-    def _may_go_on(self, loop: int) -> bool:
+    def _poll_loop(self, loop: int) -> bool:
         """Asked by a loop from time to time. Python handles signals while this runs.
 
         What ends it is the error of the run; blocks of a loop may run on other threads, which leave it for the run's
@@ -357,7 +357,7 @@ class _Run:
         self.executable = executable
         self.device = device
         self.rendezvous = rendezvous
-        self.slots: list[Any] = [None] * executable.host.slots
+        self.slots: list[Any] = [None] * executable.host.slot_count
         self.error: BaseException | None = None
         self._execution: Execution | None = None
 
@@ -386,8 +386,8 @@ class _Run:
         # What outlives the step, here or on another device, must not lie in memory that is used again.
         keep = self.executable.list_count > 1 or any(isinstance(leaf, Slot) for leaf in leaves(step.result))
         operands = [
-            self._value(place, shape, arrays, keep)
-            for place, shape in zip(step.operands, instruction.operand_shapes, strict=True)
+            self._value(tree, shape, arrays, keep)
+            for tree, shape in zip(step.operands, instruction.operand_shapes, strict=True)
         ]
         results = list(arrays)
         site = Site(self.execution, instruction, on_arrays=False)
@@ -402,24 +402,24 @@ class _Run:
             raise located(error, instruction.shape, f"{instruction!r}{where}") from None
         self._put(step.result, value, iter(results))
 
-    def _value(self, place: Any, shape: Shape, arrays: Iterator[Array], keep: bool) -> Value:
-        if isinstance(place, tuple):
-            return tuple(self._value(p, s, arrays, keep) for p, s in zip(place, shape.elements, strict=True))
-        if place == TOKEN_PLACE:
+    def _value(self, tree: Any, shape: Shape, arrays: Iterator[Array], keep: bool) -> Value:
+        if isinstance(tree, tuple):
+            return tuple(self._value(p, s, arrays, keep) for p, s in zip(tree, shape.elements, strict=True))
+        if tree == TOKEN_SLOT:
             return TOKEN_VALUE
-        if isinstance(place, Slot):
-            return self.slots[place.number]
+        if isinstance(tree, Slot):
+            return self.slots[tree.index]
         array = next(arrays).reshape(shape.dimensions)
         return array.copy() if keep else array
 
-    def _put(self, place: Any, value: Value, arrays: Iterator[Array]) -> None:
-        if isinstance(place, tuple):
-            for element, part in zip(place, value, strict=True):
+    def _put(self, tree: Any, value: Value, arrays: Iterator[Array]) -> None:
+        if isinstance(tree, tuple):
+            for element, part in zip(tree, value, strict=True):
                 self._put(element, part, arrays)
-        elif place == TOKEN_PLACE:
+        elif tree == TOKEN_SLOT:
             return
-        elif isinstance(place, Slot):
-            self.slots[place.number] = value
+        elif isinstance(tree, Slot):
+            self.slots[tree.index] = value
         elif (target := next(arrays)) is not value:
             target[...] = value
 
@@ -453,13 +453,13 @@ def _unshared(value: Value, shared: set[int]) -> Value:
     return value.copy() if id(value) in shared else value
 
 
-def _collect(place: Any, results: Sequence[Array], slots: list[Any]) -> Value:
+def _collect(tree: Any, results: Sequence[Array], slots: list[Any]) -> Value:
     """The result in the form of the root: arrays that were filled, and what the host holds."""
-    if isinstance(place, tuple):
-        return tuple(_collect(element, results, slots) for element in place)
-    if isinstance(place, Slot):
-        return TOKEN_VALUE if place == TOKEN_PLACE else slots[place.number]
-    return results[place.number]
+    if isinstance(tree, tuple):
+        return tuple(_collect(element, results, slots) for element in tree)
+    if isinstance(tree, Slot):
+        return TOKEN_VALUE if tree == TOKEN_SLOT else slots[tree.index]
+    return results[tree.index]
 
 
 def _dense(array: Array, buffer: Buffer) -> Array:

@@ -98,21 +98,21 @@ class Execution:
     def _evaluate_step(self, step: Step, operands: list[Value], on_arrays: bool) -> Value:
         self.current = step.instruction
         if self.rendezvous.limit is not None:
-            self.rendezvous.check(_place(step))
+            self.rendezvous.check(_location(step))
         if self.steps > self.step_limit:
-            raise RunError(f"the step limit of {self.step_limit} instructions is reached").at(_place(step))
+            raise RunError(f"the step limit of {self.step_limit} instructions is reached").at(_location(step))
         try:
             if on_arrays and step.op.opcode in CONTROL:
                 return CONTROL[step.op.opcode](step.op, self._on_arrays, operands)
             value = step.op.evaluate(Site(self, step.instruction, on_arrays), *step.op.bind(operands))
         except (ValueError, IndexError) as error:
             if not any(shape.is_dynamic for shape in step.instruction.operand_shapes):
-                raise located(error, step.instruction.shape, _place(step)) from None
+                raise located(error, step.instruction.shape, _location(step)) from None
             sizes = ", ".join(str(list(np.shape(operand))) for operand in operands)
             reason = f"SETDIMENSIONSIZE-3: {step.op.opcode} does not fit the actual sizes {sizes} ({error})"
-            raise RunError(reason).at(_place(step)) from None
+            raise RunError(reason).at(_location(step)) from None
         except (HloomError, MemoryError, OverflowError) as error:
-            raise located(error, step.instruction.shape, _place(step)) from None
+            raise located(error, step.instruction.shape, _location(step)) from None
         if step.dtype is None:
             return value
         value = np.asarray(value)
@@ -227,7 +227,7 @@ def _spread(value: Value, sizes: tuple[int, ...]) -> Value:
     return value if value.shape == sizes else np.broadcast_to(value, sizes)
 
 
-def _place(step: Step) -> str:
+def _location(step: Step) -> str:
     instruction = step.instruction
     where = f" ({instruction.location})" if instruction.location else ""
     return f"{instruction!r}{where}"

@@ -31,12 +31,12 @@ y4 = s32[SIZE] add(x4, more)
 """.replace("SIZE", str(SIZE))
 
 
-def loop_module(state: str, body: str, rounds: int = 5) -> str:
+def loop_module(state: str, body: str, iterations: int = 5) -> str:
     """All elements of the state and the counter are results."""
     shapes = state.split(" ")
     names = ", ".join(f"y{k}" for k in range(len(shapes)))
     root = f"\nROOT r = ({', '.join(shapes)}, s32[]) tuple({names}, count)"
-    return module_text(run_loop(state, rounds) + root, loop(state, body))
+    return module_text(run_loop(state, iterations) + root, loop(state, body))
 
 
 def blocking(text: str) -> BlockedLoop | None:
@@ -46,7 +46,7 @@ def blocking(text: str) -> BlockedLoop | None:
 
 
 def test_a_loop_on_elements_is_blocked() -> None:
-    text = loop_module(" ".join([X] * 4 + [f"s32[{SIZE}]"]), MANDELBROT, rounds=20)
+    text = loop_module(" ".join([X] * 4 + [f"s32[{SIZE}]"]), MANDELBROT, iterations=20)
     blocked = blocking(text)
     assert blocked is not None and blocked.size == SIZE
     assert blocked.block % BLOCK_STEP == 0
@@ -55,11 +55,11 @@ def test_a_loop_on_elements_is_blocked() -> None:
     check_results(text)
 
 
-@pytest.mark.parametrize("rounds", [0, 1, 7])
+@pytest.mark.parametrize("iterations", [0, 1, 7])
 @pytest.mark.parametrize("size", [16_384, 16_640, 20_001, 70_000])
-def test_all_blocks_and_the_counter_end_as_the_loop_says(rounds: int, size: int) -> None:
+def test_all_blocks_and_the_counter_end_as_the_loop_says(iterations: int, size: int) -> None:
     body = f"f = f32[] convert(i)\nb = f32[{size}] broadcast(f), dimensions={{}}\ny0 = f32[{size}] add(x0, b)"
-    text = loop_module(f"f32[{size}]", body, rounds)
+    text = loop_module(f"f32[{size}]", body, iterations)
     assert blocking(text) is not None
     check_results(text)
 
@@ -71,7 +71,7 @@ def test_elements_of_several_types_and_shapes_are_blocked_together() -> None:
         "y2 = pred[20000] compare(x1, y1), direction=GT\nwide = f64[20000] convert(x1)\n"
         "square = f64[200,100] reshape(wide)\ny0 = f64[200,100] add(x0, square)"
     )
-    text = loop_module(state, body, rounds=130)
+    text = loop_module(state, body, iterations=130)
     assert blocking(text) is not None
     check_results(text, *arrays_for(text)[:2], np.zeros(20000, bool))
 
@@ -96,13 +96,13 @@ def test_elements_of_several_types_and_shapes_are_blocked_together() -> None:
         ("f32[1000]", "y0 = f32[1000] negate(x0)"),
     ],
 )  # fmt: skip
-def test_loops_that_mix_elements_run_round_by_round(state: str, body: str) -> None:
+def test_loops_that_mix_elements_are_not_blocked(state: str, body: str) -> None:
     text = loop_module(state, body)
     assert blocking(text) is None
     check_results(text)
 
 
-def test_arrays_may_change_places_within_a_block() -> None:
+def test_arrays_may_be_swapped_within_a_block() -> None:
     """A swap copies blocks."""
     text = loop_module(f"{X} {X}", f"y0 = {X} copy(x1)\ny1 = {X} add(x0, x1)")
     assert blocking(text) is not None
@@ -129,7 +129,7 @@ def test_a_condition_on_all_elements_is_not_one_of_each_block() -> None:
     check_results(text)
 
 
-def test_a_condition_on_a_scalar_of_the_state_ends_every_block_in_the_same_round() -> None:
+def test_a_condition_on_a_scalar_of_the_state_ends_every_block_in_the_same_iteration() -> None:
     body = f"b = {X} broadcast(x1), dimensions={{}}\ny0 = {X} add(x0, b)\ny1 = f32[] multiply(x1, x1)"
     condition = "x = f32[] get-tuple-element(t), index=1\nten = f32[] constant(1000)\nROOT less = pred[] compare(x, ten), direction=LT"
     text = loop_module(f"{X} f32[]", body).replace("ROOT less = pred[] compare(i, iterations), direction=LT", condition)

@@ -89,7 +89,7 @@ ENTRY e {""",
         np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
-def test_places_are_offsets_from_pointers_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frame_pointers_are_offsets_from_pointers_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """The function under Python, on a table in memory; what it would call is written down."""
     from hloom.backends.cpu.runtime import call_table
 

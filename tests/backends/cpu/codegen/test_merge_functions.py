@@ -15,9 +15,9 @@ from hloom.cli.pipelines import stage_text
 RULE = Merging(max_constants=3, divisors=True)
 
 
-def unit(name: str, *lines: str, merging: Merging | None = RULE, **numbers: int) -> Unit:
+def unit(name: str, *lines: str, merging: Merging | None = RULE, **constants: int) -> Unit:
     """`name(p, n)` that runs the lines, made long enough."""
-    text = "\n".join(line.format(name=name, **numbers) for line in lines)
+    text = "\n".join(line.format(name=name, **constants) for line in lines)
     filling = "\n".join(f"  %f{k} = add i64 %n, {k}" for k in range(MIN_LINES))
     whole = (
         f"define internal void @{name}(ptr readonly %p, i64 %n) nounwind {{\nentry:\n{text}\n{filling}\n  ret void\n}}"

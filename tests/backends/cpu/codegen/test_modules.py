@@ -12,10 +12,10 @@ from hloom.backends.cpu.codegen.modules import (
     HALVED_COST,
     PIECE_COST,
     Unit,
-    apart,
-    divided,
     module_of_units,
-    without_call_only,
+    partition_units,
+    split_call_only,
+    split_call_only_if_long,
 )
 from hloom.backends.cpu.llvm import machine_code
 from hloom.backends.cpu.llvm.function import CALL_ONLY_ATTRIBUTE
@@ -37,7 +37,7 @@ def _padded(function: str) -> str:
 
 def test_functions_that_are_only_called_have_a_module_of_their_own() -> None:
     unit = Unit("\n".join([_padded(CALLEE), INLINED, _padded(ENTRY)]), {}, ["declare i64 @kernel.call(i64)"])
-    pieces, rest = divided([unit])
+    pieces, rest = partition_units([unit])
     texts = [module_of_units(piece) for piece in pieces]
     defined = [set(re.findall(r"define [^@]*@([\w.]+)", text)) for text in texts]
     assert not rest
@@ -48,9 +48,9 @@ def test_functions_that_are_only_called_have_a_module_of_their_own() -> None:
 
 def test_short_kernels_and_those_with_variables_stay_whole() -> None:
     short = Unit("\n".join([CALLEE, INLINED, ENTRY]), {}, [])
-    assert divided([short]) == ([], [short])
+    assert partition_units([short]) == ([], [short])
     shared = Unit("\n".join(["@table = internal constant i64 1", _padded(CALLEE), _padded(ENTRY)]), {}, [])
-    assert divided([shared]) == ([[shared]], [])
+    assert partition_units([shared]) == ([[shared]], [])
 
 
 def test_a_product_of_two_modules() -> None:
@@ -80,8 +80,8 @@ def _defined(units: list[Unit]) -> set[str]:
     return {name for unit in units for name in re.findall(r"^define [^@]*@([\w.]+)", unit.text, re.MULTILINE)}
 
 
-def test_glue_has_a_module_of_its_own_with_the_variables_that_it_alone_names() -> None:
-    call_only, rest = apart([Unit(f"{CALLEE}\n{CALL_ONLY}", {}, ["declare i64 @kernel.call(i64)"])])
+def test_call_only_functions_have_a_module_of_their_own_with_the_variables_that_they_alone_name() -> None:
+    call_only, rest = split_call_only([Unit(f"{CALLEE}\n{CALL_ONLY}", {}, ["declare i64 @kernel.call(i64)"])])
     assert (_defined(call_only), _defined(rest)) == ({"entry", "kernel.call"}, {"square"})
     assert "@times =" in call_only[0].text and "@times" not in rest[0].text
     texts = [module_of_units(units) for units in (call_only, rest)]
@@ -93,17 +93,17 @@ def test_glue_has_a_module_of_its_own_with_the_variables_that_it_alone_names() -
 def test_a_variable_that_both_sides_name_keeps_them_together() -> None:
     both = CALLEE.replace("{\n", "{\n  %t = load i64, ptr @times\n", 1)
     unit = Unit(f"{both}\n{CALL_ONLY}", {}, [])
-    assert apart([unit]) == ([], [unit])
+    assert split_call_only([unit]) == ([], [unit])
 
 
 def test_short_programs_are_one_module() -> None:
     units = [Unit(f"{CALLEE}\n{CALL_ONLY}", {}, [])]
-    assert without_call_only(units) == ([], units)
-    assert without_call_only([Unit(f"{_padded(CALLEE)}\n{CALL_ONLY}", {}, [])])[0]
+    assert split_call_only_if_long(units) == ([], units)
+    assert split_call_only_if_long([Unit(f"{_padded(CALLEE)}\n{CALL_ONLY}", {}, [])])[0]
 
 
 def test_a_long_kernel_among_others_is_two_groups() -> None:
     callee = CALLEE.replace("{\n", "{\n  ; " + "x" * PIECE_COST + "\n", 1)
     long = Unit(f"{callee}\n{callee.replace('square', 'other')}", {}, [])
-    pieces, rest = divided([Unit(INLINED, {}, []), long])
+    pieces, rest = partition_units([Unit(INLINED, {}, []), long])
     assert [_defined(piece) for piece in pieces] == [{"square"}, {"other"}] and _defined(rest) == {"twice"}

@@ -27,7 +27,7 @@ TEXT = "HloModule m\nENTRY e {\n  x = f32[5] parameter(0)\n  ROOT y = f32[5] add
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # The code that all programs share is not counted.
     dispatch.call_address()
-    interrupts.ask_address()
+    interrupts.poll_address()
     shared_pool()
     monkeypatch.setenv("HLOOM_CACHE_DIR", str(tmp_path))
     return tmp_path

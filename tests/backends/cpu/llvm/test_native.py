@@ -93,7 +93,7 @@ def loops(n: u64) -> u64:
     return total
 
 
-def test_numbers_are_those_of_python() -> None:
+def test_integers_behave_as_in_python() -> None:
     """Where nothing is larger than a word, Python's integers and the machine's agree."""
     pairs: list[tuple[Any, Any, Any, list[tuple[int, ...]]]] = []
     random.seed(0)

@@ -23,7 +23,11 @@ def assigned(text: str, threads: int = 2) -> tuple[Program, Assignment]:
 def copies(program: Program, assignment: Assignment, steps: list[Step] | None = None) -> list[CopyStep]:
     """The copies of arrays that are left: from one memory to another."""
     found = [step for step in all_steps(program.steps if steps is None else steps) if isinstance(step, CopyStep)]
-    return [c for c in found if assignment.of(c.target) is not assignment.of(c.source) and c.target.dimensions]
+    return [
+        c
+        for c in found
+        if assignment.representative(c.target) is not assignment.representative(c.source) and c.target.dimensions
+    ]
 
 
 def check_results(text: str, *arrays: np.ndarray, rtol: float = 0.0) -> None:

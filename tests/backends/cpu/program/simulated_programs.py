@@ -18,8 +18,8 @@ from hloom.backends.cpu.program.program import (
     CopyStep,
     HostStep,
     KernelStep,
+    ParallelLoop,
     Program,
-    Rounds,
     Step,
     WhileStep,
     leaves,
@@ -29,7 +29,7 @@ from hloom.types import PrimitiveType
 
 F32 = PrimitiveType.F32
 CELL = ALIGNMENT
-MAX_ROUNDS = 4
+MAX_ITERATIONS = 4
 PARTS = 4
 """Of an array that rounds write, each a cell."""
 PART = "part"
@@ -39,14 +39,14 @@ PART = "part"
 class Drawer:
     """Draws programs as they are built from modules: each step writes new buffers, loops copy their states.
 
-    Conditions of loops compute on arrays only where they are `busy`. With `rounds` there are loops whose rounds may run
+    Conditions of loops compute on arrays only where they are `busy`. With `parallel` there are loops whose rounds may run
     at once.
     """
 
-    def __init__(self, seed: int, busy_conditions: bool, rounds: bool = False) -> None:
+    def __init__(self, seed: int, busy_conditions: bool, parallel_loops: bool = False) -> None:
         self.random = random.Random(seed)
         self.busy_conditions = busy_conditions
-        self.rounds = rounds
+        self.parallel_loops = parallel_loops
         self.counts: dict[str, int] = {}
         self.program = Program(module=None, plans={})  # type: ignore[arg-type]
 
@@ -76,8 +76,8 @@ class Drawer:
         known = list(known)
         for _ in range(self.random.randint(1, 5)):
             kind = self.random.choices(["kernel", "code", "scatter", "host", "loop", "branches"], [6, 1, 1, 1, 2, 1])[0]
-            if kind == "loop" and depth < 2 and self.rounds and self.random.random() < 0.7:
-                known.append(self.rounds_at_once(steps, known, depth))
+            if kind == "loop" and depth < 2 and self.parallel_loops and self.random.random() < 0.7:
+                known.append(self.parallel_loop(steps, known, depth))
             elif kind == "loop" and depth < 2:
                 known += self.loop(steps, known, depth)
             elif kind == "branches" and depth < 2:
@@ -144,7 +144,7 @@ class Drawer:
         steps.append(WhileStep("w", condition, predicate, body, 0))
         return state
 
-    def rounds_at_once(self, steps: list[Step], known: list[Buffer], depth: int) -> Buffer:
+    def parallel_loop(self, steps: list[Step], known: list[Buffer], depth: int) -> Buffer:
         """A loop that writes a cell of an array in each round, made of what all rounds read and of their numbers.
 
         Some rounds need what others leave too, the array or a running value: they must not run at once.
@@ -179,8 +179,8 @@ class Drawer:
             kernel = Kernel(types, [], None, frozenset({(1, 0)}), frozenset((0,)))  # type: ignore[arg-type]
             part.append(KernelStep(kernel, [counter, to], f"k{self.random.random()}"))
         body += [CopyStep(state, result), CopyStep(counter, following)]
-        rounds = Rounds(counter, 0, 1, PARTS, [state], self.random.choice((1, 2, 3)))
-        steps.append(WhileStep("w", condition, predicate, body, 0, rounds))
+        parallel = ParallelLoop(counter, 0, 1, PARTS, [state], self.random.choice((1, 2, 3)))
+        steps.append(WhileStep("w", condition, predicate, body, 0, parallel))
         return state
 
     def branches(self, steps: list[Step], known: list[Buffer], depth: int) -> Buffer:
@@ -216,14 +216,14 @@ class Simulation:
     def cell(self, buffer: Buffer, k: int) -> Hashable:
         if self.assignment is None:
             return buffer, k
-        home = self.assignment.of(buffer)
+        buffer = self.assignment.representative(buffer)
         for loop, slot in self.slots.items():
-            memory = self.assignment.rounds[loop]
-            if home in memory.offsets:
-                return (memory.offset + slot * memory.slot_bytes + memory.offsets[home]) // CELL + k
-            if home in memory.private:
-                return loop, slot, home, k
-        return self.assignment.offsets[home] // CELL + k if home in self.assignment.offsets else (home, k)
+            memory = self.assignment.parallel_loops[loop]
+            if buffer in memory.offsets:
+                return (memory.offset + slot * memory.slot_bytes + memory.offsets[buffer]) // CELL + k
+            if buffer in memory.private:
+                return loop, slot, buffer, k
+        return self.assignment.offsets[buffer] // CELL + k if buffer in self.assignment.offsets else (buffer, k)
 
     def read_all(self, buffer: Buffer) -> list[int]:
         return [self.memory.get(self.cell(buffer, k), 0) for k in range(cells(buffer))]
@@ -241,8 +241,8 @@ class Simulation:
                 self.run_part(step)
             elif isinstance(step, KernelStep):
                 self.run_kernel(step)
-            elif isinstance(step, WhileStep) and step.rounds is not None:
-                yield from self.run_rounds(step, step.rounds)
+            elif isinstance(step, WhileStep) and step.parallel is not None:
+                yield from self.run_parallel(step, step.parallel)
             elif isinstance(step, WhileStep):
                 yield from self.run_while(step)
             elif isinstance(step, ConditionalStep):
@@ -257,19 +257,19 @@ class Simulation:
         (at,) = self.read_all(counter)
         self.memory[self.cell(array, at)] = hash(tuple(self.read_all(update)))
 
-    def run_rounds(self, step: WhileStep, rounds: Rounds) -> Iterator[None]:
-        at_once = self.assignment is not None and step in self.assignment.rounds
-        waiting = list(range(rounds.trips))
+    def run_parallel(self, step: WhileStep, parallel: ParallelLoop) -> Iterator[None]:
+        is_parallel = self.assignment is not None and step in self.assignment.parallel_loops
+        waiting = list(range(parallel.trips))
         running: list[tuple[int, Iterator[None]]] = []
         while waiting or running:
-            if waiting and len(running) < (rounds.at_once if at_once else 1):
-                slot = min({*range(rounds.at_once)} - {slot for slot, _ in running})
-                if at_once:
+            if waiting and len(running) < (parallel.tasks if is_parallel else 1):
+                slot = min({*range(parallel.tasks)} - {slot for slot, _ in running})
+                if is_parallel:
                     self.slots[step] = slot
-                self.write_all(rounds.counter, [waiting.pop(0)])
+                self.write_all(parallel.counter, [waiting.pop(0)])
                 running.append((slot, self.run(step.body)))
             slot, steps = running.pop(0)
-            if at_once:
+            if is_parallel:
                 self.slots[step] = slot
             if next(steps, self) is None:
                 running.append((slot, steps))
@@ -294,7 +294,7 @@ class Simulation:
     def run_whole(self, step: CodeStep | HostStep) -> None:
         """It may read and write at any time: only what is given as both, a scatter's operand, is one memory."""
         if isinstance(step, CodeStep):
-            operands, results = step.buffers[: step.operands], step.buffers[step.operands :]
+            operands, results = step.buffers[: step.operand_count], step.buffers[step.operand_count :]
         else:
             operands, results = list(step.operands), list(step.result)
         first = [self.read_all(b) for b in operands]
@@ -307,7 +307,7 @@ class Simulation:
             self.write_all(b, [hash((str(first), number, k)) for k in range(cells(b))])
 
     def run_while(self, step: WhileStep) -> Iterator[None]:
-        for _ in range(MAX_ROUNDS):
+        for _ in range(MAX_ITERATIONS):
             yield from self.run(step.condition)
             if sum(self.read_all(step.predicate)) % 5 == 0:
                 return

@@ -62,7 +62,7 @@ def test_a_buffer_lives_from_a_write_to_the_last_read_of_it() -> None:
     assert alive(uses("r2")) == [(0, 2)], "what is read first, lived before"
 
 
-def test_what_a_loop_reads_first_lives_through_its_rounds() -> None:
+def test_a_value_read_first_in_a_loop_is_live_through_its_iterations() -> None:
     """Steps 3 to 8 are a loop."""
     inside = dict.fromkeys(range(3, 9), (*regions((2, 9), exit=4),))
     carried = alive(uses("w1", "r4", "w7", "r12", regions=inside))
@@ -116,7 +116,7 @@ def test_results_are_computed_where_they_are_handed_out() -> None:
         ("y0 = f32[1000] reverse(x0), dimensions={0}\ny1 = f32[1000] negate(x1)", 1),
     ],
 )
-def test_the_state_of_a_loop_changes_in_place_where_it_can(body: str, count: int) -> None:
+def test_the_state_of_a_loop_is_updated_in_place_if_possible(body: str, count: int) -> None:
     text = in_loop(PAIR, body, BOTH)
     assert body_copies(text) == count
     check_results(text, rtol=1e-6)
@@ -227,18 +227,18 @@ def test_the_arena_is_used_again() -> None:
 # Sharing never changes results
 
 
-def wrong_seeds(seeds: range, busy_conditions: bool, rounds: bool = False) -> list[int]:
+def wrong_seeds(seeds: range, busy_conditions: bool, parallel_loops: bool = False) -> list[int]:
     """Programs whose steps give something else on shared memory than where each buffer has its own."""
-    wrong, shared, at_once = [], 0, 0
+    wrong, shared, parallel = [], 0, 0
     for seed in seeds:
-        program = Drawer(seed, busy_conditions, rounds).draw()
+        program = Drawer(seed, busy_conditions, parallel_loops).draw()
         assignment = assign_buffers(program)
-        shared += len(assignment.home)
-        at_once += len(assignment.rounds)
+        shared += len(assignment.coalesced_into)
+        parallel += len(assignment.parallel_loops)
         if Simulation(program, assignment).results() != Simulation(program, None).results():
             wrong.append(seed)
     assert shared > len(seeds), "buffers are shared, or else this tests nothing"
-    assert not rounds or at_once > len(seeds) / 4, "rounds run at once, or else this tests nothing"
+    assert not parallel_loops or parallel > len(seeds) / 4, "rounds run at once, or else this tests nothing"
     return wrong
 
 
@@ -259,8 +259,8 @@ def test_random_programs_with_busy_conditions_compute_the_same_in_shared_memory(
     assert wrong_seeds(range(600), busy_conditions=True) == []
 
 
-def test_rounds_that_run_at_once_do_not_disturb_each_other() -> None:
-    assert wrong_seeds(range(600), busy_conditions=False, rounds=True) == []
+def test_iterations_of_parallel_loops_do_not_interfere() -> None:
+    assert wrong_seeds(range(600), busy_conditions=False, parallel_loops=True) == []
 
 
 def test_what_a_condition_computes_does_not_overwrite_the_state_that_the_loop_ends_with() -> None:

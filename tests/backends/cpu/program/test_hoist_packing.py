@@ -91,7 +91,7 @@ def check(module: hl.Module) -> None:
     [(PASSED_ON, 1), (UNCHANGED, 1), (TWICE, 1), (CHANGED, 0), (AS_LEFT, 0)],
     ids=["passed on", "copied", "read twice", "changed", "the other operand"],
 )
-def test_what_no_round_changes_is_packed_before_the_loop(body: str, before: int) -> None:
+def test_loop_invariant_operands_are_packed_before_the_loop(body: str, before: int) -> None:
     module = module_of(loop("outer", body))
     steps = steps_of(module)
     (outer,) = [step for step in steps if isinstance(step, WhileStep)]
@@ -101,15 +101,17 @@ def test_what_no_round_changes_is_packed_before_the_loop(body: str, before: int)
 
 
 @pytest.mark.parametrize(
-    ("next_w", "places"),
+    ("next_w", "packed_buffers"),
     [("get-tuple-element(p), index=2", (1, 0, 0)), ("tanh(w)", (0, 1, 0))],
     ids=["never changed", "changed by the outer loop"],
 )
-def test_packing_leaves_the_loops_that_leave_the_operand_alone(next_w: str, places: tuple[int, int, int]) -> None:
+def test_packing_leaves_the_loops_that_leave_the_operand_alone(
+    next_w: str, packed_buffers: tuple[int, int, int]
+) -> None:
     body = f"{run_of('inner')}\n  next_w = f32[{SIZE},{SIZE}] {next_w}"
     module = module_of(loop("outer", body, loop("inner", PASSED_ON)))
     steps = steps_of(module)
     (outer,) = [step for step in steps if isinstance(step, WhileStep)]
     (inner,) = [step for step in outer.body if isinstance(step, WhileStep)]
-    assert (packings(steps), packings(outer.body), packings(inner.body)) == places
+    assert (packings(steps), packings(outer.body), packings(inner.body)) == packed_buffers
     check(module)

@@ -46,7 +46,7 @@ def test_a_collective_that_is_needed_at_once_is_one_step() -> None:
     assert "s" in found and "w" not in found
 
 
-def test_starts_keep_their_order_and_few_are_on_their_way() -> None:
+def test_starts_keep_their_order_and_few_are_in_flight() -> None:
     lines = ["x = f32[64,64] parameter(0)"]
     for k in range(20):
         lines.append(
@@ -60,10 +60,10 @@ def test_starts_keep_their_order_and_few_are_on_their_way() -> None:
     )
     names = [step.instruction.name for step in steps if isinstance(step, HostStep)]
     assert len(names) == 20 and [int(name.strip("s")) for name in names] == [*range(20)]
-    under_way = most = 0
+    in_flight = most = 0
     for step in steps:
-        under_way += isinstance(step, HostStep) - isinstance(step, WaitStep)
-        most = max(most, under_way)
+        in_flight += isinstance(step, HostStep) - isinstance(step, WaitStep)
+        most = max(most, in_flight)
     assert 1 < most <= MAX_STARTED
 
 

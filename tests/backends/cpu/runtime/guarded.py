@@ -99,9 +99,9 @@ class Side:
 
     def copy(self, array: Any) -> np.ndarray:
         array = np.asarray(array)
-        placed = self.empty(array.shape, array.dtype)
-        placed[...] = array
-        return placed
+        copied = self.empty(array.shape, array.dtype)
+        copied[...] = array
+        return copied
 
     def allocate(self, byte_size: int) -> Memory:
         """Memory for all temporary arrays, with what can be touched as it was assigned last."""
@@ -119,7 +119,7 @@ class Side:
     def assign(self, program: Program, donate: bool = False) -> Assignment:
         """As `assign_buffers`, with no memory shared over time."""
         assignment = _assign_buffers(program, donate)
-        scratches = {s: assignment.inside[r] for r in program.subroutines for s in r.scratches}
+        scratches = {s: assignment.subroutines[r] for r in program.subroutines for s in r.scratches}
         self.arena = list(_pieces(assignment, scratches, 0))
         return assignment
 
@@ -129,14 +129,16 @@ _assign_buffers = buffer_assignment.assign_buffers
 
 def _pieces(assignment: Assignment, scratches: dict[Buffer, Assignment], start: int) -> Iterator[tuple[int, int]]:
     """Offset and size of every array in an arena, those of subroutines and of rounds that run at once among them."""
-    yield from _placed(assignment.offsets, scratches, start)
-    for step, memory in assignment.rounds.items():
-        assert isinstance(step, WhileStep) and step.rounds is not None
-        for k in range(step.rounds.at_once):
-            yield from _placed(memory.offsets, scratches, start + memory.offset + k * memory.slot_bytes)
+    yield from _arena_arrays(assignment.offsets, scratches, start)
+    for step, memory in assignment.parallel_loops.items():
+        assert isinstance(step, WhileStep) and step.parallel is not None
+        for k in range(step.parallel.tasks):
+            yield from _arena_arrays(memory.offsets, scratches, start + memory.offset + k * memory.slot_bytes)
 
 
-def _placed(offsets: dict[Buffer, int], scratches: dict[Buffer, Assignment], start: int) -> Iterator[tuple[int, int]]:
+def _arena_arrays(
+    offsets: dict[Buffer, int], scratches: dict[Buffer, Assignment], start: int
+) -> Iterator[tuple[int, int]]:
     for buffer, offset in offsets.items():
         if buffer in scratches:
             yield from _pieces(scratches[buffer], scratches, start + offset)
@@ -154,7 +156,7 @@ def compile_on(side: Side, module: hl.Module) -> CpuExecutable:
     first = HEADER_WORDS + TABLE_WORDS + len(signature.of_kind("parameter")) + len(signature.of_kind("output"))
     for constant in signature.of_kind("constant"):
         if not isinstance(constant, Routine):
-            executable._template[first + constant.number] = side.copy(constant.data).ctypes.data
+            executable._template[first + constant.index] = side.copy(constant.data).ctypes.data
     return executable
 
 

@@ -48,7 +48,7 @@ def address(array: np.ndarray) -> int:
         ((MIB,), ml_dtypes.float8_e4m3fn),
     ],
 )
-def test_an_array_has_the_shape_and_type_asked_for_and_can_be_written(shape: tuple[int, ...], dtype: str) -> None:
+def test_an_array_has_the_requested_shape_and_type_and_is_writeable(shape: tuple[int, ...], dtype: str) -> None:
     array = empty(shape, dtype)
     assert array.shape == shape and array.dtype == np.dtype(dtype)
     assert array.flags.c_contiguous and array.flags.writeable and type(array) is np.ndarray

@@ -200,7 +200,7 @@ def test_a_constant_result_is_the_callers_own() -> None:
     assert run().tolist() == [1, 2]
 
 
-def test_an_executable_may_be_called_after_its_results_and_arguments_are_gone() -> None:
+def test_an_executable_may_be_called_after_its_results_and_arguments_are_freed() -> None:
     run = hl.compile(TEXT, backend="cpu")
     assert isinstance(run, CpuExecutable)
     for _ in range(1000):

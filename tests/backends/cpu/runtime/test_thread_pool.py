@@ -127,18 +127,18 @@ def test_workers_that_never_come_are_not_waited_for() -> None:
 
 def test_threads_have_the_same_part_of_every_loop() -> None:
     """What a loop left in a core's cache is there for the next one."""
-    pool, places = ThreadPool(2), []
+    pool, runs = ThreadPool(2), []
     for _ in range(5):
         barrier = threading.Barrier(2, timeout=30)
 
         @CHUNK
         def meet(context: int, chunk: int, barrier: threading.Barrier = barrier) -> None:
             barrier.wait()
-            places.append((chunk, threading.get_ident()))
+            runs.append((chunk, threading.get_ident()))
 
         parallel_for(pool, meet, 0, 2)
-    assert {thread for chunk, thread in places if chunk == 0} == {threading.get_ident()}
-    assert len({thread for chunk, thread in places if chunk == 1} - {threading.get_ident()}) == 1
+    assert {thread for chunk, thread in runs if chunk == 0} == {threading.get_ident()}
+    assert len({thread for chunk, thread in runs if chunk == 1} - {threading.get_ident()}) == 1
 
 
 def test_a_share_counts_anew_in_each_generation() -> None:

@@ -41,20 +41,20 @@ def blocked_loop(loop: WhileStep, assignment: Assignment) -> BlockedLoop | None:
     steps = [*loop.condition, *loop.body]
     if not all(isinstance(step, (KernelStep, CopyStep)) for step in steps):
         return None
-    written = dict.fromkeys(assignment.of(b) for step in steps for b, writes in accesses(step) if writes)
-    arrays = {home for home in written if home.byte_size > STACK_BYTES}
-    scalars = [home for home in written if home not in arrays]
-    if not arrays or any(home.kind != "temp" for home in scalars):
+    written = dict.fromkeys(assignment.representative(b) for step in steps for b, writes in accesses(step) if writes)
+    arrays = {buffer for buffer in written if buffer.byte_size > STACK_BYTES}
+    scalars = [buffer for buffer in written if buffer not in arrays]
+    if not arrays or any(buffer.kind != "temp" for buffer in scalars):
         return None
-    sizes = {_element_count(home) for home in arrays}
+    sizes = {_element_count(buffer) for buffer in arrays}
     if len(sizes) != 1:
         return None
     (size,) = sizes
     if not all(_keeps_elements(step, assignment, arrays, size) for step in steps):
         return None
-    used = dict.fromkeys(assignment.of(b) for step in steps for b, _ in accesses(step))
-    shared = [home for home in used if home not in set(scalars)]
-    row = sum(home.byte_size for home in shared if _element_count(home) == size) // size
+    used = dict.fromkeys(assignment.representative(b) for step in steps for b, _ in accesses(step))
+    shared = [buffer for buffer in used if buffer not in set(scalars)]
+    row = sum(buffer.byte_size for buffer in shared if _element_count(buffer) == size) // size
     if row * size < MIN_BYTES:
         return None
     block = max(BLOCK_STEP, BLOCK_BYTES // row // BLOCK_STEP * BLOCK_STEP)
@@ -67,8 +67,8 @@ def _element_count(buffer: Buffer) -> int:
 
 def _keeps_elements(step: Step, assignment: Assignment, arrays: set[Buffer], size: int) -> bool:
     """Whether element i of every array that changes is made of elements i alone, in one loop over all."""
-    homes = [assignment.of(buffer) for buffer, _ in accesses(step)]
-    if not any(home in arrays for home in homes):
+    representatives = [assignment.representative(buffer) for buffer, _ in accesses(step)]
+    if not any(buffer in arrays for buffer in representatives):
         return True
     if isinstance(step, CopyStep):
         return True
@@ -79,8 +79,10 @@ def _keeps_elements(step: Step, assignment: Assignment, arrays: set[Buffer], siz
     if len(nest.loops) != 1 or nest.loops[0].extent != size or nest.schedule.transposed or nest.schedule.staged:
         return False
     variable = nest.loops[0]
-    places = [(step.buffers[k], index) for k, index in _array_accesses(nest)]
-    return all(_is_element(index, variable) for buffer, index in places if assignment.of(buffer) in arrays)
+    accessed = [(step.buffers[k], index) for k, index in _array_accesses(nest)]
+    return all(
+        _is_element(index, variable) for buffer, index in accessed if assignment.representative(buffer) in arrays
+    )
 
 
 def _array_accesses(nest: Nest) -> Iterator[tuple[int, Index]]:
@@ -98,7 +100,8 @@ def _is_element(index: Index, variable: Variable) -> bool:
 def is_blocked_step(step: Step, assignment: Assignment, blocked: BlockedLoop) -> bool:
     """Whether the step works on the block's elements, rather than on scalars."""
     return any(
-        assignment.of(buffer).byte_size > STACK_BYTES and _element_count(assignment.of(buffer)) == blocked.size
+        assignment.representative(buffer).byte_size > STACK_BYTES
+        and _element_count(assignment.representative(buffer)) == blocked.size
         for buffer, writes in accesses(step)
         if writes
     )

@@ -17,7 +17,7 @@ COPY = "copy.call"
 THREADS = ("pool", "parallel_for")
 """What kernels take after their buffers, by its name in the program's table."""
 
-Place = tuple[int, int]
+TableAddress = tuple[int, int]
 """A place of the program's table, and the bytes from the pointer there."""
 
 
@@ -26,14 +26,14 @@ class TableCall:
     """A call of `void @function(ptr frame, i64)`: for chunks on the threads, or once with an argument."""
 
     function: str
-    places: Sequence[Place]
+    pointers: Sequence[TableAddress]
     chunks: int = 0
     argument: int = 0
 
     def words(self) -> str:
-        pointers = (f"i64 {number}" for place in self.places for number in place)
+        pointers = (f"i64 {number}" for address in self.pointers for number in address)
         head = f"i64 ptrtoint (ptr @{self.function} to i64), i64 {self.chunks}, i64 {self.argument}"
-        return ", ".join([head, f"i64 {len(self.places)}", *pointers])
+        return ", ".join([head, f"i64 {len(self.pointers)}", *pointers])
 
 
 def table_of(name: str, calls: Iterable[TableCall]) -> str:
@@ -58,9 +58,9 @@ def kernel_call(code: KernelCode) -> str:
     return _function(f"define void @{code.entry}.call", b, is_call_only(entry))
 
 
-def kernel_places(places: Iterable[Place]) -> list[Place]:
+def kernel_arguments(pointers: Iterable[TableAddress]) -> list[TableAddress]:
     """What the frame of a kernel holds after its buffers: the threads."""
-    return [*places, *((TABLE.index(name), 0) for name in THREADS)]
+    return [*pointers, *((TABLE.index(name), 0) for name in THREADS)]
 
 
 def copy_call() -> str:

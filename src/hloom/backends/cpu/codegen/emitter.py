@@ -18,11 +18,11 @@ from hloom.backends.cpu.codegen.merge_functions import merge_functions
 from hloom.backends.cpu.codegen.modules import (
     Merging,
     Unit,
-    apart,
-    divided,
     inlines,
     module_of_units,
-    without_call_only,
+    partition_units,
+    split_call_only,
+    split_call_only_if_long,
 )
 from hloom.backends.cpu.codegen.step_emitter import StepEmitter
 from hloom.backends.cpu.codegen.step_timer import TIMED_FORK, StepTimer, with_timed_fork
@@ -85,9 +85,9 @@ class Kernels:
 def with_kernels(known: Kernels, codes: Mapping[str, KernelCode]) -> Kernels:
     """The known kernels and more, by their entries; those that are new and alike are merged."""
     new = [_kernel_unit(code) for entry, code in codes.items() if entry not in known.entries]
-    call_only, found = apart(merge_functions(new))
-    units = [*known.rest, *found]
-    pieces, rest = divided(units)
+    call_only, rest = split_call_only(merge_functions(new))
+    units = [*known.rest, *rest]
+    pieces, rest = partition_units(units)
     return Kernels(known.entries | codes.keys(), [*known.pieces, *pieces], rest, [*known.call_only, *call_only])
 
 
@@ -116,7 +116,7 @@ class ProgramEmitter(StepEmitter):
         parts = self.program.parts()
         whole = [text for subroutine in self.program.subroutines for text in self._subroutine(subroutine)]
         whole += [self._part(f"hloom_main.part{k}", steps) for k, steps in enumerate(parts)]
-        pieces, rest = divided([*kernels.rest, *merge_functions(list(self._nests()))])
+        pieces, rest = partition_units([*kernels.rest, *merge_functions(list(self._nests()))])
         inlined = [f for f in self.functions.written.values() if self.inlined.get(f.name)]
         units = [*rest, *kernels.call_only, *(unit for piece in [*kernels.pieces, *pieces] for unit in piece)]
         needed = [self.builder.declarations, *(f.declarations for f in inlined)]
@@ -132,7 +132,7 @@ class ProgramEmitter(StepEmitter):
         declarations = {line: None for lines in needed for line in lines}
         declarations |= {entry: None for unit in units for entry in unit.entries}
         main = Unit("\n".join(texts), declarations, [_PARALLEL_FOR_DECLARATION] if forks else [])
-        call_only, others = without_call_only([main, *kernels.call_only, *rest])
+        call_only, others = split_call_only_if_long([main, *kernels.call_only, *rest])
         return [module_of_units(module) for module in (call_only, others, *pieces) if module]
 
     def _nests(self) -> Iterator[Unit]:
@@ -170,7 +170,7 @@ class ProgramEmitter(StepEmitter):
     def _subroutine(self, subroutine: Subroutine) -> list[str]:
         """`internal i32 @name(ptr table)`, and its parts: another program, with a table of its own."""
         outside = self.program, self.assignment, self.table_starts
-        self.program, self.assignment = subroutine.program, outside[1].inside[subroutine]
+        self.program, self.assignment = subroutine.program, outside[1].subroutines[subroutine]
         self.table_starts = table_starts(self.program)
         parts = self.program.parts()
         texts = [self._part(f"{subroutine.name}.part{k}", steps) for k, steps in enumerate(parts)]
@@ -186,8 +186,8 @@ class ProgramEmitter(StepEmitter):
         b = Builder()
         b.lines += head
         if forks:
-            place = b.element_pointer(Value("%table", PTR), constant(I64, TABLE.index("parallel_for")), "ptr")
-            fork = b.load(place, PTR, 8) if self.timer is None else Value(TIMED_FORK, PTR)
+            address = b.element_pointer(Value("%table", PTR), constant(I64, TABLE.index("parallel_for")), "ptr")
+            fork = b.load(address, PTR, 8) if self.timer is None else Value(TIMED_FORK, PTR)
             b.store(fork, Value("@parallel_for.address", PTR), 8)
         for k in range(parts):
             failed = b.emit(f"call i32 @{name}.part{k}(ptr %table){' #1' if parts == 1 else ''}", I32)
@@ -219,7 +219,7 @@ class FunctionEmitter(ProgramEmitter):
         """The function and what it needs: declarations, nests and kernels, each a text. Constants are globals."""
         outside = [*self.program.of_kind("parameter"), *self.program.of_kind("output")]
         self.builder.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
-        self.pointers = {buffer: f"%{buffer.kind}{buffer.number}" for buffer in outside} | constants
+        self.pointers = {buffer: f"%{buffer.kind}{buffer.index}" for buffer in outside} | constants
         self.polls = False
         self.write_steps(self.program.steps, depth=1)
         declarations = dict(self.builder.declarations)

@@ -1,6 +1,7 @@
-"""Loops as tasks for the threads: blocks of a loop that works element by element, and rounds that run at once.
+"""Writes loops as tasks for the thread pool: the blocks of an element-wise loop, and parallel loops.
 
-A task has the host's questions, `%ask` and `%host_data`, and its stack; what it forks runs in order, on its own thread.
+A task has the poll function `%poll`, its argument `%host_data`, and a stack of its own. Tasks that it forks run
+serially, on its own thread.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Protocol
 from hloom.backends.cpu.codegen.blocked_loop import BlockedLoop
 from hloom.backends.cpu.codegen.call_tables import from_frame
 from hloom.backends.cpu.llvm.text import I32, I64, PTR, Builder, Value, constant, type_of
-from hloom.backends.cpu.program.buffer_assignment import RoundMemory
+from hloom.backends.cpu.program.buffer_assignment import ParallelLoopMemory
 from hloom.backends.cpu.program.interface import AFTER_BLOCKS, BEFORE_BLOCK
-from hloom.backends.cpu.program.program import Buffer, Rounds, Step, WhileStep
+from hloom.backends.cpu.program.program import Buffer, ParallelLoop, Step, WhileStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +67,13 @@ def write_blocked_loop(emitter: StepWriter, step: WhileStep, blocked: BlockedLoo
         snapshots.append(snapshot)
     context = [*snapshots, *map(emitter.pointer, (*scalars, *blocked.shared))]
 
-    def write(b: Builder, given: Sequence[Value]) -> None:
-        pointers = dict(zip(blocked.shared, given[2 * len(scalars) :], strict=True))
-        for scalar, snapshot in zip(scalars, given, strict=False):
+    def write(b: Builder, captured: Sequence[Value]) -> None:
+        pointers = dict(zip(blocked.shared, captured[2 * len(scalars) :], strict=True))
+        for scalar, snapshot in zip(scalars, captured, strict=False):
             pointers[scalar] = emitter.stack_memory(scalar.byte_size)
             emitter.copy_memory(pointers[scalar], snapshot, constant(I64, scalar.byte_size))
         done = b.label("done")
-        _ask(b, done)
+        _leave_if_stopped(b, done)
         first = b.binary("mul", Value("%chunk", I64), constant(I64, blocked.block))
         end = b.binary("add", first, constant(I64, blocked.block))
         part = LoopPart(blocked, first, b.intrinsic("smin", end, constant(I64, blocked.size)))
@@ -81,7 +82,7 @@ def write_blocked_loop(emitter: StepWriter, step: WhileStep, blocked: BlockedLoo
         leave = b.label("leave")
         b.branch_if(b.compare("eq", Value("%chunk", I64), constant(I64, 0)), leave, done)
         b.start(leave)
-        for scalar, outer in zip(scalars, given[len(scalars) :], strict=False):
+        for scalar, outer in zip(scalars, captured[len(scalars) :], strict=False):
             emitter.copy_memory(outer, pointers[scalar], constant(I64, scalar.byte_size))
         b.branch(done)
         b.start(done)
@@ -92,40 +93,40 @@ def write_blocked_loop(emitter: StepWriter, step: WhileStep, blocked: BlockedLoo
 # Rounds
 
 
-def write_rounds_at_once(emitter: StepWriter, step: WhileStep, memory: RoundMemory) -> None:
+def write_parallel_loop(emitter: StepWriter, step: WhileStep, memory: ParallelLoopMemory) -> None:
     """The loop as a task for each of the rounds that run at once: it takes rounds until none is left."""
-    rounds = step.rounds
-    assert rounds is not None
+    parallel = step.parallel
+    assert parallel is not None
     following = emitter.stack_memory(8)
     emitter.builder.store(constant(I64, 0), following, 8)
     slots = emitter.builder.emit(f"getelementptr i8, ptr %arena, i64 {memory.offset}", PTR)
     context = [following, slots, *map(emitter.pointer, memory.shared)]
 
-    def write(b: Builder, given: Sequence[Value]) -> None:
-        taken, all_slots, *shared = given
+    def write(b: Builder, captured: Sequence[Value]) -> None:
+        taken, all_slots, *shared = captured
         offset = b.binary("mul", Value("%chunk", I64), constant(I64, memory.slot_bytes))
         b.line(f"%slot = getelementptr i8, {all_slots}, {offset}")
         emitter.task = LoopTask(dict(zip(memory.shared, shared, strict=True)), memory.offsets)
-        begin, run, done = (b.label(hint) for hint in ("round", "run", "done"))
+        begin, run, done = (b.label(hint) for hint in ("iterate", "run", "done"))
         b.branch(begin)
         b.start(begin)
         # A round that was told to stop ends where its own loop does.
-        _ask(b, done)
+        _leave_if_stopped(b, done)
         emitter.poll(step, done)
-        number = b.emit(f"atomicrmw add {taken}, i64 1 monotonic", I64)
-        b.branch_if(b.compare("slt", number, constant(I64, rounds.trips)), run, done)
+        iteration = b.emit(f"atomicrmw add {taken}, i64 1 monotonic", I64)
+        b.branch_if(b.compare("slt", iteration, constant(I64, parallel.trips)), run, done)
         b.start(run)
-        b.store(_counter(b, number, rounds), emitter.pointer(rounds.counter), rounds.counter.byte_size)
+        b.store(_counter_value(b, iteration, parallel), emitter.pointer(parallel.counter), parallel.counter.byte_size)
         emitter.write_steps(step.body, depth=1)
         b.branch(begin)
         b.start(done)
 
-    _run_task(emitter, step, context, rounds.at_once, write)
+    _run_task(emitter, step, context, parallel.tasks, write)
 
 
-def _counter(b: Builder, number: Value, rounds: Rounds) -> Value:
-    value = b.binary("add", b.binary("mul", number, constant(I64, rounds.step)), constant(I64, rounds.first))
-    type = type_of(f"i{rounds.counter.type.bits}")
+def _counter_value(b: Builder, iteration: Value, parallel: ParallelLoop) -> Value:
+    value = b.binary("add", b.binary("mul", iteration, constant(I64, parallel.step)), constant(I64, parallel.first))
+    type = type_of(f"i{parallel.counter.type.bits}")
     return value if type == I64 else b.emit(f"trunc {value} to {type}", type)
 
 
@@ -143,18 +144,18 @@ def _run_task(
     b = emitter.builder
     name = f"loop{len(emitter.tasks)}.task"
     emitter.tasks[name] = []
-    emitter.fill_frame([*context, Value("%ask", PTR), Value("%host_data", PTR)])
+    emitter.fill_frame([*context, Value("%poll", PTR), Value("%host_data", PTR)])
     b.line(f"call void %parallel_for(ptr %pool, ptr @{name}, ptr %frame, i64 {chunks})")
     # A block that was told to stop leaves that to be found here.
-    return_if(b, b.emit(f"call i32 %ask(ptr %host_data, i64 {-1 - step.number}, i64 {AFTER_BLOCKS}) #2", I32))
+    return_if(b, b.emit(f"call i32 %poll(ptr %host_data, i64 {-1 - step.loop_index}, i64 {AFTER_BLOCKS}) #2", I32))
     with emitter.function() as inside:
-        given = [from_frame(inside, k, "context") for k in range(len(context))]
-        for k, word in enumerate(("ask", "host_data"), len(context)):
-            place = inside.element_pointer(Value("%context", PTR), constant(I64, k), "ptr")
-            inside.line(f"%{word} = load ptr, {place}, align 8")
+        captured = [from_frame(inside, k, "context") for k in range(len(context))]
+        for k, word in enumerate(("poll", "host_data"), len(context)):
+            address = inside.element_pointer(Value("%context", PTR), constant(I64, k), "ptr")
+            inside.line(f"%{word} = load ptr, {address}, align 8")
         inside.line("%pool = getelementptr i8, ptr null, i64 0")
         inside.line("%parallel_for = getelementptr i8, ptr @parallel_for, i64 0")
-        write(inside, given)
+        write(inside, captured)
         emitter.task = None
         emitter.tasks[name] = [
             f"define internal void @{name}(ptr %context, i64 %chunk) nounwind #0 {{\nentry:",
@@ -164,10 +165,10 @@ def _run_task(
         ]
 
 
-def _ask(b: Builder, done: str) -> None:
+def _leave_if_stopped(b: Builder, done: str) -> None:
     """Leaves a task where another one was told to stop."""
     go = b.label("go")
-    stops = b.emit(f"call i32 %ask(ptr %host_data, i64 0, i64 {BEFORE_BLOCK})", I32)
+    stops = b.emit(f"call i32 %poll(ptr %host_data, i64 0, i64 {BEFORE_BLOCK})", I32)
     b.branch_if(b.compare("eq", stops, constant(I32, 0)), go, done)
     b.start(go)
 

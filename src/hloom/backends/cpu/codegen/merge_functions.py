@@ -57,13 +57,13 @@ def merge_functions(units: Sequence[Unit]) -> list[Unit]:
         for unit, merging, match in candidates if len(candidates) > 1 else ():
             parts = _CONSTANT.split(match["body"])
             groups[*key[:2], *parts[::2]].append(_Member(unit, merging, match, parts[::2], parts[1::2]))
-    found = []
+    merged = []
     for members in groups.values():
-        for same in _that_may_differ(members):
+        for same in _mergeable_groups(members):
             columns = _columns(same)
             if len(same) > 1 and columns is not None and len(columns) <= same[0].merging.max_constants:
-                found.append(_merge(same, columns))
-    return [*units, *found]
+                merged.append(_merge(same, columns))
+    return [*units, *merged]
 
 
 def _candidates(unit: Unit) -> Iterator[tuple[Merging, re.Match[str]]]:
@@ -75,7 +75,7 @@ def _candidates(unit: Unit) -> Iterator[tuple[Merging, re.Match[str]]]:
             yield unit.merging, match
 
 
-def _that_may_differ(members: list[_Member]) -> Iterator[list[_Member]]:
+def _mergeable_groups(members: list[_Member]) -> Iterator[list[_Member]]:
     """Parts in which constants differ only where a value that is not known may stand."""
     first = members[0]
     if len(members) == 1:
@@ -138,8 +138,8 @@ def _merge(members: list[_Member], columns: dict[tuple[str, ...], int]) -> Unit:
     declaration = f"declare void @{name}({', '.join([*(words[0] for words in parameters), 'ptr'])})"
     arguments = ", ".join(f"{words[0]} {words[-1]}" for words in parameters)
     kinds = ["ptr" if values[0].startswith("@") else "i64" for values in columns]
-    for number, member in enumerate(members):
-        words = [f"{kind} {values[number]}" for kind, values in zip(kinds, columns, strict=True)]
+    for row, member in enumerate(members):
+        words = [f"{kind} {values[row]}" for kind, values in zip(kinds, columns, strict=True)]
         table = f"@{member.name}.constants"
         head = member.match[0].partition("entry:\n")[0]
         call = f"entry:\n  call void @{name}({arguments}, ptr {table})\n  ret void\n}}"

@@ -55,15 +55,15 @@ class Unit:
     """How its functions may be merged with others, if they may."""
 
 
-def apart(units: Iterable[Unit]) -> tuple[list[Unit], list[Unit]]:
+def split_call_only(units: Iterable[Unit]) -> tuple[list[Unit], list[Unit]]:
     """The call-only functions of units, and the rest of them."""
-    pairs = [_apart(unit) for unit in units]
+    pairs = [_split_call_only(unit) for unit in units]
     return [call_only for call_only, _ in pairs if call_only is not None], [
         rest for _, rest in pairs if rest is not None
     ]
 
 
-def _apart(unit: Unit) -> tuple[Unit | None, Unit | None]:
+def _split_call_only(unit: Unit) -> tuple[Unit | None, Unit | None]:
     parts = re.split(r"\n(?=define |@)", unit.text)
     functions = [part for part in parts if _HEAD.match(part)]
     call_only = "\n".join(filter(is_call_only, functions))
@@ -74,7 +74,7 @@ def _apart(unit: Unit) -> tuple[Unit | None, Unit | None]:
     own = [_used(variables, text) for text in (call_only, rest)]
     if not call_only or any(variable in own[1] for variable in own[0]):
         return None, unit
-    one, other = _parts_of(unit, ["\n".join([*own[0], call_only]), "\n".join([*own[1], rest])])
+    one, other = _split_text(unit, ["\n".join([*own[0], call_only]), "\n".join([*own[1], rest])])
     return one, other
 
 
@@ -87,10 +87,10 @@ def _used(variables: Sequence[str], text: str) -> list[str]:
     return used
 
 
-def without_call_only(units: Sequence[Unit]) -> tuple[list[Unit], list[Unit]]:
+def split_call_only_if_long(units: Sequence[Unit]) -> tuple[list[Unit], list[Unit]]:
     """The call-only functions of a program's units, and the rest of them, which is all where they are short."""
     short = _cost([unit.text for unit in units]) < CALL_ONLY_COST
-    return ([], [*units]) if short else apart(units)
+    return ([], [*units]) if short else split_call_only(units)
 
 
 def is_call_only(function: str) -> bool:
@@ -103,7 +103,7 @@ def inlines(text: str) -> bool:
     return _INLINED.search(text) is not None
 
 
-def divided(units: Sequence[Unit]) -> tuple[list[list[Unit]], list[Unit]]:
+def partition_units(units: Sequence[Unit]) -> tuple[list[list[Unit]], list[Unit]]:
     """Units in groups that are long enough to be compiled on their own, and the rest. Those that are long, or long for
     the only one, are two groups."""
     halved = HALVED_COST if len(units) == 1 else 2 * PIECE_COST
@@ -123,17 +123,17 @@ def _halves(unit: Unit) -> list[Unit]:
     """The functions of a unit in two that take LLVM about as long; the unit itself where it has variables."""
     if re.search(r"^@", unit.text, re.MULTILINE):
         return [unit]
-    texts = _two_texts(_inlined_together(re.split(r"\n(?=define )", unit.text)))
-    return [half for half in _parts_of(unit, texts) if half.text]
+    texts = _balanced_texts(_inlined_together(re.split(r"\n(?=define )", unit.text)))
+    return [half for half in _split_text(unit, texts) if half.text]
 
 
-def _parts_of(unit: Unit, texts: Sequence[str]) -> list[Unit]:
+def _split_text(unit: Unit, texts: Sequence[str]) -> list[Unit]:
     """The unit as two, with these texts."""
-    shared = [_called_from(one, other) for one, other in (texts, texts[::-1])]
-    return [_part_of(unit, *part) for part in zip(texts, shared, shared[::-1], strict=True)]
+    exports = [_exports(one, other) for one, other in (texts, texts[::-1])]
+    return [_part(unit, *part) for part in zip(texts, exports, exports[::-1], strict=True)]
 
 
-def _two_texts(groups: list[list[str]]) -> list[str]:
+def _balanced_texts(groups: list[list[str]]) -> list[str]:
     halves: tuple[list[str], list[str]] = ([], [])
     for group in sorted(groups, key=_cost, reverse=True):
         min(halves, key=_cost).extend(group)
@@ -161,7 +161,7 @@ def _name(function: str) -> str:
     return head["name"]
 
 
-def _called_from(one: str, other: str) -> dict[str, str]:
+def _exports(one: str, other: str) -> dict[str, str]:
     """The functions of the first text that the second names, each with its declaration."""
     names = set(_NAME.findall(other))
     heads = [head for head in _HEAD.finditer(one) if f"@{head['name']}" in names]
@@ -169,7 +169,7 @@ def _called_from(one: str, other: str) -> dict[str, str]:
     return {h["name"]: f"declare {h['result']} @{h['name']}({t})" for h, t in zip(heads, types, strict=True)}
 
 
-def _part_of(unit: Unit, text: str, defined: dict[str, str], needed: dict[str, str]) -> Unit:
+def _part(unit: Unit, text: str, defined: dict[str, str], needed: dict[str, str]) -> Unit:
     """Some functions of a unit, of which those that are `defined` are called from elsewhere."""
     text = _HEAD.sub(lambda head: head[0].replace("internal ", "") if head["name"] in defined else head[0], text)
     own = {head["name"] for head in _HEAD.finditer(text)}

@@ -22,7 +22,7 @@ class NestFunction:
     declarations: dict[str, None]
     chunk: int
     extent: int
-    ties: Sequence[str]
+    locations: Sequence[str]
     """The instruction that each line is for, where lines are tied."""
     task: list[str] = field(default_factory=list)
     """A function that runs a chunk of the nest with pointers from a frame, where that is asked for."""
@@ -50,10 +50,10 @@ class NestFunction:
 
 @dataclass
 class NestFunctions:
-    """Writes functions of nests, each once; `tied`: whether lines are tied to the instructions that they are for."""
+    """Writes the function of each nest once; with `has_locations` each line keeps the instruction that it is for."""
 
     vector_bytes: int
-    tied: bool
+    has_locations: bool
     written: dict[tuple[int, int, int], NestFunction] = field(default_factory=dict)
     """By the identity of the kernel, the number of its nest, and the chunks of its loop."""
 
@@ -67,9 +67,9 @@ class NestFunctions:
         return self.written[key]
 
     def _write(self, name: str, kernel: Kernel, nest: Nest) -> NestFunction:
-        text, buffers, declarations = emit_nest(name, kernel, nest, self.vector_bytes, self.tied)
+        text, buffers, declarations = emit_nest(name, kernel, nest, self.vector_bytes, self.has_locations)
         lines = text.split("\n")
-        ties = [line.partition(LOCATION_MARK)[2] for line in lines] if self.tied else []
-        lines = [line.partition(LOCATION_MARK)[0] for line in lines] if self.tied else lines
+        locations = [line.partition(LOCATION_MARK)[2] for line in lines] if self.has_locations else []
+        lines = [line.partition(LOCATION_MARK)[0] for line in lines] if self.has_locations else lines
         extent = nest.loops[0].extent if nest.loops else 1
-        return NestFunction(name, buffers, lines, declarations, nest.schedule.chunk, extent, ties)
+        return NestFunction(name, buffers, lines, declarations, nest.schedule.chunk, extent, locations)

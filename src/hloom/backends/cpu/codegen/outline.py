@@ -40,21 +40,25 @@ class ScalarComputationOutliner:
     name: ClassVar[str] = "scalar-computation-outlining"
 
     def run(self, module: Module) -> int:
-        made: dict[int, Computation] = {}
+        outlined_computations: dict[int, Computation] = {}
         for computation in callees_first(module.entry):
             for instruction in computation.instructions:
                 if instruction.opcode in _APPLYING:
-                    instruction.op = instruction.op.with_computations(lambda c: self._outlined(module, c, made))
-        changes = sum(id(new) not in made for new in made.values())
+                    instruction.op = instruction.op.with_computations(
+                        lambda c: self._outlined(module, c, outlined_computations)
+                    )
+        changes = sum(id(new) not in outlined_computations for new in outlined_computations.values())
         if changes:
             module.computations = callees_first_of(module)
         return changes
 
-    def _outlined(self, module: Module, computation: Computation, made: dict[int, Computation]) -> Computation:
-        if id(computation) not in made:
+    def _outlined(
+        self, module: Module, computation: Computation, outlined_computations: dict[int, Computation]
+    ) -> Computation:
+        if id(computation) not in outlined_computations:
             new = None if can_compute(computation, can_apply) else self._function(module, computation)
-            made[id(computation)] = new or computation
-        return made[id(computation)]
+            outlined_computations[id(computation)] = new or computation
+        return outlined_computations[id(computation)]
 
     def _function(self, module: Module, computation: Computation) -> Computation | None:
         shapes = [*computation.parameter_shapes, *computation.result_shape.leaves()]
@@ -67,7 +71,7 @@ class ScalarComputationOutliner:
 def _caller(module: Module, computation: Computation, function: ScalarFunction) -> Computation:
     caller = new_computation(module, f"{computation.name}.function")
     build = OpBuilder.of(caller)
-    parameters = [build.parameter(number, shape) for number, shape in enumerate(computation.parameter_shapes)]
+    parameters = [build.parameter(k, shape) for k, shape in enumerate(computation.parameter_shapes)]
     results = [
         build(ScalarFunctionCall(function=function, position=k, calls=computation), *parameters, shape=shape)
         for k, shape in enumerate(computation.result_shape.leaves())
@@ -92,7 +96,7 @@ def scalar_function(computation: Computation, vector_bytes: int) -> ScalarFuncti
         module.add(callee, entry=callee is entry)
     FusionPass(can_fuse=lambda instruction: can_lower(instruction, can_apply)).run(module)
     program = build_program(module, vector_bytes, threads=1, with_calls=False)
-    if program.host_steps or program.slots or any(isinstance(buffer, Routine) for buffer in program.buffers):
+    if program.host_steps or program.slot_count or any(isinstance(buffer, Routine) for buffer in program.buffers):
         return None
     return _emit(program, computation, vector_bytes)
 
@@ -100,7 +104,7 @@ def scalar_function(computation: Computation, vector_bytes: int) -> ScalarFuncti
 def _emit(program: Program, computation: Computation, vector_bytes: int) -> ScalarFunction:
     assignment = assign_buffers(program, donate=False)
     assignment.offsets.clear()  # everything lies on the function's own stack
-    constants = {buffer: f"@constant{buffer.number}" for buffer in program.of_kind("constant")}
+    constants = {buffer: f"@constant{buffer.index}" for buffer in program.of_kind("constant")}
     texts = FunctionEmitter(program, assignment, vector_bytes).definitions("body", constants)
     texts += [_global(name, buffer) for buffer, name in constants.items()]
     digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:12]

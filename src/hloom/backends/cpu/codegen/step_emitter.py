@@ -11,9 +11,9 @@ from hloom.backends.cpu.codegen.call_tables import (
     COPY,
     MIN_CALLS,
     THREADS,
-    Place,
+    TableAddress,
     TableCall,
-    kernel_places,
+    kernel_arguments,
     table_of,
 )
 from hloom.backends.cpu.codegen.loop_tasks import (
@@ -21,19 +21,19 @@ from hloom.backends.cpu.codegen.loop_tasks import (
     LoopTask,
     return_if,
     write_blocked_loop,
-    write_rounds_at_once,
+    write_parallel_loop,
 )
 from hloom.backends.cpu.codegen.nest_functions import NestFunctions
 from hloom.backends.cpu.codegen.step_timer import StepTimer, is_timed
 from hloom.backends.cpu.llvm.text import I8, I32, I64, PTR, Builder, Value, constant
 from hloom.backends.cpu.program.buffer_assignment import Assignment
 from hloom.backends.cpu.program.interface import (
-    ASKED_WORD,
     CLOCK,
     IN_BLOCK,
     IN_LOOP,
-    ODD,
     POLL_CYCLES,
+    REQUEST_MASK,
+    REQUEST_WORD,
     TABLE,
     host_buffers,
     table_starts,
@@ -59,7 +59,7 @@ INLINED_LINES = 200
 INLINED_COST = 2048
 """And do at most so much, in element additions: a call of more costs nothing in comparison."""
 INLINED_CALLS = 64
-LOOK_COST = 8192
+POLL_COST = 8192
 """The work, in element additions, after which a loop looks at the clock: some microseconds."""
 
 POLL_HEAD = [
@@ -80,14 +80,14 @@ class StepEmitter:
         assignment: Assignment,
         vector_bytes: int,
         timer: StepTimer | None = None,
-        tied: bool = False,
+        has_locations: bool = False,
     ) -> None:
         self.program = program
         self.timer = timer
         self.assignment = assignment
         self.table_starts = table_starts(program)
         self.builder = Builder()
-        self.functions = NestFunctions(vector_bytes, tied)
+        self.functions = NestFunctions(vector_bytes, has_locations)
         self.task: LoopTask | None = None
         """The part of a loop that is being written."""
         self.tasks: dict[str, list[str]] = {}
@@ -104,24 +104,24 @@ class StepEmitter:
         self.polls = True
 
     def pointer(self, buffer: Buffer) -> Value:
-        home = self.assignment.of(buffer)
-        if self.task is not None and home in self.task.pointers:
-            return self.task.pointers[home]
-        if home.kind == "temp":
+        buffer = self.assignment.representative(buffer)
+        if self.task is not None and buffer in self.task.pointers:
+            return self.task.pointers[buffer]
+        if buffer.kind == "temp":
             base, offsets = ("arena", self.assignment.offsets) if self.task is None else ("slot", self.task.offsets)
-            offset = offsets.get(home)
+            offset = offsets.get(buffer)
             if offset is not None:
                 return self.builder.emit(f"getelementptr i8, ptr %{base}, i64 {offset}", PTR)
-            if home not in self.stack:
-                self.stack[home] = self.stack_memory(home.byte_size)
-            return self.stack[home]
-        if home not in self.pointers:
-            name = f"%{home.kind}{home.number}"
-            position = self.table_starts[home.kind] + home.number
+            if buffer not in self.stack:
+                self.stack[buffer] = self.stack_memory(buffer.byte_size)
+            return self.stack[buffer]
+        if buffer not in self.pointers:
+            name = f"%{buffer.kind}{buffer.index}"
+            position = self.table_starts[buffer.kind] + buffer.index
             self.head.append(f"  {name}.p = getelementptr ptr, ptr %table, i64 {position}")
             self.head.append(f"  {name} = load ptr, ptr {name}.p, align 8")
-            self.pointers[home] = name
-        return Value(self.pointers[home], PTR)
+            self.pointers[buffer] = name
+        return Value(self.pointers[buffer], PTR)
 
     # The function
 
@@ -149,18 +149,18 @@ class StepEmitter:
 
     def write_steps(self, steps: Sequence[Step], depth: int) -> None:
         if depth or self.timer is not None:
-            self._code_of(steps, depth)
+            self._write_code(steps, depth)
             return
         for is_data, group in itertools.groupby(steps, self._is_call):
             run = list(group)
             if is_data and len(run) >= MIN_CALLS:
-                self._table_of(run)
+                self._write_table(run)
             else:
-                self._code_of(run, depth)
+                self._write_code(run, depth)
 
-    def _code_of(self, steps: Sequence[Step], depth: int) -> None:
+    def _write_code(self, steps: Sequence[Step], depth: int) -> None:
         for step in steps:
-            timed = self.task is None and is_timed(step) and not self._is_in_place(step)
+            timed = self.task is None and is_timed(step) and not self._is_elided(step)
             with self.time(step) if timed else nullcontext():
                 self._step(step, depth)
 
@@ -187,7 +187,7 @@ class StepEmitter:
 
     def _as_kernel(self, step: Step) -> Step:
         """A copy as the kernel that does it, where threads share it; any other step as it is."""
-        if not isinstance(step, CopyStep) or step.kernel is None or self.task is not None or self._is_in_place(step):
+        if not isinstance(step, CopyStep) or step.kernel is None or self.task is not None or self._is_elided(step):
             return step
         return KernelStep(step.kernel, [step.source, step.target], "copy")
 
@@ -200,43 +200,50 @@ class StepEmitter:
         if not isinstance(step, (KernelStep, CodeStep, CopyStep)):
             return False
         buffers = [step.target, step.source] if isinstance(step, CopyStep) else step.buffers
-        homes = map(self.assignment.of, buffers)
-        return all(home.kind != "temp" or home in self.assignment.offsets for home in homes)
+        representatives = map(self.assignment.representative, buffers)
+        return all(buffer.kind != "temp" or buffer in self.assignment.offsets for buffer in representatives)
 
-    def _table_of(self, steps: Sequence[Step]) -> None:
+    def _write_table(self, steps: Sequence[Step]) -> None:
         """A run of steps that are calls, as a table."""
-        calls = [call for step in steps for call in self._calls_of(step)]
+        calls = [call for step in steps for call in self._table_calls(step)]
         name = f"calls{len(self.tables)}"
         self.tables.append(table_of(name, calls))
-        self.frame_size = max([self.frame_size, *(len(call.places) for call in calls)])
+        self.frame_size = max([self.frame_size, *(len(call.pointers) for call in calls)])
         self.builder.line(f"call void %run_calls(ptr %table, ptr %frame, ptr @{name}, i64 {len(calls)})")
 
-    def _calls_of(self, step: Step) -> Iterator[TableCall]:
+    def _table_calls(self, step: Step) -> Iterator[TableCall]:
         step = self._as_kernel(step)
         if isinstance(step, KernelStep):
             for position, nest in enumerate(step.kernel.nests):
                 function = self.functions.of(step.kernel, position, nest, self._chunk(step, nest))
-                places = [self._place(step.buffers[k]) for k in function.buffers]
-                yield TableCall(function.needed_task(), places, chunks=function.chunks)
+                pointers = [self._table_address(step.buffers[k]) for k in function.buffers]
+                yield TableCall(function.needed_task(), pointers, chunks=function.chunks)
         elif isinstance(step, CodeStep):
-            yield TableCall(f"{step.code.entry}.call", kernel_places(map(self._place, step.buffers)))
-        elif isinstance(step, CopyStep) and not self._is_in_place(step):
-            yield TableCall(COPY, [self._place(step.target), self._place(step.source)], argument=step.target.byte_size)
+            yield TableCall(f"{step.code.entry}.call", kernel_arguments(map(self._table_address, step.buffers)))
+        elif isinstance(step, CopyStep) and not self._is_elided(step):
+            yield TableCall(
+                COPY,
+                [self._table_address(step.target), self._table_address(step.source)],
+                argument=step.target.byte_size,
+            )
 
-    def _place(self, buffer: Buffer) -> Place:
-        home = self.assignment.of(buffer)
-        if home.kind == "temp":
-            return TABLE.index("arena"), self.assignment.offsets[home]
-        return self.table_starts[home.kind] + home.number, 0
+    def _table_address(self, buffer: Buffer) -> TableAddress:
+        buffer = self.assignment.representative(buffer)
+        if buffer.kind == "temp":
+            return TABLE.index("arena"), self.assignment.offsets[buffer]
+        return self.table_starts[buffer.kind] + buffer.index, 0
 
-    def _is_in_place(self, step: Step) -> bool:
+    def _is_elided(self, step: Step) -> bool:
         """Whether a copy is none, since both sides share memory."""
         if not isinstance(step, CopyStep):
             return False
-        return self.assignment.of(step.target) is self.assignment.of(step.source) or not step.target.byte_size
+        return (
+            self.assignment.representative(step.target) is self.assignment.representative(step.source)
+            or not step.target.byte_size
+        )
 
     def _copy(self, step: CopyStep) -> None:
-        if self._is_in_place(step):
+        if self._is_elided(step):
             return
         target, source = self.pointer(step.target), self.pointer(step.source)
         size = constant(I64, step.target.byte_size)
@@ -252,11 +259,11 @@ class StepEmitter:
         self.builder.line(f"call void @llvm.memcpy.p0.p0.i64({target}, {source}, {size}, i1 false)")
 
     def _while(self, step: WhileStep, depth: int) -> None:
-        memory = self.assignment.rounds.get(step)
+        memory = self.assignment.parallel_loops.get(step)
         blocked = blocked_loop(step, self.assignment) if self.task is None and memory is None else None
         if memory is not None:
             with self.time(step):
-                write_rounds_at_once(self, step, memory)
+                write_parallel_loop(self, step, memory)
         elif blocked is not None:
             with self.time(step):
                 write_blocked_loop(self, step, blocked)
@@ -283,7 +290,7 @@ class StepEmitter:
         b = self.builder
         if POLL_HEAD[0] not in self.head:
             self.head += POLL_HEAD
-        look, ask, stop, go = (b.label(hint) for hint in ("look", "ask", "stop", "go"))
+        look, poll, stop, go = (b.label(hint) for hint in ("look", "poll", "stop", "go"))
         part = self.task.part if self.task is not None else None
         share = part.loop.block / part.loop.size if part is not None else 1.0
         period = self._poll_period(step, share)
@@ -297,12 +304,12 @@ class StepEmitter:
         b.start(look)
         now = b.emit(f"call i64 @{CLOCK}()", I64)
         passed = b.binary("sub", now, b.load(Value("%poll.last", PTR), I64, 8))
-        b.branch_if(b.compare("ugt", passed, constant(I64, POLL_CYCLES)), ask, go)
-        b.start(ask)
+        b.branch_if(b.compare("ugt", passed, constant(I64, POLL_CYCLES)), poll, go)
+        b.start(poll)
         b.store(now, Value("%poll.last", PTR), 8)
         b.declarations[f"declare i64 @{CLOCK}()"] = None
-        place = IN_LOOP if self.task is None else IN_BLOCK
-        failed = b.emit(f"call i32 %ask(ptr %host_data, i64 {-1 - step.number}, i64 {place}) #2", I32)
+        point = IN_LOOP if self.task is None else IN_BLOCK
+        failed = b.emit(f"call i32 %poll(ptr %host_data, i64 {-1 - step.loop_index}, i64 {point}) #2", I32)
         b.branch_if(b.compare("ne", failed, constant(I32, 0)), stop, go)
         b.start(stop)
         if self.task is None:
@@ -318,10 +325,10 @@ class StepEmitter:
             if isinstance(inner, KernelStep):
                 cost += sum(map(nest_cost, inner.kernel.nests))
             elif isinstance(inner, CopyStep):
-                cost += 0 if self._is_in_place(inner) else inner.target.byte_size // 16
+                cost += 0 if self._is_elided(inner) else inner.target.byte_size // 16
             else:
                 return 1
-        return 1 << max(0, (LOOK_COST // max(8, int(cost * share))).bit_length() - 1)
+        return 1 << max(0, (POLL_COST // max(8, int(cost * share))).bit_length() - 1)
 
     def _conditional(self, step: ConditionalStep, depth: int) -> None:
         b = self.builder
@@ -343,31 +350,31 @@ class StepEmitter:
     def _host(self, step: HostStep | WaitStep) -> None:
         """The host is handed the addresses of all arrays that the instruction reads and writes."""
         b = self.builder
-        places = [*host_buffers(step.start if isinstance(step, WaitStep) else step)]
-        self.fill_frame([self.pointer(buffer) for buffer in places])
-        word = b.element_pointer(Value("%host_data", PTR), constant(I64, ASKED_WORD), "i64")
-        asked = b.binary("add", b.load(word, I64, 8), constant(I64, 2))
-        b.store(asked, word, 8)
-        answer = b.binary("and", asked, constant(I64, ODD))
-        status = b.emit(f"call i32 %host_call(ptr %host_data, {answer}, i64 {step.site}, ptr %frame)", I32)
-        return_if(b, b.binary("xor", status, b.emit(f"trunc {answer} to i32", I32)))
+        buffers = host_buffers(step.start if isinstance(step, WaitStep) else step)
+        self.fill_frame([self.pointer(buffer) for buffer in buffers])
+        word = b.element_pointer(Value("%host_data", PTR), constant(I64, REQUEST_WORD), "i64")
+        next_id = b.binary("add", b.load(word, I64, 8), constant(I64, 2))
+        b.store(next_id, word, 8)
+        request_id = b.binary("and", next_id, constant(I64, REQUEST_MASK))
+        status = b.emit(f"call i32 %host_call(ptr %host_data, {request_id}, i64 {step.site}, ptr %frame)", I32)
+        return_if(b, b.binary("xor", status, b.emit(f"trunc {request_id} to i32", I32)))
 
     def _call(self, step: CallStep) -> None:
         """The subroutine's table is a frame: its own arena, what this program has beside, and the buffers."""
         b = self.builder
         self.callee_words = max(self.callee_words, len(TABLE) + len(step.buffers))
         arena = self.pointer(step.scratch) if step.scratch.byte_size else Value("null", PTR)
-        places = [0, *range(len(TABLE), len(TABLE) + len(step.buffers))]
-        for place, pointer in zip(places, [arena, *map(self.pointer, step.buffers)], strict=True):
-            b.store(pointer, b.element_pointer(Value("%callee", PTR), constant(I64, place), "ptr"), 8)
+        positions = [0, *range(len(TABLE), len(TABLE) + len(step.buffers))]
+        for position, pointer in zip(positions, [arena, *map(self.pointer, step.buffers)], strict=True):
+            b.store(pointer, b.element_pointer(Value("%callee", PTR), constant(I64, position), "ptr"), 8)
         return_if(b, b.emit(f"call i32 @{step.subroutine.name}(ptr %callee)", I32))
 
     def fill_frame(self, pointers: list[Value]) -> None:
         b = self.builder
         self.frame_size = max(self.frame_size, len(pointers))
         for position, pointer in enumerate(pointers):
-            place = b.element_pointer(Value("%frame", PTR), constant(I64, position), "ptr")
-            b.store(pointer, place, 8)
+            address = b.element_pointer(Value("%frame", PTR), constant(I64, position), "ptr")
+            b.store(pointer, address, 8)
 
     def _elements(self, step: Step) -> LoopPart | None:
         """The part of its elements that a step of a blocked loop works on."""
@@ -381,7 +388,9 @@ class StepEmitter:
         choice = invariant_select(nest)
         if choice is None or not isinstance(choice.other, Constant):
             return nest.schedule.chunk
-        written, kept = (self.assignment.of(step.buffers[k]) for k in (nest.stores[0].buffer, choice.kept.buffer))
+        written, kept = (
+            self.assignment.representative(step.buffers[k]) for k in (nest.stores[0].buffer, choice.kept.buffer)
+        )
         return 0 if written is kept else nest.schedule.chunk
 
     def _nest(self, step: KernelStep, position: int, nest: Nest, depth: int) -> None:

@@ -86,9 +86,9 @@ class StepTimer:
         b.declarations[f"declare i64 @{CLOCK}()"] = None
         start = b.emit(f"call i64 @{CLOCK}()", I64)
         yield
-        number = constant(I64, len(self.steps))
+        row = constant(I64, len(self.steps))
         self.steps.append(describe(step))
-        b.line(f"call void @hloom_count({number}, {start})")
+        b.line(f"call void @hloom_count({row}, {start})")
 
     def text(self) -> str:
         """The counters, and the function that adds to them."""
@@ -162,8 +162,8 @@ def describe(step: Step) -> TimedStep:
     if isinstance(step, CopyStep):
         return TimedStep("copy", "copy", 2 * step.target.byte_size)
     if isinstance(step, HostStep):
-        places = [*step.operands, step.result]
-        sizes = [leaf.byte_size for place in places for leaf in leaves(place) if hasattr(leaf, "byte_size")]
+        trees = [*step.operands, step.result]
+        sizes = [leaf.byte_size for tree in trees for leaf in leaves(tree) if hasattr(leaf, "byte_size")]
         return TimedStep(step.instruction.name, "host", sum(sizes))
     if isinstance(step, WaitStep):
         return TimedStep(step.start.instruction.name, "wait", 0)

@@ -9,7 +9,7 @@ from typing import Any
 from hloom.backends.cpu.elements.lanes import Lanes
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, lane_numbers, type_of
+from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, lane_indices, type_of
 from hloom.ir import Instruction
 from hloom.ops.attributes import RandomAlgorithm
 from hloom.shape import Shape
@@ -68,7 +68,7 @@ class _Generator:
     def block_indices(self, f: KernelFunction, start: Value) -> Value:
         """The numbers of a vector of blocks."""
         vector = type_of("i64", self.lanes)
-        return f.binary("add", f.splat(start, self.lanes), lane_numbers(vector))
+        return f.binary("add", f.splat(start, self.lanes), lane_indices(vector))
 
     def store(self, f: KernelFunction, words: Value, address: Value, left: Index) -> None:
         """Stores 32-bit or 64-bit words, cut to the type of the data, side by side; of them `left` count."""

@@ -41,21 +41,21 @@ def cached(text: str, target: str, make: Callable[[], bytes]) -> bytes:
     if folder is None:
         return make()
     path = folder / f"{_digest(text, target)}.o"
-    found = _read(path)
-    if found is None:
-        found = make()
-        _write(path, found)
-    return found
+    content = _read(path)
+    if content is None:
+        content = make()
+        _write(path, content)
+    return content
 
 
 def find_program(key: str, form: DataFormat) -> Any:
     """What `keep_program` kept under a key in a process that ran the same code of hloom; None if there is nothing."""
     path = _program_path(key)
-    found = _read(path) if path is not None else None
-    if found is None:
+    content = _read(path) if path is not None else None
+    if content is None:
         return None
     try:
-        return form.from_bytes(found)
+        return form.from_bytes(content)
     except ArgumentError:
         return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from hloom.backends.cpu.llvm.text import PTR, Builder, Index, Type, Value, constant, lane_numbers, type_of
+from hloom.backends.cpu.llvm.text import PTR, Builder, Index, Type, Value, constant, lane_indices, type_of
 
 ELEMENTS = {  # what an XLA element type is in memory; bf16 has no arithmetic, so its bits are enough
     "f32": "float", "f64": "double", "f16": "half", "bf16": "i16",
@@ -123,7 +123,7 @@ class Function(Builder):
             lanes = ", ".join("i1 true" if lane < count else "i1 false" for lane in range(width))
             return Value(f"<{lanes}>", type_of("i1", width))
         count = self.convert("trunc", count, "i32")
-        return self.compare("ult", lane_numbers(type_of("i32", width)), self.splat(count, width))
+        return self.compare("ult", lane_indices(type_of("i32", width)), self.splat(count, width))
 
     def load_as(self, pointer: Value, source: str, type: Type, mask: Value | None = None) -> Value:
         """Elements of the XLA type `source`, converted to `type`; lanes outside the mask are not read, and zero."""

@@ -46,8 +46,8 @@ def f32_of_f16(bits: u32) -> u32:
         return sign | ((exponent + 112) << 23) | (mantissa << 13)
     if mantissa == 0:
         return sign
-    place = u32(63 - leading_zeros(u64(mantissa)))
-    return sign | ((place + 103) << 23) | ((mantissa << (23 - place)) & 0x7FFFFF)
+    top_bit = u32(63 - leading_zeros(u64(mantissa)))
+    return sign | ((top_bit + 103) << 23) | ((mantissa << (23 - top_bit)) & 0x7FFFFF)
 
 
 # The names of the compiler's own library, whose operands are in registers of floats.

@@ -115,7 +115,7 @@ class _Compiler:
 
 _idle_compilers: dict[bool, list[_Compiler]] = {False: [], True: []}
 """By whether they are for call-only functions."""
-_made = {False: 0, True: 0}
+_compiler_counts = {False: 0, True: 0}
 """How many there are."""
 _NOTHING = "define void @nothing() {\n  ret void\n}\n"
 
@@ -132,7 +132,7 @@ class Compilation:
     """
 
     def __init__(self) -> None:
-        self._begun: list[tuple[str, Future[bytes] | None]] = []
+        self._pending: list[tuple[str, Future[bytes] | None]] = []
         """Modules, and who compiles them, if there are threads."""
         threads = thread_count() if _calls().are_parallel else 1
         self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
@@ -150,32 +150,32 @@ class Compilation:
         """Compiles modules, the longest first, while the caller goes on; without threads they wait for the end."""
         ordered = sorted(texts, key=len, reverse=True)
         executor = self._executor
-        self._begun += [(text, executor.submit(compile_text, text) if executor else None) for text in ordered]
+        self._pending += [(text, executor.submit(compile_text, text) if executor else None) for text in ordered]
 
     def finish(self, texts: Sequence[str]) -> list[bytes]:
         """Compiles the last modules, and those that wait for a thread; the object files of all."""
         *others, own = sorted(texts, key=len, reverse=True)
         self.begin(others)
-        made = [compile_text(own)]
-        made += [compile_text(text) for text, future in self._begun if future is None or future.cancel()]
+        objects = [compile_text(own)]
+        objects += [compile_text(text) for text, future in self._pending if future is None or future.cancel()]
         with fork_allowed():
-            return made + [future.result() for _, future in self._begun if future and not future.cancelled()]
+            return objects + [future.result() for _, future in self._pending if future and not future.cancelled()]
 
 
 def _make_compilers(executor: ThreadPoolExecutor, threads: int) -> None:
     """Makes those that threads will need, while the caller goes on; the first function takes each some milliseconds."""
     for is_call_only, wanted in ((False, threads), (True, 1)):
-        for _ in range(wanted - _made[is_call_only]):
+        for _ in range(wanted - _compiler_counts[is_call_only]):
             executor.submit(_make_compiler, is_call_only, wanted)
 
 
 @shielded
 def _make_compiler(is_call_only: bool, wanted: int) -> None:
     with _lock:
-        if _made[is_call_only] >= wanted:
+        if _compiler_counts[is_call_only] >= wanted:
             return
         compiler = _Compiler(is_call_only)
-        _made[is_call_only] += 1
+        _compiler_counts[is_call_only] += 1
     compiler.compile(_NOTHING)
     _idle_compilers[is_call_only].append(compiler)
 
@@ -205,7 +205,7 @@ def make_object(text: str) -> bytes:
         # Another thread may have taken the last one meanwhile.
         with _lock:
             compiler = _Compiler(is_call_only)
-            _made[is_call_only] += 1
+            _compiler_counts[is_call_only] += 1
     try:
         return compiler.compile(text)
     finally:

@@ -121,10 +121,10 @@ def _half_bits(value: float) -> int:
     return int(struct.unpack("<H", struct.pack("<e", value))[0])
 
 
-def lane_numbers(type: Type) -> Value:
+def lane_indices(type: Type) -> Value:
     """The vector 0, 1, .., width - 1."""
-    numbers = range(type.width)
-    texts = (constant(type.scalar, k).text for k in numbers)
+    indices = range(type.width)
+    texts = (constant(type.scalar, k).text for k in indices)
     return Value("<" + ", ".join(f"{type.element} {text}" for text in texts) + ">", type)
 
 
@@ -191,7 +191,7 @@ class Builder:
         before, body, after = self.block, self.label("loop"), self.label("after")
         self.branch(body)
         self.start(body)
-        place = len(self.lines)
+        start_line = len(self.lines)
         index = Value(self.name(), I64)
         phis = [Value(self.name(), value.type) for value in carried]
         loop = Loop(index, list(phis))
@@ -199,7 +199,7 @@ class Builder:
         following = self.binary("add", index, self.index(step), "nuw nsw")
         more = self.compare("ult", following, self.index(stop))
         starts = zip([index, *phis], [self.index(first), *carried], [following, *loop.carried], strict=True)
-        self.lines[place:place] = [
+        self.lines[start_line:start_line] = [
             f"  {phi.text} = phi {phi.type} [ {start.text}, %{before} ], [ {next_.text}, %{self.block} ]"
             for phi, start, next_ in starts
         ]
@@ -352,9 +352,9 @@ class Builder:
         loaded: Value | None = None
         for start in range(0, type.width, lanes):
             own = range(start, min(start + lanes, type.width))
-            place = self.element_pointer(pointer, constant(I64, start), type.element)
+            address = self.element_pointer(pointer, constant(I64, start), type.element)
             masks, others = self.shuffle(mask, None, own), self.shuffle(rest, None, own)
-            part = self._load_masked(place, type_of(type.element, len(own)), align, masks, others)
+            part = self._load_masked(address, type_of(type.element, len(own)), align, masks, others)
             loaded = part if loaded is None else self.joined(loaded, part)
         assert loaded is not None
         return loaded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from hloom.backends.cpu.llvm.text import I64, Value, constant, lane_numbers, type_of
+from hloom.backends.cpu.llvm.text import I64, Value, constant, lane_indices, type_of
 from hloom.backends.cpu.nests.state import NestState
 from hloom.loops.index import Atom, Dynamic, Index, Quotient, Remainder, Variable
 
@@ -122,7 +122,7 @@ def index_value(e: NestState, index: Index) -> Value:
         scalar = constant(type.scalar, int(base.text))
     result = b.splat(scalar, e.lanes)
     if coefficient:
-        lanes = lane_numbers(type)
+        lanes = lane_indices(type)
         scaled = b.binary("mul", lanes, constant(type, coefficient)) if coefficient != 1 else lanes
         result = b.binary("add", result, scaled)
     return b.binary("add", result, extra) if extra is not None else result

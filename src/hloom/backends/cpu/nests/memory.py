@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator, Sequence
 
 from hloom.backends.cpu.elements.types import Element, load_element, memory_element, parts, store_element
-from hloom.backends.cpu.llvm.text import I64, PTR, Type, Value, constant, lane_numbers, type_of
+from hloom.backends.cpu.llvm.text import I64, PTR, Type, Value, constant, lane_indices, type_of
 from hloom.backends.cpu.nests.indices import index_parts
 from hloom.backends.cpu.nests.state import NestState
 from hloom.loops.expressions import Load
@@ -208,7 +208,7 @@ def lane_offsets(e: NestState, coefficient: int, extra: Value | None, factor: in
     wide = type_of(e.index_element, e.lanes)
     offsets = extra
     if coefficient:
-        affine = b.binary("mul", lane_numbers(wide), constant(wide, coefficient))
+        affine = b.binary("mul", lane_indices(wide), constant(wide, coefficient))
         offsets = affine if offsets is None else b.binary("add", offsets, affine)
     assert offsets is not None
     return b.binary("mul", offsets, constant(wide, factor)) if factor != 1 else offsets

@@ -12,21 +12,21 @@ from hloom.backends.cpu.elements.ops import can_apply
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.program.functions import functions_of, running_computations
 from hloom.backends.cpu.program.hoist_packing import hoist_packing
-from hloom.backends.cpu.program.independent_rounds import fills_threads, independent_rounds, may_run_at_once
 from hloom.backends.cpu.program.kernel_codes import KernelCodes
+from hloom.backends.cpu.program.parallel_loops import fills_threads, independent_iterations, may_run_in_parallel
 from hloom.backends.cpu.program.program import (
-    TOKEN_PLACE,
+    TOKEN_SLOT,
     Buffer,
+    BufferTree,
     CallStep,
     CodeStep,
     ConditionalStep,
     CopyStep,
     HostStep,
     KernelStep,
-    Loop,
-    Place,
+    LoopInfo,
+    ParallelLoop,
     Program,
-    Rounds,
     Routine,
     Slot,
     Step,
@@ -52,7 +52,7 @@ SHARED_COPY_BYTES = 2 << 20
 """Copies of so much go to several threads: one core alone reads and writes less than the caches give."""
 
 
-INDEPENDENT_ROUNDS = "independent-rounds"
+PARALLEL_LOOPS = "parallel-loops"
 """The name of an analysis that programs compile without."""
 
 
@@ -100,7 +100,7 @@ def _add_subroutine(callee: Computation, caller: Program, shared: _Shared) -> No
     if all(shape.is_static for shape in (*callee.parameter_shapes, callee.result_shape)):
         program = Program(module=caller.module, plans=caller.plans, loops=caller.loops)
         _Builder(program, shared).build(callee)
-        if not program.host_steps and not program.slots:
+        if not program.host_steps and not program.slot_count:
             shared.subroutines[callee] = Subroutine(f"hloom_sub{len(shared.subroutines)}", program)
 
 
@@ -113,39 +113,39 @@ class _Builder:
 
     def build(self, computation: Computation) -> Program:
         program = self.program
-        program.parameters = [self._place(p.shape, "parameter") for p in computation.parameters]
-        value = self._run(computation, program.parameters, program.steps)
-        program.result = self._results(value, computation.result_shape)
+        program.parameters = [self._new_value(p.shape, "parameter") for p in computation.parameters]
+        value = self._inline(computation, program.parameters, program.steps)
+        program.result = self._new_outputs(value, computation.result_shape)
         self._copy(program.result, value, program.steps)
         return program
 
     # Places
 
     def _buffer(self, shape: Shape, kind: str, data: Any = None) -> Buffer:
-        buffer = Buffer(kind, self._number(kind), shape.element_type, shape.dimensions, data)
+        buffer = Buffer(kind, self._next_index(kind), shape.element_type, shape.dimensions, data)
         self.program.buffers.append(buffer)
         return buffer
 
-    def _number(self, kind: str) -> int:
+    def _next_index(self, kind: str) -> int:
         """The number of the next buffer of a kind."""
-        number = self.counts.get(kind, 0)
-        self.counts[kind] = number + 1
-        return number
+        index = self.counts.get(kind, 0)
+        self.counts[kind] = index + 1
+        return index
 
-    def _place(self, shape: Shape, kind: str = "temp") -> Place:
+    def _new_value(self, shape: Shape, kind: str = "temp") -> BufferTree:
         if shape.is_tuple:
-            return tuple(self._place(element, kind) for element in shape.elements)
+            return tuple(self._new_value(element, kind) for element in shape.elements)
         if shape.is_array and not shape.is_dynamic:
             return self._buffer(shape, kind)
         if shape.is_token:
-            return TOKEN_PLACE
-        self.program.slots += 1
-        return Slot(self.program.slots - 1)
+            return TOKEN_SLOT
+        self.program.slot_count += 1
+        return Slot(self.program.slot_count - 1)
 
-    def _results(self, value: Place, shape: Shape) -> Place:
+    def _new_outputs(self, value: BufferTree, shape: Shape) -> BufferTree:
         """Places for the results: buffers to be written, or the slots that the host reads in the end."""
         if isinstance(value, tuple):
-            return tuple(self._results(v, s) for v, s in zip(value, shape.elements, strict=True))
+            return tuple(self._new_outputs(v, s) for v, s in zip(value, shape.elements, strict=True))
         return value if isinstance(value, Slot) else self._buffer(shape, "output")
 
     def _constant(self, instruction: Instruction) -> Buffer:
@@ -161,8 +161,8 @@ class _Builder:
 
     def _routine(self, name: str) -> Buffer:
         if name not in self.constants:
-            number = self._number("constant")
-            self.constants[name] = Routine("constant", number, PrimitiveType.U8, (0,), name=name)
+            index = self._next_index("constant")
+            self.constants[name] = Routine("constant", index, PrimitiveType.U8, (0,), name=name)
             self.program.buffers.append(self.constants[name])
         return self.constants[name]
 
@@ -175,12 +175,12 @@ class _Builder:
 
     # Computations
 
-    def _run(self, computation: Computation, arguments: Sequence[Place], steps: list[Step]) -> Place:
+    def _inline(self, computation: Computation, arguments: Sequence[BufferTree], steps: list[Step]) -> BufferTree:
         """Appends the steps of a computation on arguments; the place of its result."""
         plan = self.program.plans[id(computation)]
-        values: dict[Instruction, Place] = dict(zip(computation.parameters, arguments, strict=True))
+        values: dict[Instruction, BufferTree] = dict(zip(computation.parameters, arguments, strict=True))
 
-        def value_of(instruction: Instruction) -> Place:
+        def value_of(instruction: Instruction) -> BufferTree:
             if instruction not in values:
                 values[instruction] = self._constant(instruction)
             return values[instruction]
@@ -188,12 +188,12 @@ class _Builder:
         for planned in plan.steps:
             instruction = planned.instruction
             operands = [value_of(operand) for operand in instruction.operands]
-            values[instruction] = place = self._instruction(instruction, operands, steps)
-            for leaf in leaves(place) if instruction.opcode not in ("tuple", "get-tuple-element") else ():
+            values[instruction] = result = self._instruction(instruction, operands, steps)
+            for leaf in leaves(result) if instruction.opcode not in ("tuple", "get-tuple-element") else ():
                 self.program.origins.setdefault(leaf, instruction)
         return value_of(computation.root)
 
-    def _instruction(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:
+    def _instruction(self, instruction: Instruction, operands: list[BufferTree], steps: list[Step]) -> BufferTree:
         opcode = instruction.opcode
         if opcode == "tuple":
             return tuple(operands)
@@ -204,8 +204,8 @@ class _Builder:
         if opcode == "add-dependency":
             return operands[0]
         if opcode == "after-all":
-            return TOKEN_PLACE
-        if any(isinstance(leaf, Slot) and leaf != TOKEN_PLACE for operand in operands for leaf in leaves(operand)):
+            return TOKEN_SLOT
+        if any(isinstance(leaf, Slot) and leaf != TOKEN_SLOT for operand in operands for leaf in leaves(operand)):
             return self._host(instruction, operands, steps)
         if is_control_flow(instruction) and not self.shared.too_long.isdisjoint(instruction.op.computations):
             return self._host(instruction, operands, steps)
@@ -218,7 +218,7 @@ class _Builder:
         if opcode == "reshape" and not instruction.shape.is_dynamic:
             return operands[0]
         if opcode == "bitcast-convert" and self._is_reinterpreted(instruction):
-            result = self._place(instruction.shape)
+            result = self._new_value(instruction.shape)
             self._copy(result, operands[0], steps)
             return result
         if opcode == "fusion" or can_lower(instruction, can_apply):
@@ -230,12 +230,12 @@ class _Builder:
             return self._kernel(instruction, operands, steps)
         return self._host(instruction, operands, steps)
 
-    def _apply(self, computation: Computation, arguments: Sequence[Place], steps: list[Step]) -> Place:
+    def _apply(self, computation: Computation, arguments: Sequence[BufferTree], steps: list[Step]) -> BufferTree:
         """Appends the steps of a computation on arguments, or a call of its subroutine; the place of its result."""
         subroutine = self.shared.subroutines.get(computation)
         if subroutine is None:
-            return self._run(computation, arguments, steps)
-        result = self._place(computation.result_shape)
+            return self._inline(computation, arguments, steps)
+        result = self._new_value(computation.result_shape)
         constants = [self._constant_like(buffer) for buffer in subroutine.program.of_kind("constant")]
         scratch = self._buffer(Shape.array(PrimitiveType.U8, (0,)), "temp")
         subroutine.scratches.append(scratch)
@@ -244,8 +244,10 @@ class _Builder:
         steps.append(CallStep(subroutine, given, written, constants, scratch))
         return result
 
-    def _code_step(self, instruction: Instruction, code: KernelCode, operands: list[Place], steps: list[Step]) -> Place:
-        result = self._place(instruction.shape)
+    def _code_step(
+        self, instruction: Instruction, code: KernelCode, operands: list[BufferTree], steps: list[Step]
+    ) -> BufferTree:
+        result = self._new_value(instruction.shape)
         inputs: list[Any] = [leaf for operand in operands for leaf in leaves(operand)]
         results: list[Any] = [*leaves(result)]
         if instruction.opcode == "scatter":
@@ -270,12 +272,12 @@ class _Builder:
         widths = {old.element_type.bits, new.element_type.bits}
         return not old.is_dynamic and len(widths) == 2 and min(widths) >= 8
 
-    def _kernel(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:
+    def _kernel(self, instruction: Instruction, operands: list[BufferTree], steps: list[Step]) -> BufferTree:
         lowered = self._lowered(instruction)
         kernel = lowered.kernel
-        result = self._place(instruction.shape)
+        result = self._new_value(instruction.shape)
         outputs = list(leaves(result))
-        buffers: list[Buffer] = [operands[number] for number in lowered.operands] + outputs
+        buffers: list[Buffer] = [operands[k] for k in lowered.operands] + outputs
         buffers += [self._buffer(_shape_of(kind), "temp") for kind in kernel.buffers[len(buffers) :]]
         for output, source in lowered.copies:
             self._copy(buffers[output], buffers[source], steps)
@@ -285,50 +287,50 @@ class _Builder:
     def _lowered(self, instruction: Instruction) -> Lowered:
         """The scheduled kernel; instructions of one structure share it."""
         key = self.shared.codes.structures.of(instruction)
-        found = self.shared.kernels.get(key)
-        if found is None:
-            found = self.shared.kernels[key] = lower(instruction)
-            schedule(found.kernel, self.shared.codes.vector_bytes, self.shared.codes.threads)
-        return found
+        lowered = self.shared.kernels.get(key)
+        if lowered is None:
+            lowered = self.shared.kernels[key] = lower(instruction)
+            schedule(lowered.kernel, self.shared.codes.vector_bytes, self.shared.codes.threads)
+        return lowered
 
-    def _while(self, instruction: Instruction, initial: Place, steps: list[Step]) -> Place:
+    def _while(self, instruction: Instruction, initial: BufferTree, steps: list[Step]) -> BufferTree:
         op: Any = instruction.op
-        state = self._place(instruction.shape)
+        state = self._new_value(instruction.shape)
         if isinstance(state, tuple):
             # What the body hands on as it came stays where it is.
-            unchanged = passed_on(op.body)
+            unchanged = loop_invariant_elements(op.body)
             state = tuple(i if k in unchanged else s for k, (s, i) in enumerate(zip(state, initial, strict=True)))
         self._copy(state, initial, steps)
         condition: list[Step] = []
         body: list[Step] = []
         predicate = self._apply(op.condition, [state], condition)
         result = self._apply(op.body, [state], body)
-        self._copy_at_once(state, result, body)
+        self._copy_in_parallel(state, result, body)
         steps += hoist_packing(
             condition, body, lambda size: self._buffer(Shape.array(PrimitiveType.U8, (size,)), "temp")
         )
-        rounds = self._rounds(instruction, state, body)
-        steps.append(WhileStep(instruction.name, condition, predicate, body, len(self.program.loops), rounds))
+        parallel = self._parallel_loop(instruction, state, body)
+        steps.append(WhileStep(instruction.name, condition, predicate, body, len(self.program.loops), parallel))
         name = f"%{instruction.name} ({instruction.location or 'a loop'})"
-        self.program.loops.append(Loop(name, trip_count(instruction) is not None))
+        self.program.loops.append(LoopInfo(name, trip_count(instruction) is not None))
         return state
 
-    def _rounds(self, loop: Instruction, state: Place, body: list[Step]) -> Rounds | None:
+    def _parallel_loop(self, loop: Instruction, state: BufferTree, body: list[Step]) -> ParallelLoop | None:
         """The rounds that may run at once, where that is worth the threads."""
         threads = self.shared.codes.threads
-        if threads == 1 or is_left_out(INDEPENDENT_ROUNDS):
+        if threads == 1 or is_left_out(PARALLEL_LOOPS):
             return None
-        with optional(INDEPENDENT_ROUNDS):
-            found = independent_rounds(loop) if may_run_at_once(body) else None
-        if found is None or not fills_threads(found[0].trips, threads):
+        with optional(PARALLEL_LOOPS):
+            independent = independent_iterations(loop) if may_run_in_parallel(body) else None
+        if independent is None or not fills_threads(independent[0].trips, threads):
             return None
-        counted, arrays = found
-        written, at_once = [state[k] for k in arrays], min(threads, counted.trips)
-        return Rounds(state[counted.index], counted.start, counted.step, counted.trips, written, at_once)
+        counted, arrays = independent
+        written, tasks = [state[k] for k in arrays], min(threads, counted.trips)
+        return ParallelLoop(state[counted.index], counted.start, counted.step, counted.trips, written, tasks)
 
-    def _conditional(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:
+    def _conditional(self, instruction: Instruction, operands: list[BufferTree], steps: list[Step]) -> BufferTree:
         op: Any = instruction.op
-        result = self._place(instruction.shape)
+        result = self._new_value(instruction.shape)
         branches: list[list[Step]] = []
         for computation, operand in zip(op.branch_computations, operands[1:], strict=True):
             branch: list[Step] = []
@@ -337,19 +339,19 @@ class _Builder:
         steps.append(ConditionalStep(operands[0], branches))
         return result
 
-    def _host(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:
-        result = self._place(instruction.shape)
+    def _host(self, instruction: Instruction, operands: list[BufferTree], steps: list[Step]) -> BufferTree:
+        result = self._new_value(instruction.shape)
         step = HostStep(instruction, operands, result, len(self.program.host_steps))
         self.program.host_steps.append(step)
         steps.append(step)
         return result
 
-    def _copy(self, target: Place, source: Place, steps: list[Step]) -> None:
+    def _copy(self, target: BufferTree, source: BufferTree, steps: list[Step]) -> None:
         for to, origin in zip(leaves(target), leaves(source), strict=True):
             if to is not origin and isinstance(to, Buffer) and isinstance(origin, Buffer):
                 steps.append(self._copy_step(to, origin))
 
-    def _copy_at_once(self, target: Place, source: Place, steps: list[Step]) -> None:
+    def _copy_in_parallel(self, target: BufferTree, source: BufferTree, steps: list[Step]) -> None:
         """Copies that may read each other's targets: those are saved first."""
         both = zip(leaves(target), leaves(source), strict=True)
         pairs = [(t, s) for t, s in both if t is not s and isinstance(t, Buffer) and isinstance(s, Buffer)]
@@ -382,7 +384,7 @@ def _is_native_shape(shape: Shape) -> bool:
     return not shape.is_dynamic and all(type.is_array or type is PrimitiveType.TOKEN for type in shape.leaf_types)
 
 
-def passed_on(body: Computation) -> set[int]:
+def loop_invariant_elements(body: Computation) -> set[int]:
     """The elements of a loop's state that its body returns as they came."""
     root, (parameter,) = body.root, body.parameters
     if root.opcode != "tuple":

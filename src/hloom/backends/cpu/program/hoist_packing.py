@@ -17,7 +17,7 @@ def hoist_packing(condition: list[Step], body: list[Step], new_buffer: Callable[
     """
     written = {buffer for step in all_steps([*condition, *body]) for buffer, writes in accesses(step) if writes}
     before: list[Step] = []
-    places: dict[tuple[str, Buffer], Buffer] = {}
+    packed_buffers: dict[tuple[str, Buffer], Buffer] = {}
     kept: list[Step] = []
     for step in body:
         packed = _packed(step, written)
@@ -25,12 +25,12 @@ def hoist_packing(condition: list[Step], body: list[Step], new_buffer: Callable[
             before.append(step)
         elif isinstance(step, CodeStep) and packed is not None:
             operand, code = step.buffers[packed.operand], packed.packing
-            if (code.entry, operand) not in places:
-                place = places[code.entry, operand] = new_buffer(packed.size)
-                before.append(CodeStep(code, f"{step.name}.packing", [operand, place], 1, is_packing=True))
-            buffers = step.buffers[: step.operands + 1]
-            buffers[packed.operand] = places[code.entry, operand]
-            kept.append(CodeStep(packed.product, step.name, buffers, step.operands))
+            if (code.entry, operand) not in packed_buffers:
+                packed_buffer = packed_buffers[code.entry, operand] = new_buffer(packed.size)
+                before.append(CodeStep(code, f"{step.name}.packing", [operand, packed_buffer], 1, is_packing=True))
+            buffers = step.buffers[: step.operand_count + 1]
+            buffers[packed.operand] = packed_buffers[code.entry, operand]
+            kept.append(CodeStep(packed.product, step.name, buffers, step.operand_count))
         else:
             kept.append(step)
     body[:] = kept
@@ -39,7 +39,11 @@ def hoist_packing(condition: list[Step], body: list[Step], new_buffer: Callable[
 
 def _packed(step: Step, written: set[Buffer]) -> PackedCode | None:
     """The step's code in two steps, where it packs what no round changes; written only where that may be."""
-    if not isinstance(step, CodeStep) or step.code.packed is None or written.issuperset(step.buffers[: step.operands]):
+    if (
+        not isinstance(step, CodeStep)
+        or step.code.packed is None
+        or written.issuperset(step.buffers[: step.operand_count])
+    ):
         return None
     packed = step.code.packed()
     return packed if packed is not None and step.buffers[packed.operand] not in written else None

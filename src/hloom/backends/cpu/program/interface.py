@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from hloom.backends.cpu.program.program import Buffer, HostStep, Program, Slot, leaves
 from hloom.runtime.machine import architecture
 
-ASKED_WORD = 6
+REQUEST_WORD = 6
 """The word of the host's memory that changes with each call of the host.
 
 The host is given an odd number made of it, and returns that where all went well. ctypes returns what an earlier call
 left where an exception, such as that of Ctrl-C, comes before the first line of a function that is called back.
 """
-ODD = 0x7FFFFFFF
-TABLE = ("arena", "pool", "parallel_for", "run_calls", "host_call", "host_data", "ask")
+REQUEST_MASK = 0x7FFFFFFF
+TABLE = ("arena", "pool", "parallel_for", "run_calls", "host_call", "host_data", "poll")
 CLOCK = {"x86_64": "llvm.readcyclecounter", "aarch64": "llvm.readsteadycounter"}[architecture()]
 POLL_CYCLES = 1 << 25 if CLOCK.endswith("cyclecounter") else 1 << 18
 """Some 10 ms of the clock: the time-stamp counter of x86, elsewhere a timer of some 20 MHz and more."""
@@ -30,7 +30,7 @@ def table_starts(program: Program) -> dict[str, int]:
 
 def host_buffers(step: HostStep) -> Iterator[Buffer]:
     """The arrays that a host step reads, then those it writes."""
-    for place in (*step.operands, step.result):
-        for leaf in leaves(place):
+    for tree in (*step.operands, step.result):
+        for leaf in leaves(tree):
             if not isinstance(leaf, Slot):
                 yield leaf

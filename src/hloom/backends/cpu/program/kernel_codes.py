@@ -33,16 +33,16 @@ KERNELS = {
 class Structures:
     """Keys of instructions, equal where the same code does. In them computations are numbers, equal ones the same."""
 
-    numbers: dict[Any, int] = field(default_factory=dict)
+    ids: dict[Any, int] = field(default_factory=dict)
 
     def of(self, instruction: Instruction) -> Any:
         """The key of an instruction."""
         inside: dict[Computation, int] = {}
         for computation in callees_first(*calls(instruction.op)):
             key = _computation_key(computation, inside)
-            inside[computation] = self.numbers.setdefault(key, len(self.numbers))
-        first: dict[Instruction, int] = {}
-        sharing = tuple(first.setdefault(operand, k) for k, operand in enumerate(instruction.operands))
+            inside[computation] = self.ids.setdefault(key, len(self.ids))
+        first_positions: dict[Instruction, int] = {}
+        sharing = tuple(first_positions.setdefault(operand, k) for k, operand in enumerate(instruction.operands))
         shapes = tuple(_shape_key(o.shape) for o in instruction.operands)
         if instruction.opcode == "fusion":
             (computation,) = instruction.op.computations
@@ -75,22 +75,22 @@ class KernelCodes:
         return self.written[key]
 
 
-def known_before_fusion(module: Module, codes: KernelCodes) -> dict[str, KernelCode]:
+def codes_before_fusion(module: Module, codes: KernelCodes) -> dict[str, KernelCode]:
     """The code that the program of a module will call, by its entry: fusion leaves these instructions alone.
 
     Products in loops are left out, which may be done in two steps (`hoist_packing.py`).
     """
-    found: dict[str, KernelCode] = {}
+    known: dict[str, KernelCode] = {}
     in_loops = {c for loop in loops_of(module) for callee in calls(loop.op) for c in callees_first(callee)}
-    for computation in _that_run(module):
+    for computation in _run_computations(module):
         for instruction in computation.instructions:
             code = codes.of(instruction) if _has_kernel(instruction) else None
             if code is not None and (code.packed is None or computation not in in_loops):
-                found[code.entry] = code
-    return found
+                known[code.entry] = code
+    return known
 
 
-def _that_run(module: Module) -> Iterator[Computation]:
+def _run_computations(module: Module) -> Iterator[Computation]:
     applied = applied_computations(module)
     return (computation for computation in callees_first(module.entry) if computation not in applied)
 

@@ -45,7 +45,7 @@ class Region:
 
 Interval = tuple[int, int]
 """(a, b): what step a wrote is read, last, by step b."""
-Before = tuple[bool, bool]
+Transfer = tuple[bool, bool]
 """Whether the value is needed before a part of the program if it is not needed after that part, and if it is."""
 
 
@@ -53,7 +53,7 @@ def live_intervals(uses: Sequence[Use], start: int, end: int) -> list[Interval]:
     """Between which steps the buffer holds a value that is still read. `uses` are in order of position."""
     walk = _Walk()
     walk.scan(list(uses), 0, start, end, False)
-    return walk.found
+    return walk.intervals
 
 
 class _Walk:
@@ -64,8 +64,8 @@ class _Walk:
     """
 
     def __init__(self) -> None:
-        self.found: list[Interval] = []
-        self.before: dict[Region, Before] = {}
+        self.intervals: list[Interval] = []
+        self.summaries: dict[Region, Transfer] = {}
 
     def scan(self, uses: list[Use], depth: int, start: int, end: int, live: bool) -> bool:
         """Records the intervals of a part; `live` is whether the value is read after it. Whether it is read before."""
@@ -74,21 +74,21 @@ class _Walk:
             if inside:
                 regions = use.region[depth].branches
                 if live:
-                    self.found.append((regions[-1].end, until))
+                    self.intervals.append((regions[-1].end, until))
                 live = self._scan_regions(inside, depth, regions, live)
                 until = regions[0].start
                 continue
             if use.writes and not use.reads:
                 if live:
-                    self.found.append((use.position, until))
+                    self.intervals.append((use.position, until))
                 live = False
             elif use.writes and live:
-                self.found.append((use.position, until))
+                self.intervals.append((use.position, until))
                 until = use.position
             if use.reads and not live:
                 live, until = True, use.position
         if live:
-            self.found.append((start, until))
+            self.intervals.append((start, until))
         return live
 
     def _scan_regions(self, uses: list[Use], depth: int, regions: list[Region], live: bool) -> bool:
@@ -96,48 +96,48 @@ class _Walk:
         loop, exit = regions[0], regions[0].exit
         if exit is None:
             return self._scan_branches(uses, depth, regions, live)
-        condition, body = _parts(uses, exit)
-        before = self._summary(uses, depth, regions)[live]
-        after_condition = self.scan(body, depth + 1, exit, loop.end, before) or live
+        condition, body = _condition_and_body(uses, exit)
+        live_before = self._summary(uses, depth, regions)[live]
+        after_condition = self.scan(body, depth + 1, exit, loop.end, live_before) or live
         return self.scan(condition, depth + 1, loop.start, exit, after_condition)
 
     def _scan_branches(self, uses: list[Use], depth: int, branches: list[Region], live: bool) -> bool:
         """Scans each branch, one of which is taken; branches without a use leave the value as it is."""
-        position, used, before = branches[0].start, _by_branch(uses, depth), False
+        position, used, live_before = branches[0].start, _by_branch(uses, depth), False
         for branch, inside in used.items():
             if live and position < branch.start:
-                self.found.append((position, branch.start))
-            before |= self.scan(inside, depth + 1, branch.start, branch.end, live)
+                self.intervals.append((position, branch.start))
+            live_before |= self.scan(inside, depth + 1, branch.start, branch.end, live)
             position = branch.end
         if live and position < branches[-1].end:
-            self.found.append((position, branches[-1].end))
-        return before or (live and len(used) < len(branches))
+            self.intervals.append((position, branches[-1].end))
+        return live_before or (live and len(used) < len(branches))
 
-    def _summary(self, uses: list[Use], depth: int, regions: list[Region]) -> Before:
+    def _summary(self, uses: list[Use], depth: int, regions: list[Region]) -> Transfer:
         """Whether a loop or a conditional needs the value."""
         first = regions[0]
-        if first not in self.before:
+        if first not in self.summaries:
             if first.exit is not None:
-                condition, body = (self._effect(part, depth + 1) for part in _parts(uses, first.exit))
+                condition, body = (self._transfer(part, depth + 1) for part in _condition_and_body(uses, first.exit))
                 # Another iteration needs before it what this one does: the first pass finds the fixed point.
-                self.before[first] = (condition[body[False]], condition[True])
+                self.summaries[first] = (condition[body[False]], condition[True])
             else:
                 used = _by_branch(uses, depth)
-                needs = [self._effect(inside, depth + 1) for inside in used.values()]
+                needs = [self._transfer(inside, depth + 1) for inside in used.values()]
                 needs += [(False, True)] if len(used) < len(regions) else []
-                self.before[first] = (any(if_not for if_not, _ in needs), any(if_so for _, if_so in needs))
-        return self.before[first]
+                self.summaries[first] = (any(if_dead for if_dead, _ in needs), any(if_live for _, if_live in needs))
+        return self.summaries[first]
 
-    def _effect(self, uses: list[Use], depth: int) -> Before:
+    def _transfer(self, uses: list[Use], depth: int) -> Transfer:
         """Whether uses, one after another, need the value."""
-        if_not, if_so = False, True
+        if_dead, if_live = False, True
         for use, inside in _backwards(uses, depth):
             if inside:
-                before = self._summary(inside, depth, use.region[depth].branches)
-                if_not, if_so = before[if_not], before[if_so]
+                transfer = self._summary(inside, depth, use.region[depth].branches)
+                if_dead, if_live = transfer[if_dead], transfer[if_live]
             else:
-                if_not = if_so = use.reads
-        return if_not, if_so
+                if_dead = if_live = use.reads
+        return if_dead, if_live
 
 
 def _backwards(uses: list[Use], depth: int) -> Iterator[tuple[Use, list[Use]]]:
@@ -155,16 +155,16 @@ def _backwards(uses: list[Use], depth: int) -> Iterator[tuple[Use, list[Use]]]:
         yield use, uses[position:end]
 
 
-def _parts(uses: list[Use], exit: int) -> tuple[list[Use], list[Use]]:
+def _condition_and_body(uses: list[Use], exit: int) -> tuple[list[Use], list[Use]]:
     """The uses in the condition and in the body of a loop."""
     return [use for use in uses if use.position <= exit], [use for use in uses if use.position > exit]
 
 
 def _by_branch(uses: list[Use], depth: int) -> dict[Region, list[Use]]:
-    found: dict[Region, list[Use]] = {}
+    groups: dict[Region, list[Use]] = {}
     for use in uses:
-        found.setdefault(use.region[depth], []).append(use)
-    return found
+        groups.setdefault(use.region[depth], []).append(use)
+    return groups
 
 
 def accesses(step: Step) -> Iterator[tuple[Buffer, bool]]:
@@ -184,10 +184,10 @@ def accesses(step: Step) -> Iterator[tuple[Buffer, bool]]:
             yield buffer, True
     elif isinstance(step, CodeStep):
         for position, buffer in enumerate(step.buffers):
-            yield buffer, position >= step.operands
+            yield buffer, position >= step.operand_count
     elif isinstance(step, HostStep):
-        for place in step.operands:
-            for leaf in leaves(place):
+        for tree in step.operands:
+            for leaf in leaves(tree):
                 if isinstance(leaf, Buffer):
                     yield leaf, False
         for leaf in leaves(step.result):

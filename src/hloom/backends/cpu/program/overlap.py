@@ -128,7 +128,7 @@ def _starts(step: Step) -> bool:
     """Whether the step is a collective of arrays that native code knows where they lie."""
     if not isinstance(step, HostStep) or step.instruction.opcode not in OVERLAPPED:
         return False
-    return not any(isinstance(leaf, Slot) for place in (*step.operands, step.result) for leaf in leaves(place))
+    return not any(isinstance(leaf, Slot) for tree in (*step.operands, step.result) for leaf in leaves(tree))
 
 
 def _dependencies(steps: list[Step]) -> tuple[list[list[int]], list[int]]:
@@ -139,14 +139,14 @@ def _dependencies(steps: list[Step]) -> tuple[list[list[int]], list[int]]:
     effect: int | None = None
     for k, step in enumerate(steps):
         needed: set[int] = set()
-        for place, writes in _touched(step):
-            needed |= {writer[place]} if place in writer else set()
-            needed |= readers[place] if writes else set()
-        for place, writes in _touched(step):
+        for leaf, writes in _all_accesses(step):
+            needed |= {writer[leaf]} if leaf in writer else set()
+            needed |= readers[leaf] if writes else set()
+        for leaf, writes in _all_accesses(step):
             if writes:
-                writer[place], readers[place] = k, set()
+                writer[leaf], readers[leaf] = k, set()
             else:
-                readers[place].add(k)
+                readers[leaf].add(k)
         if _has_effect(step):
             needed |= {effect} if effect is not None else set()
             effect = k
@@ -158,7 +158,7 @@ def _dependencies(steps: list[Step]) -> tuple[list[list[int]], list[int]]:
     return after, [len(needed) for needed in before]
 
 
-def _touched(step: Step) -> Iterator[tuple[Buffer | Slot, bool]]:
+def _all_accesses(step: Step) -> Iterator[tuple[Buffer | Slot, bool]]:
     """The places that a step, or what it runs, reads (False) and writes (True)."""
     if isinstance(step, WhileStep):
         yield step.predicate, False
@@ -167,16 +167,16 @@ def _touched(step: Step) -> Iterator[tuple[Buffer | Slot, bool]]:
     else:
         yield from accesses(step)
     if isinstance(step, HostStep):
-        yield from ((leaf, False) for place in step.operands for leaf in leaves(place) if isinstance(leaf, Slot))
+        yield from ((leaf, False) for tree in step.operands for leaf in leaves(tree) if isinstance(leaf, Slot))
         yield from ((leaf, True) for leaf in leaves(step.result) if isinstance(leaf, Slot))
     if isinstance(step, WaitStep):
         # What was received is there only now.
         yield from ((leaf, True) for leaf in leaves(step.start.result))
-    for inner in _inside(step):
-        yield from _touched(inner)
+    for inner in _inner_steps(step):
+        yield from _all_accesses(inner)
 
 
-def _inside(step: Step) -> list[Step]:
+def _inner_steps(step: Step) -> list[Step]:
     if isinstance(step, WhileStep):
         return [*step.condition, *step.body]
     return [inner for branch in step.branches for inner in branch] if isinstance(step, ConditionalStep) else []
@@ -184,7 +184,7 @@ def _inside(step: Step) -> list[Step]:
 
 def _has_effect(step: Step) -> bool:
     """Whether the host takes part: messages leave in one order on all ranks, and call-backs run in theirs."""
-    return isinstance(step, HostStep) or any(map(_has_effect, _inside(step)))
+    return isinstance(step, HostStep) or any(map(_has_effect, _inner_steps(step)))
 
 
 # Guesses of time

@@ -27,7 +27,7 @@ class Buffer:
     """Memory for an array, row-major. `kind`: "temp", "parameter", "output" or "constant"; each kind is numbered."""
 
     kind: str
-    number: int
+    index: int
     type: PrimitiveType
     dimensions: tuple[int, ...]
     data: np.ndarray[Any, Any] | None = None
@@ -42,7 +42,7 @@ class Buffer:
         return int(self.data.ctypes.data) if self.data is not None else 0
 
     def __repr__(self) -> str:
-        return f"{self.kind}{self.number}: {self.type}{list(self.dimensions)}"
+        return f"{self.kind}{self.index}: {self.type}{list(self.dimensions)}"
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -56,24 +56,24 @@ class Routine(Buffer):
         return routine_address(self.name)
 
     def __repr__(self) -> str:
-        return f"{self.kind}{self.number}: {self.name}"
+        return f"{self.kind}{self.index}: {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
     """The place of a value that only the host holds."""
 
-    number: int
+    index: int
 
 
-TOKEN_PLACE = Slot(-1)
+TOKEN_SLOT = Slot(-1)
 """The place of every token: there is nothing to hold."""
 
 
 PART_STEPS = 256
 
 # A value: a buffer, a slot, or a tuple of values.
-Place = Any
+BufferTree = Any
 
 
 @dataclass(eq=False, slots=True)
@@ -93,7 +93,7 @@ class CodeStep:
     code: KernelCode
     name: str
     buffers: list[Buffer]
-    operands: int
+    operand_count: int
     """How many of the buffers, from the first on, are operands; the others are written."""
     is_packing: bool = False
     """Whether it packs an operand of a product for all rounds of a loop."""
@@ -108,7 +108,7 @@ class CopyStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
+class ParallelLoop:
     """Rounds that may run at once, `at_once` of them: for counter = first, first + step, .., `trips` times.
 
     Each writes a part of its own of `arrays`; all else that the loop writes is needed in the same round only.
@@ -119,7 +119,7 @@ class Rounds:
     step: int
     trips: int
     arrays: list[Buffer]
-    at_once: int
+    tasks: int
 
 
 @dataclass(eq=False, slots=True)
@@ -130,9 +130,9 @@ class WhileStep:
     condition: list[Step]
     predicate: Buffer
     body: list[Step]
-    number: int
+    loop_index: int
     """Of the loop among those of the program."""
-    rounds: Rounds | None = None
+    parallel: ParallelLoop | None = None
     """How its rounds may run at once."""
 
 
@@ -149,8 +149,8 @@ class HostStep:
     """Evaluates an instruction on the host; `site` numbers the host steps."""
 
     instruction: Instruction
-    operands: list[Place]
-    result: Place
+    operands: list[BufferTree]
+    result: BufferTree
     site: int
 
 
@@ -195,8 +195,8 @@ Step = KernelStep | CodeStep | CopyStep | WhileStep | ConditionalStep | HostStep
 class Signature:
     """What a program takes and gives, and its constants; the place of a tuple is a tuple of places."""
 
-    parameters: list[Place] = field(default_factory=list)
-    result: Place = None
+    parameters: list[BufferTree] = field(default_factory=list)
+    result: BufferTree = None
     buffers: list[Buffer] = field(default_factory=list)
 
     def of_kind(self, kind: str) -> list[Buffer]:
@@ -205,7 +205,7 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class LoopInfo:
     """What is known of a loop beside its steps: its instruction, for messages, and whether it is sure to end."""
 
     name: str
@@ -220,10 +220,10 @@ class Program(Signature):
     plans: dict[int, Plan] = field(kw_only=True)
     steps: list[Step] = field(default_factory=list)
     host_steps: list[HostStep | WaitStep] = field(default_factory=list)
-    loops: list[Loop] = field(default_factory=list)
+    loops: list[LoopInfo] = field(default_factory=list)
     subroutines: list[Subroutine] = field(default_factory=list)
     """Each after those that it calls."""
-    slots: int = 0
+    slot_count: int = 0
     """How many values only the host holds."""
     origins: dict[Buffer | Slot, Instruction] = field(default_factory=dict)
     """What wrote a buffer first."""
@@ -237,12 +237,12 @@ class Program(Signature):
         return [self.steps[k : k + PART_STEPS] for k in range(0, len(self.steps), PART_STEPS)]
 
 
-def leaves(place: Place) -> Iterator[Buffer | Slot]:
-    if isinstance(place, tuple):
-        for element in place:
+def leaves(tree: BufferTree) -> Iterator[Buffer | Slot]:
+    if isinstance(tree, tuple):
+        for element in tree:
             yield from leaves(element)
-    elif place is not None:
-        yield place
+    elif tree is not None:
+        yield tree
 
 
 def all_steps(steps: Iterable[Step]) -> Iterator[Step]:
@@ -279,8 +279,8 @@ def program_lines(steps: list[Step], indent: str = "") -> list[str]:
             lines += [f"{indent}while", *program_lines(step.condition, indent + "  ")]
             lines += [f"{indent}  {step.predicate}", f"{indent}do", *program_lines(step.body, indent + "  ")]
         elif isinstance(step, ConditionalStep):
-            for number, branch in enumerate(step.branches):
-                lines += [f"{indent}branch {number} of {step.selector}", *program_lines(branch, indent + "  ")]
+            for index, branch in enumerate(step.branches):
+                lines += [f"{indent}branch {index} of {step.selector}", *program_lines(branch, indent + "  ")]
         elif isinstance(step, CallStep):
             lines.append(f"{indent}call {step.subroutine.name}({', '.join(map(str, step.buffers))})")
         elif isinstance(step, WaitStep):

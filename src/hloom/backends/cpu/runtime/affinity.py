@@ -27,7 +27,7 @@ class Affinity(Structure):
 
     current_cpu: Address  # sched_getcpu
     set_affinity: Address  # pthread_setaffinity_np
-    seen: i64  # the CPU of the fork before
+    previous_cpu: i64  # the CPU of the fork before
     threads: i64
     cpus: Address
     handles: Address
@@ -44,11 +44,11 @@ def bind(affinity: Affinity, handle: u64, cpu: i64) -> None:
 
 
 @native()
-def begin(affinity: Affinity, number: u64) -> None:
+def begin(affinity: Affinity, worker: u64) -> None:
     """What a worker does first."""
     handle = pthread_self()
-    elements(u64, affinity.handles)[number] = handle
-    bind(affinity, handle, elements(i64, affinity.cpus)[number])
+    elements(u64, affinity.handles)[worker] = handle
+    bind(affinity, handle, elements(i64, affinity.cpus)[worker])
 
 
 @native(inline=True)
@@ -56,20 +56,20 @@ def keep_apart(affinity: Affinity) -> None:
     """What a caller does before it forks."""
     current_cpu = to(CurrentCpu, affinity.current_cpu)
     cpu = i64(current_cpu())
-    if cpu != elements(i64, affinity.cpus)[0] and cpu == affinity.seen:
+    if cpu != elements(i64, affinity.cpus)[0] and cpu == affinity.previous_cpu:
         make_room(affinity, cpu)
-    affinity.seen = cpu
+    affinity.previous_cpu = cpu
 
 
 @native()
 def make_room(affinity: Affinity, cpu: i64) -> None:
     cpus, handles = elements(i64, affinity.cpus), elements(u64, affinity.handles)
     left = cpus[0]
-    for number in range(1, affinity.threads):
-        if cpus[number] == cpu:
-            cpus[number] = left
-            if handles[number] != 0:
-                bind(affinity, handles[number], left)
+    for worker in range(1, affinity.threads):
+        if cpus[worker] == cpu:
+            cpus[worker] = left
+            if handles[worker] != 0:
+                bind(affinity, handles[worker], left)
     cpus[0] = cpu
 
 
@@ -95,7 +95,7 @@ def affinity_of(threads: int) -> Affinity | None:
 def reset(affinity: Affinity) -> None:
     """As before the first worker began."""
     cpus = allowed_cpus()
-    affinity.seen = cpus[0]
-    for number in range(affinity.threads):
-        elements(i64, affinity.cpus)[number] = cpus[number % len(cpus)]
-        elements(u64, affinity.handles)[number] = 0
+    affinity.previous_cpu = cpus[0]
+    for worker in range(affinity.threads):
+        elements(i64, affinity.cpus)[worker] = cpus[worker % len(cpus)]
+        elements(u64, affinity.handles)[worker] = 0

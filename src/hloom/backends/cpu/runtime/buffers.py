@@ -72,7 +72,7 @@ def owns_memory(owner: object) -> bool:
     return isinstance(owner, np.ndarray) and owner.flags.owndata
 
 
-def lies_well(array: npt.NDArray[Any]) -> bool:
+def is_well_aligned(array: npt.NDArray[Any]) -> bool:
     """Whether an array starts where `empty` puts one of its size, as programs expect of arrays that they write."""
     return array.nbytes < SMALLEST or array.ctypes.data % _LINE == 0
 

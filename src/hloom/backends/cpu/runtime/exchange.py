@@ -19,13 +19,13 @@ from hloom.backends.cpu.runtime.interrupts import Host
 
 WORDS = 8
 """The most arguments that a call has."""
-NOWHERE = WORDS
+UNUSED = WORDS
 """The word of what is not put in."""
 WAITS, REFUSED = 0, 1
 """What Python is told instead of the address of a frame: a request still waits; MPI refused a call."""
-_SPINS = 200
+_MIN_YIELD_POLLS = 200
 """How often a request is asked before others get the processor."""
-_LOOKS = 2047
+_HOST_POLL_MASK = 2047
 """How often, less one, until Python is asked."""
 _STATUS_WORDS = 32
 """More than any MPI's status has."""
@@ -42,14 +42,14 @@ class Call(Structure):
     function: Callable[[u64, u64, u64, u64, u64, u64, u64, u64], i32]
     words: Array[u64] = field(inline=(u64, WORDS))
     first_word: u64
-    first_place: u64
+    first_frame_index: u64
     second_word: u64
-    second_place: u64
+    second_frame_index: u64
     frame_word: u64
     request_word: u64
 
 
-class Place(Structure):
+class SiteCalls(Structure):
     """What a site does: calls and waits, from `first` on and before `end`."""
 
     is_native: u64
@@ -64,34 +64,34 @@ class Exchanges(Structure):
     test: Callable[[Address, Address, Address], i32]
     broken: Array[u64]
     """Not 0 where ranks can no longer meet."""
-    places: Address
+    sites: Address
     calls: Address
     requests: Array[u64]
 
 
 @native(name="hloom_exchange")
-def exchange(host: Host, answer: i64, site: i64, frame: Array[u64]) -> i32:
+def exchange(host: Host, request_id: i64, site: i64, frame: Array[u64]) -> i32:
     """Takes the part of an executable's `host_call`; sites without calls of their own are Python's."""
     exchanges = to(Exchanges, host.exchanges)
-    place = to(Place, exchanges.places + u64(site) * Place.byte_size)
-    if place.is_native == 0 or exchanges.broken[0] != 0:
-        return host.host_call(address_of(host), answer, site, address_of(frame))
-    for k in range(place.first, place.end):
+    calls = to(SiteCalls, exchanges.sites + u64(site) * SiteCalls.byte_size)
+    if calls.is_native == 0 or exchanges.broken[0] != 0:
+        return host.host_call(address_of(host), request_id, site, address_of(frame))
+    for k in range(calls.first, calls.end):
         call = to(Call, exchanges.calls + k * Call.byte_size)
         if call.waits_for != 0:
-            if finish(host, exchanges, answer, site, exchanges.requests.at(call.waits_for - 1)) != 0:
+            if finish(host, exchanges, request_id, site, exchanges.requests.at(call.waits_for - 1)) != 0:
                 return i32(0)
-        elif start(call, frame, exchanges.requests.at(k)) != 0 and call.request_word != NOWHERE:
-            return host.host_call(address_of(host), answer, site, Address(REFUSED))
-    return i32(answer)
+        elif start(call, frame, exchanges.requests.at(k)) != 0 and call.request_word != UNUSED:
+            return host.host_call(address_of(host), request_id, site, Address(REFUSED))
+    return i32(request_id)
 
 
 @native()
 def start(call: Call, frame: Array[u64], request: Array[u64]) -> i32:
     words = stack(WORDS + 1)
     copy_memory(address_of(words), address_of(call.words), WORDS << 3)
-    words[call.first_word] = frame[call.first_place]
-    words[call.second_word] = frame[call.second_place]
+    words[call.first_word] = frame[call.first_frame_index]
+    words[call.second_word] = frame[call.second_frame_index]
     words[call.frame_word] = address_of(frame)
     words[call.request_word] = address_of(request)
     function = call.function
@@ -99,22 +99,24 @@ def start(call: Call, frame: Array[u64], request: Array[u64]) -> i32:
 
 
 @native()
-def finish(host: Host, exchanges: Exchanges, answer: i64, site: i64, request: Array[u64]) -> i32:
+def finish(host: Host, exchanges: Exchanges, request_id: i64, site: i64, request: Array[u64]) -> i32:
     """Waits for a request; not 0 where Python found a reason to stop."""
     done = stack(1)
     status = stack(_STATUS_WORDS)
-    asked: u64 = 0
+    polls: u64 = 0
     while True:
         done[0] = 0
         if exchanges.test(address_of(request), address_of(done), address_of(status)) != 0:
-            host.host_call(address_of(host), answer, site, Address(REFUSED))
+            host.host_call(address_of(host), request_id, site, Address(REFUSED))
             return i32(1)
         if load(i32, address_of(done)) != 0:
             return i32(0)
-        asked += 1
-        if asked > _SPINS:
+        polls += 1
+        if polls > _MIN_YIELD_POLLS:
             sched_yield()
-        if asked & _LOOKS == 0 and host.host_call(address_of(host), answer, site, Address(WAITS)) != i32(answer):
+        if polls & _HOST_POLL_MASK == 0 and host.host_call(address_of(host), request_id, site, Address(WAITS)) != i32(
+            request_id
+        ):
             return i32(1)
 
 
@@ -149,12 +151,12 @@ def exchange_ragged(frame: Array[u64], ragged: Ragged, request: Address) -> i32:
             return i32(1)
         if target > ragged.result_rows or target + size > ragged.result_rows:
             return i32(1)
-        received = integer(ragged.received_sizes + at, ragged.integer_bytes)
-        place = integer(ragged.received_offsets + at, ragged.integer_bytes)
+        received_size = integer(ragged.received_sizes + at, ragged.integer_bytes)
+        received_offset = integer(ragged.received_offsets + at, ragged.integer_bytes)
         store(i32, ragged.counts + (k << 2), i32(size * ragged.row_bytes))
         store(i32, ragged.counts + ((ragged.members + k) << 2), i32(start * ragged.row_bytes))
-        store(i32, ragged.counts + ((2 * ragged.members + k) << 2), i32(received * ragged.row_bytes))
-        store(i32, ragged.counts + ((3 * ragged.members + k) << 2), i32(place * ragged.row_bytes))
+        store(i32, ragged.counts + ((2 * ragged.members + k) << 2), i32(received_size * ragged.row_bytes))
+        store(i32, ragged.counts + ((3 * ragged.members + k) << 2), i32(received_offset * ragged.row_bytes))
     line = ragged.members << 2
     counts = ragged.counts
     function = ragged.exchange
@@ -165,11 +167,11 @@ def exchange_ragged(frame: Array[u64], ragged: Ragged, request: Address) -> i32:
 
 
 @native()
-def integer(place: Address, size: u64) -> u64:
+def integer(address: Address, size: u64) -> u64:
     """A number of an array; negative ones are larger than any size."""
     if size == 8:
-        return load(u64, place)
-    return u64(load(u32, place))
+        return load(u64, address)
+    return u64(load(u32, address))
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from hloom.backends.cpu.llvm.machine_code import MachineCode
 from hloom.backends.cpu.llvm.native.code import native_code
 from hloom.backends.cpu.llvm.native.types import Address, Array, Structure, field, i32, i64, u64
 from hloom.backends.cpu.llvm.native.vocabulary import address_of, native
-from hloom.backends.cpu.program.interface import AFTER_BLOCKS, BEFORE_BLOCK, IN_BLOCK, ODD
+from hloom.backends.cpu.program.interface import AFTER_BLOCKS, BEFORE_BLOCK, IN_BLOCK, REQUEST_MASK
 from hloom.runtime.python_api import c_address, python_function
 from hloom.values import Array as Words
 
@@ -33,33 +33,33 @@ class Host(Structure):
     host_call: Callable[[Address, i64, i64, Address], i32]
     stops: u64
     """Whether a block of a loop was told to stop: all its blocks must."""
-    asked: i64
-    """See `ASKED_WORD`."""
+    request_id: i64
+    """See `REQUEST_WORD`."""
     exchanges: Address
     """The `Exchanges` of a program whose collectives are native code's; null where they are Python's."""
     raised: Array[u64] = field(inline=(u64, 3))
     """The type, value and traceback of the error that a handler raised, until the host takes them."""
 
 
-@native(name="hloom_may_go_on")
-def ask(host: Host, site: i64, place: i64) -> i32:
+@native(name="hloom_poll")
+def poll(host: Host, site: i64, point: i64) -> i32:
     """0 where the program may go on. What stops a block of a loop stops those that run beside and after it too."""
-    if place == BEFORE_BLOCK:
+    if point == BEFORE_BLOCK:
         return i32(host.stops)
-    if place == AFTER_BLOCKS:
+    if point == AFTER_BLOCKS:
         stops = host.stops
         host.stops = 0
         return i32(stops)
-    if place == IN_BLOCK and host.stops != 0:
+    if point == IN_BLOCK and host.stops != 0:
         return INTERRUPTED
-    status = may_go_on(host, site)
-    if place == IN_BLOCK and status != 0:
+    status = poll_host(host, site)
+    if point == IN_BLOCK and status != 0:
         host.stops = 1
     return status
 
 
 @native(inline=True)
-def may_go_on(host: Host, site: i64) -> i32:
+def poll_host(host: Host, site: i64) -> i32:
     state = host.ensure()
     raised = host.check_signals()
     if raised != 0:
@@ -68,9 +68,9 @@ def may_go_on(host: Host, site: i64) -> i32:
     host.release(state)
     if raised != 0:
         return INTERRUPTED
-    host.asked = host.asked + 2
-    answer = host.asked & ODD
-    if host.host_call(address_of(host), answer, site, Address(0)) != i32(answer):
+    host.request_id = host.request_id + 2
+    request_id = host.request_id & REQUEST_MASK
+    if host.host_call(address_of(host), request_id, site, Address(0)) != i32(request_id):
         return INTERRUPTED
     return i32(0)
 
@@ -101,9 +101,9 @@ _restore = python_function("PyErr_Restore", None, ctypes.c_void_p, ctypes.c_void
 
 @functools.cache
 def _code() -> MachineCode:
-    return native_code(ask)
+    return native_code(poll)
 
 
-def ask_address() -> int:
-    """The address of `hloom_may_go_on`."""
-    return _code().address("hloom_may_go_on")
+def poll_address() -> int:
+    """The address of `hloom_poll`."""
+    return _code().address("hloom_poll")

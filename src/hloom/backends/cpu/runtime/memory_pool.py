@@ -79,10 +79,10 @@ advise = external("madvise", i32, Address, u64, i32)
 
 
 @native(name="hloom_take")
-def take(asked: u64) -> Address:
-    if asked > MAX:
+def take(requested: u64) -> Address:
+    if requested > MAX:
         return null
-    list, size = list_of(asked), rounded(asked)
+    list, size = list_of(requested), rounded(requested)
     lock()
     memory = STATE.lists[list]
     if memory != null:
@@ -99,8 +99,8 @@ def take(asked: u64) -> Address:
 
 
 @native(name="hloom_give")
-def give(memory: Address, asked: u64) -> None:
-    list, size = list_of(asked), rounded(asked)
+def give(memory: Address, requested: u64) -> None:
+    list, size = list_of(requested), rounded(requested)
     if size > STATE.limit:
         drop(memory, size)
         return
@@ -155,25 +155,25 @@ def drop_all() -> None:
 
 
 @native()
-def exponent_of(asked: u64) -> u64:
-    return 61 - leading_zeros(max(asked, SMALLEST) - 1)
+def exponent_of(requested: u64) -> u64:
+    return 61 - leading_zeros(max(requested, SMALLEST) - 1)
 
 
 @native()
-def quarters_of(asked: u64) -> u64:
-    exponent = exponent_of(asked)
-    return (max(asked, SMALLEST) - 1 + (u64(1) << exponent)) >> exponent
+def quarters_of(requested: u64) -> u64:
+    exponent = exponent_of(requested)
+    return (max(requested, SMALLEST) - 1 + (u64(1) << exponent)) >> exponent
 
 
 @native()
-def rounded(asked: u64) -> u64:
+def rounded(requested: u64) -> u64:
     """The size of the class that a size is in."""
-    return quarters_of(asked) << exponent_of(asked)
+    return quarters_of(requested) << exponent_of(requested)
 
 
 @native()
-def list_of(asked: u64) -> u64:
-    return (exponent_of(asked) << 2) + quarters_of(asked) - 4
+def list_of(requested: u64) -> u64:
+    return (exponent_of(requested) << 2) + quarters_of(requested) - 4
 
 
 @native()

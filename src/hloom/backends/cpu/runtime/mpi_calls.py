@@ -17,7 +17,7 @@ import numpy as np
 
 from hloom.backends.cpu.program.interface import host_buffers
 from hloom.backends.cpu.program.program import Buffer, HostStep, Slot, WaitStep, leaves
-from hloom.backends.cpu.runtime.exchange import NOWHERE, WORDS, ragged_address
+from hloom.backends.cpu.runtime.exchange import UNUSED, WORDS, ragged_address
 from hloom.ops.collectives import Collective
 from hloom.ops.communication import transfer_pairs
 from hloom.runtime.mpi.reductions import MakeReduction, mpi_functions, reduction_of
@@ -49,7 +49,7 @@ class Site:
     step: HostStep
     members: Sequence[int]
     """The devices of the group, one on each rank."""
-    me: int
+    own_index: int
     comm: Any
     named: bool
     """Whether the groups of the operation name this device."""
@@ -73,7 +73,7 @@ class Site:
 
 
 @dataclass(frozen=True)
-class DevicePlace:
+class DeviceContext:
     """Where this rank stands: it has device `device` of a run."""
 
     world: World
@@ -97,45 +97,47 @@ class DevicePlace:
         )
 
 
-def exchanges_of(steps: Sequence[HostStep | WaitStep], place: DevicePlace) -> tuple[Array, bool, list[Any]]:
+def exchanges_of(steps: Sequence[HostStep | WaitStep], context: DeviceContext) -> tuple[Array, bool, list[Any]]:
     """The memory of a program's `Exchanges`, whether they do all that it needs of the host, and what has to live on."""
-    ids = np.array(divmod(place.device, place.partitions), np.uint32)
-    made = {s.site: _rows(s, place, ids) if mpi_functions() else None for s in steps if isinstance(s, HostStep)}
-    waits = _waits([step for step in steps if isinstance(step, HostStep)], made)
+    ids = np.array(divmod(context.device, context.partitions), np.uint32)
+    site_calls = {s.site: _rows(s, context, ids) if mpi_functions() else None for s in steps if isinstance(s, HostStep)}
+    waits = _waits([step for step in steps if isinstance(step, HostStep)], site_calls)
     waits |= {step.site: (step.start.site, []) for step in steps if isinstance(step, WaitStep)}
-    places, rows = _laid_out([step.site for step in steps], made, waits)
-    table, calls = np.array(places, np.uint64), np.array(rows, np.uint64)
-    requests = np.zeros(max(len(rows), 1), np.uint64)
-    test, broken = mpi_functions().get("MPI_Test", 0), place.world.broken_flag
+    site_rows, call_rows = _lay_out([step.site for step in steps], site_calls, waits)
+    table, calls = np.array(site_rows, np.uint64), np.array(call_rows, np.uint64)
+    requests = np.zeros(max(len(call_rows), 1), np.uint64)
+    test, broken = mpi_functions().get("MPI_Test", 0), context.world.broken_flag
     words = np.array([test, *(array.ctypes.data for array in (broken, table, calls, requests))], np.uint64)
-    are_all = all(each is not None for each in made.values())
-    return words, are_all, [table, calls, requests, words, ids, place]
+    are_all = all(each is not None for each in site_calls.values())
+    return words, are_all, [table, calls, requests, words, ids, context]
 
 
-def _laid_out(
-    sites: Sequence[int], made: dict[int, Sequence[Row | Wait] | None], waits: dict[int, tuple[int, list[Row | Wait]]]
+def _lay_out(
+    sites: Sequence[int],
+    site_calls: dict[int, Sequence[Row | Wait] | None],
+    waits: dict[int, tuple[int, list[Row | Wait]]],
 ) -> tuple[list[Row], list[Row]]:
-    """The words of each site's `Place`, and those of all calls; what nobody else waits for its own site does."""
+    """The words of each site's `SiteCalls`, and those of all calls; what nobody else waits for its own site does."""
     started = {start for start, _ in waits.values()}
     first: dict[int, int] = {}
-    places: list[Row] = []
-    rows: list[Row] = []
+    site_rows: list[Row] = []
+    call_rows: list[Row] = []
     for site in sites:
         start, after = waits.get(site, (site, []))
-        own, begin = made[start] or [], len(rows)
+        own, begin = site_calls[start] or [], len(call_rows)
         first[site] = begin
         calls = own if start == site else []
         if start != site or site not in started:
             known = {call.call for call in own if isinstance(call, Wait)}
-            open_calls = (k for k, call in enumerate(own) if not isinstance(call, Wait) and call[-1] != NOWHERE)
+            open_calls = (k for k, call in enumerate(own) if not isinstance(call, Wait) and call[-1] != UNUSED)
             calls = [*calls, *(Wait(k) for k in open_calls if k not in known), *after]
-        rows += [_wait(first[start] + call.call) if isinstance(call, Wait) else call for call in calls]
-        places.append([int(made[start] is not None), begin, len(rows)])
-    return places, rows
+        call_rows += [_wait(first[start] + call.call) if isinstance(call, Wait) else call for call in calls]
+        site_rows.append([int(site_calls[start] is not None), begin, len(call_rows)])
+    return site_rows, call_rows
 
 
 def _waits(
-    steps: Sequence[HostStep], made: dict[int, Sequence[Row | Wait] | None]
+    steps: Sequence[HostStep], site_calls: dict[int, Sequence[Row | Wait] | None]
 ) -> dict[int, tuple[int, list[Row | Wait]]]:
     """For each send-done and recv-done the site that it waits for, and what it does then.
 
@@ -146,29 +148,29 @@ def _waits(
     for step in steps:
         if step.instruction.opcode in ("send-done", "recv-done"):
             start = starts.get(id(step.instruction.operands[0]))
-            if start is not None and made[start.site] is not None:
-                made[step.site] = []
+            if start is not None and site_calls[start.site] is not None:
+                site_calls[step.site] = []
                 arrays = [*host_buffers(step)]
                 moves: list[Row | Wait] = [_move(0, 2, arrays[2].byte_size)] if len(arrays) == 3 else []
                 waits[step.site] = start.site, moves
     messages = [step.site for step in steps if step.instruction.opcode in _MESSAGES]
-    if any(made[site] is None for site in messages):
-        made.update(dict.fromkeys(messages))
+    if any(site_calls[site] is None for site in messages):
+        site_calls.update(dict.fromkeys(messages))
         return {}
     return waits
 
 
-def _rows(step: HostStep, place: DevicePlace, ids: Array) -> Sequence[Row | Wait] | None:
+def _rows(step: HostStep, context: DeviceContext, ids: Array) -> Sequence[Row | Wait] | None:
     """The calls of a step; None where it has none. `ids` are those of the replica and of the partition."""
     opcode = step.instruction.opcode
     if opcode in _IDS:
-        return [_call(_of_c("memmove"), [0, int(ids[_IDS.index(opcode) :].ctypes.data), 4], [(0, 0)])]
+        return [_call(_c_function("memmove"), [0, int(ids[_IDS.index(opcode) :].ctypes.data), 4], [(0, 0)])]
     if opcode in ("send", "recv"):
-        return _message(step, place)
+        return _message(step, context)
     make = _CALLS.get(opcode)
     if make is None or any(isinstance(leaf, Slot) for part in (*step.operands, step.result) for leaf in leaves(part)):
         return None
-    site = place.site(step)
+    site = context.site(step)
     if any(math.prod(array.dimensions) > _MAX for array in site.arrays):
         return None
     return make(site)
@@ -181,16 +183,16 @@ def _call(
     function: int,
     words: Sequence[int],
     put: Sequence[tuple[int, int]],
-    request: int = NOWHERE,
-    frame: int = NOWHERE,
+    request: int = UNUSED,
+    frame: int = UNUSED,
 ) -> Row:
     """A call of C with these words; `put` are words and the places in the frame that they are."""
-    first, second = [*put, (NOWHERE, 0), (NOWHERE, 0)][:2]
+    first, second = [*put, (UNUSED, 0), (UNUSED, 0)][:2]
     return [0, function, *words, *[0] * (WORDS - len(words)), *first, *second, frame, request]
 
 
 def _wait(call: int) -> Row:
-    return [call + 1, *[0] * (1 + WORDS), *[NOWHERE, 0] * 2, NOWHERE, NOWHERE]
+    return [call + 1, *[0] * (1 + WORDS), *[UNUSED, 0] * 2, UNUSED, UNUSED]
 
 
 def _mpi(name: str, words: Sequence[int], put: Sequence[tuple[int, int]]) -> Row:
@@ -199,16 +201,16 @@ def _mpi(name: str, words: Sequence[int], put: Sequence[tuple[int, int]]) -> Row
 
 
 @functools.cache
-def _of_c(name: str) -> int:
+def _c_function(name: str) -> int:
     return c_address(getattr(ctypes.CDLL(None), name))
 
 
 def _move(source: int, target: int, size: int) -> Row:
-    return _call(_of_c("memmove"), [0, 0, size], [(0, target), (1, source)])
+    return _call(_c_function("memmove"), [0, 0, size], [(0, target), (1, source)])
 
 
 def _zero(target: int, size: int) -> Row:
-    return _call(_of_c("memset"), [0, 0, size], [(0, target)])
+    return _call(_c_function("memset"), [0, 0, size], [(0, target)])
 
 
 def _handle(thing: Any) -> int:
@@ -224,7 +226,7 @@ def _items(size: int) -> tuple[int, int]:
     return (size // 8, _handle(MPI.UINT64_T)) if size % 8 == 0 else (size, _handle(MPI.BYTE))
 
 
-def _leads(axis: int, array: Buffer) -> bool:
+def _has_contiguous_blocks(axis: int, array: Buffer) -> bool:
     """Whether blocks along a dimension lie one behind the other."""
     return math.prod(array.dimensions[:axis]) <= 1
 
@@ -232,57 +234,57 @@ def _leads(axis: int, array: Buffer) -> bool:
 # Collectives
 
 
-def _alone(site: Site) -> list[Row]:
+def _self_copies(site: Site) -> list[Row]:
     """What a device says to itself."""
     return [_move(source, target, site.arrays[target].byte_size) for source, target in site.pairs]
 
 
-def _reducing(function: str) -> Callable[[Site], list[Row] | None]:
-    def rows(site: Site) -> list[Row] | None:
+def _reductions(function: str) -> Callable[[Site], list[Row] | None]:
+    def build(site: Site) -> list[Row] | None:
         if site.comm is None:
-            return _alone(site)
-        made = []
+            return _self_copies(site)
+        rows = []
         is_scattered = site.op.opcode == "reduce-scatter"
         for source, target in site.pairs:
-            if is_scattered and not _leads(site.op.scatter_dimension, site.arrays[source]):
+            if is_scattered and not _has_contiguous_blocks(site.op.scatter_dimension, site.arrays[source]):
                 return None
             reduction = reduction_of(site.op.computation, site.arrays[source].type, site.make_reduction)
             if reduction is None:
                 return None
             count, comm = math.prod(site.arrays[target].dimensions), _handle(site.comm)
             words = [0, 0, count, _handle(reduction.type), _handle(reduction.op), comm]
-            made.append(_mpi(function, words, [(0, source), (1, target)]))
-        return made
+            rows.append(_mpi(function, words, [(0, source), (1, target)]))
+        return rows
 
-    return rows
+    return build
 
 
-def _moving(function: str, dimension: str) -> Callable[[Site], list[Row] | None]:
+def _block_moves(function: str, dimension: str) -> Callable[[Site], list[Row] | None]:
     """All members send and receive blocks of one size, which lie one behind the other."""
 
-    def rows(site: Site) -> list[Row] | None:
+    def build(site: Site) -> list[Row] | None:
         if site.comm is None:
-            return _alone(site)
+            return _self_copies(site)
         axis = getattr(site.op, dimension)
         if axis is None:
-            return _each_to_each(site)
-        made = []
+            return _all_to_all(site)
+        rows = []
         for source, target in site.pairs:
-            if not _leads(axis, site.arrays[source]):
+            if not _has_contiguous_blocks(axis, site.arrays[source]):
                 return None
             count, type = _items(site.arrays[target].byte_size // len(site.members))
             words = [0, count, type, 0, count, type, _handle(site.comm)]
-            made.append(_mpi(function, words, [(0, source), (3, target)]))
-        return made
+            rows.append(_mpi(function, words, [(0, source), (3, target)]))
+        return rows
 
-    return rows
+    return build
 
 
-def _each_to_each(site: Site) -> list[Row]:
+def _all_to_all(site: Site) -> list[Row]:
     """Operand i goes to member i, and result i comes from there."""
     rows = []
     for member, (source, target) in enumerate(site.pairs):
-        if member == site.me:
+        if member == site.own_index:
             rows.append(_move(source, target, site.arrays[target].byte_size))
         else:
             rows += [_send(site, source, member), _receive(site, target, member)]
@@ -306,14 +308,14 @@ def _permute(site: Site) -> list[Row] | None:
     senders = {target: source for source, target in site.op.source_target_pairs}
     receivers = dict(site.op.source_target_pairs)
     for source, target in site.pairs:
-        sender, receiver = senders.get(site.me), receivers.get(site.me)
+        sender, receiver = senders.get(site.own_index), receivers.get(site.own_index)
         if sender is None:
             rows.append(_zero(target, site.arrays[target].byte_size))
-        elif sender == site.me:
+        elif sender == site.own_index:
             rows.append(_move(source, target, site.arrays[target].byte_size))
         else:
             rows.append(_receive(site, target, sender))
-        if receiver is not None and receiver != site.me:
+        if receiver is not None and receiver != site.own_index:
             rows.append(_send(site, source, receiver))
     return rows
 
@@ -321,17 +323,17 @@ def _permute(site: Site) -> list[Row] | None:
 def _broadcast(site: Site) -> list[Row]:
     """The first member's operand; who is in no group gets zeros."""
     if site.comm is None:
-        return _alone(site) if site.named else [_zero(t, site.arrays[t].byte_size) for _, t in site.pairs]
+        return _self_copies(site) if site.named else [_zero(t, site.arrays[t].byte_size) for _, t in site.pairs]
     rows = []
     for source, target in site.pairs:
         count, type = _items(site.arrays[target].byte_size)
-        if site.me == 0:
+        if site.own_index == 0:
             rows.append(_move(source, target, site.arrays[target].byte_size))
         rows.append(_mpi("Ibcast", [0, count, type, 0, _handle(site.comm)], [(0, target)]))
     return rows
 
 
-def _message(step: HostStep, place: DevicePlace) -> list[Row] | None:
+def _message(step: HostStep, context: DeviceContext) -> list[Row] | None:
     """What a send or recv starts: its data lies in the context, (data, id, token)."""
     op: Any = step.instruction.op
     arrays = [*host_buffers(step)]
@@ -339,14 +341,14 @@ def _message(step: HostStep, place: DevicePlace) -> list[Row] | None:
     if op.is_host_transfer or len(arrays) != 2 + is_send or any(math.prod(a.dimensions) > _MAX for a in arrays):
         return None
     data = len(arrays) - 2
-    pairs = transfer_pairs(step.instruction) or [(place.device, place.device)]
+    pairs = transfer_pairs(step.instruction) or [(context.device, context.device)]
     count, type = _items(arrays[data].byte_size)
-    tag, comm = (op.channel_id or 0) % TAGS, _handle(place.world.comm)
+    tag, comm = (op.channel_id or 0) % TAGS, _handle(context.world.comm)
     size = arrays[data].byte_size
     rows = [_zero(data + 1, 4), _move(0, data, size) if is_send else _zero(data, size)]
-    others = [pair[is_send] for pair in pairs if pair[not is_send] == place.device]
+    others = [pair[is_send] for pair in pairs if pair[not is_send] == context.device]
     for other in others if is_send else others[:1]:
-        words = [0, count, type, place.ranks[other], tag, comm]
+        words = [0, count, type, context.ranks[other], tag, comm]
         rows.append(_mpi("Isend" if is_send else "Irecv", words, [(0, data)]))
     return rows
 
@@ -371,20 +373,20 @@ def _ragged(site: Site) -> list[Row | Wait] | None:
         np.uint64,
     )
     site.kept.extend([sizes, offsets, counts, words])
-    told = [
-        _mpi("Ialltoall", [0, width, byte, array.ctypes.data, width, byte, _handle(site.comm)], [(0, place)])
-        for place, array in ((3, sizes), (4, offsets))
+    exchanges = [
+        _mpi("Ialltoall", [0, width, byte, array.ctypes.data, width, byte, _handle(site.comm)], [(0, frame_index)])
+        for frame_index, array in ((3, sizes), (4, offsets))
     ]
     ragged = _call(ragged_address(), [0, words.ctypes.data], [], request=2, frame=0)
-    return [_move(1, 6, output.byte_size), *told, Wait(1), Wait(2), ragged]
+    return [_move(1, 6, output.byte_size), *exchanges, Wait(1), Wait(2), ragged]
 
 
 _CALLS: dict[str, Callable[[Site], Sequence[Row | Wait] | None]] = {
-    "all-gather": _moving("Iallgather", "all_gather_dim"),
-    "all-reduce": _reducing("Iallreduce"),
-    "all-to-all": _moving("Ialltoall", "split_dimension"),
+    "all-gather": _block_moves("Iallgather", "all_gather_dim"),
+    "all-reduce": _reductions("Iallreduce"),
+    "all-to-all": _block_moves("Ialltoall", "split_dimension"),
     "collective-broadcast": _broadcast,
     "collective-permute": _permute,
     "ragged-all-to-all": _ragged,
-    "reduce-scatter": _reducing("Ireduce_scatter_block"),
+    "reduce-scatter": _reductions("Ireduce_scatter_block"),
 }

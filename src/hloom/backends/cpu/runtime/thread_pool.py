@@ -136,12 +136,12 @@ def take_chunks(pool: Pool, own: u64) -> None:
     function, context, threads = pool.function, pool.context, pool.threads
     each, rest = u64(pool.chunks) // threads, u64(pool.chunks) % threads
     generation = pool.state.load(MONOTONIC) >> 32
-    for turn in range(threads):
-        number = (own + turn) % threads
-        first, count = number * each + min(number, rest), each
-        if number < rest:
+    for k in range(threads):
+        index = (own + k) % threads
+        first, count = index * each + min(index, rest), each
+        if index < rest:
             count += 1
-        share = to(Share, pool.shares + number * LINE)
+        share = to(Share, pool.shares + index * LINE)
         chunk = take(share, generation, count)
         while chunk < count:
             function(context, i64(first + chunk))

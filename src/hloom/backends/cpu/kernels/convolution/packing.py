@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hloom.backends.cpu.kernels.convolution.plan import Plan
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
-from hloom.backends.cpu.llvm.text import I32, I64, PTR, Index, Value, constant, lane_numbers, type_of
+from hloom.backends.cpu.llvm.text import I32, I64, PTR, Index, Value, constant, lane_indices, type_of
 
 MAX_PACK_CHUNKS = 16
 MIN_CHUNK_ROWS = 8  # of an image that are worth a chunk
@@ -150,7 +150,7 @@ class ImageCopy:
         """Elements start, start + factor, .. of the innermost axis, as far as they are below `size`."""
         inner, s = self.dims[-1], self.sources[self.dims[-1].axis]
         words = type_of("i32", self.type.width)
-        steps = f.binary("mul", lane_numbers(words), constant(words, inner.factor))
+        steps = f.binary("mul", lane_indices(words), constant(words, inner.factor))
         size = f.splat(f.convert("trunc", size, "i32"), words.width)
         with f.loop(inner.extent, self.type.width) as loop:
             first = f.binary("add", start, f.index(f.multiply(loop.index, inner.factor)))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from hloom.backends.cpu.llvm.function import Function
 from hloom.backends.cpu.llvm.processor import processor
-from hloom.backends.cpu.llvm.text import PTR, Index, Type, Value, constant, lane_numbers, type_of
+from hloom.backends.cpu.llvm.text import PTR, Index, Type, Value, constant, lane_indices, type_of
 from hloom.runtime.machine import architecture
 
 MAX_VECTORS = 16
@@ -67,7 +67,7 @@ def _sorted_bitonic_lanes(f: Function, columns: list[Value], bit: Value, stages:
 def _lanes_with_bit(f: Function, type: Type, bit: Index) -> Value:
     """All bits of the lanes whose numbers have a bit, none of the others."""
     bits = f.splat(f.convert("trunc", f.index(bit), type.element) if type.bits < 64 else f.index(bit), type.width)
-    has_bit = f.compare("ne", f.binary("and", lane_numbers(type), bits), constant(type, 0))
+    has_bit = f.compare("ne", f.binary("and", lane_indices(type), bits), constant(type, 0))
     return f.convert("sext", has_bit, type.element)
 
 
@@ -75,7 +75,7 @@ def _xor_permuted(f: Function, value: Value, distance: Value) -> Value:
     """Each lane is the one whose number differs from its own by the bits of `distance`."""
     words, per_lane = type_of("i32", value.type.width * value.type.bits // 32), value.type.bits // 32
     step = f.convert("trunc", f.index(f.multiply(distance, per_lane)), "i32")
-    indices = f.binary("xor", lane_numbers(words), f.splat(step, words.width))
+    indices = f.binary("xor", lane_indices(words), f.splat(step, words.width))
     return _permuted(f, value, indices)
 
 

@@ -18,7 +18,7 @@ OPERATORS: dict[type, str] = {
 _COMPARISONS: dict[type, str] = {
     ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
 }  # fmt: skip
-_FOLDED: dict[str, Callable[[Any, Any], Any]] = {
+_PYTHON_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "udiv": operator.floordiv, "urem": operator.mod,
     "and": operator.and_, "or": operator.or_, "xor": operator.xor, "shl": operator.lshift, "shr": operator.rshift,
     "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
@@ -64,7 +64,7 @@ class Arithmetic(Writer):
 
     def binary(self, opcode: str, left: Value | Known, right: Value | Known) -> Value | Known:
         if isinstance(left, Known) and isinstance(right, Known):
-            return Known(_FOLDED[opcode](left.value, right.value))
+            return Known(_PYTHON_OPERATORS[opcode](left.value, right.value))
         left, right = self.alike(left, right)
         if not isinstance(left.type, Integer):
             self.fail(f"arithmetic is for integers, this is {shown(left.type)}")
@@ -86,7 +86,7 @@ class Arithmetic(Writer):
         left, right = self.expression(node.left), self.expression(node.comparators[0])
         predicate = _COMPARISONS[type(node.ops[0])]
         if isinstance(left, Known) and isinstance(right, Known):
-            return Known(_FOLDED[predicate](left.value, right.value))
+            return Known(_PYTHON_OPERATORS[predicate](left.value, right.value))
         return self.compare(predicate, *self.alike(left, right))
 
     def compare(self, predicate: str, left: Value, right: Value) -> Value:

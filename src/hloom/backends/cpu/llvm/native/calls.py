@@ -53,7 +53,7 @@ class Calls(Memory):
             return self._invoke(self.pointer(function), parameters, result, arguments)
         thing = function.value
         if isinstance(thing, Native):
-            self.module.ask(thing)
+            self.module.require(thing)
             hints, result = signature(thing)
             return self._invoke(f"@{thing.name}", tuple(hints.values()), result, arguments)
         if isinstance(thing, External):
@@ -91,7 +91,7 @@ class Calls(Memory):
 
     def address_of(self, thing: Value | Known) -> Value:
         if isinstance(thing, Known) and isinstance(thing.value, Native):
-            self.module.ask(thing.value)
+            self.module.require(thing.value)
             return Value(f"ptrtoint (ptr @{thing.value.name} to i64)", u64)
         return Value(self.materialise(thing).text, u64)
 

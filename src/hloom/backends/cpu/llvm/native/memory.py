@@ -39,29 +39,29 @@ class Memory(Arithmetic):
                 return Known(base.value[index.value])
         return self.load(*self.element(base, node.slice))
 
-    def element(self, base: Value | Known, index: ast.expr) -> tuple[Value, Any]:
+    def element(self, base: Value | Known, subscript: ast.expr) -> tuple[Value, Any]:
         base = self.materialise(base)
         if typing.get_origin(base.type) is not Array:
             self.fail(f"only arrays have elements, this is {shown(base.type)}")
         (element,) = typing.get_args(base.type)
-        number = self.expression(index)
-        if isinstance(number, Value) and number.type not in (i64, u64):
-            self.fail(f"an index is of 64 bits, this is {shown(number.type)}")
+        index = self.expression(subscript)
+        if isinstance(index, Value) and index.type not in (i64, u64):
+            self.fail(f"an index is of 64 bits, this is {shown(index.type)}")
         scaled = self.binary(
-            "mul", Value(number.text, u64) if isinstance(number, Value) else number, Known(size_of(element))
+            "mul", Value(index.text, u64) if isinstance(index, Value) else index, Known(size_of(element))
         )
         return self.offset(base, scaled), element
 
     def offset(self, base: Value, bytes: Value | Known) -> Value:
         return self.materialise(self.binary("add", Value(base.text, u64), bytes))
 
-    def place(self, node: ast.expr) -> tuple[Value, Any]:
+    def location(self, node: ast.expr) -> tuple[Value, Any]:
         """The address and the type of a field or an element."""
         if isinstance(node, ast.Attribute):
             return self.field(self.expression(node.value), node.attr)
         if isinstance(node, ast.Subscript):
             return self.element(self.expression(node.value), node.slice)
-        self.fail(f"{ast.unparse(node)} is no place in memory")
+        self.fail(f"{ast.unparse(node)} is no location in memory")
 
     def load(self, address: Value, type: Any) -> Value:
         """The value of a field or element; of an array in a structure, and of an atomic, the reference."""
@@ -82,9 +82,9 @@ class Memory(Arithmetic):
         size = size_of(type)
         self.line(f"store i{8 * size} {wanted.text}, ptr {self.pointer(address)}, align {size}")
 
-    def atomic(self, place: Value, method: str, arguments: list[Value | Known]) -> Value | Known:
-        (type,) = typing.get_args(place.type)
-        text, pointer = llvm_type(type), self.pointer(place)
+    def atomic(self, location: Value, method: str, arguments: list[Value | Known]) -> Value | Known:
+        (type,) = typing.get_args(location.type)
+        text, pointer = llvm_type(type), self.pointer(location)
         orders = [a.value for a in arguments if isinstance(a, Known) and isinstance(a.value, str)]
         given = [a for a in arguments if not (isinstance(a, Known) and isinstance(a.value, str))]
         order = " ".join(orders)

@@ -95,7 +95,7 @@ class Function(Calls):
             slot = self.locals[target.id]
             self.line(f"store {llvm_type(slot.type)} {self.convert(value, slot.type).text}, ptr {slot.text}")
         else:
-            self.store(*self.place(target), value)
+            self.store(*self.location(target), value)
 
     def _If(self, node: ast.If) -> None:
         then, otherwise, end = self.label("then"), self.label("else"), self.label("end")

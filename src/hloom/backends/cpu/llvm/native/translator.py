@@ -36,11 +36,11 @@ def native_text(exported: Iterable[Any], machine: str = "") -> str:
     module = Module(machine or architecture())
     names = {function.name for function in exported}
     for function in exported:
-        module.ask(function)
+        module.require(function)
     done: dict[str, str] = {}
-    while missing := [name for name in module.asked if name not in done]:
+    while missing := [name for name in module.required if name not in done]:
         for name in missing:
-            function = module.asked[name]
+            function = module.required[name]
             done[name] = Function(module, function, *_syntax_of(function)).text(name in names)
     return "\n".join([*module.parts.values(), *done.values()])
 

@@ -90,10 +90,10 @@ class Structure:
         declared = {name: vars(cls).get(name, Field()) for name in cls.__annotations__}
         types = typing.get_type_hints(cls)
         end, cls.layout = 0, {}
-        for name, place in declared.items():
-            type, size, align = _field_type(types[name], place)
-            step = LINE if place.line else align
-            offset = place.at if place.at is not None else -(-end // step) * step
+        for name, field in declared.items():
+            type, size, align = _field_type(types[name], field)
+            step = LINE if field.line else align
+            offset = field.at if field.at is not None else -(-end // step) * step
             cls.layout[name] = offset, type
             setattr(cls, name, _Access(offset, type))
             end = max(end, offset + size)
@@ -103,10 +103,10 @@ class Structure:
         self.address = address
 
 
-def _field_type(type: Any, place: Field) -> tuple[Any, int, int]:
+def _field_type(type: Any, field: Field) -> tuple[Any, int, int]:
     """A field's type, and the bytes and the alignment that it takes."""
-    if place.inline is not None:
-        element, count = place.inline
+    if field.inline is not None:
+        element, count = field.inline
         return Inline(element), size_of(element) * count, size_of(element)
     size = size_of(type)
     return type, size, size

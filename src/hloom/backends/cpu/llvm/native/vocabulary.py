@@ -121,9 +121,9 @@ def _c_type(type: Integer) -> Any:
 def static(type: type[S], symbol: str) -> S:
     """A structure of zeros that native code holds, under a name; functions run under Python have one of their own."""
     memory = ctypes.create_string_buffer(type.byte_size)
-    made = type(ctypes.addressof(memory))
-    made.symbol, made.__dict__["memory"] = symbol, memory
-    return made
+    structure = type(ctypes.addressof(memory))
+    structure.symbol, structure.__dict__["memory"] = symbol, memory
+    return structure
 
 
 class Table(Array[Any]):

@@ -36,16 +36,16 @@ class Known:
 
 
 class Module:
-    """What functions declare and call: `parts` are declarations and globals, `asked` functions by name."""
+    """What functions declare and call: `parts` are declarations and globals, `required` functions by name."""
 
     def __init__(self, machine: str) -> None:
         self.machine = machine
         self.parts: dict[str, str] = {}
-        self.asked: dict[str, Native] = {}
+        self.required: dict[str, Native] = {}
 
-    def ask(self, function: Native) -> None:
+    def require(self, function: Native) -> None:
         """A function is called: it is translated after its callers."""
-        if self.asked.setdefault(function.name, function) is not function:
+        if self.required.setdefault(function.name, function) is not function:
             raise NativeError(f"two native functions are called {function.name}")
 
     def declare(self, name: str, text: str) -> None:
@@ -86,8 +86,8 @@ class Writer:
 
     def fail(self, message: str) -> NoReturn:
         line = getattr(self.node, "lineno", 1)
-        place = f"{self.native.function.__code__.co_filename}:{line}"
-        raise NativeError(f"{self.native.name}: {message}").at(f"{self.source[line - 1].strip()}  ({place})")
+        location = f"{self.native.function.__code__.co_filename}:{line}"
+        raise NativeError(f"{self.native.name}: {message}").at(f"{self.source[line - 1].strip()}  ({location})")
 
     # Lines and blocks
 

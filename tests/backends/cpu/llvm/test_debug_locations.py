@@ -9,7 +9,12 @@ import pytest
 import hloom as hl
 from hloom.backends.cpu.codegen.emitter import ProgramEmitter
 from hloom.backends.cpu.compiler import cpu_pipeline
-from hloom.backends.cpu.llvm.line_ties import Ties, assembly_functions, ir_functions, with_locations
+from hloom.backends.cpu.llvm.debug_locations import (
+    DebugLocations,
+    assembly_functions,
+    ir_functions,
+    with_debug_locations,
+)
 from hloom.backends.cpu.llvm.machine_code import assembly
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
@@ -28,7 +33,7 @@ SIZES = ((64, 256), (96, 512))
 
 
 @pytest.fixture(scope="module")
-def emitted() -> tuple[list[str], Ties]:
+def emitted() -> tuple[list[str], DebugLocations]:
     layers = "".join(SOFTMAX.format(k=k, n=n, m=m) for k, (n, m) in enumerate(SIZES))
     shapes = [f"f32[{n},{m}]" for n, m in SIZES]
     parameters = "".join(f"  x{k} = {shape} parameter({k})\n" for k, shape in enumerate(shapes))
@@ -45,12 +50,12 @@ ENTRY e {{ {parameters}
   ROOT both = ({", ".join(shapes)}) tuple(weights0, weights1) }}""")
     run_passes(module, cpu_pipeline())
     program = build_program(module, 32, 2)
-    emitter = ProgramEmitter(program, assign_buffers(program), 32, tied=True)
+    emitter = ProgramEmitter(program, assign_buffers(program), 32, has_locations=True)
     texts = emitter.all_texts()
-    return texts, {function.name: function.ties for function in emitter.functions.written.values()}
+    return texts, {function.name: function.locations for function in emitter.functions.written.values()}
 
 
-def tied(lines: str, mark: str) -> dict[str, list[str]]:
+def lines_by_name(lines: str, mark: str) -> dict[str, list[str]]:
     """The lines of each name."""
     found: dict[str, list[str]] = {}
     for line in lines.split("\n"):
@@ -60,11 +65,11 @@ def tied(lines: str, mark: str) -> dict[str, list[str]]:
     return found
 
 
-def test_lines_of_ir_name_their_instruction(emitted: tuple[list[str], Ties]) -> None:
-    texts, ties = emitted
-    functions = {name: lines for text in texts for name, lines in ir_functions(text, ties).items()}
+def test_lines_of_ir_name_their_instruction(emitted: tuple[list[str], DebugLocations]) -> None:
+    texts, locations = emitted
+    functions = {name: lines for text in texts for name, lines in ir_functions(text, locations).items()}
     (nest,) = [lines for name, lines in functions.items() if name.endswith(".merged") or "fdiv" in lines][-1:]
-    names = tied(nest, ";")
+    names = lines_by_name(nest, ";")
     (layer,) = {name[-1] for name in names}
     assert any("fdiv" in line for line in names[f"weights{layer}"])
     assert not any("fdiv" in line for name, lines in names.items() if name != f"weights{layer}" for line in lines)
@@ -74,33 +79,33 @@ def test_lines_of_ir_name_their_instruction(emitted: tuple[list[str], Ties]) -> 
     assert any("load" in line for line in names[f"x{layer}"])
 
 
-def test_lines_of_assembly_name_their_instruction(emitted: tuple[list[str], Ties]) -> None:
-    texts, ties = emitted
+def test_lines_of_assembly_name_their_instruction(emitted: tuple[list[str], DebugLocations]) -> None:
+    texts, locations = emitted
     names: dict[str, list[str]] = {}
     for text in texts:
-        located, numbers = with_locations(text, ties)
-        for lines in assembly_functions(assembly(located), numbers).values():
-            names |= tied(lines, "#")
+        located, names_by_line = with_debug_locations(text, locations)
+        for lines in assembly_functions(assembly(located), names_by_line).values():
+            names |= lines_by_name(lines, "#")
     assert {name.rstrip("01") for name in names} >= {"most", "less", "exp", "total", "weights", "x"}
     divisions = [line for name, lines in names.items() if name.startswith("weights") for line in lines if "div" in line]
     assert divisions
     assert not any("div" in line for name, lines in names.items() if not name.startswith("weights") for line in lines)
 
 
-def test_ties_change_no_code(emitted: tuple[list[str], Ties]) -> None:
+def test_debug_locations_change_no_code(emitted: tuple[list[str], DebugLocations]) -> None:
     """Only the order of a prologue may differ: AArch64 describes frames where there is debug information."""
-    texts, ties = emitted
+    texts, locations = emitted
     for text in texts:
-        located, numbers = with_locations(text, ties)
-        with_ties = assembly_functions(assembly(located), numbers)
+        located, names_by_line = with_debug_locations(text, locations)
+        with_locations = assembly_functions(assembly(located), names_by_line)
         without = assembly_functions(assembly(text), [""])
-        assert with_ties.keys() == without.keys()
-        for name, lines in with_ties.items():
+        assert with_locations.keys() == without.keys()
+        for name, lines in with_locations.items():
             plain = [re.sub(r" +# %\S+$", "", line).expandtabs().split() for line in lines.split("\n")]
             assert sorted(plain) == sorted(line.split() for line in without[name].split("\n"))
 
 
-def test_merged_functions_are_tied_as_their_first_member() -> None:
+def test_merged_functions_have_the_locations_of_their_first_member() -> None:
     """It begins with loads of the constants that differ; what is left of the members is a call."""
     body = ["  %v = fadd float 1.0, 2.0", "  store float %v, ptr %b0", "  ret void", "}"]
     loads = ["  %constant0.at = getelementptr i64, ptr %constants, i64 0", "  %constant0 = load i64, ptr %constant0.at"]
@@ -112,7 +117,7 @@ def test_merged_functions_are_tied_as_their_first_member() -> None:
         "  ret void",
         "}",
     ]
-    ties = {"nest0": ("", "", "sum", "result", "", "")}
-    functions = ir_functions("\n".join([*member, *merged]), ties)
+    locations = {"nest0": ("", "", "sum", "result", "", "")}
+    functions = ir_functions("\n".join([*member, *merged]), locations)
     assert functions["nest0"] == "\n".join(member)
-    assert tied(functions["nest0.merged"], ";") == {"sum": [body[0].strip()], "result": [body[1].strip()]}
+    assert lines_by_name(functions["nest0.merged"], ";") == {"sum": [body[0].strip()], "result": [body[1].strip()]}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from assigned import assigned, check_results
 
-from hloom.backends.cpu.program.independent_rounds import fills_threads
-from hloom.backends.cpu.program.program import Rounds, WhileStep, all_steps
+from hloom.backends.cpu.program.parallel_loops import fills_threads
+from hloom.backends.cpu.program.program import ParallelLoop, WhileStep, all_steps
 
 STATE = "(s32[], f32[64,32,32], f32[64,32,32])"
 MAP = """HloomModule
@@ -57,12 +57,12 @@ def text(
     return MAP.format(state=STATE, trips=trips, first=first, start=start, value=value, result=result)
 
 
-def rounds_of(found: str, threads: int = 2) -> list[Rounds]:
+def parallel_loops_of(found: str, threads: int = 2) -> list[ParallelLoop]:
     """Of the loops whose rounds run at once."""
     program, assignment = assigned(found, threads)
     loops = [step for step in all_steps(program.steps) if isinstance(step, WhileStep)]
     assert len(loops) == 1
-    return [step.rounds for step in loops if step.rounds is not None and step in assignment.rounds]
+    return [step.parallel for step in loops if step.parallel is not None and step in assignment.parallel_loops]
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def rounds_of(found: str, threads: int = 2) -> list[Rounds]:
     ],
     ids=["scaled", "sums", "offset", "counts from two", "gaps"],
 )  # fmt: skip
-def test_rounds_that_write_parts_run_at_once(found: str, counts: tuple[int, int, int]) -> None:
-    (rounds,) = rounds_of(found)
-    assert (rounds.first, rounds.step, rounds.trips) == counts and rounds.at_once == 2
+def test_loops_that_write_disjoint_slices_are_parallel(found: str, counts: tuple[int, int, int]) -> None:
+    (parallel,) = parallel_loops_of(found)
+    assert (parallel.first, parallel.step, parallel.trips) == counts and parallel.tasks == 2
     check_results(found, rtol=2e-5)
 
 
-def in_digits(rows: str, columns: str, trips: int = 16, size: str = "16,8") -> str:
+def with_mixed_radix_starts(rows: str, columns: str, trips: int = 16, size: str = "16,8") -> str:
     """Rounds that write parts of two dimensions, whose starts are digits of the counter."""
     start = f"""two = s32[] constant(2)
   eight = s32[] constant(8)
@@ -91,8 +91,8 @@ def in_digits(rows: str, columns: str, trips: int = 16, size: str = "16,8") -> s
   {columns}
   {SCALED}"""
     value = f"corner = f32[4,16,8] slice(product), slice={{[0:4], [0:16], [0:8]}}\n  value = f32[4,{size}] CUT"
-    cut = f"slice(corner), slice={{[0:4], [0:{size.split(',')[0]}], [0:{size.split(',')[1]}]}}"
-    found = text(trips, start=start, value=value.replace("CUT", cut))
+    sliced = f"slice(corner), slice={{[0:4], [0:{size.split(',')[0]}], [0:{size.split(',')[1]}]}}"
+    found = text(trips, start=start, value=value.replace("CUT", sliced))
     return found.replace("(y, value, start, z, z)", "(y, value, z, row, column)")
 
 
@@ -100,25 +100,25 @@ HALF, QUARTER = "q = s32[] divide(i, two)\n", "f = s32[] divide(i, four)\n"
 
 
 @pytest.mark.parametrize(
-    ("found", "at_once"),
+    ("found", "is_parallel"),
     [
-        (in_digits("h = s32[] remainder(i, two)\nrow = s32[] multiply(h, sixteen)",
+        (with_mixed_radix_starts("h = s32[] remainder(i, two)\nrow = s32[] multiply(h, sixteen)",
                    f"{HALF}c = s32[] remainder(q, four)\ncolumn = s32[] multiply(c, eight)", trips=8 + 1), False),
-        (in_digits("h = s32[] remainder(i, four)\nrow = s32[] multiply(h, eight)",
+        (with_mixed_radix_starts("h = s32[] remainder(i, four)\nrow = s32[] multiply(h, eight)",
                    f"{QUARTER}c = s32[] remainder(f, four)\ncolumn = s32[] multiply(c, eight)", size="8,8"), True),
-        (in_digits("h = s32[] remainder(i, four)\nrow = s32[] multiply(h, eight)",
+        (with_mixed_radix_starts("h = s32[] remainder(i, four)\nrow = s32[] multiply(h, eight)",
                    f"{QUARTER}column = s32[] multiply(f, eight)", size="8,8"), True),
-        (in_digits("h = s32[] remainder(i, four)\nrow = s32[] multiply(h, eight)",
+        (with_mixed_radix_starts("h = s32[] remainder(i, four)\nrow = s32[] multiply(h, eight)",
                    f"{HALF}c = s32[] remainder(q, four)\ncolumn = s32[] multiply(c, eight)", size="8,8"), False),
-        (in_digits("h = s32[] remainder(i, four)\nrow = s32[] multiply(h, eight)",
+        (with_mixed_radix_starts("h = s32[] remainder(i, four)\nrow = s32[] multiply(h, eight)",
                    f"{QUARTER}c = s32[] remainder(f, two)\ncolumn = s32[] multiply(c, eight)", size="8,8"), False),
-        (in_digits("h = s32[] remainder(i, four)\nrow = s32[] multiply(h, four)",
+        (with_mixed_radix_starts("h = s32[] remainder(i, four)\nrow = s32[] multiply(h, four)",
                    f"{QUARTER}c = s32[] remainder(f, four)\ncolumn = s32[] multiply(c, eight)", size="8,8"), False),
     ],
     ids=["too many rounds", "digits", "the last one whole", "digits that overlap", "digits that are missing", "parts that overlap"],
 )  # fmt: skip
-def test_starts_that_are_digits(found: str, at_once: bool) -> None:
-    assert bool(rounds_of(found)) == at_once
+def test_starts_that_are_mixed_radix_digits(found: str, is_parallel: bool) -> None:
+    assert bool(parallel_loops_of(found)) == is_parallel
     check_results(found, rtol=2e-4)
 
 
@@ -137,21 +137,21 @@ def test_starts_that_are_digits(found: str, at_once: bool) -> None:
     ],
     ids=["overlapping", "clamped", "downwards", "not linear", "reads its part", "changes all", "reads a part", "twice"],
 )  # fmt: skip
-def test_rounds_that_need_each_other_run_one_after_the_other(found: str) -> None:
-    assert not rounds_of(found)
+def test_loops_with_loop_carried_dependences_are_serial(found: str) -> None:
+    assert not parallel_loops_of(found)
     check_results(found, rtol=2e-4)
 
 
-def test_small_rounds_and_few_rounds_run_on_one_thread() -> None:
-    assert not rounds_of(text(), threads=1)
-    assert not rounds_of(text(), threads=32)
+def test_short_loops_and_loops_of_little_work_are_serial() -> None:
+    assert not parallel_loops_of(text(), threads=1)
+    assert not parallel_loops_of(text(), threads=32)
     small = text().replace("32,32", "2,2").replace("product = f32[4,2,2] dot(slice, slice), lhs_batch_dims={0}, "
         "rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}", "product = f32[4,2,2] sine(slice)")  # fmt: skip
-    assert "dot" not in small and not rounds_of(small)
+    assert "dot" not in small and not parallel_loops_of(small)
     assert fills_threads(16, 16) and fills_threads(3, 2) and not fills_threads(17, 16) and not fills_threads(1, 2)
 
 
-def test_loops_in_rounds() -> None:
+def test_loops_inside_parallel_loops() -> None:
     inner = """
 inner {
   t = (s32[], f32[4,32,32]) parameter(0)
@@ -175,5 +175,5 @@ until {
   value = f32[4,32,32] get-tuple-element(loop), index=1"""
     found = text(value=value).replace("condition {", f"{inner}condition {{", 1)
     program, assignment = assigned(found)
-    assert len(assignment.rounds) == 1, "the outer loop"
+    assert len(assignment.parallel_loops) == 1, "the outer loop"
     check_results(found, rtol=2e-4)
