@@ -233,7 +233,7 @@ def outside() -> None:
 
 def is_timed() -> None:
     """All collectives are timed, and explained by one level of links."""
-    rows = measure(world(), lambda what: None, with_gloo=False, largest=4)
+    rows = measure(world(), lambda what: None, with_gloo=False, max_bytes=4)
     assert {row.opcode for row in rows} >= {"all-reduce", "all-to-all"} and all(row.ranks > 0 for row in rows)
     (level,) = fit(rows, world().size, Limits(1e10, 1e11)).levels
     assert level.count == world().size and 0 < level.latency < 1 and level.bandwidth > 0 and level.reduction_rate > 0
