@@ -1,4 +1,4 @@
-"""Running partitioned programs in tests: arrays cut into blocks, results put together, random shardings."""
+"""Runs partitioned programs in tests: shards arrays, joins results, draws random shardings."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ COLLECTIVES = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "coll
 
 
 def shard_array(array: Array, sharding: Sharding, count: int) -> list[Array]:
-    """The blocks of an array, filled up with noise where they reach over its end; partial sums are small numbers, and what
-    then is missing in the first one."""
+    """The blocks of an array, padded with noise where they reach over its end.
+
+    Partial sums are small numbers, the first one the remainder.
+    """
     found = []
     partial_sums = partial_sum_indices(sharding, count)
     for block, partial_sum in zip(block_slices(sharding, array.shape, count), partial_sums, strict=True):
@@ -60,7 +62,7 @@ def join(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int]) -> A
 
 
 def run(partitioned: Partitioned, arrays: Sequence[Array], shapes: Sequence[Shape], backend: str) -> list[Array]:
-    """The results of a partitioned program, put together; `shapes` are those of the whole results."""
+    """The results of a partitioned program, joined; `shapes` are those of the whole results."""
     module = partitioned.module
     count = module.num_partitions
     parts = [shard_array(a, s, count) for a, s in zip(arrays, partitioned.parameters, strict=True)]
@@ -73,7 +75,7 @@ def run(partitioned: Partitioned, arrays: Sequence[Array], shapes: Sequence[Shap
 
 
 def collectives(module: hl.Module) -> Counter[str]:
-    """How many collectives of each kind a program has."""
+    """The number of collectives of each kind in a program."""
     return Counter(i.opcode for i in module.instructions() if i.opcode in COLLECTIVES)
 
 
@@ -85,7 +87,7 @@ def check(
     atol: float = 0.0,
     backend: str = "interpreter",
 ) -> str | None:
-    """How the results of the partitioned program differ from those of the whole one; None where they do not."""
+    """The difference between the results of the partitioned program and of the whole one; None if they agree."""
     want = flat(hl.compile(without_markers(module), backend="interpreter")(*arrays))
     partitioned = partition(module, count)
     verify_module(partitioned.module)
@@ -97,7 +99,7 @@ def check(
 
 
 def without_markers(module: hl.Module) -> hl.Module:
-    """The module without its constraints: what it computes on one device."""
+    """The module without its constraints, for a single device."""
     copy = clone_module(module)
     for computation in copy.computations:
         edit = Edit(computation)
@@ -149,13 +151,15 @@ class Shardings:
         )
 
     def _may_have_partial_sums(self, shape: Shape, tiles: Sequence[int]) -> bool:
-        """Integers add up exactly, whatever the order; partitions make one mesh where their divisors form a chain."""
+        """Whether partial sums can be drawn: integers add up exactly in any order, and divisors in a chain make one
+        mesh.
+        """
         even = all(size % tile_count == 0 for size, tile_count in zip(shape.dimensions, tiles))
         return shape.element_type.is_integer and even and self.count != 6 and self.rng.random() < 0.5
 
 
 def annotate(module: hl.Module, rng: np.random.Generator, count: int) -> None:
-    """Gives the parameters, some results and some values in the middle random shardings."""
+    """Gives the parameters, some results and some intermediate values random shardings."""
     shardings = Shardings(rng, count)
     for parameter in module.entry.parameters:
         if parameter.shape.is_array:

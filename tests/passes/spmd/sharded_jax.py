@@ -259,7 +259,7 @@ def explicit(a):
 
 
 def proto_of(jitted: Any, arguments: tuple[Any, ...]) -> bytes:
-    """What a plugin makes of the bytecode that it is handed."""
+    """The HLO proto that a plugin receives for a jitted function."""
     file = io.BytesIO()
     jitted.lower(*arguments).compiler_ir("stablehlo").operation.write_bytecode(file)
     computation = _jax.mlir.mlir_module_to_xla_computation(file.getvalue(), use_tuple_args=False, return_tuple=True)

@@ -1,4 +1,4 @@
-"""Random programs over arrays that many numbers of partitions divide, with random shardings."""
+"""Random programs over arrays that are divisible by many partition counts, with random shardings."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ SIZES = [[8], [24], [8, 4], [4, 24], [2, 8, 4], [12, 12], [8, 1, 6], [16, 8], [4
 
 
 class DivisibleGenerator(ProgramGenerator):
-    """Programs of all operations, most of whose dimensions can be cut."""
+    """Programs of all operations, most of whose dimensions can be sharded."""
 
     def draw_sizes(self) -> list[int]:
         return [*self.pick(SIZES)]
 
 
 class DivisibleLoops(LoopGenerator):
-    """Programs of loops and branches, whose state can be cut."""
+    """Programs of loops and branches, whose state can be sharded."""
 
     def draw_sizes(self) -> list[int]:
         return [*self.pick(SIZES)]

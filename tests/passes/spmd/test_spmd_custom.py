@@ -1,4 +1,4 @@
-"""Custom calls that are partitioned as whoever registers their target says."""
+"""Custom calls with registered partitioners, local calls and inspectors."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ ENTRY main {{
         ("{devices=[4,1]3,1,0,2}", "{devices=[4]3,1,0,2}"),  # in an order that no mesh has
     ],
 )
-def test_a_partitioner_decides_on_shardings_and_writes_the_program(operand: str, result: str) -> None:
+def test_a_partitioner_chooses_shardings_and_builds_the_program(operand: str, result: str) -> None:
     seen: list[list[Sharding]] = []
 
     def by_rows(call: Instruction, operands: list[Sharding], results: list[Sharding]) -> PartitionedCall:
@@ -84,7 +84,7 @@ def test_a_partitioner_decides_on_shardings_and_writes_the_program(operand: str,
     assert have == sharding(COLUMNS) and want == sharding("{replicated}")
 
 
-def test_shardings_spread_along_the_rule_of_a_call() -> None:
+def test_shardings_propagate_along_the_rule_of_a_call() -> None:
     register_partitioner("test.same", lambda call, operands, results: PartitionedCall(row_sums(2), operands, results))
     rule = RULE.replace("RULE", "([i, j])->([i]) {i=8, j=4}")
     program = module(
@@ -112,7 +112,7 @@ def test_local_calls_see_the_blocks_of_their_partition() -> None:
     np.testing.assert_array_equal(sorted(map(np.ndarray.tolist, seen)), [block.tolist() for block in want])
 
 
-def test_inspectors_are_told_the_sharding_and_are_no_operation() -> None:
+def test_inspectors_receive_the_sharding_and_leave_no_operation() -> None:
     told: list[tuple[str, Sharding]] = []
     register_inspector("test.inspect", lambda call, found: told.append((call.backend_config, found)))
     program = module(
@@ -153,7 +153,7 @@ def call_with(rule: str) -> Instruction:
     ).entry.root
 
 
-def test_batches_of_linear_algebra_stay_where_they_are() -> None:
+def test_batches_of_linear_algebra_stay_sharded() -> None:
     register_custom_call("test.rows_reversed", lambda a: (a[..., ::-1, :], a[..., 0, 0]))
     a = np.arange(64, dtype=np.float32).reshape(4, 4, 4)
     program = module(

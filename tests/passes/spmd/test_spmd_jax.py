@@ -1,4 +1,4 @@
-"""Programs of JAX over 8 devices: what hloom's partitions compute together is what JAX computes on 8 CPU devices."""
+"""Programs of JAX over 8 devices: hloom's partitions together compute the results of JAX on 8 CPU devices."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_partitions_compute_what_jax_computes(name: str, form: str) -> None:
     "name", ["data_parallel_gradient", "convolution_gradient", "embedding_gradient", "transformer_step"]
 )
 def test_data_parallel_gradients_gather_nothing(name: str, form: str) -> None:
-    """Activations stay where they are: the gradients are summed, and nothing else is communicated."""
+    """Activations stay sharded: the gradients are summed, and nothing else is communicated."""
     made, _, _ = partitioned(form, name)
     assert {*collectives(made.module)} == {"all-reduce"}, made.module.to_text()
 

@@ -64,7 +64,7 @@ def test_assignments_are_read_as_sub_axes(text: str, sub_axes: object) -> None:
 
 
 @pytest.mark.parametrize("spec", [((), ()), ((0,), ()), ((1,), (0,)), ((1, 0), ()), ((), (0, 1))])
-def test_a_spec_and_its_annotation_say_the_same(spec: tuple[tuple[int, ...], ...]) -> None:
+def test_a_spec_and_its_annotation_are_equivalent(spec: tuple[tuple[int, ...], ...]) -> None:
     annotation = read_sharding(MESH.sharding(Placement(spec)), 2, 8)
     assert annotation.sub_axes is not None
     read = tuple(
@@ -76,7 +76,7 @@ def test_a_spec_and_its_annotation_say_the_same(spec: tuple[tuple[int, ...], ...
             assert tuple(MESH.block_index(int(partition_id), axes) for axes in spec) == block
 
 
-def test_manual_subgroups_are_kept_apart() -> None:
+def test_manual_sub_axes_are_separate() -> None:
     annotation = read_sharding(sharding("{devices=[1,2,4]<=[4,2]T(1,0) last_tile_dims={manual}}"), 2, 8)
     assert annotation.sub_axes == ((), (SubAxis(1, 2),)) and annotation.manual == (SubAxis(2, 4),)
     assert read_sharding(sharding("{manual}"), 2, 8).manual == (SubAxis(1, 8),)
@@ -91,7 +91,7 @@ TABLE = Shape.array(hl.f32, [8, 8])
 
 
 @pytest.mark.parametrize(
-    ("text", "sub_axes", "open_"),
+    ("text", "sub_axes", "is_open"),
     [
         ('#sdy.sharding<@mesh, [{"x"}, {"y"}]>', ((SubAxis(2, 4),), (SubAxis(1, 2),)), (False, False)),
         ('#sdy.sharding<@mesh, [{?}, {"y", ?}]>', ((), (SubAxis(1, 2),)), (True, True)),
@@ -102,9 +102,9 @@ TABLE = Shape.array(hl.f32, [8, 8])
         ('#sdy.sharding<@swapped, [{"z"}, {}]>', None, (False, False)),
     ],
 )
-def test_shardy_attributes(text: str, sub_axes: object, open_: tuple[bool, ...]) -> None:
+def test_shardy_attributes(text: str, sub_axes: object, is_open: tuple[bool, ...]) -> None:
     (annotation,) = SHARDY.read(text, [TABLE])
-    assert annotation.sub_axes == sub_axes and annotation.open == open_
+    assert annotation.sub_axes == sub_axes and annotation.open == is_open
 
 
 @pytest.mark.parametrize(

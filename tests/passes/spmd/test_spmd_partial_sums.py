@@ -1,4 +1,4 @@
-"""Arrays of which partitions hold partial sums: where they are added up, and where operations work on the partial sums."""
+"""Arrays of which partitions hold partial sums: where they are added up, and which operations work on partial sums."""
 
 from __future__ import annotations
 

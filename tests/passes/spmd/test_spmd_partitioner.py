@@ -1,4 +1,4 @@
-"""SPMD partitioning: the blocks of the partitioned program make up what the whole program computes."""
+"""SPMD partitioning: the blocks of the partitioned program make up the results of the whole program."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
     "transpose": (X + "t = f32[12,8] transpose(x), dimensions={1,0}\n ROOT r = f32[12,8] negate(t)", {}),
     "reshape that splits rows": (X + "ROOT r = f32[4,2,12] reshape(x)", {}),
     "reshape that joins rows": (X + "ROOT r = f32[96] reshape(x)", {}),
-    "reshape that joins cut columns": (XC + "ROOT r = f32[96] reshape(x)", {"all-gather": 1}),
+    "reshape that joins sharded columns": (XC + "ROOT r = f32[96] reshape(x)", {"all-gather": 1}),
     "reverse of whole columns": (X + "ROOT r = f32[8,12] reverse(x), dimensions={1}", {}),
-    "reverse of cut columns": (XC + "ROOT r = f32[8,12] reverse(x), dimensions={1}", {"collective-permute": 1}),
+    "reverse of sharded columns": (XC + "ROOT r = f32[8,12] reverse(x), dimensions={1}", {"collective-permute": 1}),
     "reverse of both": (XB + "ROOT r = f32[8,12] reverse(x), dimensions={0,1}", {"collective-permute": 1}),
     "concatenate": (X + "ROOT r = f32[8,24] concatenate(x, x), dimensions={1}", {}),
     "pad": (X + "z = f32[] constant(0)\n ROOT r = f32[8,15] pad(x, z), padding=0_0x1_2", {}),
@@ -72,14 +72,14 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
         "ROOT r = f32[8,12] dynamic-update-slice(x, u, z, i)",
         {},
     ),
-    "gather of rows by cut indices": (
+    "gather of rows by sharded indices": (
         f"x = f32[8,12] parameter(0)\n i = s32[20,1] parameter(1), {ROWS}\n ROOT r = f32[20,12] gather(x, i), {GATHER_ROWS}",
         {},
     ),
-    "gather of rows cut along columns": (
+    "gather of rows sharded along columns": (
         XC + f"i = s32[20,1] parameter(1)\n ROOT r = f32[20,12] gather(x, i), {GATHER_ROWS}", {},
     ),
-    "scatter that adds cut updates": (
+    "scatter that adds sharded updates": (
         f"x = f32[8,12] parameter(0)\n i = s32[20,1] parameter(1), {ROWS}\n u = f32[20,12] parameter(2), {ROWS}\n"
         f"ROOT r = f32[8,12] scatter(x, i, u), {ADD_ROWS}, to_apply=add",
         {"all-reduce": 1},
@@ -89,33 +89,33 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
         "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}",
         {},
     ),
-    "dot with cut rows": (
+    "dot with sharded rows": (
         X + "y = f32[12,6] parameter(1)\n ROOT r = f32[8,6] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
         {},
     ),
-    "dot with cut contraction": (
+    "dot with sharded contraction": (
         XC + f"y = f32[12,6] parameter(1), {ROWS}\n ROOT r = f32[8,6] dot(x, y), "
         "lhs_contracting_dims={1}, rhs_contracting_dims={0}",
         {"all-reduce": 1},
     ),
-    "dot with cut contraction and a cut result": (
+    "dot with sharded contraction and a sharded result": (
         XC + f"y = f32[12,6] parameter(1), {ROWS}\n d = f32[8,6] dot(x, y), lhs_contracting_dims={{1}}, "
         "rhs_contracting_dims={0}\n ROOT r = f32[8,6] custom-call(d), custom_call_target=\"Sharding\", " + ROWS,
         {"reduce-scatter": 1},
     ),
-    "convolution with cut batch": (
+    "convolution with sharded batch": (
         f"x = f32[4,6,6,3] parameter(0), sharding={{devices=[4,1,1,1]<=[4]}}\n k = f32[3,3,3,8] parameter(1)\n"
         f"ROOT r = f32[4,4,4,8] convolution(x, k), window={{size=3x3}}, {LABELS}",
         {},
     ),
-    "convolution with cut input features": (
+    "convolution with sharded input features": (
         "x = f32[2,6,6,4] parameter(0), sharding={devices=[1,1,1,4]<=[4]}\n"
         "k = f32[3,3,4,8] parameter(1), sharding={devices=[1,1,4,1]<=[4]}\n"
         f"ROOT r = f32[2,4,4,8] convolution(x, k), window={{size=3x3}}, {LABELS}",
         {"all-reduce": 1},
     ),
     "reduce of whole columns": (X + "z = f32[] constant(1)\n ROOT r = f32[8] reduce(x, z), dimensions={1}, to_apply=add", {}),
-    "reduce of cut columns, with an initial value": (
+    "reduce of sharded columns, with an initial value": (
         XC + "z = f32[] constant(1)\n ROOT r = f32[8] reduce(x, z), dimensions={1}, to_apply=add", {"all-reduce": 1},
     ),
     "maximum of everything": (
@@ -130,7 +130,7 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
         X + "z = f32[] constant(0)\n ROOT r = f32[8,12] reduce-window(x, z), window={size=1x12 pad=0_0x11_0}, to_apply=add", {},
     ),
     "sort": (X + "ROOT r = f32[8,12] sort(x), dimensions={1}, to_apply=less", {}),
-    "sort of cut columns": (XC + "ROOT r = f32[8,12] sort(x), dimensions={1}, to_apply=less", {"all-gather": 1}),
+    "sort of sharded columns": (XC + "ROOT r = f32[8,12] sort(x), dimensions={1}, to_apply=less", {"all-gather": 1}),
     "topk": (X + "ROOT r = (f32[8,2], s32[8,2]) topk(x), k=2, largest=true", {}),
     "softmax of whole rows": (
         X + "m = f32[] constant(-inf)\n h = f32[8] reduce(x, m), dimensions={1}, to_apply=max\n"
@@ -155,7 +155,7 @@ def program(entry: str) -> hl.Module:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_rule_computes_the_same_with_no_more_collectives_than_it_needs(name: str) -> None:
+def test_rules_preserve_results_and_add_no_unneeded_collectives(name: str) -> None:
     entry, wanted = CASES[name]
     module = program(entry)
     assert check(module, arrays_for(module), 4, 1e-5, 1e-5) is None
@@ -212,8 +212,8 @@ def test_replicas_of_partitioned_programs_do_not_mix() -> None:
         assert np.array_equal(mine[0][1], np.sort(array, 1)[: len(mine[0][1])])
 
 
-def test_the_module_itself_stays_as_it_is() -> None:
-    module = program(CASES["sort of cut columns"][0])
+def test_the_module_itself_is_not_changed() -> None:
+    module = program(CASES["sort of sharded columns"][0])
     before = module.to_text()
     partition(module, 4)
     assert module.to_text() == before
@@ -225,7 +225,7 @@ def test_results_that_were_left_open_are_reported() -> None:
     assert result.tile_assignment_dimensions == (1, 4) and result.iota_reshape_dims == (4,)
 
 
-def test_an_open_flag_says_that_replicated_means_nothing() -> None:
+def test_an_open_flag_overrides_replicated() -> None:
     module = program(X + "s = f32[8,12] sine(x)\n ROOT t = (f32[8,12]) tuple(s), sharding={{replicated}}")
     assert partition(module, 4).results == [Sharding(ShardingType.REPLICATED)]
     assert partition(module, 4, [True]).results[0].tile_assignment_dimensions == (4, 1)
@@ -233,8 +233,8 @@ def test_an_open_flag_says_that_replicated_means_nothing() -> None:
         partition(module, 4, [True, False])
 
 
-def test_uneven_blocks_are_filled_up() -> None:
-    """Parameters and results may be cut into blocks of which the last ones reach over the end."""
+def test_uneven_blocks_are_padded() -> None:
+    """Parameters and results may have blocks that reach over the end of the array."""
     module = program(
         f"x = f32[7,12] parameter(0), {ROWS}\n s = f32[7,12] sine(x)\n"
         "ROOT t = (f32[7,12]) tuple(s), sharding={{devices=[3,1]2,0,1}}".replace("[3,1]2,0,1", "[1,4]3,1,0,2")
@@ -244,7 +244,7 @@ def test_uneven_blocks_are_filled_up() -> None:
 
 
 def test_a_maximal_sharding_runs_an_effect_on_one_partition_alone() -> None:
-    """What one device computes goes to all; the others do not call it."""
+    """The result of a device is broadcast; the other devices do not make the call."""
     calls: list[float] = []
 
     def count(x: np.ndarray) -> np.ndarray:
@@ -264,7 +264,7 @@ def test_a_maximal_sharding_runs_an_effect_on_one_partition_alone() -> None:
 
 
 def test_an_effect_without_results_has_a_sharding_nevertheless() -> None:
-    """As JAX sends the callbacks of debug.print: on one device, in the form of Shardy."""
+    """The callback of debug.print as JAX sends it: on one device, in Shardy's form."""
     seen: list[float] = []
     hl.register_custom_call("spmd_print", lambda x: (seen.append(float(x)), ())[1])
     module = hl.parse(
@@ -304,7 +304,7 @@ def test_manual_axes_that_do_not_fit_the_block_are_refused() -> None:
         'ROOT m = f32[4,12] custom-call(s), custom_call_target="SPMDFullToShardShape", sharding={manual}'
     )
     with pytest.raises(
-        ArgumentError, match=r"cut f32\[8,12\] into blocks of f32\[2,12\], but the region has f32\[4,12\]"
+        ArgumentError, match=r"shard f32\[8,12\] into blocks of f32\[2,12\], but the region has f32\[4,12\]"
     ):
         partition(module, 4)
 

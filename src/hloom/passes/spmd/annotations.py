@@ -1,7 +1,8 @@
-"""Reading shardings: the `sharding` of instructions (GSPMD), and the attributes in which Shardy travels through HLO.
+"""Reads shardings: the `sharding` attribute of instructions (GSPMD), and Shardy's attributes as they are encoded in
+HLO.
 
-Shardy names axes of meshes and says which dimensions stay open; JAX writes it into frontend attributes, beside a
-`sharding` that has lost the open dimensions, so the frontend attribute comes first:
+Shardy names the axes of meshes and tells which dimensions stay open. JAX writes it into frontend attributes, beside a
+`sharding` that has lost the open dimensions; therefore the frontend attribute takes precedence:
 
     xla.sdy.sharding   "#sdy.sharding_per_value<[<@mesh, [{"x"}, {?}], replicated={"y"}>]>"
     xla.sdy.meshes     {mesh = #sdy.mesh<["x"=4, "y"=2]>}, an attribute of the module
@@ -28,13 +29,13 @@ Assignment = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class Annotation:
-    """What one sharding says of one array.
+    """The sharding of one array as the module annotates it.
 
-    `sub_axes[d]` are the digits of the partition number that cut dimension d, and None where the blocks lie on
-    partitions in no such order; `assignment` has the partitions that hold each block, copies along its last dimension.
-    `open[d]`: dimension d may be cut further. `manual` are the digits along which the array is not one array but the
-    blocks of a manual region. `device` is the only partition that holds the array, if it is one. `unreduced` are the
-    digits along which partitions hold partial sums.
+    `sub_axes[d]` are the sub-axes along which dimension d is sharded; `sub_axes` is None where the blocks are assigned
+    to partitions in an irregular order. `assignment` has the ids of the partitions that hold each block, copies along
+    its last dimension. `open[d]` tells whether dimension d may be sharded further. `manual` are the sub-axes of a
+    manual region, in which the array is a block rather than the whole. `device` is the only partition that holds the
+    array, if there is just one. `unreduced` are the sub-axes along which partitions hold partial sums.
     """
 
     assignment: Assignment
@@ -46,7 +47,7 @@ class Annotation:
 
     @property
     def tiles(self) -> tuple[int, ...]:
-        """Into how many blocks each dimension is cut."""
+        """The number of blocks along each dimension."""
         return self.assignment.shape[:-1]
 
 
@@ -57,7 +58,7 @@ def _annotation(assignment: Assignment, is_open: Sequence[bool], unreduced: Sequ
 
 
 def replicated(rank: int, count: int, is_open: bool = False) -> Annotation:
-    """Every partition holds the whole array."""
+    """Returns the annotation of an array that every partition holds whole."""
     return _annotation(np.arange(count).reshape((1,) * rank + (count,)), [is_open] * rank)
 
 
@@ -65,7 +66,7 @@ def replicated(rank: int, count: int, is_open: bool = False) -> Annotation:
 
 
 def read_sharding(sharding: Sharding, rank: int, count: int, open_dimensions: Sequence[int] = ()) -> Annotation:
-    """What a sharding that is no tuple says of an array; `open_dimensions` may be cut further."""
+    """Reads the sharding of one array (not of a tuple); `open_dimensions` may be sharded further."""
     kind = sharding.type
     if sharding.named:
         raise ArgumentError(f"shardings over named mesh axes in HLO are not read, got {{{sharding.named}}}")
@@ -96,7 +97,7 @@ def read_sharding(sharding: Sharding, rank: int, count: int, open_dimensions: Se
 
 
 def _tile_assignment(sharding: Sharding, rank: int, count: int) -> Assignment:
-    """The array of partitions over blocks, as the annotation has it."""
+    """The partition ids of a tiled sharding as an array over the tiles, before the last dimensions are interpreted."""
     sizes = sharding.tile_assignment_dimensions
     if len(sizes) < rank or math.prod(sizes) != count:
         raise ArgumentError(
@@ -113,7 +114,7 @@ def _tile_assignment(sharding: Sharding, rank: int, count: int) -> Assignment:
 
 
 def maximal_device(instruction: Instruction) -> int | None:
-    """The one partition on which an instruction runs, where its sharding says so."""
+    """The only partition on which an instruction runs, if its sharding is maximal; None for other shardings."""
     sharding = instruction.sharding
     parts = () if sharding is None else sharding.tuple_shardings or (sharding,)
     devices = {part.tile_assignment_devices for part in parts if part.type is ShardingType.MAXIMAL}
@@ -130,18 +131,22 @@ _VALUE = re.compile(
 _DIMENSION = re.compile(r"\{([^{}]*)\}")
 _AXIS = re.compile(r'"([^"]*)"(?::\((\d{1,9})\)(\d{1,9}))?')
 AxisRef = tuple[str, int, int]
-"""An axis by name, and which part of it: the digits above it multiply to `pre`, and it has `size`; 0 is all of it."""
+"""A reference to an axis by name, or to a sub-axis of it as `"x":(pre)size` in Shardy; a `size` of 0 is the whole axis.
+"""
 
 
 @dataclass(frozen=True)
 class NamedMesh:
-    """A mesh as Shardy declares it: axis names with sizes, major first, and the partitions in that order."""
+    """A mesh as Shardy declares it: axis names with sizes, major first, and the partition ids in that order."""
 
     sizes: dict[str, int]
     devices: Assignment
 
     def sub_axes(self, ref: AxisRef) -> tuple[SubAxis, ...]:
-        """The digits of one axis or a part of it; where the partitions count in no order, as if they did."""
+        """Returns the sub-axes of partition ids that an axis, or a part of one, stands for.
+
+        For irregular partition ids they are the sub-axes of the positions in the mesh.
+        """
         pieces = self._split_axes({ref})
         sizes = [size for _, _, size in pieces]
         sub_axes = (
@@ -150,7 +155,7 @@ class NamedMesh:
         return tuple(sub_axis for piece in _pieces_of(pieces, ref) for sub_axis in sub_axes[pieces.index(piece)])
 
     def assignment(self, dims: Sequence[Sequence[AxisRef]]) -> Assignment:
-        """The partitions over the blocks of an array, copies last."""
+        """Returns the partition ids over the blocks of an array, copies along the last dimension."""
         pieces = self._split_axes({ref for axes in dims for ref in axes})
         used = [piece for axes in dims for ref in axes for piece in _pieces_of(pieces, ref)]
         order = [pieces.index(piece) for piece in (*used, *(p for p in pieces if p not in used))]
@@ -158,7 +163,7 @@ class NamedMesh:
         return self.devices.reshape([size for _, _, size in pieces]).transpose(order).reshape((*blocks, -1))
 
     def _split_axes(self, refs: set[AxisRef]) -> list[AxisRef]:
-        """The axes, cut where parts of them begin and end."""
+        """Splits the axes at the bounds of the sub-axes that are referred to."""
         pieces: list[AxisRef] = []
         for name, full in self.sizes.items():
             bounds = {1, full}
@@ -170,12 +175,13 @@ class NamedMesh:
 
 
 def _pieces_of(pieces: Sequence[AxisRef], ref: AxisRef) -> list[AxisRef]:
+    """The pieces of split axes that make up an axis or a sub-axis."""
     name, pre, size = ref
     return [p for p in pieces if p[0] == name and (not size or (pre <= p[1] and p[1] * p[2] <= pre * size))]
 
 
 class Shardy:
-    """The meshes of a module, and what its attributes say over them."""
+    """Reads Shardy's attributes over the meshes that a module declares."""
 
     def __init__(self, meshes: str, count: int) -> None:
         self.count = count
@@ -186,14 +192,14 @@ class Shardy:
             self.meshes[name] = NamedMesh(sizes, np.asarray(ids, np.int64))
 
     def read(self, text: str, shapes: Sequence[Shape]) -> list[Annotation]:
-        """What an attribute says of some arrays, in order."""
+        """Reads the annotations of some values from an attribute; ArgumentError unless there is one for each."""
         found = [self._read_value(*match) for match in _VALUE.findall(text)]
         if len(found) != len(shapes):
             raise ArgumentError(f"the attribute {text!r} has {len(found)} shardings for {len(shapes)} values")
         return found
 
     def manual(self, text: str, shardings: str) -> list[SubAxis]:
-        """The digits of the manual axes that `xla.sdy.manual_axes` lists, over the mesh of some shardings."""
+        """The sub-axes of the axes that `xla.sdy.manual_axes` lists, over the mesh of some shardings."""
         found = _VALUE.search(shardings)
         if found is None:
             return [SubAxis(1, self.count)] if self.count > 1 else []
@@ -225,13 +231,13 @@ class Shardy:
 
 
 def annotation_of(instruction: Instruction, shapes: Sequence[Shape], shardy: Shardy) -> list[Annotation] | None:
-    """What an instruction's annotation says of its leaves; None where it has none."""
-    if not shapes:  # an effect without results has a sharding nevertheless
+    """Returns the annotations of the leaves of an instruction; None if it has none."""
+    if not shapes:  # an effect without results may have a sharding nevertheless
         return []
     text = instruction.frontend_attributes.get("xla.sdy.sharding")
     if text and "<@" in text:
         if instruction.opcode == "get-tuple-element" and len(_VALUE.findall(text)) != len(shapes):
-            return None  # a copy of what its operand says of all elements
+            return None  # a copy of the operand's annotation, which is of all elements
         return shardy.read(text, shapes)
     if instruction.sharding is None:
         return None

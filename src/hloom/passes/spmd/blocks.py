@@ -1,4 +1,4 @@
-"""What changes in an operation that works on blocks: attributes that name sizes or places, values that count once."""
+"""Adapts operations to blocks: attributes that hold sizes or offsets, iotas, and constants that must count once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hloom.types import PrimitiveType
 
 
 def on_blocks(op: Operation, whole: Instruction, operands: list[Shape], result: Shape) -> Operation:
-    """The operation for operands and results of these shapes, which are blocks of those of the instruction `whole`."""
+    """The operation for operands and a result of these shapes, which are blocks of those of the instruction `whole`."""
     change = _CHANGES.get(type(op))
     return op if change is None else change(op, whole, operands, result)
 
@@ -74,7 +74,7 @@ _CHANGES: dict[type[Operation], Callable[[Any, Instruction, list[Shape], Shape],
 
 
 def write_iota(moves: Resharding, whole: Instruction, spec: Spec) -> Instruction:
-    """The block of an iota: it counts from where the block begins."""
+    """Emits the block of an iota, which counts from the offset of the block."""
     op, build = whole.op, moves.build
     assert isinstance(op, Iota)
     block = moves.mesh.local_shape(whole.shape, spec)
@@ -90,7 +90,7 @@ def write_iota(moves: Resharding, whole: Instruction, spec: Spec) -> Instruction
 
 
 def is_constant(value: Instruction, element: Any) -> bool:
-    """True for a constant, or a broadcast of one, whose elements all are a number."""
+    """Whether a value is a constant, or a broadcast of one, whose elements all equal `element`."""
     if value.opcode == "broadcast":
         value = value.operands[0]
     if not isinstance(value.op, Constant):

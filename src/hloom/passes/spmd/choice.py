@@ -1,4 +1,4 @@
-"""Choosing how an operation is cut: which axes each label of its rule gets, where operands and results disagree."""
+"""Chooses the axes along which an operation is sharded, where its operands and results disagree."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from hloom.passes.spmd.rules import Label, Labels, Rule
 Assignment = dict[Label, Axes]
 
 MEMORY_COST = 0.25
-"""What a byte that an operation reads or writes costs, where a byte that is received costs 1."""
+"""The cost of a byte that an operation reads or writes, relative to that of a byte received from another partition."""
 
 
 def choose_assignment(
     rule: Rule, operands: Sequence[Cell], results: Sequence[Cell], mesh: Mesh, excluded: Iterable[int] = ()
 ) -> Assignment:
-    """The cheapest of three assignments: what the results want first, what the operands have first, larger ones
-    before smaller ones, and what is summed over first. Axes that are `excluded` cut nothing."""
+    """Returns the cheapest of three assignments of axes to the labels of a rule.
+
+    The first gives precedence to the shardings of the results, the second to those of the operands, larger operands
+    before smaller ones, and the third to dimensions that are summed over. Axes in `excluded` are not used.
+    """
     excluded_axes = frozenset(excluded)
     operand_sides = [*zip(rule.operands, operands, strict=True)]
     operand_sides.sort(key=lambda side: -side[1].shape.byte_size)
@@ -39,19 +42,21 @@ def choose_assignment(
 
 
 def reduced_labels(rule: Rule) -> frozenset[Label]:
-    """The labels that the results lack."""
+    """The labels of operands that no result has: the dimensions that the operation reduces."""
     kept = {label for labels in rule.results for label in labels}
     return frozenset(label for labels in rule.operands for label in labels if label is not None and label not in kept)
 
 
 def summed_axes(rule: Rule, assignment: Assignment) -> Axes:
-    """The axes along which partitions have partial sums of the result."""
+    """The axes along which partitions hold partial sums of the result."""
     return sum((assignment.get(label, ()) for label in sorted(reduced_labels(rule), key=str)), ())
 
 
 def reduce_scatter_axes(produced: Spec, wanted: Spec, summed: Axes) -> tuple[int, Axes]:
-    """A dimension in which the result is to be cut by axes that are summed over, and these axes: a reduce-scatter does
-    both at once. No axes where there is none."""
+    """Finds a dimension of the result that is to be sharded along axes that are summed over, and returns both.
+
+    A reduce-scatter then sums and shards at once. The axes are empty if there is no such dimension.
+    """
     for d, (have, want) in enumerate(zip(produced, wanted, strict=True)):
         tail = want[len(have) :]
         if tail and want[: len(have)] == have and {*tail} <= {*summed}:
@@ -60,7 +65,7 @@ def reduce_scatter_axes(produced: Spec, wanted: Spec, summed: Axes) -> tuple[int
 
 
 def spec_of_labels(labels: Labels, assignment: Assignment) -> Spec:
-    """How an array is cut under an assignment."""
+    """The spec of an array whose dimensions have these labels."""
     return tuple(assignment.get(label, ()) if label is not None else () for label in labels)
 
 
@@ -71,9 +76,11 @@ def _assign(
     excluded: frozenset[int],
     preferred: frozenset[Label] = frozenset(),
 ) -> Assignment:
-    """Labels get the axes of the first array in the order that cuts them, unless another label has these; an axis
-    serves one label, those `excluded` none. Labels in `preferred` choose before the others, those in `unshardable` get
-    nothing."""
+    """Gives each label the axes of the first array in `order` that is sharded along its dimension.
+
+    An axis serves one label. Labels in `preferred` choose before the others; labels in `unshardable` and axes in
+    `excluded` are left out.
+    """
     sizes: dict[Label, list[int]] = {}
     requests: list[tuple[Label, Axes]] = []
     for labels, cell in order:
@@ -93,7 +100,9 @@ def _assign(
 
 
 def _cost(rule: Rule, assignment: Assignment, operands: Sequence[Cell], results: Sequence[Cell], mesh: Mesh) -> float:
-    """About how many bytes a partition receives for the operation, and a part of those that it reads and writes."""
+    """Estimates the cost of an assignment: the bytes that a partition receives, and a fraction of those it reads and
+    writes.
+    """
     total = work = 0.0
     for cell, labels in zip(operands, rule.operands, strict=True):
         total += resharding_cost(mesh, cell.shape, tuple(cell.spec), spec_of_labels(labels, assignment))

@@ -1,13 +1,14 @@
-"""Custom calls that are partitioned as whoever registers their target says.
+"""Partitions custom calls by functions that are registered for their targets.
 
-- A *partitioner* writes the program of one partition for the call. The rule by which shardings spread through the call
-  is the one that Shardy has for it, an attribute:
+- A *partitioner* builds the program of one partition for a call. Shardings propagate through the call by Shardy's rule,
+  an attribute:
 
       xla.sdy.sharding_rule="#sdy.op_sharding_rule<([i, j], [j, k])->([i, k]) {i=8, j=8, k=4} reduction={j}, custom>"
 
-  Each dimension has factors; those of one letter are cut alike, and only the first factor of a dimension is cut.
-- A call that is *local* runs on every partition, on the blocks that it has, and returns nothing but tokens.
-- An *inspector* is told the sharding of the operand, which the call hands on.
+  Each dimension has factors. Factors of the same letter are sharded alike, and only the first factor of a dimension is
+  sharded.
+- A *local* call runs on every partition, on the blocks that it holds, and returns nothing but tokens.
+- An *inspector* is called with the sharding of the operand, which the call returns unchanged.
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ from hloom.sharding import Sharding
 
 @dataclass(frozen=True)
 class PartitionedCall:
-    """What one partition runs for a custom call: an entry of blocks of the operands that returns a tuple of blocks of
-    the results, and the sharding of each operand and each result."""
+    """The program that one partition runs for a custom call.
+
+    Its entry takes blocks of the operands and returns a tuple of blocks of the results; `operands` and `results` are
+    the shardings of each.
+    """
 
     module: Module
     operands: list[Sharding]
@@ -35,7 +39,7 @@ class PartitionedCall:
 
 
 Partitioner = Callable[[Instruction, list[Sharding], list[Sharding]], PartitionedCall]
-"""Takes the call, and the shardings that its operands have and that its results are wanted in; may decide on others."""
+"""Function of a call, the shardings of its operands and those wanted for its results; it may choose others."""
 
 Inspector = Callable[[Instruction, Sharding], None]
 
@@ -45,17 +49,17 @@ _LOCAL: set[str] = set()
 
 
 def register_partitioner(target: str, partitioner: Partitioner) -> None:
-    """Calls of this target are partitioned by a function."""
+    """Registers the function that partitions calls of a target."""
     _PARTITIONERS[target] = partitioner
 
 
 def register_inspector(target: str, inspector: Inspector) -> None:
-    """A function is told the sharding of the operand of each call of this target."""
+    """Registers a function that is called with the sharding of the operand of each call of a target."""
     _INSPECTORS[target] = inspector
 
 
 def register_local(target: str) -> None:
-    """Calls of this target run on every partition's own blocks."""
+    """Declares that calls of a target run on the blocks of every partition."""
     _LOCAL.add(target)
 
 
@@ -64,14 +68,17 @@ def _target(instruction: Instruction) -> str:
 
 
 def partitioner_of(instruction: Instruction) -> Partitioner | None:
+    """The partitioner of a call's target; None if none is registered."""
     return _PARTITIONERS.get(_target(instruction))
 
 
 def inspector_of(instruction: Instruction) -> Inspector | None:
+    """The inspector of a call's target; None if none is registered."""
     return _INSPECTORS.get(_target(instruction))
 
 
 def is_local(instruction: Instruction) -> bool:
+    """Whether calls of this target run on the blocks of every partition."""
     return _target(instruction) in _LOCAL
 
 
@@ -82,7 +89,7 @@ _FIXED = re.compile(r"(?:need_replication|permutation)=\{(.*?)\}")
 
 
 def sharding_rule(instruction: Instruction) -> Rule:
-    """The rule that the call's attribute states; dimensions have no labels where there is none."""
+    """Reads the rule of a call from its attribute; without the attribute no dimension has a label."""
     operands, results = flatten(instruction.operand_shapes), [*instruction.shape.leaves()]
     text = instruction.frontend_attributes.get("xla.sdy.sharding_rule")
     if text is None:

@@ -1,9 +1,10 @@
-"""The mesh: the partitions as numbers with digits, and which digits cut which dimensions of an array.
+"""The mesh: a factorisation of the partition ids, along whose axes the dimensions of arrays are sharded.
 
-All shardings of a module are expressed over one mesh. The number of a partition is written in mixed radix: axis 0 is
-its most significant digit, and the product of the axis sizes is the number of partitions. A `Spec` gives for every
-dimension of an array the axes that cut it into equal blocks, major axis first; a partition holds the block that its
-digits name, and along axes that the spec leaves out there are copies, or partial sums: a `Placement` says which.
+All shardings of a module are expressed over one mesh. A partition id is written in mixed radix: axis 0 is its most
+significant digit, and the product of the axis sizes is the number of partitions. A `Spec` gives for every dimension of
+an array the axes along which it is sharded into equal blocks, major axis first. The digits of its id along these axes
+select the block that a partition holds. Along axes that the spec does not name there are copies of the block, or
+partial sums: a `Placement` tells which.
 
     8 partitions as a mesh of axes 0, 1, 2 of size 2: partition 6 = (1, 1, 0)
     f32[8, 4] with the spec ((0, 1), ()): four blocks of f32[2, 4]; partitions 6 and 7 hold block 3
@@ -24,13 +25,14 @@ Axes = tuple[int, ...]
 """Axes of the mesh, major first."""
 
 Spec = tuple[Axes, ...]
-"""For each dimension of an array the axes that cut it."""
+"""The axes along which each dimension of an array is sharded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """How an array lies on the partitions: along the axes `unreduced`, which `spec` lacks, each has a partial sum of
-    it.
+    """The distribution of an array over the partitions.
+
+    Along the axes `unreduced`, which are not in `spec`, each partition holds a partial sum of the array.
     """
 
     spec: Spec
@@ -38,13 +40,15 @@ class Placement:
 
     @staticmethod
     def replicated(rank: int) -> Placement:
-        """Every partition has all of the array."""
+        """The placement of an array that every partition holds whole."""
         return Placement(((),) * rank)
 
 
 @dataclass(frozen=True, slots=True)
 class SubAxis:
-    """The digit (partition // stride) % size: as shardings of a module name it, before the mesh is known."""
+    """The digit (partition // stride) % size of partition ids, as shardings of a module name it before the mesh is
+    known.
+    """
 
     stride: int
     size: int
@@ -52,14 +56,16 @@ class SubAxis:
 
 @dataclass(frozen=True)
 class Mesh:
-    """The digits of partition numbers: `sizes[axis]`, the most significant first."""
+    """A mesh of partitions: `sizes[axis]` is the radix of one digit of the partition id, the most significant first."""
 
     sizes: tuple[int, ...]
 
     @staticmethod
     def over(count: int, sub_axes: Iterable[SubAxis]) -> Mesh:
-        """The coarsest mesh of `count` partitions that can express the cuts; earlier cuts win where cuts exclude
-        each other, as strides 2 and 3 do."""
+        """Returns the coarsest mesh of `count` partitions that can express the sub-axes.
+
+        Earlier sub-axes take precedence over later ones that are incompatible with them, as strides 2 and 3 are.
+        """
         bounds = [1, count]
         for sub_axis in sub_axes:
             wanted = sorted({*bounds, sub_axis.stride, sub_axis.stride * sub_axis.size})
@@ -69,17 +75,19 @@ class Mesh:
 
     @property
     def count(self) -> int:
+        """The number of partitions."""
         return math.prod(self.sizes)
 
     def stride(self, axis: int) -> int:
+        """The distance between the ids of partitions that are neighbours along an axis."""
         return math.prod(self.sizes[axis + 1 :])
 
     def shard_count(self, axes: Axes) -> int:
-        """Into how many blocks the axes cut."""
+        """The number of blocks into which a dimension is sharded along the axes."""
         return math.prod(self.sizes[axis] for axis in axes)
 
     def axes_of(self, sub_axis: SubAxis) -> Axes | None:
-        """The axes that make up a cut; None where this mesh cannot express it."""
+        """The axes that make up a sub-axis; None if this mesh cannot express it."""
         axes = tuple(
             axis
             for axis in range(len(self.sizes))
@@ -89,14 +97,14 @@ class Mesh:
         return axes if self.shard_count(axes) == sub_axis.size else None
 
     def block_index(self, partition: int, axes: Axes) -> int:
-        """Which block of those that the axes cut a partition holds."""
+        """The index of the block that a partition holds, among those that sharding along the axes gives."""
         block_index = 0
         for axis in axes:
             block_index = block_index * self.sizes[axis] + partition // self.stride(axis) % self.sizes[axis]
         return block_index
 
     def groups(self, axes: Axes) -> list[list[int]]:
-        """The partitions that differ along these axes alone, in the order of the blocks that they hold."""
+        """Groups of the partitions that differ only along the axes, ordered by the index of their blocks."""
         groups: dict[tuple[int, ...], list[int]] = {}
         rest = [axis for axis in range(len(self.sizes)) if axis not in axes]
         for partition in sorted(range(self.count), key=lambda p: self.block_index(p, axes)):
@@ -111,11 +119,11 @@ class Mesh:
         return Shape.array(shape.element_type, sizes, shape.dynamic_dimensions, shape.layout)
 
     def divides(self, size: int, axes: Axes) -> bool:
-        """True where a dimension is cut into equal blocks that are not empty."""
+        """Whether sharding along the axes gives equal blocks that are not empty."""
         return size > 0 and size % self.shard_count(axes) == 0
 
     def sharding(self, placement: Placement) -> Sharding:
-        """The annotation that says the same as a placement."""
+        """Returns the GSPMD annotation that is equivalent to a placement."""
         used = tuple(axis for axes in placement.spec for axis in axes)
         rest = tuple(axis for axis in range(len(self.sizes)) if axis not in (*used, *placement.unreduced))
         last = [(ShardingType.REPLICATED, rest), (ShardingType.UNREDUCED, placement.unreduced)]
@@ -135,7 +143,7 @@ class Mesh:
 
 
 def sub_axes_of(assignment: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> list[tuple[SubAxis, ...]] | None:
-    """For each dimension of an array of partition numbers the digits that grow along it; None if it is not regular."""
+    """The sub-axes along which the partition ids of an assignment grow, per dimension; None if it is irregular."""
     origin = (0,) * assignment.ndim
     along = [np.moveaxis(assignment, d, -1)[origin[1:]] for d in range(assignment.ndim)]
     total = sum((line.reshape([-1 if d == k else 1 for k in range(assignment.ndim)]) for d, line in enumerate(along)))
@@ -146,7 +154,7 @@ def sub_axes_of(assignment: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> 
 
 
 def _sub_axes_along(line: Sequence[int]) -> tuple[SubAxis, ...] | None:
-    """The digits, major first, of numbers that start at 0 and count in mixed radix."""
+    """Returns the sub-axes, major first, of ids that start at 0 and count in mixed radix; None for other ids."""
     found: list[SubAxis] = []
     while len(line) > 1:
         step = line[1]

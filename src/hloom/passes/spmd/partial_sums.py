@@ -1,14 +1,13 @@
-"""Partial sums: values of which partitions along some axes hold one partial sum each, so that only the sum is the
-array.
+"""Propagates partial sums: values of which each partition along some axes holds one term of the sum.
 
-Annotations say where such values begin (`unreduced`), and where the sum must be complete again. In between, operations
-that are linear in a value work on the partial sums: the sum of the results is the result of the sum.
+Annotations tell where such values begin (`unreduced`), and where the sum must be complete again. In between, operations
+that are linear in a value are applied to the partial sums: the sum of their results is the result for the sum.
 
     add, subtract, concatenate ..   all operands together: each is unreduced along the axis, or zero
     multiply, dot, convolution      one operand alone; the other one is complete
     reshape, slice, reduce by add   the array; indices and predicates are complete
 
-Everything else sums its operands first, which is always right.
+Every other operation takes complete sums, which is always correct.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from hloom.passes.spmd.rules import Rule
 from hloom.types import PrimitiveType
 
 UnreducedOperands = dict[int, frozenset[int]]
-"""For each axis along which an operation passes partial sums on: the operands that have them."""
+"""The operands that are partial sums, for each axis along which an operation may work on partial sums."""
 
 _LINEAR_IN_ALL = frozenset(
     {"add", "subtract", "negate", "copy", "convert", "complex", "real", "imag"}
@@ -44,7 +43,7 @@ _LINEAR_IN: dict[str, tuple[frozenset[int], ...]] = {
 
 
 def linear_in(instruction: Instruction, rule: Rule) -> tuple[frozenset[int], ...]:
-    """Sets of operands; an operation is linear in those of one set together, while the others stay the same."""
+    """Sets of operands; the operation is linear in the operands of each set jointly, with all others held constant."""
     shape, opcode = instruction.shape, instruction.opcode
     if not shape.is_array or shape.element_type.is_pred:
         return ()
@@ -60,7 +59,7 @@ def _types(instruction: Instruction) -> list[PrimitiveType]:
 
 
 def unreduced_operands(instruction: Instruction, rule: Rule, operands: Sequence[Cell]) -> UnreducedOperands:
-    """The axes along which an operation may work on partial sums."""
+    """Returns the axes along which an operation may work on partial sums, with the operands that are unreduced."""
     found: UnreducedOperands = {}
     for together in linear_in(instruction, rule):
         having = {k: {*operands[k].unreduced} for k in together if not is_constant(instruction.operands[k], 0)}
@@ -70,12 +69,12 @@ def unreduced_operands(instruction: Instruction, rule: Rule, operands: Sequence[
 
 
 def unreduced_axes(unreduced: UnreducedOperands, operand: int) -> Axes:
-    """The axes along which an operation takes partial sums of one of its operands."""
+    """The axes along which an operation takes partial sums of one operand."""
     return tuple(sorted(axis for axis, having in unreduced.items() if operand in having))
 
 
 def propagate_partial_sums(cells: Cells, rules: dict[Instruction, Rule]) -> None:
-    """Hands partial sums on, from where annotations say that there are some, as far as operations are linear."""
+    """Propagates partial sums forward from annotated values, through operations that are linear in them."""
     if not any(cell.unreduced for found in cells.of.values() for cell in found):
         return
     changed = True
@@ -91,7 +90,7 @@ def propagate_partial_sums(cells: Cells, rules: dict[Instruction, Rule]) -> None
 
 
 def keep_unreduced(value: Instruction, axes: Axes, cells: Cells, rules: dict[Instruction, Rule]) -> None:
-    """A sum over partitions that nobody wants complete ends as partial sums: `value` is wanted so along `axes`."""
+    """Leaves a sum over partitions incomplete along `axes`, if `value` is its only use and is wanted as partial sums."""
     while len(value.users) == 1 and len(value.operands) == 1 and value in rules and linear_in(value, rules[value]):
         (value,) = value.operands
     if value in rules and rules[value].monoid is Add and len(value.users) == 1:

@@ -1,4 +1,4 @@
-"""The pass: a module with shardings becomes the program that each of its partitions runs."""
+"""The SPMD partitioner: emits the program that each partition of a module with shardings runs."""
 
 from __future__ import annotations
 
@@ -48,8 +48,11 @@ from hloom.verifier.annotations import check_loop_shardings
 
 @dataclass(frozen=True)
 class Partitioned:
-    """The program of one partition; `parameters` and `results` have the sharding of each array leaf of the entry's
-    parameters and of its result, in order."""
+    """The program of one partition.
+
+    `parameters` and `results` are the shardings of the array leaves of the entry's parameters and of its result, in
+    order.
+    """
 
     module: Module
     parameters: list[Sharding]
@@ -62,11 +65,11 @@ def partition(
     open_results: Sequence[bool] | None = None,
     open_parameters: Sequence[bool] | None = None,
 ) -> Partitioned:
-    """The per-partition program of a module, which itself stays as it is; see the package's docstring.
+    """Returns the per-partition program of a module, which is not changed; see the package's docstring.
 
-    `open_results[k]` is true where the k-th array of the result may come in any sharding, though the module says
-    `replicated`: JAX's `allow_spmd_sharding_propagation_to_output`. `open_parameters[k]` is true where the k-th array
-    of the parameters may come in any sharding if the module says nothing of it.
+    `open_results[k]` is true if the k-th array of the result may have any sharding although the module annotates it as
+    `replicated`: JAX's `allow_spmd_sharding_propagation_to_output`. `open_parameters[k]` is true if the k-th array of
+    the parameters may have any sharding where the module has no annotation for it.
     """
     if num_partitions < 1:
         raise ArgumentError(f"a program runs on at least one partition, got {num_partitions}")
@@ -93,6 +96,7 @@ def partition(
 
 
 def _reported_sharding(mesh: Mesh, cell: Cell, irregular: Annotation | None) -> Sharding:
+    """The sharding of a parameter or result as the caller sees it."""
     if irregular is None:
         return mesh.sharding(cell.placement)
     copies = irregular.assignment.shape[-1]
@@ -106,7 +110,7 @@ def _reported_sharding(mesh: Mesh, cell: Cell, irregular: Annotation | None) -> 
 
 
 class _Partitioner:
-    """Writes the entry and everything that it runs anew."""
+    """Emits the entry and all computations that it runs."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -116,6 +120,7 @@ class _Partitioner:
         self.combiners = ScalarComputations(self.module)
 
     def run(self) -> None:
+        """Replaces the entry of the module, its layouts and its aliases."""
         old, module = self.module.entry, self.module
         donors = [*module.input_output_alias]
         entry = self.write(old, self.plan.results)
@@ -135,7 +140,7 @@ class _Partitioner:
         ]
 
     def write(self, old: Computation, results: Sequence[Cell]) -> Computation:
-        """The computation for one partition, whose result is sharded as `results` are."""
+        """Emits a computation for one partition, with its result sharded as `results` are."""
         return _Writer(self, old).write(results)
 
     def combiner(self, monoid: type[Operation], element_type: PrimitiveType) -> Computation:
@@ -152,7 +157,10 @@ def _with_layouts(shape: Shape, like: Shape) -> Shape:
 
 @dataclass
 class _Writer:
-    """Writes one computation: `values` are the new instructions for the old ones, sharded as the plan's cells are."""
+    """Emits one computation.
+
+    `values` maps instructions to the new ones, which are sharded as the plan's cells are.
+    """
 
     partitioner: _Partitioner
     old: Computation
@@ -173,7 +181,7 @@ class _Writer:
         self.moves = Resharding(self.mesh, self.partitioner.module, self.partitioner.channels, self.build)
 
     def _add(self, op: Operation, operands: Iterable[Instruction], shape: Shape) -> Instruction:
-        """Appends an instruction, with the metadata of the one that it works for."""
+        """Appends an instruction, with the metadata of the instruction that is being partitioned."""
         name = next(n for k in self.name_counter if (n := f"{op.opcode}.{k}") not in self.names)
         instruction = self.new.add(Instruction(name, shape, op, operands))
         if self.current is not None:
@@ -182,6 +190,7 @@ class _Writer:
         return instruction
 
     def write(self, results: Sequence[Cell]) -> Computation:
+        """Emits all instructions and the result, and returns the new computation."""
         for instruction in self.old.instructions:
             self.current = instruction
             self.values[instruction] = self.write_instruction(instruction)
@@ -199,10 +208,11 @@ class _Writer:
     def build_like(
         self, old: Instruction, op: Operation, *operands: Instruction, shape: Shape | None = None
     ) -> Instruction:
-        """The instruction that takes the place of an old one, with what the user wrote on that."""
+        """Emits the replacement of an instruction, with its name and the attributes that users may have set."""
         return _copy_attributes(old, self.build(op, *operands, shape=shape))
 
     def write_instruction(self, old: Instruction) -> Instruction:
+        """Emits the replacement of one instruction and returns it."""
         op = old.op
         if isinstance(op, Parameter):
             return self.write_parameter(old)
@@ -227,18 +237,21 @@ class _Writer:
             return self.write_on_one_device(old, device)
         return self.write_by_rule(old, self.plan.rules[old])
 
-    # Values between shardings
+    # Resharding of values
 
     def move(self, value: Instruction, source: Cell, target: Placement) -> Instruction:
-        """The array in another placement: moved there once, however many users want it there."""
+        """Reshards a value to another placement; all users that want it there share the result."""
         key = (value, source.placement, target)
         if key not in self.moved:
             self.moved[key] = self.reshard(*key)
         return self.moved[key]
 
     def reshard(self, value: Instruction, source: Placement, target: Placement) -> Instruction:
-        """Sums up what is wanted as a sum, moves the blocks, and makes partial sums, most of them zeros, where they are
-        wanted: a block is one without being moved."""
+        """Emits the change of a value from one placement to another.
+
+        Sums that are to be complete are reduced, blocks are moved, and where partial sums are wanted a block becomes
+        one by zeros, without communication.
+        """
         spec = source.spec
         if sums := tuple(axis for axis in source.unreduced if axis not in target.unreduced):
             adding = self.partitioner.combiner(Add, value.shape.element_type)
@@ -256,6 +269,7 @@ class _Writer:
         return self.move_to(old, value, [cell.placement for cell in targets])
 
     def move_to(self, old: Instruction, value: Instruction, wanted: Sequence[Placement]) -> Instruction:
+        """The value with each of its leaves in the wanted placement."""
         have = self.cells.of[old]
         if all(cell.placement == want for cell, want in zip(have, wanted, strict=True)):
             return value
@@ -274,7 +288,7 @@ class _Writer:
         ]
 
     def rebuild(self, shape: Shape, leaves: Iterator[Instruction]) -> Instruction:
-        """A value of the structure of `shape`."""
+        """Rebuilds a value of the structure of `shape` from its leaves."""
         if not shape.is_tuple:
             return next(leaves)
         return self.build.tuple(*[self.rebuild(element, leaves) for element in shape.elements])
@@ -282,6 +296,7 @@ class _Writer:
     # Instructions
 
     def write_parameter(self, old: Instruction) -> Instruction:
+        """Emits a parameter; blocks in irregular shardings are assembled to whole arrays."""
         op = old.op
         assert isinstance(op, Parameter)
         cells = self.cells.of[old]
@@ -303,6 +318,7 @@ class _Writer:
         return self.rebuild(value.shape, iter(whole))
 
     def distribute_results(self, value: Instruction) -> Instruction:
+        """Extracts the blocks of results in irregular shardings."""
         irregular = self.plan.irregular_results
         if not irregular:
             return value
@@ -313,6 +329,7 @@ class _Writer:
         return self.rebuild(value.shape, iter(distributed))
 
     def write_marker(self, old: Instruction) -> Instruction:
+        """Replaces a marker by the resharding that it demands."""
         target = marker(old)
         if target in GROUPS:
             return self.build.tuple()
@@ -332,7 +349,7 @@ class _Writer:
     def cross_boundary(
         self, leaf: Instruction, source: Cell, result: Cell, boundary: Placement | Annotation, entering: bool
     ) -> Instruction:
-        """A value that enters or leaves a manual region: the block stays the same, its meaning changes."""
+        """Moves a value into or out of a manual region: the block stays the same, its meaning changes."""
         if isinstance(boundary, Annotation):
             leaf = self.move(leaf, source, Placement.replicated(source.shape.rank))
             return (
@@ -345,6 +362,7 @@ class _Writer:
         return self.move(leaf, source, Placement(inner))
 
     def write_while(self, old: Instruction) -> Instruction:
+        """Emits a loop whose state keeps its sharding."""
         op = old.op
         assert isinstance(op, While)
         (init,) = old.operands
@@ -355,6 +373,7 @@ class _Writer:
         return self.build_like(old, op.replace(body=body, condition=condition), value)
 
     def write_conditional(self, old: Instruction) -> Instruction:
+        """Emits a conditional on a replicated index; all branches return the same shardings."""
         op = old.op
         assert isinstance(op, Conditional)
         branches = tuple(self.partitioner.write(branch, self.cells.of[old]) for branch in op.branch_computations)
@@ -365,13 +384,14 @@ class _Writer:
         )
 
     def whole_operands(self, old: Instruction) -> list[Instruction]:
+        """The operands of an instruction, replicated."""
         return [
             self.move_to(o, self.values[o], [Placement.replicated(cell.shape.rank) for cell in self.cells.of[o]])
             for o in old.operands
         ]
 
     def write_on_one_device(self, old: Instruction, device: int) -> Instruction:
-        """`device` alone runs the instruction, in a branch, and sends the result to the others."""
+        """Emits the instruction in a branch that only `device` takes, and a broadcast of its result."""
         arguments = self.build.tuple(*self.whole_operands(old))
         is_here = self.build(
             Compare(direction=ComparisonDirection.EQ),
@@ -397,7 +417,7 @@ class _Writer:
         return self.rebuild(old.shape, iter(moved))
 
     def write_by_rule(self, old: Instruction, rule: Rule) -> Instruction:
-        """Operands are moved to where the rule wants them, the operation works on blocks, sums are completed."""
+        """Emits an operation on blocks: operands are resharded as the rule demands, and sums are completed."""
         cells, sources = self.cells.of[old], self.cells.operands(old)
         unreduced = {
             axis: having
@@ -430,6 +450,7 @@ class _Writer:
         return self.rebuild(old.shape, iter(moved))
 
     def write_blocks(self, old: Instruction, operands: Sequence[Instruction], produced: Sequence[Spec]) -> Instruction:
+        """Emits the operation on blocks of the operands, for results in the specs `produced`."""
         if old.opcode == "iota":
             return write_iota(self.moves, old, produced[0])
         blocks = iter([self.mesh.local_shape(s, m) for s, m in zip(old.shape.leaves(), produced, strict=True)])
@@ -443,7 +464,7 @@ class _Writer:
         return value
 
     def write_local(self, old: Instruction) -> Instruction:
-        """Every partition makes the call for the blocks that it has; of partial sums there are none."""
+        """Emits the call for the blocks that each partition holds; partial sums are completed before."""
         operands = [
             self.move_to(o, self.values[o], [Placement(tuple(cell.spec)) for cell in self.cells.of[o]])
             for o in old.operands
@@ -452,8 +473,10 @@ class _Writer:
         return self.build_like(old, op, *operands, shape=old.shape)
 
     def write_custom_partition(self, old: Instruction, partitioner: Partitioner) -> Instruction:
-        """A call of the program that a custom partitioner makes; operands and results are moved to where it wants
-        them and from where it has them."""
+        """Emits a call of the program that a custom partitioner builds.
+
+        Operands and results are resharded to and from the shardings that it chooses.
+        """
         sources, cells = self.cells.operands(old), self.cells.of[old]
         have, want = ([self.mesh.sharding(Placement(tuple(c.spec))) for c in side] for side in (sources, cells))
         part = partitioner(old, have, want)
@@ -490,8 +513,11 @@ class _Writer:
         summed: Axes,
         unreduced: UnreducedOperands,
     ) -> Instruction:
-        """Each partition reduces its part; the parts are reduced over the axes `summed`, unless they are wanted as
-        partial sums, then with what enters once."""
+        """Emits a reduction whose operands are sharded along reduced dimensions, the axes `summed`.
+
+        Each partition reduces its blocks from the identity; the results are reduced over the axes, except for those
+        along which partial sums are wanted, and combined with the accumulators, which count once.
+        """
         monoid = rule.monoid
         assert monoid is not None
         accumulators = [(k, operands[k]) for k in rule.accumulators]
@@ -519,8 +545,9 @@ class _Writer:
     def reduce_over(
         self, part: Instruction, produced: Spec, wanted: Spec, axes: tuple[int, ...], combiner: Computation
     ) -> tuple[Instruction, Spec]:
-        """The reduction over some axes: a reduce-scatter over those that cut the result as it is wanted, and an
-        all-reduce over the others.
+        """Reduces a value over some axes.
+
+        A reduce-scatter handles the axes along which the result is to be sharded, an all-reduce the others.
         """
         d, tail = reduce_scatter_axes(produced, wanted, axes)
         if tail and self.mesh.divides(part.shape.dimensions[d], tail):
@@ -531,6 +558,7 @@ class _Writer:
 
 
 def _copy_attributes(old: Instruction, new: Instruction) -> Instruction:
+    """Copies name and attributes of an instruction to its replacement, except for Shardy's."""
     new.name = old.name
     new.extra_attributes, new.backend_config = dict(old.extra_attributes), old.backend_config
     new.frontend_attributes = {k: v for k, v in old.frontend_attributes.items() if not k.startswith("xla.sdy")}
@@ -538,14 +566,14 @@ def _copy_attributes(old: Instruction, new: Instruction) -> Instruction:
 
 
 def _shape_of(whole: Shape, blocks: Iterator[Shape]) -> Shape:
-    """The structure of a shape with other leaves."""
+    """A shape of the same structure, with other leaves."""
     if whole.is_tuple:
         return Shape.tuple_of([_shape_of(element, blocks) for element in whole.elements])
     return next(blocks)
 
 
 def _write_zeros(build: OpBuilder, shape: Shape) -> Instruction:
-    """Zeros and tokens."""
+    """Emits a value of zeros and tokens."""
     if shape.is_tuple:
         return build.tuple(*[_write_zeros(build, element) for element in shape.elements])
     if shape.is_token:

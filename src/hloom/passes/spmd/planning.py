@@ -1,4 +1,4 @@
-"""The plan of a partitioning: the module brought into a simple form, and the sharding of every value in it."""
+"""The plan of a partitioning: normalizes the module, and decides on the sharding of every value in it."""
 
 from __future__ import annotations
 
@@ -33,17 +33,20 @@ MARKERS = CONSTRAINTS | ENTRIES | EXITS | GROUPS | IDENTITIES
 
 
 def marker(instruction: Instruction) -> str:
-    """The target of a custom call that only says something about shardings; "" for any other instruction."""
+    """The target of a custom call that only annotates shardings; "" for any other instruction."""
     op = instruction.op
     return op.target_name if isinstance(op, CustomCall) and op.target_name in MARKERS else ""
 
 
-# The simple form
+# Normalization
 
 
 def normalize(module: Module) -> None:
-    """Inlines calls, gives every loop and branch computations of its own, every user its own cheap sources, and takes
-    markers out of computations of scalars. What is left to partition are the entry and the bodies of control flow."""
+    """Reduces a module to the entry and the bodies of control flow, each of which has a single caller.
+
+    Calls are inlined. Loops and branches that share a computation get copies of it, and users that share a cheap source
+    get copies of that. Markers are removed from computations of scalars.
+    """
     _mark_manual_rngs(module)
     for computation in callees_first_of(module):
         _inline_calls(computation)
@@ -59,7 +62,7 @@ def normalize(module: Module) -> None:
 
 
 def _mark_manual_rngs(module: Module) -> None:
-    """Random numbers drawn in the body of a manual region are those of one partition; elsewhere all have the same."""
+    """Marks the random numbers in bodies of manual regions, which are drawn per partition; all others are replicated."""
     for call in [i for i in module.instructions() if isinstance(i.op, Call)]:
         if any(marker(source) in ENTRIES for source in _neighbors(call, lambda i: i.operands)) or any(
             marker(user) in EXITS for user in _neighbors(call, lambda i: i.users)
@@ -71,7 +74,7 @@ def _mark_manual_rngs(module: Module) -> None:
 
 
 def _neighbors(start: Instruction, following: Callable[[Instruction], Iterable[Instruction]]) -> Iterator[Instruction]:
-    """What comes next, and what comes behind tuples and constraints."""
+    """Yields the adjacent instructions in a direction, looking through tuples and constraints."""
     for instruction in following(start):
         yield instruction
         if instruction.opcode in ("get-tuple-element", "tuple") or marker(instruction) in CONSTRAINTS:
@@ -79,7 +82,7 @@ def _neighbors(start: Instruction, following: Callable[[Instruction], Iterable[I
 
 
 def control_flow_computations(module: Module) -> set[Computation]:
-    """The entry and the computations that loops and branches run, also inside each other."""
+    """The entry and the bodies of loops and branches, nested ones included."""
     found = {module.entry}
     for computation in reversed(callees_first(module.entry)):
         if computation in found:
@@ -99,7 +102,7 @@ def _inline_calls(computation: Computation) -> None:
 
 
 def _duplicate_shared_bodies(module: Module) -> None:
-    """Copies the computations that several loops or branches run: in each they may be sharded differently."""
+    """Copies the computations that several loops or branches run: each may be sharded differently."""
     seen: set[Computation] = set()
     names = {computation.name for computation in module.computations}
 
@@ -124,7 +127,10 @@ def _duplicate_shared_bodies(module: Module) -> None:
 
 
 def _duplicate_sources(computation: Computation) -> None:
-    """A constant that two users want in different shardings would be moved between them: making it twice is cheaper."""
+    """Gives each user of a constant, iota or broadcast of a scalar its own copy.
+
+    Users that want it in different shardings would otherwise need communication.
+    """
     edit = Edit(computation)
     for source in computation.instructions:
         if not source.shape.is_array or not source.shape.rank or not _is_cheap(source):
@@ -146,7 +152,7 @@ def _is_cheap(source: Instruction) -> bool:
 
 
 def remove_annotations(module: Module) -> None:
-    """All that a single partition needs: to it a value and its block are the same."""
+    """Removes all annotations and markers: on a single partition each value is its own block."""
     for computation in module.computations:
         for instruction in computation.instructions:
             instruction.sharding = None
@@ -171,12 +177,12 @@ def _remove_markers(computation: Computation) -> None:
 
 @dataclass
 class Plan:
-    """The shardings of a module in simple form.
+    """The shardings of a normalized module.
 
-    `cells` has those of all values, `rules` the rules of operations that follow one. `boundaries` says how each value
-    that enters or leaves a manual region lies there: along the manual axes, or by an annotation that is no spec;
-    `manual` are the manual axes. `parameters` and `results` are the cells of the entry's parameters and results,
-    `irregular` and `irregular_results` the annotations of those among them that are cut by no spec outside the program.
+    `cells` has those of all values, `rules` the rules of operations that follow one. `boundaries` has the placement of
+    each value that enters or leaves a manual region, along the manual axes, or its annotation if no spec expresses it;
+    `manual` are the manual axes. `parameters` and `results` are the cells of the entry's parameters and results;
+    `irregular` and `irregular_results` the annotations of those that no spec expresses outside the program.
     """
 
     module: Module
@@ -196,7 +202,7 @@ class Plan:
 def plan_shardings(
     module: Module, count: int, open_results: Sequence[bool] | None, open_parameters: Sequence[bool] | None
 ) -> Plan:
-    """Decides on the sharding of every value of a module in simple form."""
+    """Decides on the sharding of every value of a normalized module."""
     shardy = Shardy(module.frontend_attributes.get("xla.sdy.meshes", ""), count)
     mesh = Mesh.over(count, _sub_axes(module, shardy))
     plan = Plan(module, mesh, shardy, Cells(mesh))
@@ -216,7 +222,7 @@ def plan_shardings(
 
 
 def _sub_axes(module: Module, shardy: Shardy) -> list[SubAxis]:
-    """The digits that annotations of the module name, those of the entry parameters first."""
+    """The sub-axes that annotations of the module name, those of the entry parameters first."""
     annotations: list[Annotation] = []
     ordered = [*module.entry.parameters, *(i for c in reversed(module.computations) for i in c.instructions)]
     for instruction in ordered:
@@ -234,20 +240,23 @@ def _sub_axes(module: Module, shardy: Shardy) -> list[SubAxis]:
 
 
 def placement_of(annotation: Annotation, shape: Shape, mesh: Mesh) -> Placement | None:
-    """The placement that an annotation means; None where the mesh has none, or blocks are not of one size."""
+    """The placement that an annotation stands for; None if the mesh cannot express it or blocks differ in size.
+
+    ArgumentError for partial sums without a placement.
+    """
     spec, unreduced = spec_of(annotation, shape, mesh), axes_of(mesh, annotation.unreduced)
     if spec is not None and unreduced is not None:
         return Placement(spec, tuple(sorted(unreduced)))
     if annotation.unreduced:
         raise ArgumentError(
-            f"an array {shape} of partial sums must be cut into equal blocks along the axes of one "
+            f"an array {shape} of partial sums must be sharded into equal blocks along the axes of one "
             f"mesh, over which it can be summed; the module's shardings have the mesh {list(mesh.sizes)}"
         )
     return None
 
 
 def spec_of(annotation: Annotation, shape: Shape, mesh: Mesh) -> Spec | None:
-    """How an annotation cuts; None where the mesh has no such axes, or blocks are not of one size."""
+    """The spec that an annotation stands for; None if the mesh cannot express it or blocks differ in size."""
     if annotation.sub_axes is None:
         return None
     found = [axes_of(mesh, sub_axes) for sub_axes in annotation.sub_axes]
@@ -259,12 +268,13 @@ def spec_of(annotation: Annotation, shape: Shape, mesh: Mesh) -> Spec | None:
 
 
 def axes_of(mesh: Mesh, sub_axes: Sequence[SubAxis]) -> Axes | None:
+    """The axes of the mesh that make up some sub-axes; None if it cannot express them."""
     parts = [mesh.axes_of(sub_axis) for sub_axis in sub_axes]
     return None if any(part is None for part in parts) else tuple(axis for part in parts if part for axis in part)
 
 
 def _constrain(cell: Cell, annotation: Annotation, mesh: Mesh) -> None:
-    """A constraint is a wish: axes that the mesh lacks or that do not divide the dimension are left out."""
+    """Applies a constraint, leaving out axes that the mesh lacks or that do not divide the dimension."""
     if annotation.device is not None or (annotation.manual and not any(annotation.sub_axes or ())):
         return
     if annotation.sub_axes is None or cell.shape.is_dynamic:
@@ -278,6 +288,7 @@ def _constrain(cell: Cell, annotation: Annotation, mesh: Mesh) -> None:
 
 
 def _entry_parameter_cells(plan: Plan, parameter: Instruction, open_leaves: Iterator[bool]) -> list[Cell]:
+    """The cells of a parameter of the entry; annotations that no spec expresses go to `plan.irregular`."""
     leaves = [*parameter.shape.leaves()]
     annotations = annotation_of(parameter, leaves, plan.shardy)
     cells = [Cell.of(leaf, closed=annotations is not None or not flag) for leaf, flag in zip(leaves, open_leaves)]
@@ -293,7 +304,7 @@ def _entry_parameter_cells(plan: Plan, parameter: Instruction, open_leaves: Iter
 
 
 def _demand_results(plan: Plan, open_results: Sequence[bool] | None) -> None:
-    """The entry returns its results as annotated; those without annotation, or that are open, as they come."""
+    """Links the entry's results to cells with their annotations; open results and those without one are free."""
     root = plan.module.entry.root
     leaves = [*root.shape.leaves()]
     flags = _open_flags(plan, open_results, len(leaves))
@@ -302,7 +313,7 @@ def _demand_results(plan: Plan, open_results: Sequence[bool] | None) -> None:
         cell = Cell.of(leaf)
         annotation = annotations[k] if annotations and leaf.is_array else None
         if flags[k] and annotation is not None and not any(annotation.sub_axes or ()) and not annotation.unreduced:
-            annotation = None  # what says `replicated` here says nothing
+            annotation = None  # `replicated` stands for no annotation here
         if annotation is not None and annotation.device is None:
             placement = placement_of(annotation, leaf, plan.mesh)
             if placement is None:
@@ -315,7 +326,7 @@ def _demand_results(plan: Plan, open_results: Sequence[bool] | None) -> None:
 
 
 def _open_flags(plan: Plan, given: Sequence[bool] | None, count: int) -> list[bool]:
-    """For each result whether `replicated` may mean that nobody asked for anything."""
+    """Returns for each result whether `replicated` may stand for the absence of an annotation."""
     root = plan.module.entry.root
     if given is not None:
         return _flags(given, count, "results")
@@ -325,7 +336,7 @@ def _open_flags(plan: Plan, given: Sequence[bool] | None, count: int) -> list[bo
 
 
 def _flags(given: Sequence[bool], count: int, what: str) -> list[bool]:
-    """A flag for each; one that is given may stand for all."""
+    """Returns a flag for each parameter or result; a single given flag holds for all."""
     if len(given) not in (1, count):
         raise ArgumentError(f"the program has {count} {what}, got {len(given)} flags for open ones")
     return [*given] * count if len(given) == 1 else [*given]
@@ -365,6 +376,7 @@ def _visit(plan: Plan, computation: Computation, parameters: Sequence[list[Cell]
 
 
 def _visit_marker(plan: Plan, instruction: Instruction) -> None:
+    """Gives the results of a marker their cells, and links them to the operands as the marker demands."""
     cells, target = plan.cells, marker(instruction)
     operands = cells.operands(instruction)
     if target in GROUPS:
@@ -392,7 +404,7 @@ def _visit_marker(plan: Plan, instruction: Instruction) -> None:
 
 
 def _join_group(plan: Plan, group: str, cells: Sequence[Cell]) -> None:
-    """Values of one group are sharded alike."""
+    """Links values of a sharding group, which are sharded alike."""
     members = plan.groups.setdefault(group, [])
     for cell in cells:
         if members:
@@ -401,7 +413,7 @@ def _join_group(plan: Plan, group: str, cells: Sequence[Cell]) -> None:
 
 
 def _group_specs(plan: Plan) -> list[tuple[Cell, list[Axes]]]:
-    """For members of groups that came by different shardings: that of the smallest blocks among them."""
+    """Returns the spec with the smallest blocks for members of a sharding group that still differ."""
     found = []
     for members in plan.groups.values():
         best = max(members, key=lambda cell: plan.mesh.shard_count(sum(cell.spec, ())))
@@ -416,7 +428,10 @@ def _group_specs(plan: Plan) -> list[tuple[Cell, list[Axes]]]:
 
 
 def _boundary_annotations(instruction: Instruction, shardy: Shardy) -> list[tuple[Annotation, Annotation]]:
-    """For each value that enters or leaves a manual region: the sharding outside, and one with the manual digits."""
+    """The annotations of each value that enters or leaves a manual region.
+
+    The first of each pair is the sharding outside of the region, the second one has the manual sub-axes.
+    """
     entering = marker(instruction) in ENTRIES
     outside = flatten(instruction.operand_shapes) if entering else [*instruction.shape.leaves()]
     key = "xla.sdy.in_shardings" if entering else "xla.sdy.out_shardings"
@@ -439,7 +454,7 @@ def _boundary_annotations(instruction: Instruction, shardy: Shardy) -> list[tupl
 
 
 def _boundaries(plan: Plan, instruction: Instruction) -> list[Placement | Annotation]:
-    """How each value lies along the manual axes; notes which axes are manual."""
+    """The placement of each value along the manual axes; records these axes in `plan.manual`."""
     found: list[Placement | Annotation] = []
     results, operands = [*instruction.shape.leaves()], flatten(instruction.operand_shapes)
     outer, inner = (operands, results) if marker(instruction) in ENTRIES else (results, operands)
@@ -456,7 +471,7 @@ def _boundaries(plan: Plan, instruction: Instruction) -> list[Placement | Annota
         block_shape = plan.mesh.local_shape(whole, manual_spec)
         if block_shape.dimensions != block.dimensions:
             raise ArgumentError(
-                f"the manual axes cut {whole} into blocks of {block_shape}, but the region has {block}"
+                f"the manual axes shard {whole} into blocks of {block_shape}, but the region has {block}"
             ).at(repr(instruction))
         found.append(Placement(manual_spec, tuple(axis for axis in placement.unreduced if axis in manual)))
     return found
@@ -465,7 +480,7 @@ def _boundaries(plan: Plan, instruction: Instruction) -> list[Placement | Annota
 def _link_boundary(
     plan: Plan, source: Cell, result: Cell, boundary: Placement | Annotation, manual: frozenset[int], entering: bool
 ) -> None:
-    """Outside, the manual axes come before those that the region leaves to the partitioner."""
+    """Links a value outside of a manual region to that inside: outside, the manual axes precede all others."""
     outer, inner = (source, result) if entering else (result, source)
     if isinstance(boundary, Annotation):
         outer.closed, inner.closed = ([True] * cell.shape.rank for cell in (outer, inner))

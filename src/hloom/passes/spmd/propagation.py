@@ -1,16 +1,16 @@
-"""Which sharding each value gets: annotations spread along the rules of operations, forward and backward.
+"""Sharding propagation: annotations propagate along the rules of operations, forward and backward.
 
 Every array leaf of a value has a `Cell`: the spec found so far. Values that are the same array share one (the elements
 of a tuple, the state of a loop in its body, condition and result). `Link`s connect the cells of an operation by the
-labels of its rule. The rule of propagation:
+labels of its rule. Propagation works as follows:
 
- 1. parameters, constraints and demanded results start with their annotation; closed dimensions stay as annotated;
- 2. forward: the axes of an operand's dimension go to the result dimensions of the same label;
-    backward, once nothing moves forward: the axes of any dimension go to the operand dimensions of its label;
- 3. a dimension takes axes only if it is open, its own axes are the beginning of them, its size is a multiple of their
-    number, and no other dimension of the array has them. The first one wins; larger operands come first.
- 4. both are repeated until nothing changes, at first without going forward through broadcasts: the small array that
-    a broadcast repeats must not decide how the large ones are cut that it is added to.
+ 1. Parameters, constraints and demanded results start with their annotation; closed dimensions stay as annotated.
+ 2. Forward: the axes of an operand's dimension go to the result dimensions of the same label.
+    Backward, once nothing moves forward: the axes of any dimension go to the operand dimensions of its label.
+ 3. A dimension takes axes only if it is open, its own axes are a prefix of them, its size is divisible by the number of
+    shards, and no other dimension of the array has them. The first axes win; larger operands come first.
+ 4. Both steps are repeated until nothing changes, at first without going forward through broadcasts: the small operand
+    of a broadcast must not decide how the large arrays are sharded that its result is added to.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ from hloom.shape import Shape
 
 @dataclass(eq=False)
 class Cell:
-    """The sharding of one array: the axes of each dimension, and which dimensions stay as they are; the axes along
-    which partitions have partial sums of it, and whether these stay as they are."""
+    """The sharding of one array, as far as it is known.
+
+    `spec` has the axes of each dimension, `closed` tells which dimensions are final. Along the axes `unreduced`
+    partitions hold partial sums; `unreduced_closed` tells whether these are final.
+    """
 
     shape: Shape
     spec: list[Axes]
@@ -39,27 +42,29 @@ class Cell:
 
     @staticmethod
     def of(shape: Shape, closed: bool = False) -> Cell:
+        """Returns the cell of an array without a sharding; dynamic dimensions are never sharded."""
         fixed = closed or shape.is_dynamic
         return Cell(shape, [()] * shape.rank, [fixed] * shape.rank)
 
     @property
     def placement(self) -> Placement:
+        """The spec and the unreduced axes as a placement."""
         return Placement(tuple(self.spec), self.unreduced)
 
     def set(self, spec: Sequence[Axes], is_open: Sequence[bool], unreduced: Axes = ()) -> None:
-        """The annotation of the array; it replaces what was there."""
+        """Replaces the sharding by an annotation."""
         self.spec, self.closed = [*spec], [not open_dimension for open_dimension in is_open]
         self.unreduced, self.unreduced_closed = tuple(sorted(unreduced)), True
 
     def add_unreduced(self, axes: Iterable[int]) -> bool:
-        """There are partial sums along more axes; True where that is so only now."""
+        """Adds axes along which partitions hold partial sums; returns whether any is new."""
         used = {axis for axes_of_dimension in self.spec for axis in axes_of_dimension}
         new = () if self.unreduced_closed else {*axes} - used - {*self.unreduced}
         self.unreduced = tuple(sorted({*self.unreduced, *new}))
         return bool(new)
 
     def extend(self, dimension: int, axes: Axes, mesh: Mesh) -> bool:
-        """Cuts a dimension by `axes`, or as many of them as it can take; True where that is more than before."""
+        """Shards a dimension along `axes`, or the longest prefix that it can take; returns whether axes were added."""
         have = self.spec[dimension]
         if self.closed[dimension] or axes == have or axes[: len(have)] != have:
             return False
@@ -72,7 +77,7 @@ class Cell:
 
 
 def usable_prefix(axes: Axes, used: Iterable[int], sizes: Iterable[int], mesh: Mesh) -> Axes:
-    """The first axes, as long as none is used and all sizes are multiples of their number."""
+    """The longest prefix of the axes of which none is used and whose shard count divides all sizes."""
     taken, sizes = {*used}, [*sizes]
     while axes and (not taken.isdisjoint(axes) or not all(mesh.divides(size, axes) for size in sizes)):
         axes = axes[:-1]
@@ -81,8 +86,11 @@ def usable_prefix(axes: Axes, used: Iterable[int], sizes: Iterable[int], mesh: M
 
 @dataclass(frozen=True)
 class Port:
-    """A cell in a link: the label of each dimension, the axes that come before those of the label, and the axes that
-    do not pass through the link."""
+    """A cell in a link.
+
+    `labels` are the labels of its dimensions, `prefix` the axes of each that precede those of the label, and axes in
+    `excluded` do not propagate through the link.
+    """
 
     cell: Cell
     labels: Labels
@@ -90,6 +98,7 @@ class Port:
     excluded: frozenset[int] = frozenset()
 
     def axes(self, dimension: int) -> Axes:
+        """The axes of a dimension that propagate through the link."""
         prefix, axes = self.prefix[dimension], self.cell.spec[dimension]
         if axes[: len(prefix)] != prefix:
             return ()
@@ -98,17 +107,19 @@ class Port:
 
 @dataclass(frozen=True)
 class Link:
-    """What an operation says of the shardings of its operands and results; `is_broadcast`: it is a broadcast."""
+    """A constraint between the shardings of an operation's operands and results."""
 
     operands: tuple[Port, ...]
     results: tuple[Port, ...]
     is_broadcast: bool = False
 
     def forward(self, mesh: Mesh) -> bool:
+        """Propagates axes from operands to results, larger operands first; returns whether anything changed."""
         ordered = sorted(self.operands, key=lambda port: -port.cell.shape.byte_size)
         return _extend_targets(ordered, self.results, mesh)
 
     def backward(self, mesh: Mesh) -> bool:
+        """Propagates axes from results and operands to operands; returns whether anything changed."""
         return _extend_targets([*self.results, *self.operands], self.operands, mesh)
 
 
@@ -127,7 +138,7 @@ def _extend_targets(sources: Sequence[Port], targets: Sequence[Port], mesh: Mesh
 
 
 def identity(source: Cell, target: Cell) -> Link:
-    """The same array, in one sharding and in another."""
+    """Links two cells of the same array, in one sharding and in another."""
     labels: tuple[Label, ...] = tuple(range(source.shape.rank))
     none = ((),) * source.shape.rank
     return Link((Port(source, labels, none),), (Port(target, labels, none),))
@@ -135,34 +146,35 @@ def identity(source: Cell, target: Cell) -> Link:
 
 @dataclass
 class Cells:
-    """The cells of all values of a module, and their links."""
+    """The cells of all values of a module, and the links between them."""
 
     mesh: Mesh
     of: dict[Instruction, list[Cell]] = field(default_factory=dict)
     links: list[Link] = field(default_factory=list)
     flows: list[tuple[Cell, Cell]] = field(default_factory=list)
-    """Where the value of a cell goes to another one."""
+    """Pairs of cells; the value of the first becomes that of the second."""
 
     def operands(self, instruction: Instruction) -> list[Cell]:
         """The cells of all leaves of the operands."""
         return [cell for operand in instruction.operands for cell in self.of[operand]]
 
     def new(self, instruction: Instruction, closed: bool = False) -> list[Cell]:
+        """Adds the cells of an instruction's leaves, without shardings."""
         cells = [Cell.of(leaf, closed) for leaf in instruction.shape.leaves()]
         self.of[instruction] = cells
         return cells
 
     def connect(self, sources: Sequence[Cell], targets: Sequence[Cell]) -> None:
-        """The values of some cells go to others, and may be resharded on the way."""
+        """Links values to the cells that they flow to; they may be resharded on the way."""
         self.flows += zip(sources, targets, strict=True)
         self.align(sources, targets)
 
     def align(self, sources: Sequence[Cell], targets: Sequence[Cell]) -> None:
-        """Arrays of the same dimensions are sharded alike."""
+        """Links arrays that are sharded alike, dimension by dimension."""
         self.links += [identity(a, b) for a, b in zip(sources, targets, strict=True)]
 
     def follow(self, instruction: Instruction, rule: Rule) -> None:
-        """Links an operation by its rule."""
+        """Links the cells of an operation by its rule."""
         ports = [
             Port(cell, labels, ((),) * len(labels))
             for cells, all_labels in (
@@ -176,7 +188,7 @@ class Cells:
         self.links.append(Link(tuple(ports[:count]), tuple(ports[count:]), is_broadcast))
 
     def share(self, instruction: Instruction) -> bool:
-        """Gives an instruction that only arranges values the cells of its operands; False where it is no such one."""
+        """Reuses the operands' cells for an instruction that only rearranges values; False for any other instruction."""
         op, operands = instruction.op, instruction.operands
         if instruction.opcode == "tuple":
             self.of[instruction] = self.operands(instruction)
@@ -191,12 +203,12 @@ class Cells:
         return True
 
     def specs(self) -> list[tuple[Cell, list[Axes]]]:
-        """How each cell is cut now."""
+        """The current spec of each linked cell."""
         cells = {port.cell: None for link in self.links for port in (*link.operands, *link.results)}
         return [(cell, [*cell.spec]) for cell in cells]
 
     def propagate(self) -> None:
-        """Spreads what is known until nothing changes."""
+        """Propagates shardings along all links until nothing changes."""
         self._propagate_along([link for link in self.links if not link.is_broadcast])
         self._propagate_along(self.links)
 

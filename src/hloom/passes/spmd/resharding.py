@@ -1,12 +1,12 @@
-"""Moving arrays between shardings: all-gathers, all-to-alls, slices and sums over groups of partitions.
+"""Resharding: moves arrays between shardings, by all-gathers, all-to-alls, slices and sums over groups of partitions.
 
-Every function appends instructions to the computation that is being written. From one spec to another the steps are
+Every method appends instructions to the computation that is being emitted. The steps from one spec to another are
 
- 1. an axis that leaves the end of one dimension for the end of another one goes there by an all-to-all;
+ 1. axes that leave the end of one dimension for the end of another one are moved by an all-to-all;
  2. axes that a dimension no longer has are gathered, from the first one that differs;
- 3. axes that a dimension has gained cut it: each partition slices its block out, without communication.
+ 3. axes that a dimension has gained need no communication: each partition slices out its block.
 
-A block, or a value that all have, becomes a partial sum without communication too: zeros make up the rest.
+A block or a replicated value becomes a partial sum without communication, too: the other terms are zeros.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from hloom.shape import Shape
 
 
 class Resharding:
-    """Writes what moves arrays, behind the instructions of one computation."""
+    """Emits the instructions that move arrays, at the end of one computation."""
 
     def __init__(self, mesh: Mesh, module: Module, channels: Iterator[int], build: OpBuilder) -> None:
         self.mesh = mesh
@@ -51,7 +51,7 @@ class Resharding:
         self._partition: Instruction | None = None
 
     def move(self, value: Instruction, source: Spec, target: Spec) -> Instruction:
-        """The array in the sharding `target`, from one in `source`."""
+        """Reshards an array from the spec `source` to `target`."""
         current = list(source)
         for d, e in itertools.permutations(range(len(source)), 2):
             axes = _exchanged_axes(current, target, d, e)
@@ -65,7 +65,7 @@ class Resharding:
         return self.slice_block(value, [want[len(have) :] for have, want in zip(current, target, strict=True)])
 
     def all_gather(self, value: Instruction, dimension: int, axes: Axes) -> Instruction:
-        """Joins the blocks along some axes: every partition of a group gets the whole dimension."""
+        """Concatenates the blocks along some axes, so that every partition holds the whole dimension."""
         if not axes:
             return value
         sizes = [*value.shape.dimensions]
@@ -91,7 +91,7 @@ class Resharding:
         return self.build(op, value)
 
     def reduce_scatter(self, value: Instruction, dimension: int, axes: Axes, computation: Computation) -> Instruction:
-        """Combines the values of the partitions that differ along some axes, each of which gets a block."""
+        """Combines the values of the partitions that differ along some axes; each partition gets a block."""
         sizes = [*value.shape.dimensions]
         sizes[dimension] //= self.mesh.shard_count(axes)
         op = ReduceScatter(
@@ -104,23 +104,24 @@ class Resharding:
         return self.build(op, value, shape=Shape.array(value.shape.element_type, sizes))
 
     def all_to_all(self, value: Instruction, split: int, join: int, axes: Axes) -> Instruction:
-        """An all-to-all: dimension `split` is cut along the axes, which no longer cut `join`."""
+        """Moves the axes from dimension `join` to dimension `split`, which becomes sharded along them."""
         shard_count = self.mesh.shard_count(axes)
         part = value.shape.dimensions[split] // shard_count
         pieces = [self.slice_dimension(value, split, k * part, part) for k in range(shard_count)]
         shape = Shape.tuple_of([pieces[0].shape] * shard_count)
-        groups = ReplicaGroups(tuple(map(tuple, self.mesh.groups(axes))))  # ids of partitions: it has no global ones
+        # All-to-all has no global device ids: its groups are of partitions.
+        groups = ReplicaGroups(tuple(map(tuple, self.mesh.groups(axes))))
         sent = self.build(AllToAll(replica_groups=groups, channel_id=next(self.channels)), *pieces, shape=shape)
         return self.build(Concatenate(dimension=join), *(self.build.element(sent, k) for k in range(shard_count)))
 
     def slice_dimension(self, value: Instruction, dimension: int, start: int, size: int) -> Instruction:
-        """A slice of one dimension at a constant place."""
+        """A slice of one dimension at a constant offset."""
         whole = [SliceDimension(0, n) for n in value.shape.dimensions]
         whole[dimension] = SliceDimension(start, start + size)
         return self.build(Slice(slice=tuple(whole)), value) if size != value.shape.dimensions[dimension] else value
 
     def slice_block(self, value: Instruction, axes: Sequence[Axes]) -> Instruction:
-        """Each partition's block of a value that is the same along the axes."""
+        """Each partition's block of a value that is replicated along the axes."""
         if not any(axes):
             return value
         sizes = [n // self.mesh.shard_count(a) for n, a in zip(value.shape.dimensions, axes, strict=True)]
@@ -130,12 +131,12 @@ class Resharding:
         return self.slice_at(value, starts, sizes)
 
     def slice_at(self, value: Instruction, starts: Sequence[Sequence[int]], sizes: Sequence[int]) -> Instruction:
-        """A slice at a place of its own for each partition: `starts[dimension][partition]`."""
+        """A slice at an offset that depends on the partition: `starts[dimension][partition]`."""
         indices = [self.select_by_partition(offsets) for offsets in starts]
         return self.build(DynamicSlice(size_indices=tuple(sizes)), value, *indices)
 
     def select_by_partition(self, values: Sequence[int]) -> Instruction:
-        """The number at the place of this partition: a look-up in a constant table."""
+        """The element of `values` at the index of this partition: a look-up in a constant table."""
         if len(set(values)) == 1:
             return self.constant(np.asarray(values[0], np.int32))
         table = self.constant(np.asarray(values, np.int32))
@@ -144,21 +145,23 @@ class Resharding:
 
     @property
     def partition(self) -> Instruction:
+        """The partition id, emitted once."""
         if self._partition is None:
             self._partition = self.build(PartitionId())
         return self._partition
 
     def constant(self, value: np.ndarray[tuple[int, ...], np.dtype[np.int32]]) -> Instruction:
+        """Emits an s32 constant."""
         return self.build(Constant(literal=Literal.from_numpy(value)))
 
     def groups(self, axes: Axes) -> ReplicaGroups:
-        """The groups of devices that differ along some axes, of every replica."""
+        """The groups of devices that differ along some axes, for every replica."""
         count = self.mesh.count
         partitions = self.mesh.groups(axes)
         return ReplicaGroups(tuple(tuple(r * count + p for p in g) for r in range(self.replicas) for g in partitions))
 
     def pad_to_partial_sums(self, value: Instruction, dimension: int, axes: Axes) -> Instruction:
-        """Partial sums of a whole dimension that some axes have cut: each block at its place."""
+        """Converts blocks along some axes to partial sums of the whole dimension, padded with zeros."""
         if not axes:
             return value
         size = value.shape.dimensions[dimension]
@@ -171,7 +174,7 @@ class Resharding:
         return self.build(DynamicUpdateSlice(), zeros, value, *starts)
 
     def keep_one_partial_sum(self, value: Instruction, axes: Axes) -> Instruction:
-        """Partial sums along some axes of a value that all partitions have there: the value itself, and zeros."""
+        """Converts a value that is replicated along some axes to partial sums: the value itself, and zeros."""
         if not axes:
             return value
         block = self.select_by_partition([self.mesh.block_index(p, axes) for p in range(self.mesh.count)])
@@ -181,13 +184,13 @@ class Resharding:
         return self.build(Select(), everywhere, value, zero)
 
     def broadcast_from(self, value: Instruction, device: int) -> Instruction:
-        """The value that one partition has, on all partitions."""
+        """Broadcasts the value of one partition to all others."""
         others = [p for p in range(self.mesh.count) if p != device]
         op = CollectiveBroadcast(replica_groups=ReplicaGroups(((device, *others),)), channel_id=next(self.channels))
         return self.build(op, value)
 
     def reverse_blocks(self, value: Instruction, axes: Axes) -> Instruction:
-        """Each block from the partition at the other end of the axes."""
+        """Exchanges blocks with the partition at the opposite position along the axes."""
         if not axes:
             return value
         sizes, strides = self.mesh.sizes, [self.mesh.stride(axis) for axis in range(len(self.mesh.sizes))]
@@ -198,10 +201,13 @@ class Resharding:
             pairs.append((p, sum(k * stride for k, stride in zip(there, strides, strict=True))))
         return self.build(CollectivePermute(source_target_pairs=tuple(pairs), channel_id=next(self.channels)), value)
 
-    # Shardings that the mesh cannot express, or that do not divide the array
+    # Shardings that the mesh cannot express, or whose blocks are not equal
 
     def assemble(self, value: Instruction, shape: Shape, annotation: Annotation) -> Instruction:
-        """The whole array on every partition, from blocks that lie as an annotation says; the last ones may be cut."""
+        """Gathers the whole array on every partition, from blocks distributed as an annotation tells.
+
+        Blocks at the end may reach over the array; what does is dropped.
+        """
         block = value.shape
         flat = self.build(Reshape(), value, shape=Shape.array(block.element_type, (1, *block.dimensions)))
         every = tuple(range(len(self.mesh.sizes)))
@@ -222,7 +228,7 @@ class Resharding:
         return whole
 
     def distribute(self, value: Instruction, annotation: Annotation) -> Instruction:
-        """Each partition's block of an array that all hold, as an annotation says; the last ones are filled up."""
+        """Each partition's block of a replicated array, as an annotation tells; blocks at the end are padded."""
         sizes = [-(-n // tiles) for n, tiles in zip(value.shape.dimensions, annotation.tiles, strict=True)]
         for d, (size, tiles) in enumerate(zip(sizes, annotation.tiles, strict=True)):
             value = self._padded(value, d, size * tiles)
@@ -251,13 +257,13 @@ def block_shape(shape: Shape, annotation: Annotation) -> Shape:
 
 
 def _common_prefix(a: Axes, b: Axes) -> Axes:
-    """The axes with which both begin."""
+    """The longest common prefix of two sequences of axes."""
     count = next((k for k, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
     return a[:count]
 
 
 def _exchanged_axes(current: Sequence[Axes], target: Spec, d: int, e: int) -> Axes:
-    """The axes that go from the end of dimension d to the end of dimension e, one array dimension each way."""
+    """The axes that move from the end of dimension d to the end of dimension e; empty if there are none."""
     removed = current[d][len(_common_prefix(current[d], target[d])) :]
     if not removed or target[d] != current[d][: -len(removed)]:
         return ()
@@ -265,7 +271,7 @@ def _exchanged_axes(current: Sequence[Axes], target: Spec, d: int, e: int) -> Ax
 
 
 def resharding_cost(mesh: Mesh, shape: Shape, source: Spec, target: Spec) -> float:
-    """About how many bytes a partition receives in `Resharding.move`; `shape` is that of the whole array."""
+    """Estimates the bytes that a partition receives in `Resharding.move`; `shape` is that of the whole array."""
     current, received = list(source), 0.0
     size = float(shape.byte_size) if any(source) and source != target else 0.0
     for d, e in itertools.permutations(range(len(source)), 2):

@@ -1,13 +1,14 @@
-"""How each operation partitions: which dimensions of its operands and results belong together.
+"""Partitioning rules: which dimensions of an operation's operands and results are sharded together.
 
-A rule labels dimensions, as in an einsum. Dimensions with one label are cut by the same axes, and then the operation on
-blocks gives blocks of the result:
+A rule labels dimensions, as in an einsum. Dimensions of one label are sharded along the same axes; the operation on
+blocks then gives blocks of the result:
 
-    dot             b m k, b k n -> b m n      k is missing in the result: partitions have partial sums, an all-reduce
-    adds reduce of dim 1 i j, () -> i               j likewise, with the computation of the reduce transpose       i j
-    -> j i sort of dim 1   i -, i - -> i -, i -       a dimension without a label (-) must be whole
+    dot             b m k, b k n -> b m n      k is missing in the result: an all-reduce adds the partial sums
+    reduce of dim 1 i j, () -> i               so is j, with the computation of the reduce
+    transpose       i j -> j i
+    sort of dim 1   i -, i - -> i -, i -       a dimension without a label (-) must be whole
 
-What has no row in the table has no labels: operands are gathered, and every partition computes everything.
+Operations that are not in the table have no labels: operands are gathered, and every partition computes everything.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ from hloom.shape import Shape
 
 Label = Hashable
 Labels = tuple[Label | None, ...]
-"""The label of each dimension of one array; None: it must be whole."""
+"""The label of each dimension of one array; None if it must not be sharded."""
 
 
 @dataclass(frozen=True)
 class Rule:
     """The labels of all array leaves of the operands, and of the results.
 
-    Labels that the results lack are reduced by `monoid`; without one they are not cut. `accumulators` are operands that
-    enter the reduction once, whatever the number of partitions: the initial value of a reduce, the operand of a
+    Labels that the results lack are reduced by `monoid`; without one they are not sharded. `accumulators` are operands
+    that enter the reduction once, whatever the number of partitions: the initial value of a reduce, the operand of a
     scatter.
     """
 
@@ -58,7 +59,7 @@ class Rule:
 
 
 def rule_of(instruction: Instruction) -> Rule:
-    """The rule of an instruction; dynamic dimensions are never cut."""
+    """The rule of an instruction; arrays with dynamic dimensions are never sharded."""
     make = RULES.get(instruction.opcode, _whole)
     if instruction.op.elementwise:
         make = _elementwise
@@ -76,13 +77,13 @@ def _whole(instruction: Instruction) -> Rule:
 
 
 def _labelled(instruction: Instruction, labels: Callable[[int], Labels]) -> Rule:
-    """All operands and results have the same labels, which depend on the rank alone."""
+    """Gives all operands and results the same labels, which depend on the rank alone."""
     operands, results = _ranks(instruction.operand_shapes), _ranks([instruction.shape])
     return Rule(tuple(map(labels, operands)), tuple(map(labels, results)))
 
 
 def _all_but(whole: Iterable[int]) -> Callable[[Instruction], Rule]:
-    """Element by element along all dimensions but some."""
+    """The rule of operations that are element-wise along all dimensions but some."""
     missing = frozenset(whole)
     return lambda i: _labelled(i, lambda rank: tuple(None if d in missing else d for d in range(rank)))
 
@@ -91,12 +92,12 @@ _elementwise = _all_but(())
 
 
 def _leading(count: Callable[[Instruction], int]) -> Callable[[Instruction], Rule]:
-    """Element by element along the leading dimensions: batches of matrices."""
+    """The rule of operations that are element-wise along the leading dimensions: batches of matrices."""
     return lambda i: _labelled(i, lambda rank: tuple(d if d < count(i) else None for d in range(rank)))
 
 
 def _dynamic_slice(instruction: Instruction) -> Rule:
-    """Element by element along the dimensions that are taken whole."""
+    """Element-wise along the dimensions that are taken whole."""
     operand, *starts = instruction.operand_shapes
     if any(start.rank for start in starts):
         return _whole(instruction)
@@ -104,7 +105,7 @@ def _dynamic_slice(instruction: Instruction) -> Rule:
 
 
 def _aligned(instruction: Instruction, kept: Sequence[bool]) -> Rule:
-    """Element by element along the dimensions that are `kept`; scalars go everywhere."""
+    """Element-wise along the dimensions that are `kept`; scalars have no labels."""
     return _labelled(instruction, lambda rank: tuple(d if kept[d] else None for d in range(rank)))
 
 
@@ -127,8 +128,11 @@ def _transpose(instruction: Instruction) -> Rule:
 
 
 def _reshape(instruction: Instruction) -> Rule:
-    """Sizes are matched in runs of equal products; in each the first dimensions longer than 1 belong together, since
-    a block of the first dimension is a stretch of consecutive elements."""
+    """Matches runs of dimensions with equal products of sizes.
+
+    The first dimensions longer than 1 of two runs get the same label: a block along them is a range of consecutive
+    elements.
+    """
     source, target = instruction.operands[0].shape.dimensions, instruction.shape.dimensions
     left: list[Label | None] = [None] * len(source)
     right: list[Label | None] = [None] * len(target)
@@ -193,7 +197,7 @@ def _reduce(instruction: Instruction) -> Rule:
 
 
 def _windows(instruction: Instruction) -> Rule:
-    """Dimensions along which the window is one element that goes over the elements one by one."""
+    """Element-wise along dimensions whose window is a single element with stride 1."""
     op = cast(ReduceWindow | SelectAndScatter, instruction.op)
     trivial = [
         (w.size, w.stride, w.padding_low, w.padding_high, w.base_dilation) == (1, 1, 0, 0, 1) for w in op.window
@@ -235,7 +239,7 @@ def _fft(instruction: Instruction) -> Rule:
 
 
 def _triangular_solve(instruction: Instruction) -> Rule:
-    """Batches, and the right-hand sides: the columns of b, or its rows where a stands on the right."""
+    """Labels batches and right-hand sides: the columns of b, or its rows if a is on the right."""
     rank = instruction.shape.rank
     batch = tuple(range(rank - 2))
     left = cast(TriangularSolve, instruction.op).left_side
@@ -244,7 +248,7 @@ def _triangular_solve(instruction: Instruction) -> Rule:
 
 
 def _gather(instruction: Instruction) -> Rule:
-    """Whole slices pass through; each index vector gives a slice of its own."""
+    """Labels dimensions that slices take whole, and the batch of index vectors."""
     op = cast(Gather, instruction.op)
     operand, indices = (list[Label | None]([None] * o.shape.rank) for o in instruction.operands)
     result: list[Label | None] = [None] * instruction.shape.rank
@@ -262,7 +266,7 @@ def _gather(instruction: Instruction) -> Rule:
 
 
 def _scatter(instruction: Instruction) -> Rule:
-    """As gather, from right to left; updates that add up may be spread over partitions."""
+    """Labels dimensions as a gather does; updates of an associative reduction may be sharded along the batch."""
     op = cast(Scatter, instruction.op)
     count = len(instruction.operands) // 2
     shapes = instruction.operand_shapes
@@ -286,7 +290,7 @@ def _scatter(instruction: Instruction) -> Rule:
 
 
 def _custom_call(instruction: Instruction) -> Rule:
-    """Linear algebra of JAX: batches, in the leading dimensions of all arrays that have them."""
+    """Labels the batch dimensions of JAX's linear algebra, leading in all arrays that have them."""
     text = instruction.frontend_attributes.get("num_batch_dims", "")
     count = int(text) if text.isdecimal() else 0
     return _labelled(instruction, lambda rank: tuple(d if d < count <= rank else None for d in range(rank)))
@@ -306,16 +310,16 @@ def _all_to_all(instruction: Instruction) -> Rule:
 
 
 RULES: dict[str, Callable[[Instruction], Rule]] = {
-    # element by element, beside the operations that are declared so
+    # element-wise, in addition to operations with that trait
     "copy": _elementwise,
     "map": _elementwise,
     "bitcast-convert": _bitcast_convert,
-    # arrangement
+    # data movement
     "broadcast": _broadcast,
     "iota": _iota,
     "transpose": _transpose,
     "reshape": _reshape,
-    "reverse": _elementwise,  # the blocks are put in reverse order, too
+    "reverse": _elementwise,  # the order of the blocks is reversed, too
     "concatenate": _concatenate,
     "pad": _pad,
     "slice": _slice,
@@ -323,7 +327,7 @@ RULES: dict[str, Callable[[Instruction], Rule]] = {
     "dynamic-update-slice": _dynamic_update_slice,
     "gather": _gather,
     "scatter": _scatter,
-    # products, reductions, orders
+    # products, reductions, sorting
     "dot": _dot,
     "convolution": _convolution,
     "reduce": _reduce,
@@ -336,7 +340,7 @@ RULES: dict[str, Callable[[Instruction], Rule]] = {
     "triangular-solve": _triangular_solve,
     "fft": _fft,
     "custom-call": _custom_call,
-    # what programs send to each other: groups of partitions act on blocks as on whole arrays
+    # collectives of the program: groups of partitions act on blocks as on whole arrays
     "all-reduce": _elementwise,
     "all-gather": _all_gather,
     "reduce-scatter": _reduce_scatter,

@@ -1,4 +1,4 @@
-"""spmd: a program with shardings becomes that of one partition."""
+"""spmd: the pass that replaces a program with shardings by the program of one partition."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from hloom.passes.spmd.partitioner import partition
 
 @dataclass(frozen=True)
 class SpmdPartitioner:
-    """Before: a program on whole arrays, with shardings. After: what each of `partitions` partitions runs on blocks.
+    """Before: a program on whole arrays, with shardings. After: the program that each partition runs, on its blocks.
 
-    Parameters and results become blocks, collectives are put where values have to move, and annotations go.
+    Parameters and results become blocks, collectives are inserted where data has to move, and annotations are removed.
     """
 
     name: ClassVar[str] = "spmd"
     partitions: int = 2
 
     def run(self, module: Module) -> int:
+        """Replaces the module's computations in place; returns the number of its instructions."""
         partitioned = partition(module, self.partitions).module
         changes = sum(len(computation.instructions) for computation in partitioned.computations)
         module.computations, module.entry_computation = partitioned.computations, partitioned.entry_computation

@@ -1,4 +1,4 @@
-"""What the devices of a program send to each other: the collectives, and the bytes that each moves."""
+"""The traffic between the devices of a program: its collectives, and the bytes that each of them moves."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.ops.collectives import Collective, CollectivePermute
 
 Runs = Iterable[tuple[Computation, int | None]]
-"""Computations that an instruction runs, and how often each time."""
+"""The computations that an instruction runs, with the number of times; None if the number is unknown."""
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """One collective: how many devices take part in a group, how often it runs, and what one device sends each time.
+    """The traffic of one collective.
 
-    `times` is None in loops whose rounds nobody knows. `sent` are bytes by the algorithms that send least: a ring for
-    all-reduce, all-gather and reduce-scatter; what is not a device's own for all-to-all; the operand for permutations.
+    `members` is the size of its groups; `times` the number of executions, None in loops of unknown trip count. `sent`
+    is the number of bytes that one device sends each time, by the algorithms that send least: a ring for all-reduce,
+    all-gather and reduce-scatter; everything but the device's own block for all-to-all; the operand for permutations.
     """
 
     instruction: Instruction
@@ -29,7 +30,7 @@ class Traffic:
 
     @property
     def operand_bytes(self) -> int:
-        """What one device gives each time."""
+        """The bytes that one device contributes each time."""
         return _operand_bytes(self.instruction)
 
 
@@ -38,7 +39,7 @@ def _operand_bytes(instruction: Instruction) -> int:
 
 
 def traffic(module: Module, replicas: int | None = None) -> list[Traffic]:
-    """The collectives of a program in the order in which they stand; of loops each once, with how often they run."""
+    """The collectives of a program in program order, those in loops once, with the number of executions."""
     replicas = module.replica_count if replicas is None else replicas
     times = run_counts(module.entry, _runs_of)
     found = _collectives(module.entry, set())
@@ -46,11 +47,14 @@ def traffic(module: Module, replicas: int | None = None) -> list[Traffic]:
 
 
 _RUNNING = ("call", "conditional", "fusion", "while", "async-start")
-"""What runs the computations that it names as they are."""
+"""Opcodes that run the computations that they name."""
 
 
 def run_counts(entry: Computation, runs_of: Callable[[Instruction], Runs]) -> dict[Computation, int | None]:
-    """How often each computation runs in one run of `entry`, by what each instruction runs; None where nobody knows."""
+    """The number of times that each computation runs in one run of `entry`; None if it is unknown.
+
+    `runs_of` returns the computations that an instruction runs, with the number of times.
+    """
     found: dict[Computation, int | None] = {entry: 1}
     for computation in reversed(callees_first(entry)):
         times = found.get(computation, 0)
@@ -68,7 +72,7 @@ def _runs_of(instruction: Instruction) -> Runs:
 
 
 def _collectives(computation: Computation, seen: set[Computation]) -> Iterator[tuple[Instruction, Computation]]:
-    """Those of a computation and of what it runs, each once, in the order in which they stand; and where they do."""
+    """Yields the collectives of a computation and of those that it runs, each once, with the computation they are in."""
     seen.add(computation)
     for instruction in computation.instructions:
         if isinstance(instruction.op, (Collective, CollectivePermute)):
@@ -79,7 +83,7 @@ def _collectives(computation: Computation, seen: set[Computation]) -> Iterator[t
 
 
 def traffic_of(instruction: Instruction, times: int | None, replicas: int, partitions: int) -> Traffic:
-    """What one collective sends, on so many replicas of so many partitions."""
+    """The traffic of one collective, on `replicas` x `partitions` devices."""
     op = instruction.op
     size = _operand_bytes(instruction)
     if isinstance(op, CollectivePermute):
