@@ -28,7 +28,7 @@ FACTORS = f"a = f32[6,8] parameter(0), {COLUMNS}\n b = f32[8,4] parameter(1), {R
 
 
 def constrained(value: str, annotation: str, shape: str = "f32[8,4]") -> str:
-    """A constraint whose value the program returns so."""
+    """A constraint whose value is the result, with the same annotation."""
     return (
         f'r = {shape} custom-call({value}), custom_call_target="Sharding", {annotation}\n'
         f"ROOT t = ({shape}) tuple(r), {annotation.replace('{', '{{', 1)}}}"
