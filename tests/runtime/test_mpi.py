@@ -50,11 +50,11 @@ def test_processes_give_what_numpy_gives(ranks: int, program: str) -> None:
 
 
 FAILURES = {
-    "another_program": "the module of ranks [1] is another than that of ranks [0]",
-    "another_shape": "the module of ranks [1] is another than that of ranks [0]",
+    "another_program": "the module of ranks [1] differs from that of ranks [0]",
+    "another_shape": "the module of ranks [1] differs from that of ranks [0]",
     "raises": "rank 1 failed: the custom call 'perhaps' raised ValueError: no luck",
     "leaves": "rank 1 has ended",
-    "hangs": "ranks [1] wait for nobody: they compute, or hang",
+    "hangs": "ranks [1] do not wait for others: they compute, or hang",
     "outside": "COLL-7: rows lie outside of the arrays",
     "does_not_share_evenly": "3 devices cannot be shared evenly by 2 processes",
 }

@@ -1,1 +1,1 @@
-"""Devices, executables, custom calls, and what replicas exchange while they run."""
+"""Devices, executables, custom calls, and the communication between replicas while they run."""

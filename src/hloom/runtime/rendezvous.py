@@ -1,7 +1,7 @@
-"""Where the devices of one run meet: collectives exchange values, sends hand values to receives.
+"""The rendezvous of the devices of one run: collectives exchange values, and sends pass values to receives.
 
-Devices are threads of one process. Whoever waits for a device that has failed, has ended its program or does not
-come in time gets a RunError that names the operation, the group and the missing members (COLL-6): never a hang.
+Devices are threads of one process. A device that waits for one that has failed, has ended its program or does not
+arrive in time gets a RunError, which names the operation, the group and the missing members (COLL-6); it never hangs.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from hloom.values import Array, Value
 
 
 class Rendezvous:
-    """The meeting point of one run: device d is replica d // P and partition d % P; `timeout` is in seconds.
+    """The rendezvous of one run: device d is replica d // P and partition d % P.
 
-    The run as a whole must end after `limit` seconds, and ends when somebody calls `stop`: loops ask `check`.
+    `timeout` is the longest time in seconds that a device waits for others, `limit` that of the whole run. Loops call
+    `check`, which raises an error after that time or after `stop`.
     """
 
     def __init__(self, replica_count: int, partition_count: int, timeout: float, limit: float | None = None) -> None:
@@ -33,7 +34,7 @@ class Rendezvous:
         self._is_stopped = False
         self._lock = threading.Lock()
         self._waiters: dict[Any, list[threading.Lock]] = {}
-        """Those who wait, by what for: a held lock each, which whoever brings it releases."""
+        """Held locks of waiting threads, by what they wait for; whoever provides it releases them."""
         self._arrived: dict[Any, dict[int, Value]] = {}
         self._combined: dict[Any, Value] = {}
         self._take_counts: Counter[Any] = Counter()
@@ -42,16 +43,16 @@ class Rendezvous:
         self._ended: dict[int, str] = {}
 
     def stop(self) -> None:
-        """Ends the run: whoever loops or waits gets an error."""
+        """Ends the run: all threads in loops or waits get an error."""
         self._is_stopped = True
         with self._lock:
             self._wake(*self._waiters)
 
     def fail(self, error: BaseException) -> None:
-        """Tells those who are not threads of this process that the run has failed here."""
+        """Notifies other processes, of which there are none without MPI, that the run has failed in this one."""
 
     def check(self, location: str) -> None:
-        """RunError where the run is over its time, or was stopped; `location` is where it is."""
+        """Raises RunError, located at `location`, if the run has exceeded its time limit or was stopped."""
         if self._is_stopped:
             raise RunError("the run was stopped").at(location)
         if time.monotonic() > self._deadline:
@@ -67,12 +68,11 @@ class Rendezvous:
         combine: Callable[[list[Value]], Value],
         into: Array | None = None,
     ) -> Value:
-        """Hands in this device's value and gives `combine` of everybody's, in the order of `members`.
+        """Contributes this device's value, and returns `combine` of all members' values in their order.
 
-        `into` is memory of this device in which a result may lie.
-
-        Who comes last combines, once for all. Operations meet that have the same opcode and channel, or without a
-        channel are the same instruction; the n-th time on one device meets the n-th time on the others.
+        The last member to arrive calls `combine`, once for all. Operations meet if they have the same opcode and
+        channel, or without a channel if they are the same instruction; the n-th execution on one device meets the n-th
+        on the others. `into` is memory of this device that the result may use.
         """
         site: object = channel_id
         if channel_id is None:
@@ -120,16 +120,18 @@ class Rendezvous:
         combine: Callable[[list[Value]], Value],
         into: Array | None,
     ) -> Value:
-        """`combine` of all members' values, from those of the members present."""
+        """Returns `combine` of all members' values; `values` are those of the local members."""
         return combine(values)
 
     def send(self, channel_id: int, source: int, target: int, value: Value) -> None:
+        """Passes a value to the receive of the same channel and devices."""
         key = (channel_id, source, target)
         with self._lock:
             self._messages.setdefault(key, deque()).append(value)
             self._wake(key)
 
     def receive(self, instruction: Instruction, channel_id: int, source: int, target: int) -> Value:
+        """Waits for the value that `source` sends through a channel; RunError if none comes (COLL-6)."""
         key = (channel_id, source, target)
         with self._lock:
             queue = self._messages.setdefault(key, deque())
@@ -141,13 +143,13 @@ class Rendezvous:
         )
 
     def end(self, device: int, reason: str) -> None:
-        """Notes that a device comes no more: its program has ended or failed."""
+        """Records that a device takes no more part, because its program has ended or failed."""
         with self._lock:
             self._ended[device] = reason
             self._wake(*self._waiters)
 
     def _wake(self, *keys: Any) -> None:
-        """Those who wait for something look again; the lock is held."""
+        """Wakes the threads that wait for any of the keys; the lock must be held."""
         for key in keys:
             for waiter in self._waiters.pop(key, ()):
                 waiter.release()
@@ -155,7 +157,10 @@ class Rendezvous:
     def _wait_and_take(
         self, key: Any, missing: Callable[[], list[int]], take: Callable[[], Value], what: Callable[[], str]
     ) -> Value:
-        """Waits until nobody is missing, and takes what came; `missing` and `take` are called with the lock held."""
+        """Waits until no device is missing, and returns the value of `take`.
+
+        `missing` and `take` are called with the lock held; `what` describes the wait in the error message.
+        """
         deadline = time.monotonic() + self.timeout
         while True:
             with self._lock:
@@ -166,7 +171,7 @@ class Rendezvous:
                 if ended:
                     _fail(f"COLL-6: {what()}, but {'; '.join(ended)}")
                 if time.monotonic() >= deadline:
-                    _fail(f"COLL-6: {what()}; after {self.timeout:g} s devices {absent} have not come")
+                    _fail(f"COLL-6: {what()}; after {self.timeout:g} s devices {absent} have not arrived")
                 waiter = threading.Lock()
                 waiter.acquire()
                 self._waiters.setdefault(key, []).append(waiter)
@@ -174,7 +179,7 @@ class Rendezvous:
 
 
 def _missing_members(members: Sequence[int], arrived: dict[int, Value]) -> list[int]:
-    """Who has not come; where all have, the last one, who combines."""
+    """The members that have not arrived; if all have, the last one, which is still combining."""
     return [member for member in members if member not in arrived] or list(arrived)[-1:]
 
 

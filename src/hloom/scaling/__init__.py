@@ -1,1 +1,1 @@
-"""A step's time, traffic and memory on a cluster that is described: a model on paper."""
+"""Predicts the time, traffic and memory of a step on a cluster that is described by a file."""

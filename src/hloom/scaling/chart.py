@@ -1,4 +1,4 @@
-"""A prediction as a picture: where a step's time goes."""
+"""Draws a prediction: the parts of a step's time as bars."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_BARS = 24
+"""The number of parts that are drawn."""
 COMPUTING, COMMUNICATING = "#2a7f62", "#c8553d"
 
 
 def draw(prediction: Prediction, title: str, path: Path) -> None:
-    """Bars of the longest parts, and how the whole divides; the extension of the path says the format."""
+    """Draws the longest parts as bars, and the shares of computation and collectives.
+
+    The extension of `path` selects the format.
+    """
     shown = [part for part in prediction.parts[:MAX_BARS] if part.seconds > 0][::-1]
     figure = new_figure((10, 2.2 + 0.28 * len(shown)))
     whole, parts = figure.subplots(2, 1, height_ratios=[1, max(1, len(shown)) / 2 + 1])
@@ -42,12 +46,14 @@ def draw(prediction: Prediction, title: str, path: Path) -> None:
 
 
 def as_text(text: str) -> str:
-    """What a figure shows as it is: matplotlib takes dollars for formulas, and SVG has no control characters."""
+    """Text that a figure shows literally: matplotlib interprets dollars as formulas, and SVG has no control
+    characters.
+    """
     return "".join(c if c.isprintable() else "\ufffd" for c in text).replace("$", r"\$")
 
 
 def new_figure(size: tuple[float, float]) -> Figure:
-    """A figure of matplotlib, of so many inches; ArgumentError where it is not installed."""
+    """Returns a figure of matplotlib, with its size in inches; ArgumentError if matplotlib is not installed."""
     try:
         import matplotlib.figure
     except ImportError as error:
@@ -56,7 +62,7 @@ def new_figure(size: tuple[float, float]) -> Figure:
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Writes a figure in the format that the extension says; ArgumentError where that is none, or it cannot."""
+    """Writes a figure in the format of the extension; ArgumentError if the format is unknown or writing fails."""
     try:
         figure.savefig(path)
     except (OSError, ValueError) as error:

@@ -1,18 +1,18 @@
-"""A cluster as a few numbers: what a device computes, and what its links carry, level by level.
+"""Describes a cluster by a few parameters: the rates of a device, and of its links, level by level.
 
 A description is a TOML file:
 
     [device]
-    gflops = 120.0       # operations that a device does in a second, in 10^9
-    memory_gbs = 20.0    # bytes that it reads and writes, in 10^9 a second
-    memory_gb = 8.0      # its memory, in 10^9 bytes; may be left out
+    gflops = 120.0       # arithmetic rate of a device, in 10^9 operations per second
+    memory_gbs = 20.0    # memory bandwidth (reads and writes), in 10^9 bytes per second
+    memory_gb = 8.0      # memory of a device, in 10^9 bytes; optional
 
-    [[level]]            # from the inside out: the devices of a machine ..
+    [[level]]            # from the innermost outwards: the devices of a machine ..
     name = "machine"
-    count = 4            # what it joins: devices, or of outer levels units of the one before
-    latency_us = 1.5     # of a message
-    gbs = 6.0            # what each device sends and receives there, in 10^9 bytes a second
-    reduce_gbs = 4.0       # what it adds to what it received
+    count = 4            # number of devices that it connects, or of units of the level before
+    latency_us = 1.5     # latency of a message, in microseconds
+    gbs = 6.0            # bandwidth of each device, in both directions at once, in 10^9 bytes per second
+    reduce_gbs = 4.0     # rate at which a device adds received data to its own, in 10^9 bytes per second
 
     [[level]]            # .. and the machines
     name = "network"
@@ -35,7 +35,10 @@ from hloom.errors import ArgumentError
 
 @dataclass(frozen=True)
 class Level:
-    """Links between `count` units; seconds, and bytes a second of each device."""
+    """Links between `count` units of the level below.
+
+    `latency` is in seconds per message; `bandwidth` and `reduction_rate` are in bytes per second and device.
+    """
 
     name: str
     count: int
@@ -46,7 +49,10 @@ class Level:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Devices of one kind, joined level by level; device d is d // count of the unit before, and so on."""
+    """Identical devices, connected level by level: device d is in unit d // count of the first level, and so on.
+
+    `flops` is in operations per second, `memory_rate` in bytes per second.
+    """
 
     flops: float
     memory_rate: float
@@ -55,11 +61,12 @@ class Cluster:
 
     @property
     def device_count(self) -> int:
+        """The number of devices."""
         return math.prod(level.count for level in self.levels)
 
 
 def load_cluster(path: Path) -> Cluster:
-    """The cluster that a TOML file describes; ArgumentError says which entry is missing or no positive number."""
+    """Reads a cluster from a TOML file; ArgumentError names the entry that is missing or not a positive number."""
     try:
         found = tomllib.loads(path.read_text())
     except OSError as error:
@@ -98,7 +105,7 @@ def _number(path: Path, table: Any, name: str) -> float:
 
 
 def to_toml(cluster: Cluster, comment: str) -> str:
-    """The description of a cluster, as `load_cluster` reads it."""
+    """The description of a cluster as `load_cluster` reads it, with a comment as its first line."""
     lines = [f"# {comment}", "[device]", f"gflops = {cluster.flops / 1e9:.4g}"]
     lines += [f"memory_gbs = {cluster.memory_rate / 1e9:.4g}"]
     if cluster.memory_bytes < math.inf:

@@ -1,8 +1,8 @@
-"""How long a collective takes, by the algorithms that libraries choose from.
+"""Estimates the time of a collective, by the algorithms that libraries choose from.
 
-A message costs its latency and its bytes at the rate of the link; a reduction costs its bytes too. Algorithms are those
-of Thakur, Rabenseifner and Gropp (2005): rings, trees that double or halve, and both after one another; and level by
-level, the inner links carrying what only they can.
+A message costs its latency and its bytes at the bandwidth of the link; a reduction costs its bytes at the reduction
+rate. The algorithms are those of Thakur, Rabenseifner and Gropp (2005): rings, recursive doubling and halving, trees;
+and hierarchical ones, which use the inner links for all traffic that stays within a unit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hloom.scaling.cluster import Cluster, Level
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds, and the algorithm that takes them."""
+    """Time in seconds, and the algorithm that achieves it."""
 
     seconds: float
     algorithm: str
@@ -27,9 +27,9 @@ class Estimate:
 
 
 def estimate(opcode: str, size: int, members: Sequence[int], cluster: Cluster) -> Estimate:
-    """The time of a collective whose operand has `size` bytes on each of some devices.
+    """Estimates the time of a collective whose operand has `size` bytes on each of the devices `members`.
 
-    ArgumentError where the cluster has fewer devices.
+    ArgumentError if the cluster has fewer devices.
     """
     if max(members) >= cluster.device_count:
         raise ArgumentError(f"device {max(members)} is none of the {cluster.device_count} that the cluster has")
@@ -46,7 +46,7 @@ def estimate(opcode: str, size: int, members: Sequence[int], cluster: Cluster) -
 
 
 def _spanned_levels(members: Sequence[int], cluster: Cluster) -> list[tuple[Level, int]]:
-    """The levels that a group spans, each with how many units of the one before meet there."""
+    """The levels that a group spans, each with the number of units of the level below that it connects."""
     found, units = [], [*members]
     for level in cluster.levels:
         outer = [unit // level.count for unit in units]
@@ -109,7 +109,7 @@ _SIMPLE: dict[str, Callable[[int, float, Level], Estimate]] = {
 
 
 def _all_reduce_levelled(size: float, levels: Sequence[tuple[Level, int]]) -> float:
-    """Scattered inside, reduced outside, gathered inside."""
+    """Seconds of a reduce-scatter in the inner level, an all-reduce outside, and an all-gather in the inner level."""
     (level, n), *outer = levels
     if not outer:
         return _all_reduce(n, size, level).seconds
@@ -118,7 +118,7 @@ def _all_reduce_levelled(size: float, levels: Sequence[tuple[Level, int]]) -> fl
 
 
 def _all_gather_levelled(size: float, levels: Sequence[tuple[Level, int]]) -> float:
-    """First outside, where the pieces are small, then inside."""
+    """Seconds of all-gathers from the outermost level, where blocks are small, to the innermost."""
     seconds = 0.0
     for level, n in reversed(levels):
         seconds += _all_gather(n, size, level).seconds

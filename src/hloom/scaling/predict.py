@@ -1,7 +1,8 @@
-"""A step of a program on a cluster: how long its parts take, what they send, and the memory of a device.
+"""Predicts a step of a program on a cluster: the time of its parts, their traffic, and the memory of a device.
 
-Computation is what the CPU backend's passes leave, each instruction at the rate of arithmetic or of memory, whichever
-is slower; loops of unknown length count once, of branches the longest. Nothing overlaps.
+The program is the one that the CPU backend's passes produce. Each instruction takes the time of its arithmetic or of
+its memory accesses, whichever is longer; loops of unknown trip count run once, of branches the longest is taken.
+Nothing overlaps.
 """
 
 from __future__ import annotations
@@ -32,26 +33,28 @@ _COSTLESS = FREE - {
 
 @dataclass(frozen=True)
 class Part:
-    """An instruction of a step; `seconds` and `sent` bytes are of all the times that it runs together."""
+    """An instruction of a step; `seconds` and `sent` (bytes) are totals over all `times` that it runs."""
 
     instruction: Instruction
     times: int
     seconds: float
     sent: int
     algorithm: str
-    """Of a collective; of computation what limits it."""
+    """The algorithm of a collective; the limiting resource of a computation."""
 
     def repeated(self, times: int) -> Part:
+        """The part for a number of executions, from that for one."""
         return replace(self, times=times, seconds=times * self.seconds, sent=times * self.sent)
 
     @property
     def is_collective(self) -> bool:
+        """Whether the instruction communicates."""
         return isinstance(self.instruction.op, (Collective, CollectivePermute))
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a step costs each device: its parts, the longest first, and the peak of its memory in bytes."""
+    """The cost of a step per device: its parts, the longest first, and its peak memory in bytes."""
 
     parts: list[Part]
     peak_bytes: int
@@ -59,15 +62,17 @@ class Prediction:
 
     @property
     def seconds(self) -> float:
+        """The time of the step."""
         return sum(part.seconds for part in self.parts)
 
     def seconds_of(self, collectives: bool) -> float:
+        """The time of the collectives, or of all other parts."""
         return sum(part.seconds for part in self.parts if part.is_collective is collectives)
 
 
 @dataclass(frozen=True)
 class _Run:
-    """Where a step runs."""
+    """The devices that run a step."""
 
     replicas: int
     partitions: int
@@ -75,7 +80,7 @@ class _Run:
 
 
 def predict(module: Module, replicas: int, cluster: Cluster) -> Prediction:
-    """The cost of a module that is the program of one device of `replicas` x its partitions."""
+    """Predicts the cost of a module, the program of one device, on `replicas` times its number of partitions."""
     optimized = clone_module(module)
     run_passes(optimized, cpu_pipeline(Topology.RANKS))
     run = _Run(replicas, module.num_partitions, cluster)
@@ -93,7 +98,7 @@ def predict(module: Module, replicas: int, cluster: Cluster) -> Prediction:
 
 
 def _parts(entry: Computation, run: _Run) -> Iterator[Part]:
-    """Each instruction that runs once, with how often it does."""
+    """Yields the parts of a step, each with the number of its executions."""
     order = callees_first(entry)
     parts: dict[Computation, list[Part]] = {}
     seconds: dict[Computation, float] = {}
@@ -109,7 +114,7 @@ def _parts(entry: Computation, run: _Run) -> Iterator[Part]:
 
 
 def _called(instruction: Instruction, seconds: dict[Computation, float], run: _Run) -> list[tuple[Computation, int]]:
-    """The computations that an instruction runs as they are, and how often."""
+    """The computations that an instruction runs, with the number of times."""
     called = [*instruction.op.computations]
     if instruction.opcode == "while":
         return [(computation, trip_count(instruction) or 1) for computation in called]
@@ -127,7 +132,7 @@ def _part(instruction: Instruction, run: _Run) -> Part | None:
 
 
 def _collective(instruction: Instruction, run: _Run) -> Part:
-    """The slowest of its groups says how long it takes."""
+    """The part of a collective, which takes as long as the slowest of its groups."""
     op: Any = instruction.op
     moved = traffic_of(instruction, 1, run.replicas, run.partitions)
     groups = op.device_groups(run.replicas, run.partitions)

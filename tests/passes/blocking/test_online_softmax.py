@@ -1,4 +1,4 @@
-"""Softmaxes over blocks of keys: masks, values that are not finite, and what else may stand in a softmax."""
+"""Softmaxes over blocks of keys: masks, values that are not finite, and the operations that may surround a softmax."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_lengths_that_are_given(low: str) -> None:
 
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("which", ["q", "k", "v"])
-def test_what_is_not_finite_reaches_what_it_reaches_in_the_whole_matrix(bad: float, which: str) -> None:
+def test_nan_and_infinity_propagate_as_in_the_whole_matrix(bad: float, which: str) -> None:
     """A masked key has a weight of 0, which makes no number of an infinite value."""
 
     def change(**arrays: np.ndarray[Any, Any]) -> None:

@@ -84,7 +84,7 @@ def module(entry: str, computations: str = "") -> hl.Module:
 
 
 def blocked(original: hl.Module, block_bytes: int = 1000, rows: int = 6, keys: int = 24) -> hl.Module:
-    """The module after the pass, with thresholds so low that everything is cut."""
+    """The module after the pass, with thresholds so low that everything is tiled."""
     copy = clone_module(original)
     run_passes(copy, simplification_pipeline())
     ProductBlocking(1, block_bytes, 1, 5, rows, keys, 1).run(copy)
@@ -158,7 +158,7 @@ def test_few_smaller_softmaxes_are_blocked() -> None:
         assert ProductBlocking(1 << 30, 1000, 1, 5, 6, 24, 1, 2).run(found) == blocked_count
 
 
-def test_nothing_large_is_left() -> None:
+def test_no_large_array_remains() -> None:
     found = blocked(module(CAUSAL + RESULT.format(root="ROOT")))
     assert largest(found) < 2 * 3 * 24 * 24 * 4 / 2
 
@@ -288,9 +288,9 @@ def test_sums_over_blocks_are_wide() -> None:
         "  sorted = f32[2,3,24,24] sort(weights), dimensions={3}, to_apply=less_than\n"
         "  ROOT both = (f32[2,3,24,4], f32[2,3,24,24]) tuple(result, sorted)",
     ],
-    ids=["a result", "an operation that is not cut"],
+    ids=["a result", "an operation that cannot be tiled"],
 )
-def test_what_is_read_elsewhere_stays(rest: str) -> None:
+def test_values_with_other_uses_are_kept(rest: str) -> None:
     less = "less_than { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT l = pred[] compare(a, b), direction=LT }"
     found = module(f"{CAUSAL}{RESULT.format(root='')}{rest}", less)
     assert ProductBlocking(1, 1000, 1, 5, 6, 24, 1).run(found) == 0

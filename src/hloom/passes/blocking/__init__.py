@@ -1,1 +1,1 @@
-"""Products whose matrix is far larger than their operands, computed block by block with what uses them."""
+"""Loops over blocks of large products: the product and its users are computed block by block and never stored whole."""

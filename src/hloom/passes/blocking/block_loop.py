@@ -1,4 +1,4 @@
-"""A region as a loop over its blocks, which cut one dimension or several."""
+"""Rewrites a region to a loop over its blocks, along one dimension or several."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ from hloom.types import PrimitiveType
 S32 = PrimitiveType.S32
 
 ChooseTiling = Callable[[Region], Tiling | None]
+"""Function that chooses the next tiling of a region; None if there is none."""
 
 
 def make_loop(
     module: Module, computation: Computation, region: Region, tiling: Tiling, choose_next: ChooseTiling
 ) -> tuple[Computation, Region]:
-    """Replaces the region's outputs by those of a loop over blocks; gives its body, and the region as it is there.
+    """Replaces the region's outputs by those of a loop over blocks; returns its body, and the region within it.
 
-    What `choose_next` cuts of the region in the body becomes part of the same loop: a round is a block of both. Steps
-    that fill no block are computed once more, after the loop; where there are some, or sums over blocks, a dimension
-    has a loop of its own.
+    If `choose_next` tiles the region in the body as well, that tiling becomes part of the same loop: an iteration
+    computes a block of both. A last partial block is computed after the loop. With a partial block, or outputs that are
+    summed over blocks, a dimension has a loop of its own.
     """
     edit = Edit(computation)
     build = OpBuilder.at(edit, region.members[-1])
@@ -63,7 +64,7 @@ def make_loop(
 
 
 class _Blocks:
-    """Blocks of blocks: what a round of a loop computes, by the digits of its number."""
+    """The nested blocks that one iteration of a loop computes; their indices are digits of the iteration's."""
 
     def __init__(self, build: OpBuilder, step: Instruction) -> None:
         self.build, self.step = build, step
@@ -72,11 +73,11 @@ class _Blocks:
 
     @property
     def region(self) -> Region:
-        """The last block."""
+        """The innermost block."""
         return self.blocks[-1].region
 
     def add(self, region: Region, tiling: Tiling, inputs: Mapping[Instruction, Instruction]) -> None:
-        """Cuts a region, which is the last block, or the first of all."""
+        """Tiles a region: that of the innermost block, or at first the whole."""
         build, trips = self.build, tiling.extent // tiling.size
         digit = self.step if self.trip_count == 1 else build(Divide(), self.step, build.constant(self.trip_count, S32))
         digit = build(Remainder(), digit, build.constant(trips, S32))
@@ -86,7 +87,7 @@ class _Blocks:
         self.trip_count *= trips
 
     def add_to(self, totals: Sequence[Instruction]) -> list[Instruction]:
-        """The outputs of all rounds with those of this one."""
+        """Merges the blocks of this iteration into the outputs of all iterations."""
         first, *others = self.blocks
         if not others:
             return first.add_to(totals)
@@ -99,7 +100,7 @@ class _Blocks:
         return merged
 
     def finish(self) -> tuple[Computation, Region]:
-        """The body, without the blocks that only served to be cut further, and the last one."""
+        """Removes the intermediate blocks; returns the body and the innermost block."""
         computation = self.step.parent
         assert computation is not None
         edit = Edit(computation)
@@ -117,7 +118,7 @@ def _add_starts(build: OpBuilder, a: Instruction, b: Instruction) -> Instruction
 def replace_outputs(
     edit: Edit, build: OpBuilder, outputs: Iterable[Instruction], values: Iterable[Instruction]
 ) -> None:
-    """Puts values of the outputs' sizes in their place, and ends the edit."""
+    """Replaces the outputs by values of their sizes, and finishes the edit."""
     for old, new in zip(outputs, values, strict=True):
         result = build.convert(new, old.shape.element_type)
         edit.replace(old, result if result.shape == old.shape else build(Copy(), result, shape=old.shape))
@@ -126,20 +127,20 @@ def replace_outputs(
 
 
 def _initial_outputs(build: OpBuilder, region: Region, tiling: Tiling) -> Iterator[Instruction]:
-    """What the outputs are before the first block."""
+    """The outputs before the first block: zeros."""
     for output in region.outputs:
         element_type = result_type(output, tiling)
         yield build.broadcast(build.constant(0, element_type), output.shape.with_element_type(element_type))
 
 
 def result_type(member: Instruction, tiling: Tiling) -> PrimitiveType:
-    """Sums over blocks have the width in which a product adds up its terms."""
+    """The element type of a member's block: sums over blocks have the type in which products accumulate."""
     element_type = member.shape.element_type
     return element_type.computation_type if member in tiling.sums else element_type
 
 
 def block_inputs(region: Region, tiling: Tiling) -> list[Instruction]:
-    """What a block reads: all that is no member, and not cheap."""
+    """The values that blocks read: operands that are neither members nor recomputed."""
     return [*dict.fromkeys(_inputs(region, tiling))]
 
 
@@ -159,7 +160,7 @@ def _inputs(region: Region, tiling: Tiling) -> Iterator[Instruction]:
 
 
 def _operand_parts(cheap: Instruction, tiled: TiledDimension | None) -> list[TiledDimension | None] | None:
-    """The parts of its operands that a part of something cheap needs; None where it cannot be cut there."""
+    """The parts of its operands that a part of a cheap value needs; None if it cannot be tiled there."""
     if tiled is None and is_view(cheap):
         return None
     if tiled is None or cheap.opcode in SLICES:
@@ -172,20 +173,20 @@ def _operand_parts(cheap: Instruction, tiled: TiledDimension | None) -> list[Til
 
 @dataclass(eq=False)
 class Block:
-    """A copy of a region for one block of the dimension that is cut."""
+    """A copy of a region for one block along the tiled dimension."""
 
     build: OpBuilder
     original: Region
     tiling: Tiling
     inputs: Mapping[Instruction, Instruction]
-    """What stands for each input."""
+    """The value that replaces each input."""
     start: Instruction
     size: int
     cheap: set[Instruction] = field(default_factory=set)
-    """What the next block computes anew, here."""
+    """The values of this block that nested blocks recompute."""
     copies: dict[Instruction, Instruction] = field(init=False, default_factory=dict)
     parts: dict[tuple[Instruction, TiledDimension | None], Instruction] = field(init=False, default_factory=dict)
-    """Parts of what is no member."""
+    """Parts of operands that are no members."""
 
     def __post_init__(self) -> None:
         for member in self.original.members:
@@ -194,7 +195,7 @@ class Block:
 
     @functools.cached_property
     def region(self) -> Region:
-        """The copy, as a region."""
+        """The copy as a region."""
         old = self.original
         members, outputs, products = (
             [self.copies[i] for i in found] for found in (old.members, old.outputs, old.products)
@@ -202,7 +203,7 @@ class Block:
         return Region(members, outputs, products, self.cheap)
 
     def add_to(self, totals: Sequence[Instruction]) -> list[Instruction]:
-        """The outputs of all blocks with those of this one: written into their places, or added."""
+        """Merges this block into the outputs of all blocks: writes it at its offset, or adds it."""
         merged = []
         for output, total in zip(self.original.outputs, totals, strict=True):
             tiled, block = self.tiling.dimensions.get(output), self.copies[output]
@@ -214,18 +215,19 @@ class Block:
         return merged
 
     def starts_of(self, output: int) -> list[Instruction]:
-        """Where the block of an output that has its place lies in the whole."""
+        """The offsets of the block of an output within the whole."""
         member = self.original.outputs[output]
         return self._block_starts(member.shape.rank, self.tiling.dimensions[member])
 
     def operand(self, member: Instruction, position: int) -> Instruction:
+        """An operand of a member: a copy, or the part that the block needs."""
         operand = member.operands[position]
         if operand in self.copies:
             return self.copies[operand]
         return self._part(operand, self.tiling.needed(member, position))
 
     def _part(self, operand: Instruction, tiled: TiledDimension | None) -> Instruction:
-        """A part of what is no member: computed if that is cheap, else read from an input."""
+        """A part of an operand that is no member: recomputed if that is cheap, else sliced from an input."""
         if (operand, tiled) not in self.parts:
             parts = _operand_parts(operand, tiled) if operand in self.original.cheap else None
             if parts is None:
@@ -241,6 +243,7 @@ class Block:
         return self.parts[operand, tiled]
 
     def copy(self, old: Instruction, operands: Iterable[Instruction], tiled: TiledDimension | None) -> Instruction:
+        """Emits a member, or a cheap operand, for the part of its result along `tiled`."""
         shape = Shape.array(result_type(old, self.tiling), self._sizes(old.shape, tiled))
         new = self.build(old.op, *operands, shape=shape)
         new.metadata, new.location = dict(old.metadata), old.location
@@ -265,7 +268,7 @@ class Block:
         return part
 
     def _slice_of_slice(self, old: Instruction, operands: Sequence[Instruction], tiled: TiledDimension) -> Instruction:
-        """A part of a slice, of the whole that the slice is of."""
+        """A part of a slice, read from the array that is sliced."""
         whole, *before = operands
         if isinstance(old.op, Slice):
             before = [self.build.constant(part.start, S32) for part in old.op.slice]

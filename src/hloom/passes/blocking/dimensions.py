@@ -1,8 +1,8 @@
-"""How a dimension runs through instructions: which part of an operand a part of the result needs.
+"""Follows a tiled dimension through instructions: the part of an operand that a part of the result needs.
 
-A `TiledDimension` says where in an array the dimension lies that is cut into blocks. A row of queries, say, is
-dimension 2 of the scores [batch, head, query, key] and of their sums; where heads and queries were made one dimension
-no part of it is contiguous, and it cannot be cut there.
+A `TiledDimension` is the dimension of an array that is split into blocks. A row of queries, for example, is dimension 2
+of the scores [batch, head, query, key] and of their sums. Where heads and queries have been merged into one dimension
+no part of a row is contiguous, and it cannot be tiled there.
 """
 
 from __future__ import annotations
@@ -16,23 +16,26 @@ from hloom.ir import Instruction
 from hloom.ops.dot import Dot
 
 MEMBERS = frozenset({"broadcast", "iota", "reshape", "transpose", "reduce", "dot"})
-"""What can be computed block by block, beside element-wise operations."""
+"""Opcodes that can be computed block by block, in addition to element-wise operations."""
 
 
 @dataclass(frozen=True, slots=True)
 class TiledDimension:
-    """The steps of a dimension that is cut, in one array: step k is [k * multiple, (k + 1) * multiple) there."""
+    """The tiled dimension of one array: step k is [k * multiple, (k + 1) * multiple) along dimension `index`."""
 
     index: int
     multiple: int = 1
 
 
 class Untileable(Exception):
-    """The dimension cannot be followed through an instruction."""
+    """Raised if the tiled dimension cannot be followed through an instruction."""
 
 
 def operand_dimension(user: Instruction, position: int, tiled: TiledDimension) -> TiledDimension | None:
-    """Where the dimension lies in an operand if it lies at `tiled` in the result; None where all of it is needed."""
+    """The tiled dimension of an operand, given that of the result; None if all of the operand is needed.
+
+    Raises Untileable if it cannot be followed.
+    """
     op: Any = user.op
     operand = user.operands[position].shape
     if op.elementwise:
@@ -54,7 +57,10 @@ def operand_dimension(user: Instruction, position: int, tiled: TiledDimension) -
 
 
 def result_dimension(user: Instruction, position: int, tiled: TiledDimension) -> TiledDimension | None:
-    """Where the dimension lies in the result if it lies at `tiled` in an operand; None where it is summed over."""
+    """The tiled dimension of the result, given that of an operand; None if it is summed over.
+
+    Raises Untileable if it cannot be followed.
+    """
     op: Any = user.op
     if op.elementwise:
         return _elementwise(user, position, tiled)
@@ -74,7 +80,7 @@ def result_dimension(user: Instruction, position: int, tiled: TiledDimension) ->
 
 
 def _elementwise(user: Instruction, position: int, tiled: TiledDimension) -> TiledDimension | None:
-    """The same place, but for scalars, and where a change of the elements' width makes another rank."""
+    """Handles element-wise operations; Untileable where bitcasts change the rank, None for scalar operands."""
     sizes = user.operands[position].shape.dimensions
     if sizes and sizes != user.shape.dimensions:
         raise Untileable
@@ -82,7 +88,7 @@ def _elementwise(user: Instruction, position: int, tiled: TiledDimension) -> Til
 
 
 def contracted_dimension(user: Instruction, position: int, tiled: TiledDimension) -> tuple[int, TiledDimension] | None:
-    """The other operand of a dot that sums over the dimension, and its place there; None for a reduce."""
+    """The operand of a dot that has the same contracted dimension, and that dimension; None for a reduce."""
     op = user.op
     if not isinstance(op, Dot):
         return None
@@ -91,7 +97,7 @@ def contracted_dimension(user: Instruction, position: int, tiled: TiledDimension
 
 
 def _dot_dimensions(dot: Instruction, position: int) -> Mapping[int, int]:
-    """Dimension of a dot's result -> dimension of an operand."""
+    """Maps dimensions of a dot's result to dimensions of an operand."""
     op = dot.op
     assert isinstance(op, Dot)
     batch = (op.lhs_batch_dims, op.rhs_batch_dims)[position]
@@ -101,7 +107,7 @@ def _dot_dimensions(dot: Instruction, position: int) -> Mapping[int, int]:
 
 
 def _reshaped(old: Sequence[int], new: Sequence[int], tiled: TiledDimension) -> TiledDimension:
-    """The dimension of `new` whose parts are the same elements: the same steps, within the same outer ones."""
+    """The dimension of `new` with the same elements per step and the same number of outer steps."""
     inner = math.prod(old[tiled.index + 1 :])
     step, outer = tiled.multiple * inner, old[tiled.index] * inner
     for dimension, size in enumerate(new):
@@ -112,9 +118,9 @@ def _reshaped(old: Sequence[int], new: Sequence[int], tiled: TiledDimension) -> 
 
 
 def follow(seed: Instruction, dimension: int, members: Sequence[Instruction]) -> dict[Instruction, TiledDimension]:
-    """Where a dimension of one member lies in each that has it, found along operands and users.
+    """Returns the tiled dimension of each member that has it, from that of one member, along operands and users.
 
-    Raises Uncuttable where it cannot be followed, or leads to two dimensions of one array.
+    Raises Untileable where it cannot be followed, or reaches two dimensions of one array.
     """
     inside = frozenset(members)
     found: dict[Instruction, TiledDimension] = {}

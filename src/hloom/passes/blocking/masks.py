@@ -1,4 +1,4 @@
-"""Masks: up to which key any query of a block looks."""
+"""Attention masks: the number of leading keys that any query of a block attends to."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OPPOSITE = {_LT: _GE, _LE: _GT, _GT: _LE, _GE: _LT}
 
 @dataclass(frozen=True, slots=True)
 class Masking:
-    """What scores are where a mask is not `kept_where`: a constant."""
+    """The masking of scores: where `mask` is not `kept_where`, the score is the constant `value`."""
 
     mask: Instruction
     kept_where: bool
@@ -35,7 +35,7 @@ class Masking:
 
 
 def masking_of(scores: Instruction) -> Masking | None:
-    """How scores are masked, by a select; None where they are not."""
+    """The masking of scores by a select; None if there is none."""
     if scores.opcode == "select" and scores.operands[0].shape.rank:
         for position, kept_where in ((2, True), (1, False)):
             hidden = scores.operands[position]
@@ -48,7 +48,10 @@ def masking_of(scores: Instruction) -> Masking | None:
 def visible_key_count(
     build: OpBuilder, module: Module, mask: Instruction, dimension: int, kept_where: bool = True
 ) -> Instruction:
-    """A number of keys, as s32[]: for those after them, along a dimension of the mask, it is nowhere `kept_where`."""
+    """Emits a number of keys, as s32[]: all keys after that are masked for every query.
+
+    A key is visible where the mask is `kept_where`; keys lie along `dimension` of the mask.
+    """
     if mask.opcode == "not":
         return visible_key_count(build, module, mask.operands[0], dimension, not kept_where)
     if mask.opcode == ("and" if kept_where else "or"):
@@ -70,14 +73,14 @@ def visible_key_count(
 def _keys_kept_anywhere(
     build: OpBuilder, module: Module, mask: Instruction, dimension: int, kept_where: bool
 ) -> Instruction:
-    """pred[keys]: whether the mask is `kept_where` for a key anywhere."""
+    """Emits pred[keys]: whether any query sees the key."""
     others = tuple(d for d in range(mask.shape.rank) if d != dimension)
     mask = mask if kept_where else build(Not(), mask)
     return reduced(build, module, Or(), mask, False, others) if others else mask
 
 
 def _one_past_last(build: OpBuilder, module: Module, reached: Instruction) -> Instruction:
-    """One more than the last key that is reached."""
+    """Emits the index of the last true element plus 1, or 0."""
     shape = Shape.array(S32, reached.shape.dimensions)
     one, none = (build.broadcast(build.constant(value, S32), shape) for value in (1, 0))
     ordinals = build(Add(), build(Iota(iota_dimension=0), shape=shape), one)
@@ -87,7 +90,10 @@ def _one_past_last(build: OpBuilder, module: Module, reached: Instruction) -> In
 def _count_from_comparison(
     build: OpBuilder, module: Module, mask: Instruction, dimension: int, kept_where: bool
 ) -> Instruction | None:
-    """Where integers of keys are compared with integers of queries, the extreme one of those decides."""
+    """The number of visible keys, if the mask compares integers of keys with integers of queries.
+
+    The extreme integer of the queries decides. None for other masks.
+    """
     op = mask.op
     if not isinstance(op, Compare) or not mask.operands[0].shape.element_type.is_integer:
         return None
@@ -111,7 +117,7 @@ def _count_from_comparison(
 
 
 def _positions_below(build: OpBuilder, limit: Instruction, positions: Instruction, inclusive: bool) -> Instruction:
-    """How many of the positions 0, 1, .. are less than a limit, or equal to it."""
+    """Emits the number of positions 0, 1, .. that are less than a limit, or equal to it if `inclusive`."""
     element_type, more = limit.shape.element_type, int(inclusive)
     (count,) = positions.shape.dimensions
     clamped = build(Maximum(), limit, build.constant(-more if element_type.is_signed else 0, element_type))
@@ -120,10 +126,10 @@ def _positions_below(build: OpBuilder, limit: Instruction, positions: Instructio
 
 
 def _extreme(build: OpBuilder, module: Module, values: Instruction, wants_maximum: bool) -> Instruction:
-    """The largest or least of some integers."""
+    """Emits the maximum or minimum of integers."""
     element_type = values.shape.element_type
     if values.opcode == "add" and values.operands[0].opcode == "iota" and values.operands[1].opcode == "broadcast":
-        # Positions from one on.
+        # Consecutive positions from `first` on.
         iota, (first,) = values.operands[0], values.operands[1].operands
         if iota.shape.rank == 1 and first.shape.is_scalar:
             (count,) = iota.shape.dimensions
@@ -135,7 +141,7 @@ def _extreme(build: OpBuilder, module: Module, values: Instruction, wants_maximu
 
 
 def _key_vector(build: OpBuilder, operand: Instruction, dimension: int) -> Instruction | None:
-    """The vector that an array repeats along a dimension."""
+    """The vector of keys that an array repeats for each query; None for other arrays."""
     op = operand.op
     if isinstance(op, Iota) and op.iota_dimension == dimension:
         return _positions(build, operand)
@@ -144,7 +150,7 @@ def _key_vector(build: OpBuilder, operand: Instruction, dimension: int) -> Instr
 
 
 def _query_values(build: OpBuilder, operand: Instruction, dimension: int) -> Instruction | None:
-    """Integers of all that an array repeats for each place of a dimension."""
+    """The integers that an array repeats for each key; None for other arrays."""
     op = operand.op
     if isinstance(op, Iota) and op.iota_dimension != dimension:
         return _positions(build, operand)

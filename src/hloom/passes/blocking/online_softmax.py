@@ -1,11 +1,11 @@
-"""A softmax over blocks of keys: each block corrects what the blocks before it gave (online softmax).
+"""Rewrites a softmax to a loop over blocks of keys, each of which rescales the totals so far (online softmax).
 
     m = max(x)                  m' = max(m, max(block of x)), c = exp(m - m')
     l = sum(exp(x - m))         l' = l * c + sum(exp(block of x - m'))
     o = dot(exp(x - m), v)      o' = o * c + dot(exp(block of x - m'), block of v)
 
-The division by l comes after the last block. Where a mask puts a constant far below the maximum of each row, what
-follows in those rows adds exactly nothing, if all of v is finite: the loop ends when that is so for all keys to come.
+The division by l comes after the last block. Where a mask puts a constant far below the maximum of each row, masked
+keys add exactly 0 if all of v is finite; the loop ends once that holds for all remaining keys.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from hloom.types import PrimitiveType
 
 S32, U32, PRED, F32 = PrimitiveType.S32, PrimitiveType.U32, PrimitiveType.PRED, PrimitiveType.F32
 _UNDERFLOW = {F32: 104.0, PrimitiveType.F64: 746.0}
-"""The exponential of less than minus so much is 0."""
+"""Exponentials of arguments below the negative of this underflow to 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What is known of the keys so far."""
+    """The maximum of each row and the totals, over the keys so far."""
 
     maximum: Instruction
     totals: Sequence[Instruction]
@@ -49,7 +49,10 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where the loop may end: no key from `visible_keys` on passes the mask, and `finite` says that all values are."""
+    """The condition for leaving the loop early.
+
+    All keys from index `visible_keys` on have the score `masked`, and `finite` tells whether all values are finite.
+    """
 
     masked: float
     visible_keys: Instruction
@@ -67,6 +70,8 @@ def make_online_softmax(module: Module, computation: Computation, region: Region
 
 
 class _Online:
+    """Emits the loop and the values after it."""
+
     def __init__(self, module: Module, region: Region, softmax: Softmax, size: int) -> None:
         self.module, self.region, self.softmax, self.size = module, region, softmax, size
         self.tiling = Tiling(softmax.key_dimensions, softmax.totals, softmax.extent, size, is_batch=False)
@@ -74,7 +79,7 @@ class _Online:
         self.inputs = block_inputs(region, self.tiling)
 
     def emit_loop(self, build: OpBuilder) -> _State:
-        """The state after all keys; the last ones, where they fill no block, come after the loop."""
+        """Emits the loop and returns the state after all keys; a last partial block comes after the loop."""
         trips, rest = divmod(self.tiling.extent, self.size)
         inputs = len(self.inputs)
         end = self._end(build)
@@ -109,7 +114,7 @@ class _Online:
         return state
 
     def _initial_state(self, build: OpBuilder) -> _State:
-        """Of no keys."""
+        """The state before the first key."""
         maximum = self.softmax.maximum
         zeros = []
         for total in self.softmax.totals:
@@ -120,6 +125,7 @@ class _Online:
     def _block(
         self, build: OpBuilder, inputs: Mapping[Instruction, Instruction], start: Instruction, size: int, before: _State
     ) -> _State:
+        """Emits the members for one block of keys, and returns the state after it."""
         softmax = self.softmax
         block = Block(build, self.score_region, self.tiling, inputs, start, size)
 
@@ -128,7 +134,7 @@ class _Online:
             return block.copy(member, operands, self.tiling.dimensions.get(member))
 
         maximum = build(Maximum(), before.maximum, copied(softmax.maximum))
-        # exp(-inf - -inf) is no number: a row that has only -inf so far has no weights yet.
+        # exp(-inf - -inf) is NaN: a row whose scores have all been -inf so far has no weights yet.
         least = build.broadcast(build.constant(float("-inf"), maximum.shape.element_type), maximum.shape)
         zero = build.broadcast(build.constant(0, maximum.shape.element_type), maximum.shape)
         is_empty = build(Compare(direction=ComparisonDirection.EQ), maximum, least)
@@ -144,7 +150,7 @@ class _Online:
         return _State(maximum, totals)
 
     def _repeated(self, build: OpBuilder, value: Instruction, total: Instruction, shape: Shape) -> Instruction:
-        """A value for each row, such as the maximum is, repeated as a total has them."""
+        """A value per row, such as the maximum, broadcast to the shape of a total."""
         if not isinstance(total.op, Dot):
             return build.reshape(value, shape.dimensions)
         softmax = self.softmax
@@ -161,7 +167,7 @@ class _Online:
         return build.broadcast(build.reshape(rows, sizes), shape, dimensions)
 
     def emit_finals(self, build: OpBuilder, state: _State) -> dict[Instruction, Instruction]:
-        """The members without keys after all keys."""
+        """Emits the members without keys, from the state after all keys; returns all such members."""
         softmax = self.softmax
         found = {softmax.maximum: state.maximum}
         totals = dict(zip(softmax.totals, state.totals, strict=True))
@@ -175,7 +181,7 @@ class _Online:
     def _scaled(
         self, build: OpBuilder, total: Instruction, value: Instruction, found: Mapping[Instruction, Instruction]
     ) -> Instruction:
-        """A total of weights, from that of the exponentials."""
+        """A total of weights, computed from that of the exponentials."""
         found_scale = self.softmax.scale_of(total)
         if found_scale is None:
             return value
@@ -184,9 +190,10 @@ class _Online:
         dimensions = self.softmax.row_dimensions(total, repeated, scale)
         return build(scale.op, value, self._broadcast_rows(build, found.get(rows, rows), dimensions, value.shape))
 
-    # The end
+    # Leaving the loop early
 
     def _end(self, build: OpBuilder) -> _End | None:
+        """Emits the values on which leaving the loop depends; None if the scores are not masked."""
         masking = masking_of(self.softmax.scores)
         values = [*self._values()]
         if masking is None or masking.mask in self.region.members:
@@ -200,15 +207,15 @@ class _Online:
         return _End(masking.value, visible_keys, finite)
 
     def _values(self) -> Iterator[Instruction]:
-        """What weights are multiplied with."""
+        """Yields the operands that weights are multiplied by."""
         for total in self.softmax.totals:
             if isinstance(total.op, Dot):
                 yield from (operand for operand in total.operands if operand not in self.softmax.weights)
 
-    # Numbers are looked at as integers: NaN is neither below nor above anything.
+    # Elements are compared as integers, since comparisons with NaN are always false.
 
     def _is_finite(self, build: OpBuilder, values: Instruction) -> Instruction:
-        """Whether all have exponents below the largest one."""
+        """Emits whether the exponents of all elements are below the largest one."""
         element_type = values.shape.element_type
         word = UNSIGNED[element_type.bits]
         infinity = int(np.array(np.inf, element_type.dtype).view(word.dtype))
@@ -218,7 +225,7 @@ class _Online:
         return build(Compare(direction=ComparisonDirection.LT), most, build.constant(infinity, word))
 
     def _masked_keys_vanish(self, build: OpBuilder, state: _State, masked: float, finite: Instruction) -> Instruction:
-        """Whether what is masked adds nothing to any row."""
+        """Emits whether masked keys add 0 to every row."""
         shape = state.maximum.shape
         value = build.broadcast(build.constant(masked, shape.element_type), shape)
         limit = build.broadcast(build.constant(_UNDERFLOW[shape.element_type], shape.element_type), shape)

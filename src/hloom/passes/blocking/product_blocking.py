@@ -1,4 +1,4 @@
-"""product-blocking: attention without its matrix of scores, and whatever else passes through a large product."""
+"""product-blocking: attention without its matrix of scores, and other computations on large products."""
 
 from __future__ import annotations
 
@@ -17,36 +17,40 @@ from hloom.passes.edit import applied_computations, callees_first_of
 
 @dataclass(frozen=True)
 class ProductBlocking:
-    """Before: a product with few terms and a large result, and what makes small results of it (softmax, product).
-    After: a loop over blocks of its batches and rows, and within it over keys where rows pass through one softmax; the
-    large values are never in memory. Keys that a mask hides from all rows of a block are left out where that changes
-    nothing.
+    """Before: a product with few terms and a large result, which others reduce to small results (softmax, product).
+    After: a loop over blocks of its batches and rows, with an inner loop over keys where rows pass through one softmax.
+    The large values are never stored whole. Keys that a mask hides from all rows of a block are skipped where that does
+    not change results.
 
-    Needs a module without calls, simplified. A gradient that reads the large values again computes them again. Masks
-    and what else is cheap is computed in the loop; sums over what is cut are added up block by block, in at least f32.
-    Nothing is done where a large value is read by something else, or no dimension can be cut.
+    Requires a module without calls, simplified. A gradient that reads the large values recomputes them. Masks and other
+    cheap values are recomputed in the loop; sums over the tiled dimension are accumulated over blocks, in at least f32.
+    Products are left alone if a large value has other uses, or no dimension can be tiled.
     """
 
     name: ClassVar[str] = "product-blocking"
     optional: ClassVar[bool] = True
     min_bytes: int = 64 << 20
-    """Of the product: a smaller one may be whole."""
+    """The least size of a product that is tiled, in bytes."""
     block_bytes: int = 16 << 20
-    """Of a block of the product."""
+    """The size of a block of the product, in bytes."""
     min_repeated_bytes: int = 16 << 20
-    """Of one matrix of the product, where a gradient computes it again."""
+    """The least size in bytes of one matrix of a product that a gradient recomputes."""
     min_rows: int = 64
-    """Of a block, where rows are cut."""
+    """The least number of rows of a block."""
     softmax_rows: int = 256
-    """Of a block whose product passes through a softmax."""
+    """The number of rows of a block whose product passes through a softmax."""
     softmax_keys: int = 256
-    """How much of their rows is computed at a time."""
+    """The number of keys of such a block."""
     min_softmax_bytes: int = 8 << 20
-    """Of a product that passes through a softmax, where there are at most `max_small` such: a loop takes long to
-    compile."""
+    """The least size in bytes of a product that passes through a softmax, if there are at most `max_small` of them.
+
+    Each loop takes long to compile.
+    """
     max_small: int = 2
+    """The greatest number of softmaxes that are tiled although their products are below `min_bytes`."""
 
     def run(self, module: Module) -> int:
+        """Tiles the large products of all computations; returns the number of regions that were changed."""
         inside = applied_computations(module)
         changes = 0
         for computation in [*module.computations]:
@@ -63,7 +67,7 @@ class ProductBlocking:
         yield from softmaxes if len(softmaxes) <= self.max_small else ()
 
     def _block(self, module: Module, computation: Computation, region: Region) -> bool:
-        """Makes loops of a region, one within the other, until a block is small enough."""
+        """Rewrites a region to nested loops, until a block is small enough."""
         softmax = find_softmax(region)
         tiling = self._choose_tiling(region, softmax)
         if tiling is not None:

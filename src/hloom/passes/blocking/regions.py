@@ -1,9 +1,9 @@
-"""Regions: large products, what is computed from them, and the small values that come of it.
+"""Regions: large products, the values computed from them, and the small results.
 
-The scores of attention are a product over few terms whose result is far larger than its operands; a softmax makes
-weights of them, and another product makes a small result of those. What is large is needed nowhere else. A gradient
+The scores of attention are a product over few terms whose result is far larger than its operands; a softmax computes
+weights from them, and another product reduces these to a small result. The large values have no other uses. A gradient
 reads the scores again, once the result of the first region is known: it is a second region, of a later level, which
-computes them anew.
+recomputes them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from hloom.passes.costs import element_cost
 from hloom.passes.edit import has_control_edges
 
 CHEAP_COST = 4
-"""Work for each element, in additions, that is done again in each block rather than stored whole."""
+"""The greatest work per element, in additions, that is repeated in each block rather than stored whole."""
 
 SLICES = frozenset({"slice", "dynamic-slice"})
 
 
 def is_view(instruction: Instruction) -> bool:
-    """Whether it is a part of an array, perhaps in another shape: a part of it is a part of that array."""
+    """Whether an instruction is a slice, perhaps reshaped: a part of it is a part of the sliced array."""
     if instruction.opcode == "reshape":
         return is_view(instruction.operands[0])
     return instruction.opcode in SLICES
@@ -35,28 +35,28 @@ def is_view(instruction: Instruction) -> bool:
 
 @dataclass(eq=False)
 class Region:
-    """Instructions of one computation that are computed block by block, operands first."""
+    """Instructions of one computation that are computed block by block, in topological order."""
 
     members: list[Instruction]
     outputs: list[Instruction]
-    """The members whose values others read."""
+    """The members that are used outside of the region."""
     products: list[Instruction]
     """The members that are large products."""
     cheap: set[Instruction]
-    """What members read that is computed anew for each block, in any part of it, rather than read."""
+    """Operands of members that are recomputed for each block, in any part."""
 
 
 def is_large_product(instruction: Instruction, min_bytes: int) -> bool:
-    """Whether it is a dot whose result has so many bytes, and at least twice the elements of both operands."""
+    """Whether an instruction is a dot with a result of at least `min_bytes` and twice the elements of both operands."""
     if instruction.opcode != "dot" or not _is_plain(instruction) or instruction.shape.byte_size < min_bytes:
         return False
     return instruction.shape.element_count >= 2 * sum(shape.element_count for shape in instruction.operand_shapes)
 
 
 def find_regions(computation: Computation, min_bytes: int, min_repeated_bytes: int) -> list[Region]:
-    """The regions of a computation, those that others depend on first.
+    """The regions of a computation, in the order of their dependences.
 
-    A product has at least `min_bytes`; where several regions need it, each of its matrices `min_repeated_bytes`.
+    A product has at least `min_bytes`; if several regions need it, each of its matrices has `min_repeated_bytes`.
     """
     products = {i for i in computation.instructions if is_large_product(i, min_bytes)}
     if not products:
@@ -87,7 +87,7 @@ def _can_be_member(instruction: Instruction) -> bool:
 
 
 class _Finder:
-    """The regions around some large products."""
+    """Finds the regions around some large products."""
 
     def __init__(self, computation: Computation, products: set[Instruction]) -> None:
         self.computation, self.products = computation, products
@@ -100,7 +100,7 @@ class _Finder:
         return instruction.shape.element_count >= self.min_count
 
     def _derived_from_products(self) -> dict[Instruction, None]:
-        """The products, and what is computed from them without another product."""
+        """The products, and the values computed from them without another product."""
         found: dict[Instruction, None] = {}
         for instruction in self.computation.instructions:
             is_derived = any(operand in found for operand in instruction.operands)
@@ -111,7 +111,7 @@ class _Finder:
         return found
 
     def _needed_for_large(self, derived: dict[Instruction, None]) -> set[Instruction]:
-        """Of small values those that large ones are computed from, such as the sums of rows."""
+        """Keeps the large derived values, and the small ones from which large ones are computed, such as row sums."""
         kept: set[Instruction] = set()
         for instruction in reversed(derived):
             if self._is_large(instruction) or any(user in kept for user in instruction.users):
@@ -119,23 +119,23 @@ class _Finder:
         return kept
 
     def _find_outputs(self) -> set[Instruction]:
-        """The small values that come of large ones and are read elsewhere."""
+        """The small values that are computed from large ones and used elsewhere."""
         sums = {user for i in self.kept for user in i.users if user not in self.kept and self._is_sum(user)}
         return sums | {i for i in self.kept if not self._is_large(i) and self._is_read(i, sums)}
 
     def _is_read(self, instruction: Instruction, sums: set[Instruction]) -> bool:
-        """Whether something outside of the regions needs the value."""
+        """Whether a value is used outside of the regions."""
         is_root = instruction is self.computation.root
         return is_root or any(user not in self.kept and user not in sums for user in instruction.users)
 
     def _is_sum(self, instruction: Instruction) -> bool:
-        """A small product of something large, or a small reduction of it."""
+        """Whether an instruction is a small product or reduction of large values."""
         return (
             instruction.opcode in ("dot", "reduce") and _can_be_member(instruction) and not self._is_large(instruction)
         )
 
     def _components(self) -> dict[Instruction, Instruction]:
-        """For each kept value and output one that stands for all that hang together."""
+        """Maps each kept value and output to a representative of its connected component."""
         parent: dict[Instruction, Instruction] = {}
 
         def find(instruction: Instruction) -> Instruction:
@@ -151,6 +151,7 @@ class _Finder:
         return {instruction: find(instruction) for instruction in [*self.kept, *self.outputs]}
 
     def regions(self, min_repeated_bytes: int) -> list[Region]:
+        """Groups the outputs by connected component and level, and returns the region of each group."""
         escaping = {self.component[i] for i in self.kept if self._escapes(i)}
         small = {self.component[i] for i in self.products if _matrix_bytes(i) < min_repeated_bytes}
         groups: dict[tuple[Instruction, int], list[Instruction]] = {}
@@ -162,11 +163,11 @@ class _Finder:
         return [self._region(chosen[key]) for key in sorted(chosen, key=lambda key: key[1])]
 
     def _escapes(self, instruction: Instruction) -> bool:
-        """Whether something large is needed elsewhere."""
+        """Whether a large value is used outside of the regions."""
         return self._is_large(instruction) and self._is_read(instruction, self.outputs)
 
     def _levels(self) -> dict[Instruction, int]:
-        """How many regions, one after the other, must be complete before an output's own; in the program's order."""
+        """The number of earlier regions on which each output depends, in program order."""
         after: dict[Instruction, int] = {}
         within: dict[Instruction, int] = {}
         for i in self.computation.instructions:
@@ -197,7 +198,7 @@ class _Finder:
         return Region(members, outputs, products, cheap)
 
     def _is_cheap(self, instruction: Instruction) -> bool:
-        """Whether to compute an operand again in each block: constants, masks made of positions, repeated rows."""
+        """Whether an operand is recomputed in each block: constants, masks made of positions, repeated rows."""
         if instruction.opcode == "constant":
             return instruction.shape.is_scalar
         if is_view(instruction):
@@ -208,6 +209,7 @@ class _Finder:
         return is_repeated or (self._is_wide(instruction) and element_cost(instruction.opcode) <= CHEAP_COST)
 
     def _is_view_of_stored(self, view: Instruction) -> bool:
+        """Whether a view is, perhaps through other views, a contiguous slice of an array that is stored whole."""
         source = view.operands[0]
         if is_view(source):
             return self._is_cheap(source)
@@ -215,7 +217,7 @@ class _Finder:
         return is_plain and source not in self.kept and source not in self.outputs and not self._is_cheap(source)
 
     def _is_wide(self, instruction: Instruction) -> bool:
-        """Not small enough to be stored whole: as large as one of the matrices."""
+        """Whether a value is too large to be stored whole: at least as large as one of the matrices."""
         return any(
             instruction.shape.element_count >= product.shape.dimensions[-1] * product.shape.dimensions[-2]
             for product in self.products

@@ -1,4 +1,4 @@
-"""Softmaxes in regions: weights made of a row's exponentials, and what adds them up."""
+"""Softmaxes in regions: the maximum of each row, the exponentials, weights made of them, and their totals."""
 
 from __future__ import annotations
 
@@ -29,42 +29,44 @@ class Softmax:
     """
 
     key_dimensions: Mapping[Instruction, TiledDimension]
-    """Where the keys lie in the members that have them."""
+    """The dimension of keys in each member that has it."""
     dimension: int
-    """Of the scores."""
+    """The dimension of keys in the scores."""
     scores: Instruction
     maximum: Instruction
     shift: Instruction
     exponentials: Instruction
     score_members: list[Instruction] = field(default_factory=list)
-    """The scores, what the maximum is of, and the members that they are made of."""
+    """The scores, the operand of the maximum, and the members that they are computed from."""
     shifts: list[Instruction] = field(default_factory=list)
-    """From the maximum to the exponentials."""
+    """The members between the maximum and the exponentials."""
     weights: dict[Instruction, Instruction | None] = field(default_factory=dict)
-    """The exponentials and what is made of them: with the division or multiplication that each has passed."""
+    """The exponentials and values made of them, each with the division or multiplication that it has passed."""
     totals: list[Instruction] = field(default_factory=list)
     small: list[Instruction] = field(default_factory=list)
-    """Members without keys that are made of the maximum and the totals."""
+    """Members without keys that are computed from the maximum and the totals."""
 
     @property
     def extent(self) -> int:
+        """The number of keys."""
         return self.scores.shape.dimensions[self.dimension]
 
     def weight_of(self, total: Instruction) -> Instruction:
-        """The weights that a total adds up, or that others are made of."""
+        """The weights among the operands of a member."""
         return next(operand for operand in total.operands if operand in self.weights)
 
     def scale_of(self, total: Instruction) -> tuple[Instruction, Instruction] | None:
-        """The division or multiplication of a total's weights, and what is repeated to be its other operand."""
+        """The division or multiplication of a total's weights, and its other operand, which is repeated."""
         scale = self.weights[self.weight_of(total)]
         if scale is None:
             return None
         return scale, next(operand for operand in scale.operands if operand not in self.weights)
 
     def row_dimensions(self, total: Instruction, repeated: Instruction, start: Instruction) -> tuple[int, ...] | None:
-        """The dimensions of a product in which the rows lie that a broadcast repeats, where more than one is.
+        """The dimensions of a product along which the rows lie that a broadcast repeats.
 
-        `start` is the member that reads the broadcast. None where they are no dimensions of their own, in order.
+        `start` is the member that reads the broadcast; dimensions of size 1 are left out. None if the rows are not
+        separate dimensions, in order.
         """
         broadcast = repeated.op.broadcast_dimensions  # type: ignore[attr-defined]
         tiled_dimensions = [TiledDimension(d) for d in broadcast if repeated.shape.dimensions[d] > 1]
@@ -80,7 +82,7 @@ class Softmax:
         return row_dimensions if ordered and count == repeated.operands[0].shape.element_count else None
 
     def _path(self, start: Instruction, total: Instruction) -> list[tuple[Instruction, int]]:
-        """The members from one that makes weights to a total, each with the number of the operand before it."""
+        """The members from one that makes weights to a total, each with the index of the operand on the path."""
         found, member = [], total
         while member is not start:
             position = next(k for k, operand in enumerate(member.operands) if operand in self.weights)
@@ -90,7 +92,7 @@ class Softmax:
 
     @property
     def can_be_in_blocks(self) -> bool:
-        """Whether each product has the rows as dimensions, so that a block of keys can correct those before."""
+        """Whether each product has the rows as dimensions, so that blocks of keys can rescale earlier totals."""
         return all(
             self.row_dimensions(total, self.shift, self.exponentials) is not None
             and ((scale := self.scale_of(total)) is None or self.row_dimensions(total, scale[1], scale[0]) is not None)
@@ -100,7 +102,7 @@ class Softmax:
 
 
 def find_softmax(region: Region) -> Softmax | None:
-    """The softmax of a region that is nothing else."""
+    """The softmax of a region; None if the region has other members, or more than one softmax."""
     softmax = _find_scores_and_shift(region)
     if softmax is None:
         return None
@@ -109,6 +111,7 @@ def find_softmax(region: Region) -> Softmax | None:
 
 
 def _find_scores_and_shift(region: Region) -> Softmax | None:
+    """Matches the scores, the maximum and the exponentials."""
     exponentials = [member for member in region.members if member.opcode == "exponential"]
     if len(exponentials) != 1 or exponentials[0].operands[0].opcode != "subtract":
         return None
@@ -136,7 +139,7 @@ def _unshaped(instruction: Instruction) -> Instruction:
 
 
 def _reduces_by(member: Instruction, opcode: str) -> bool:
-    """Whether it reduces one dimension of one array by an operation."""
+    """Whether an instruction reduces one dimension of one array by an operation."""
     op = member.op
     return (
         isinstance(op, Reduce)
@@ -147,7 +150,7 @@ def _reduces_by(member: Instruction, opcode: str) -> bool:
 
 
 def _members_leading_to(region: Region, needed: set[Instruction]) -> list[Instruction]:
-    """The members that some are made of, and these."""
+    """The members that are needed to compute some members, including these."""
     for member in reversed(region.members):
         if member in needed:
             needed.update(member.operands)
@@ -155,17 +158,17 @@ def _members_leading_to(region: Region, needed: set[Instruction]) -> list[Instru
 
 
 class _Classifier:
-    """Says what each member is for the softmax."""
+    """Classifies each member by its role in the softmax."""
 
     def __init__(self, softmax: Softmax, region: Region) -> None:
         self.softmax, self.region = softmax, region
         self.inside = {*region.members}
         self.repeated: dict[Instruction, None] = {}
-        """Small values, repeated for each key."""
+        """Small values that are repeated for each key."""
         self.score_members = {*softmax.score_members}
 
     def classify_all(self) -> bool:
-        """Sorts the members; whether all could be, and nothing with keys is needed elsewhere."""
+        """Whether all members have a role, and no value with keys is used elsewhere."""
         softmax = self.softmax
         return (
             all(member in softmax.key_dimensions for member in self.score_members)
@@ -210,7 +213,7 @@ class _Classifier:
         return all(operand not in self.softmax.key_dimensions for operand in operands)
 
     def _classify_weight_user(self, member: Instruction) -> bool:
-        """What is made of weights: others, or totals."""
+        """Classifies a user of weights: other weights, or a total."""
         softmax = self.softmax
         weights = [operand for operand in member.operands if operand in softmax.weights]
         others = [operand for operand in member.operands if operand not in weights]

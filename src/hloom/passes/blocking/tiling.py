@@ -1,4 +1,4 @@
-"""Which dimension of a region is cut into blocks, and where it lies in each of the region's values."""
+"""Chooses the dimension along which a region is split into blocks, and finds it in each of the region's values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hloom.passes.blocking.regions import Region
 
 @dataclass(frozen=True, slots=True)
 class BlockSizes:
-    """How large a block may be, in bytes of the largest product, and how few rows it may have."""
+    """Limits of a block: its size in bytes of the largest product, and its least number of rows."""
 
     bytes: int
     min_rows: int
@@ -31,19 +31,19 @@ class BlockSizes:
 
 @dataclass(frozen=True, eq=False)
 class Tiling:
-    """A dimension that is cut into blocks."""
+    """A dimension along which a region is split into blocks."""
 
     dimensions: Mapping[Instruction, TiledDimension]
-    """Where it lies in the members that have it."""
+    """The dimension of each member that has it."""
     sums: Sequence[Instruction]
     """The outputs that are added up over the blocks."""
     extent: int
     size: int
-    """Steps of a block."""
+    """The number of steps of a block."""
     is_batch: bool
 
     def needed(self, member: Instruction, position: int) -> TiledDimension | None:
-        """The part that a member's block needs of an operand that is no member; None: all of it."""
+        """The tiled dimension of an operand that is no member, as a member's block needs it; None for all of it."""
         if member in self.dimensions:
             return operand_dimension(member, position, self.dimensions[member])
         for other, operand in enumerate(member.operands):
@@ -55,7 +55,10 @@ class Tiling:
 
 
 def choose_tiling(region: Region, sizes: BlockSizes) -> Tiling | None:
-    """The dimension to cut next: a batch first, then one whose blocks need not be added up; None if none can be."""
+    """Returns the next dimension to tile; None if there is none.
+
+    Batch dimensions come first, then dimensions whose blocks need not be added up.
+    """
     largest = max(region.products, key=lambda product: product.shape.byte_size)
     pieces = math.ceil(largest.shape.byte_size / sizes.bytes)
     assert isinstance(largest.op, Dot)
@@ -71,6 +74,7 @@ def choose_tiling(region: Region, sizes: BlockSizes) -> Tiling | None:
 
 
 def _tiling(region: Region, product: Instruction, dimension: int, target_size: int, is_batch: bool) -> Tiling | None:
+    """The tiling along a dimension of a product; None if it has a single block or is not valid."""
     extent = product.shape.dimensions[dimension]
     size = block_size(extent, target_size, is_batch)
     if size >= extent:
@@ -85,13 +89,16 @@ def _tiling(region: Region, product: Instruction, dimension: int, target_size: i
 
 
 def block_size(extent: int, target_size: int, is_batch: bool = False) -> int:
-    """Near `target_size`: a divisor of the extent, unless the next one is less than half of it."""
+    """The largest divisor of the extent up to `target_size`, unless it is less than half of that: then `target_size`.
+
+    The size of a batch block is always a divisor.
+    """
     divisor = max(d for d in range(1, min(target_size, extent) + 1) if extent % d == 0)
     return divisor if is_batch or 2 * divisor > target_size else target_size
 
 
 def _is_valid(region: Region, tiling: Tiling) -> bool:
-    """Whether each member is made of its own block alone, but for outputs that are sums over the blocks."""
+    """Whether the block of each member depends on no other block, except for outputs that are sums over the blocks."""
     return all(
         member in tiling.dimensions
         or (
@@ -105,7 +112,9 @@ def _is_valid(region: Region, tiling: Tiling) -> bool:
 
 
 def _adds_up(member: Instruction) -> bool:
-    """Whether the value is the sum of what its blocks give: those of narrow reductions would be rounded."""
+    """Whether a value is the sum of the values of its blocks; in narrow floating-point types each sum would lose
+    precision.
+    """
     op, element_type = member.op, member.shape.element_type
     if isinstance(op, Reduce):
         is_wide = element_type.bits >= 32 or not element_type.is_float
@@ -114,5 +123,5 @@ def _adds_up(member: Instruction) -> bool:
 
 
 def is_zero(instruction: Instruction) -> bool:
-    """Whether it is a constant of zeros."""
+    """Whether an instruction is a constant of zeros."""
     return isinstance(instruction.op, Constant) and not instruction.op.literal.value.any()

@@ -1,4 +1,4 @@
-"""Several processes as one machine: devices are shared among MPI's ranks, and collectives are MPI's.
+"""Runs programs on several MPI processes: the ranks share the devices, and collectives are MPI's.
 
-Every rank runs the same program, made in the same way, under `mpiexec -n N`.
+Every rank runs the same Python program, started by `mpiexec -n N`.
 """

@@ -1,4 +1,6 @@
-"""What MPI reduces with: its own operations where they are XLA's, else operations that hloom compiles."""
+"""Reductions for MPI: its predefined operations where they agree with XLA's, otherwise operations that hloom
+compiles.
+"""
 
 from __future__ import annotations
 
@@ -16,34 +18,36 @@ from hloom.runtime.python_api import c_address
 from hloom.types import PrimitiveType
 
 _TYPES_BY_SIZE = {1: "UINT8_T", 2: "UINT16_T", 4: "UINT32_T", 8: "UINT64_T", 16: "C_DOUBLE_COMPLEX"}
-"""MPI's types of so many bytes, by which elements travel that MPI has no type for."""
+"""MPI types by size in bytes, for element types that MPI does not have."""
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """How MPI reduces arrays: its operation, and its type of an element."""
+    """The MPI operation and the MPI element type that reduce arrays."""
 
     op: Any
     type: Any
     keep_alive: tuple[Any, ...] = ()
-    """What has to live as long as the operation."""
+    """Objects that must live as long as the operation."""
 
 
 MakeReduction = Callable[[str, PrimitiveType], "tuple[int, Any] | None"]
-"""Makes a function `void (given, held, int *length, type)` that reduces arrays by an operation on elements of a type.
+"""Function that compiles `void (given, held, int *length, type)` for an opcode and an element type.
 
-It gives the function's address, and what has to live as long; None where it has no code for that.
+It returns the address of the code, and an object that keeps it alive; None if it has no code for the reduction.
 """
 
 
 def no_reduction(opcode: str, element_type: PrimitiveType) -> None:
-    """What a backend makes that has no code."""
+    """The `MakeReduction` of backends that compile no reductions: returns None."""
 
 
 def reduction_of(
     computation: Computation, element_type: PrimitiveType, make_reduction: MakeReduction
 ) -> Reduction | None:
-    """The reduction of a computation that applies one associative and commutative operation; None for any other."""
+    """Returns the reduction of a computation that applies one associative and commutative operation; None for
+    others.
+    """
     monoid = monoid_of(computation)
     if monoid is None:
         return None
@@ -53,7 +57,10 @@ def reduction_of(
 
 
 def _mpi_operation(element_type: PrimitiveType, opcode: str) -> Reduction | None:
-    """MPI's own operation. Of floats MPI may lose a NaN in a maximum; of predicates a sum is an or."""
+    """MPI's predefined operation, if there is one.
+
+    Floating-point maximum and minimum are excluded, because MPI may lose a NaN; the sum of predicates is a logical or.
+    """
     from mpi4py import MPI
 
     kind = element_type.dtype.kind if element_type.dtype.isbuiltin == 1 else ""
@@ -74,7 +81,7 @@ def _mpi_operation(element_type: PrimitiveType, opcode: str) -> Reduction | None
 
 @functools.cache
 def _compiled_operation(element_type: PrimitiveType, opcode: str, make_reduction: MakeReduction) -> Reduction | None:
-    """An operation of MPI's whose code hloom makes."""
+    """An MPI operation whose code hloom compiles; None if there is no code for it."""
     from mpi4py import MPI
 
     function, reduction = mpi_functions().get("MPI_Op_create"), make_reduction(opcode, element_type)
@@ -88,7 +95,7 @@ def _compiled_operation(element_type: PrimitiveType, opcode: str, make_reduction
 
 
 def as_mpi_buffer(array: np.ndarray[Any, Any], reduction: Reduction) -> list[Any]:
-    """An array as mpi4py takes it: bytes, and the type that says what they are."""
+    """The buffer argument that mpi4py takes for an array: its bytes, counts, and the MPI type of its elements."""
     return [array.reshape(-1).view(np.uint8), (array.size, 0), reduction.type]
 
 
@@ -100,7 +107,7 @@ _FUNCTIONS = (
 
 @functools.cache
 def mpi_functions() -> dict[str, int]:
-    """The addresses of the functions of MPI's C interface; empty where the process does not show them."""
+    """The addresses of the functions of MPI's C interface by name; empty if the process does not export them."""
     from mpi4py import MPI
 
     try:

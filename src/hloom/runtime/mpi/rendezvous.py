@@ -1,5 +1,6 @@
-"""The meeting point of devices that ranks share: those of one rank meet as threads do, and whoever comes last meets the
-other ranks.
+"""The rendezvous of devices that several ranks share.
+
+Devices of one rank meet as threads do; the last one to arrive exchanges the values with the other ranks.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hloom.values import Array, Value
 
 
 class MpiRendezvous(Rendezvous):
-    """The meeting point of one run whose devices are shared by ranks: `ranks` has that of each device."""
+    """The rendezvous of one run whose devices are distributed over ranks: device d is on `ranks[d]`."""
 
     def __init__(self, world: World, ranks: Sequence[int], make_reduction: MakeReduction, *counts: Any) -> None:
         super().__init__(*counts)
@@ -62,7 +63,7 @@ class MpiRendezvous(Rendezvous):
         )
 
     def _by_member(self, members: Sequence[int], ranks: list[int], by_rank: Sequence[Value]) -> list[Value]:
-        """The values of members, which come rank after rank."""
+        """Reorders values that are sorted by rank to the order of the members."""
         order = sorted(members, key=lambda member: ranks.index(self.ranks[member]))
         return [by_rank[order.index(member)] for member in members]
 
@@ -75,7 +76,10 @@ class MpiRendezvous(Rendezvous):
         own: list[Value],
         purpose: str,
     ) -> list[Value]:
-        """The values that devices of this rank receive or have, by member; None for those that nobody here wants."""
+        """Exchanges the values of a collective-permute.
+
+        Returns a value for each member: those that devices of this rank hold or receive, and None for all others.
+        """
         have = dict(zip(self.local_members(members), own, strict=True))
         values: list[Value] = [have.get(member) for member in members]
         requests, kept = [], []
@@ -96,7 +100,7 @@ class MpiRendezvous(Rendezvous):
         return values
 
     def _reduce(self, comm: Any, array: Array, reduction: Reduction, purpose: str, into: Array | None) -> Array:
-        """The sum, or another reduction, of all ranks' arrays; in `into` where it fits."""
+        """Reduces an array over all ranks; the result is written to `into` if its shape and type fit."""
         given = np.ascontiguousarray(array)
         fits = into is not None and into.shape == given.shape and into.dtype == given.dtype
         target = into if into is not None and fits else np.empty(given.size, given.dtype).reshape(given.shape)
@@ -131,7 +135,7 @@ class MpiRendezvous(Rendezvous):
 
 
 def groups_of(module: Module, replicas: int) -> list[tuple[int, ...]]:
-    """The groups of devices that meet in a module, in an order that is the same everywhere."""
+    """The groups of devices that communicate in a module, in an order that is the same on all ranks."""
     found: dict[tuple[int, ...], None] = {}
     for instruction in module.instructions():
         if isinstance(instruction.op, (Collective, CollectivePermute)):
@@ -141,5 +145,6 @@ def groups_of(module: Module, replicas: int) -> list[tuple[int, ...]]:
 
 
 def _have_static_arrays(instruction: Instruction, values: list[Value]) -> bool:
+    """Whether all values are tuples of arrays with static shapes."""
     is_flat = all(isinstance(v, tuple) and v and all(isinstance(a, np.ndarray) for a in v) for v in values)
     return is_flat and not any(shape.is_dynamic for shape in instruction.operand_shapes)
