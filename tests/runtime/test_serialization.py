@@ -88,7 +88,7 @@ def test_classes_that_the_format_has_not_are_refused_on_both_sides() -> None:
         with pytest.raises(ArgumentError, match="no value of this format"):
             form.from_bytes(stored)
     for value in (Evil(), Leaf, len, np.array([Evil()]), {1}, 1j, np.zeros(2, [("a", "f4")])):
-        with pytest.raises(TypeError, match="none of the format's"):
+        with pytest.raises(TypeError, match="not in the format"):
             FORMAT.to_bytes(value)
 
 

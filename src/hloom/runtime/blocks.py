@@ -1,4 +1,4 @@
-"""Arrays cut into the blocks that partitions hold, and put together from them."""
+"""Shards arrays into the blocks that partitions hold, and joins blocks to arrays."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _WHOLE = (ShardingType.REPLICATED, ShardingType.MAXIMAL, ShardingType.UNREDUCED)
 
 
 def shard(array: Array, sharding: Sharding, count: int) -> list[Array]:
-    """The block of each of `count` partitions. What reaches over the end is zero; of partial sums the first is the
-    array.
+    """Returns the block of each of `count` partitions.
 
-    ArgumentError where the sharding has no such blocks.
+    Blocks that reach over the end of the array are padded with zeros. Of partial sums the first one is the array, the
+    others are zeros. ArgumentError if the sharding is not one of blocks.
     """
     found = []
     for where, partial_sum in zip(
@@ -32,7 +32,7 @@ def shard(array: Array, sharding: Sharding, count: int) -> list[Array]:
 
 
 def join(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int]) -> Array:
-    """The array of a shape that the blocks of all partitions make up; partial sums are added."""
+    """Joins the blocks of all partitions to an array of the given shape; partial sums are added."""
     parts = [
         join_partial_sum(blocks, sharding, shape, k) for k in sorted({*partial_sum_indices(sharding, len(blocks))})
     ]
@@ -40,7 +40,7 @@ def join(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int]) -> A
 
 
 def join_partial_sum(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int], index: int) -> Array:
-    """The array of a shape that those blocks make up which hold one partial sum; where there are no others, all."""
+    """Joins the blocks that hold the partial sum `index`; without partial sums that are all blocks."""
     whole = np.zeros(shape, blocks[0].dtype)
     partial_sums = partial_sum_indices(sharding, len(blocks))
     for block, where, held_index in zip(blocks, block_slices(sharding, shape, len(blocks)), partial_sums, strict=True):
@@ -50,12 +50,12 @@ def join_partial_sum(blocks: Sequence[Array], sharding: Sharding, shape: Sequenc
 
 
 def block_slices(sharding: Sharding, shape: Sequence[int], count: int) -> list[tuple[slice, ...]]:
-    """Where the block of each partition lies in an array of a shape; blocks at the end may reach over it."""
+    """The slices of an array that each partition's block covers; the last ones may reach over its end."""
     if sharding.type in _WHOLE:
         return [tuple(slice(0, n) for n in shape)] * count
     tiles = sharding.tile_assignment_dimensions
     if len(tiles) < len(shape) or sharding.named:
-        raise ArgumentError(f"{sharding} does not say how an array of shape {list(shape)} is cut")
+        raise ArgumentError(f"{sharding} does not shard an array of shape {list(shape)}")
     sizes = [-(-n // t) for n, t in zip(shape, tiles, strict=False)]
     return [
         tuple(slice(k * size, (k + 1) * size) for k, size in zip(tile, sizes, strict=False))
@@ -75,7 +75,7 @@ def _tiles(sharding: Sharding, count: int) -> list[tuple[int, ...]]:
 
 
 def partial_sum_indices(sharding: Sharding, count: int) -> list[int]:
-    """Which partial sum of its block each partition holds."""
+    """The index of the partial sum that each partition holds; 0 for all if the sharding has none."""
     if sharding.type is ShardingType.UNREDUCED:
         return [*range(count)]
     if ShardingType.UNREDUCED not in sharding.last_tile_dims:

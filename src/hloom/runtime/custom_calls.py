@@ -23,9 +23,9 @@ from hloom.values import TOKEN_VALUE, Array, Value
 
 @dataclass(frozen=True, slots=True)
 class CustomCallSite:
-    """What a function registered with `wants_site=True` gets first: the target, the shapes and the attributes.
+    """The first argument of functions registered with `wants_site=True`: the target, the shapes and the attributes.
 
-    `attributes` is the backend config where that is a dictionary, as typed FFI calls have: `{uplo = 76 : ui8}`.
+    `attributes` is the backend config if that is a dictionary, as typed FFI calls have: `{uplo = 76 : ui8}`.
     """
 
     target_name: str
@@ -37,14 +37,15 @@ class CustomCallSite:
 
 Caller = Callable[[Instruction, tuple[Value, ...]], Value]
 REGISTERED: dict[str, Caller] = {}
-"""Targets that users registered; they go before hloom's own."""
+"""Targets that users registered; they take precedence over hloom's own."""
 DECLARED: dict[str, FunctionCaller] = {}
+"""Targets that hloom declares, as Python functions."""
 ROUTINES: dict[str, RoutineCaller] = {}
 """Targets that are one routine of BLAS or LAPACK."""
 
 
 def register_custom_call(name: str, function: Any, *, api: str = "python", wants_site: bool = False) -> None:
-    """Registers a custom-call target, replacing one of that name.
+    """Registers a custom-call target, replacing one of the same name.
 
     Arguments:
         name: the target name.
@@ -66,12 +67,12 @@ def register_custom_call(name: str, function: Any, *, api: str = "python", wants
 
 
 def declare_target(name: str, signature: Signature, function: Callable[..., Any]) -> None:
-    """Declares one of hloom's own targets, which users may replace; `function` takes the binding, then the operands."""
+    """Declares one of hloom's own targets, which users may replace; `function` takes a binding and the operands."""
     DECLARED[name] = FunctionCaller(signature, function)
 
 
 def declare_routine(name: str, signature: Signature, plan: Callable[[Binding], RoutineCall]) -> None:
-    """Declares a target that is one routine of BLAS or LAPACK: compiled programs call it without Python."""
+    """Declares a target that is one routine of BLAS or LAPACK; compiled programs call it without Python."""
     ROUTINES[name] = RoutineCaller(signature, plan)
 
 
@@ -98,7 +99,7 @@ class HostFunctionCaller:
 
 
 def read_only_copy(value: Value, empty: Callable[[tuple[int, ...], np.dtype[Any]], Array] = np.empty) -> Value:
-    """Read-only copies, in memory from `empty`, of arrays whose memory the program writes over or others read."""
+    """Returns read-only copies of arrays whose memory the program overwrites or shares, in memory from `empty`."""
     if isinstance(value, tuple):
         return tuple(read_only_copy(element, empty) for element in value)
     if not isinstance(value, np.ndarray):
@@ -110,7 +111,7 @@ def read_only_copy(value: Value, empty: Callable[[tuple[int, ...], np.dtype[Any]
 
 
 class FunctionCaller:
-    """Calls one of hloom's own functions, with the operands as they lie in the program's memory."""
+    """Calls one of hloom's own functions, on operands in the program's memory."""
 
     def __init__(self, signature: Signature, function: Callable[..., Any]) -> None:
         self.signature, self.function = signature, function
@@ -121,12 +122,13 @@ class FunctionCaller:
 
 
 class RoutineCaller:
-    """Calls a routine as the interpreter does."""
+    """Calls a routine of BLAS or LAPACK for the interpreter."""
 
     def __init__(self, signature: Signature, plan: Callable[[Binding], RoutineCall]) -> None:
         self.signature, self.plan = signature, plan
 
     def routine_call(self, instruction: Instruction) -> RoutineCall:
+        """The arguments of the routine for a custom call."""
         return self.plan(binding_of(instruction, self.signature))
 
     def __call__(self, instruction: Instruction, args: tuple[Value, ...]) -> Value:
@@ -137,19 +139,20 @@ class RoutineCaller:
 
 
 def binding_of(instruction: Instruction, signature: Signature) -> Binding:
-    """What a call gives to a target; RuleError[CUSTOMCALL-7] where it breaks the target's signature."""
+    """Binds a call to the target's signature; RuleError[CUSTOMCALL-7] if they do not match."""
     name = instruction.op.target_name  # type: ignore[attr-defined]
     return signature.bind(name, instruction.operand_shapes, instruction.shape, instruction.backend_config)
 
 
 def site_of(instruction: Instruction) -> CustomCallSite:
+    """Describes a call for functions registered with `wants_site=True`."""
     config, name = instruction.backend_config, instruction.op.target_name  # type: ignore[attr-defined]
     shapes = tuple(instruction.operand_shapes)
     return CustomCallSite(name, shapes, instruction.shape, config, parse_attributes(config))
 
 
 def _checked(result: Any, shape: Shape, name: str) -> Value:
-    """The result of a Python function as a value of the declared shape (CUSTOMCALL-5)."""
+    """Checks that the result of a Python function has the declared shape, and returns it (CUSTOMCALL-5)."""
     if shape.is_tuple:
         if not isinstance(result, (tuple, list)) or len(result) != len(shape.elements):
             _reject_result(name, shape, type(result).__name__)
@@ -176,7 +179,7 @@ def _reject_result(name: str, shape: Shape, got: str) -> None:
 
 
 def _address_of(function: Any) -> int:
-    """The address of a C function given in any of the usual ways."""
+    """The address of a C function given as an integer, a ctypes or cffi function, or an object with an address."""
     if isinstance(function, int):
         return function
     if hasattr(function, "address"):
@@ -194,7 +197,7 @@ def _address_of(function: Any) -> int:
 
 
 def _c_caller(address: int) -> Caller:
-    """Calls by the C ABI of the specification, or the variants with a status (CUSTOMCALL-2, -6)."""
+    """Returns a caller by the C ABI of the specification, or its variants with a status (CUSTOMCALL-2, -6)."""
     if not address:
         raise ArgumentError("a C function pointer must not be null")
 
@@ -212,7 +215,7 @@ def _c_caller(address: int) -> Caller:
             )(address)
             function(out, ctypes.addressof(pointers), opaque, len(opaque), ctypes.addressof(status))
         else:
-            # A status pointer as third argument does no harm to functions that take two.
+            # Functions of two arguments ignore the status pointer.
             status = ctypes.create_string_buffer(64)
             function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(address)
             function(out, ctypes.addressof(pointers), ctypes.addressof(status))
@@ -222,7 +225,7 @@ def _c_caller(address: int) -> Caller:
 
 
 def _buffer(value: Value, shape: Shape, keep: list[Any]) -> int:
-    """The address of a value's buffer; of a tuple, of an array of its elements' addresses (CUSTOMCALL-5)."""
+    """The address of a value's buffer; for a tuple, that of an array of its elements' addresses (CUSTOMCALL-5)."""
     if shape.is_tuple:
         addresses = [_buffer(v, s, keep) for v, s in zip(value, shape.elements, strict=True)]
         table = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
@@ -235,7 +238,7 @@ def _buffer(value: Value, shape: Shape, keep: list[Any]) -> int:
 
 
 def _out_buffer(shape: Shape, keep: list[Any]) -> tuple[int, Callable[[], Value]]:
-    """An address to write a result to, and a function that reads the result from it."""
+    """Allocates the buffer of a result; returns its address and a function that reads the result."""
     if shape.is_tuple:
         parts = [_out_buffer(element, keep) for element in shape.elements]
         table = (ctypes.c_void_p * max(1, len(parts)))(*(address for address, _ in parts))

@@ -1,4 +1,4 @@
-"""Devices: each replica runs on one; it holds the queues that infeed and outfeed use, and those of host transfers."""
+"""Devices: a replica runs on each, with queues for infeed, outfeed and host transfers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hloom.values import Value
 
 
 class Device:
-    """A place where a program runs, with an infeed and an outfeed queue (INFEED-1, INFEED-4).
+    """A device that runs programs, with an infeed and an outfeed queue (INFEED-1, INFEED-4).
 
-    `timeout` is the number of seconds that a program waits for data of the host; None waits for ever.
+    `timeout` is the time in seconds that a program waits for data from the host; None waits forever.
     """
 
     def __init__(self, id: int = 0, timeout: float | None = 30.0) -> None:
@@ -28,15 +28,15 @@ class Device:
     # The host's side
 
     def transfer_to_infeed(self, value: Any) -> None:
-        """Puts one item, an array or a tuple of arrays, at the end of the infeed queue."""
+        """Appends an item, an array or a tuple of arrays, to the infeed queue."""
         self._infeed.put(Literal.from_value(value))
 
     def transfer_from_outfeed(self, timeout: float | None = 30.0) -> Value:
-        """Takes the next item from the outfeed queue; RunError where none comes within `timeout` seconds."""
+        """Takes the next item from the outfeed queue; RunError if none arrives within `timeout` seconds."""
         return _take(self._outfeed, timeout, f"through the outfeed of device {self.id}").value
 
     def send_to_program(self, channel_id: int, value: Any) -> None:
-        """Hands a value to the recv of a host transfer (SEND-6)."""
+        """Passes a value to the recv of a host transfer (SEND-6)."""
         self._to_program.setdefault(channel_id, queue.SimpleQueue()).put(Literal.from_value(value))
 
     def receive_from_program(self, channel_id: int, timeout: float | None = 30.0) -> Value:
@@ -47,18 +47,18 @@ class Device:
     # The program's side
 
     def take_infeed(self, shape: Shape) -> Value:
-        """The next infeed item, which must have the shape and layout that the program declares."""
+        """Takes the next infeed item, which must have the shape and layout that the program declares."""
         item = _take(self._infeed, self.timeout, f"of shape {shape} through the infeed of device {self.id}")
         if item.shape != shape:
             raise RunError(f"INFEED-1: the program reads {shape} from the infeed, the next item is {item.shape}")
         return item.value
 
     def put_outfeed(self, value: Value) -> None:
-        """Puts a value into the queue that the host reads with `transfer_from_outfeed` (OUTFEED-1)."""
+        """Appends a value to the queue that the host reads with `transfer_from_outfeed` (OUTFEED-1)."""
         self._outfeed.put(Literal.from_value(value))
 
     def take_from_host(self, channel_id: int, shape: Shape) -> Value:
-        """What the host sent through a channel, which must have the shape that the program declares."""
+        """Takes the next value that the host sent through a channel; it must have the declared shape."""
         channel = self._to_program.setdefault(channel_id, queue.SimpleQueue())
         item = _take(channel, self.timeout, f"of shape {shape} from the host by channel {channel_id}")
         if not item.shape.compatible(shape):
@@ -66,7 +66,7 @@ class Device:
         return item.value
 
     def put_to_host(self, channel_id: int, value: Value) -> None:
-        """Puts a value into the queue of a channel to the host."""
+        """Appends a value to the queue of a channel to the host."""
         self._from_program.setdefault(channel_id, queue.SimpleQueue()).put(Literal.from_value(value))
 
 

@@ -1,4 +1,4 @@
-"""Executable: a module that is ready to run. It checks arguments, runs the replicas and hands results back."""
+"""Executables: modules that are ready to run. They check arguments, run the replicas and return their results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Executable(ABC):
-    """A module made ready to run, made by `hloom.compile`.
+    """A module that is ready to run, created by `hloom.compile`.
 
     Calling it with one array for each parameter (anything with `__array__` or `__dlpack__`, Python numbers and lists;
     tuples for tuple parameters) returns an array, or a tuple for a tuple root.
@@ -54,54 +54,54 @@ class Executable(ABC):
     @property
     @abstractmethod
     def list_count(self) -> int:
-        """How many lists of arguments `run_replicas` takes."""
+        """The number of argument lists that `run_replicas` takes."""
 
     @property
     def rank(self) -> int:
-        """The number of this process among those that share the devices."""
+        """The rank of this process among those that share the devices."""
         return 0
 
     def local_lists(self, lists: Sequence[Any]) -> list[Any]:
-        """Of lists of arguments for all processes those that `run_replicas` takes on this one."""
+        """Selects the argument lists that `run_replicas` takes on this process, from those of all processes."""
         return [*lists]
 
     def gather(self, results: list[Value]) -> list[Value]:
-        """The results of all processes from those of this one; called on all of them."""
+        """Returns the results of all processes, from those of this one; called on all of them."""
         return results
 
     @property
     def total_count(self) -> int:
-        """How many lists of arguments all processes take together."""
+        """The number of argument lists of all processes together."""
         return self.list_count
 
     @abstractmethod
     def run_replicas(self, arguments: Sequence[Sequence[Any]], timeout: float | None = None) -> list[Value]:
-        """Runs everything at once, on `list_count` lists of arguments; a list of the results of each.
+        """Runs all replicas concurrently, on `list_count` argument lists; returns a list of their results.
 
-        `timeout` is a deadline in seconds for the whole run. Ctrl-C ends it too: loops ask for both.
+        `timeout` is a deadline in seconds for the whole run. Ctrl-C also ends it: loops poll for both.
         """
 
     def __call__(self, *arrays: Any) -> Value:
-        """Runs the module on one list of arguments. ArgumentError where arrays do not fit the parameters."""
+        """Runs the module on one list of arguments; ArgumentError if arrays do not fit the parameters."""
         return self.run(*arrays)
 
     def run(self, *arrays: Any, timeout: float | None = None) -> Value:
-        """As a call, with a deadline: RunError, which names the loop, where the run takes more seconds than that."""
+        """Runs the module on one list of arguments; RunError, which names the loop, after `timeout` seconds."""
         if self.list_count != 1:
-            raise ArgumentError(f"it runs on {self.list_count} devices: use run_replicas([arguments of each])")
+            raise ArgumentError(f"the module runs on {self.list_count} devices: use run_replicas([arguments of each])")
         return self.run_replicas([arrays], timeout=timeout)[0]
 
     @property
     def temporary_bytes(self) -> int:
-        """The memory that a run takes for temporaries; 0 where the backend cannot say before."""
+        """The memory in bytes that a run takes for temporaries; 0 if the backend does not know it in advance."""
         return 0
 
     def report(self) -> list[str]:
-        """The instructions that the backend hands to the interpreter's meaning of them, one line each."""
+        """The instructions that the backend leaves to the interpreter, one line each."""
         return []
 
     def _repr_html_(self) -> str:
-        """In notebooks: what it takes and gives, its memory, and what calls back into the interpreter."""
+        """A table for notebooks: parameters, result, temporary memory, and interpreted instructions."""
         rows = [(f"parameter {k}", str(shape)) for k, shape in enumerate(self.input_shapes)]
         rows += [("result", str(self.output_shape)), ("temporary memory", f"{self.temporary_bytes:,} bytes")]
         rows += [("interpreted", line) for line in self.report()]
@@ -111,20 +111,20 @@ class Executable(ABC):
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Where and how a module runs, as `hloom.compile` explains."""
+    """The devices and limits of a run, as documented for `hloom.compile`."""
 
     replicas: int
     devices: Sequence[Device] | None
     timeout: float
     seed: int | None
     distributed: bool | Sequence[int]
-    """Whether ranks of MPI share the devices, or the rank of each device."""
+    """Whether MPI ranks share the devices, or the rank of each device."""
 
 
 class DeviceExecutable(Executable):
     """A module that runs on N replicas of P partitions, one device each (device = replica * P + partition).
 
-    Devices are threads, of this process or shared with others; each one here has a list of arguments.
+    Devices are threads of this process or of other ranks; each local one takes a list of arguments.
     """
 
     def __init__(self, module: Module, options: RunOptions) -> None:
@@ -208,16 +208,17 @@ class DeviceExecutable(Executable):
 
     @property
     def _make_reduction(self) -> MakeReduction:
-        """What makes code of reductions that MPI has no operation for."""
+        """Compiles reductions that MPI has no operation for."""
         from hloom.runtime.mpi.reductions import no_reduction
 
         return no_reduction
 
     def _on_first_run(self) -> None:
-        """Called once, when all ranks have agreed and their groups have met."""
+        """Called once, after all ranks have agreed and communicators exist."""
 
     @property
     def has_one_device_a_rank(self) -> bool:
+        """Whether devices are distributed over ranks, one on each."""
         return self.world is not None and len({*self.ranks}) == self.device_count
 
     @property
@@ -225,7 +226,7 @@ class DeviceExecutable(Executable):
         return sorted({*self.ranks})
 
     def _facts_to_agree_on(self) -> dict[str, str]:
-        """What all processes must have alike."""
+        """Facts about the program that must be the same on all processes."""
         from hloom.runtime.mpi.world import mpi_version
 
         versions = importlib.metadata.version("hloom"), np.__version__, mpi_version()
@@ -242,7 +243,7 @@ class DeviceExecutable(Executable):
 
     def _run_checked(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
         try:
-            # NumPy's settings are the context's: an interrupt cannot leave those of a copy behind.
+            # NumPy's error settings belong to the context: an interrupt cannot leave those of a copy in effect.
             return contextvars.copy_context().run(self._run_quietly, device, arguments, rendezvous)
         except RecursionError:
             raise RunError("computations call each other too deeply to run") from None
@@ -283,7 +284,7 @@ class DeviceExecutable(Executable):
         return results
 
     def _copy_shared_arguments(self, lists: list[list[Value]]) -> list[list[Value]]:
-        """The arguments of all devices, those copied that one device may write to while another reads them."""
+        """The arguments of all devices, with copies of arrays that one device may write and another reads."""
         return lists
 
     def _check_arguments(self, arrays: list[Any]) -> list[Value]:
@@ -299,7 +300,7 @@ class DeviceExecutable(Executable):
 
 
 def own_arrays(value: Value, arguments: list[Value]) -> Value:
-    """Results that the caller may write to: neither views of something larger nor the arguments themselves."""
+    """Copies results that the caller may not write to: views of larger arrays, and the arguments themselves."""
     if isinstance(value, tuple):
         return tuple(own_arrays(element, arguments) for element in value)
     if not isinstance(value, np.ndarray):
@@ -310,7 +311,7 @@ def own_arrays(value: Value, arguments: list[Value]) -> Value:
 
 
 def check_argument(value: Any, shape: Shape, what: str) -> Value:
-    """A value as the program takes it, from an array, number, list or tuple that fits `shape`."""
+    """Converts an array, number, list or tuple to a value of `shape`; ArgumentError if it does not fit."""
     if shape.is_tuple:
         if not isinstance(value, (tuple, list)) or len(value) != len(shape.elements):
             raise ArgumentError(f"{what} takes a tuple for {shape}, got {_describe(value)}")
@@ -339,7 +340,7 @@ def check_argument(value: Any, shape: Shape, what: str) -> Value:
 
 
 def _from_python(value: Any, dtype: np.dtype[Any], shape: Shape, what: str) -> np.ndarray[Any, np.dtype[Any]]:
-    """Python numbers take the parameter's element type where it can hold them."""
+    """Converts Python numbers to the parameter's element type; ArgumentError if it cannot hold them."""
     try:
         return np.array(value, dtype)
     except (TypeError, ValueError, OverflowError) as error:
@@ -353,7 +354,7 @@ def _describe(value: Any) -> str:
 
 
 def _check_elided(module: Module) -> None:
-    """Constants whose values were left out of the text can be looked at, not run."""
+    """Raises ArgumentError if the text of the module left out values of constants."""
     names = [
         f"%{instruction.name}" for instruction in module.instructions() if isinstance(instruction.op, ElidedConstant)
     ]
@@ -366,7 +367,10 @@ def _check_elided(module: Module) -> None:
 
 
 def located(error: Exception, shape: Shape, location: str) -> Exception:
-    """The error of an operation that gives `shape`, with its place; NumPy's about an array's size become hloom's."""
+    """Adds a location to the error of an operation with a result of `shape`.
+
+    NumPy's errors about array sizes become ResourceExhaustedError.
+    """
     if isinstance(error, HloomError):
         return error.at(location)
     if isinstance(error, ValueError) and not any(words in str(error) for words in _TOO_LARGE):
@@ -375,4 +379,4 @@ def located(error: Exception, shape: Shape, location: str) -> Exception:
 
 
 _TOO_LARGE = ("array is too big", "Maximum allowed dimension exceeded")
-"""NumPy's words for an array whose bytes int64 cannot count."""
+"""NumPy's messages for arrays whose size in bytes exceeds int64."""

@@ -1,7 +1,7 @@
-"""IEEE's floating-point state for what runs in Python: subnormal numbers are kept, results rounded to nearest.
+"""The floating-point environment of Python code: subnormals are kept, and results rounded to nearest.
 
-A thread may come with another state: XLA's compiler sets flush-to-zero around callbacks, and loading a library that was
-linked with `-ffast-math` sets it for good. Compiled programs look for themselves (`backends/cpu/llvm/float_state.py`).
+A thread may have another environment: XLA's compiler sets flush-to-zero around callbacks, and loading a library that
+was linked with `-ffast-math` sets it permanently. Compiled programs set theirs (`backends/cpu/llvm/float_state.py`).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from typing import Any
 
 _Environment = ctypes.c_uint64 * 8
-"""At least what `fenv_t` of any C library takes."""
+"""A buffer for `fenv_t`, large enough for any C library."""
 
 
 @contextlib.contextmanager
 def ieee_floats() -> Iterator[None]:
-    """This thread computes as IEEE 754 has it by default (GEN-7); afterwards its state is what it was.
+    """Context manager, and decorator, that sets the default environment of IEEE 754 on this thread (GEN-7).
 
-    A decorator of functions, too.
+    The previous environment is restored at the end.
     """
     library, default = _environment()
     before = _Environment()
@@ -34,7 +34,7 @@ def ieee_floats() -> Iterator[None]:
 
 @functools.cache
 def _environment() -> tuple[Any, ctypes.c_void_p]:
-    """C's `fenv.h`, called without releasing Python's lock, and the address that stands for the default environment."""
+    """The C library, called without releasing the GIL, and the address of `FE_DFL_ENV`."""
     library = ctypes.PyDLL(None)
     if hasattr(library, "_FE_DFL_ENV"):
         return library, ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(library, "_FE_DFL_ENV")))

@@ -1,8 +1,8 @@
-"""Routines of SciPy's BLAS and LAPACK: what one is given for each matrix of a batch, and where its code is.
+"""Calls routines of SciPy's BLAS and LAPACK for each matrix of a batch.
 
-SciPy publishes its routines for Cython as C functions that take a pointer for every argument (`cython_lapack`,
-`cython_blas`). A `RoutineCall` says where these pointers point to. Compiled programs make the calls themselves
-(`backends/cpu/kernels/routine.py`), `run` makes them for the interpreter. Fortran takes matrices column by column, so
+SciPy exports its routines to Cython as C functions that take a pointer for every argument (`cython_lapack`,
+`cython_blas`). A `RoutineCall` describes these arguments. Compiled programs make the calls themselves
+(`backends/cpu/kernels/routine.py`); `run` makes them for the interpreter. Fortran stores matrices column by column, so
 the memory of a row-major matrix is its transpose.
 """
 
@@ -23,33 +23,34 @@ from hloom.values import Array
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """The memory of an operand or result: an array of `sizes` for each matrix of the batch, one after the other."""
+    """The memory of an operand or result: an array of `sizes` for each matrix of the batch, contiguously."""
 
     dtype: np.dtype[Any]
     sizes: tuple[int, ...]
 
     @property
     def elements(self) -> int:
+        """The number of elements of a matrix."""
         return math.prod(self.sizes)
 
     @property
     def copy_elements(self) -> int:
-        """What a copy for the routine has: some work on a first column whether there is one or not."""
+        """The number of elements of a routine's copy, at least one column: some routines access it in any case."""
         return max(1, self.elements, *self.sizes)
 
     @property
     def byte_size(self) -> int:
+        """The size of a matrix in bytes."""
         return self.dtype.itemsize * self.elements
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayArgument:
-    """An operand that is read where it lies, a result that is written, or a result that starts as an operand's copy.
+    """An array: an operand that is read, a result that is written, or a result that is initialised by an operand.
 
-    With `columns` it is memory of the routine's own, in which the matrix lies column by column: the operand is
-    transposed into it, and it is transposed into the result. With `bounds` it is a copy of the operand, whose values,
-    s32, are moved to the nearest within them: the routine takes them for indices. The routine gets the address of
-    element `offset`.
+    With `columns` the routine gets a column-major copy: the operand is transposed into it, and it is transposed into
+    the result. With `bounds` it gets a copy of an s32 operand that is clamped to them, because it uses the values as
+    indices. The routine gets the address of element `offset`.
     """
 
     operand: int | None = None
@@ -60,13 +61,13 @@ class ArrayArgument:
 
     @property
     def is_copy(self) -> bool:
-        """Whether it is memory of the routine's own."""
+        """Whether the routine gets a copy rather than the program's memory."""
         return self.columns or self.bounds is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Memory that the routine uses as it likes; so many elements."""
+    """Scratch memory for the routine, in elements."""
 
     dtype: np.dtype[Any]
     size: int
@@ -74,7 +75,7 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Where the routine says how it went, where the target does not hand that on: an s32.
+    """The routine's status, an s32 that the target does not return.
 
     If it is not 0 all bits of this matrix's results are set: floats are NaN.
     """
@@ -85,18 +86,20 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceQuery:
-    """Two arguments: a workspace of the size that the routine asks for when it is told a length of -1, and its size."""
+    """Two arguments, a workspace and its size, which the routine reports when it is called with a length of -1."""
 
     dtype: np.dtype[Any]
 
 
 Argument = np.generic | str | None | ArrayArgument | Workspace | Status
-"""What the pointer to an argument points to: a number, a character, or memory; None is a null pointer."""
+"""The referent of an argument's pointer: a number, a character, or memory; None is a null pointer."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoutineCall:
-    """A routine, called once for each of `count` matrices; `routine` has the letter of the element type: `sgetrf`."""
+    """A routine, called once for each of `count` matrices; `routine` includes the letter of the element type:
+    `sgetrf`.
+    """
 
     routine: str
     arguments: tuple[Argument, ...]
@@ -105,7 +108,7 @@ class RoutineCall:
     count: int
 
     def matrices(self, argument: ArrayArgument) -> Matrices:
-        """What lies at a place; where `columns`, with rows and columns as operand and result have them."""
+        """The matrices of an array argument, row-major as the operand and the result."""
         if argument.operand is not None:
             return self.operands[argument.operand]
         assert argument.result is not None
@@ -113,7 +116,7 @@ class RoutineCall:
 
 
 def run(call: RoutineCall, operands: tuple[Array, ...]) -> tuple[Array, ...]:
-    """Calls the routine on [count, ..] operands; its results as [count, ..]."""
+    """Calls the routine on [count, ..] operands; returns its results as [count, ..]."""
     results = [np.zeros((call.count, *result.sizes), result.dtype) for result in call.results]
     sources = [
         np.ascontiguousarray(operand).reshape(call.count, *matrices.sizes)
@@ -150,7 +153,7 @@ def run(call: RoutineCall, operands: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def _in_memory(call: RoutineCall, argument: Argument, operands: list[Array], results: list[Array]) -> Array | None:
-    """The argument of all calls as an array that lies in memory as Fortran takes it."""
+    """The memory of an argument, for all calls, as Fortran takes it; None for a null pointer."""
     if isinstance(argument, (Workspace, Status)):
         return np.zeros(argument.size, argument.dtype)
     if not isinstance(argument, ArrayArgument):
@@ -172,7 +175,7 @@ def _in_memory(call: RoutineCall, argument: Argument, operands: list[Array], res
 
 
 def with_workspaces(routine: str, arguments: tuple[Argument | WorkspaceQuery, ...]) -> tuple[Argument, ...]:
-    """The arguments with workspaces of the size that the routine asks for."""
+    """Replaces workspace queries by workspaces of the sizes that the routine reports."""
     if not any(isinstance(argument, WorkspaceQuery) for argument in arguments):
         return tuple(argument for argument in arguments if not isinstance(argument, WorkspaceQuery))
     memory: list[Array | None] = []
@@ -180,7 +183,7 @@ def with_workspaces(routine: str, arguments: tuple[Argument | WorkspaceQuery, ..
         if isinstance(argument, (np.generic, str)):
             memory.append(_scalar(argument))
         else:
-            # Nothing else is looked at but the first element of the workspaces.
+            # The routine only writes the first element of each workspace.
             memory.append(None if argument is None else np.zeros(16, np.complex128))
             if isinstance(argument, WorkspaceQuery):
                 memory.append(_scalar(np.int32(-1)))
@@ -213,7 +216,9 @@ def _callable(address: int, count: int) -> Any:
 
 @functools.cache
 def routine_address(name: str) -> int:
-    """The address of a routine by its name with the letter of the element type, like `sgetrf`."""
+    """The address of a routine by its name with the letter of the element type, like `sgetrf`; RunError if there is
+    none.
+    """
     import scipy.linalg.cython_blas
     import scipy.linalg.cython_lapack
 

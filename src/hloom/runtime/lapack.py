@@ -1,9 +1,9 @@
-"""The linear algebra targets that JAX emits for a CPU (`lapack_sgetrf_ffi` and its kin), through SciPy's LAPACK.
+"""The linear algebra targets that JAX emits for CPUs (`lapack_sgetrf_ffi` etc.), through SciPy's LAPACK.
 
-A target is a signature, and a function of a `Batch` that gives the arguments of its routine. Operands come row-major,
-LAPACK takes columns: a matrix is transposed on its way in and out, unless the routine has a mirror image that does the
-same with the transpose. As LAPACK has it, pivots count from 1 and `info` is an s32 for each matrix, not zero where it
-failed; the programs that JAX lowers look at it and fill failures with NaN.
+A target is a signature, and a function that returns the arguments of its routine for a `Batch`. Operands are row-major,
+and LAPACK's matrices column-major: a matrix is transposed on its way in and out, unless there is a call that computes
+the same from the transpose. As in LAPACK, pivots count from 1 and `info` is an s32 for each matrix, which is not zero
+if the routine failed; the programs that JAX lowers check it and fill failures with NaN.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from hloom.types import BY_DTYPE, PrimitiveType
 from hloom.values import Array
 
 TYPES = {"s": PrimitiveType.F32, "d": PrimitiveType.F64, "c": PrimitiveType.C64, "z": PrimitiveType.C128}
-"""The letters with which names of routines begin."""
+"""The first letters of the routines' names, by element type."""
 _UNITARY = {"orgqr": "ungqr", "ormqr": "unmqr", "syevd": "heevd", "sytrd": "hetrd"}
 """Routines that have other names for complex types."""
 _INT = np.dtype(np.int32)
 NOT_FINITE = -4
-"""The info of geev for a matrix with infinities or NaN: LAPACK would not end."""
+"""The info of geev for a matrix with infinities or NaN, for which LAPACK might not terminate."""
 
 Arguments = tuple[int | Argument | WorkspaceQuery, ...]
 
 
 class Batch:
-    """One call of a target: its matrices, its sizes and attributes by the names of the signature."""
+    """A call of a target: its matrices, and its sizes and attributes by the names of the signature."""
 
     def __init__(self, binding: Binding) -> None:
         assert binding.type is not None
@@ -50,55 +50,61 @@ class Batch:
 
     @property
     def operands(self) -> tuple[Matrices, ...]:
+        """The matrices of all operands."""
         return tuple(self._matrices(shape) for _, shape in self._binding.operands.values())
 
     @property
     def results(self) -> tuple[Matrices, ...]:
+        """The matrices of all results."""
         return tuple(self._matrices(shape) for _, shape in self._binding.results.values())
 
     def _matrices(self, shape: Shape) -> Matrices:
         return Matrices(shape.element_type.dtype, shape.dimensions[self._rank :])
 
     def size(self, name: str) -> int:
+        """The value of a size."""
         return self._binding.sizes[name]
 
     def sizes(self, names: str) -> tuple[int, ...]:
+        """The values of sizes, whose names are separated by blanks."""
         return tuple(map(self.size, names.split()))
 
     def operand(self, name: str, bounds: tuple[int, int] | None = None) -> ArrayArgument:
-        """An operand to be read only, the values of which are moved into the bounds."""
+        """An operand that is only read; with `bounds` its values are clamped to them."""
         return ArrayArgument(operand=self._binding.operands[name][0], bounds=bounds)
 
     def result(self, name: str) -> ArrayArgument:
+        """A result that is only written."""
         return ArrayArgument(result=self._binding.results[name][0])
 
     def updated(self, operand: str, result: str, offset: int = 0) -> ArrayArgument:
-        """A result that starts as a copy of an operand."""
+        """A result that is initialised with an operand."""
         return ArrayArgument(self._binding.operands[operand][0], self._binding.results[result][0], offset=offset)
 
     def columns(self, operand: str | None, result: str | None) -> ArrayArgument:
-        """A matrix in Fortran's order: an operand's copy, a result, or both."""
+        """A matrix in column-major order: a copy of an operand, a result, or both."""
         source = None if operand is None else self._binding.operands[operand][0]
         return ArrayArgument(source, None if result is None else self._binding.results[result][0], columns=True)
 
     def info(self) -> ArrayArgument | Status:
-        """Where the routine says how it went: the result of that name, where the target hands that on."""
+        """The status of the routine: the result `info`, if the target has it."""
         return self.result("info") if "info" in self._binding.results else Status()
 
     def work(self) -> WorkspaceQuery:
+        """A workspace whose size the routine reports."""
         return WorkspaceQuery(self.dtype)
 
     def real_work(self, size: int) -> tuple[Workspace, ...]:
-        """The real workspace that complex routines take in addition."""
+        """The additional real workspace of routines for complex types."""
         return (Workspace(self.real_dtype, max(1, size)),) if self.is_complex else ()
 
 
 Target = Callable[[Batch], Arguments]
 _COUNTED = ("largest < 2**31",)
-"""LAPACK counts with 32 bits."""
+"""The limit of LAPACK's 32-bit integers."""
 _TARGETS: dict[str, tuple[Target, Signature]] = {}
 _COMPLEX_ARRAYS: dict[str, str] = {}
-"""The arrays of targets that differ for complex types."""
+"""The signatures of targets that differ for complex types."""
 
 
 def _target(
@@ -109,7 +115,7 @@ def _target(
     relations: tuple[str, ...] = (),
     **attributes: str | bool | range,
 ) -> Callable[[Target], Target]:
-    """Declares the target of a LAPACK routine, with its signature for real and for complex types."""
+    """Declares the target of a LAPACK routine, with its signatures for real and for complex types."""
 
     def declare(function: Target) -> Target:
         kinds = {key: Attribute(options) for key, options in attributes.items()}
@@ -134,7 +140,7 @@ def signature_of(name: str, letter: str) -> Signature:
 
 
 def unpacked_geev(letter: str) -> Signature:
-    """The signature of JAX's target for eigenvectors, which are complex for all types."""
+    """The signature of JAX's target for eigenvectors, which are complex for all element types."""
     signature = signature_of("geev", letter)
     text = signature.text.replace("left: T", "left: complex(T)").replace("right: T", "right: complex(T)")
     return dataclasses.replace(signature, text=text)
@@ -142,7 +148,7 @@ def unpacked_geev(letter: str) -> Signature:
 
 @functools.cache
 def declare() -> None:
-    """Declares all targets of this module; once."""
+    """Declares all targets of this module, once."""
     for letter in TYPES:
         for name in _TARGETS:
             plan, signature = functools.partial(_routine_call, name, letter), signature_of(name, letter)
@@ -156,7 +162,7 @@ def declare() -> None:
 
 
 def call(name: str, operands: tuple[Array, ...], results: list[tuple[tuple[int, ...], Any]], config: str = "") -> Any:
-    """Calls a target, for results of these shapes and types."""
+    """Calls a target, with results of these shapes and element types."""
     letter = next(letter for letter, kind in TYPES.items() if kind.dtype == operands[0].dtype)
     shapes = [Shape.array(BY_DTYPE[np.dtype(dtype)], sizes) for sizes, dtype in results]
     given = [Shape.array(BY_DTYPE[operand.dtype], operand.shape) for operand in operands]
@@ -174,7 +180,7 @@ def _routine_call(name: str, letter: str, binding: Binding) -> RoutineCall:
 
 @_target("potrf", "a: T[*, n, n] -> factor: T[*, n, n], info: s32[*]", uplo="LU")
 def _potrf(b: Batch) -> Arguments:
-    """The mirror image: the transpose's other triangle, and conj(a) = conj(l) conj(l)^H."""
+    """Factorises the transpose, whose other triangle is given: conj(a) = conj(l) conj(l)^H."""
     n, uplo = b.size("n"), b.attributes["uplo"]
     return ("U" if uplo == "L" else "L", n, b.updated("a", "factor"), max(1, n), b.info())
 
@@ -189,7 +195,7 @@ def _potrf(b: Batch) -> Arguments:
     diag="NU",
 )
 def _trsm(b: Batch) -> Arguments:
-    """The mirror image: op(a) x = b becomes x^T op(a^T) = b^T, on the other side with the other triangle."""
+    """Solves the transposed equation: op(a) x = b becomes x^T op(a^T) = b^T, with the other side and triangle."""
     side, uplo, *kind = (b.attributes[name] for name in ("side", "uplo", "trans_x", "diag"))
     m, n, order = b.sizes("m n p")
     mirrored = "R" if side == "L" else "L", "U" if uplo == "L" else "L"
@@ -205,7 +211,7 @@ def _getrf(b: Batch) -> Arguments:
 
 @_target("laswp", "a: T[*, m], pivots: s32[*, k] -> swapped: T[*, m]", relations=("k <= m",))
 def _laswp(b: Batch) -> Arguments:
-    """A vector with its elements swapped: of a matrix that getrf changed, the rows that are where now."""
+    """Swaps the elements of a vector: applied to row indices, it gives the permutation of getrf."""
     m, k = b.sizes("m k")
     return (1, b.updated("a", "swapped"), max(1, m), 1, k, b.operand("pivots", bounds=(1, m)), 1)
 
@@ -270,7 +276,7 @@ def _gesvd(b: Batch) -> Arguments:
 
 
 def _svd(b: Batch) -> tuple[int | ArrayArgument | Workspace, ...]:
-    """Of tall matrices, which LAPACK takes faster: of a wide one the mirror image, a^T = (vt)^T s u^T."""
+    """Arguments for tall matrices, for which LAPACK is faster; wide ones are transposed, a^T = (vt)^T s u^T."""
     m, n = b.sizes("m n")
     mode, s = b.attributes["mode"], b.result("s")
     rows, columns = (min(m, n),) * 2 if mode == "S" else (m, n)
@@ -305,7 +311,7 @@ def _syevd(b: Batch) -> Arguments:
     compute_right="VN",
 )
 def _geev(b: Batch) -> Arguments:
-    """The vectors as LAPACK has them: a conjugate pair of a real matrix shares two columns, re and im."""
+    """Returns eigenvectors in LAPACK's form: a conjugate pair of a real matrix shares two columns, re and im."""
     n = b.size("n")
     wanted = b.attributes["compute_left"], b.attributes["compute_right"]
     left, right = b.columns(None, "left"), b.columns(None, "right")
@@ -315,7 +321,7 @@ def _geev(b: Batch) -> Arguments:
 
 
 def _eigenvalues(b: Batch) -> list[ArrayArgument]:
-    """One result, of real matrices two: the real and the imaginary parts."""
+    """The result for eigenvalues; for real matrices two, the real and the imaginary parts."""
     return [b.result(name) for name in (("w",) if b.is_complex else ("re", "im"))]
 
 
@@ -332,7 +338,7 @@ def _geev_target(letter: str, binding: Binding, a: Array) -> tuple[Array, ...]:
 
 
 def _unpack_pairs(imaginary: Array, vectors: Array) -> Array:
-    """Complex eigenvectors from LAPACK's real form, in which a conjugate pair shares two columns: re, im."""
+    """Converts eigenvectors from LAPACK's real form, in which a conjugate pair shares two columns, re and im."""
     complex_vectors = vectors.astype(np.result_type(vectors.dtype, np.complex64))
     following = np.roll(vectors, -1, axis=-1)
     first = np.zeros(imaginary.shape, bool)
@@ -388,7 +394,7 @@ def _sytrd(b: Batch) -> Arguments:
     " -> dl: T[*, n], d: T[*, n], du: T[*, n], x: T[*, n, k], info: s32[*]",
 )
 def _gtsv(b: Batch) -> Arguments:
-    """The lower diagonal has its first element to spare, LAPACK wants it to start with the second."""
+    """Skips the first element of the lower diagonal, which LAPACK's array does not have."""
     n, right_sides = b.sizes("n k")
     lower, d, upper = b.updated("lower", "dl", offset=1), b.updated("diagonal", "d"), b.updated("upper", "du")
     return (n, right_sides, lower, d, upper, b.columns("b", "x"), max(1, n), b.info())

@@ -1,8 +1,8 @@
-"""What the machine is and gives this process: here, and nowhere else, hloom asks the operating system.
+"""Queries the operating system about the machine and the resources of this process; no other module does.
 
-Linux is what hloom is tested on. macOS should need no more than what is here: it has no affinity, no control groups and
-no advice about huge pages. Windows needs more: threads, condition variables, aligned memory and maps of memory of its
-own in `backends/cpu/runtime/`, whose functions are those of POSIX, and no handlers of `fork`.
+hloom is tested on Linux. macOS should need nothing beyond this module: it has no affinity, no control groups and no
+advice about huge pages. Windows needs more: `backends/cpu/runtime/` calls the threads, condition variables, aligned
+memory and memory maps of POSIX, and there are no handlers of `fork`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ MAX_THREADS = 4096
 
 
 def thread_count() -> int:
-    """HLOOM_NUM_THREADS, or else the CPUs that affinity and the quotas of control groups leave to this process.
+    """HLOOM_NUM_THREADS, or by default the CPUs that affinity and the quotas of control groups allow.
 
-    Ranks of MPI on one machine share them, unless each is bound to its own.
+    MPI ranks on one machine share the CPUs, unless each is bound to its own.
     """
     text = os.environ.get("HLOOM_NUM_THREADS")
     if text is None:
@@ -38,25 +38,25 @@ def thread_count() -> int:
 
 
 def local_ranks() -> int:
-    """The processes that MPI started on this machine, by the variables of MPICH and its kin, or of Open MPI."""
+    """The number of processes that MPI started on this machine, from the variables of MPICH and Open MPI."""
     found = (os.environ.get(name, "") for name in ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"))
     return max([1, *(int(text) for text in found if text.isdecimal())])
 
 
 def core_count() -> int:
-    """The cores that this process may use."""
+    """The number of CPUs that this process may use."""
     return len(allowed_cpus())
 
 
 def allowed_cpus() -> list[int]:
-    """The numbers of the CPUs that this process may use, all where the system has no affinity, in order."""
+    """The ids of the CPUs that this process may use, in order; all CPUs if the system has no affinity."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def architecture() -> str:
-    """`x86_64` or `aarch64`, by whatever name the system has for it; RunError for any other processor."""
+    """`x86_64` or `aarch64`, whatever the system calls it; RunError for any other processor."""
     name = platform.machine().lower()
     if name not in _ARCHITECTURES:
         raise RunError(f"the CPU backend runs on x86-64 and AArch64, this is a {platform.machine()}")
@@ -67,7 +67,7 @@ _ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "
 
 
 def processor_name() -> str:
-    """What the processor calls itself, for people."""
+    """The human-readable name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -77,13 +77,13 @@ def processor_name() -> str:
 
 
 def huge_page_advice() -> int:
-    """What `madvise` takes to ask for huge pages; 0 where a system has no such advice."""
+    """The `madvise` flag for huge pages; 0 if the system has none."""
     return getattr(mmap, "MADV_HUGEPAGE", 0) if sys.platform == "linux" else 0
 
 
 @functools.cache
 def cache_folder_of_user() -> Path | None:
-    """hloom's folder where users keep what may be deleted at any time; None where they have no home."""
+    """hloom's folder in the user's cache directory; None if the user has no home directory."""
     try:
         if sys.platform == "darwin":
             return Path.home() / "Library" / "Caches" / "hloom"
@@ -93,7 +93,7 @@ def cache_folder_of_user() -> Path | None:
 
 
 def memory_size() -> int:
-    """The bytes of memory that this process may use: the machine's, or less where a control group says so."""
+    """The memory in bytes that this process may use: that of the machine, or the limit of a control group."""
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for group in control_groups("memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -105,7 +105,7 @@ def memory_size() -> int:
 def control_groups(
     controller: str, mount: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
 ) -> Iterator[Path]:
-    """The directories, v1 and v2, of the control groups that bound this process, from its own up to the root."""
+    """Yields the directories, v1 and v2, of the control groups that limit this process, from its own up to the root."""
     try:
         lines = membership.read_text().splitlines()
     except OSError:
@@ -126,7 +126,7 @@ def control_groups(
 
 
 def cpu_quota(group: Path) -> float:
-    """How many CPUs a control group may use (cpu.max in v2, cpu.cfs_* in v1); infinite where nothing is set."""
+    """The number of CPUs that a control group may use (cpu.max in v2, cpu.cfs_* in v1); infinite without a limit."""
     try:
         if (group / "cpu.max").exists():
             quota, period = (group / "cpu.max").read_text().split()

@@ -1,7 +1,7 @@
-"""Files that nobody but this user can have written: the folders they lie in, reading them, and the user's key.
+"""Files that only this user can have written: checks of folders and files, and the user's secret key.
 
-A file or folder is one's own if it belongs to the user that the process runs as and nobody else may write to it. All
-others are left alone, with one warning for each folder.
+A file or folder is the user's own if it belongs to the user that the process runs as, and nobody else may write to it.
+All others are ignored, with one warning for each folder.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from hloom.runtime.machine import cache_folder_of_user
 
 KEY_BYTES = 32
 _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Neither through a link, nor for as long as somebody writes to a pipe."""
+"""Flags for reading: do not follow links, and do not block until a pipe has a writer."""
 
 
 def is_own_folder(folder: Path) -> bool:
-    """Whether a folder is there and one's own."""
+    """Whether a folder exists and is the user's own."""
     try:
         status = folder.stat()
     except OSError:
@@ -37,14 +37,14 @@ def is_own_folder(folder: Path) -> bool:
 
 
 def make_own_folder(folder: Path) -> bool:
-    """Makes a folder that only this user may look into, unless one is there; whether it is one's own."""
+    """Creates a folder that only this user may read, unless it exists; returns whether it is the user's own."""
     with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return is_own_folder(folder)
 
 
 def read_own(path: Path) -> bytes | None:
-    """What a file of one's own holds, which counts as used now; None where there is none."""
+    """Reads a file of the user's own and updates its access time; None if there is none."""
     try:
         with open(path, "rb", opener=lambda name, _: os.open(name, _READING)) as file:
             status = os.fstat(file.fileno())
@@ -60,7 +60,7 @@ def read_own(path: Path) -> bytes | None:
 
 
 def write_own(path: Path, *parts: bytes) -> None:
-    """Writes a file, which appears whole or not at all, into a folder of one's own; OSError where that fails."""
+    """Writes a file into a folder of the user's own, atomically; OSError if that fails."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -72,10 +72,10 @@ def write_own(path: Path, *parts: bytes) -> None:
 
 
 def user_key() -> bytes | None:
-    """A secret of the user, made when first asked for; None where there is no folder for it.
+    """A secret of the user, created on first use; None if there is no folder for it.
 
-    It lies in the user's own folder of caches, wherever else things are kept: what is brought from elsewhere is signed
-    by another one.
+    It is always in the user's own cache folder, wherever other files are kept: files from elsewhere have another
+    signature.
     """
     folder = cache_folder_of_user()
     return _key_in(folder) if folder is not None else None
@@ -104,7 +104,7 @@ def _holds_key(path: Path) -> bool:
 
 
 def _make_key(path: Path) -> None:
-    """Of several processes that do so at once, the first one's key stays."""
+    """Creates the key; if several processes do at once, the first one's key stays."""
     new = path.with_name(f".{secrets.token_hex(8)}.part")
     write_own(new, secrets.token_bytes(KEY_BYTES))
     try:

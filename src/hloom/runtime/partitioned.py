@@ -1,4 +1,4 @@
-"""Programs that run on the blocks of partitions, and take and give whole arrays."""
+"""Executables of partitioned programs that take and return whole arrays."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hloom.values import Array, Value
 
 
 class PartitionedExecutable(Executable):
-    """A program of several partitions that takes and gives whole arrays: it cuts them, and puts the results together.
+    """A program of several partitions: it shards its arguments and joins its results.
 
-    `blocks` runs the program of one partition on each device, and can be called with blocks itself. `parameters` and
+    `blocks` runs the program of one partition on each device, and can also be called with blocks. `parameters` and
     `results` have the sharding of each array leaf of the parameters and of the result. `run_replicas` takes a list of
-    whole arrays for each replica, the same on all processes that share the devices. Made by `hloom.compile`.
+    whole arrays for each replica, the same on all processes that share the devices. Created by `hloom.compile`.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class PartitionedExecutable(Executable):
 
     @property
     def partition_count(self) -> int:
+        """The number of partitions of each replica."""
         return self.module.num_partitions
 
     @property

@@ -1,4 +1,4 @@
-"""Python's own C functions, by ctypes."""
+"""Access to CPython's C API through ctypes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ T = TypeVar("T")
 
 
 def python_function(name: str, result: Any, *arguments: Any) -> Any:
-    """A function of Python's C interface that takes and gives these types; Python's lock stays held."""
+    """A function of CPython's C API with these result and argument types, called with the GIL held."""
     return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
 
 
 def c_address(function: Any) -> int:
-    """Where the code of a ctypes function is."""
+    """The address of a ctypes function; 0 for a null pointer."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def immortal(thing: T) -> T:
-    """Keeps an object to the very end of the process: others use its memory even after Python has ended."""
+    """Keeps an object alive until the process ends, since native code uses its memory even after Python has
+    finalized.
+    """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
     return thing

@@ -1,9 +1,9 @@
-"""Values and records as bytes that loading cannot execute: for files, and for what processes tell each other.
+"""Encodes values and records as bytes, for files and for messages between processes; decoding never executes code.
 
-The bytes are the size of a JSON text, the text, and what bytes and arrays hold, in the order of the text. The text has
-values in columns, `[tag, ...]`: all values of a kind that stand in the same place are one list, which takes a few calls
-to read, however long it is. A record's tag is the name of its class, its columns are its fields. The reader makes
-instances of the classes that its format names, by setting their fields, and of no others.
+The bytes are the size of a JSON text, the text, and the contents of bytes and arrays, in the order of the text. The
+text has values in columns, `[tag, ...]`: all values of one type at the same position are one list, which takes a few
+calls to read, however long it is. The tag of a record is the name of its class, its columns are its fields. The reader
+creates instances only of the classes that its format names, by setting their fields.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ Column = list[Any]
 
 
 class DataFormat:
-    """Bytes of plain values: numbers, strings, bytes, arrays, tokens, tuples, lists, dictionaries, and some records.
+    """A format for values: numbers, strings, bytes, arrays, tokens, tuples, lists, dictionaries, and some records.
 
-    The records are instances of these data classes and enumerations. One that several others hold stays one.
+    Records are instances of the given data classes and enumerations. A record that several others refer to is stored
+    once.
     """
 
     def __init__(self, *classes: Any) -> None:
@@ -49,7 +50,7 @@ class DataFormat:
         self.records = {cls.__name__: (cls, [field.name for field in fields(cls)]) for cls in records}
 
     def to_bytes(self, value: Any) -> bytes:
-        """ArgumentError where a value is nested too deeply; TypeError where its class is none of the format's."""
+        """Encodes a value; ArgumentError if it is nested too deeply, TypeError for a class not in the format."""
         writer = _Writer(self)
         try:
             text = json.dumps(writer.columns_of([value]), separators=(",", ":")).encode()
@@ -58,29 +59,29 @@ class DataFormat:
         return b"".join([_SIZE.pack(len(text)), text, *writer.blobs])
 
     def from_bytes(self, content: bytes) -> Any:
-        """The value that `to_bytes` was given; ArgumentError where the bytes are of no such value."""
+        """Decodes a value; ArgumentError if the bytes are not of this format."""
         try:
             start = _SIZE.size + _SIZE.unpack_from(content)[0]
             reader = _Reader(self, memoryview(content)[start:])
             (value,) = reader.read(json.loads(content[_SIZE.size : start]))
             if reader.remaining.nbytes:
-                raise ValueError("there are more of them")
+                raise ValueError("bytes are left over")
             return value
         except _MALFORMED as error:
             raise ArgumentError(f"these bytes hold no value of this format ({error})") from None
 
 
 class _Writer:
-    """Values as columns of the JSON text, and the bytes behind it."""
+    """Encodes values as columns of the JSON text; `blobs` are the bytes that follow it."""
 
     def __init__(self, data_format: DataFormat) -> None:
         self.data_format = data_format
         self.blobs: list[bytes] = []
         self.record_indices: dict[int, int] = {}
-        """Of the records written, by their identities."""
+        """Indices of the records written so far, by object id."""
 
     def columns_of(self, values: Column) -> Column:
-        """Values in the same place: those of each kind by themselves, and if there are several kinds, who has which."""
+        """Encodes the values at one position: one column, or one for each type and the type of each value."""
         tags = list(map(self._tag, values))
         kinds = list(dict.fromkeys(tags)) or ["plain"]
         if len(kinds) == 1:
@@ -91,7 +92,7 @@ class _Writer:
     def _tag(self, value: Any) -> str:
         tag = self.data_format.tags.get(type(value))
         if tag is None or (tag == "array" and value.dtype not in BY_DTYPE):
-            raise TypeError(f"a value of class {type(value).__qualname__} is none of the format's")
+            raise TypeError(f"a value of class {type(value).__qualname__} is not in the format")
         return tag
 
     def _of_kind(self, tag: str, values: Column) -> Column:
@@ -113,7 +114,7 @@ class _Writer:
         return [tag, [value.value for value in values]] if tag in self.data_format.enums else self._records(tag, values)
 
     def _records(self, tag: str, values: Column) -> Column:
-        """The columns of those that are new, and the numbers of all."""
+        """Encodes the fields of records that have not been written yet, and the indices of all."""
         new = list({id(value): value for value in values if id(value) not in self.record_indices}.values())
         columns = [
             self.columns_of([getattr(value, name) for value in new]) for name in self.data_format.records[tag][1]
@@ -124,7 +125,7 @@ class _Writer:
 
 
 class _Reader:
-    """The values of columns; `remaining` are the bytes behind the text that are still to be read."""
+    """Decodes columns; `remaining` are the bytes behind the text that are still unread."""
 
     def __init__(self, data_format: DataFormat, remaining: memoryview) -> None:
         self.data_format = data_format
@@ -142,6 +143,7 @@ class _Reader:
         }
 
     def read(self, column: Column) -> Column:
+        """Decodes the values of a column."""
         tag, *parts = column
         if tag in self.data_format.enums:
             return list(map(self.data_format.enums[tag].__getitem__, *parts))
@@ -156,13 +158,13 @@ class _Reader:
         return list(map(dict, _split_items(sizes, list(pairs))))
 
     def _array(self, type_name: str, shape: list[int]) -> Array:
-        """A copy: bytes lie anywhere, and arrays can be written to."""
+        """Reads an array into memory of its own, which is aligned and writable."""
         dtype = BY_NAME[type_name].dtype
         return np.frombuffer(self._next(math.prod(shape) * dtype.itemsize), dtype).reshape(shape).copy()
 
     def _next(self, size: int) -> memoryview:
         if not 0 <= size <= self.remaining.nbytes:
-            raise ValueError("there are too few of them")
+            raise ValueError("the bytes end early")
         content, self.remaining = self.remaining[:size], self.remaining[size:]
         return content
 
@@ -179,7 +181,7 @@ class _Reader:
 
 
 def _split_items(sizes: list[int], items: Column) -> Iterator[Iterator[Any]]:
-    """The items, cut into pieces of these sizes."""
+    """Yields consecutive groups of the items, of the given sizes."""
     if sum(sizes) != len(items):
         raise ValueError("the sizes of containers are wrong")
     remaining = iter(items)

@@ -1,14 +1,14 @@
-"""Signatures of custom-call targets: the arrays that a target takes and gives, their types, sizes and attributes.
+"""Signatures of custom-call targets: their operands and results, with element types and sizes, and their attributes.
 
 A signature is written as text:
 
     a: T[*, m, n], tau: T[*, k] -> q: T[*, m, n]
 
-`T` stands for one element type of the target's, `real(T)` and `complex(T)` for those of its parts and of its complex
-numbers. `*` stands for any number of dimensions, the same in all arrays that have it, `size: s32[]^rank` for as many
-scalars, and `x: _^any` for any number of operands. A shape without brackets, `x: S -> x: S`, is the same wherever its
-letter stands, whatever it is; `_` is any. Sizes are names, which take the values that they are first found with, or
-Python expressions of names and attributes; `largest` is the largest size of all.
+`T` stands for one element type of the target, `real(T)` and `complex(T)` for the corresponding real and complex types.
+`*` stands for any number of dimensions, the same in all arrays that have it, `size: s32[]^rank` for as many scalars,
+and `x: _^any` for any number of operands. A shape without brackets, `x: S -> x: S`, is an arbitrary shape, the same
+wherever its letter occurs; `_` is any shape. Sizes are names, bound where they first occur, or Python expressions of
+names and attributes; `largest` is the largest of all sizes.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _COMPLEX = {real: whole for whole, real in _PARTS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """An attribute of a call: one of some letters (their code or themselves), of some words, a flag, or an integer."""
+    """An attribute of a call: a letter (itself or its code), a flag, a number, or an integer."""
 
     options: str | bool | float | range
-    """The letters, the first being the default; the default of a flag or a number; the integers that are valid."""
+    """The valid letters, the first being the default; the default of a flag or a number; or the valid integers."""
 
     def value(self, given: Any) -> Any:
-        """What the attribute says; None where that is no value of it."""
+        """Returns the value of the attribute as given in a call; None if it is not valid."""
         if isinstance(self.options, float):
             return float(given) if type(given) in (int, float) else None
         if isinstance(self.options, bool):
@@ -50,7 +50,7 @@ class Attribute:
 
     @property
     def default(self) -> Any:
-        """Its value where a call does not name it; None where it must."""
+        """The value if a call does not name the attribute; None if the attribute is required."""
         if isinstance(self.options, range):
             return None
         return self.options[0] if isinstance(self.options, str) else self.options
@@ -72,7 +72,7 @@ class Pattern:
     name: str
     type: str
     sizes: tuple[str, ...] | None
-    """None for a whole shape."""
+    """The sizes of its dimensions; None for an arbitrary shape."""
     repeat: str | None
     """`rank` or `any`; None for one array."""
 
@@ -82,39 +82,41 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Signature:
-    """Declares what a target takes and gives; `bind` compares a call with it."""
+    """The operands, results and attributes of a target; `bind` checks a call against it."""
 
     text: str
     types: tuple[PrimitiveType, ...] = ()
-    """The element types that T may be."""
+    """The valid element types T."""
     where: Mapping[str, str] = field(default_factory=dict)
-    """Sizes that follow from others and from attributes."""
+    """Sizes that are computed from others and from attributes."""
     relations: tuple[str, ...] = ()
-    """What must hold between sizes, like `k <= n`."""
+    """Conditions on sizes, like `k <= n`."""
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     positional: tuple[str, ...] = ()
-    """The attributes of a backend config that has values alone, `1,1,100,1e-6`."""
+    """The attributes of a backend config that lists values without names, `1,1,100,1e-6`."""
     is_dynamic: bool = False
-    """Whether sizes may be dynamic."""
+    """Whether arrays may have dynamic sizes."""
 
     @functools.cached_property
     def operands(self) -> tuple[Pattern, ...]:
+        """The patterns of the operands."""
         return _patterns(self.text.partition("->")[0])
 
     @functools.cached_property
     def results(self) -> tuple[Pattern, ...]:
+        """The patterns of the results."""
         return _patterns(self.text.partition("->")[2])
 
     @property
     def types_text(self) -> str:
-        """The types that T may be; those that it may not be where they are fewer."""
+        """The valid types as text, or the types that are not valid if these are fewer."""
         others = [kind for kind in PrimitiveType if kind.is_array and kind not in self.types]
         if len(self.types) <= len(others):
             return ", ".join(map(str, self.types))
         return f"all but {', '.join(map(str, others))}" if others else "all"
 
     def bind(self, target: str, operands: Sequence[Shape], result: Shape, config: str) -> Binding:
-        """The sizes, type and attributes of a call; RuleError[CUSTOMCALL-7] where it breaks the signature."""
+        """The sizes, type and attributes of a call; RuleError[CUSTOMCALL-7] if it does not match the signature."""
         return _Binder(self, target, config).bind(operands, result)
 
     def __str__(self) -> str:
@@ -126,7 +128,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A call as its signature sees it."""
+    """A call, bound to the names of its target's signature."""
 
     sizes: Mapping[str, int]
     batch: tuple[int, ...]
@@ -134,7 +136,7 @@ class Binding:
     type: PrimitiveType | None
     attributes: Mapping[str, Any]
     operands: Mapping[str, tuple[int, Shape]]
-    """Name -> number and shape."""
+    """The index and shape of each operand, by name."""
     results: Mapping[str, tuple[int, Shape]]
     config: str
 
@@ -148,7 +150,7 @@ def _patterns(text: str) -> tuple[Pattern, ...]:
 
 
 class _Binder:
-    """Compares one call with a signature."""
+    """Binds one call to a signature."""
 
     def __init__(self, signature: Signature, target: str, config: str) -> None:
         self.signature, self.target, self.config = signature, target, config
@@ -202,7 +204,7 @@ class _Binder:
                 self._reject(f"its backend_config is {','.join(signature.positional)}, got {config!r}")
             return dict(zip(signature.positional, values, strict=True))
         given = parse_attributes(config)
-        # What backends of XLA's note for themselves is JSON.
+        # A JSON object holds configuration of an XLA backend.
         if not given and not re.match(r'\{\s*("|\})', config):
             self._reject(f"its backend_config is a dictionary, {{name = value : type, ..}}, got {config!r}")
         return given
@@ -216,7 +218,7 @@ class _Binder:
     def _pairs(
         self, role: str, patterns: tuple[Pattern, ...], shapes: Sequence[Shape]
     ) -> list[tuple[str, int, Pattern, Shape]]:
-        """Each shape beside its pattern."""
+        """Pairs each shape with its pattern, as (role, index, pattern, shape)."""
         expected = [pattern for pattern in patterns if not pattern.repeat]
         repeated = patterns[len(expected) :]
         if repeated and repeated[0].repeat == "any":
@@ -230,7 +232,7 @@ class _Binder:
         ]
 
     def _bind_names(self, role: str, index: int, pattern: Pattern, shape: Shape) -> None:
-        """Takes the names that stand first in this array."""
+        """Binds the names that first occur in this array."""
         if pattern.sizes is None:
             self.shapes.setdefault(pattern.type, shape)
             return
@@ -261,7 +263,7 @@ class _Binder:
             self._reject_shape(role, index, pattern, shape, expected)
 
     def _expected_shape(self, pattern: Pattern, shape: Shape) -> Shape:
-        """The shape that the other arrays ask for."""
+        """The shape of an array that the other arrays imply."""
         assert pattern.sizes is not None
         dimensions: list[int] = []
         for size in pattern.sizes:
@@ -303,7 +305,7 @@ def _code(expression: str) -> Any:
 
 
 def parse_attributes(text: str) -> dict[str, Any]:
-    """The entries of a dictionary like `{uplo = 76 : ui8, name = "x", flag = true}`; {} for any other text."""
+    """Parses a dictionary like `{uplo = 76 : ui8, name = "x", flag = true}`; returns {} for any other text."""
     entry = re.compile(r'\s*([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^,:{}<>\[\]]+)(?:\s*:\s*[\w<>]+)?\s*(,|\Z)')
     body = text.strip()
     if not (body.startswith("{") and body.endswith("}")):

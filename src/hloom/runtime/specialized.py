@@ -1,4 +1,4 @@
-"""Programs with sizes that only a call knows: compiled for the sizes of the arguments, once for each set of them."""
+"""Executables with unbounded sizes: programs are compiled for each set of argument sizes, on first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hloom.values import Value
 
 
 class SpecializedExecutable(Executable):
-    """A module whose parameters have unbounded sizes, `f32[?,3]` (SL-25); made by `hloom.compile`.
+    """A module whose parameters have unbounded sizes, `f32[?,3]` (SL-25); created by `hloom.compile`.
 
     `for_shapes` is the executable of one set of sizes. All lists of arguments of a run have the same sizes.
     """
@@ -39,7 +39,7 @@ class SpecializedExecutable(Executable):
         return self._count
 
     def for_shapes(self, shapes: Sequence[Shape]) -> Executable:
-        """The executable for parameters of these static shapes. RuleError where they contradict each other."""
+        """The executable for parameters of these static shapes; RuleError if they contradict each other."""
         key = tuple(shapes)
         with self._lock:
             if key not in self._executables:
@@ -71,7 +71,7 @@ class SpecializedExecutable(Executable):
 
 
 def _static(value: Any, shape: Shape) -> Shape:
-    """The shape of a parameter with the sizes of an argument where it leaves them open."""
+    """The shape of a parameter, with its unbounded sizes replaced by those of an argument."""
     if shape.is_tuple:
         return Shape.tuple_of(map(_static, value, shape.elements))
     if not shape.is_unbounded:

@@ -1,4 +1,4 @@
-"""Custom-call targets that XLA itself gives a meaning to, and those of JAX that are no LAPACK."""
+"""Custom-call targets that XLA defines, and those of JAX that are not LAPACK routines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MARKERS = (
     "ShardBarrierFrom",
     "ShardBarrierTo",
 )
-"""Targets that say something about their operand to a compiler, and hand it on."""
+"""Targets that annotate their operand for a compiler, and return it."""
 
 
 SHARD_MARKERS = ("SPMDFullToShardShape", "SPMDShardToFullShape")
@@ -57,7 +57,7 @@ _EIGH = {
 
 @functools.cache
 def declare() -> None:
-    """Declares all targets of this module; once."""
+    """Declares all targets of this module, once."""
     for name in MARKERS:
         declare_target(name, Signature("x: S -> x: S", is_dynamic=True), lambda binding, operand: operand)
     for name in SHARD_MARKERS:
@@ -75,7 +75,7 @@ def declare() -> None:
 
 
 def declare_linear_algebra() -> None:
-    """Declares the targets of XLA's client library, and those of JAX that LAPACK has no routine for."""
+    """Declares the targets of XLA's client library, and those of JAX without a LAPACK routine."""
     for name, signature, function in (
         ("Qr", "a: T[*, m, n] -> packed: T[*, m, n], tau: T[*, min(m, n)]", _qr),
         ("LuDecomposition", "a: T[*, m, n] -> lu: T[*, m, n], pivots: s32[*, min(m, n)], permutation: s32[*, m]", _lu),
@@ -121,13 +121,13 @@ def _allocate(binding: Binding) -> Array:
 
 
 def _computable(*arrays: Array) -> tuple[Array, ...]:
-    """The arrays in a type that LAPACK has: narrow floats are computed in f32."""
+    """Converts narrow floats to f32, since LAPACK has no routines for them."""
     is_supported = any(arrays[0].dtype == kind.dtype for kind in _LAPACK)
     return arrays if is_supported else tuple(array.astype(np.float32) for array in arrays)
 
 
 def _qr(binding: Binding, operand: Array) -> tuple[Array, Array]:
-    """R above and reflectors below the diagonal, and the reflectors' factors (LAPACK's geqrf)."""
+    """R on and above the diagonal, reflectors below it, and the factors of the reflectors (LAPACK's geqrf)."""
     (a,) = _computable(operand)
     shapes = [(a.shape, a.dtype), ((*a.shape[:-2], min(a.shape[-2:])), a.dtype)]
     packed, factors = lapack.call("geqrf", (a,), shapes)
@@ -141,7 +141,7 @@ def _householder_product(binding: Binding, reflectors: Array, factors: Array) ->
 
 
 def _lu(binding: Binding, operand: Array) -> tuple[Array, Array, Array]:
-    """L and U in one matrix, the rows that were swapped, counted from 0, and the permutation that they make."""
+    """L and U in one matrix, the swapped rows, counted from 0, and the resulting permutation."""
     (a,) = _computable(operand)
     *batch, m, n = a.shape
     k = min(m, n)
@@ -155,9 +155,9 @@ def _lu(binding: Binding, operand: Array) -> tuple[Array, Array, Array]:
 
 
 def _eigh(binding: Binding, operand: Array) -> tuple[Array, Array]:
-    """Eigenvectors, as columns, and eigenvalues in ascending order, which is an order where none is asked for.
+    """Eigenvectors as columns, and eigenvalues in ascending order, which is valid if no order is requested.
 
-    Matrices that are not finite, and those for which LAPACK finds none, have NaN.
+    Matrices that are not finite, and those for which LAPACK does not converge, have NaN.
     """
     (a,) = _computable(operand)
     finite = np.asarray(np.isfinite(a).all(axis=(-2, -1)))
@@ -172,10 +172,10 @@ def _eigh(binding: Binding, operand: Array) -> tuple[Array, Array]:
 
 
 def _tridiagonal_solve_perturbed(binding: Binding, lower: Array, diagonal: Array, upper: Array, b: Array) -> Array:
-    """Gaussian elimination with pivoting; a pivot of zero becomes the least that can be told from zero beside the rest.
+    """Gaussian elimination with pivoting; pivots of zero are replaced by the rounding error of the matrix.
 
-    All matrices of the batch go through the elimination together. A row keeps three elements, since a swap brings one
-    more to the right of the diagonal: `rows[.., i, :]` are those in columns i to i + 2 once row i is done.
+    All matrices of the batch are eliminated together. A row keeps three elements, since a swap adds one to the right of
+    the diagonal: `rows[.., i, :]` are those in columns i to i + 2 once row i is done.
     """
     n = diagonal.shape[-1]
     scale = np.max(np.abs(np.stack([lower, diagonal, upper])), axis=(0, -1), initial=0)
@@ -197,7 +197,7 @@ def _tridiagonal_solve_perturbed(binding: Binding, lower: Array, diagonal: Array
 
 
 def _eliminate(rows: Array, right: Array, lower: Array, i: int, smallest: Array) -> None:
-    """Clears the element below the diagonal in column i, after a swap of rows i and i + 1 where it is the larger."""
+    """Clears the element below the diagonal in column i, after swapping rows i and i + 1 if that element is larger."""
     here, below = rows[..., i, :].copy(), np.zeros_like(rows[..., i, :])
     below[..., 0], below[..., 1:] = lower[..., i + 1], rows[..., i + 1, :2]
     swap = (np.abs(below[..., 0]) > np.abs(here[..., 0]))[..., None]
@@ -217,7 +217,7 @@ def _not_zero(pivot: Array, smallest: Array) -> Array:
 
 
 def _csr_times_dense(binding: Binding, data: Array, starts: Array, columns: Array, dense: Array) -> Array:
-    """A matrix in compressed sparse rows times a vector or matrix; in f32 where the elements are narrower floats."""
+    """Multiplies a matrix in compressed sparse rows by a vector or matrix; in f32 for narrow element types."""
     import scipy.sparse
 
     rows, inside = binding.sizes["r"], dense.shape[0]
@@ -239,5 +239,5 @@ def _reject_rows(message: str) -> NoReturn:
 
 
 def _range_of(values: Array) -> str:
-    """The values of an index array that are furthest out."""
+    """The range of an index array's values, for error messages."""
     return f"values from {values.min()} to {values.max()}" if values.size else "none"

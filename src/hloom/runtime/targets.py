@@ -1,4 +1,4 @@
-"""Finding the function of a custom-call target: those that users registered, then those that hloom declares."""
+"""Looks up the functions of custom-call targets: those that users registered precede those that hloom declares."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hloom.shape import Shape
 
 
 def routine_call(instruction: Instruction) -> RoutineCall | None:
-    """The routine that a custom call is; None where its target is something else, or not registered yet."""
+    """The BLAS or LAPACK routine of a custom call; None if its target is something else, or not registered yet."""
     _declare_own()
     name = instruction.op.target_name  # type: ignore[attr-defined]
     caller = ROUTINES.get(name) if name not in REGISTERED else None
@@ -24,14 +24,14 @@ def routine_call(instruction: Instruction) -> RoutineCall | None:
 
 
 def check_targets(module: Module) -> None:
-    """Compares calls of hloom's own targets with their signatures (CUSTOMCALL-7)."""
+    """Checks calls of hloom's own targets against their signatures (CUSTOMCALL-7)."""
     for instruction in module.instructions():
         op = instruction.op
         if not isinstance(op, CustomCall) or op.target_name in REGISTERED:
             continue
         _declare_own()
         own = ROUTINES.get(op.target_name) or DECLARED.get(op.target_name)
-        # Sizes that nobody knows yet are an error of their own where they reach a run.
+        # Unbounded sizes that reach a run are reported there.
         if own is None or any(leaf.is_unbounded for leaf in _shapes(instruction)):
             continue
         try:
@@ -52,18 +52,18 @@ def _shapes(instruction: Instruction) -> Iterator[Shape]:
 
 
 def replaces_targets() -> bool:
-    """Whether somebody registered a target of their own for one that hloom declares."""
+    """Whether a user has registered a target that hloom also declares."""
     _declare_own()
     return not REGISTERED.keys().isdisjoint(ROUTINES.keys() | DECLARED.keys())
 
 
 def markers() -> frozenset[str]:
-    """The targets that hand on their operand, and that nobody has registered a function for."""
+    """The targets that return their operand, except those that users registered a function for."""
     return frozenset({*standard_targets.MARKERS, *standard_targets.SHARD_MARKERS}).difference(REGISTERED)
 
 
 def lookup(name: str) -> Caller:
-    """The registered target; RuleError[CUSTOMCALL-5] where there is none."""
+    """The caller of a target; RuleError[CUSTOMCALL-5] if there is none."""
     _declare_own()
     known: dict[str, Caller] = {**ROUTINES, **DECLARED, **REGISTERED}
     if name in known:
