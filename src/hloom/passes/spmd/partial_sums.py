@@ -90,7 +90,7 @@ def propagate_partial_sums(cells: Cells, rules: dict[Instruction, Rule]) -> None
 
 
 def keep_unreduced(value: Instruction, axes: Axes, cells: Cells, rules: dict[Instruction, Rule]) -> None:
-    """Leaves a sum over partitions incomplete along `axes`, if `value` is its only use and is wanted as partial sums."""
+    """Leaves a sum over partitions incomplete along `axes`, if its only use is `value`, wanted as partial sums."""
     while len(value.users) == 1 and len(value.operands) == 1 and value in rules and linear_in(value, rules[value]):
         (value,) = value.operands
     if value in rules and rules[value].monoid is Add and len(value.users) == 1:

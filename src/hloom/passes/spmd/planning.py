@@ -62,7 +62,7 @@ def normalize(module: Module) -> None:
 
 
 def _mark_manual_rngs(module: Module) -> None:
-    """Marks the random numbers in bodies of manual regions, which are drawn per partition; all others are replicated."""
+    """Marks random numbers in bodies of manual regions, which are drawn per partition; others are replicated."""
     for call in [i for i in module.instructions() if isinstance(i.op, Call)]:
         if any(marker(source) in ENTRIES for source in _neighbors(call, lambda i: i.operands)) or any(
             marker(user) in EXITS for user in _neighbors(call, lambda i: i.users)

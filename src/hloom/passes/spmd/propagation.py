@@ -188,7 +188,7 @@ class Cells:
         self.links.append(Link(tuple(ports[:count]), tuple(ports[count:]), is_broadcast))
 
     def share(self, instruction: Instruction) -> bool:
-        """Reuses the operands' cells for an instruction that only rearranges values; False for any other instruction."""
+        """Reuses the operands' cells for an instruction that only rearranges values; False for any other one."""
         op, operands = instruction.op, instruction.operands
         if instruction.opcode == "tuple":
             self.of[instruction] = self.operands(instruction)

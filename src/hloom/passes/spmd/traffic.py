@@ -72,7 +72,7 @@ def _runs_of(instruction: Instruction) -> Runs:
 
 
 def _collectives(computation: Computation, seen: set[Computation]) -> Iterator[tuple[Instruction, Computation]]:
-    """Yields the collectives of a computation and of those that it runs, each once, with the computation they are in."""
+    """Yields the collectives of a computation and of those that it runs, each once, with its computation."""
     seen.add(computation)
     for instruction in computation.instructions:
         if isinstance(instruction.op, (Collective, CollectivePermute)):
