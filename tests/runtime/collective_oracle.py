@@ -1,4 +1,4 @@
-"""What collectives give, by NumPy: modules of one collective, arguments that reduce exactly, and the expected results."""
+"""Expected results of collectives, by NumPy: modules of one collective, and arguments that reduce exactly."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _permutes(channel: str, devices: Devices) -> dict[str, Case]:
 
 
 def _by_group(by: Grouping, of_member: Callable[..., Any]) -> Callable[[Arrays], list[Any]]:
-    """The results by device, from what each member of a group gets at its place."""
+    """The results by device; `of_member` takes a group, the position of a member in it, and the arguments."""
 
     def expected(p: Arrays) -> list[Any]:
         found = {device: of_member(group, position, p) for group in by.groups for position, device in enumerate(group)}

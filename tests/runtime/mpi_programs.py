@@ -1,4 +1,6 @@
-"""Programs that several processes run together: `mpiexec -n N python mpi_programs.py NAME`. Each asserts for itself."""
+"""Programs that several processes run together: `mpiexec -n N python mpi_programs.py NAME`. Each checks its own
+results.
+"""
 
 from __future__ import annotations
 
@@ -185,7 +187,7 @@ ENTRY e {
 
 
 def messages() -> None:
-    """Sends to the next rank, the last one to nobody, and to oneself."""
+    """Sends to the next rank, the last one to none, and to itself."""
     count = world().size
     pairs = ",".join(f"{{{k},{k + 1}}}" for k in range(count - 1)) or "{0,0}"
     run = hl.compile(
@@ -200,7 +202,7 @@ def messages() -> None:
 
 
 def ragged() -> None:
-    """Rows of different counts to each rank, the places told by the sender."""
+    """Sends different numbers of rows to each rank, at offsets that the sender chooses."""
     count, me = world().size, world().rank
     rng = np.random.default_rng(5)
     sizes = rng.integers(0, 12 // count + 1, (count, count))
@@ -224,7 +226,7 @@ def ragged() -> None:
 
 
 def outside() -> None:
-    """Rank 1 sends rows that it does not have."""
+    """Rank 1 sends rows beyond the end of its array."""
     text = RAGGED.replace("COUNT", "2").replace("TYPE", "s32").replace("MEMBERS", "0,1")
     run = hl.compile(text, distributed=True, timeout=20)
     index_operands = [np.array([0, 20 * world().rank], np.int32), *[np.array([1, 1], np.int32)] * 3]
@@ -232,7 +234,7 @@ def outside() -> None:
 
 
 def is_timed() -> None:
-    """All collectives are timed, and explained by one level of links."""
+    """All collectives are timed, and fitted by one level of links."""
     rows = measure(world(), lambda what: None, with_gloo=False, max_bytes=4)
     assert {row.opcode for row in rows} >= {"all-reduce", "all-to-all"} and all(row.ranks > 0 for row in rows)
     (level,) = fit(rows, world().size, Limits(1e10, 1e11)).levels

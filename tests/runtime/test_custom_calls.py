@@ -181,8 +181,8 @@ ENTRY e {{ x = f32[{n}] parameter(0)
 
 
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
-def test_functions_may_write_to_what_they_returned_before(backend: str) -> None:
-    """CUSTOMCALL-5: a result is what the function returned when it returned."""
+def test_functions_may_write_to_their_earlier_results(backend: str) -> None:
+    """CUSTOMCALL-5: a result is the value at the time when the function returned it."""
     state = np.zeros(3, np.float32)
 
     def count(x: np.ndarray) -> np.ndarray:
@@ -202,7 +202,7 @@ ENTRY e { x = f32[3] parameter(0)
     assert a.tolist() == [1, 1, 1] and b.tolist() == [2, 2, 2] and a.flags.writeable
 
 
-def test_functions_that_write_to_their_operands_are_told() -> None:
+def test_functions_that_write_to_their_operands_get_an_error() -> None:
     """CUSTOMCALL-2: `in` is read only."""
 
     def write(x: np.ndarray) -> np.ndarray:

@@ -142,9 +142,7 @@ def test_a_run_within_its_deadline_is_as_any_other(backend: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("body", ["loop", "host"])
-def test_ctrl_c_before_the_first_line_of_what_is_called_back_is_not_lost(
-    body: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_before_the_first_line_of_a_callback_is_not_lost(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> int:
         raise KeyboardInterrupt
 
@@ -179,7 +177,7 @@ def test_ctrl_c_ends_a_compiled_loop_and_leaves_all_usable(of: str) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
 @pytest.mark.parametrize("of", LOOPS)
-def test_what_a_handler_raises_is_what_a_compiled_loop_raises(of: str) -> None:
+def test_errors_of_a_signal_handler_leave_a_compiled_loop(of: str) -> None:
     class OutOfTime(Exception):
         pass
 

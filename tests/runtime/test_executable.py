@@ -1,4 +1,4 @@
-"""Arguments of executables: what is taken, and the errors for what is not."""
+"""Arguments of executables: accepted values, and the errors for all others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENTRY e { x = f32[2,3] parameter(0)
 TEXT = TEXT.replace("  ROOT", "  n = s32[] get-tuple-element(t), index=0\n  ROOT")
 
 
-def test_shapes_are_told() -> None:
+def test_shapes_are_reported() -> None:
     executable = hl.compile(TEXT)
     assert list(map(str, executable.input_shapes)) == ["f32[2,3]", "(s32[], pred[2])"]
     assert str(executable.output_shape) == "(f32[2,3], s32[])"

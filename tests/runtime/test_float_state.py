@@ -1,4 +1,4 @@
-"""GEN-7: arithmetic is IEEE's on threads with another floating-point state, which is theirs again afterwards."""
+"""GEN-7: arithmetic is IEEE's on threads with another floating-point environment, which is restored afterwards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TINY = np.array([1, 71362, 71362 * 3, 1 << 22], np.uint32).view(np.float32)
 
 
 def state() -> int:
-    """The control register without what only says which exceptions have occurred."""
+    """The control register, without the flags of exceptions that have occurred."""
     environment = (ctypes.c_uint8 * 64)()
     ctypes.PyDLL(None).fegetenv(environment)
     offset, _ = _CONTROL_REGISTER[architecture()]
@@ -33,7 +33,7 @@ def state() -> int:
 
 @contextmanager
 def flushing() -> Iterator[int]:
-    """A thread that takes subnormal numbers for zero and rounds upward; gives the state."""
+    """Sets flush-to-zero and rounding upward on this thread; yields the state."""
     environment, before = (ctypes.c_uint8 * 64)(), (ctypes.c_uint8 * 64)()
     library = ctypes.PyDLL(None)
     library.fegetenv(before)

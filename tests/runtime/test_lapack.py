@@ -1,4 +1,4 @@
-"""The LAPACK targets: results put together again give the matrix, on batches, for each element type and mode."""
+"""The LAPACK targets: factors multiply to the matrix, on batches, for each element type and mode."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ every_type = pytest.mark.parametrize("letter", "sdcz")
 
 @every_type
 @pytest.mark.parametrize("uplo", "LU")
-def test_potrf_gives_a_factor_of_the_triangle_that_it_reads(letter: str, uplo: str) -> None:
+def test_potrf_factorises_the_triangle_that_it_reads(letter: str, uplo: str) -> None:
     a = matrices(letter, 4, 4)
     a = (a @ adjoint(a) + 4 * np.eye(4)).astype(a.dtype)
     junk = np.tril(np.full_like(a, 7), -1)
@@ -81,7 +81,7 @@ def test_potrf_gives_a_factor_of_the_triangle_that_it_reads(letter: str, uplo: s
     assert not info.any()
 
 
-def test_potrf_says_which_matrices_are_not_positive_definite() -> None:
+def test_potrf_reports_which_matrices_are_not_positive_definite() -> None:
     a = np.broadcast_to(np.eye(3, dtype=np.float32), (*BATCH, 3, 3)).copy()
     a[1, 2, 1, 1] = -1
     _, info = call("s", "potrf", [a], [(3, 3), ("i", ())], uplo="L")
@@ -203,7 +203,7 @@ def test_geev_gives_left_and_right_eigenvectors(letter: str, wanted: str) -> Non
     assert not info.any()
 
 
-def test_geev_says_that_a_matrix_is_not_finite() -> None:
+def test_geev_reports_that_a_matrix_is_not_finite() -> None:
     a = matrices("d", 3, 3)
     a[0, 1, 2, 2] = np.nan
     *_, info = call("d", "geev", [a], [(3,), (3,), ("z", (3, 3)), ("z", (3, 3)), ("i", ())])

@@ -1,4 +1,4 @@
-"""How many processors this process may use."""
+"""The number of processors that this process may use, and queries of the operating system."""
 
 import os
 import re

@@ -43,7 +43,7 @@ def run(ranks: int, program: str, seconds: float = 60) -> subprocess.CompletedPr
     ],
 )
 @pytest.mark.parametrize("ranks", [2, pytest.param(1, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.long)])
-def test_processes_give_what_numpy_gives(ranks: int, program: str) -> None:
+def test_processes_agree_with_numpy(ranks: int, program: str) -> None:
     done = run(ranks, program, seconds=1500)
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(f"rank {rank} is well" in done.stdout for rank in range(ranks))
@@ -66,7 +66,7 @@ LONG_FAILURES = ("hangs", "leaves")
 @pytest.mark.parametrize(
     "program", [pytest.param(name, marks=pytest.mark.long) if name in LONG_FAILURES else name for name in FAILURES]
 )
-def test_what_goes_wrong_on_a_rank_ends_all_and_is_named(program: str) -> None:
+def test_a_failure_on_a_rank_ends_all_and_is_named(program: str) -> None:
     started = time.monotonic()
     done = run(2, program)
     assert done.returncode != 0 and FAILURES[program] in done.stderr, done.stdout + done.stderr
@@ -74,7 +74,7 @@ def test_what_goes_wrong_on_a_rank_ends_all_and_is_named(program: str) -> None:
     assert time.monotonic() - started < 30
 
 
-def test_ranks_that_wait_for_each_other_say_in_which_instruction() -> None:
+def test_ranks_that_wait_for_each_other_name_their_instructions() -> None:
     done = run(2, "waits_crosswise")
     assert done.returncode != 0 and "rank 0 is well" not in done.stdout
     assert "rank 0 waited 1.5 s for other ranks, %first = " in done.stderr, done.stderr

@@ -1,4 +1,4 @@
-"""What others may have written is not read; the user's key is the user's alone."""
+"""Files that others may have written are not read; only the user can read the user's key."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_folder_that_others_may_only_look_into_is_fine(tmp_path: Path) -> None
     assert make_own_folder(folder)
 
 
-def test_a_folder_that_cannot_be_made_is_none(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     assert not make_own_folder(tmp_path / "file" / "folder") and not is_own_folder(tmp_path / "file")
 

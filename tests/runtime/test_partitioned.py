@@ -1,4 +1,4 @@
-"""Programs shared among partitions, called with whole arrays."""
+"""Partitioned programs, called with whole arrays."""
 
 from __future__ import annotations
 
@@ -95,8 +95,10 @@ def test_the_pass_gives_the_program_of_one_partition() -> None:
     assert hl.parse(module.to_text()).num_partitions == 4
 
 
-def test_what_a_device_sends() -> None:
-    """The product over the cut dimension is summed up in pairs: twice half of its 8x8 floats go round a ring."""
+def test_traffic_of_a_device() -> None:
+    """The product over the sharded dimension is reduced in pairs: twice half of its 8x8 floats are sent around a
+    ring.
+    """
     rows = traffic(hl.compile(TEXT, partitions=4).module)
     assert [(row.instruction.opcode, row.members, row.times) for row in rows][:1] == [("all-reduce", 2, 1)]
     assert rows[0].sent == 8 * 8 * 4
@@ -118,7 +120,7 @@ ENTRY e { p = f32[6] parameter(0) z = s32[] constant(0) t = (s32[], f32[6]) tupl
     assert (row.times, row.members, row.sent) == (5, 2, 24)
 
 
-def test_the_command_runs_whole_arrays_and_tells_what_is_sent(tmp_path: Path) -> None:
+def test_the_command_runs_whole_arrays_and_reports_traffic(tmp_path: Path) -> None:
     path = tmp_path / "m.hlo"
     path.write_text(TEXT)
     command = ["run", str(path), "--random", "0", "--partitions", "4", "--compare", "interpreter", "--rtol", "1e-4"]

@@ -1,4 +1,4 @@
-"""Collectives over replicas and partitions: which devices form a group, in each of the modes (COLL-7)."""
+"""Collectives over replicas and partitions: the groups of devices in each mode (COLL-7)."""
 
 from __future__ import annotations
 

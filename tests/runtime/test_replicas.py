@@ -81,7 +81,7 @@ ENTRY e {
     assert run(text, [[1, 2, 3], [4, 5, 6]]) == [[1, 4, 0, 0], [2, 3, 5, 6]]
 
 
-def test_a_replica_that_does_not_come_is_named() -> None:
+def test_a_replica_that_does_not_arrive_is_named() -> None:
     """COLL-6: here replica 1 leaves the loop earlier than replica 0; the other must not wait for ever."""
     text = f"""HloModule m, replica_count=2
 {ADD}

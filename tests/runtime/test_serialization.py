@@ -1,4 +1,4 @@
-"""Values and records as bytes: the same comes back, and nothing else is made of them."""
+"""Values and records as bytes: they round-trip, and decoding creates nothing else."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ VALUES = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_values_come_back(value: Any) -> None:
+def test_values_round_trip(value: Any) -> None:
     found = FORMAT.from_bytes(FORMAT.to_bytes(value))
     assert found == value and type(found) is type(value) and repr(found) == repr(value)
 
 
 @pytest.mark.parametrize("element_type", [t for t in PrimitiveType if t.is_array], ids=str)
 @pytest.mark.parametrize("dimensions", [(), (0, 3), (2, 3)], ids=str)
-def test_arrays_come_back_and_can_be_written_to(element_type: PrimitiveType, dimensions: tuple[int, ...]) -> None:
+def test_arrays_round_trip_and_are_writable(element_type: PrimitiveType, dimensions: tuple[int, ...]) -> None:
     count = int(np.prod(dimensions))
     array = np.arange(1, 1 + count).astype(element_type.dtype).reshape(dimensions).T
     found = FORMAT.from_bytes(FORMAT.to_bytes((array, b"between", array)))[2]
@@ -64,7 +64,7 @@ def test_arrays_come_back_and_can_be_written_to(element_type: PrimitiveType, dim
     assert found.ctypes.data % max(1, found.itemsize) == 0
 
 
-def test_a_record_that_occurs_twice_is_one() -> None:
+def test_a_record_that_occurs_twice_is_stored_once() -> None:
     shared = Node("shared", (Leaf(1),))
     found = FORMAT.from_bytes(FORMAT.to_bytes(Node("top", (shared, [shared]), {"n": np.ones(2)})))
     assert type(found) is Node and found.parts[0] is found.parts[1][0] and found.parts[0].name == "shared"
@@ -82,7 +82,7 @@ def test_values_of_all_kinds_in_one_column_keep_their_order() -> None:
         assert repr(FORMAT.from_bytes(FORMAT.to_bytes(values))) == repr(values)
 
 
-def test_classes_that_the_format_has_not_are_refused_on_both_sides() -> None:
+def test_classes_outside_of_the_format_are_rejected_on_both_sides() -> None:
     stored = FORMAT.to_bytes((Leaf(3), Color.RED))
     for form in (DataFormat(), DataFormat(Node), DataFormat(Leaf)):
         with pytest.raises(ArgumentError, match="no value of this format"):
@@ -137,7 +137,7 @@ def test_damage_gives_values_or_errors() -> None:
             FORMAT.from_bytes(bytes(damaged))
 
 
-def test_nothing_that_executes_what_it_reads_is_used() -> None:
+def test_no_decoder_that_executes_code_is_used() -> None:
     """Neither Python's own formats, nor the methods of mpi4py that send objects by them."""
     formats = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
     methods = {"isend", "irecv", "recv", "sendrecv", "bcast", "allgather", "allreduce", "alltoall"}

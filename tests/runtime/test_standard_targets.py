@@ -1,4 +1,4 @@
-"""Custom-call targets that are no LAPACK."""
+"""Custom-call targets that are not LAPACK routines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def call(target: str, operands: list[np.ndarray], shape: str, config: str = "", 
     return hl.compile(program, backend=backend)(*operands)
 
 
-def test_markers_hand_on_their_operand() -> None:
+def test_markers_return_their_operand() -> None:
     x = np.arange(3, dtype=np.float32)
     assert call("Sharding", [x], "f32[3]").tolist() == [0, 1, 2]
 
@@ -78,14 +78,14 @@ def test_sparse_rows_times_dense(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
-def test_wishes_about_the_order_of_operations_compute_nothing(backend: str) -> None:
+def test_control_dependencies_compute_nothing(backend: str) -> None:
     program = hl.parse("""HloModule m
 
 ENTRY main {
   x = f32[4] parameter(0)
   y = f32[4] sine(x)
   z = f32[4] cosine(x)
-  wish = () custom-call(z, y), custom_call_target="control_dep", custom_call_has_side_effect=true
+  order = () custom-call(z, y), custom_call_target="control_dep", custom_call_has_side_effect=true
   ROOT r = f32[4] add(y, z)
 }""")
     x = np.arange(4, dtype=np.float32)
@@ -117,7 +117,7 @@ def test_eigh_of_xlas_client_library(kind: str, lower: int, backend: str) -> Non
     np.testing.assert_allclose(v.conj().swapaxes(-1, -2) @ v, np.tile(np.eye(5), (2, 1, 1)), atol=3 * tolerance)
 
 
-def test_eigh_of_what_is_not_finite_is_nan() -> None:
+def test_eigh_of_matrices_that_are_not_finite_is_nan() -> None:
     """CUSTOMCALL-7."""
     a = np.stack([np.eye(3, dtype=np.float32), np.full((3, 3), np.nan, np.float32), np.diag([1, np.inf, 2])]).astype(
         "f"
@@ -127,7 +127,7 @@ def test_eigh_of_what_is_not_finite_is_nan() -> None:
 
 
 @pytest.mark.parametrize("config", ["", "1,1,100", "1,1,x,1e-6", "2,1,100,1e-6", "{lower = true}"])
-def test_eigh_wants_its_configuration(config: str) -> None:
+def test_eigh_requires_its_configuration(config: str) -> None:
     """CUSTOMCALL-7."""
     with pytest.raises(hl.RuleError, match="CUSTOMCALL-7.*'Eigh'"):
         call("Eigh", [np.eye(3, dtype=np.float32)], "(f32[3,3], f32[3])", config)

@@ -1,4 +1,4 @@
-"""Signatures of custom-call targets: calls that break them are errors before anything native runs (CUSTOMCALL-7)."""
+"""Signatures of custom-call targets: calls that break them are errors before native code runs (CUSTOMCALL-7)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_names_take_sizes_and_a_star_all_other_dimensions() -> None:
         ("f32[<=2,3] f32[3,1]", "f32[2,1]", "operand 0 is a: T[*, m, n] of static sizes, got f32[<=2,3]"),
     ],
 )
-def test_what_does_not_fit_is_named(operands: str, results: str, message: str) -> None:
+def test_mismatches_are_named(operands: str, results: str, message: str) -> None:
     """CUSTOMCALL-7."""
     with pytest.raises(hl.RuleError, match=r"CUSTOMCALL-7\]: 't': " + re.escape(message) + "; it is declared as"):
         bind(PRODUCT, operands, results)
@@ -206,8 +206,8 @@ def unhandled_potrf(binding: Binding) -> RoutineCall:
 
 
 @both
-def test_what_fails_without_telling_is_nan(backend: str) -> None:
-    """CUSTOMCALL-7: LAPACK's status is looked at where the target does not hand it on."""
+def test_failures_without_a_status_result_are_nan(backend: str) -> None:
+    """CUSTOMCALL-7: LAPACK's status is checked where the target does not return it."""
     declare_routine("test_potrf", Signature("a: T[*, n, n] -> l: T[*, n, n]", (PrimitiveType.F32,)), unhandled_potrf)
     try:
         a = np.stack([np.eye(3, dtype=np.float32) * k for k in (4, -1, 9)])

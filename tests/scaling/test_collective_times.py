@@ -1,4 +1,4 @@
-"""The model of collectives, against formulas worked by hand."""
+"""The model of collectives, against formulas that were evaluated by hand."""
 
 from __future__ import annotations
 

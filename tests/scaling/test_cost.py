@@ -105,7 +105,7 @@ def test_the_command_shows_and_draws(cluster: Path, tmp_path: Path) -> None:
         ("[device]", "[device", "is no TOML file"),
     ],
 )
-def test_what_a_description_lacks_is_named(cluster: Path, old: str, new: str, message: str) -> None:
+def test_missing_entries_of_a_description_are_named(cluster: Path, old: str, new: str, message: str) -> None:
     cluster.write_text(CLUSTER.replace(old, new))
     with pytest.raises(ArgumentError) as caught:
         load_cluster(cluster)
