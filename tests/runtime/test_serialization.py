@@ -49,14 +49,14 @@ VALUES = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_values_round_trip(value: Any) -> None:
+def test_values_are_restored(value: Any) -> None:
     found = FORMAT.from_bytes(FORMAT.to_bytes(value))
     assert found == value and type(found) is type(value) and repr(found) == repr(value)
 
 
 @pytest.mark.parametrize("element_type", [t for t in PrimitiveType if t.is_array], ids=str)
 @pytest.mark.parametrize("dimensions", [(), (0, 3), (2, 3)], ids=str)
-def test_arrays_round_trip_and_are_writable(element_type: PrimitiveType, dimensions: tuple[int, ...]) -> None:
+def test_arrays_are_restored_and_writable(element_type: PrimitiveType, dimensions: tuple[int, ...]) -> None:
     count = int(np.prod(dimensions))
     array = np.arange(1, 1 + count).astype(element_type.dtype).reshape(dimensions).T
     found = FORMAT.from_bytes(FORMAT.to_bytes((array, b"between", array)))[2]
