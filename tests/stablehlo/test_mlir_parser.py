@@ -232,7 +232,7 @@ def test_errors_point_at_the_text(line: str, message: str) -> None:
     ids=["attributes", "types", "locations", "regions", "aliases", "location aliases"],
 )
 def test_depth_has_a_limit(text: str) -> None:
-    with pytest.raises(ParseError, match=r"deep|stands for itself"):
+    with pytest.raises(ParseError, match=r"deep|defined by itself"):
         parse_mlir(text)
 
 

@@ -119,7 +119,7 @@ def test_bits_of_constants(shape: str, text: str, want: list[int]) -> None:
         ("c64[2]", "{(1, 2), 3}", "complex numbers are written (real, imaginary)"),
         ("c64[]", "(1, i)", "'i' is no number"),
         ("(f32[], s32[])", "(1)", "needs 2 elements, got 1"),
-        ("(f32[], s32[])", "1, 2", "a tuple constant stands in parentheses"),
+        ("(f32[], s32[])", "1, 2", "a tuple constant is written in parentheses"),
         ("(f32[2], s32[])", "({1, 2}, 3.5)", "'3.5' is no integer"),
     ],
 )

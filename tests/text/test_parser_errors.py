@@ -120,7 +120,7 @@ def test_the_text_that_is_damaged_below_is_valid() -> None:
         (", to_apply=sum", ", to_apply=@{}", "expected a computation's name"),
         (", to_apply=sum", ", to_apply=@, x=1", "expected a value, got ', x=1'"),
         (", to_apply=sum", ", to_apply=@7", "expected a computation name, got '7'"),
-        ('metadata={op_name="x"}', "metadata=@x", "metadata stands in braces"),
+        ('metadata={op_name="x"}', "metadata=@x", "metadata is written in braces"),
         ('metadata={op_name="x"}', "metadata={@op_name}", "cannot read the metadata: expected name=value"),
         ('metadata={op_name="x"}', 'metadata={op_name=@"x}', "the string is not closed"),
         ('metadata={op_name="x"}', "sharding={@nonsense}", "expected replicated, maximal"),
@@ -153,7 +153,7 @@ def test_a_bracket_that_another_one_closes() -> None:
 def test_the_caret_of_a_long_line_stands_in_a_window() -> None:
     elements = ", ".join(["1"] * 2000)
     line = f"  ROOT c = f32[2000] constant({{{elements}}}), dimensions={{}}, metadata=@x"
-    check(f"HloModule m\nENTRY e {{\n{line}\n}}", "metadata stands in braces")
+    check(f"HloModule m\nENTRY e {{\n{line}\n}}", "metadata is written in braces")
     with pytest.raises(hl.ParseError) as error:
         hl.parse(f"HloModule m\nENTRY e {{\n{line.replace('@', '')}\n}}")
     assert max(map(len, error.value.message.split("\n"))) <= 150

@@ -1,6 +1,4 @@
-"""Protos of annotations: OpMetadata, OpSharding, FrontendAttributes and StackFrameIndexProto (xla_data.proto,
-hlo.proto).
-"""
+"""Readers and writers of OpMetadata, OpSharding and StackFrameIndexProto (xla_data.proto, hlo.proto)."""
 
 from __future__ import annotations
 
@@ -95,7 +93,7 @@ def read_iota(proto: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
 def write_sharding(sharding: Sharding) -> Any:
     """Writes an OpSharding; raises ProtoError for shardings over named mesh axes, which are kept as text only."""
     if sharding.named:
-        raise ProtoError("shardings over named mesh axes are kept in text alone")
+        raise ProtoError("the proto cannot express shardings over named mesh axes: they are kept in text only")
     proto = message_class("OpSharding")()
     types = {t.name: t.number for t in proto.DESCRIPTOR.enum_types_by_name["Type"].values}
     proto.type = types[sharding.type.name]

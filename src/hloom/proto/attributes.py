@@ -46,8 +46,7 @@ Writer = Callable[[Any, Field, Any], None]
 def read(proto: Any, field: Field) -> Any:
     """Reads an attribute of an instruction proto; None if it is absent.
 
-    Raises ProtoError for unknown enumeration values and inconsistent messages, ParseError for malformed text in a
-    frontend attribute.
+    Raises ProtoError for an inconsistent message, ParseError for malformed text in a frontend attribute.
     """
     if not _has_field(field.proto or ""):
         text = proto.frontend_attributes.map.get(_FRONTEND_PREFIX + field.name)
@@ -66,9 +65,7 @@ def write(proto: Any, field: Field, value: Any) -> None:
 
 
 def frontend_attributes(proto: Any, declaration: type[Operation]) -> dict[str, str]:
-    """The frontend attributes of an instruction proto, without the attributes of the operation that `write` adds to
-    them.
-    """
+    """The frontend attributes of an instruction proto, without attributes of the operation that `write` put there."""
     entries = dict(proto.frontend_attributes.map)
     for field in declaration.fields if entries else ():
         entries.pop(_FRONTEND_PREFIX + field.name, None)
@@ -90,9 +87,7 @@ def _has_field(path: str) -> bool:
 
 
 def _owner(proto: Any, field: Field, create: bool) -> tuple[Any, str]:
-    """The message with the last field of the path, and that field's name; None for an absent message unless
-    `create`.
-    """
+    """The message with the last field of the path, and that field's name; None if it is absent and not `create`."""
     *path, last = (field.proto or "").split(".")
     for name in path:
         if not create and not proto.HasField(name):

@@ -45,8 +45,9 @@ def read_shape(proto: Any, depth: int = 0) -> Shape:
 
 
 def write_shape(shape: Shape, depth: int = 0) -> Any:
-    """Writes a ShapeProto; `depth` counts the tuples around it. Raises ProtoError for tuples nested over
-    MAX_SHAPE_NESTING deep.
+    """Writes a ShapeProto; `depth` counts the tuples around it.
+
+    Raises ProtoError for tuples nested over MAX_SHAPE_NESTING deep.
     """
     if depth > MAX_SHAPE_NESTING:
         raise ProtoError(f"a proto holds tuples nested at most {MAX_SHAPE_NESTING} deep")
@@ -64,7 +65,7 @@ def read_layout(proto: Any, depth: int = 0) -> Layout:
     """Reads a LayoutProto; `depth` counts the shapes around it. Raises ProtoError for an unknown padding value."""
     padding = proto.padding_value
     if padding not in _PADDING_VALUES:
-        raise ProtoError(f"padding_value {padding} is none of XLA's")
+        raise ProtoError(f"padding_value {padding} is not one of XLA's")
     physical = read_shape(proto.physical_shape, depth + 1) if proto.HasField("physical_shape") else None
     return Layout(
         tuple(proto.minor_to_major),
@@ -206,9 +207,7 @@ def _varint(wire: bytes, position: int) -> tuple[int, int]:
 
 
 def write_literal(literal: Literal) -> Any:
-    """Writes a LiteralProto, with elements in the order of linear memory; raises ProtoError for deeply nested
-    tuples.
-    """
+    """Writes a LiteralProto in the order of linear memory; raises ProtoError for deeply nested tuples."""
     shape = literal.shape
     proto = message_class("LiteralProto")()
     proto.shape.CopyFrom(write_shape(shape))

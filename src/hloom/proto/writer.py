@@ -83,9 +83,7 @@ class _Writer:
         return proto
 
     def _unique(self, name: str) -> str:
-        """A name that is unique in the module, as XLA requires; in HLO text names are unique in their computation
-        only.
-        """
+        """A name that is unique in the module, as XLA requires; HLO text requires that in a computation only."""
         unique, count = name, 1
         while unique in self.names:
             unique, count = f"{name}.{count}", count + 1
@@ -98,10 +96,10 @@ class _Writer:
     def _program_shape(
         self, proto: Any, computation: Computation, parameters: list[Any] | None = None, result: Any = None
     ) -> None:
-        own = computation.parameters
-        shapes = parameters if parameters is not None else [parameter.shape for parameter in own]
+        own_parameters = computation.parameters
+        shapes = parameters if parameters is not None else [parameter.shape for parameter in own_parameters]
         proto.parameters.extend(map(write_shape, shapes))
-        proto.parameter_names.extend(parameter.name for parameter in own)
+        proto.parameter_names.extend(parameter.name for parameter in own_parameters)
         proto.result.CopyFrom(write_shape(result or computation.result_shape))
 
     def _computation(self, computation: Computation, is_fusion: bool) -> None:

@@ -425,9 +425,7 @@ def _entries(body: Attributes) -> list[Attribute]:
 
 
 def _axis_ref(body: Attributes, names: Sequence[str]) -> AxisRef:
-    """Reads an axis by its name; `sub_axis_info = (2)4` is a sub-axis of size 4 with 2 as the product of the sizes
-    before it.
-    """
+    """Reads an axis by its name; `sub_axis_info = (2)4` is a sub-axis of size 4 after sub-axes of size 2."""
     name, part = string(required(body, "name")), body.get("sub_axis_info")
     if name not in names:
         raise ArgumentError(f"the mesh has no axis {name!r}; it has: {', '.join(names) or 'none'}")

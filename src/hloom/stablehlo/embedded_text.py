@@ -20,9 +20,7 @@ TARGET = "hloom$stablehlo"
 
 
 def embed_text(name: str, interface: FunctionType, text: str) -> Module:
-    """Builds the module that embeds the StableHLO text of a program; `interface` has the types of parameters and
-    results.
-    """
+    """Embeds the StableHLO text of a program in a module; `interface` has the types of parameters and results."""
     entry = Computation("main")
     parameters = [
         entry.add(Instruction(f"Arg_{i}", open_shape_of(type_), Parameter(number=i)))

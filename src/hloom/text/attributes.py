@@ -244,9 +244,7 @@ def _small_int(text: str) -> int:
 
 
 def window_text(window: tuple[WindowDimension, ...]) -> str:
-    """The text of a window, `{size=3x3 stride=2x2 pad=1_1x1_1}`: the sizes, and other lists with a value that is no
-    default.
-    """
+    """The text of a window, `{size=3x3 stride=2x2 pad=1_1x1_1}`; lists of defaults are omitted, except size."""
     default = WindowDimension()
     items = []
     for name in ("size", "stride", "pad", "lhs_dilate", "rhs_dilate", "rhs_reversal"):

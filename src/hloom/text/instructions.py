@@ -41,20 +41,17 @@ _OPERAND = re.compile(r"\s*+%?([A-Za-z_][\w.\-]*+)\s*+(,|\))")
 _ELEMENT = re.compile(r"\s*+%?([A-Za-z_][\w.\-]*+)((?:\s*+#\s*+\d{1,9}+)*+)\s*+(?=[,)])")
 ATTRIBUTE = re.compile(r"\s*+,\s*+([A-Za-z_][\w\-.]*+)\s*+=\s*+")
 _MESH_GROUPS = re.compile(r"mesh\[[^\[\]{}\n]*+\](?:\s*+,\s*+device_ids=\([^{}\n]*\))?\s*+\{[^{}\n]+\}")
-
-
 _BODY = re.compile(r'\{\s*+(?:ROOT\s++)?%?(?:[A-Za-z_][\w.\-]*+|"[^"\n]*+")\s*+=')
 _INFERRED_SHAPES = {"outfeed", "recv-done", "send", "send-done"}
 _DECLARES_DATA = {"infeed": (TOKEN,), "recv": (scalar(PrimitiveType.U32), TOKEN)}
 
 
 class InstructionParser:
-    """Parses instructions from the scanner's position on; computations, which may be used before their definition, are
-    by name.
+    """Parses instructions from the scanner's position on.
 
-    `undefined` maps names of computations that are used but not defined so far to the offset of their use. Methods that
-    read raise ParseError for malformed text, and RuleError, with the line, for attributes or operands that break a
-    rule.
+    `computations` are by name; `undefined` maps those that are used but not defined so far to the offset of the use.
+    Methods that read raise ParseError for malformed text, and RuleError, with the line, for attributes or operands that
+    break a rule.
     """
 
     def __init__(self, scanner: Scanner, module: Module) -> None:
@@ -111,9 +108,7 @@ class InstructionParser:
             computation.root = root
 
     def read_single(self, computation: Computation) -> None:
-        """Reads a single instruction, with or without a name; operands that are written with their shapes become
-        parameters.
-        """
+        """Reads a single instruction, named or not; operands that are written with their shapes become parameters."""
         scanner = self.scanner
         self.computation, self.by_name, self.creates_parameters = computation, {}, True
         scanner.skip()
@@ -121,7 +116,7 @@ class InstructionParser:
         match = scanner.match(_INSTRUCTION)
         computation.root = self._instruction(match[2].strip('"') if match else "r", start)
         if not scanner.at_end():
-            scanner.fail("one instruction stands alone, or all of them in a computation: name { .. }")
+            scanner.fail("expected a single instruction, or instructions in a computation: name { .. }")
 
     def _location(self, position: int) -> str:
         self.line += self.text.count("\n", self.counted_to, position)
@@ -381,8 +376,8 @@ class InstructionParser:
             return computations if field.kind is kinds.COMPUTATIONS else computations[0]
         if field.kind is kinds.LITERAL:
             scanner = Scanner(text, self.scanner.full_text, position)
-            own = scan_shape(scanner)
-            return parse_literal(text[scanner.pos :], own, self.scanner, position)
+            shape = scan_shape(scanner)
+            return parse_literal(text[scanner.pos :], shape, self.scanner, position)
         return attributes.read(field.kind, text, self.scanner.full_text, position)
 
     def _computations(self, text: str, position: int) -> tuple[Computation, ...]:

@@ -76,7 +76,7 @@ def _frozen(array: Array) -> Array:
 def _parse_tuple(text: str, shape: Shape, depth: int) -> Literal:
     body = text.strip()
     if not (body.startswith("(") and body.endswith(")")):
-        raise ValueError("a tuple constant stands in parentheses")
+        raise ValueError("a tuple constant is written in parentheses")
     scanner = Scanner(body[1:-1])
     parts: list[str] = []
     while not scanner.at_end():

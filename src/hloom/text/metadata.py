@@ -16,7 +16,7 @@ def read_metadata(scanner: Scanner) -> dict[str, Any]:
     """Reads OpMetadata, `{op_name="f" source_line=3}`; raises ParseError for anything else."""
     text = scanner.text
     if not text.startswith("{"):
-        scanner.fail("metadata stands in braces")
+        scanner.fail("metadata is written in braces")
     metadata: dict[str, Any] = {}
     at = _after_separators(text, 1)
     end = len(text.rstrip()) - 1

@@ -138,9 +138,7 @@ class _Printer:
         return self.sigil + name if _is_plain(name) else f"%{name}"
 
     def _taken_beside(self, thing: Computation | Instruction) -> set[str]:
-        """The names of all instructions of the computation, or all computations of the module, and their
-        substitutes.
-        """
+        """The names of all instructions of the computation, or computations of the module, and their substitutes."""
         if id(thing.parent) not in self.taken:
             siblings: Sequence[Computation | Instruction] = ()
             if thing.parent is not None:

@@ -194,9 +194,7 @@ def unquote(text: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Quotes a string as XLA does (CEscape); control characters and bytes that are not UTF-8 become three octal
-    digits.
-    """
+    """Quotes a string as XLA's CEscape does: control characters and bytes that are not UTF-8 in octal."""
     return f'"{_QUOTED.sub(_escaped, text)}"'
 
 

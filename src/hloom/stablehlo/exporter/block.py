@@ -90,8 +90,8 @@ class BlockExporter:
         self.block.operations.append(Operation(terminator, self.leaves(computation.root)))
 
     def region(self, computation: Computation, bound: Sequence[Sequence[Leaf]] | None = None) -> Region:
-        """Exports a computation as a region; `bound` holds outer values for the parameters, which otherwise become
-        arguments.
+        """Exports a computation as a region; `bound` has outer values for its parameters (default: region
+        arguments).
         """
         inner = BlockExporter(self.context)
         if bound is None:
@@ -173,8 +173,7 @@ class BlockExporter:
         return rule(self, instruction) if rule is not None else self.regular(instruction)
 
     def regular(self, instruction: Instruction) -> list[Leaf]:
-        """Exports an instruction by the row of its opcode: same operands, leaves of the result, converted attributes
-        and regions.
+        """Exports an instruction by its row: same operands, leaves of the result, converted attributes and regions.
 
         Raises ArgumentError for an opcode that StableHLO lacks.
         """
@@ -236,10 +235,9 @@ def layout_attribute(shape: Shape) -> DenseElements:
 
 
 def carried_attributes(instruction: Instruction, types: Sequence[Type]) -> dict[str, Attribute]:
-    """The attributes `mhlo.sharding` and `mhlo.frontend_attributes` of an instruction, for an operation with these
-    types.
+    """The attributes `mhlo.sharding` and `mhlo.frontend_attributes` of an instruction.
 
-    The sharding of a tuple is exported only if the operation's results are the leaves of the tuple.
+    `types` are the results of the exported operation: the sharding of a tuple is exported only if these are its leaves.
     """
     attributes: dict[str, Attribute] = {}
     sharding = instruction.sharding

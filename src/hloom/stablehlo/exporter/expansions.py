@@ -53,7 +53,7 @@ def _bitcast(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     source = operand.shape
     for shape in (source, target):
         if shape.is_dynamic or shape.layout is None or shape.layout.tiles or shape.layout.padded_dimensions:
-            raise ArgumentError(f"a bitcast of {shape} is exported for static arrays in dense layouts alone")
+            raise ArgumentError(f"a bitcast of {shape} cannot be exported: only static arrays in dense layouts can")
     value, at = build.transpose(block.leaves(operand)[0], source, _physical_order(source))
     bits_in, bits_out = source.element_type.bits, target.element_type.bits
     if source.element_type is not target.element_type:
@@ -145,9 +145,7 @@ def _ragged_dot(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
 
 
 def _scaled_dot(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """Emits the dot of the operands in f32, multiplied by their scales, which are repeated over blocks; converts the
-    result.
-    """
+    """Emits the dot of the operands in f32, multiplied by their scales; converts the result."""
     build, op = _BlockBuilder(block), instruction.op
     lhs, rhs, lhs_scale, rhs_scale = instruction.operands
     scaled = [_scaled(build, *pair) for pair in ((lhs, lhs_scale), (rhs, rhs_scale))]

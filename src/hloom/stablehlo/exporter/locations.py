@@ -1,6 +1,4 @@
-"""Metadata of instructions as MLIR locations, `"jit(f)/add"("model.py":4:2 to :8)`, with callers where they are
-known.
-"""
+"""Metadata of instructions as MLIR locations, `"jit(f)/add"("model.py":4:2 to :8)`, with callers if known."""
 
 from __future__ import annotations
 

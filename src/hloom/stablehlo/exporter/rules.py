@@ -160,9 +160,7 @@ _UNSUPPORTED_FIELDS = {
 
 
 def _custom_call(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """Emits a custom call, whose operands and results stay tuples since the callee counts them. A schedule is
-    dropped.
-    """
+    """Emits a custom call with tuples as they are, since the callee counts operands; drops a schedule."""
     op, shape = instruction.op, instruction.shape
     lost = [name for name, default in _UNSUPPORTED_FIELDS.items() if op.__dict__[name] != default]
     if lost:
@@ -245,9 +243,7 @@ def _call_layouts(instruction: Instruction, results: tuple[Shape, ...]) -> dict[
 
 
 def _start_rule(opcode: str, contexts: bool = True) -> Rule:
-    """The rule of a `-start`, which becomes the whole operation; with `contexts` its tuple is (operands, results,
-    contexts..).
-    """
+    """The rule of a `-start`, which does it all; with `contexts` its tuple is (operands, results, contexts..)."""
 
     def rule(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
         operands = _operands(block, instruction)

@@ -67,9 +67,7 @@ class Body(XlaBuilder):
         self.values: dict[Value, XlaOp] = {}
         self.definitions: dict[Value, Operation] = outer.definitions if outer else {}
         self.known_values: dict[Value, Array] = outer.known_values if outer else {}
-        """Small integer arrays made of constants, recorded when the sizes are those of a call; regions may capture
-        them.
-        """
+        """Values of sizes, recorded when the sizes of parameters are those of a call; regions may capture them."""
         self.constant_folder = ConstantFolder()
         self.last_infeed: XlaOp | None = None
         self.location = ""
@@ -130,9 +128,7 @@ class Body(XlaBuilder):
         raise ArgumentError("the region does not end with a return")
 
     def computation(self, region: Region, name: str = "region", shapes: Sequence[Shape] | None = None) -> Computation:
-        """Imports a region of an op as a computation; its arguments have their declared types unless `shapes` are
-        given.
-        """
+        """Imports a region as a computation; its arguments have their declared types unless `shapes` are given."""
         inner = Body(self.context, self.context.unique(name), self)
         if shapes is None:
             shapes = [shape_of(argument.type) for argument in region.block.arguments]
@@ -156,9 +152,7 @@ class Body(XlaBuilder):
         return result
 
     def _moved(self, value: Value, budget: int) -> XlaOp | None:
-        """Rematerialises a value of an outer computation if it is made of at most `budget` nested movable ops, else
-        None.
-        """
+        """Rematerialises an outer value if it needs at most `budget` nested movable ops; otherwise None."""
         operation = self.definitions.get(value)
         if operation is None or budget == 0:
             return None
@@ -175,9 +169,7 @@ class Body(XlaBuilder):
     # Operations
 
     def operation(self, operation: Operation) -> None:
-        """Imports one op and records its results in `values`; raises ParseError, with the position, if it cannot be
-        imported.
-        """
+        """Imports one op and records its results in `values`; raises ParseError, with the position, on failure."""
         location, metadata = self.location, self.metadata
         self._set_location(operation, operation.location)
         operands = [self.value(operand, operation) for operand in operation.operands]
@@ -275,9 +267,7 @@ class Body(XlaBuilder):
         return self.constant_folder.value(operand.instruction)
 
     def size_of(self, operand: XlaOp) -> Array | None:
-        """The value of integers or predicates that depend on constants only, up to MAX_SIZES of them; None for any
-        other operand.
-        """
+        """The value of at most MAX_SIZES integers or predicates that depend on constants only; None otherwise."""
         shape = operand.shape
         is_whole = shape.is_array and (shape.element_type.is_integer or shape.element_type.is_pred)
         if not is_whole or shape.rank > 1 or shape.element_count > MAX_SIZES:

@@ -38,17 +38,15 @@ Ops = list[XlaOp]
 
 
 def _broadcast(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """Broadcasts operands to their joint sizes: aligned at the last dimension, or the smaller one by
-    `broadcast_dimensions`.
-    """
+    """Broadcasts operands to their joint sizes, aligned at the last dimension or by `broadcast_dimensions`."""
     rank = max(operand.shape.rank for operand in operands)
     given = operation.attributes.get("broadcast_dimensions")
     dimension_maps: list[list[int]] = []
     for operand in operands:
-        own = operand.shape.rank
-        explicit = given is not None and own < rank
-        dimension_maps.append(list(integers(given)) if explicit else list(range(rank - own, rank)))
-        if len(dimension_maps[-1]) != own or any(not 0 <= d < rank for d in dimension_maps[-1]):
+        operand_rank = operand.shape.rank
+        explicit = given is not None and operand_rank < rank
+        dimension_maps.append(list(integers(given)) if explicit else list(range(rank - operand_rank, rank)))
+        if len(dimension_maps[-1]) != operand_rank or any(not 0 <= d < rank for d in dimension_maps[-1]):
             raise ArgumentError(f"broadcast_dimensions {dimension_maps[-1]} do not fit {operand.shape}")
     sizes = [1] * rank
     for operand, dimensions in zip(operands, dimension_maps, strict=True):

@@ -25,8 +25,7 @@ def result_types(operation: Operation) -> list[Type]:
 
 
 def _all_to_all(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """Splits, exchanges and concatenates each operand; HLO's array form concatenates along the dimension that it
-    splits.
+    """Splits, exchanges and concatenates each operand; HLO's array form does so along a single dimension.
 
     MHLO also has HLO's tuple form: one whole operand for each member of a group.
     """

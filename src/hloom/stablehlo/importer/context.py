@@ -32,9 +32,7 @@ class ImportContext:
         self.known_results: dict[int, list[Any]] = {}
         """The results of computations, by id, that are sizes made of constants; None for other results."""
         self.is_specialized = False
-        """Whether the sizes of main's parameters are those of a call; functions are then imported for each set of known
-        values.
-        """
+        """Whether the sizes of main's parameters are those of a call; functions are then imported per known values."""
         self.free_values: dict[int, tuple[Value, ...]] = {}
         self.elided_count = 0  # constants so far whose elements the text omits
 

@@ -89,7 +89,7 @@ def _slice(body: Body, operation: Operation, operands: Ops) -> XlaOp:
         slices = [SliceDimension(*row) for row in zip(*columns, strict=True)]
         return body._add(OPERATIONS["slice"](slice=slices), [operand])
     if any(step != 1 for step in constant_elements(body, operation, strides, "the strides")):
-        raise ArgumentError("a slice whose start is known at run time alone has strides of 1")
+        raise ArgumentError("a slice whose start is known only at run time needs strides of 1")
     declared = operation.results[0].type
     if not isinstance(declared, TensorType) or None in declared.dimensions:
         constant_elements(body, operation, limit, "the bounds")

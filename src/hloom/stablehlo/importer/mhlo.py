@@ -16,9 +16,7 @@ Ops = list[XlaOp]
 
 
 def _same(opcode: str) -> Rule:
-    """The rule of an HLO operation with the same operands and no attributes; layouts of a bitcast are ignored, as by
-    XLA.
-    """
+    """The rule of an HLO operation with the same operands and no attributes; as in XLA, bitcasts lose layouts."""
 
     def rule(body: Body, operation: Operation, operands: Ops) -> Ops:
         return body.emit(OPERATIONS[opcode](), operands, [value.type for value in operation.results])

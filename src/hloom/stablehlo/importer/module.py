@@ -47,9 +47,7 @@ def parse_stablehlo(text: str) -> Module:
 
 
 def specialized_stablehlo(text: str, parameters: Sequence[Shape]) -> Module:
-    """Imports StableHLO text for parameters of these shapes, as a verified HLO module; raises errors as
-    `parse_stablehlo`.
-    """
+    """Imports StableHLO text for parameters of these shapes; returns and raises as `parse_stablehlo`."""
     return import_module(parse_mlir(text), text, parameters)
 
 
@@ -187,9 +185,7 @@ class ModuleImporter(ImportContext):
         return module
 
     def _entry_layouts(self, module: Module) -> None:
-        """Sets entry layouts from XLA's module attributes, which have a layout for each leaf of parameters and
-        result.
-        """
+        """Sets entry layouts from XLA's module attributes: a layout for each leaf of parameters and result."""
         attributes = self.operation.attributes
         parameters = attributes.get("mhlo.xla_entry_computation_parameter_layouts")
         if isinstance(parameters, list) and module.entry_parameter_layouts is not None:

@@ -185,9 +185,7 @@ def _dot(body: Body, operation: Operation, operands: Ops) -> Ops:
 
 
 def _einsum(body: Body, operation: Operation, operands: Ops) -> XlaOp:
-    """Adds a dot for `ab,bc->ac`, or sums and a transpose for one operand; an ellipsis stands for leading
-    dimensions.
-    """
+    """Adds a dot for `ab,bc->ac`, or sums and a transpose for one operand; `...` is leading dimensions."""
     config = string(required(operation.attributes, "einsum_config")).replace(" ", "")
     sources, arrow, target = config.partition("->")
     terms = sources.split(",")
@@ -264,9 +262,7 @@ def _transpose_to(body: Body, operand: XlaOp, labels: str, result_labels: str) -
 
 
 def _torch_index_select(body: Body, operation: Operation, operands: Ops) -> XlaOp:
-    """Gathers slices of the operand along `dim`; the first `batch_dims` dimensions of operand and indices are
-    paired.
-    """
+    """Gathers slices of the operand along `dim`; its first `batch_dims` dimensions are paired with the indices'."""
     operand, index = operands
     dim, batch = (integer(required(operation.attributes, name)) for name in ("dim", "batch_dims"))
     rank = operand.shape.rank
@@ -332,9 +328,7 @@ def _composite(body: Body, operation: Operation, operands: Ops) -> Ops:
 
 
 def _failed_assertion(body: Body, attributes: dict[str, Attribute], operands: Ops) -> NoReturn:
-    """Raises ArgumentError with the program's own message, in which {0}, {1} .. stand for the sizes that were
-    checked.
-    """
+    """Raises ArgumentError with the program's message, in which {0}, {1} .. stand for the checked sizes."""
     message = string(attributes.get("error_message") or "an assertion about sizes does not hold")
     values = [body.constant_of(operand) for operand in operands]
     raise ArgumentError(re.sub(r"\{(\d)\}", lambda match: _size_text(values, int(match[1])), message))

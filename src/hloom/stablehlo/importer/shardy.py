@@ -34,8 +34,7 @@ def _sharding_constraint(body: Body, operation: Operation, operands: Ops) -> Xla
 
 
 def _manual_computation(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """Rule of `sdy.manual_computation`: a call between two custom calls that convert to the shapes on each device and
-    back.
+    """Rule of `sdy.manual_computation`: a call between custom calls that convert to local shapes and back.
 
     If all manual axes have size 1, each device has whole arrays, and the region is inlined.
     """

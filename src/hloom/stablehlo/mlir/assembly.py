@@ -379,9 +379,7 @@ def _precisions(parser: Parser) -> list[Attribute]:
 
 
 def _dot_general(parser: Parser, name: str) -> Operation:
-    """Reads `%a, %b, batching_dims = [0] x [0], contracting_dims = [2] x [1], precision = [..], algorithm = <..>
-    : ..`.
-    """
+    """Reads `%a, %b, batching_dims = [0] x [0], contracting_dims = [2] x [1], precision = [..], algorithm = <..>`."""
     scanner, at = parser.scanner, parser.scanner.pos
     operands = parser.operands()
     dimension_numbers: dict[str, Attribute] = {}

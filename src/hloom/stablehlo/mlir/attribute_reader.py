@@ -1,6 +1,4 @@
-"""Reads the types, attributes and locations of MLIR text (MLIR Language Reference; the quant and StableHLO
-dialects).
-"""
+"""Reads types, attributes and locations of MLIR text (MLIR Language Reference; quant and StableHLO dialects)."""
 
 from __future__ import annotations
 
@@ -140,9 +138,7 @@ class AttributeReader:
         return TensorType(tuple(sizes), element, bounds)
 
     def _bounds(self, rank: int) -> tuple[int | None, ...] | None:
-        """Reads `#stablehlo.bounds<?, 4>` or `#stablehlo.type_extensions<bounds = [?, 4]>`; None for other
-        encodings.
-        """
+        """Reads `#stablehlo.bounds<?, 4>` or `#stablehlo.type_extensions<bounds = [?, 4]>`; None for others."""
         at = self.scanner.pos
         encoding = self.attribute()
         if not isinstance(encoding, DialectAttribute) or not isinstance(encoding.body, str):
@@ -208,7 +204,7 @@ class AttributeReader:
             self.aliases[name] = self.nested(read)
             scanner.pos = here
         if self.aliases[name] is _IN_PROGRESS:
-            self.scanner.fail(f"the alias {name} stands for itself", at)
+            self.scanner.fail(f"the alias {name} is defined by itself", at)
         return self.aliases[name]  # type: ignore[no-any-return]
 
     def _comma_separated(self, opening: str, closing: str, read: Callable[[], T]) -> list[T]:
@@ -325,9 +321,7 @@ class AttributeReader:
         return DenseElements(type_, self.checked(at, lambda: dense_values(body, type_)))
 
     def dense_resource(self) -> DenseElements | ElidedElements:
-        """Reads `<name> : tensor<2xf32>`, after the word `dense_resource`, with its value from the resources at the end
-        of the text.
-        """
+        """Reads `<name> : tensor<2xf32>`, after `dense_resource`; the resources are at the end of the text."""
         scanner = self.scanner
         at = scanner.pos
         name = scanner.angled().strip()
@@ -495,9 +489,7 @@ class AttributeReader:
         return "", ""
 
     def _innermost(self) -> tuple[str, str]:
-        """Reads the callee of `callsite(callee at caller)`; callers, which may nest as deep as a call stack, are
-        skipped.
-        """
+        """Reads the callee of `callsite(callee at caller)`; skips callers, which may nest as deep as a call stack."""
         scanner = self.scanner
         callees: list[tuple[str, str]] = []
         while not callees or scanner.take_word("callsite"):

@@ -1,6 +1,4 @@
-"""Writes attributes and constants in MLIR syntax: `1 : i64`, `array<i64: 1, 2>`, `dense<[1.5, 2.0]> :
-tensor<2xf32>`.
-"""
+"""Writes MLIR attributes and constants: `1 : i64`, `array<i64: 1, 2>`, `dense<[1.5, 2.0]> : tensor<2xf32>`."""
 
 from __future__ import annotations
 
@@ -174,9 +172,7 @@ def _element_text(element: Any) -> str:
 
 
 def float_text(element: Any) -> str:
-    """A float that reads back to the same bits: `1.500000e+00`, with more digits if needed, or bits for infinities and
-    NaNs.
-    """
+    """A float that reads back to the same bits: `1.500000e+00`, more digits if needed, bits for inf and NaN."""
     value = np.asarray(element)
     wide = float(value)
     if np.isfinite(wide):

@@ -67,8 +67,7 @@ def static_sizes(type_: TensorType) -> tuple[int, ...]:
 
 
 def from_bytes(raw: bytes, element_type: PrimitiveType, sizes: tuple[int, ...]) -> Array:
-    """The elements that bytes give in row-major order, or a splat of one element; booleans may be packed, eight in a
-    byte.
+    """Elements from bytes in row-major order, or a splat of one element; booleans may be packed in bits.
 
     Raises ArgumentError for another number of bytes.
     """

@@ -93,9 +93,7 @@ class MlirScanner(Scanner):
 
 
 def unquote_mlir(text: str) -> str:
-    r"""The content of a quoted string, whose escapes are `\n`, `\t`, `\"`, `\\` and bytes as two hexadecimal digits,
-    `\0A`.
-    """
+    r"""The content of a quoted string; escapes are `\n`, `\t`, `\"`, `\\` and bytes in hexadecimal, `\0A`."""
     body = text[1:-1]
     if "\\" not in body:
         return body

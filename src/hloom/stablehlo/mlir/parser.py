@@ -63,9 +63,7 @@ class Parser(AttributeReader):
         return Operation("builtin.module", regions=[Region([Block([], operations)])], line=1, column=1)
 
     def _at_end(self) -> bool:
-        """Skips definitions of aliases and resources, which are read at their uses, and returns whether the text
-        ends.
-        """
+        """Skips definitions of aliases and resources, which are read at their uses; returns whether the text ends."""
         scanner = self.scanner
         while not scanner.at_end():
             character = scanner.text[scanner.pos]
@@ -231,9 +229,7 @@ class Parser(AttributeReader):
         del self.scope_names[mark:]
 
     def region(self, arguments: Sequence[tuple[str, Value]] = ()) -> Region:
-        """Reads `{ operations }`, optionally with a block header `^bb0(%a: type):`, or with arguments that were read
-        before.
-        """
+        """Reads `{ operations }`, optionally with a header `^bb0(%a: type):`, or with arguments read before."""
         scanner = self.scanner
         with self.scope():
             scanner.expect("{", "at the start of a region")
@@ -275,9 +271,7 @@ class Parser(AttributeReader):
         return Operation(name, attributes=attributes, regions=[self.region()])
 
     def function(self, name: str) -> Operation:
-        """Reads `func.func public @name(%a: type {..}) -> (type {..}) attributes {..} { .. }`, after the word
-        `func.func`.
-        """
+        """Reads `public @name(%a: type {..}) -> (type {..}) attributes {..} { .. }`, after `func.func`."""
         scanner = self.scanner
         visibility = next((word for word in ("public", "private", "nested") if scanner.take_word(word)), None)
         attributes: dict[str, Attribute] = {"sym_name": scanner.symbol()}
@@ -355,9 +349,7 @@ class Parser(AttributeReader):
         return match[0] if match else ""
 
     def finish(self, name: str, operands: list[Value], attributes: dict[str, Attribute], at: int) -> Operation:
-        """Reads `{..} : (types) -> types`, after the op's own syntax; `at` is the offset of the operands, for
-        errors.
-        """
+        """Reads `{..} : (types) -> types`, after the op's own syntax; `at` is the offset of the operands."""
         attributes = attributes | self.optional_attributes()
         self.scanner.expect(":", "and the operation's type")
         types = self.function_type()

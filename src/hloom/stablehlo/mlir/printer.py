@@ -238,9 +238,7 @@ class Printer:
         return filled if filled.startswith(("(", " ")) else f" {filled}"
 
     def generic(self, operation: Operation) -> str:
-        """`"name"(operands) <{inherent}> ({regions}) {discardable} : types`; a NUL stands for the lines of the
-        regions.
-        """
+        """`"name"(operands) <{inherent}> ({regions}) {discardable} : types`, with a NUL for the lines of regions."""
         inherent = {key: value for key, value in operation.attributes.items() if "." not in key}
         others = {key: value for key, value in operation.attributes.items() if "." in key}
         text = f'"{operation.name}"({self.operands(operation.operands)})'

@@ -51,9 +51,7 @@ def _read_manual_computation(parser: Parser, name: str) -> Operation:
 
 
 def _read_collective(parser: Parser, name: str) -> Operation:
-    """Reads `sdy.all_gather [{"x"}, {}] %a out_sharding=<@mesh, [{}, {}]> : type`; the axes follow from the
-    shardings.
-    """
+    """Reads `sdy.all_gather [{"x"}, {}] %a out_sharding=<@mesh, [{}, {}]> : type`; the axes are redundant."""
     scanner = parser.scanner
     if not scanner.peek("%"):
         scanner.raw_value()
