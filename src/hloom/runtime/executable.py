@@ -49,7 +49,7 @@ class Executable(ABC):
     @property
     @abstractmethod
     def output_shape(self) -> Shape:
-        """The shape of the result; dynamic dimensions come back at their actual size (SETDIMENSIONSIZE-6)."""
+        """The shape of the result; dynamic dimensions are returned at their actual size (SETDIMENSIONSIZE-6)."""
 
     @property
     @abstractmethod

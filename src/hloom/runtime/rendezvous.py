@@ -34,7 +34,7 @@ class Rendezvous:
         self._is_stopped = False
         self._lock = threading.Lock()
         self._waiters: dict[Any, list[threading.Lock]] = {}
-        """Held locks of waiting threads, by what they wait for; whoever provides it releases them."""
+        """Held locks of waiting threads, by the key of the awaited event, which releases them."""
         self._arrived: dict[Any, dict[int, Value]] = {}
         self._combined: dict[Any, Value] = {}
         self._take_counts: Counter[Any] = Counter()
@@ -49,7 +49,7 @@ class Rendezvous:
             self._wake(*self._waiters)
 
     def fail(self, error: BaseException) -> None:
-        """Notifies other processes, of which there are none without MPI, that the run has failed in this one."""
+        """Notifies other processes that the run has failed in this one; without MPI there are none."""
 
     def check(self, location: str) -> None:
         """Raises RunError, located at `location`, if the run has exceeded its time limit or was stopped."""

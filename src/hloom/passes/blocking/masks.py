@@ -48,9 +48,9 @@ def masking_of(scores: Instruction) -> Masking | None:
 def visible_key_count(
     build: OpBuilder, module: Module, mask: Instruction, dimension: int, kept_where: bool = True
 ) -> Instruction:
-    """Emits a number of keys, as s32[]: all keys after that are masked for every query.
+    """Emits the number of leading keys, as s32[], after which every key is masked for all queries.
 
-    A key is visible where the mask is `kept_where`; keys lie along `dimension` of the mask.
+    A key is visible where the mask is `kept_where`; keys are along `dimension` of the mask.
     """
     if mask.opcode == "not":
         return visible_key_count(build, module, mask.operands[0], dimension, not kept_where)

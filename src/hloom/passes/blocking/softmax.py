@@ -63,7 +63,7 @@ class Softmax:
         return scale, next(operand for operand in scale.operands if operand not in self.weights)
 
     def row_dimensions(self, total: Instruction, repeated: Instruction, start: Instruction) -> tuple[int, ...] | None:
-        """The dimensions of a product along which the rows lie that a broadcast repeats.
+        """The dimensions of a product that hold the rows that a broadcast repeats.
 
         `start` is the member that reads the broadcast; dimensions of size 1 are left out. None if the rows are not
         separate dimensions, in order.

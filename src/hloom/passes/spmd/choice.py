@@ -76,10 +76,10 @@ def _assign(
     excluded: frozenset[int],
     preferred: frozenset[Label] = frozenset(),
 ) -> Assignment:
-    """Gives each label the axes of the first array in `order` that is sharded along its dimension.
+    """Assigns to each label the axes of the first array in `order` that is sharded along its dimension.
 
-    An axis serves one label. Labels in `preferred` choose before the others; labels in `unshardable` and axes in
-    `excluded` are left out.
+    An axis is assigned to one label only. Labels in `preferred` choose before the others; labels in `unshardable` and
+    axes in `excluded` are left out.
     """
     sizes: dict[Label, list[int]] = {}
     requests: list[tuple[Label, Axes]] = []

@@ -97,7 +97,7 @@ class Mesh:
         return axes if self.shard_count(axes) == sub_axis.size else None
 
     def block_index(self, partition: int, axes: Axes) -> int:
-        """The index of the block that a partition holds, among those that sharding along the axes gives."""
+        """The index of the block that a partition holds of a dimension sharded along the axes."""
         block_index = 0
         for axis in axes:
             block_index = block_index * self.sizes[axis] + partition // self.stride(axis) % self.sizes[axis]
@@ -119,7 +119,7 @@ class Mesh:
         return Shape.array(shape.element_type, sizes, shape.dynamic_dimensions, shape.layout)
 
     def divides(self, size: int, axes: Axes) -> bool:
-        """Whether sharding along the axes gives equal blocks that are not empty."""
+        """Whether a dimension can be sharded along the axes into equal blocks that are not empty."""
         return size > 0 and size % self.shard_count(axes) == 0
 
     def sharding(self, placement: Placement) -> Sharding:

@@ -127,9 +127,9 @@ def _duplicate_shared_bodies(module: Module) -> None:
 
 
 def _duplicate_sources(computation: Computation) -> None:
-    """Gives each user of a constant, iota or broadcast of a scalar its own copy.
+    """Copies constants, iotas and broadcasts of scalars, so that each has a single user.
 
-    Users that want it in different shardings would otherwise need communication.
+    Users that want them in different shardings would otherwise need communication.
     """
     edit = Edit(computation)
     for source in computation.instructions:
@@ -343,7 +343,7 @@ def _flags(given: Sequence[bool], count: int, what: str) -> list[bool]:
 
 
 def _visit(plan: Plan, computation: Computation, parameters: Sequence[list[Cell]]) -> None:
-    """Gives every value of a computation its cells, and links them."""
+    """Creates the cells of every value of a computation, and links them."""
     cells = plan.cells
     for instruction in computation.instructions:
         op = instruction.op
@@ -376,7 +376,7 @@ def _visit(plan: Plan, computation: Computation, parameters: Sequence[list[Cell]
 
 
 def _visit_marker(plan: Plan, instruction: Instruction) -> None:
-    """Gives the results of a marker their cells, and links them to the operands as the marker demands."""
+    """Creates the cells of a marker's results, and links them to the operands as the marker demands."""
     cells, target = plan.cells, marker(instruction)
     operands = cells.operands(instruction)
     if target in GROUPS:

@@ -77,7 +77,7 @@ class Cell:
 
 
 def usable_prefix(axes: Axes, used: Iterable[int], sizes: Iterable[int], mesh: Mesh) -> Axes:
-    """The longest prefix of the axes of which none is used and whose shard count divides all sizes."""
+    """The longest prefix of the axes that contains no used axis and whose shard count divides all sizes."""
     taken, sizes = {*used}, [*sizes]
     while axes and (not taken.isdisjoint(axes) or not all(mesh.divides(size, axes) for size in sizes)):
         axes = axes[:-1]

@@ -204,9 +204,9 @@ class Resharding:
     # Shardings that the mesh cannot express, or whose blocks are not equal
 
     def assemble(self, value: Instruction, shape: Shape, annotation: Annotation) -> Instruction:
-        """Gathers the whole array on every partition, from blocks distributed as an annotation tells.
+        """Gathers the whole array on every partition, from blocks in an irregular sharding.
 
-        Blocks at the end may reach over the array; what does is dropped.
+        The padding of blocks that reach over the end of the array is dropped.
         """
         block = value.shape
         flat = self.build(Reshape(), value, shape=Shape.array(block.element_type, (1, *block.dimensions)))
@@ -228,7 +228,7 @@ class Resharding:
         return whole
 
     def distribute(self, value: Instruction, annotation: Annotation) -> Instruction:
-        """Each partition's block of a replicated array, as an annotation tells; blocks at the end are padded."""
+        """Slices each partition's block, in an irregular sharding, out of a replicated array; padded at the end."""
         sizes = [-(-n // tiles) for n, tiles in zip(value.shape.dimensions, annotation.tiles, strict=True)]
         for d, (size, tiles) in enumerate(zip(sizes, annotation.tiles, strict=True)):
             value = self._padded(value, d, size * tiles)

@@ -259,9 +259,9 @@ class World:
             )
 
     def _waiting_reports(self, purpose: str) -> str:
-        """Collects what the other ranks wait for, when this one has reached its time limit.
+        """Collects reports of the waits of other ranks, when this one has reached its time limit.
 
-        Ranks that wait reach their own limits at about the same time, and report as well.
+        Other waiting ranks reach their own limits at about the same time, and report as well.
         """
         self._notify_others(_WAITS, (self.rank, purpose))
         waits: dict[int, str] = {}
