@@ -13,7 +13,7 @@ import io
 import re
 import sys
 import tokenize
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +30,8 @@ PATHS = (
     "CONTRIBUTING.md",
     "CHANGELOG.md",
 )
-QUOTED = ("docs/specification/", "docs/glossary.md", "tools/prose.py")
-"""Files that quote others, or the retired words."""
+QUOTED = ("docs/specification/", "docs/glossary.md", "tools/prose.py", "src/hloom/passes/simplify/constant_folding.py")
+"""Files that quote others or the retired words, and that of constant folding."""
 
 IDENTIFIERS = {
     "fold": r"folds?|folded",
@@ -59,7 +59,7 @@ IDENTIFIERS = {
 """The subwords of identifiers that are retired, by what to say instead."""
 ALLOWED_NAMES = re.compile(
     r"dimension_numbers|ConvolutionDimensionNumbers|round_nearest\w*|RoundNearest\w*|\w*(?i:replace)\w*|in_place|\w*_in_place"
-    r"|strip|[lr]strip|home|most_common|constant_fold\w*|ConstantFold\w*|least_significant\w*|most_significant\w*|round"
+    r"|strip|[lr]strip|home|XDG_CACHE_HOME|most_common|fold_in|\w*round_trip\w*|\w*ties_to_\w+|\w*rounds_once\w*|constant_fold\w*|ConstantFold\w*|least_significant\w*|most_significant\w*|round"
 )
 """Names of XLA, StableHLO, Python and NumPy."""
 
@@ -78,7 +78,7 @@ PROSE = {
     "non-temporal": r"past the caches?",
     "parallel loop": r"independent rounds?|rounds? at once",
     "pass / forward": r"hand(s|ed)? (over|on)",
-    "package / module / layer": r"rooms?|floors?|house",
+    "package / module / layer": r"rooms?|floors?(?!-\d)|house",
     "predictable / recently / if requested": r"foretold|of late|as ever|so wished",
 }
 """The words that are retired in prose, by what to say instead."""
@@ -125,7 +125,7 @@ def name_findings(path: str, tokens: Iterable[tokenize.TokenInfo]) -> Iterator[F
     seen: set[str] = set()
     for token in tokens:
         name = token.string
-        if token.type != tokenize.NAME or name in seen or ALLOWED_NAMES.fullmatch(name):
+        if token.type != tokenize.NAME or name in seen or ALLOWED_NAMES.fullmatch(name.lstrip("_")):
             continue
         seen.add(name)
         parts = "_".join(part.lower() for part in SUBWORD.findall(name))
@@ -178,22 +178,26 @@ def undocumented(path: str, tree: ast.Module, inherited: dict[str, set[str]]) ->
 
 def methods(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
     """The names of the methods of each class, with those of its bases."""
-    classes = {n.name: n for tree in trees.values() for n in ast.walk(tree) if isinstance(n, ast.ClassDef)}
+    classes: dict[str, list[ast.ClassDef]] = defaultdict(list)
+    for node in (node for tree in trees.values() for node in ast.walk(tree)):
+        if isinstance(node, ast.ClassDef):
+            classes[node.name].append(node)
     found: dict[str, set[str]] = {}
 
     def of(name: str) -> set[str]:
-        if name not in found and name in classes:
-            found[name] = {n.name for n in classes[name].body if isinstance(n, ast.FunctionDef)}
+        if name in found or name not in classes:
+            return found.get(name, set())
+        found[name] = set()
+        for owner in classes[name]:  # a name may be that of several classes
+            found[name] |= {n.name for n in owner.body if isinstance(n, ast.FunctionDef)}
             found[name] |= {
-                n.target.id
-                for n in classes[name].body
-                if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
+                n.target.id for n in owner.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
             }
-            for base in classes[name].bases:
+            for base in owner.bases:
                 found[name] |= of(ast.unparse(base).split("[")[0].split(".")[-1])
-        return found.get(name, set())
+        return found[name]
 
-    return {name: of(name) for name in classes}
+    return {name: of(name) for name in list(classes)}
 
 
 def python_findings(path: str, source: str, tree: ast.Module, inherited: dict[str, set[str]]) -> Iterator[Finding]:
