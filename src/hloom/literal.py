@@ -193,26 +193,6 @@ def extreme(element_type: PrimitiveType, highest: bool) -> Array:
     return np.asarray(limits_of_float.max if highest else limits_of_float.min, dtype)
 
 
-def identity(opcode: str, element_type: PrimitiveType) -> Array:
-    """Returns the identity of a combiner in `hloom.monoids.MONOIDS` as a scalar: -0.0 for the addition of floats, 1 ..
-
-    The identity of the addition of floats narrower than 16 bits is an f32: some have no zero, and sums are f32.
-    """
-    dtype = element_type.dtype
-    if opcode == "add":
-        if element_type.is_complex:
-            return np.asarray(complex(-0.0, -0.0), dtype)
-        is_narrow = element_type.is_float and element_type.bits < 16
-        return np.asarray(-0.0 if element_type.is_float else 0, np.float32 if is_narrow else dtype)
-    if opcode == "multiply":
-        return np.asarray(1, dtype)
-    if opcode in ("maximum", "minimum"):
-        return np.asarray(extreme(element_type, highest=opcode == "minimum"))
-    if opcode == "and":
-        return np.asarray(True) if element_type.is_pred else np.asarray(-1, np.int64).astype(dtype)
-    return np.zeros((), dtype)
-
-
 def _tile_padding(shape: Shape) -> Array:
     """A mask over the slots of the buffer that tiles add beyond the padded widths; they hold zeros (SL-28)."""
     assert shape.layout is not None

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from hloom.loops.index import Atom, Dynamic, Expression, Index, IndexSpace, Quotient, Remainder, Variable
+from hloom.ops.elementwise_binary import Monoid
 from hloom.ops.operation import Operation
 from hloom.types import PrimitiveType
+from hloom.values import Array
 
 PRED = PrimitiveType.PRED
 
@@ -131,11 +133,10 @@ class Reduction:
     """A reduction over loops: accumulators = combine(accumulators, values) in each iteration, starting from `initial`.
 
     `combine` consists of expressions of Arguments: first the accumulators, then the values, of which there may be more.
-    `opcode` names a combiner that is one associative and commutative operation with an identity ("add", "maximum" ..);
-    for others it is "".
+    `monoid` is the operation of a combiner that is one; reductions by other combiners run in order.
     """
 
-    __slots__ = ("combine", "initial", "opcode", "over", "values", "variables")
+    __slots__ = ("combine", "initial", "monoid", "over", "values", "variables")
 
     def __init__(
         self,
@@ -143,14 +144,21 @@ class Reduction:
         values: tuple[Expression, ...],
         initial: tuple[Expression, ...],
         combine: tuple[Expression, ...],
-        opcode: str,
+        monoid: type[Monoid] | None,
     ) -> None:
-        self.over, self.values, self.initial, self.combine, self.opcode = over, values, initial, combine, opcode
+        self.over, self.values, self.initial, self.combine, self.monoid = over, values, initial, combine, monoid
         self.variables = (_union(values) - frozenset(over)) | _union(initial)
+
+    @property
+    def identity(self) -> Array:
+        """The identity of the monoid, in the element type of the accumulator."""
+        assert self.monoid is not None
+        return self.monoid.identity(self.initial[0].type)
 
     def __repr__(self) -> str:
         loops = ", ".join(f"{v} < {v.extent}" for v in self.over)
-        return f"reduce[{loops}; {self.opcode or self.combine}]({', '.join(map(str, self.values))})"
+        combiner = self.monoid.opcode if self.monoid else self.combine
+        return f"reduce[{loops}; {combiner}]({', '.join(map(str, self.values))})"
 
 
 class ReductionResult(Expression):
@@ -231,11 +239,11 @@ class ExpressionSpace:
         values: tuple[Expression, ...],
         initial: tuple[Expression, ...],
         combine: tuple[Expression, ...],
-        opcode: str,
+        monoid: type[Monoid] | None,
     ) -> list[Expression]:
         """The results of a reduction, one for each accumulator."""
         key = (Reduction, over, *map(id, values), *map(id, initial), *map(id, combine))
-        reduction: Reduction = self._interned(key, lambda: Reduction(over, values, initial, combine, opcode))
+        reduction: Reduction = self._interned(key, lambda: Reduction(over, values, initial, combine, monoid))
         first = self._result(reduction, 0, None)
         return [first, *(self._result(reduction, position, first) for position in range(1, len(initial)))]
 
@@ -313,7 +321,7 @@ class ExpressionSpace:
                 return self._result(first.reduction, expression.position, first)
             over = tuple(_replaced(variable, values) for variable in reduction.over)
             parts = [tuple(new[id(e)] for e in group) for group in (reduction.values, reduction.initial)]
-            return self.reduction(tuple(v for v in over if v), parts[0], parts[1], reduction.combine, reduction.opcode)[
+            return self.reduction(tuple(v for v in over if v), parts[0], parts[1], reduction.combine, reduction.monoid)[
                 0
             ]
         index = self.substitute_index(expression.indices[0], values, new, atoms)

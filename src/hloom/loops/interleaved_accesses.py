@@ -150,7 +150,7 @@ def _unrolled_results(space: ExpressionSpace, reduction: Reduction) -> list[Expr
     (loop,) = reduction.over
     iterations = [{loop: space.indices.constant(k)} for k in range(loop.extent)]
     values = [space.substitute(reduction.values, counter, in_reductions=False) for counter in iterations]
-    if reduction.opcode:
+    if reduction.monoid:
         return [_reduction_tree(space, reduction, [value for (value,) in values])]
     accumulators = list(reduction.initial)
     for new in values:

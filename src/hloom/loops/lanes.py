@@ -62,7 +62,7 @@ def stride_score(index: Index, loop: Variable) -> float:
 
 def reduction_lanes(reductions: Sequence[Reduction], vector_bytes: int) -> tuple[Variable | None, int]:
     """The loop along which reductions of scalars are vectorised, and the number of lanes; (None, 0) for no loop."""
-    if not all(reduction.opcode for reduction in reductions):
+    if not all(reduction.monoid for reduction in reductions):
         return None, 0
     values = [value for reduction in reductions for value in reduction.values]
     loads = loads_of(values)

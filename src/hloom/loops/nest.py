@@ -174,7 +174,9 @@ def _expression_lines(nest: Nest) -> list[str]:
             reduction = expression.reduction
             over = ", ".join(f"{v} < {v.extent}" for v in reduction.over)
             values = ", ".join(names[id(v)] for v in reduction.values)
-            text = f"reduce[{over}; {reduction.opcode}]({values}).{expression.position}"
+            text = (
+                f"reduce[{over}; {reduction.monoid.opcode if reduction.monoid else ''}]({values}).{expression.position}"
+            )
         else:
             names[id(expression)] = str(expression)
             continue

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hloom.ir import Computation, Instruction
-from hloom.literal import identity
 from hloom.loops.expressions import Apply, ExpressionSpace, is_function_call, walk
 from hloom.loops.index import Expression, Index, Variable
 from hloom.loops.scalar_computation import compute
+from hloom.monoids import monoid_of
 from hloom.ops.elementwise_binary import And
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 Indices = tuple[Index, ...]
 
-REORDERABLE = {"add", "multiply", "maximum", "minimum", "and", "or", "xor"}
 """Opcodes of combiners that are associative and commutative, and have an identity."""
 
 
@@ -299,16 +298,7 @@ def _reduction(
     types = [value.type for value in values]
     arguments = [puller.space.argument(type, k) for k, type in enumerate([*types, *types])]
     combine = tuple(puller.compute(computation, arguments))
-    return puller.space.reduction(over, values, initial, combine, combiner_opcode(computation))
-
-
-def combiner_opcode(computation: Computation) -> str:
-    """The opcode of a computation that is a reorderable operation on both its parameters; "" for others."""
-    root = computation.root
-    parameters = set(computation.parameters)
-    if root.opcode in REORDERABLE and len(parameters) == 2 and set(root.operands) == parameters:
-        return root.opcode
-    return ""
+    return puller.space.reduction(over, values, initial, combine, monoid_of(computation))
 
 
 def _reduce_window(puller: Puller, instruction: Instruction, index: Indices) -> list[Expression]:
@@ -346,9 +336,9 @@ def _guarded_reduction(
 ) -> list[Expression]:  # fmt: skip
     """A reduction that skips the values in iterations for which `inside` does not hold."""
     space = puller.space
-    opcode = combiner_opcode(computation)
-    if opcode:
-        identity_value = space.constant(values[0].type, identity(opcode, values[0].type))
+    monoid = monoid_of(computation)
+    if monoid is not None:
+        identity_value = space.constant(values[0].type, monoid.identity(values[0].type))
         return _reduction(puller, computation, over, (space.where(inside, values[0], identity_value),), initial)
     types = [value.type for value in values]
     arguments = [space.argument(type, k) for k, type in enumerate([*types, *types])]
@@ -357,7 +347,7 @@ def _guarded_reduction(
     chosen = tuple(space.where(flag, new, old) for new, old in zip(combined, arguments))
     zeros = [space.constant(type, np.zeros((), type.dtype)) for type in types]
     safe = tuple(space.where(inside, value, zero) for value, zero in zip(values, zeros, strict=True))
-    return space.reduction(over, (*safe, inside), initial, chosen, "")
+    return space.reduction(over, (*safe, inside), initial, chosen, None)
 
 
 def _guarded_calls(space: ExpressionSpace, values: list[Expression], flag: Expression) -> list[Expression]:

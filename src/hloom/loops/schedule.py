@@ -101,7 +101,7 @@ def _vector_loop(nest: Nest, vector_bytes: int) -> Variable | None:
     if best is None:
         return None
     for reduction in nest.reductions:
-        if not (reduction.opcode and reduction.over) or best not in reduction.variables:
+        if not (reduction.monoid and reduction.over) or best not in reduction.variables:
             continue
         loads = loads_of(reduction.values)
         inner = max(sum(stride_score(load.index, v) for load in loads) for v in reduction.over)
@@ -219,7 +219,7 @@ def _stage(kernel: Kernel, nest: Nest, vector: Variable | None) -> Nest:
     for reduction in nest.reductions:
         if len(reduction.over) != 1 or reduction.over[0].extent != vector.extent or vector.extent > MAX_STAGED_ELEMENTS:
             continue
-        if vector in reduction.variables or not reduction.opcode:
+        if vector in reduction.variables or not reduction.monoid:
             continue
         inner = reduction.over[0]
         for expression in _expensive(reduction.values, inner):

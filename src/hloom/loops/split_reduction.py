@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from hloom.literal import identity
 from hloom.loops.expressions import ExpressionSpace, Reduction, ReductionResult, walk
 from hloom.loops.index import Expression, Index, Variable
 from hloom.loops.nest import BufferType, Kernel, Nest, Store, loads_of, nest_cost, reductions_of
@@ -68,7 +67,7 @@ def _splittable(nest: Nest) -> list[Reduction]:
     if any(v.extent > 16 for reduction in reductions if id(reduction) in inner for v in reduction.over):
         return []
     are_similar = all(
-        reduction.opcode and len(reduction.over) == 1 and reduction.over == outer[0].over for reduction in outer
+        reduction.monoid and len(reduction.over) == 1 and reduction.over == outer[0].over for reduction in outer
     )
     are_real = all(not reduction.initial[0].type.is_complex for reduction in outer)
     return outer if are_similar and are_real and all(not reduction.initial[0].variables for reduction in outer) else []
@@ -130,9 +129,9 @@ class _Split:
 
     def _reduced(self, reduction: Reduction, over: Variable, counter: Index) -> Expression:
         """The reduction with `counter` for its variable, over another variable and starting from the identity."""
-        start = self.space.constant(reduction.initial[0].type, identity(reduction.opcode, reduction.initial[0].type))
+        start = self.space.constant(reduction.initial[0].type, reduction.identity)
         value = self.space.substitute([reduction.values[0]], {self.variable: counter}, in_reductions=False)[0]
-        return self.space.reduction((over,), (value,), (start,), reduction.combine, reduction.opcode)[0]
+        return self.space.reduction((over,), (value,), (start,), reduction.combine, reduction.monoid)[0]
 
     def _part_nest(self) -> Nest:
         """The nest that reduces a contiguous range of iterations for each part."""
@@ -159,7 +158,7 @@ class _Split:
         start, add = [], []
         for reduction, buffer in zip(self.reductions, self.partials, strict=True):
             type = reduction.initial[0].type
-            start.append(Store(buffer, index, space.constant(type, identity(reduction.opcode, type))))
+            start.append(Store(buffer, index, space.constant(type, reduction.identity)))
             partial = space.load(type, buffer, index)
             total = self._combined(reduction, partial, self._reduced(reduction, step, counter))
             add.append(Store(buffer, index, total))
@@ -180,7 +179,7 @@ class _Split:
         for reduction, buffer in zip(self.reductions, self.partials, strict=True):
             type = reduction.initial[0].type
             value = space.load(type, buffer, self._partial_index(indices.of(part)))
-            combined = space.reduction((part,), (value,), reduction.initial, reduction.combine, reduction.opcode)[0]
+            combined = space.reduction((part,), (value,), reduction.initial, reduction.combine, reduction.monoid)[0]
             done = self.parts * self.length
             if done < self.variable.extent:
                 remainder = indices.variable("q", self.variable.extent - done)

@@ -9,11 +9,12 @@ from hloom.ops.attributes import INT, INTS
 from hloom.ops.context import Context
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimension, check_dimensions
+from hloom.ops.traits import Movement
 from hloom.shape import UNBOUNDED, Ints, Shape
 from hloom.values import Array
 
 
-class Broadcast(Operation, opcode="broadcast"):
+class Broadcast(Movement, Operation, opcode="broadcast"):
     """Repeats the operand along new dimensions: dimension i becomes `broadcast_dimensions[i]` (BROADCASTINDIM-1).
 
     `broadcast_dimensions` has an entry for each operand dimension; entries are distinct, in any order, and sizes equal

@@ -28,6 +28,7 @@ from hloom.ops.attributes import (
 from hloom.ops.context import Computation, Context
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_computation, check_dimension, reduction_signature
+from hloom.ops.traits import AppliesScalar, DeviceIndex
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
 from hloom.values import Array, Value, zeros
@@ -231,7 +232,7 @@ class AllGatherDone(Operation, opcode="all-gather-done"):
         return context[1]
 
 
-class AllReduce(Collective, opcode="all-reduce"):
+class AllReduce(AppliesScalar, Collective, opcode="all-reduce"):
     """Reduces the operands of each group's members element by element by `computation` (ALLREDUCE-1).
 
     Values are combined in group order, the lower position on the left (ALLREDUCE-5). The result has the operands'
@@ -283,7 +284,7 @@ def reduce_members(ctx: Context, computation: Computation, members: list[tuple[A
     return reduced
 
 
-class ReduceScatter(Collective, opcode="reduce-scatter"):
+class ReduceScatter(AppliesScalar, Collective, opcode="reduce-scatter"):
     """Reduces as all-reduce, and splits the result along `scatter_dimension`; member i gets block i (REDUCESCATTER-1).
 
     The size of the dimension must be a multiple of the size of a group.
@@ -522,7 +523,7 @@ class RaggedAllToAll(Collective, opcode="ragged-all-to-all"):
         return result
 
 
-class ReplicaId(Operation, opcode="replica-id", builder="replica_id"):
+class ReplicaId(DeviceIndex, Operation, opcode="replica-id", builder="replica_id"):
     """Returns the id of the executing replica, in [0, N), as u32[] (REPLICAID-1)."""
 
     def infer(self) -> Shape:
@@ -532,7 +533,7 @@ class ReplicaId(Operation, opcode="replica-id", builder="replica_id"):
         return np.asarray(ctx.replica_id, np.uint32)
 
 
-class PartitionId(Operation, opcode="partition-id", builder="partition_id"):
+class PartitionId(DeviceIndex, Operation, opcode="partition-id", builder="partition_id"):
     """Returns the id of the executing partition as u32[] (an addition of today's XLA)."""
 
     def infer(self) -> Shape:

@@ -15,6 +15,7 @@ from hloom.ops.attributes import (
 from hloom.ops.context import Computation, Context
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_computation
+from hloom.ops.traits import CallLike
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
 from hloom.values import Array, Value, zeros
@@ -23,7 +24,7 @@ PRED = scalar(PrimitiveType.PRED)
 S32 = scalar(PrimitiveType.S32)
 
 
-class Call(Operation, opcode="call"):
+class Call(CallLike, Operation, opcode="call"):
     """Calls a computation with the operands, of any shapes, and returns its result (CALL-1).
 
     With `is_composite` it is a composite: a named operation whose decomposition is the computation; name, attributes
@@ -42,7 +43,7 @@ class Call(Operation, opcode="call"):
         return ctx.call(self.computation, *args)
 
 
-class While(Operation, opcode="while"):
+class While(CallLike, Operation, opcode="while"):
     """Applies `body` to `init`, then to its own result, while `condition` holds; the result is the last value
     (WHILE-1).
 
@@ -65,7 +66,7 @@ class While(Operation, opcode="while"):
         return value
 
 
-class Conditional(Operation, opcode="conditional"):
+class Conditional(CallLike, Operation, opcode="conditional"):
     """Calls one of several computations, each with its own operand, and returns its result (CONDITIONAL-1, -3).
 
     A PRED index chooses the first branch for true, the second for false; an S32 index below 0 or past the end chooses
@@ -102,7 +103,7 @@ class Conditional(Operation, opcode="conditional"):
         return ctx.call(self.branch_computations[chosen], branch_operands[chosen])
 
 
-class Fusion(Operation, opcode="fusion"):
+class Fusion(CallLike, Operation, opcode="fusion"):
     """Calls a computation that a compiler compiles to one kernel (an addition of today's XLA)."""
 
     operands = ("*operands",)
@@ -125,7 +126,7 @@ def _bound(named: Shape, result: Shape) -> bool:
     return named.compatible(result) or (named.is_tuple and not named.elements)
 
 
-class AsyncStart(Operation, opcode="async-start"):
+class AsyncStart(CallLike, Operation, opcode="async-start"):
     """Starts a computation asynchronously; the result is ((operands), result, context..) (an addition of today's XLA).
 
     The result of the computation is available from async-done. The interpreter computes it here; contexts are zeros.

@@ -12,12 +12,13 @@ from hloom.ops.attributes import INT
 from hloom.ops.context import Context
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
+from hloom.ops.traits import Linear
 from hloom.shape import Shape
 from hloom.types import BY_DTYPE
 from hloom.values import Array
 
 
-class Convert(Operation, opcode="convert"):
+class Convert(Linear, Operation, opcode="convert"):
     """Converts elements to the element type of the result (CONVERT-1 to CONVERT-5).
 
     Conversions to floats round to nearest, ties to even; from floats to integers they truncate toward zero and clamp to

@@ -11,12 +11,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hloom.errors import RunError
+from hloom.literal import extreme
 from hloom.numerics import C64, compute, compute_accurately, widen
 from hloom.ops.context import Context
 from hloom.ops.operation import Operation
 from hloom.ops.rules import check_array, check_same_type
+from hloom.ops.traits import Linear
 from hloom.shape import UNBOUNDED, Shape
-from hloom.types import BY_DTYPE, Kind
+from hloom.types import BY_DTYPE, Kind, PrimitiveType
 from hloom.values import Array
 
 INTEGERS = frozenset({Kind.SIGNED, Kind.UNSIGNED})
@@ -83,24 +85,48 @@ class Binary(Operation):
     """The function on arrays of f32, f64, c64, c128, integers of whole bytes or predicates."""
 
 
-class Add(Binary, opcode="add", builder="add"):
+class Monoid(Binary):
+    """Base class of commutative and associative operations with an identity: their reductions may run in any order."""
+
+    @classmethod
+    def identity(cls, element_type: PrimitiveType) -> Array:
+        """Returns the scalar that leaves others unchanged, such as -0.0 for the addition of floats.
+
+        The identity of the addition of floats narrower than 16 bits is an f32: some have no zero, and sums are f32.
+        """
+        return np.zeros((), element_type.dtype)
+
+
+class Add(Linear, Monoid, opcode="add", builder="add"):
     """Adds `lhs` and `rhs`; logical or for PRED (ADD-1)."""
 
     kinds = NUMERIC | {Kind.PRED}
     function = staticmethod(np.add)
 
+    @classmethod
+    def identity(cls, element_type: PrimitiveType) -> Array:
+        dtype = element_type.dtype
+        if element_type.is_complex:
+            return np.asarray(complex(-0.0, -0.0), dtype)
+        is_narrow = element_type.is_float and element_type.bits < 16
+        return np.asarray(-0.0 if element_type.is_float else 0, np.float32 if is_narrow else dtype)
 
-class Subtract(Binary, opcode="subtract", builder="sub"):
+
+class Subtract(Linear, Binary, opcode="subtract", builder="sub"):
     """Subtracts `rhs` from `lhs` (SUB-1)."""
 
     function = staticmethod(np.subtract)
 
 
-class Multiply(Binary, opcode="multiply", builder="mul"):
+class Multiply(Monoid, opcode="multiply", builder="mul"):
     """Multiplies `lhs` and `rhs`; logical and for PRED (MUL-1)."""
 
     kinds = NUMERIC | {Kind.PRED}
     function = staticmethod(np.multiply)
+
+    @classmethod
+    def identity(cls, element_type: PrimitiveType) -> Array:
+        return np.asarray(1, element_type.dtype)
 
 
 class Divide(Binary, opcode="divide", builder="div"):
@@ -205,7 +231,7 @@ def integer_power(x: Array, y: Array) -> Array:
     return np.where(negative, of_negative, result)
 
 
-class Maximum(Binary, opcode="maximum", builder="max"):
+class Maximum(Monoid, opcode="maximum", builder="max"):
     """Takes the larger element; NaN if either is, max(-0, +0) = +0; logical or for PRED (MAX-1)."""
 
     kinds = REALS | {Kind.PRED}
@@ -217,8 +243,12 @@ class Maximum(Binary, opcode="maximum", builder="max"):
             return np.where((x == 0) & (y == 0), np.where(np.signbit(x) & np.signbit(y), x, np.abs(x)), larger)
         return larger
 
+    @classmethod
+    def identity(cls, element_type: PrimitiveType) -> Array:
+        return extreme(element_type, highest=False)
 
-class Minimum(Binary, opcode="minimum", builder="min"):
+
+class Minimum(Monoid, opcode="minimum", builder="min"):
     """Takes the smaller element; NaN if either is, min(-0, +0) = -0; logical and for PRED (MIN-1)."""
 
     kinds = REALS | {Kind.PRED}
@@ -230,22 +260,30 @@ class Minimum(Binary, opcode="minimum", builder="min"):
             return np.where((x == 0) & (y == 0), np.where(np.signbit(x), x, y), smaller)
         return smaller
 
+    @classmethod
+    def identity(cls, element_type: PrimitiveType) -> Array:
+        return extreme(element_type, highest=True)
 
-class And(Binary, opcode="and", builder="and_"):
+
+class And(Monoid, opcode="and", builder="and_"):
     """Bitwise and of integers, logical and of PRED (AND-1)."""
 
     kinds = BITS
     function = staticmethod(np.bitwise_and)
 
+    @classmethod
+    def identity(cls, element_type: PrimitiveType) -> Array:
+        return np.asarray(True) if element_type.is_pred else np.asarray(-1, np.int64).astype(element_type.dtype)
 
-class Or(Binary, opcode="or", builder="or_"):
+
+class Or(Monoid, opcode="or", builder="or_"):
     """Bitwise or of integers, logical or of PRED (OR-1)."""
 
     kinds = BITS
     function = staticmethod(np.bitwise_or)
 
 
-class Xor(Binary, opcode="xor", builder="xor"):
+class Xor(Monoid, opcode="xor", builder="xor"):
     """Bitwise exclusive or of integers, logical exclusive or of PRED (XOR-1)."""
 
     kinds = BITS
@@ -324,7 +362,7 @@ class Atan2(Binary, opcode="atan2", builder="atan2"):
         return np.asarray(np.arctan2(x, y))
 
 
-class Complex(Binary, opcode="complex", builder="complex"):
+class Complex(Linear, Binary, opcode="complex", builder="complex"):
     """Combines real and imaginary parts to complex numbers: f32 to c64, f64 to c128 (COMPLEX-1)."""
 
     kinds = frozenset({Kind.FLOAT})

@@ -13,6 +13,7 @@ from hloom.ops.attributes import RESULT_ACCURACY, ResultAccuracy
 from hloom.ops.context import Context
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
+from hloom.ops.traits import Linear
 from hloom.shape import Shape
 from hloom.types import BY_DTYPE, Kind
 from hloom.values import Array
@@ -248,7 +249,7 @@ _ERF_OVER_X = [2 / math.pi**0.5 * (-1) ** k / (math.factorial(k) * (2 * k + 1)) 
 """Coefficients of the Taylor series of erf(x) / x - 1 in x^2, the highest power first."""
 
 
-class Negate(Unary, opcode="negate", builder="neg"):
+class Negate(Linear, Unary, opcode="negate", builder="neg"):
     """Negates elements; integers wrap, -(0.0) = -0 (NEG-1)."""
 
     kinds = INTEGERS | FLOATS_COMPLEX
@@ -277,7 +278,7 @@ class Sign(Unary, opcode="sign", builder="sign"):
         return np.where(x == 0, x, np.sign(x))
 
 
-class Real(Unary, opcode="real", builder="real"):
+class Real(Linear, Unary, opcode="real", builder="real"):
     """Takes the real part; a real operand is returned unchanged (REAL-1)."""
 
     def infer(self, operand: Shape) -> Shape:
@@ -288,7 +289,7 @@ class Real(Unary, opcode="real", builder="real"):
         return operand.real if np.iscomplexobj(operand) else operand
 
 
-class Imag(Unary, opcode="imag", builder="imag"):
+class Imag(Linear, Unary, opcode="imag", builder="imag"):
     """Takes the imaginary part; 0 for a real operand (IMAG-1)."""
 
     def infer(self, operand: Shape) -> Shape:

@@ -10,11 +10,12 @@ from hloom.ops.attributes import BOOL, INT, INTS
 from hloom.ops.context import Context
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimensions
+from hloom.ops.traits import Movement
 from hloom.shape import Ints, Shape
 from hloom.values import Array
 
 
-class Gather(Operation, opcode="gather"):
+class Gather(Movement, Operation, opcode="gather"):
     """Gathers slices of `operand`, each at a start index taken from `start_indices` (GATHER-1 to GATHER-6).
 
     A start index is a vector along `index_vector_dim`, for the operand dimensions `start_index_map`; it is clamped so

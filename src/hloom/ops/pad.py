@@ -8,11 +8,12 @@ from hloom.ops.attributes import DIMENSION, PADDING, PaddingDimension
 from hloom.ops.context import Context
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimension, check_same_type
+from hloom.ops.traits import Movement
 from hloom.shape import Shape
 from hloom.values import Array
 
 
-class Pad(Operation, opcode="pad", builder="pad"):
+class Pad(Movement, Operation, opcode="pad", builder="pad"):
     """Inserts `padding_value` between elements, then at the edges; negative edges remove elements (PAD-1, PAD-2).
 
     Interior padding must be >= 0. The size of a dimension becomes low + (size - 1) * (interior + 1) + 1 + high.
@@ -63,7 +64,7 @@ def padded_size(size: int, padding: PaddingDimension) -> int:
     return padding.edge_padding_low + dilated + padding.edge_padding_high
 
 
-class Concatenate(Operation, opcode="concatenate"):
+class Concatenate(Movement, Operation, opcode="concatenate"):
     """Concatenates arrays along a dimension, in operand order (CONCATENATE-1).
 
     The operands have one element type, and equal sizes in the other dimensions.

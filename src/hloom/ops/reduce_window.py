@@ -14,6 +14,7 @@ from hloom.ops.operation import Operation, attribute
 from hloom.ops.reduce import Arrays, check_reduction, combine
 from hloom.ops.rules import check_array, check_computation
 from hloom.ops.scatter import apply_updates
+from hloom.ops.traits import AppliesScalar
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
 from hloom.values import Array, Value
@@ -44,7 +45,7 @@ def cumulative_dimension(window: Window, sizes: tuple[int, ...]) -> int | None:
     return None
 
 
-class ReduceWindow(Operation, opcode="reduce-window"):
+class ReduceWindow(AppliesScalar, Operation, opcode="reduce-window"):
     """Reduces the elements of each window position by the combiner `computation` (REDUCEWINDOW-1).
 
     The accumulator starts as the initial value and is the left argument; padding and holes are skipped
@@ -145,7 +146,7 @@ def _join(
     return values, left_present | right_present
 
 
-class SelectAndScatter(Operation, opcode="select-and-scatter"):
+class SelectAndScatter(AppliesScalar, Operation, opcode="select-and-scatter"):
     """Selects one element of each window, and combines `source` into the selected positions (SELECTANDSCATTER-1 to -3).
 
     `source` has an element for each window position; the result has the operand's shape, and starts as `init_value`.

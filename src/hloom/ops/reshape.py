@@ -12,11 +12,12 @@ from hloom.ops.attributes import INT
 from hloom.ops.context import Context
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
+from hloom.ops.traits import Identity, Linear, Movement, View
 from hloom.shape import Shape
 from hloom.values import Array, Value
 
 
-class Reshape(Operation, opcode="reshape"):
+class Reshape(View, Operation, opcode="reshape"):
     """Arranges the elements, in row-major order whatever the layout, in other dimensions (RESHAPE-1).
 
     The numbers of elements are equal. A dynamic dimension is preserved if a dimension of the result has its bound and
@@ -75,7 +76,7 @@ def kept_dimensions(operand: Shape, result: Shape) -> dict[int, int]:
     return {d: target for d, target in kept.items() if operand.dynamic_dimensions[d]}
 
 
-class DynamicReshape(Operation, opcode="dynamic-reshape"):
+class DynamicReshape(Movement, Operation, opcode="dynamic-reshape"):
     """Reshapes to actual sizes known at run time, scalars below the bounds of the result (an addition of today's
     XLA).
     """
@@ -104,7 +105,7 @@ class DynamicReshape(Operation, opcode="dynamic-reshape"):
         return operand.reshape(sizes)
 
 
-class Bitcast(Operation, opcode="bitcast"):
+class Bitcast(View, Operation, opcode="bitcast"):
     """Reinterprets the operand's memory as another shape, by the layouts of both (an addition of today's XLA).
 
     The buffers have equal sizes in bytes.
@@ -135,7 +136,7 @@ class Bitcast(Operation, opcode="bitcast"):
         return Literal.from_linear_memory(shape, Literal(source, operand).to_linear_memory()).value
 
 
-class Copy(Operation, opcode="copy", builder="copy"):
+class Copy(Identity, Movement, Linear, Operation, opcode="copy", builder="copy"):
     """Copies the operand, perhaps to another layout (an addition of today's XLA)."""
 
     operands = ("operand",)

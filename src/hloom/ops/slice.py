@@ -10,11 +10,12 @@ from hloom.ops.attributes import INTS, SLICES, SliceDimension
 from hloom.ops.context import Context
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
+from hloom.ops.traits import Movement
 from hloom.shape import Ints, Shape
 from hloom.values import Array
 
 
-class Slice(Operation, opcode="slice"):
+class Slice(Movement, Operation, opcode="slice"):
     """Takes the elements start, start + stride, .. below limit in each dimension (SLICE-1).
 
     0 <= start <= limit <= size and stride >= 1 for each dimension.
@@ -56,7 +57,7 @@ def _padded_to_static(array: Array, shape: Shape) -> Array:
     return np.pad(array, [(0, m) for m in missing]) if any(missing) else array
 
 
-class DynamicSlice(Operation, opcode="dynamic-slice"):
+class DynamicSlice(Movement, Operation, opcode="dynamic-slice"):
     """Takes the sub-array of sizes `size_indices` at run-time start indices, clamped to lie inside (DYNAMICSLICE-1,
     -2).
 
@@ -88,7 +89,7 @@ class DynamicSlice(Operation, opcode="dynamic-slice"):
         return _padded_to_static(sliced, ctx.shape)
 
 
-class DynamicUpdateSlice(Operation, opcode="dynamic-update-slice"):
+class DynamicUpdateSlice(Movement, Operation, opcode="dynamic-update-slice"):
     """Overwrites a part of the operand with `update`, at run-time start indices, clamped (DYNAMICUPDATESLICE-1).
 
     `update` has the rank of the operand and is not larger; the result has the operand's shape.

@@ -10,12 +10,13 @@ from hloom.ops.context import Computation, Context
 from hloom.ops.elementwise_binary import check_actual_sizes
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_computation, check_dimension
+from hloom.ops.traits import AppliesScalar
 from hloom.shape import Shape, scalar
 from hloom.types import BY_DTYPE, PrimitiveType
 from hloom.values import Array, Value
 
 
-class Sort(Operation, opcode="sort"):
+class Sort(AppliesScalar, Operation, opcode="sort"):
     """Sorts the operands together along a dimension by a less-than comparator; always stable (SORT-1 to SORT-5).
 
     `comparator` takes two elements of each operand and returns PRED. A comparator that is not a strict weak order still
@@ -115,7 +116,7 @@ def _ascending_in_runs(target: Array, run: Array) -> Array:
     return raised + np.arange(target.shape[1])
 
 
-class TopK(Operation, opcode="topk", builder="top_k"):
+class TopK(AppliesScalar, Operation, opcode="topk", builder="top_k"):
     """Takes the k largest (or smallest) elements along the last dimension, best first; (values, s32 indices) (TOPK-1).
 
     0 <= k <= size of the last dimension. Of equal elements the one with the lower index comes first; floats are

@@ -8,11 +8,12 @@ from hloom.ops.attributes import BOOLS, DOMAIN, INT, LITERAL, WORD
 from hloom.ops.attributes import Domain as DomainShardings
 from hloom.ops.context import Context
 from hloom.ops.operation import Operation, attribute
+from hloom.ops.traits import Identity, Structural
 from hloom.shape import TOKEN, Shape
 from hloom.values import TOKEN_VALUE, Token, Value
 
 
-class Parameter(Operation, opcode="parameter"):
+class Parameter(Structural, Operation, opcode="parameter"):
     """Returns argument `number` of the computation; numbers are 0 .. n-1, each once (GEN-12)."""
 
     number: int = attribute(INT, text="", proto="parameter_number", in_parentheses=True)
@@ -33,7 +34,7 @@ class Parameter(Operation, opcode="parameter"):
             self.reject("GEN-12", f"parameter_replication has a value for each of {count} leaves, got {len(flags)}")
 
 
-class Constant(Operation, opcode="constant"):
+class Constant(Structural, Operation, opcode="constant"):
     """Returns a constant value, a literal (GEN-12)."""
 
     literal: Literal = attribute(LITERAL, text="", in_parentheses=True)
@@ -64,7 +65,7 @@ class ElidedConstant(Operation):
         raise RunError(f"the values of constant %{ctx.instruction.name} were left out of the text ({self.text})")
 
 
-class Tuple(Operation, opcode="tuple", builder="tuple"):
+class Tuple(Structural, Operation, opcode="tuple", builder="tuple"):
     """Groups any number of values in a tuple, which may be empty and nest (TUPLE-1)."""
 
     operands = ("*elements",)
@@ -76,7 +77,7 @@ class Tuple(Operation, opcode="tuple", builder="tuple"):
         return elements
 
 
-class GetTupleElement(Operation, opcode="get-tuple-element", builder="get_tuple_element"):
+class GetTupleElement(Structural, Operation, opcode="get-tuple-element", builder="get_tuple_element"):
     """Extracts the element of a tuple at a constant index (GETTUPLEELEMENT-1)."""
 
     operands = ("tuple",)
@@ -93,7 +94,7 @@ class GetTupleElement(Operation, opcode="get-tuple-element", builder="get_tuple_
         return tuple[self.index]
 
 
-class AfterAll(Operation, opcode="after-all", builder="after_all"):
+class AfterAll(Structural, Operation, opcode="after-all", builder="after_all"):
     """Joins any number of tokens into one: users of the result run after all of them (AFTERALL-1, -2)."""
 
     operands = ("*operands",)
@@ -113,7 +114,7 @@ class AfterAll(Operation, opcode="after-all", builder="after_all"):
         return TOKEN_VALUE
 
 
-class AddDependency(Operation, opcode="add-dependency", builder="add_dependency"):
+class AddDependency(Structural, Identity, Operation, opcode="add-dependency", builder="add_dependency"):
     """Returns `operand`, but not before `token`; moves no data (an addition of today's XLA)."""
 
     operands = ("operand", "token")
@@ -127,7 +128,7 @@ class AddDependency(Operation, opcode="add-dependency", builder="add_dependency"
         return operand
 
 
-class OptimizationBarrier(Operation, opcode="opt-barrier", builder="optimization_barrier"):
+class OptimizationBarrier(Identity, Operation, opcode="opt-barrier", builder="optimization_barrier"):
     """Returns the operand; optimisations move no computation across it (OPTIMIZATIONBARRIER-1, -2)."""
 
     operands = ("operand",)
@@ -139,7 +140,7 @@ class OptimizationBarrier(Operation, opcode="opt-barrier", builder="optimization
         return operand
 
 
-class Domain(Operation, opcode="domain"):
+class Domain(Identity, Operation, opcode="domain"):
     """Returns the operand, at the boundary between two domains, such as shardings (an addition of today's XLA)."""
 
     operands = ("operand",)

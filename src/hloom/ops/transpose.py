@@ -8,11 +8,12 @@ from hloom.ops.attributes import INTS
 from hloom.ops.context import Context
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimensions
+from hloom.ops.traits import Movement
 from hloom.shape import Ints, Shape
 from hloom.values import Array
 
 
-class Transpose(Operation, opcode="transpose", builder="transpose"):
+class Transpose(Movement, Operation, opcode="transpose", builder="transpose"):
     """Permutes dimensions: result dimension i is operand dimension `permutation[i]` (TRANSPOSE-1)."""
 
     operands = ("operand",)
@@ -35,7 +36,7 @@ class Transpose(Operation, opcode="transpose", builder="transpose"):
         return operand.transpose(self.permutation)
 
 
-class Reverse(Operation, opcode="reverse", builder="rev"):
+class Reverse(Movement, Operation, opcode="reverse", builder="rev"):
     """Reverses the order of elements along `dimensions`: index i becomes N - 1 - i (REV-1).
 
     N is the actual size of a dynamic dimension.

@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 import ml_dtypes
 
 from hloom.ir import Computation, Instruction, Module
-from hloom.literal import identity
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.broadcast import Broadcast, Iota
 from hloom.ops.compare import FUNCTIONS, Compare
@@ -63,7 +62,7 @@ def _expanded(build: OpBuilder, old: Instruction, module: Module) -> Instruction
     if best is None or not _starts_at_identity(old.operands[2:], best):
         return None
     x, indices = old.operands[:2]
-    reduction = reduced(build, module, best(), x, identity(best().opcode, x.shape.element_type), op.dimensions)
+    reduction = reduced(build, module, best(), x, best.identity(x.shape.element_type), op.dimensions)
     kept = tuple(d for d in range(x.shape.rank) if d not in op.dimensions)
     is_best = build(Compare(direction=ComparisonDirection.EQ), x, build.broadcast(reduction, x.shape, kept))
     if x.shape.element_type.is_float:
@@ -106,7 +105,7 @@ def _starts_at_identity(
     value, index = (i.op.literal.value if isinstance(i.op, Constant) else None for i in initial)
     if value is None or index is None or int(index) != 0:
         return False
-    return bool(value == identity(best().opcode, initial[0].shape.element_type))
+    return bool(value == best.identity(initial[0].shape.element_type))
 
 
 def _kept_extremum(combiner: Computation, shape: Shape) -> type[Maximum] | type[Minimum] | None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from hloom.errors import ArgumentError
 from hloom.ir import Computation, Instruction, Module, callees_first
-from hloom.literal import identity
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.compare import Compare
 from hloom.ops.control_flow import Call, Conditional, While
@@ -522,7 +521,7 @@ class _Writer:
         assert monoid is not None
         accumulators = [(k, operands[k]) for k in rule.accumulators]
         for k, value in accumulators:
-            initial = self.build.constant(identity(monoid.opcode, value.shape.element_type), value.shape.element_type)
+            initial = self.build.constant(monoid.identity(value.shape.element_type), value.shape.element_type)
             operands[k] = self.build.broadcast(initial, value.shape)
         part = self.write_blocks(old, operands, [produced.spec])
         combiner = self.partitioner.combiner(monoid, part.shape.element_type)
@@ -532,7 +531,7 @@ class _Writer:
         value, spec = self.reduce_over(part, produced.spec, wanted.spec, sums, combiner)
         reduced_placement = Placement(spec, tuple(sorted(produced.unreduced + kept)))
         for k, accumulator in accumulators:
-            if not is_constant(old.operands[k], identity(monoid.opcode, accumulator.shape.element_type)):
+            if not is_constant(old.operands[k], monoid.identity(accumulator.shape.element_type)):
                 before, after = (produced.spec, reduced_placement.spec) if accumulator.shape.rank else ((), ())
                 accumulator = self.reshard(
                     accumulator,

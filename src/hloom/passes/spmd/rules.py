@@ -23,11 +23,10 @@ from hloom.ops import collectives as C
 from hloom.ops.broadcast import Broadcast
 from hloom.ops.convolution import Convolution
 from hloom.ops.dot import Dot
-from hloom.ops.elementwise_binary import Add
+from hloom.ops.elementwise_binary import Add, Monoid
 from hloom.ops.fft import Fft
 from hloom.ops.gather import Gather
 from hloom.ops.linear_algebra import TriangularSolve
-from hloom.ops.operation import Operation
 from hloom.ops.pad import Concatenate, Pad
 from hloom.ops.reduce import Reduce
 from hloom.ops.reduce_window import ReduceWindow, SelectAndScatter
@@ -54,7 +53,7 @@ class Rule:
 
     operands: tuple[Labels, ...]
     results: tuple[Labels, ...]
-    monoid: type[Operation] | None = None
+    monoid: type[Monoid] | None = None
     accumulators: tuple[int, ...] = ()
 
 

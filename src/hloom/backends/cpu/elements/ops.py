@@ -27,6 +27,7 @@ from hloom.loops.expressions import Apply, Constant
 from hloom.numerics import has_infinity
 from hloom.ops.attributes import ComparisonDirection, ComparisonType
 from hloom.ops.compare import Compare
+from hloom.ops.elementwise_binary import Add, Monoid, Multiply
 from hloom.ops.operation import Operation
 from hloom.types import PrimitiveType
 
@@ -450,6 +451,9 @@ def _imag(b: Builder, e: Apply, x: Value) -> Element:
 def _complex(b: Builder, e: Apply, x: Value, y: Value) -> Element:
     return x, y
 
+
+FLOAT_INSTRUCTIONS: dict[type[Monoid] | None, str] = {Add: "fadd", Multiply: "fmul"}
+"""The LLVM instructions of monoids of floats that are one, unlike `maximum` before AVX-512."""
 
 _REAL: dict[str, Emit] = {
     "abs": _abs,

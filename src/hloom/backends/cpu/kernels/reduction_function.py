@@ -10,15 +10,17 @@ from hloom.backends.cpu.llvm.machine_code import load_object, make_object
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.llvm.text import I32, PTR, Index
 from hloom.ir import Computation, Module
-from hloom.monoids import MONOIDS
+from hloom.ops.operation import OPERATIONS
 from hloom.passes.op_builder import scalar_computation
 from hloom.types import PrimitiveType
 
 
 def make_reduction(opcode: str, element_type: PrimitiveType) -> tuple[int, Any] | None:
-    """The address of the function for one of MONOIDS on elements of a type, and its code, which has to live as long."""
-    (monoid,) = [monoid for monoid in MONOIDS if monoid.opcode == opcode]
-    text = reduction_text("hloom_reduction", scalar_computation(Module("reduction"), monoid(), element_type))
+    """The address of the function for a Monoid on elements of a type, and its code, which has to live as long."""
+    combiner = scalar_computation(Module("reduction"), OPERATIONS[opcode](), element_type)
+    text = reduction_text("hloom_reduction", combiner)
+        "hloom_reduction", scalar_computation(Module("reduction"), OPERATIONS[opcode](), element_type)
+    )
     if text is None:
         return None
     code = load_object(make_object(text))

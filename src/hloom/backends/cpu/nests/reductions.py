@@ -11,12 +11,11 @@ from hloom.backends.cpu.elements.types import Element, parts, rounded, select_el
 from hloom.backends.cpu.llvm.text import I64, Index, Value, constant, mask_constant
 from hloom.backends.cpu.nests.memory import any_lane
 from hloom.backends.cpu.nests.state import NestState
-from hloom.literal import identity
 from hloom.loops.expressions import Apply, Argument, Reduction, walk
 from hloom.loops.index import Expression, Variable
 from hloom.loops.lanes import reduction_lanes
 from hloom.loops.nest import reductions_of
-from hloom.types import PrimitiveType
+from hloom.ops.elementwise_binary import Add, And, Maximum, Minimum, Multiply, Or, Xor
 
 States = list[list[Element]]
 """The accumulators of several reductions."""
@@ -76,7 +75,7 @@ def serial_reductions(e: NestState, reductions: list[Reduction]) -> States:
     width = e.lanes if e.vector is not None and any(e.vector in f.variables for f in reductions) else 0
     initial = [[e.splat(e.value(i), width) for i in reduction.initial] for reduction in reductions]
     over = reductions[0].over
-    if all(reduction.opcode for reduction in reductions) and any(map(needs_blocks, reductions)):
+    if all(reduction.monoid for reduction in reductions) and any(map(needs_blocks, reductions)):
         longest = max(over, key=lambda variable: variable.extent)
         inner = tuple(variable for variable in over if variable is not longest)
         results = summed_in_blocks(
@@ -89,7 +88,7 @@ def serial_reductions(e: NestState, reductions: list[Reduction]) -> States:
 
 def rounded_results(e: NestState, reduction: Reduction, values: list[Element]) -> list[Element]:
     """Rounds the results of reductions to narrow float types, since their accumulators are f32."""
-    if not reduction.opcode:
+    if reduction.monoid is None:
         return values
     types = [e.type for e in reduction.initial]
     return [v if isinstance(v, tuple) else rounded(e.builder, v, t) for v, t in zip(values, types, strict=True)]
@@ -99,7 +98,7 @@ def needs_blocks(reduction: Reduction) -> bool:
     """Whether a reduction is a sum of floats that is long enough for blocks."""
     type = reduction.initial[0].type
     return (
-        reduction.opcode == "add"
+        reduction.monoid is Add
         and (type.is_float or type.is_complex)
         and any(variable.extent > 2 * SUMMATION_BLOCK for variable in reduction.over)
     )
@@ -170,7 +169,7 @@ def loop_body(e: NestState, reductions: list[Reduction], variable: Variable, bod
 def reduction_step(e: NestState, reduction: Reduction, states: list[Element]) -> list[Element]:
     """Combines the accumulators with the values of the current iteration."""
     values = [e.value(value) for value in reduction.values]
-    if reduction.opcode:
+    if reduction.monoid is not None:
         return [combine_unrounded(e, reduction, states[0], values[0])]
     return combine(e, reduction, states, values)
 
@@ -195,7 +194,7 @@ def combine_unrounded(e: NestState, reduction: Reduction, x: Element, y: Element
     assert isinstance(expression, Apply)
     type = expression.type
     if type.is_float and type.bits < 32 and isinstance(x, Value) and isinstance(y, Value):
-        opcode = {"add": "fadd", "multiply": "fmul"}.get(reduction.opcode)
+        opcode = element_ops.FLOAT_INSTRUCTIONS.get(reduction.monoid)
         if opcode:
             return e.builder.binary(opcode, x, y)
     return element_ops.apply(e.builder, expression, [x, y])
@@ -204,7 +203,7 @@ def combine_unrounded(e: NestState, reduction: Reduction, x: Element, y: Element
 def identity_element(reduction: Reduction, like: Element) -> Element:
     """The identity of a reorderable combiner, as scalar or vector as `like`."""
     type = reduction.initial[0].type
-    value = identity(reduction.opcode, type)
+    value = reduction.identity
     if isinstance(like, tuple):
         return constant(like[0].type, float(value.real)), constant(like[1].type, float(value.imag))
     return constant(like.type, float(value) if type.is_float else int(value))
@@ -264,7 +263,7 @@ def vector_reductions(e: NestState, reductions: list[Reduction], variable: Varia
 def needs_vector_blocks(reduction: Reduction, variable: Variable, lanes: int) -> bool:
     """Whether a vectorised sum of floats is long enough for blocks."""
     type = reduction.initial[0].type
-    return reduction.opcode == "add" and not type.is_integer and variable.extent > 2 * SUMMATION_BLOCK * lanes
+    return reduction.monoid is Add and not type.is_integer and variable.extent > 2 * SUMMATION_BLOCK * lanes
 
 
 def outer_loops(
@@ -284,17 +283,13 @@ def outer_loops(
 def horizontal_reduction(e: NestState, reduction: Reduction, lanes: Element) -> Element:
     """Reduces the lanes of a vector to a scalar."""
     b, type = e.builder, reduction.initial[0].type
-    if isinstance(lanes, Value) and not (
-        type.is_pred and reduction.opcode in ("maximum", "minimum", "add", "multiply")
-    ):
+    if isinstance(lanes, Value) and not (type.is_pred and reduction.monoid not in (And, Or, Xor)):
         vector = lanes.type
-        if type.is_float and reduction.opcode in ("add", "multiply"):
-            name = "fadd" if reduction.opcode == "add" else "fmul"
+        name = element_ops.FLOAT_INSTRUCTIONS.get(reduction.monoid)
+        if type.is_float and name is not None:
             start = constant(vector.scalar, -0.0 if name == "fadd" else 1.0)
             return b.call(f"llvm.vector.reduce.{name}.{vector.suffix}", vector.scalar, start, lanes, flags="reassoc")
-        return b.call(
-            f"llvm.vector.reduce.{_reduction_intrinsic(reduction.opcode, type)}.{vector.suffix}", vector.scalar, lanes
-        )
+        return b.call(f"llvm.vector.reduce.{_reduction_intrinsic(reduction)}.{vector.suffix}", vector.scalar, lanes)
     width = width_of(lanes)
     while width > 1:
         low = shuffled(e, lanes, range(width // 2))
@@ -313,16 +308,14 @@ def shuffled(e: NestState, element: Element, lanes: Sequence[int]) -> Element:
     return e.builder.shuffle(element, None, lanes)
 
 
-def _reduction_intrinsic(opcode: str, type: PrimitiveType) -> str:
-    """The name of the LLVM intrinsic that reduces a vector, after `llvm.vector.reduce.`."""
-    if opcode in ("and", "or", "xor"):
-        return opcode
-    if opcode in ("add", "multiply"):
-        return {"add": "add", "multiply": "mul"}[opcode]
-    short = "max" if opcode == "maximum" else "min"
-    if type.is_float:
-        return f"f{short}imum"
-    return ("s" if type.is_signed else "u") + short
+def _reduction_intrinsic(reduction: Reduction) -> str:
+    """The name of the LLVM intrinsic that reduces a vector by a monoid, after `llvm.vector.reduce.`."""
+    monoid, type = reduction.monoid, reduction.initial[0].type
+    assert monoid is not None
+    if monoid in (Maximum, Minimum):
+        short = "max" if monoid is Maximum else "min"
+        return f"f{short}imum" if type.is_float else ("s" if type.is_signed else "u") + short
+    return "mul" if monoid is Multiply else monoid.opcode
 
 
 def _flatten(states: States) -> list[Value]:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from hloom.ir import Computation, Instruction
-from hloom.literal import identity
 from hloom.monoids import monoid_of
 from hloom.ops.attributes import ComparisonDirection, WindowDimension
 from hloom.ops.compare import Compare
@@ -70,7 +69,7 @@ def _reduced(site: Site, operands: Sequence[Padded], sizes: Sizes) -> list[Instr
     monoid = monoid_of(op.computation) if half == 1 else None
     if monoid is not None:
         element_type = arrays[0].shape.element_type
-        identity_value = site.build.constant(identity(monoid.opcode, element_type), element_type)
+        identity_value = site.build.constant(monoid.identity(element_type), element_type)
         return [site.apply(site.masked(arrays[0], sizes, identity_value), arrays[1])]
     if not sizes:
         reduced = site.apply(*arrays)

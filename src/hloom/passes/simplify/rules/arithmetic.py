@@ -13,14 +13,15 @@ from hloom.numerics import bits_of, convert, widen
 from hloom.ops.attributes import ComparisonDirection, ComparisonType
 from hloom.ops.compare import Compare
 from hloom.ops.convert import BitcastConvert, Convert
-from hloom.ops.elementwise_binary import Add, And, Multiply, ShiftRightLogical, Subtract
+from hloom.ops.elementwise_binary import Add, And, Monoid, Multiply, ShiftRightLogical, Subtract
 from hloom.ops.elementwise_unary import Abs, Negate
+from hloom.ops.operation import OPERATIONS
 from hloom.ops.select import Select
 from hloom.passes.rewrite import Match, Rule, splat_source
 from hloom.types import PrimitiveType
 from hloom.values import Array
 
-_COMMUTATIVE = ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
+_COMMUTATIVE = [cls.opcode for cls in OPERATIONS.values() if issubclass(cls, Monoid)]
 _ASSOCIATIVE_IN_INTEGERS = ("add", "multiply", "and", "or", "xor")
 _EQ, _NE = ComparisonDirection.EQ, ComparisonDirection.NE
 _GE, _GT, _LE, _LT = (ComparisonDirection[name] for name in ("GE", "GT", "LE", "LT"))

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 import ml_dtypes
 
 from hloom.ir import Instruction
-from hloom.literal import identity
 from hloom.monoids import monoid_of
 from hloom.ops.attributes import ComparisonDirection, SliceDimension
 from hloom.ops.broadcast import Broadcast
@@ -119,7 +118,7 @@ def _scatter_part(m: Match, update: Instruction, array: Instruction, select: Cho
     if monoid is None:
         old = part(array)
     else:
-        old = m.spread(m.scalar(identity(monoid.opcode, update.shape.element_type)), written.shape)
+        old = m.spread(m.scalar(monoid.identity(update.shape.element_type)), written.shape)
     return m.result(op, array, indices, select(part(m.root.operands[0]), written, old))
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from hloom.backends.cpu.elements.ops import FLOAT_INSTRUCTIONS
 from hloom.backends.cpu.elements.types import Element, register_type, rounded
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, Variable
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation, parts
 from hloom.backends.cpu.llvm.text import Builder, Index, Type, Value
 from hloom.ir import Instruction
-from hloom.loops.pull import combiner_opcode
+from hloom.monoids import monoid_of
 from hloom.types import PrimitiveType
 
 BLOCK = 128
@@ -38,11 +39,11 @@ class Scan:
         self.instruction, self.computation, self.backward = instruction, computation, backward
         self.outer, self.size, self.inner = outer, size, inner
         self.types: list[PrimitiveType] = [shape.element_type for shape in instruction.shape.leaves()]
-        opcode = combiner_opcode(computation.computation)
-        self.starts_with_initial = not backward or bool(opcode)
+        monoid = monoid_of(computation.computation)
+        self.starts_with_initial = not backward or monoid is not None
         """Whether the initial value may be combined first; else it is the left operand of all results."""
         is_narrow = len(self.types) == 1 and self.types[0].is_float and self.types[0].bits < 32
-        self.wide_opcode = {"add": "fadd", "multiply": "fmul"}.get(opcode) if is_narrow else None
+        self.wide_opcode = FLOAT_INSTRUCTIONS.get(monoid) if is_narrow else None
         """LLVM's operation of a reduction of narrow floats, which is done in f32 and rounded once."""
 
     @property

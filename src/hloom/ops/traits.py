@@ -1,0 +1,49 @@
+"""Traits of operations: properties that passes query with `isinstance`.
+
+An operation has its traits as base classes, so that they are declared once, with the operation:
+
+    class Transpose(Movement, Operation, opcode="transpose"): ...
+
+    if isinstance(instruction.op, Movement): ...
+
+Further properties are `elementwise` and `cost`, class variables of `Operation`, and the base classes `Monoid` and
+`Collective`. Prior art: traits in MLIR and xDSL.
+"""
+
+from __future__ import annotations
+
+
+class Structural:
+    """Names, groups or orders values without computing: parameter, constant, tuple, get-tuple-element, after-all .."""
+
+
+class Identity:
+    """Returns the first operand unchanged: copy, opt-barrier, domain, add-dependency."""
+
+
+class Movement:
+    """Moves elements: every element of the result is an element of an operand, as in transpose, slice, pad, gather."""
+
+
+class View(Movement):
+    """Moves no element in memory: the row-major order of operand and result is the same, as in reshape and bitcast."""
+
+
+class CallLike:
+    """Runs computations on whole values: call, while, conditional, fusion, async-start."""
+
+
+class AppliesScalar:
+    """Applies computations to elements: map, reduce, reduce-window, scatter, sort, all-reduce .."""
+
+
+class Communication:
+    """Exchanges arrays with other devices of a group: all-reduce, all-gather, collective-permute .."""
+
+
+class DeviceIndex:
+    """Returns the index of the device in a dimension of the device assignment: replica-id, partition-id."""
+
+
+class Linear:
+    """Is linear in its operands together: the result for sums of operands is the sum of the results."""
