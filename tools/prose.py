@@ -59,7 +59,7 @@ IDENTIFIERS = {
 """The subwords of identifiers that are retired, by what to say instead."""
 ALLOWED_NAMES = re.compile(
     r"dimension_numbers|ConvolutionDimensionNumbers|round_nearest\w*|RoundNearest\w*|\w*(?i:replace)\w*|in_place|\w*_in_place"
-    r"|strip|[lr]strip|home|XDG_CACHE_HOME|most_common|fold_in|\w*round_trip\w*|\w*ties_to_\w+|\w*rounds_once\w*|constant_fold\w*|ConstantFold\w*|least_significant\w*|most_significant\w*|round"
+    r"|strip|[lr]strip|home|XDG_CACHE_HOME|most_common|fold_in|\w*round_trip\w*|\w*strip_mine\w*|\w*ties_to_\w+|\w*rounds_once\w*|constant_fold\w*|ConstantFold\w*|least_significant\w*|most_significant\w*|round"
 )
 """Names of XLA, StableHLO, Python and NumPy."""
 
@@ -83,7 +83,9 @@ PROSE = {
 }
 """The words that are retired in prose, by what to say instead."""
 IDIOMS = re.compile(
-    r"\bin[-\s]+places?\b|\bin\s+turns?\b|\bt(ak(es?|ing)|ook)\s+place\b|\b(decimal|last)\s+places?\b|\bround\s+trips?\b"
+    r"\bin[-\s]+places?\b|\bin\s+turns?\b|\bt(ak(es?|ing)|ook)\s+place\b|\b(decimal|last)\s+places?\b"
+    r"|\b[Ss]trip-min\w+|\bRounds\b|\brounds\s+(an?|the|each|it|values|numbers)\b"
+    r"|\bround\s+trips?\b"
     r"|constant[-\s]fold(s|ed|ing)?|`[^`\n]*`|\b(make|no)\s+room\b|\broom\s+for\b|round[-\s]to[-\s]\w+"
 )
 """What prose may say all the same: quoted code, and fixed phrases."""

@@ -14,7 +14,6 @@ from functools import cached_property
 
 from hloom.loops.expressions import Apply, ExpressionSpace, Load, Reduction, ReductionResult, Where, walk
 from hloom.loops.index import Atom, Expression, Index, Quotient, Remainder, Variable
-from hloom.passes.costs import element_cost
 from hloom.types import PrimitiveType
 
 
@@ -400,7 +399,7 @@ def expression_cost(expression: Expression) -> int:
     """The cost of one evaluation of the expression without its operands, in additions."""
     is_bf16, is_narrow = expression.type is PrimitiveType.BF16, expression.type.bits < 32
     if isinstance(expression, Apply):
-        return element_cost(expression.op.opcode) + (BF16_ROUNDING_COST if is_bf16 else is_narrow)
+        return expression.op.cost + (BF16_ROUNDING_COST if is_bf16 else is_narrow)
     return 2 + is_bf16 if isinstance(expression, Load) else 1
 
 

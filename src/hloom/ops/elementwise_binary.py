@@ -135,6 +135,8 @@ class Divide(Binary, opcode="divide", builder="div"):
     For integers, x / 0 = -1 and minimum / -1 = minimum.
     """
 
+    cost = 4
+
     @staticmethod
     def function(x: Array, y: Array) -> Array:
         if x.dtype.kind in "iu":
@@ -150,6 +152,7 @@ class Remainder(Binary, opcode="remainder", builder="rem"):
     For integers, x rem 0 = x and minimum rem -1 = 0; floats as C's fmod.
     """
 
+    cost = 20
     kinds = REALS
 
     @staticmethod
@@ -204,6 +207,8 @@ class Power(Binary, opcode="power", builder="pow"):
 
     A negative exponent of integers gives 1 for base 1, 1 or -1 for base -1, else 0 (POW-2).
     """
+
+    cost = 60
 
     def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
         lhs, rhs = check_actual_sizes(lhs, rhs)
@@ -350,6 +355,7 @@ class Atan2(Binary, opcode="atan2", builder="atan2"):
     For complex numbers, -i log((rhs + i lhs) / sqrt(rhs^2 + lhs^2)).
     """
 
+    cost = 40
     kinds = frozenset({Kind.FLOAT, Kind.COMPLEX})
 
     def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:

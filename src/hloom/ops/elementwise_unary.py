@@ -104,11 +104,14 @@ class RoundNearestEven(Unary, opcode="round-nearest-even", builder="round_neares
 class Exponential(AccurateUnary, opcode="exponential", builder="exp"):
     """Computes e^x (EXP-1)."""
 
+    cost = 15
     function = staticmethod(np.exp)
 
 
 class Expm1(AccurateUnary, opcode="exponential-minus-one", builder="expm1"):
     """Computes e^x - 1, accurate near 0 (EXPM1-1)."""
+
+    cost = 22
 
     @staticmethod
     def function(x: Array) -> Any:
@@ -122,17 +125,21 @@ class Expm1(AccurateUnary, opcode="exponential-minus-one", builder="expm1"):
 class Log(AccurateUnary, opcode="log", builder="log"):
     """Computes the natural logarithm; log(0) = -inf, NaN for negative real numbers (LOG-1)."""
 
+    cost = 18
     function = staticmethod(np.log)
 
 
 class Log1p(AccurateUnary, opcode="log-plus-one", builder="log1p"):
     """Computes ln(1 + x), accurate near 0; log1p(-1) = -inf (LOG1P-1)."""
 
+    cost = 22
     function = staticmethod(np.log1p)
 
 
 class Logistic(AccurateUnary, opcode="logistic", builder="logistic"):
     """Computes the logistic function 1 / (1 + e^-x) (LOGISTIC-1)."""
+
+    cost = 20
 
     @staticmethod
     def function(x: Array) -> Any:
@@ -146,11 +153,14 @@ class Logistic(AccurateUnary, opcode="logistic", builder="logistic"):
 class Sqrt(AccurateUnary, opcode="sqrt", builder="sqrt"):
     """Computes the square root; NaN for negative real numbers, sqrt(-0) = -0 (SQRT-1)."""
 
+    cost = 5
     function = staticmethod(np.sqrt)
 
 
 class Rsqrt(AccurateUnary, opcode="rsqrt", builder="rsqrt"):
     """Computes 1 / sqrt(x); +-inf for +-0 (RSQRT-1)."""
+
+    cost = 6
 
     @staticmethod
     def function(x: Array) -> Any:
@@ -160,6 +170,7 @@ class Rsqrt(AccurateUnary, opcode="rsqrt", builder="rsqrt"):
 class Cbrt(AccurateUnary, opcode="cbrt", builder="cbrt"):
     """Computes the real cube root, also of negative numbers (CBRT-1)."""
 
+    cost = 30
     kinds = FLOATS
     function = staticmethod(np.cbrt)
 
@@ -167,72 +178,84 @@ class Cbrt(AccurateUnary, opcode="cbrt", builder="cbrt"):
 class Sine(AccurateUnary, opcode="sine", builder="sin"):
     """Computes the sine (SIN-1)."""
 
+    cost = 30
     function = staticmethod(np.sin)
 
 
 class Cosine(AccurateUnary, opcode="cosine", builder="cos"):
     """Computes the cosine (COS-1)."""
 
+    cost = 30
     function = staticmethod(np.cos)
 
 
 class Tan(AccurateUnary, opcode="tan", builder="tan"):
     """Computes the tangent (TAN-1)."""
 
+    cost = 40
     function = staticmethod(np.tan)
 
 
 class Tanh(AccurateUnary, opcode="tanh", builder="tanh"):
     """Computes the hyperbolic tangent; +-1 at +-inf (TANH-1)."""
 
+    cost = 20
     function = staticmethod(np.tanh)
 
 
 class Sinh(AccurateUnary, opcode="sinh", builder="sinh"):
     """Computes the hyperbolic sine (an addition of today's XLA)."""
 
+    cost = 30
     function = staticmethod(np.sinh)
 
 
 class Cosh(AccurateUnary, opcode="cosh", builder="cosh"):
     """Computes the hyperbolic cosine (an addition of today's XLA)."""
 
+    cost = 30
     function = staticmethod(np.cosh)
 
 
 class Asin(AccurateUnary, opcode="asin", builder="asin"):
     """Computes the inverse sine (an addition of today's XLA)."""
 
+    cost = 20
     function = staticmethod(np.arcsin)
 
 
 class Acos(AccurateUnary, opcode="acos", builder="acos"):
     """Computes the inverse cosine (an addition of today's XLA)."""
 
+    cost = 20
     function = staticmethod(np.arccos)
 
 
 class Asinh(AccurateUnary, opcode="asinh", builder="asinh"):
     """Computes the inverse hyperbolic sine (an addition of today's XLA)."""
 
+    cost = 40
     function = staticmethod(np.arcsinh)
 
 
 class Acosh(AccurateUnary, opcode="acosh", builder="acosh"):
     """Computes the inverse hyperbolic cosine (an addition of today's XLA)."""
 
+    cost = 40
     function = staticmethod(np.arccosh)
 
 
 class Atanh(AccurateUnary, opcode="atanh", builder="atanh"):
     """Computes the inverse hyperbolic tangent (an addition of today's XLA)."""
 
+    cost = 30
     function = staticmethod(np.arctanh)
 
 
 class Erf(AccurateUnary, opcode="erf", builder="erf"):
     """Computes the error function (ERF-1)."""
 
+    cost = 25
     kinds = FLOATS
 
     @staticmethod

@@ -106,6 +106,8 @@ class Operation:
     """The attributes that hold computations."""
     elementwise: ClassVar[bool] = False
     """Whether element i of the result depends only on the elements i of the operands (scalars are broadcast)."""
+    cost: ClassVar[int] = 1
+    """Time to compute an element of the result, in vectorised additions of one element: passes and schedules use it."""
     has_side_effect: ClassVar[bool] = False
     """Whether the operation must be neither removed nor duplicated (GEN-11)."""
 

@@ -17,7 +17,6 @@ from hloom.ir import Computation, Instruction
 from hloom.ops.dot import Dot
 from hloom.ops.slice import Slice
 from hloom.passes.blocking.dimensions import MEMBERS
-from hloom.passes.costs import element_cost
 from hloom.passes.edit import has_control_edges
 
 CHEAP_COST = 4
@@ -206,7 +205,7 @@ class _Finder:
         if instruction.opcode in ("dot", "reduce") or not _can_be_member(instruction):
             return False
         is_repeated = instruction.opcode in ("broadcast", "iota")
-        return is_repeated or (self._is_wide(instruction) and element_cost(instruction.opcode) <= CHEAP_COST)
+        return is_repeated or (self._is_wide(instruction) and instruction.op.cost <= CHEAP_COST)
 
     def _is_view_of_stored(self, view: Instruction) -> bool:
         """Whether a view is, perhaps through other views, a contiguous slice of an array that is stored whole."""

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.reduce import Map
 from hloom.ops.sort import Sort
-from hloom.passes.costs import element_cost
 from hloom.passes.op_builder import OpBuilder, expand_all, new_computation
 
 MIN_KEY_COST = 8
@@ -99,7 +98,7 @@ def _cost(root: Instruction) -> int:
     for instruction in _needed(root):
         plain = instruction.op.elementwise or instruction.opcode in ("parameter", "constant")
         scalar = all(leaf.is_scalar for leaf in instruction.shape.leaves())
-        cost += element_cost(instruction.opcode) if plain and scalar else MIN_KEY_COST
+        cost += instruction.op.cost if plain and scalar else MIN_KEY_COST
     return cost
 
 

@@ -25,7 +25,6 @@ from hloom.ops.attributes import FusionKind
 from hloom.ops.control_flow import Fusion
 from hloom.ops.slice import DynamicUpdateSlice
 from hloom.ops.structure import GetTupleElement, Parameter, Tuple
-from hloom.passes.costs import element_cost
 from hloom.passes.edit import Edit, applied_computations, has_control_edges, runs_effects
 from hloom.passes.fusion.access_patterns import (
     BY_ROWS,
@@ -429,7 +428,7 @@ def _own_cost(instruction: Instruction) -> float:
         return float(_reduced_count(instruction))
     if instruction.opcode == "map":
         return 20.0
-    return float(6 if instruction.opcode == "gather" else element_cost(instruction.opcode))
+    return float(6 if instruction.opcode == "gather" else instruction.op.cost)
 
 
 def _reduced_count(instruction: Instruction) -> int:

@@ -19,8 +19,6 @@ def make_reduction(opcode: str, element_type: PrimitiveType) -> tuple[int, Any] 
     """The address of the function for a Monoid on elements of a type, and its code, which has to live as long."""
     combiner = scalar_computation(Module("reduction"), OPERATIONS[opcode](), element_type)
     text = reduction_text("hloom_reduction", combiner)
-        "hloom_reduction", scalar_computation(Module("reduction"), OPERATIONS[opcode](), element_type)
-    )
     if text is None:
         return None
     code = load_object(make_object(text))
