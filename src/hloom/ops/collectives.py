@@ -28,7 +28,7 @@ from hloom.ops.attributes import (
 from hloom.ops.context import Computation, Context
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_computation, check_dimension, reduction_signature
-from hloom.ops.traits import AppliesScalar, DeviceIndex
+from hloom.ops.traits import AppliesScalar, Communication, DeviceIndex
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
 from hloom.values import Array, Value, zeros
@@ -55,7 +55,7 @@ def device_groups(
     return [[r * partitions + p for r in group for p in range(partitions)] for group in ids]
 
 
-class Collective(Operation):
+class Collective(Communication, Operation):
     """Base class of collectives: groups of replicas and a channel."""
 
     has_side_effect = True
@@ -363,7 +363,7 @@ class AllToAll(Collective, opcode="all-to-all"):
         return np.concatenate([np.split(array, len(members), axis)[position] for (array,) in members], axis)
 
 
-class CollectivePermute(Operation, opcode="collective-permute"):
+class CollectivePermute(Communication, Operation, opcode="collective-permute"):
     """Sends the operand of each source to its target; devices that are no target get zeros (COLLECTIVEPERMUTE-1, -2).
 
     A device may occur once as a source and once as a target of `source_target_pairs`.

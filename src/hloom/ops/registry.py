@@ -1,0 +1,66 @@
+"""Functions by operation class: the rules of a pass or an emitter, each typed by the operation that it is for.
+
+PULL = Registry[[Puller, Instruction, Indices], Expression]()
+
+@PULL.rule(Gather)
+def _gather(op: Gather, puller: Puller, instruction: Instruction, index: Indices) -> Expression: ...
+
+PULL[instruction.op](instruction.op, puller, instruction, index)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from hloom.ops.operation import Operation
+
+Op = TypeVar("Op", bound=Operation)
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+class Registry(Generic[Parameters, Result]):
+    """Functions of an operation and further parameters, by the class of the operation."""
+
+    def __init__(self) -> None:
+        self._functions: dict[type[Operation], Callable[Concatenate[Any, Parameters], Result]] = {}
+
+    def rule(
+        self, declaration: type[Op]
+    ) -> Callable[[Callable[Concatenate[Op, Parameters], Result]], Callable[Concatenate[Op, Parameters], Result]]:
+        """Decorates the function for operations of a class; those of subclasses may have functions of their own."""
+
+        def add(
+            function: Callable[Concatenate[Op, Parameters], Result],
+        ) -> Callable[Concatenate[Op, Parameters], Result]:
+            self.add(declaration, function)
+            return function
+
+        return add
+
+    def add(self, declaration: type[Op], function: Callable[Concatenate[Op, Parameters], Result]) -> None:
+        """Registers the function for operations of a class, for functions that serve several."""
+        self._functions[declaration] = function
+
+    def get(self, op: Operation) -> Callable[Concatenate[Any, Parameters], Result] | None:
+        """Returns the function for an operation: that of its class, else of the nearest base class; None without one."""
+        found = self._functions.get(type(op))
+        if found is not None:
+            return found
+        return next((self._functions[base] for base in type(op).__mro__ if base in self._functions), None)
+
+    def __getitem__(self, op: Operation) -> Callable[Concatenate[Any, Parameters], Result]:
+        """Returns the function for an operation. Raises KeyError without one."""
+        found = self.get(op)
+        if found is None:
+            raise KeyError(op.opcode)
+        return found
+
+    def __contains__(self, op: object) -> bool:
+        """Whether there is a function for an operation."""
+        return isinstance(op, Operation) and self.get(op) is not None
+
+    def __iter__(self) -> Iterator[type[Operation]]:
+        """Iterates over the classes with functions of their own."""
+        return iter(self._functions)
