@@ -18,39 +18,36 @@ from hloom.ops.operation import Operation
 Op = TypeVar("Op", bound=Operation)
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+Rule = Callable[Concatenate[Op, Parameters], Result]
 
 
 class Registry(Generic[Parameters, Result]):
     """Functions of an operation and further parameters, by the class of the operation."""
 
     def __init__(self) -> None:
-        self._functions: dict[type[Operation], Callable[Concatenate[Any, Parameters], Result]] = {}
+        self._functions: dict[type[Operation], Rule[Any, Parameters, Result]] = {}
 
-    def rule(
-        self, declaration: type[Op]
-    ) -> Callable[[Callable[Concatenate[Op, Parameters], Result]], Callable[Concatenate[Op, Parameters], Result]]:
+    def rule(self, declaration: type[Op]) -> Callable[[Rule[Op, Parameters, Result]], Rule[Op, Parameters, Result]]:
         """Decorates the function for operations of a class; those of subclasses may have functions of their own."""
 
-        def add(
-            function: Callable[Concatenate[Op, Parameters], Result],
-        ) -> Callable[Concatenate[Op, Parameters], Result]:
+        def add(function: Rule[Op, Parameters, Result]) -> Rule[Op, Parameters, Result]:
             self.add(declaration, function)
             return function
 
         return add
 
-    def add(self, declaration: type[Op], function: Callable[Concatenate[Op, Parameters], Result]) -> None:
+    def add(self, declaration: type[Op], function: Rule[Op, Parameters, Result]) -> None:
         """Registers the function for operations of a class, for functions that serve several."""
         self._functions[declaration] = function
 
-    def get(self, op: Operation) -> Callable[Concatenate[Any, Parameters], Result] | None:
-        """Returns the function for an operation: that of its class, else of the nearest base class; None without one."""
+    def get(self, op: Operation) -> Rule[Any, Parameters, Result] | None:
+        """Returns the function of the nearest base class of an operation; None without one."""
         found = self._functions.get(type(op))
         if found is not None:
             return found
         return next((self._functions[base] for base in type(op).__mro__ if base in self._functions), None)
 
-    def __getitem__(self, op: Operation) -> Callable[Concatenate[Any, Parameters], Result]:
+    def __getitem__(self, op: Operation) -> Rule[Any, Parameters, Result]:
         """Returns the function for an operation. Raises KeyError without one."""
         found = self.get(op)
         if found is None:
