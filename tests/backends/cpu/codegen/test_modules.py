@@ -9,8 +9,8 @@ import numpy as np
 
 import hloom as hl
 from hloom.backends.cpu.codegen.modules import (
-    HALVED_COST,
-    PIECE_COST,
+    MIN_SPLIT_COST,
+    MIN_MODULE_COST,
     Unit,
     module_of_units,
     partition_units,
@@ -32,7 +32,7 @@ ENTRY = """define i64 @kernel.call(i64 %x) {
 
 def _padded(function: str) -> str:
     """The function with a comment that makes it long enough."""
-    return function.replace("{\n", "{\n  ; " + "x" * HALVED_COST + "\n", 1)
+    return function.replace("{\n", "{\n  ; " + "x" * MIN_SPLIT_COST + "\n", 1)
 
 
 def test_functions_that_are_only_called_have_a_module_of_their_own() -> None:
@@ -103,7 +103,7 @@ def test_short_programs_are_one_module() -> None:
 
 
 def test_a_long_kernel_among_others_is_two_groups() -> None:
-    callee = CALLEE.replace("{\n", "{\n  ; " + "x" * PIECE_COST + "\n", 1)
+    callee = CALLEE.replace("{\n", "{\n  ; " + "x" * MIN_MODULE_COST + "\n", 1)
     long = Unit(f"{callee}\n{callee.replace('square', 'other')}", {}, [])
     pieces, rest = partition_units([Unit(INLINED, {}, []), long])
     assert [_defined(piece) for piece in pieces] == [{"square"}, {"other"}] and _defined(rest) == {"twice"}

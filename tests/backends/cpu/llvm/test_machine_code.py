@@ -85,13 +85,13 @@ def texts_of(text: str, threads: int = 2) -> list[str]:
 
 @pytest.mark.parametrize("cost", [1, 2_000, 1 << 40])
 def test_programs_in_pieces_compute_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch, cost: int) -> None:
-    monkeypatch.setattr(program_modules, "PIECE_COST", cost)
+    monkeypatch.setattr(program_modules, "MIN_MODULE_COST", cost)
     check(hl.compile(PROGRAM, backend="cpu"))
 
 
 def test_kernels_are_pieces_of_their_own_and_short_programs_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(texts_of("HloModule m\nENTRY e {\n  x = f32[5] parameter(0)\n  ROOT y = f32[5] add(x, x)\n}\n")) == 1
-    monkeypatch.setattr(program_modules, "PIECE_COST", 1)
+    monkeypatch.setattr(program_modules, "MIN_MODULE_COST", 1)
     main, *pieces = texts_of(PROGRAM)
     assert "define i32 @hloom_main(" in main
     for kernel in (r"define \w* ?void @dot\d+\.kernel\(", r"define \w* ?void @sort\d+\.rows\("):
@@ -101,7 +101,7 @@ def test_kernels_are_pieces_of_their_own_and_short_programs_are_whole(monkeypatc
 
 
 def test_each_piece_is_kept_on_disk_and_a_damaged_one_is_mended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_modules, "PIECE_COST", 1)
+    monkeypatch.setattr(program_modules, "MIN_MODULE_COST", 1)
     check(hl.compile(PROGRAM, backend="cpu"))
     kept = {path: path.read_bytes() for path in folder.glob("*.o")}
     assert len(kept) > 3
@@ -115,7 +115,7 @@ def test_each_piece_is_kept_on_disk_and_a_damaged_one_is_mended(folder: Path, mo
 
 def test_threads_compile_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HLOOM_CACHE_DIR", "")
-    monkeypatch.setattr(program_modules, "PIECE_COST", 1)
+    monkeypatch.setattr(program_modules, "MIN_MODULE_COST", 1)
     with ThreadPoolExecutor(4) as executor:
         for run in executor.map(lambda _: hl.compile(PROGRAM, backend="cpu"), range(8)):
             check(run)

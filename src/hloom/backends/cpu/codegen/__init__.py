@@ -1,1 +1,1 @@
-"""A program as LLVM modules: steps as code or data, the functions of nests and kernels, what is compiled apart."""
+"""Code generation: steps to code or call tables, functions of nests and kernels, partition into LLVM modules."""

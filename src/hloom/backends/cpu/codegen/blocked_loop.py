@@ -1,9 +1,9 @@
-"""Loops whose bodies work on arrays element by element run block by block: all rounds on one block, then the next.
+"""Cache blocking of loops with element-wise bodies: all iterations run on one block, then on the next.
 
-    while i < 30: z = f(z, c); n = g(n, z); i = i + 1        round by round, the arrays pass through memory 30 times
-->  for each block, on any thread: the same loop on the block's elements, which stay in the cache
+    while i < 30: z = f(z, c); n = g(n, z); i = i + 1        each iteration reads and writes the arrays in memory
+->  for each block, on any thread: the same loop on the elements of the block, which stay in the cache
 
-Every thread counts the rounds for itself: the scalars of the loop are copied for each block.
+Scalars of the loop are copied for each block, so every task counts the iterations itself.
 """
 
 from __future__ import annotations
@@ -19,25 +19,26 @@ from hloom.loops.index import Index, Variable
 from hloom.loops.nest import Nest, expressions_of
 
 BLOCK_BYTES = 1 << 17
-"""What the arrays of a block take in the cache."""
+"""Size in bytes of all arrays of a block, so that they fit the cache."""
 MIN_BYTES = 1 << 16
+"""Minimum total size of the arrays in bytes for which blocking pays."""
 BLOCK_STEP = 256
-"""Blocks are multiples of so many elements, hence of all vectors."""
+"""Granularity of the block size in elements, a multiple of every vector length."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockedLoop:
-    """How a loop is blocked: `size` elements in all, `block` at a time; `scalars` are changed by the loop."""
+    """Blocking of a loop over `size` elements in blocks of `block`; `scalars` are modified by the loop."""
 
     size: int
     block: int
     scalars: list[Buffer]
     shared: list[Buffer]
-    """All other memory that the loop uses."""
+    """All other buffers that the loop uses."""
 
 
 def blocked_loop(loop: WhileStep, assignment: Assignment) -> BlockedLoop | None:
-    """The blocking of a loop, None where its rounds mix elements."""
+    """Returns the blocking of a loop, or None if an iteration combines different elements or the arrays are small."""
     steps = [*loop.condition, *loop.body]
     if not all(isinstance(step, (KernelStep, CopyStep)) for step in steps):
         return None
@@ -66,7 +67,7 @@ def _element_count(buffer: Buffer) -> int:
 
 
 def _keeps_elements(step: Step, assignment: Assignment, arrays: set[Buffer], size: int) -> bool:
-    """Whether element i of every array that changes is made of elements i alone, in one loop over all."""
+    """Whether element i of each array that changes depends on elements i only, in a single loop over all."""
     representatives = [assignment.representative(buffer) for buffer, _ in accesses(step)]
     if not any(buffer in arrays for buffer in representatives):
         return True
@@ -98,7 +99,7 @@ def _is_element(index: Index, variable: Variable) -> bool:
 
 
 def is_blocked_step(step: Step, assignment: Assignment, blocked: BlockedLoop) -> bool:
-    """Whether the step works on the block's elements, rather than on scalars."""
+    """Whether the step works on elements of the block, rather than on scalars."""
     return any(
         assignment.representative(buffer).byte_size > STACK_BYTES
         and _element_count(assignment.representative(buffer)) == blocked.size

@@ -1,4 +1,7 @@
-"""Straight parts of a program as tables of calls (`runtime/call_table.py`): LLVM takes no time for data."""
+"""Encodes straight-line parts of a program as tables of calls, interpreted by `runtime/call_table.py`.
+
+Tables are data, on which LLVM spends no time.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,18 @@ from hloom.backends.cpu.llvm.text import I64, PTR, Builder, Value, constant
 from hloom.backends.cpu.program.interface import TABLE
 
 MIN_CALLS = 4
-"""Fewer calls are written as code."""
+"""Minimum number of calls for a table; fewer calls are written as code."""
 COPY = "copy.call"
 THREADS = ("pool", "parallel_for")
-"""What kernels take after their buffers, by its name in the program's table."""
+"""Names of the table entries that kernels take after their buffers."""
 
 TableAddress = tuple[int, int]
-"""A place of the program's table, and the bytes from the pointer there."""
+"""Index of a pointer in the program's table, and an offset from it in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableCall:
-    """A call of `void @function(ptr frame, i64)`: for chunks on the threads, or once with an argument."""
+    """Call of `void @function(ptr frame, i64)`: once with `argument`, or for each of `chunks` on the threads."""
 
     function: str
     pointers: Sequence[TableAddress]
@@ -31,13 +34,14 @@ class TableCall:
     argument: int = 0
 
     def words(self) -> str:
+        """Returns the words of the call as operands of an LLVM constant."""
         pointers = (f"i64 {number}" for address in self.pointers for number in address)
         head = f"i64 ptrtoint (ptr @{self.function} to i64), i64 {self.chunks}, i64 {self.argument}"
         return ", ".join([head, f"i64 {len(self.pointers)}", *pointers])
 
 
 def table_of(name: str, calls: Iterable[TableCall]) -> str:
-    """The constant that holds calls, one in each line."""
+    """Returns the definition of a constant that holds calls, one on each line."""
     rows = [call.words() for call in calls]
     count = sum(row.count(",") + 1 for row in rows)
     body = ",\n  ".join(rows)
@@ -45,7 +49,7 @@ def table_of(name: str, calls: Iterable[TableCall]) -> str:
 
 
 def kernel_call(code: KernelCode) -> str:
-    """`void @entry.call(ptr frame, i64)`: a kernel with its arguments from a frame."""
+    """Returns `void @entry.call(ptr frame, i64)`, which calls a kernel with arguments from a frame."""
     b = Builder()
     parameters = code.text.partition(f"define internal void @{code.entry}(")[2].partition(")")[0].count(",") + 1
     pointers = iter(range(parameters))
@@ -59,12 +63,12 @@ def kernel_call(code: KernelCode) -> str:
 
 
 def kernel_arguments(pointers: Iterable[TableAddress]) -> list[TableAddress]:
-    """What the frame of a kernel holds after its buffers: the threads."""
+    """Returns the addresses of a kernel's buffers, followed by those of the thread pool."""
     return [*pointers, *((TABLE.index(name), 0) for name in THREADS)]
 
 
 def copy_call() -> str:
-    """`void @copy.call(ptr frame, i64 bytes)`: copies what the second pointer points to where the first one does."""
+    """Returns `void @copy.call(ptr frame, i64 bytes)`, which copies from the frame's second pointer to the first."""
     b = Builder()
     target, source = from_frame(b, 0), from_frame(b, 1)
     b.line(f"call void @llvm.memcpy.p0.p0.i64({target}, {source}, i64 %argument, i1 false)")
@@ -78,5 +82,5 @@ def _function(head: str, b: Builder, only_calls: bool) -> str:
 
 
 def from_frame(b: Builder, position: int, frame: str = "frame") -> Value:
-    """A pointer that was handed over in a frame, which the function's parameter `frame` is."""
+    """Loads a pointer from a frame; `frame` names the function's parameter."""
     return b.load(b.element_pointer(Value(f"%{frame}", PTR), constant(I64, position), "ptr"), PTR, 8)

@@ -1,10 +1,11 @@
-"""Writes a program as LLVM IR: a function for each nest, and `hloom_main`, which runs the steps.
+"""Emits a program as LLVM IR: a function for each nest, and `hloom_main`, which runs the steps.
 
-A long program is several LLVM modules, which are compiled side by side: kernels and nests that `hloom_main` only calls
-are in pieces of their own. What lies where depends on the program alone, for texts are the keys of the cache on disk.
+A long program is partitioned into several LLVM modules, which are compiled in parallel: kernels and nests that
+`hloom_main` only calls are in modules of their own. Addresses of buffers are loaded from the table or are offsets from
+such pointers; the text depends on the program alone, because it is the key of the cache on disk.
 
-`i32 hloom_main(ptr table)` takes a table of pointers (see `TABLE`), then those of the parameters, outputs and
-constants. It returns 0, or 1 where a host step failed. Loops and branches are native control flow.
+`i32 hloom_main(ptr table)` takes a table of pointers: first those of `TABLE`, then those of parameters, outputs and
+constants. It returns 0, or 1 if a host step failed. Loops and branches are native control flow.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ from hloom.backends.cpu.program.interface import (
 from hloom.backends.cpu.program.program import Buffer, CodeStep, Program, Step, Subroutine, codes_of
 
 MERGED_NESTS = Merging(max_constants=4, divisors=False)
-"""A loop that knows its sizes keeps them in instructions rather than registers; a few make no difference."""
+"""Limits on merging nests: constant loop bounds save registers, so few constants may become variables."""
 MERGED_KERNELS = Merging(max_constants=24, divisors=True, kept=("tile", "kernel", "call"))
-"""All but the innermost loops of products and convolutions, whose many places are best known, and mere calls."""
+"""Limits on merging kernels: innermost loops of products and convolutions and mere calls stay as they are."""
 ALONE = ("ptr null", "ptr null")
-"""In the place of the threads."""
+"""Arguments in place of the thread pool for kernels that run on one thread."""
 _PARALLEL_FOR_DECLARATION = "declare void @parallel_for(ptr, ptr, ptr, i64)"
-# Kernels that fork deep inside call this, and all that runs beside other rounds of its loop, without a pool: in order.
-# The address is the same for every call of the process.
+# Kernels that fork in inner functions call this. Tasks of loops pass no pool, and run nested chunks serially.
+# The address of the pool's function is the same for every call in the process.
 _PARALLEL_FOR = f"""@parallel_for.address = internal global ptr null
 define void @parallel_for(ptr %pool, ptr %function, ptr %context, i64 %chunks) {CALL_ONLY_ATTRIBUTE} {{
   %alone = icmp eq ptr %pool, null
@@ -69,9 +70,7 @@ done:
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The kernels of a program: in modules of their own, those that are too short for one, and the call-only functions
-    of all.
-    """
+    """Kernels of a program: modules, units too short for a module, and call-only functions of all kernels."""
 
     entries: frozenset[str] = frozenset()
     pieces: Sequence[Sequence[Unit]] = ()
@@ -79,11 +78,12 @@ class Kernels:
     call_only: Sequence[Unit] = ()
 
     def texts(self) -> list[str]:
+        """Returns the texts of the modules."""
         return [module_of_units(piece) for piece in self.pieces]
 
 
 def with_kernels(known: Kernels, codes: Mapping[str, KernelCode]) -> Kernels:
-    """The known kernels and more, by their entries; those that are new and alike are merged."""
+    """Returns the known kernels and new ones, merging new kernels that are similar; `codes` are keyed by entry."""
     new = [_kernel_unit(code) for entry, code in codes.items() if entry not in known.entries]
     call_only, rest = split_call_only(merge_functions(new))
     units = [*known.rest, *rest]
@@ -99,19 +99,20 @@ def _kernel_unit(code: KernelCode) -> Unit:
 def emit_program(
     program: Program, assignment: Assignment, vector_bytes: int, timer: StepTimer | None = None
 ) -> list[str]:
-    """The texts of the modules; `hloom_main` is in the first. With a `timer` steps are timed."""
+    """Returns the texts of the modules; `hloom_main` is in the first. With a `timer` steps are timed."""
     return ProgramEmitter(program, assignment, vector_bytes, timer).all_texts()
 
 
 class ProgramEmitter(StepEmitter):
-    """Writes a program's functions and puts them into modules; `functions` has those of nests afterwards."""
+    """Emits a program's functions and partitions them into modules; `functions` then holds those of nests."""
 
     def all_texts(self) -> list[str]:
+        """Returns the texts of all modules, kernels included."""
         kernels = with_kernels(Kernels(), codes_of(self.program))
         return [*self.texts(kernels), *kernels.texts()]
 
     def texts(self, kernels: Kernels) -> list[str]:
-        """The texts of all modules but those of kernels."""
+        """Returns the texts of all modules except those of kernels."""
         self.builder.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
         parts = self.program.parts()
         whole = [text for subroutine in self.program.subroutines for text in self._subroutine(subroutine)]
@@ -136,7 +137,7 @@ class ProgramEmitter(StepEmitter):
         return [module_of_units(module) for module in (call_only, others, *pieces) if module]
 
     def _nests(self) -> Iterator[Unit]:
-        """Those that the program only calls: they are inlined nowhere."""
+        """Yields the nests that the program calls and does not inline."""
         for function in self.functions.written.values():
             if not self.inlined.get(function.name):
                 entries, lines = [], [*function.lines, *function.task]
@@ -149,7 +150,7 @@ class ProgramEmitter(StepEmitter):
                 yield Unit("\n".join(lines), dict(function.declarations), entries, MERGED_NESTS)
 
     def _part(self, name: str, steps: list[Step]) -> str:
-        """`i32 @name(ptr table)`: a part of the program."""
+        """Returns `i32 @name(ptr table)`, a part of the program."""
         with self.function() as b:
             self.callee_words = 0
             self.write_steps(steps, depth=0)
@@ -168,7 +169,7 @@ class ProgramEmitter(StepEmitter):
             )
 
     def _subroutine(self, subroutine: Subroutine) -> list[str]:
-        """`internal i32 @name(ptr table)`, and its parts: another program, with a table of its own."""
+        """Returns `internal i32 @name(ptr table)` and its parts, which take a table of their own."""
         outside = self.program, self.assignment, self.table_starts
         self.program, self.assignment = subroutine.program, outside[1].subroutines[subroutine]
         self.table_starts = table_starts(self.program)
@@ -182,7 +183,7 @@ class ProgramEmitter(StepEmitter):
         ]
 
     def _main(self, name: str, parts: int, forks: bool, head: Sequence[str] = ()) -> str:
-        """Runs the parts until one fails; `head` is what it starts with."""
+        """Returns the function that runs parts until one fails, starting with the lines of `head`."""
         b = Builder()
         b.lines += head
         if forks:
@@ -208,7 +209,7 @@ class ProgramEmitter(StepEmitter):
 
 
 class FunctionEmitter(ProgramEmitter):
-    """Writes a program as one function of pointers, `void (ptr parameter0, .., ptr output0, ..)`, that runs alone."""
+    """Emits a program as a single-threaded function `void (ptr parameter0, .., ptr output0, ..)`."""
 
     def _code(self, step: CodeStep) -> None:
         pointers = [str(self.pointer(buffer)) for buffer in step.buffers]
@@ -216,7 +217,7 @@ class FunctionEmitter(ProgramEmitter):
         self.builder.line(f"call void @{step.code.entry}({', '.join([*pointers, *scratch, *ALONE])})")
 
     def definitions(self, name: str, constants: dict[Buffer, str]) -> list[str]:
-        """The function and what it needs: declarations, nests and kernels, each a text. Constants are globals."""
+        """Returns declarations, nests, kernels and the function, each as a text. Constants are globals."""
         outside = [*self.program.of_kind("parameter"), *self.program.of_kind("output")]
         self.builder.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
         self.pointers = {buffer: f"%{buffer.kind}{buffer.index}" for buffer in outside} | constants
@@ -237,7 +238,7 @@ class FunctionEmitter(ProgramEmitter):
 
 
 def _callee_head(words: int) -> list[str]:
-    """A table for subroutines: all that stays the same for each call."""
+    """Returns lines that allocate a table for subroutines and fill the entries common to all calls."""
     lines = [f"  %callee = alloca [{words} x ptr], align 16"]
     for position, name in enumerate(TABLE[1:], 1):
         lines.append(f"  %callee.{name} = getelementptr ptr, ptr %callee, i64 {position}")

@@ -21,7 +21,7 @@ from hloom.backends.cpu.program.program import Buffer, ParallelLoop, Step, While
 
 @dataclass(frozen=True, slots=True)
 class LoopPart:
-    """The elements first <= i < last of a blocked loop."""
+    """Elements first <= i < last of a blocked loop."""
 
     loop: BlockedLoop
     first: Value
@@ -30,7 +30,7 @@ class LoopPart:
 
 @dataclass(slots=True)
 class LoopTask:
-    """Where memory lies for the task that is written: known pointers, and offsets in the slot that is its own."""
+    """Memory of the task that is being emitted: known pointers, and offsets in its private slot."""
 
     pointers: dict[Buffer, Value]
     offsets: Mapping[Buffer, int] = field(default_factory=dict)
@@ -38,28 +38,48 @@ class LoopTask:
 
 
 class StepWriter(Protocol):
-    """What writes the steps of loops: `step_emitter.py`."""
+    """Interface of `step_emitter.py` that emits the steps of loops."""
 
     builder: Builder
     task: LoopTask | None
     tasks: dict[str, list[str]]
 
-    def pointer(self, buffer: Buffer) -> Value: ...
-    def copy_memory(self, target: Value, source: Value, size: Value) -> None: ...
-    def stack_memory(self, size: int) -> Value: ...
-    def fill_frame(self, pointers: list[Value]) -> None: ...
-    def function(self) -> AbstractContextManager[Builder]: ...
-    def function_head(self) -> list[str]: ...
-    def write_steps(self, steps: Sequence[Step], depth: int) -> None: ...
-    def plain_while(self, step: WhileStep, depth: int) -> None: ...
-    def poll(self, step: WhileStep, done: str) -> None: ...
+    def pointer(self, buffer: Buffer) -> Value:
+        """Returns the address of a buffer."""
+
+    def copy_memory(self, target: Value, source: Value, size: Value) -> None:
+        """Emits a copy of `size` bytes."""
+
+    def stack_memory(self, size: int) -> Value:
+        """Allocates `size` bytes in the current function's stack frame."""
+
+    def fill_frame(self, pointers: list[Value]) -> None:
+        """Emits stores of pointers to the frame."""
+
+    def function(self) -> AbstractContextManager[Builder]:
+        """Context manager in which another function is emitted."""
+
+    def function_head(self) -> list[str]:
+        """Returns the first lines of the function that was emitted."""
+
+    def write_steps(self, steps: Sequence[Step], depth: int) -> None:
+        """Emits steps; `depth` is the number of enclosing loops."""
+
+    def plain_while(self, step: WhileStep, depth: int) -> None:
+        """Emits a serial loop."""
+
+    def poll(self, step: WhileStep, done: str) -> None:
+        """Emits a poll of the host, which may branch to `done`."""
 
 
 # Blocks
 
 
 def write_blocked_loop(emitter: StepWriter, step: WhileStep, blocked: BlockedLoop) -> None:
-    """The loop as a task on a block: scalars are handed over as they are before the loop; block 0 leaves them."""
+    """Emits a blocked loop as a task for each block.
+
+    Each task copies the scalars as they were before the loop; the task of block 0 copies the final values back.
+    """
     scalars, snapshots = blocked.scalars, []
     for scalar in scalars:
         snapshot = emitter.stack_memory(scalar.byte_size)
@@ -90,11 +110,11 @@ def write_blocked_loop(emitter: StepWriter, step: WhileStep, blocked: BlockedLoo
     _run_task(emitter, step, context, -(-blocked.size // blocked.block), write)
 
 
-# Rounds
+# Parallel loops
 
 
 def write_parallel_loop(emitter: StepWriter, step: WhileStep, memory: ParallelLoopMemory) -> None:
-    """The loop as a task for each of the rounds that run at once: it takes rounds until none is left."""
+    """Emits a parallel loop as tasks that claim iterations from a shared counter until none is left."""
     parallel = step.parallel
     assert parallel is not None
     following = emitter.stack_memory(8)
@@ -110,7 +130,7 @@ def write_parallel_loop(emitter: StepWriter, step: WhileStep, memory: ParallelLo
         begin, run, done = (b.label(hint) for hint in ("iterate", "run", "done"))
         b.branch(begin)
         b.start(begin)
-        # A round that was told to stop ends where its own loop does.
+        # A poll that stops the task branches to its end.
         _leave_if_stopped(b, done)
         emitter.poll(step, done)
         iteration = b.emit(f"atomicrmw add {taken}, i64 1 monotonic", I64)
@@ -140,13 +160,16 @@ def _run_task(
     chunks: int,
     write: Callable[[Builder, Sequence[Value]], None],
 ) -> None:
-    """Runs a task of its own for each chunk; `write` writes its body on what the context has there."""
+    """Emits a task, whose body `write` emits, and the fork that runs it for each chunk.
+
+    `context` are the values that the task captures.
+    """
     b = emitter.builder
     name = f"loop{len(emitter.tasks)}.task"
     emitter.tasks[name] = []
     emitter.fill_frame([*context, Value("%poll", PTR), Value("%host_data", PTR)])
     b.line(f"call void %parallel_for(ptr %pool, ptr @{name}, ptr %frame, i64 {chunks})")
-    # A block that was told to stop leaves that to be found here.
+    # A task that was stopped cannot return a status, so the caller polls for it.
     return_if(b, b.emit(f"call i32 %poll(ptr %host_data, i64 {-1 - step.loop_index}, i64 {AFTER_BLOCKS}) #2", I32))
     with emitter.function() as inside:
         captured = [from_frame(inside, k, "context") for k in range(len(context))]
@@ -166,7 +189,7 @@ def _run_task(
 
 
 def _leave_if_stopped(b: Builder, done: str) -> None:
-    """Leaves a task where another one was told to stop."""
+    """Emits a branch to `done` if another task was stopped."""
     go = b.label("go")
     stops = b.emit(f"call i32 %poll(ptr %host_data, i64 0, i64 {BEFORE_BLOCK})", I32)
     b.branch_if(b.compare("eq", stops, constant(I32, 0)), go, done)
@@ -174,7 +197,7 @@ def _leave_if_stopped(b: Builder, done: str) -> None:
 
 
 def return_if(b: Builder, failed: Value) -> None:
-    """Ends the function where a status is not 0."""
+    """Emits a return of 1 if a status is not 0."""
     stop, go = b.label("failed"), b.label("go")
     b.branch_if(b.compare("ne", failed, constant(I32, 0)), stop, go)
     b.start(stop)

@@ -1,8 +1,8 @@
-"""Merges functions that differ in constants alone: the layers of a network, at four sizes, are few functions.
+"""Merges functions that differ in constants only, such as those of a network's layers.
 
-Of such functions one is left, which loads the constants that differ from a table, its last argument; each of the others
-is a call of it with a table of its own. What LLVM takes is in proportion to the text, so this is most of what layers
-that are nearly equal cost. A constant is an i64 operand, or the name of a function or a global.
+One function of each group is kept. It loads the constants that differ from a table, its last argument; the other
+members become calls of it with tables of their own. LLVM's time is proportional to the amount of text, so merging saves
+most of the time spent on similar layers. A constant is an i64 operand or the name of a function or global.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hloom.backends.cpu.codegen.modules import Merging, Unit
 
 MIN_LINES = 16
-"""Shorter functions cost hardly more than a call with a table."""
+"""Minimum length of a function to be merged, in lines; shorter ones cost little more than a call."""
 
 _FUNCTION = re.compile(
     r"^define (?:internal )?void @(?P<name>[\w.]+)\((?P<parameters>[^)]*)\)(?P<attributes>[^\n]*) \{\n"
@@ -32,7 +32,7 @@ _INTRINSIC = "@llvm."
 
 @dataclass(slots=True)
 class _Member:
-    """A function that may be merged: its body is cut at the constants."""
+    """Function that may be merged, with its body split at the constants."""
 
     unit: Unit
     merging: Merging
@@ -46,7 +46,7 @@ class _Member:
 
 
 def merge_functions(units: Sequence[Unit]) -> list[Unit]:
-    """The units with calls in the place of merged functions, and these as units of their own."""
+    """Returns the units, with merged functions replaced by calls, and a unit for each merged function."""
     alike: dict[tuple[str, str, int], list[tuple[Unit, Merging, re.Match[str]]]] = defaultdict(list)
     for unit in units:
         for merging, match in _candidates(unit):
@@ -76,7 +76,7 @@ def _candidates(unit: Unit) -> Iterator[tuple[Merging, re.Match[str]]]:
 
 
 def _mergeable_groups(members: list[_Member]) -> Iterator[list[_Member]]:
-    """Parts in which constants differ only where a value that is not known may stand."""
+    """Yields groups of members that differ only in constants that may be loaded at run time."""
     first = members[0]
     if len(members) == 1:
         return
@@ -89,7 +89,7 @@ def _mergeable_groups(members: list[_Member]) -> Iterator[list[_Member]]:
 
 
 def _may_vary(member: _Member, position: int, values: tuple[str, ...]) -> bool:
-    """Whether a value may stand where the members have these constants."""
+    """Whether a loaded value is legal and profitable where the members have these constants."""
     line = _line_before(member, position)
     if any(value.startswith(_INTRINSIC) for value in values):
         return False
@@ -98,7 +98,7 @@ def _may_vary(member: _Member, position: int, values: tuple[str, ...]) -> bool:
 
 
 def _line_before(member: _Member, position: int) -> str:
-    """What stands before a constant in its line."""
+    """Returns the text before a constant in its line."""
     start = position
     while start and "\n" not in member.between[start]:
         start -= 1
@@ -109,14 +109,15 @@ def _line_before(member: _Member, position: int) -> str:
 
 
 def _rows(members: list[_Member]) -> list[tuple[str, ...]]:
-    """For each constant of the body, what it is in each member."""
+    """Returns the values of each constant of the body, one for each member."""
     return list(zip(*(member.constants for member in members), strict=True))
 
 
 def _columns(members: list[_Member]) -> dict[tuple[str, ...], int] | None:
-    """The constants of the tables, each with its number; those that are equal everywhere are one.
+    """Returns the distinct constants of the tables, by their values in all members, with their indices.
 
-    They are those that differ, and what only the members' unit knows; None where that stands in no place of a value.
+    Columns are the constants that differ between members or are private symbols of a unit. Returns None if a private
+    symbol occurs where only a constant is legal.
     """
     first = members[0]
     declared = "\n".join(first.unit.declarations)
@@ -131,7 +132,7 @@ def _columns(members: list[_Member]) -> dict[tuple[str, ...], int] | None:
 
 
 def _merge(members: list[_Member], columns: dict[tuple[str, ...], int]) -> Unit:
-    """The merged function; the units of the members get calls of it instead."""
+    """Returns the merged function; replaces the members by calls of it."""
     first = members[0]
     name = f"{first.name}.merged"
     parameters = [parameter.split() for parameter in first.match["parameters"].split(", ")]

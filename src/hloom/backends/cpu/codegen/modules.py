@@ -1,7 +1,7 @@
-"""The LLVM modules of a program: what may be compiled apart from the rest, and in which pieces.
+"""Partitions a program into LLVM modules, which are compiled in parallel.
 
-Functions that only call others (call-only functions) are a third of what LLVM takes where it optimises them; they have
-a module of their own, in which it does not.
+Functions that only call others (call-only functions) are a third of LLVM's time if they are optimised, so they have a
+module of their own that is not.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from hloom.backends.cpu.llvm.function import CALL_ONLY_ATTRIBUTE
 from hloom.backends.cpu.llvm.machine_code import CALL_ONLY
 
-PIECE_COST, HALVED_COST = 24_000, 18_000
-"""From such costs on functions make a module of their own worth its while, and those of one kernel make two."""
+MIN_MODULE_COST, MIN_SPLIT_COST = 24_000, 18_000
+"""Minimum costs of a module, and of a kernel that is split over two modules although it is the only one."""
 CALL_ONLY_COST = 12_000
-"""Programs that cost less are one module."""
+"""Minimum cost of a program for which call-only functions are separated."""
 LOOP_COST = 2000
-"""A loop takes LLVM as long as so many characters."""
+"""Cost of a loop to LLVM, in characters of text."""
 
 _HEAD = re.compile(r"define (internal )?(?P<result>\w+) @(?P<name>[\w.]+)\((?P<parameters>[^)]*)\)")
 _LINE = re.compile(r"^define [^\n]*", re.MULTILINE)
@@ -33,10 +33,10 @@ _ATTRIBUTES = (
 
 @dataclass(frozen=True, slots=True)
 class Merging:
-    """What merged functions may leave open: so many constants, divisors among them or not.
+    """Limits on the merging of functions: number of constants, and whether divisors may be among them.
 
-    A division by a number that the compiler does not know takes ten times as long as one by a constant. Functions whose
-    names end in one of `kept` stay as they are.
+    Division by a variable takes ten times as long as by a constant. Functions whose names end in one of `kept` are not
+    merged.
     """
 
     max_constants: int
@@ -46,17 +46,18 @@ class Merging:
 
 @dataclass(slots=True)
 class Unit:
-    """Functions that the rest of a program only calls: what they need, and how the rest declares them."""
+    """Functions that the rest of a program only calls: their text, declarations they need, and declarations of
+    themselves."""
 
     text: str
     declarations: dict[str, None]
     entries: list[str]
     merging: Merging | None = None
-    """How its functions may be merged with others, if they may."""
+    """Limits on merging its functions; None excludes them."""
 
 
 def split_call_only(units: Iterable[Unit]) -> tuple[list[Unit], list[Unit]]:
-    """The call-only functions of units, and the rest of them."""
+    """Splits units into their call-only functions and the rest."""
     pairs = [_split_call_only(unit) for unit in units]
     return [call_only for call_only, _ in pairs if call_only is not None], [
         rest for _, rest in pairs if rest is not None
@@ -79,7 +80,7 @@ def _split_call_only(unit: Unit) -> tuple[Unit | None, Unit | None]:
 
 
 def _used(variables: Sequence[str], text: str) -> list[str]:
-    """The variables that a text names, and those that these name."""
+    """Returns the variables that a text names, and transitively those that the variables name."""
     names, used = set(_NAME.findall(text)), list[str]()
     while more := [v for v in variables if v not in used and v.partition(" =")[0] in names]:
         used += more
@@ -88,39 +89,41 @@ def _used(variables: Sequence[str], text: str) -> list[str]:
 
 
 def split_call_only_if_long(units: Sequence[Unit]) -> tuple[list[Unit], list[Unit]]:
-    """The call-only functions of a program's units, and the rest of them, which is all where they are short."""
+    """Splits units like `split_call_only`, unless the program is short: then all units are the rest."""
     short = _cost([unit.text for unit in units]) < CALL_ONLY_COST
     return ([], [*units]) if short else split_call_only(units)
 
 
 def is_call_only(function: str) -> bool:
-    """Whether a function, or its head, is marked as one that only calls others."""
+    """Whether a function, or its head, is marked call-only."""
     return CALL_ONLY_ATTRIBUTE in function.partition("\n")[0].split()
 
 
 def inlines(text: str) -> bool:
-    """Whether anything is to be inlined into a function."""
+    """Whether a text contains calls that must be inlined."""
     return _INLINED.search(text) is not None
 
 
 def partition_units(units: Sequence[Unit]) -> tuple[list[list[Unit]], list[Unit]]:
-    """Units in groups that are long enough to be compiled on their own, and the rest. Those that are long, or long for
-    the only one, are two groups."""
-    halved = HALVED_COST if len(units) == 1 else 2 * PIECE_COST
+    """Partitions units into groups long enough for a module each, and a rest.
+
+    Units of more than twice the minimum cost, or long units without others, are split in halves.
+    """
+    halved = MIN_SPLIT_COST if len(units) == 1 else 2 * MIN_MODULE_COST
     pieces, group = [], list[Unit]()
     for unit in units:
         if _cost([unit.text]) >= halved:
             pieces += [[half] for half in _halves(unit)]
             continue
         group.append(unit)
-        if _cost([unit.text for unit in group]) >= PIECE_COST:
+        if _cost([unit.text for unit in group]) >= MIN_MODULE_COST:
             pieces.append(group)
             group = []
     return pieces, group
 
 
 def _halves(unit: Unit) -> list[Unit]:
-    """The functions of a unit in two that take LLVM about as long; the unit itself where it has variables."""
+    """Splits the functions of a unit in two halves of similar cost; a unit with variables is not split."""
     if re.search(r"^@", unit.text, re.MULTILINE):
         return [unit]
     texts = _balanced_texts(_inlined_together(re.split(r"\n(?=define )", unit.text)))
@@ -128,7 +131,7 @@ def _halves(unit: Unit) -> list[Unit]:
 
 
 def _split_text(unit: Unit, texts: Sequence[str]) -> list[Unit]:
-    """The unit as two, with these texts."""
+    """Returns two units with the given texts in place of one."""
     exports = [_exports(one, other) for one, other in (texts, texts[::-1])]
     return [_part(unit, *part) for part in zip(texts, exports, exports[::-1], strict=True)]
 
@@ -141,7 +144,7 @@ def _balanced_texts(groups: list[list[str]]) -> list[str]:
 
 
 def _inlined_together(functions: list[str]) -> list[list[str]]:
-    """Functions in groups, of which none is inlined into another."""
+    """Groups functions so that none is inlined into a function of another group."""
     groups = [[function] for function in functions]
     for function in functions:
         names = {_name(function), *(match["name"] for match in _INLINED.finditer(function))}
@@ -151,7 +154,7 @@ def _inlined_together(functions: list[str]) -> list[list[str]]:
 
 
 def _cost(functions: Sequence[str]) -> int:
-    """Of compiling functions, in characters."""
+    """Cost of compiling functions, in characters."""
     return sum(len(function) + LOOP_COST * function.count("\nloop") for function in functions)
 
 
@@ -162,7 +165,7 @@ def _name(function: str) -> str:
 
 
 def _exports(one: str, other: str) -> dict[str, str]:
-    """The functions of the first text that the second names, each with its declaration."""
+    """Returns the functions of the first text that the second names, with their declarations."""
     names = set(_NAME.findall(other))
     heads = [head for head in _HEAD.finditer(one) if f"@{head['name']}" in names]
     types = [", ".join(p.split()[0] for p in head["parameters"].split(", ") if p) for head in heads]
@@ -170,7 +173,7 @@ def _exports(one: str, other: str) -> dict[str, str]:
 
 
 def _part(unit: Unit, text: str, defined: dict[str, str], needed: dict[str, str]) -> Unit:
-    """Some functions of a unit, of which those that are `defined` are called from elsewhere."""
+    """Returns a unit of some functions; those in `defined` are called from other units."""
     text = _HEAD.sub(lambda head: head[0].replace("internal ", "") if head["name"] in defined else head[0], text)
     own = {head["name"] for head in _HEAD.finditer(text)}
     entries = [entry for entry in unit.entries if entry.partition("@")[2].partition("(")[0] in own]
@@ -178,7 +181,7 @@ def _part(unit: Unit, text: str, defined: dict[str, str], needed: dict[str, str]
 
 
 def module_of_units(units: Sequence[Unit]) -> str:
-    """The module of some units; what one of them defines is not declared."""
+    """Returns the text of a module; functions that a unit defines are not declared."""
     defined = {entry for unit in units for entry in unit.entries}
     declarations = {line: None for unit in units for line in unit.declarations if line not in defined}
     functions = "\n".join(unit.text for unit in units)

@@ -1,4 +1,4 @@
-"""The functions of nests: each nest's once, and as a task that takes its pointers from a frame."""
+"""Emits the functions of loop nests, each nest once, and variants that run a chunk as a task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hloom.loops.nest import Kernel, Nest
 
 @dataclass(slots=True)
 class NestFunction:
-    """A nest's function: its name, the kernel buffers it takes, the text, and what that needs."""
+    """Function of a nest: name, indices of the kernel buffers that it takes, text and declarations."""
 
     name: str
     buffers: list[int]
@@ -23,17 +23,17 @@ class NestFunction:
     chunk: int
     extent: int
     locations: Sequence[str]
-    """The instruction that each line is for, where lines are tied."""
+    """Instruction that each line is for, if debug locations are enabled."""
     task: list[str] = field(default_factory=list)
-    """A function that runs a chunk of the nest with pointers from a frame, where that is asked for."""
+    """Function that runs a chunk of the nest with pointers from a frame; empty until needed."""
 
     @property
     def chunks(self) -> int:
-        """0 where the nest runs on one thread."""
+        """Number of chunks; 0 if the nest runs on one thread."""
         return -(-self.extent // self.chunk) if self.chunk else 0
 
     def needed_task(self) -> str:
-        """The name of `task`, which is written where it was not: `void (ptr frame, i64 chunk)`."""
+        """Returns the name of the task `void (ptr frame, i64 chunk)`, emitting it at the first call."""
         name = f"{self.name}.task"
         if not self.task:
             b = Builder()
@@ -50,15 +50,15 @@ class NestFunction:
 
 @dataclass
 class NestFunctions:
-    """Writes the function of each nest once; with `has_locations` each line keeps the instruction that it is for."""
+    """Emits the functions of nests, each once; with `has_locations` each line keeps the instruction that it is for."""
 
     vector_bytes: int
     has_locations: bool
     written: dict[tuple[int, int, int], NestFunction] = field(default_factory=dict)
-    """By the identity of the kernel, the number of its nest, and the chunks of its loop."""
+    """Functions by identity of the kernel, index of the nest in it, and chunk size."""
 
     def of(self, kernel: Kernel, position: int, nest: Nest, chunk: int) -> NestFunction:
-        """The function of a nest, which runs `chunk` rounds of its first loop at a time; 0: all."""
+        """Returns the function of a nest, whose tasks run `chunk` iterations of the outermost loop (0: all)."""
         key = (id(kernel), position, chunk)
         if key not in self.written:
             if chunk != nest.schedule.chunk:

@@ -1,7 +1,7 @@
-"""Scalar computations that hold loops or arrays become native functions, which kernels call.
+"""Outlines scalar computations that contain loops or arrays as native functions, which kernels call.
 
-Such a computation is a small program: its steps, with buffers on the stack, are one function. What remains in its place
-is a computation of one element-wise operation, so that every kernel that runs combiners or comparators takes it.
+Such a computation is compiled as a small program: one function whose steps use buffers on the stack. It is replaced by
+a computation of a single element-wise operation, which every kernel that applies combiners or comparators supports.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ _APPLYING = {
 
 @dataclass(frozen=True)
 class ScalarComputationOutliner:
-    """Before: sort(..), to_apply=f, where f holds a loop. After: the same with g, which calls f as a function."""
+    """Before: sort(..), to_apply=f, where f holds a loop. After: sort(..), to_apply=g, which calls f as a function."""
 
     vector_bytes: int
     name: ClassVar[str] = "scalar-computation-outlining"
 
     def run(self, module: Module) -> int:
+        """Outlines the applied computations of a module. Returns the number of changes."""
         outlined_computations: dict[int, Computation] = {}
         for computation in callees_first(module.entry):
             for instruction in computation.instructions:
@@ -82,7 +83,7 @@ def _caller(module: Module, computation: Computation, function: ScalarFunction) 
 
 
 def scalar_function(computation: Computation, vector_bytes: int) -> ScalarFunction | None:
-    """The function of a computation of scalars; None where a part of it has no native code."""
+    """Returns the native function of a computation of scalars; None if a part of it has no native code."""
     copies: dict[int, Computation] = {}
 
     def copy(original: Computation) -> Computation:
@@ -103,7 +104,7 @@ def scalar_function(computation: Computation, vector_bytes: int) -> ScalarFuncti
 
 def _emit(program: Program, computation: Computation, vector_bytes: int) -> ScalarFunction:
     assignment = assign_buffers(program, donate=False)
-    assignment.offsets.clear()  # everything lies on the function's own stack
+    assignment.offsets.clear()  # buffers without an offset lie on the stack
     constants = {buffer: f"@constant{buffer.index}" for buffer in program.of_kind("constant")}
     texts = FunctionEmitter(program, assignment, vector_bytes).definitions("body", constants)
     texts += [_global(name, buffer) for buffer, name in constants.items()]

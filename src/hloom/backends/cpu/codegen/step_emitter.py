@@ -1,4 +1,4 @@
-"""Writes steps as code of the function that is being written: kernels, copies, loops, branches, calls."""
+"""Emits steps into the current function: kernels, copies, loops, branches, calls."""
 
 from __future__ import annotations
 
@@ -55,12 +55,13 @@ from hloom.loops.expressions import Constant
 from hloom.loops.nest import Nest, invariant_select, nest_cost
 
 INLINED_LINES = 200
-"""Functions of at most so many lines that run on one thread become part of the loop that calls them."""
+"""Maximum length in lines of a single-threaded function that is inlined into the loop that calls it."""
 INLINED_COST = 2048
-"""And do at most so much, in element additions: a call of more costs nothing in comparison."""
+"""Maximum work of an inlined function in element additions; otherwise the cost of a call is negligible."""
 INLINED_CALLS = 64
+"""Maximum number of calls that inline one function."""
 POLL_COST = 8192
-"""The work, in element additions, after which a loop looks at the clock: some microseconds."""
+"""Work in element additions after which a loop reads the clock, some microseconds."""
 
 POLL_HEAD = [
     "  %poll.ticks = alloca i32, align 4",
@@ -69,10 +70,11 @@ POLL_HEAD = [
     f"  %poll.first = call i64 @{CLOCK}()",
     "  store i64 %poll.first, ptr %poll.last, align 8",
 ]
+"""Prologue of a function with polling loops: a counter of iterations, and the clock at the last poll."""
 
 
 class StepEmitter:
-    """The function that is being written, and what its steps call: the functions of nests and kernels, and tasks."""
+    """Emitter of the current function, and of the functions that its steps call: nests, kernels and tasks."""
 
     def __init__(
         self,
@@ -89,21 +91,22 @@ class StepEmitter:
         self.builder = Builder()
         self.functions = NestFunctions(vector_bytes, has_locations)
         self.task: LoopTask | None = None
-        """The part of a loop that is being written."""
+        """Task of a loop that is being emitted; None in the program's own functions."""
         self.tasks: dict[str, list[str]] = {}
         self.tables: list[str] = []
-        """Of calls: steps that are data."""
+        """Call tables: steps that are data."""
         self.stack: dict[Buffer, Value] = {}
         self.pointers: dict[Buffer, str] = {}
         self.head: list[str] = []
         self.frame_size = 1
         self.callee_words = 0
-        """Of the table for the subroutines that the function calls."""
+        """Size in words of the table for the subroutines that the function calls."""
         self.inlined: dict[str, int] = {}
         self.called: set[str] = set()
         self.polls = True
 
     def pointer(self, buffer: Buffer) -> Value:
+        """Returns the address of a buffer: a task's pointer, an arena or slot offset, the stack, or a table entry."""
         buffer = self.assignment.representative(buffer)
         if self.task is not None and buffer in self.task.pointers:
             return self.task.pointers[buffer]
@@ -127,7 +130,7 @@ class StepEmitter:
 
     @contextmanager
     def function(self) -> Iterator[Builder]:
-        """Another function is written, then the one before goes on."""
+        """Context manager in which another function is emitted; the current function continues afterwards."""
         outside = self.builder, self.stack, self.pointers, self.head, self.frame_size, self.task
         self.builder = Builder()
         self.builder.declarations = outside[0].declarations
@@ -136,11 +139,11 @@ class StepEmitter:
         self.builder, self.stack, self.pointers, self.head, self.frame_size, self.task = outside
 
     def function_head(self) -> list[str]:
-        """The first lines of the function that was written."""
+        """Returns the first lines of the function that was emitted."""
         return [f"  %frame = alloca [{self.frame_size} x ptr], align 16", *self.head]
 
     def stack_memory(self, size: int) -> Value:
-        """So many bytes of the function that is written."""
+        """Allocates `size` bytes in the stack frame of the current function."""
         name = f"%stack{len(self.head)}"
         self.head.append(f"  {name} = alloca [{max(size, 1)} x i8], align 64")
         return Value(name, PTR)
@@ -148,6 +151,7 @@ class StepEmitter:
     # Steps
 
     def write_steps(self, steps: Sequence[Step], depth: int) -> None:
+        """Emits steps, runs of calls outside of loops as tables; `depth` is the number of enclosing loops."""
         if depth or self.timer is not None:
             self._write_code(steps, depth)
             return
@@ -165,6 +169,7 @@ class StepEmitter:
                 self._step(step, depth)
 
     def time(self, step: Step) -> AbstractContextManager[None]:
+        """Context manager that times the code of a step, if steps are timed."""
         return nullcontext() if self.timer is None else self.timer.time(self.builder, step)
 
     def _step(self, step: Step, depth: int) -> None:
@@ -186,7 +191,7 @@ class StepEmitter:
             self._host(step)
 
     def _as_kernel(self, step: Step) -> Step:
-        """A copy as the kernel that does it, where threads share it; any other step as it is."""
+        """Returns the kernel step of a copy that runs on several threads; any other step unchanged."""
         if not isinstance(step, CopyStep) or step.kernel is None or self.task is not None or self._is_elided(step):
             return step
         return KernelStep(step.kernel, [step.source, step.target], "copy")
@@ -196,7 +201,7 @@ class StepEmitter:
         self.builder.line(f"call void @{step.code.entry}.call(ptr %frame, i64 0)")
 
     def _is_call(self, step: Step) -> bool:
-        """Whether the step may be data: a call with pointers that the program's table leads to."""
+        """Whether the step may be an entry of a call table: all its buffers are reachable from the program's table."""
         if not isinstance(step, (KernelStep, CodeStep, CopyStep)):
             return False
         buffers = [step.target, step.source] if isinstance(step, CopyStep) else step.buffers
@@ -204,7 +209,7 @@ class StepEmitter:
         return all(buffer.kind != "temp" or buffer in self.assignment.offsets for buffer in representatives)
 
     def _write_table(self, steps: Sequence[Step]) -> None:
-        """A run of steps that are calls, as a table."""
+        """Emits a run of call steps as a call table."""
         calls = [call for step in steps for call in self._table_calls(step)]
         name = f"calls{len(self.tables)}"
         self.tables.append(table_of(name, calls))
@@ -234,7 +239,7 @@ class StepEmitter:
         return self.table_starts[buffer.kind] + buffer.index, 0
 
     def _is_elided(self, step: Step) -> bool:
-        """Whether a copy is none, since both sides share memory."""
+        """Whether the step is a copy whose source and target share memory, or that is empty."""
         if not isinstance(step, CopyStep):
             return False
         return (
@@ -256,6 +261,7 @@ class StepEmitter:
         self.copy_memory(target, source, size)
 
     def copy_memory(self, target: Value, source: Value, size: Value) -> None:
+        """Emits a memcpy of `size` bytes."""
         self.builder.line(f"call void @llvm.memcpy.p0.p0.i64({target}, {source}, {size}, i1 false)")
 
     def _while(self, step: WhileStep, depth: int) -> None:
@@ -271,6 +277,7 @@ class StepEmitter:
             self.plain_while(step, depth)
 
     def plain_while(self, step: WhileStep, depth: int) -> None:
+        """Emits a serial loop."""
         b = self.builder
         head, body, done = b.label("while"), b.label("body"), b.label("done")
         b.branch(head)
@@ -286,7 +293,10 @@ class StepEmitter:
         b.start(done)
 
     def poll(self, step: WhileStep, done: str) -> None:
-        """Every few microseconds a loop looks at the clock, and every few milliseconds it asks the host to go on."""
+        """Emits code that reads the clock every few microseconds and polls the host every few milliseconds.
+
+        If the host stops the program, the function returns 1, or a task branches to `done`.
+        """
         b = self.builder
         if POLL_HEAD[0] not in self.head:
             self.head += POLL_HEAD
@@ -319,7 +329,10 @@ class StepEmitter:
         b.start(go)
 
     def _poll_period(self, step: WhileStep, share: float) -> int:
-        """After how many rounds, or shares of rounds, a loop looks at the clock: a power of 2, less for long rounds."""
+        """Returns after how many iterations a loop reads the clock, a power of 2.
+
+        In blocked loops an iteration does only the `share` of the work of the whole arrays.
+        """
         cost = 8
         for inner in (*step.condition, *step.body):
             if isinstance(inner, KernelStep):
@@ -348,7 +361,7 @@ class StepEmitter:
         b.start(done)
 
     def _host(self, step: HostStep | WaitStep) -> None:
-        """The host is handed the addresses of all arrays that the instruction reads and writes."""
+        """Emits a host call with the addresses of all arrays that the instruction reads and writes."""
         b = self.builder
         buffers = host_buffers(step.start if isinstance(step, WaitStep) else step)
         self.fill_frame([self.pointer(buffer) for buffer in buffers])
@@ -360,7 +373,7 @@ class StepEmitter:
         return_if(b, b.binary("xor", status, b.emit(f"trunc {request_id} to i32", I32)))
 
     def _call(self, step: CallStep) -> None:
-        """The subroutine's table is a frame: its own arena, what this program has beside, and the buffers."""
+        """Emits the call of a subroutine, with a table of its own arena, the thread pool, the host and the buffers."""
         b = self.builder
         self.callee_words = max(self.callee_words, len(TABLE) + len(step.buffers))
         arena = self.pointer(step.scratch) if step.scratch.byte_size else Value("null", PTR)
@@ -370,6 +383,7 @@ class StepEmitter:
         return_if(b, b.emit(f"call i32 @{step.subroutine.name}(ptr %callee)", I32))
 
     def fill_frame(self, pointers: list[Value]) -> None:
+        """Emits stores of pointers to the frame, which grows as needed."""
         b = self.builder
         self.frame_size = max(self.frame_size, len(pointers))
         for position, pointer in enumerate(pointers):
@@ -377,14 +391,17 @@ class StepEmitter:
             b.store(pointer, address, 8)
 
     def _elements(self, step: Step) -> LoopPart | None:
-        """The part of its elements that a step of a blocked loop works on."""
+        """Returns the elements that a step of a blocked loop computes; None for other steps."""
         part = self.task.part if self.task is not None else None
         return part if part is not None and is_blocked_step(step, self.assignment, part.loop) else None
 
     # Nests
 
     def _chunk(self, step: KernelStep, nest: Nest) -> int:
-        """No thread is woken for a nest that looks at a result in place, where there is mostly nothing to do."""
+        """Chunk size of a nest; 0, for one thread, if the nest conditionally updates a result in place.
+
+        Such nests mostly find nothing to do, so waking threads does not pay.
+        """
         choice = invariant_select(nest)
         if choice is None or not isinstance(choice.other, Constant):
             return nest.schedule.chunk

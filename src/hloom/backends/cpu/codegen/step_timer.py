@@ -1,9 +1,8 @@
-"""The clock around each step of a program, for profiles: machine code that counts runs, cycles and work.
+"""Instruments steps with clocks for profiles: counts of runs, cycles and work.
 
-Steps that run others (loops, branches, calls) are not timed themselves, their parts are; a loop whose parts take turns
-on several threads, on blocks or in rounds at once, is timed as a whole. Times are those of the thread that runs the
-program: where it waits for others that take part in a step, that belongs to the step. Work is the cycles of all threads
-together in which they did not wait: the tasks that a step forks have clocks of their own.
+Loops, branches and calls are not timed, but their inner steps are. A loop that runs on several threads, blocked or
+parallel, is timed as a whole. Cycles are those of the thread that runs the program, waiting included. Work is the sum
+of busy cycles over all threads; tasks that a step forks are timed individually.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from hloom.backends.cpu.program.program import (
 )
 
 MAX_EVENTS = 1 << 16
-"""Of one run; what comes later is only counted."""
+"""Maximum number of events recorded in a run; later steps are only counted."""
 COUNTER_WORDS = 3
-"""Of a step: runs, cycles, cycles of all threads in which they worked."""
+"""Words of a step's counters: runs, cycles, busy cycles of all threads."""
 TIMED_FORK, FORK = "@hloom_timed_fork", "@hloom_fork.address"
-"""What runs tasks with clocks, and where the address of what runs them lies."""
+"""Symbols of the timed variant of `parallel_for` and of the pointer to the original."""
 COUNTERS, EVENTS, EVENT_COUNT, READ_CLOCK = "hloom_counters", "hloom_events", "hloom_event_count", "hloom_clock"
 
 
@@ -67,7 +66,7 @@ define internal void @hloom_timed_task(ptr %both, i64 %chunk) {{
 
 @dataclass(frozen=True, slots=True)
 class TimedStep:
-    """What a row of the counters is about: the instruction, how it runs, and the bytes that it reads and writes."""
+    """Row of the counters: name of the instruction, kind of step, and bytes that it reads and writes."""
 
     name: str
     kind: str
@@ -75,14 +74,14 @@ class TimedStep:
 
 
 class StepTimer:
-    """Writes the calls before and after each step, and what they call."""
+    """Emits the calls around each step, and the functions that they call."""
 
     def __init__(self) -> None:
         self.steps: list[TimedStep] = []
 
     @contextmanager
     def time(self, b: Builder, step: Step) -> Iterator[None]:
-        """Around the code of a step: reads the clock, and adds the time that passed to the step's row."""
+        """Context manager around the code of a step: adds the elapsed cycles to the row of the step."""
         b.declarations[f"declare i64 @{CLOCK}()"] = None
         start = b.emit(f"call i64 @{CLOCK}()", I64)
         yield
@@ -91,7 +90,7 @@ class StepTimer:
         b.line(f"call void @hloom_count({row}, {start})")
 
     def text(self) -> str:
-        """The counters, and the function that adds to them."""
+        """Returns the definitions of the counters and of the functions that update them."""
         rows = max(1, len(self.steps))
         return f"""@{COUNTERS} = global [{rows} x [{COUNTER_WORDS} x i64]] zeroinitializer
 @{EVENTS} = global [{MAX_EVENTS} x [3 x i64]] zeroinitializer
@@ -141,19 +140,19 @@ done:
 
 
 def with_timed_fork(loads: list[str]) -> list[str]:
-    """A part's loads from the table, but that what it forks runs with clocks."""
+    """Rewrites a function's prologue so that `parallel_for` is the timed variant."""
     lines = [line.replace("%parallel_for =", "%parallel_for.plain =") for line in loads]
     timed = f"  %parallel_for = getelementptr i8, ptr {TIMED_FORK}, i64 0"
     return [*lines, f"  store ptr %parallel_for.plain, ptr {FORK}, align 8", timed]
 
 
 def is_timed(step: Step) -> bool:
-    """Whether the step itself is timed; a loop is where threads share it, which its emitter knows."""
+    """Whether the step itself is timed. Loops are timed by their emitters if they run on several threads."""
     return isinstance(step, (KernelStep, CodeStep, CopyStep, HostStep, WaitStep))
 
 
 def describe(step: Step) -> TimedStep:
-    """The row of a step."""
+    """Returns the counter row of a step."""
     if isinstance(step, KernelStep):
         return TimedStep(step.name, "nest", sum(b.byte_size for b in step.buffers if b.kind != "constant"))
     if isinstance(step, CodeStep):

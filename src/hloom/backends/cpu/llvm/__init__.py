@@ -1,1 +1,1 @@
-"""LLVM: IR as text, functions, machine code, and what of it is kept on disk."""
+"""LLVM: IR as text, functions, native Python, machine code, and the cache of object files on disk."""

@@ -1,9 +1,9 @@
-"""The three long calls into LLVM, which threads make at once.
+"""Calls of LLVM's three long functions without a lock, so that threads compile in parallel.
 
-LLVM is safe for threads that each have a context and a target machine of their own, and Python's foreign calls release
-its lock. llvmlite holds a lock of its own around every call, though. So the long ones (parse, run passes, emit) are
-made here by functions of the same loaded library without that lock, with the types that llvmlite declares for them.
-Where a version of llvmlite has other insides, its public functions do the work, one call at a time.
+LLVM is thread-safe if each thread has a context and a target machine of its own, and ctypes releases the GIL, but
+llvmlite holds a lock of its own around each call. So the long calls (parse, run passes, emit) go directly to the same
+loaded library, with the argument types that llvmlite declares. If a version of llvmlite has different internals, its
+public functions are used, one call at a time.
 """
 
 from __future__ import annotations
@@ -16,23 +16,26 @@ from llvmlite.binding import ffi
 
 
 class LlvmCalls:
-    """The calls by llvmlite's public functions."""
+    """Calls through llvmlite's public functions."""
 
     are_parallel = False
-    """Whether calls on several threads run at the same time."""
+    """Whether calls on several threads run in parallel."""
 
     def parse(self, text: str, context: Any) -> Any:
+        """Parses LLVM IR text to a module of the context."""
         return llvm.parse_assembly(text, context)
 
     def run_passes(self, passes: Any, module: Any, builder: Any) -> None:
+        """Runs passes on a module."""
         passes.run(module, builder)
 
     def emit_object(self, machine: Any, module: Any) -> bytes:
+        """Returns the object file of a module."""
         return bytes(machine.emit_object(module))
 
 
 class _ParallelCalls(LlvmCalls):
-    """The calls by functions that hold no lock; AttributeError or OSError where llvmlite is not as we know it."""
+    """Calls without a lock. The constructor raises AttributeError or OSError if llvmlite's internals are unknown."""
 
     are_parallel = True
 
@@ -81,7 +84,7 @@ class _ParallelCalls(LlvmCalls):
 
 
 def llvm_calls() -> LlvmCalls:
-    """The calls that this version of llvmlite allows."""
+    """Returns the calls that this version of llvmlite supports."""
     try:
         return _ParallelCalls()
     except (AttributeError, OSError, TypeError):

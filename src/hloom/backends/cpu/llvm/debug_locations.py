@@ -1,7 +1,7 @@
-"""Which instruction of HLO each line of LLVM IR, and of assembly, is for.
+"""Debug locations: which HLO instruction each line of LLVM IR and of assembly is for.
 
-A function's lines are tied by names, one a line, empty where there is none. They go through LLVM's passes and code
-generator as the line numbers of debug information, which change no code.
+A function has a list of instruction names, one for each line of its text, empty for lines of no instruction. They pass
+through LLVM as line numbers of debug information, which does not change the code.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 DebugLocations = Mapping[str, Sequence[str]]
-"""Function -> for each line of its text the name of an instruction, or nothing."""
+"""Names of instructions, or "", for each line of a function's text, by the function's name."""
 
 MIN_METADATA = 100_000
-"""The number of the first piece of metadata: texts have some of their own."""
+"""First metadata id; texts use some smaller ones."""
 MERGED = ".merged"
 _DEFINED = re.compile(r"define [^@]*@([\w.]+)\(")
 _LOCATION = re.compile(r"\s+\.loc\s+\d+\s+(\d+)")
@@ -27,7 +27,7 @@ _HEAD = f"""!llvm.dbg.cu = !{{!{MIN_METADATA}}}
 
 
 def ir_functions(text: str, locations: DebugLocations) -> dict[str, str]:
-    """The functions of a module, lines followed by the instruction that they are for, as a comment."""
+    """Returns the functions of a module, with the instruction that each line is for as a comment."""
     found: dict[str, list[str]] = {}
     for function, line, name in _lines(text, locations):
         if function:
@@ -36,7 +36,7 @@ def ir_functions(text: str, locations: DebugLocations) -> dict[str, str]:
 
 
 def with_debug_locations(text: str, locations: DebugLocations) -> tuple[str, list[str]]:
-    """The module with a location at each instruction, and the names that the line numbers stand for, from 1 on."""
+    """Returns the module with debug locations, and the names that line numbers stand for, starting with line 1."""
     names: dict[str, int] = {"": 1}
     lines, metadata = [], [_HEAD]
     location_ids: dict[tuple[int, int], int] = {}
@@ -60,7 +60,10 @@ def with_debug_locations(text: str, locations: DebugLocations) -> tuple[str, lis
 
 
 def assembly_functions(text: str, names: Sequence[str]) -> dict[str, str]:
-    """The functions of the assembly of a module `with_debug_locations`, without directives, tied as those of IR are."""
+    """Returns the functions of a module's assembly, without directives, with instructions as comments.
+
+    `names` come from `with_debug_locations`.
+    """
     found = {}
     for match in re.finditer(r"^(\w[\w.]*):[^\n]*\n(.*?)^\.Lfunc_end\d+:", text, re.M | re.S):
         lines, name = [f"{match[1]}:"], ""
@@ -76,7 +79,7 @@ def assembly_functions(text: str, names: Sequence[str]) -> dict[str, str]:
 
 
 def _lines(text: str, locations: DebugLocations) -> Iterator[tuple[str, str, str]]:
-    """The lines of a module: the function that each is in, the line, the name that it is tied to."""
+    """Yields the lines of a module, each with its function and the name of its instruction."""
     function = ""
     names_of_lines: Iterator[str] = iter(())
     body = text.split("\n")
@@ -91,7 +94,10 @@ def _lines(text: str, locations: DebugLocations) -> Iterator[tuple[str, str, str
 
 
 def _align(names: Sequence[str], length: int) -> Sequence[str]:
-    """The names of a function's lines. Merged with others it loads constants first; a call of a merged one is short."""
+    """Aligns names with the lines of a function that was merged: loads of constants come first, and have no name.
+
+    Returns nothing for a function that has become a call of the merged one.
+    """
     head = 2
     if length < len(names) or not names:
         return ()

@@ -1,12 +1,13 @@
-"""What was compiled, on disk, so that a program is compiled once and not once for each process.
+"""Cache of compiled programs on disk, shared by the processes of a user.
 
-There are two kinds of files, each signed with the user's key. Object files are named by the digest of the LLVM IR, the
-processor, and the versions that take part. Programs, which spare the way from HLO to LLVM IR too, are named by the
-digest of the module and of hloom's own code: whoever changes a pass finds no program, and most object files.
+There are two kinds of files, each signed with the user's key. Object files are named by a digest of the LLVM IR, the
+processor, and the versions of the packages involved. Programs, which save the compilation from HLO to LLVM IR too, are
+named by a digest of the module and of hloom's own code: after a change of a pass no program is found, but most object
+files are.
 
-Files appear whole or not at all, and what is damaged counts as missing, so any number of processes of a user may share
-the folder. It is `$HLOOM_CACHE_DIR` (empty: nothing is kept), else hloom's folder among the user's caches. Where it
-cannot be written to, or others may write to it (`runtime/own_files.py`), programs are compiled each time.
+Files are created atomically, and damaged files count as missing, so any number of processes may share the folder. The
+folder is `$HLOOM_CACHE_DIR` (empty: no cache), by default hloom's folder among the user's caches. If it cannot be
+written to, or if others may write to it (`runtime/own_files.py`), programs are compiled each time.
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ from hloom.runtime.own_files import is_own_folder, make_own_folder, read_own, us
 from hloom.runtime.serialization import DataFormat
 
 LIMIT_BYTES = 1 << 30
-"""The least recently used files go when all together take more."""
+"""Size of the folder in bytes above which the least recently used files are removed."""
 _SIGNATURE_BYTES = 32
 
 
 def cached(text: str, target: str, make: Callable[[], bytes]) -> bytes:
-    """The object file for LLVM IR and a target (everything else that the code depends on); made if it is not there."""
+    """Returns the object file for LLVM IR and a target, calling `make` if it is not in the cache.
+
+    The target is everything besides the text that the code depends on.
+    """
     folder = cache_folder()
     if folder is None:
         return make()
@@ -49,7 +53,7 @@ def cached(text: str, target: str, make: Callable[[], bytes]) -> bytes:
 
 
 def find_program(key: str, form: DataFormat) -> Any:
-    """What `keep_program` kept under a key in a process that ran the same code of hloom; None if there is nothing."""
+    """Returns the program kept under a key by a process with the same hloom code; None if there is none."""
     path = _program_path(key)
     content = _read(path) if path is not None else None
     if content is None:
@@ -61,7 +65,7 @@ def find_program(key: str, form: DataFormat) -> Any:
 
 
 def keep_program(key: str, program: Any, form: DataFormat) -> None:
-    """Keeps a value of a format."""
+    """Writes a program in a format to the cache."""
     path = _program_path(key)
     if path is not None:
         with contextlib.suppress(ArgumentError):  # nested too deeply
@@ -75,7 +79,7 @@ def _program_path(key: str) -> Path | None:
 
 @functools.cache
 def code_version() -> str:
-    """Changes with every change of hloom's code, and with the packages that take part; "" where that cannot be told."""
+    """Returns a digest of hloom's code and the versions of packages involved; "" if it cannot be determined."""
     try:
         files = sorted(Path(__file__).parents[3].rglob("*.py"))
         stamps = [(str(path), status.st_mtime_ns, status.st_size) for path in files for status in [path.stat()]]
@@ -83,12 +87,12 @@ def code_version() -> str:
         return ""
     if not stamps:
         return ""
-    scipy = importlib.metadata.version("scipy")  # its LAPACK says how much workspace it needs
+    scipy = importlib.metadata.version("scipy")  # its LAPACK determines workspace sizes
     return _digest(str(stamps), f"{sys.version} {np.__version__} {ml_dtypes.__version__} {scipy}")
 
 
 def cache_folder() -> Path | None:
-    """Where files are kept; None for nowhere."""
+    """Returns the folder of the cache; None if there is no cache."""
     chosen = os.environ.get("HLOOM_CACHE_DIR")
     if chosen is not None:
         return Path(chosen) if chosen else None
@@ -117,7 +121,7 @@ def _write(path: Path, body: bytes) -> None:
 
 
 def _signature(path: Path, body: bytes) -> bytes | None:
-    """Of a file's name and what it holds, by the user's key; None where there is no key."""
+    """Returns the signature of a file's name and content by the user's key; None if there is no key."""
     key = user_key()
     if key is None:
         return None
@@ -127,7 +131,7 @@ def _signature(path: Path, body: bytes) -> bytes | None:
 
 
 def _prune(folder: Path) -> None:
-    """Looks at the whole folder now and then only: at one file in 64."""
+    """Prunes the folder after one write in 64, chosen at random."""
     if os.urandom(1)[0] % 64:
         return
     remove_oldest(folder, LIMIT_BYTES)

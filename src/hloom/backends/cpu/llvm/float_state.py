@@ -1,7 +1,7 @@
-"""The processor's floating-point state: compiled programs run in that of IEEE 754, whoever calls them.
+"""Floating-point state of the processor: programs run in that of IEEE 754, whatever the caller's is.
 
-Flush-to-zero, other directions of rounding and traps are set for a thread, by whoever it belongs to. A program that
-finds them calls itself in the default state, and leaves the thread as it was. Threads that it starts have its state.
+Flush-to-zero, rounding modes and traps are set for a thread by its owner. A program that finds a state other than
+IEEE's calls itself in the default state and restores the caller's afterwards. Threads that it starts inherit its state.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ run:""",
 
 
 def in_ieee_state(name: str) -> tuple[list[str], list[str]]:
-    """The head of `i32 @name(ptr %table)`, which runs in IEEE's state, up to its block `run`; and the declarations."""
+    """Returns the head of `i32 @name(ptr %table)`, which ensures IEEE state before its block `run`; and
+    declarations."""
     machine = architecture()
     return _HEAD[machine].replace("NAME", name).split("\n"), _DECLARATIONS[machine]

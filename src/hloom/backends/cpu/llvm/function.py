@@ -1,4 +1,4 @@
-"""One function of LLVM IR under construction: parameters, index arithmetic, and elements of XLA's types."""
+"""An LLVM function under construction: parameters, index arithmetic, and elements of XLA's types."""
 
 from __future__ import annotations
 
@@ -6,48 +6,50 @@ from typing import Self
 
 from hloom.backends.cpu.llvm.text import PTR, Builder, Index, Type, Value, constant, lane_indices, type_of
 
-ELEMENTS = {  # what an XLA element type is in memory; bf16 has no arithmetic, so its bits are enough
+ELEMENTS = {  # LLVM types of XLA element types in memory; bf16 is only converted, so its bits are enough
     "f32": "float", "f64": "double", "f16": "half", "bf16": "i16",
     "s8": "i8", "s16": "i16", "s32": "i32", "s64": "i64", "u8": "i8", "u16": "i16", "u32": "i32", "u64": "i64",
 }  # fmt: skip
 CALL_ONLY_ATTRIBUTE = "#3"
-"""The attributes of functions that only call others (`codegen/modules.py`)."""
+"""Attribute group of call-only functions (`codegen/modules.py`)."""
 _BYTES = {"half": 2, "float": 4, "double": 8, "ptr": 8}
 
 
 def size_of(element: str) -> int:
-    """The bytes of an LLVM scalar type."""
+    """Returns the size of an LLVM scalar type in bytes."""
     return _BYTES[element] if element in _BYTES else int(element[1:]) // 8
 
 
 def call_only_attribute(is_call_only: bool) -> str:
-    """What follows the other attributes in a function's head."""
+    """Returns the suffix of the attributes in a function's head."""
     return f" {CALL_ONLY_ATTRIBUTE}" if is_call_only else ""
 
 
 class Function(Builder):
-    """A Builder of `internal void @name(..)`; index arithmetic on Python numbers is done at once."""
+    """Builder of `internal void @name(..)`; index arithmetic on Python integers is evaluated at once."""
 
     def __init__(self, name: str, **parameters: Type) -> None:
         super().__init__()
         self.symbol = name
         self.is_call_only = False
-        """Whether it only calls others, so that its own instructions do not matter."""
+        """Whether it only calls others, so that its own instructions need no optimisation."""
         self.parameters = [Value(f"%{key}", type) for key, type in parameters.items()]
         self._slots: list[str] = []
 
     def as_call_only(self) -> Self:
+        """Marks the function call-only, and returns it."""
         self.is_call_only = True
         return self
 
     def text(self) -> str:
+        """Returns the definition of the function."""
         parameters = ", ".join(map(str, self.parameters))
         attribute = call_only_attribute(self.is_call_only)
         head = f"define internal void @{self.symbol}({parameters}) nounwind{attribute} {{\nentry:\n"
         return head + "\n".join([*self._slots, *self.lines, "  ret void", "}"]) + "\n"
 
     def slot(self, type: Type, count: int, align: int = 64) -> Value:
-        """Memory on the stack for `count` values, valid in the whole function."""
+        """Allocates stack memory for `count` values, valid in the whole function; `align` is in bytes."""
         slot = Value(self.name(), PTR)
         self._slots.append(f"  {slot.text} = alloca {type}, i64 {count}, align {align}")
         return slot
@@ -55,6 +57,7 @@ class Function(Builder):
     # Index arithmetic
 
     def add(self, a: Index, b: Index) -> Index:
+        """Adds indices without overflow."""
         if isinstance(a, int) and isinstance(b, int):
             return a + b
         if b == 0 or a == 0:
@@ -62,17 +65,19 @@ class Function(Builder):
         return self.binary("add", self.index(a), self.index(b), "nuw nsw")
 
     def subtract(self, a: Index, b: Index) -> Index:
+        """Subtracts indices."""
         if isinstance(a, int) and isinstance(b, int):
             return a - b
         return self.binary("sub", self.index(a), self.index(b), "nsw")
 
     def left(self, count: Index, start: Index) -> Index:
-        """How many of `count` are left from `start` on, at least zero."""
+        """Returns max(count - start, 0), how many of `count` items are left from `start` on."""
         if isinstance(count, int) and isinstance(start, int):
             return max(count - start, 0)
         return self.intrinsic("usub.sat", self.index(count), self.index(start)) if start != 0 else count
 
     def multiply(self, a: Index, b: Index) -> Index:
+        """Multiplies indices without overflow."""
         if isinstance(a, int) and isinstance(b, int):
             return a * b
         if a == 0 or b == 0:
@@ -82,25 +87,30 @@ class Function(Builder):
         return self.binary("mul", self.index(a), self.index(b), "nuw nsw")
 
     def divide(self, a: Index, b: int) -> Index:
+        """Divides an index, rounding down."""
         if isinstance(a, int):
             return a // b
         return a if b == 1 else self.binary("udiv", a, self.index(b))
 
     def ceil_divide(self, a: Index, b: int) -> Index:
+        """Divides an index, rounding up."""
         return self.divide(self.add(a, b - 1), b)
 
     def remainder(self, a: Index, b: int) -> Index:
+        """Returns an index modulo a constant."""
         if isinstance(a, int):
             return a % b
         return 0 if b == 1 else self.binary("urem", a, self.index(b))
 
     def minimum(self, a: Index, b: Index) -> Index:
+        """Returns the smaller index."""
         if isinstance(a, int) and isinstance(b, int):
             return min(a, b)
         return self.intrinsic("umin", self.index(a), self.index(b))
 
     def share(self, total: Index, unit: int, shares: int, share: Index) -> tuple[Index, Index]:
-        """The start and the length of one of `shares` even shares, in whole units but for the last."""
+        """Returns start and length of one of `shares` even shares of `total`, in multiples of `unit` except
+        the last."""
         if shares == 1:
             return 0, total
         units = self.ceil_divide(total, unit)
@@ -109,16 +119,17 @@ class Function(Builder):
         return first, self.subtract(self.minimum(end, total), first)
 
     def invoke(self, function: str, *args: Value) -> None:
-        """Calls a function that the same text defines."""
+        """Calls a function defined in the same text."""
         self.line(f"call void @{function}({', '.join(map(str, args))})")
 
     # Elements in memory
 
     def at(self, base: Value, offset: Index, element: str) -> Value:
+        """Returns the address of the element at an offset, in elements."""
         return base if offset == 0 else self.element_pointer(base, self.index(offset), element)
 
     def first_lanes(self, count: Index, width: int) -> Value:
-        """The mask of the lanes below `count`."""
+        """Returns the mask of the lanes below `count`."""
         if isinstance(count, int):
             lanes = ", ".join("i1 true" if lane < count else "i1 false" for lane in range(width))
             return Value(f"<{lanes}>", type_of("i1", width))
@@ -126,7 +137,7 @@ class Function(Builder):
         return self.compare("ult", lane_indices(type_of("i32", width)), self.splat(count, width))
 
     def load_as(self, pointer: Value, source: str, type: Type, mask: Value | None = None) -> Value:
-        """Elements of the XLA type `source`, converted to `type`; lanes outside the mask are not read, and zero."""
+        """Loads elements of the XLA type `source`, converted to `type`; inactive lanes are not read, and zero."""
         memory = type.of(ELEMENTS[source])
         align = size_of(memory.element)
         if mask is None:
@@ -136,7 +147,7 @@ class Function(Builder):
         return self.widen(raw, source, type)
 
     def widen(self, raw: Value, source: str, type: Type) -> Value:
-        """A value of the XLA type `source` as memory holds it, converted to a type at least as wide, or modulo 2^n."""
+        """Converts elements of the XLA type `source`, as loaded, to a type at least as wide, or modulo 2^n."""
         if source == "bf16":
             bits = self.binary("shl", self.convert("zext", raw, "i32"), constant(type.of("i32"), 16))
             raw = self.bitcast(bits, type.of("float"))
@@ -148,7 +159,7 @@ class Function(Builder):
         return self.convert(opcode, raw, type.element)
 
     def narrow(self, value: Value, target: str) -> Value:
-        """A value of the accumulator's type as the XLA type `target`, rounded to nearest even, as memory holds it."""
+        """Converts a value to the XLA type `target` as stored in memory, rounding to nearest even."""
         if target == "bf16":
             return self._to_bf16(value)
         element = ELEMENTS[target]
@@ -168,7 +179,7 @@ class Function(Builder):
         return self.convert("trunc", result, "i16")
 
     def store_as(self, value: Value, pointer: Value, target: str, mask: Value | None = None) -> None:
-        """Stores a value as the XLA type `target`, only the lanes of the mask where there is one."""
+        """Stores a value as the XLA type `target`, under an optional mask."""
         raw = self.narrow(value, target)
         align = size_of(raw.type.element)
         if mask is None:
@@ -177,7 +188,7 @@ class Function(Builder):
             self.store_masked(raw, pointer, align, mask)
 
     def store_first(self, value: Value, pointer: Value, target: str, left: Index) -> None:
-        """Stores the lanes below `left` as the XLA type `target`; without a mask where that is all, which is faster."""
+        """Stores the lanes below `left` as the XLA type `target`; unmasked, which is faster, if these are all."""
         width = value.type.width
         if isinstance(left, int):
             self.store_as(value, pointer, target, self.first_lanes(left, width) if left < width else None)
@@ -189,5 +200,5 @@ class Function(Builder):
             self.store_as(value, pointer, target, self.first_lanes(left, width))
 
     def multiply_add(self, a: Value, b: Value, c: Value) -> Value:
-        """a * b + c: fused for floats, modulo 2^n for integers."""
+        """Returns a * b + c: fused for floats, modulo 2^n for integers."""
         return self.fma(a, b, c) if a.type.is_float else self.binary("add", self.binary("mul", a, b), c)

@@ -1,4 +1,4 @@
-"""Conversions of f16 for processors that have no instructions for them, under the names that LLVM calls there."""
+"""Conversions of f16 for processors without instructions for them, under the names of compiler-rt that LLVM calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INFINITY, _HALF_INFINITY = 0x7F800000, 0x7C00
 
 @native(name="hloom_f16_of_f32")
 def f16_of_f32(bits: u32) -> u32:
-    """The bits of an f32 rounded to f16, to nearest even."""
+    """Returns the bits of an f32 rounded to f16, to nearest even."""
     sign, magnitude = (bits >> 16) & 0x8000, bits & 0x7FFFFFFF
     if magnitude > _INFINITY:
         return sign | _HALF_INFINITY | 0x200 | ((magnitude >> 13) & 0x3FF)
@@ -38,7 +38,7 @@ def f16_of_f32(bits: u32) -> u32:
 
 @native(name="hloom_f32_of_f16")
 def f32_of_f16(bits: u32) -> u32:
-    """The bits of an f16 as f32; a NaN becomes quiet."""
+    """Returns the bits of an f16 converted to f32; a NaN becomes quiet."""
     sign, exponent, mantissa = (bits & 0x8000) << 16, (bits >> 10) & 31, bits & 0x3FF
     if exponent == 31:
         return sign | _INFINITY | (mantissa << 13) | (u32(0x400000) if mantissa != 0 else u32(0))
@@ -50,7 +50,7 @@ def f32_of_f16(bits: u32) -> u32:
     return sign | ((top_bit + 103) << 23) | ((mantissa << (23 - top_bit)) & 0x7FFFFF)
 
 
-# The names of the compiler's own library, whose operands are in registers of floats.
+# Functions of compiler-rt, whose operands are in floating-point registers.
 _CALLS = """
 define half @__truncsfhf2(float %x) nounwind {
   %bits = bitcast float %x to i32
@@ -72,10 +72,10 @@ define float @__extendhfsf2(half %x) nounwind {
 @functools.cache
 @shielded
 def provide_half_conversions() -> MachineCode | None:
-    """Makes the conversions known to LLVM, where this process makes code for a processor without them."""
+    """Makes the conversions known to LLVM if the target processor has no instructions for them."""
     if processor().converts_f16:
         return None
-    # Where the processor has them, as nearly everywhere, starting does not pay for the translator.
+    # Imported here, because nearly all processors have the instructions and need no translator.
     from hloom.backends.cpu.llvm.native.translator import native_text
 
     code = immortal(load_object(compile_text(native_text([f16_of_f32, f32_of_f16]) + _CALLS)))

@@ -1,6 +1,6 @@
-"""From LLVM IR text to machine code in memory, for the processor we run on.
+"""Compiles LLVM IR text to machine code in memory.
 
-All that calls LLVM is shielded from signals: what they raise would leave llvmlite's lock held.
+All calls of LLVM are shielded from signals: an exception raised in a signal handler would leave llvmlite's lock held.
 """
 
 from __future__ import annotations
@@ -25,34 +25,38 @@ from hloom.shield import checkpoint, fork_allowed, shielded
 _lock = threading.Lock()
 
 _PIPELINE = "4"
-"""Changes with what `make_object` does, so that the cache on disk forgets what was made otherwise."""
+"""Version of `make_object`; part of the key of the cache on disk."""
 CALL_ONLY = "; call-only\n"
-"""The first line of a module whose functions only call others: it is made quickly, not well."""
+"""First line of a module of call-only functions, which is compiled without optimisation."""
 _OPTIONS = ("-disable-lsr", "-disable-post-ra")
-"""Steps of the code generator that take a sixth of its time, and that our loops are as fast without: addresses are
-affine where they are written, and processors reorder instructions themselves."""
+"""Disables passes of the code generator that take a sixth of its time and do not speed up our loops.
+
+Addresses are affine in the emitted code already (loop strength reduction), and processors reorder instructions
+themselves (post-register-allocation scheduling).
+"""
 
 
 class MachineCode:
-    """Loaded machine code; it must live as long as any address taken from it is used."""
+    """Loaded machine code. It must outlive all uses of addresses taken from it."""
 
     def __init__(self, engine: Any) -> None:
-        # Who drops this last may be the main thread, which must not call LLVM.
+        # The last reference may be dropped in the main thread, which must not call LLVM.
         self._engine = _engines[weakref.ref(self, _unused.put)] = engine
 
     @shielded
     def address(self, function: str) -> int:
+        """Returns the address of a function."""
         return int(self._engine.get_function_address(function))
 
     @shielded
     def data_address(self, name: str) -> int:
-        """Of a global variable."""
+        """Returns the address of a global variable."""
         return int(self._engine.get_global_value_address(name))
 
 
 _engines: dict[weakref.ref[MachineCode], Any] = {}
 _unused: SimpleQueue[weakref.ref[MachineCode]] = SimpleQueue()
-"""The code that nobody uses any more; its engines are disposed of when the next code is loaded."""
+"""References to collected code, whose engines are disposed of when the next code is loaded."""
 
 
 def _dispose_of_unused() -> None:
@@ -72,14 +76,14 @@ def _native_target() -> Any:
 @functools.cache
 @shielded
 def target() -> str:
-    """All that machine code depends on beside its text."""
+    """Returns everything besides the text that machine code depends on."""
     version = ".".join(map(str, llvm.llvm_version_info))
     cpu = processor()
     return f"{llvm.get_default_triple()} {cpu.name} {cpu.features} LLVM {version} {_PIPELINE}"
 
 
 class _Compiler:
-    """LLVM's passes and code generator, made once and used by one thread at a time."""
+    """LLVM's passes and code generator; used by one thread at a time."""
 
     def __init__(self, is_call_only: bool) -> None:
         cpu = processor()
@@ -89,19 +93,21 @@ class _Compiler:
         self._builder = llvm.create_pass_builder(self._machine, llvm.create_pipeline_tuning_options(speed_level=2))
         self._passes = llvm.create_new_module_pass_manager()
         self._passes.add_always_inliner_pass()
-        # What is inlined everywhere needs no code of its own.
+        # Functions that are inlined everywhere need no code of their own.
         self._passes.add_global_dead_code_eliminate_pass()
         if not is_call_only:
-            # Nests are vectorised already: few of LLVM's passes are worth their time.
+            # Nests are vectorised already, so few of LLVM's passes pay.
             self._passes.add_sroa_pass()
             self._passes.add_instruction_combine_pass()
             self._passes.add_simplify_cfg_pass()
 
     def assembly(self, text: str) -> str:
+        """Returns the assembly of a module."""
         with self._optimized(text) as module:
             return str(self._machine.emit_assembly(module))
 
     def compile(self, text: str) -> bytes:
+        """Returns the object file of a module."""
         with self._optimized(text) as module:
             return _calls().emit_object(self._machine, module)
 
@@ -114,9 +120,9 @@ class _Compiler:
 
 
 _idle_compilers: dict[bool, list[_Compiler]] = {False: [], True: []}
-"""By whether they are for call-only functions."""
+"""Idle compilers, by whether they are for call-only modules."""
 _compiler_counts = {False: 0, True: 0}
-"""How many there are."""
+"""Number of compilers, by whether they are for call-only modules."""
 _NOTHING = "define void @nothing() {\n  ret void\n}\n"
 
 
@@ -126,14 +132,14 @@ def _calls() -> LlvmCalls:
 
 
 class Compilation:
-    """Modules of one program, compiled side by side from when they are added; to be used in a `with` block.
+    """Compiles the modules of one program in parallel, from when they are added; a context manager.
 
-    Its threads end with the block: a forked child would wait for them for ever.
+    Its threads end with the block, since a forked child would wait for them forever.
     """
 
     def __init__(self) -> None:
         self._pending: list[tuple[str, Future[bytes] | None]] = []
-        """Modules, and who compiles them, if there are threads."""
+        """Modules and their futures; without threads the futures are None."""
         threads = thread_count() if _calls().are_parallel else 1
         self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
         if self._executor is not None:
@@ -147,13 +153,13 @@ class Compilation:
             self._executor.shutdown(cancel_futures=True)
 
     def begin(self, texts: Iterable[str]) -> None:
-        """Compiles modules, the longest first, while the caller goes on; without threads they wait for the end."""
+        """Starts compiling modules in the background, the longest first; without threads they wait for `finish`."""
         ordered = sorted(texts, key=len, reverse=True)
         executor = self._executor
         self._pending += [(text, executor.submit(compile_text, text) if executor else None) for text in ordered]
 
     def finish(self, texts: Sequence[str]) -> list[bytes]:
-        """Compiles the last modules, and those that wait for a thread; the object files of all."""
+        """Compiles the last modules and those still waiting for a thread. Returns all object files."""
         *others, own = sorted(texts, key=len, reverse=True)
         self.begin(others)
         objects = [compile_text(own)]
@@ -163,7 +169,7 @@ class Compilation:
 
 
 def _make_compilers(executor: ThreadPoolExecutor, threads: int) -> None:
-    """Makes those that threads will need, while the caller goes on; the first function takes each some milliseconds."""
+    """Makes the compilers that threads will need in the background; the first function costs milliseconds in each."""
     for is_call_only, wanted in ((False, threads), (True, 1)):
         for _ in range(wanted - _compiler_counts[is_call_only]):
             executor.submit(_make_compiler, is_call_only, wanted)
@@ -182,21 +188,21 @@ def _make_compiler(is_call_only: bool, wanted: int) -> None:
 
 @shielded
 def compile_text(text: str) -> bytes:
-    """The object file of a module, from the cache on disk if it was compiled before."""
+    """Returns the object file of a module, from the cache on disk if it was compiled before."""
     checkpoint()
     return cached(text, target(), lambda: make_object(text))
 
 
 @shielded
 def assembly(text: str) -> str:
-    """The assembly text of a module."""
+    """Returns the assembly text of a module."""
     with _lock:
         return _Compiler(text.startswith(CALL_ONLY)).assembly(text)
 
 
 @shielded
 def make_object(text: str) -> bytes:
-    """The object file of a module, compiled now."""
+    """Compiles a module and returns the object file."""
     is_call_only = text.startswith(CALL_ONLY)
     idle = _idle_compilers[is_call_only]
     try:
@@ -214,9 +220,9 @@ def make_object(text: str) -> bytes:
 
 @shielded
 def load_object(*object_files: bytes) -> MachineCode:
-    """Makes the object files of one program executable."""
+    """Loads the object files of one program."""
     with _lock:
-        # The engine compiles nothing: its target machine needs no more than the code model.
+        # The engine compiles nothing, so its target machine needs only the code model.
         machine = _native_target().create_target_machine(jit=True, codemodel="jitdefault")
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         for file in object_files:

@@ -1,4 +1,4 @@
-"""The processor that code is made for."""
+"""Target processor of generated code."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ _LEVELS = {
     "x86-64-v3": ("avx2", "bmi2", "fma", "f16c", "lzcnt"),
     "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
 }
-"""What each level of x86-64 has beyond the one before."""
+"""Features that each level of x86-64 adds to the previous one."""
 
 
 @dataclass(frozen=True)
 class Processor:
-    """What code is made for: LLVM's name, features beyond what the name says, and the width of a vector register."""
+    """Target processor: LLVM's name, features not implied by the name, and the width of a vector register."""
 
     name: str
     features: str
     vector_bytes: int
     converts_f16: bool
-    """Whether it has instructions between f16 and f32."""
+    """Whether it has instructions to convert between f16 and f32."""
 
     def has(self, feature: str) -> bool:
-        """Whether it has a feature, by LLVM's name, that its name does not say."""
+        """Whether it has a feature, by LLVM's name, that is not implied by the processor's name."""
         return f"+{feature}" in self.features.split(",")
 
 
 @functools.cache
 @shielded
 def processor() -> Processor:
-    """The processor that HLOOM_TARGET_CPU names, else this one, with the widest registers that it has.
+    """Returns the processor that HLOOM_TARGET_CPU names, by default this one with its widest registers.
 
-    ArgumentError where this processor does not run code of the named level.
+    Raises ArgumentError if this processor cannot run code of the named level.
     """
     found = llvm.get_host_cpu_features()
     level = os.environ.get("HLOOM_TARGET_CPU", "native")
@@ -54,7 +54,7 @@ def processor() -> Processor:
 
 
 def _level(level: str, found: Any) -> Processor:
-    """A level of x86-64, where `found` are the features that this processor has."""
+    """Returns a level of x86-64; `found` are the features of this processor."""
     if level not in _LEVELS:
         raise ArgumentError(f"HLOOM_TARGET_CPU is native or one of {', '.join(_LEVELS)}, got {level!r}")
     names = list(_LEVELS)[: list(_LEVELS).index(level) + 1]

@@ -1,7 +1,7 @@
-"""Writes LLVM IR as text: types, values, and a builder whose methods append one instruction each.
+"""Builds LLVM IR as text: types, values, and a builder whose methods append one instruction each.
 
-Every method works for scalars and vectors alike: the type of a value says its element and its width, and constants
-take the type of what they meet. Text is several times faster to make than objects for each instruction.
+Methods work on scalars and vectors alike: the type of a value has an element and a width, and constants take the type
+of the other operand. Building text is several times faster than building an object for each instruction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SUFFIX = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "pt
 
 
 class Type:
-    """An LLVM type: an element (`float`, `double`, `half`, `bfloat`, `i1` .. `i64`, `ptr`) and a width; 0: a scalar."""
+    """LLVM type: an element (`float`, `double`, `half`, `bfloat`, `i1` .. `i64`, `ptr`) and a width, 0 for scalars."""
 
     __slots__ = ("bits", "element", "is_float", "text", "width")
 
@@ -31,21 +31,22 @@ class Type:
         self.text = f"<{width} x {element}>" if width else element
 
     def of(self, element: str) -> Type:
-        """The type of another element and the same width."""
+        """Returns the type of another element and the same width."""
         return type_of(element, self.width)
 
     @property
     def integer(self) -> Type:
-        """The integer type of the same bits and width."""
+        """Integer type of the same number of bits and the same width."""
         return type_of(f"i{self.bits}", self.width)
 
     @property
     def scalar(self) -> Type:
+        """Type of the elements."""
         return type_of(self.element, 0)
 
     @property
     def suffix(self) -> str:
-        """What the names of overloaded intrinsics end with: `v16f32`, `i64`."""
+        """Suffix in the names of overloaded intrinsics: `v16f32`, `i64`."""
         element = _SUFFIX.get(self.element, self.element)
         return f"v{self.width}{element}" if self.width else element
 
@@ -54,7 +55,7 @@ class Type:
 
 
 def type_of(element: str, width: int = 0) -> Type:
-    """The type of an element and a width; equal types are one object."""
+    """Returns the type of an element and a width; equal types are the same object."""
     return _type(element, width)
 
 
@@ -67,7 +68,7 @@ I1, I8, I32, I64, F32, F64, PTR = (type_of(e) for e in ("i1", "i8", "i32", "i64"
 
 
 class Value:
-    """An operand: the text that names it (`%12`, `splat (i32 3)`) and its type."""
+    """Operand: its text (`%12`, `splat (i32 3)`) and its type."""
 
     __slots__ = ("text", "type")
 
@@ -84,14 +85,14 @@ Index = Value | int  # an i64, or a number known when the code is written
 
 @dataclass
 class Loop:
-    """A loop under construction: its counter, and the values that each round takes over from the one before."""
+    """Loop under construction: its counter, and the loop-carried values."""
 
     index: Index
     carried: list[Value] = field(default_factory=list)
 
 
 def constant(type: Type, value: float | int | bool) -> Value:
-    """A constant, the same in each lane; floats are rounded to the type."""
+    """Returns a constant, splat to all lanes of a vector; floats are rounded to the type."""
     if type.is_float:
         if type.element == "double":
             bits = struct.unpack("<Q", struct.pack("<d", value))[0]
@@ -109,7 +110,7 @@ def constant(type: Type, value: float | int | bool) -> Value:
 
 
 def _double_bits_of_float(value: float) -> int:
-    """LLVM writes a float as the double of the same value; NaN keeps its sign and quiet payload."""
+    """Returns the bits of the double equal to a float, as LLVM writes floats; NaNs keep sign and payload."""
     try:
         packed = struct.pack("<f", value)
     except OverflowError:
@@ -122,20 +123,20 @@ def _half_bits(value: float) -> int:
 
 
 def lane_indices(type: Type) -> Value:
-    """The vector 0, 1, .., width - 1."""
+    """Returns the vector 0, 1, .., width - 1."""
     indices = range(type.width)
     texts = (constant(type.scalar, k).text for k in indices)
     return Value("<" + ", ".join(f"{type.element} {text}" for text in texts) + ">", type)
 
 
 def mask_constant(active: int, lanes: int) -> Value:
-    """The mask of the first `active` lanes."""
+    """Returns the mask of the first `active` lanes."""
     bits = ", ".join("i1 true" if k < active else "i1 false" for k in range(lanes))
     return Value(f"<{bits}>", type_of("i1", lanes))
 
 
 class Builder:
-    """Appends instructions to the body of one function; `declarations` gathers the intrinsics it calls."""
+    """Appends instructions to the body of one function; `declarations` collects the functions that it calls."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -143,48 +144,58 @@ class Builder:
         self.block = "entry"
         self._count = 0
 
-    # Plumbing
+    # Lines and blocks
 
     def name(self) -> str:
+        """Returns a new value name."""
         self._count += 1
         return f"%v{self._count}"
 
     def emit(self, text: str, type: Type) -> Value:
-        """Appends `%new = text`."""
+        """Appends `%new = text`, and returns the value."""
         self._count += 1
         name = f"%v{self._count}"
         self.lines.append(f"  {name} = {text}")
         return Value(name, type)
 
     def line(self, text: str) -> None:
+        """Appends a line, indented."""
         self.lines.append("  " + text)
 
     def label(self, hint: str = "b") -> str:
+        """Returns a new label name."""
         self._count += 1
         return f"{hint}{self._count}"
 
     def start(self, label: str) -> None:
-        """Begins a basic block."""
+        """Starts a basic block."""
         self.lines.append(f"{label}:")
         self.block = label
 
     def branch(self, label: str) -> None:
+        """Appends an unconditional branch."""
         self.line(f"br label %{label}")
 
     def branch_if(self, condition: Value, then: str, otherwise: str) -> None:
+        """Appends a conditional branch."""
         self.line(f"br i1 {condition.text}, label %{then}, label %{otherwise}")
 
     def phi(self, type: Type, *incoming: tuple[Value, str]) -> Value:
+        """Appends a phi of (value, predecessor block) pairs."""
         return self.emit(f"phi {type} " + ", ".join(f"[ {v.text}, %{b} ]" for v, b in incoming), type)
 
     # Control flow
 
     def index(self, value: Index) -> Value:
+        """Returns an index as an i64 value."""
         return value if isinstance(value, Value) else constant(I64, value)
 
     @contextmanager
     def loop(self, stop: Index, step: Index = 1, carried: Sequence[Value] = (), first: Index = 0) -> Iterator[Loop]:
-        """Runs the body for first, first + step, .. below `stop`, at least once; the body may set `carried` anew."""
+        """Context manager for a loop over first, first + step, .. below `stop`, with at least one iteration.
+
+        The body may replace the values in `carried`, which then hold the final values.
+        """
         if isinstance(first, int) and isinstance(stop, int) and isinstance(step, int) and stop <= first + step:
             yield Loop(first, list(carried))
             return
@@ -208,14 +219,17 @@ class Builder:
 
     @contextmanager
     def each(self, first: Index, stop: Index, step: Index = 1) -> Iterator[Value]:
-        """Runs the body for first, first + step, .. below `stop`, all at least zero; perhaps never."""
+        """Context manager for a loop over first, first + step, .. below `stop`, possibly without iterations.
+
+        All bounds are unsigned.
+        """
         some = self.compare("ult", self.index(first), self.index(stop))
         with self.when(some), self.loop(stop, step, first=first) as loop:
             yield self.index(loop.index)
 
     @contextmanager
     def repeat(self, condition: Callable[[], Value]) -> Iterator[None]:
-        """Runs the body while the condition holds."""
+        """Context manager for a loop that runs while the condition holds."""
         head, body, after = self.label("while"), self.label("body"), self.label("after")
         self.branch(head)
         self.start(head)
@@ -227,7 +241,7 @@ class Builder:
 
     @contextmanager
     def when(self, condition: Value | None) -> Iterator[None]:
-        """Runs the body if the condition holds; None always does."""
+        """Context manager for code that runs if the condition holds; None stands for true."""
         if condition is None:
             yield
             return
@@ -240,7 +254,7 @@ class Builder:
 
     @contextmanager
     def unless(self, condition: Value) -> Iterator[None]:
-        """Runs the body if the condition does not hold."""
+        """Context manager for code that runs if the condition does not hold."""
         then, after = self.label("then"), self.label("after")
         self.branch_if(condition, after, then)
         self.start(then)
@@ -248,28 +262,32 @@ class Builder:
         self.branch(after)
         self.start(after)
 
-    # Arithmetic: `flags` such as "nsw", "reassoc nsz"
+    # Arithmetic
 
     def binary(self, opcode: str, a: Value, b: Value, flags: str = "") -> Value:
+        """Appends a binary operation, with flags such as "nsw" or "reassoc nsz"."""
         return self.emit(f"{opcode} {flags + ' ' if flags else ''}{a.type.text} {a.text}, {b.text}", a.type)
 
     def fneg(self, a: Value) -> Value:
+        """Appends a negation of floats."""
         return self.emit(f"fneg {a}", a.type)
 
     def compare(self, predicate: str, a: Value, b: Value) -> Value:
-        """`predicate` as LLVM has it: oeq, olt, une .. for floats, eq, slt, ult .. for integers."""
+        """Appends a comparison. Predicates are LLVM's: oeq, olt, une .. for floats, eq, slt, ult .. for integers."""
         opcode = "fcmp" if a.type.is_float else "icmp"
         return self.emit(f"{opcode} {predicate} {a.type.text} {a.text}, {b.text}", a.type.of("i1"))
 
     def select(self, condition: Value, a: Value, b: Value) -> Value:
+        """Appends a select: `a` where the condition holds, else `b`."""
         return self.emit(f"select {condition}, {a}, {b}", a.type)
 
     def convert(self, opcode: str, a: Value, element: str) -> Value:
-        """`opcode`: sext, zext, trunc, sitofp, uitofp, fptosi, fptoui, fpext, fptrunc."""
+        """Appends a conversion: sext, zext, trunc, sitofp, uitofp, fptosi, fptoui, fpext or fptrunc."""
         type = a.type.of(element)
         return self.emit(f"{opcode} {a} to {type}", type)
 
     def bitcast(self, a: Value, type: Type) -> Value:
+        """Appends a bitcast, unless the type is the same."""
         return a if a.type is type else self.emit(f"bitcast {a} to {type}", type)
 
     def call(self, function: str, result: Type, *args: Value, flags: str = "") -> Value:
@@ -279,19 +297,22 @@ class Builder:
         return self.emit(f"call {flags}{result} @{function}({', '.join(map(str, args))})", result)
 
     def call_void(self, function: str, *args: Value) -> None:
+        """Calls a function or intrinsic without a result, and declares it."""
         self.declarations[f"declare void @{function}({', '.join(a.type.text for a in args)})"] = None
         self.line(f"call void @{function}({', '.join(map(str, args))})")
 
     def intrinsic(self, name: str, *args: Value) -> Value:
-        """An intrinsic overloaded on its one type: `intrinsic("fma", a, b, c)` calls llvm.fma.v16f32."""
+        """Calls an intrinsic overloaded on one type: `intrinsic("fma", a, b, c)` calls llvm.fma.v16f32."""
         type = args[0].type
         return self.call(f"llvm.{name}.{type.suffix}", type, *args)
 
     def fma(self, a: Value, b: Value, c: Value) -> Value:
+        """Appends a fused multiply-add, a * b + c."""
         return self.intrinsic("fma", a, b, c)
 
     def polynomial(self, x: Value, coefficients: Sequence[float]) -> Value:
-        """Horner's scheme with fused multiply-adds; the highest power first."""
+        """Evaluates a polynomial by Horner's scheme with fused multiply-adds; coefficients start at the
+        highest power."""
         result = constant(x.type, coefficients[0])
         for coefficient in coefficients[1:]:
             result = self.fma(result, x, constant(x.type, coefficient))
@@ -300,7 +321,8 @@ class Builder:
     # Vectors
 
     def splat(self, a: Value, width: int) -> Value:
-        """The scalar in each of `width` lanes; constants and vectors as they are."""
+        """Returns a scalar in each of `width` lanes; vectors, and all values if `width` is 0, are returned
+        unchanged."""
         if not width or a.type.width:
             return a
         type = type_of(a.type.element, width)
@@ -310,40 +332,44 @@ class Builder:
         return self.emit(f"shufflevector {one}, {type} poison, <{width} x i32> zeroinitializer", type)
 
     def shuffle(self, a: Value, b: Value | None, lanes: Sequence[int]) -> Value:
-        """The lanes chosen from a and b, b's numbered after a's."""
+        """Selects lanes of a and b; lanes of b are numbered after those of a."""
         type = type_of(a.type.element, len(lanes))
         mask = "<" + ", ".join(f"i32 {lane}" for lane in lanes) + ">"
         second = b.text if b is not None else "poison"
         return self.emit(f"shufflevector {a}, {a.type} {second}, <{len(lanes)} x i32> {mask}", type)
 
     def extract(self, a: Value, lane: int) -> Value:
+        """Returns the scalar in a lane."""
         return self.emit(f"extractelement {a}, i64 {lane}", a.type.scalar)
 
     # Memory
 
     def element_pointer(self, base: Value, index: Value, element: str) -> Value:
+        """Returns the address of the element at an index."""
         return self.emit(f"getelementptr {element}, ptr {base.text}, {index}", PTR)
 
     def load(self, pointer: Value, type: Type, align: int) -> Value:
+        """Appends a load; `align` is in bytes."""
         return self.emit(f"load {type}, ptr {pointer.text}, align {align}", type)
 
     def prefetch(self, pointer: Value, writes: bool = False) -> None:
-        """Asks for a cache line that is read, or written, soon."""
+        """Prefetches a cache line for a load or a store."""
         self.declarations["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"] = None
         self.line(f"call void @llvm.prefetch.p0({pointer}, i32 {int(writes)}, i32 3, i32 1)")
 
     def store(self, value: Value, pointer: Value, align: int, note: str = "") -> None:
+        """Appends a store; `note` is metadata such as `!nontemporal !0`."""
         self.line(f"store {value}, ptr {pointer.text}, align {align}{', ' + note if note else ''}")
 
     def copy(self, target: Value, source: Value, size: Index) -> None:
-        """Copies bytes between places that do not overlap."""
+        """Copies bytes between disjoint memory."""
         self.call_void("llvm.memcpy.p0.p0.i64", target, source, self.index(size), constant(I1, False))
 
     def load_masked(self, pointer: Value, type: Type, align: int, mask: Value, rest: Value | None = None) -> Value:
-        """Loads the lanes of a mask; the others are those of `rest`, zeros by default.
+        """Loads the lanes of a mask; the others are those of `rest`, by default zeros.
 
-        LLVM 22 reads lanes beside the mask where it cuts a vector into registers, of which one has no lane of a mask
-        that is known in part; so vectors are cut into registers here.
+        LLVM 22 reads inactive lanes if it splits a vector over registers of which one has no active lane and the mask
+        is partly constant. So vectors are split into registers here.
         """
         rest = rest if rest is not None else Value("zeroinitializer", type)
         lanes = 8 * processor().vector_bytes // type.bits
@@ -364,7 +390,7 @@ class Builder:
         return self.call(name, type, pointer, constant(I32, align), mask, rest)
 
     def joined(self, a: Value, b: Value) -> Value:
-        """The lanes of a, then those of b, which has no more."""
+        """Concatenates the lanes of a and b; b must not be wider than a."""
         first, second = a.type.width, b.type.width
         if second < first:
             b = self.shuffle(b, None, [min(lane, second - 1) for lane in range(first)])
@@ -373,8 +399,8 @@ class Builder:
     def store_masked(self, value: Value, pointer: Value, align: int, mask: Value) -> None:
         """Stores the lanes of a mask.
 
-        LLVM 22 stores too many bytes where it folds a truncation into a store of one constant lane, so masks of stores
-        that may follow a truncation depend on something that LLVM does not know: that the pointer is not null.
+        LLVM 22 stores too many bytes if it combines a truncation with a store of one constant lane. Masks of stores
+        that may follow a truncation therefore depend on a condition unknown to LLVM: that the pointer is not null.
         """
         if not value.type.is_float and value.type.bits < 64:
             is_somewhere = self.compare("ne", pointer, constant(PTR, 0))

@@ -1,1 +1,1 @@
-"""A module as one native program: its steps, and the memory of its buffers."""
+"""Compiled programs: their steps, and the assignment of memory to their buffers."""

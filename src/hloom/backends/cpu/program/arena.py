@@ -1,4 +1,4 @@
-"""Offsets in one piece of memory for what is needed from one position of a program to another."""
+"""Assigns arena offsets to buffers by best fit, given the positions between which each is live."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 ALIGNMENT = 64
+"""Alignment of every buffer in bytes: a cache line."""
 
 Key = TypeVar("Key")
 
 
 def best_fit(intervals: Iterable[tuple[int, int, int, Key]]) -> tuple[dict[Key, int], int]:
-    """Offsets for what needs a number of bytes from one position to another, and where they end."""
+    """Returns an offset in bytes for each key, and the size of the arena.
+
+    Intervals are (first position, last position, bytes, key), with inclusive positions. Keys whose intervals overlap
+    get disjoint memory.
+    """
     free = _FreeList()
     active: list[tuple[int, int, int]] = []
     offsets: dict[Key, int] = {}
@@ -28,7 +33,7 @@ def best_fit(intervals: Iterable[tuple[int, int, int, Key]]) -> tuple[dict[Key, 
 
 
 class _FreeList:
-    """Free parts of the arena, by offset and by size; the arena grows at its end."""
+    """Free blocks of the arena, ordered by offset and by size; the arena grows at its end."""
 
     def __init__(self) -> None:
         self.by_offset: list[tuple[int, int]] = []
@@ -36,6 +41,7 @@ class _FreeList:
         self.end = 0
 
     def take(self, size: int) -> int:
+        """Allocates a block from the smallest free block that fits, or grows the arena. Returns its offset."""
         fitting = bisect.bisect_left(self.by_size, (size, 0))
         if fitting < len(self.by_size):
             length, offset = self.by_size[fitting]
@@ -52,6 +58,7 @@ class _FreeList:
         return self.end - size
 
     def release(self, offset: int, size: int) -> None:
+        """Frees a block and merges it with adjacent free blocks."""
         position = bisect.bisect(self.by_offset, (offset, 0))
         after = self.by_offset[position : position + 1]
         before = self.by_offset[position - 1 : position] if position else []

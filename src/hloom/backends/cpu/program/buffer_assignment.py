@@ -1,8 +1,9 @@
-"""Where every buffer lies: copies are removed by sharing memory, what is left gets an offset in one arena.
+"""Buffer assignment: coalesces buffers to remove copies, and assigns arena offsets to the rest.
 
-Steps are numbered in the order in which they stand, loops and branches included. A buffer is alive between a step that
-writes it and the last step that reads what was written. Two buffers can share memory if neither is written while the
-other is alive (Chaitin's condition), copies between them aside.
+Positions number the steps in program order, inner steps included. A buffer is live from the step that writes it to the
+last step that reads the value. Two buffers interfere if one is written while the other is live; writes by copies
+between the two, and by kernels that compute element by element in place, do not count. Source and target of each copy
+are coalesced if they do not interfere, as in Chaitin's register allocator: the copy then disappears.
 """
 
 from __future__ import annotations
@@ -33,22 +34,23 @@ from hloom.backends.cpu.program.program import (
 from hloom.types import PrimitiveType
 
 PlainStep = KernelStep | CodeStep | CopyStep | HostStep | WaitStep | CallStep
-"""Steps that run no other steps."""
+"""Steps without inner steps."""
 STACK_BYTES = 64
-"""Temporaries of at most so many bytes lie on the stack, where they may end up in registers."""
+"""Maximum size of a temporary on the stack, where LLVM may promote it to registers."""
 MAX_STACK_BUFFERS = 128
-"""So many at most, but for those that loops use."""
+"""Maximum number of temporaries on the stack, in addition to those used in loops."""
 MAX_ITERATION_BYTES = 8 << 20
-"""Of memory that a round has for itself, where several run at once: the kernels of larger ones fill the threads."""
+"""Maximum private memory of an iteration of a parallel loop; larger kernels use all threads anyway."""
 MAX_PARALLEL_BYTES = 256 << 20
+"""Maximum private memory of a parallel loop, over all its tasks."""
 
 
 @dataclass(slots=True)
 class Assignment:
-    """`representative` maps a buffer to the one whose memory it shares; `offsets` gives arena offsets of homes.
+    """Maps buffers to the representatives of their coalesced sets, and representatives to arena offsets in bytes.
 
-    Homes without an offset lie on the stack. `donated` maps the numbers of outputs to those of the parameters whose
-    memory they share: the program then finds such a parameter's value where the output goes.
+    Temporaries without an offset lie on the stack. `donated` maps the index of an output to that of the parameter whose
+    memory it takes: the program then reads the parameter from the output's address.
     """
 
     coalesced_into: dict[Buffer, Buffer] = field(default_factory=dict)
@@ -56,12 +58,12 @@ class Assignment:
     arena_bytes: int = 0
     donated: dict[int, int] = field(default_factory=dict)
     subroutines: dict[Subroutine, Assignment] = field(default_factory=dict)
-    """Those of the program's subroutines."""
+    """Assignments of the program's subroutines."""
     parallel_loops: dict[WhileStep, ParallelLoopMemory] = field(default_factory=dict)
-    """Of loops whose rounds run at once."""
+    """Memory of the loops that run in parallel."""
 
     def representative(self, buffer: Buffer) -> Buffer:
-        """The buffer whose memory it has; what lies on the way there is remembered."""
+        """Returns the representative of a buffer's coalesced set, compressing the path to it."""
         representative = buffer
         while (shared := self.coalesced_into.get(representative)) is not None:
             representative = shared
@@ -72,23 +74,23 @@ class Assignment:
 
 @dataclass(eq=False, slots=True)
 class ParallelLoopMemory:
-    """What the rounds of a loop that run at once need: each `slot_bytes` of its own, from `offset` of the arena on."""
+    """Memory of a parallel loop: each task has a slot of `slot_bytes`, the first at `offset` in the arena."""
 
     private: list[Buffer]
-    """Homes that each round has for itself; those without an offset lie on the stack."""
+    """Representatives of which each task has its own copy; those without an offset are on its stack."""
     shared: list[Buffer]
-    """All other homes that the loop uses."""
+    """All other representatives that the loop uses."""
     offsets: dict[Buffer, int]
-    """Within a slot."""
+    """Offsets of private buffers in a slot."""
     slot_bytes: int
     offset: int = 0
 
 
 def assign_buffers(program: Program, donate: bool = False) -> Assignment:
-    """Removes copies, then places every temporary.
+    """Coalesces buffers, then assigns an arena offset or the stack to every temporary.
 
-    With `donate`, outputs take the memory of parameters that the module's input_output_alias pairs them with, and of
-    buffer donors of their size, where the program allows it.
+    With `donate`, outputs take the memory of the parameters that input_output_alias pairs them with, or of buffer
+    donors of equal size, unless they interfere.
     """
     subroutines = {}
     for subroutine in program.subroutines:
@@ -106,11 +108,11 @@ class _Assigner:
         self.assignment = Assignment()
         self.uses: dict[Buffer, list[Use]] = {}
         self.live_ranges: dict[Buffer, LiveRange] = {}
-        """Of the homes that sharing was tried for."""
+        """Live ranges of representatives, computed when first needed."""
         self.copies: list[tuple[Buffer, Buffer]] = []
         self.in_place: list[tuple[Buffer, Buffer]] = []
         self.loops: list[tuple[WhileStep, tuple[Region, ...]]] = []
-        """Each with the loops and branches up to its own."""
+        """Loops with their enclosing regions, including their own."""
         self.position = 0
         self.part = 0
 
@@ -174,16 +176,16 @@ class _Assigner:
         self.uses.setdefault(buffer, []).append(Use(self.position, reads, writes, step, region, self.part))
 
     def _add_result_uses(self) -> None:
-        """The caller reads the outputs in the end."""
+        """Records that the caller reads the outputs at the end."""
         self.position += 1
         for leaf in leaves(self.program.result):
             if isinstance(leaf, Buffer):
                 self._add_use(leaf, True, False, CopyStep(leaf, leaf), ())
 
-    # Sharing
+    # Coalescing
 
     def _coalesce_donated(self) -> None:
-        """Outputs take the place of donated parameters that they do not overwrite too early."""
+        """Coalesces outputs with donated parameters that they do not interfere with."""
         program, module = self.program, self.program.module
         for alias in module.input_output_alias:
             parameter = _subtree(program.parameters[alias.parameter_number], alias.parameter_index)
@@ -213,14 +215,14 @@ class _Assigner:
         return True
 
     def _try_to_coalesce(self, first: Buffer, second: Buffer) -> None:
-        """Makes two buffers one where neither is written while the other holds a value that is still read."""
+        """Coalesces two buffers of equal size if they do not interfere."""
         a, b = self.assignment.representative(first), self.assignment.representative(second)
         if a is b or a.byte_size != b.byte_size:
             return
         if {a.kind, b.kind} - {"temp", "output"} or a.kind == b.kind == "output":
             return
         if a.kind != b.kind and a.byte_size <= STACK_BYTES:
-            # On the stack it may end up in registers.
+            # A small temporary is faster on the stack, where LLVM may promote it to registers.
             return
         if self._interferes(a, b) or self._interferes(b, a):
             return
@@ -228,7 +230,7 @@ class _Assigner:
         self._coalesce(drop, keep)
 
     def _coalesce(self, drop: Buffer, keep: Buffer) -> None:
-        """Gives two homes one place. What there is less of is added to the other: many may come together."""
+        """Coalesces two representatives; the smaller live range is merged into the larger one."""
         few, many = sorted(
             (self._live_range(drop), self._live_range(keep)), key=lambda live_range: len(live_range.writes)
         )
@@ -248,7 +250,10 @@ class _Assigner:
         return self.live_ranges[buffer]
 
     def _interferes(self, writer: Buffer, holder: Buffer) -> bool:
-        """Whether a step writes `writer` while `holder` is alive; copies between the two do not count."""
+        """Interference test: whether a step writes `writer` while `holder` is live.
+
+        Copies between the two, and in-place kernels at the end of the live interval, do not count.
+        """
         for use, end in self._live_range(holder).interfering_writes(self._live_range(writer)):
             if isinstance(use.step, CopyStep) and self.assignment.representative(use.step.source) is holder:
                 continue
@@ -257,7 +262,7 @@ class _Assigner:
         return False
 
     def _computes_in_place(self, step: Step, written: Buffer, read: Buffer) -> bool:
-        """Whether the step reads every element of one buffer before it writes the same element of the other."""
+        """Whether the step reads each element of one buffer before it writes that of the other."""
         if not isinstance(step, KernelStep):
             return False
         buffers = [self.assignment.representative(buffer) for buffer in step.buffers]
@@ -268,7 +273,7 @@ class _Assigner:
         return same_width and all((o, i) in step.kernel.in_place for o in outputs for i in inputs)
 
     def _distinct_uses(self, uses: list[Use]) -> list[Use]:
-        """In order, without copies to the place itself; what one step does is one use."""
+        """Returns the uses in program order, one for each step, without self copies."""
         joined: dict[tuple[int, int], Use] = {}
         for use in uses:
             if not _is_self_copy(use.step, self.assignment):
@@ -278,10 +283,10 @@ class _Assigner:
                 )
         return sorted(joined.values(), key=lambda use: use.position)
 
-    # Rounds that run at once
+    # Parallel loops
 
     def _assign_parallel_loops(self) -> None:
-        """Gives memory of their own to the rounds of loops that may run at once, the outermost such loops."""
+        """Gives the outermost parallel loops private memory for their tasks."""
         assigned: set[Region] = set()
         inside: dict[Region, dict[Buffer, list[Use]]] = {
             r[-1]: {} for step, r in self.loops if step.parallel is not None
@@ -301,10 +306,10 @@ class _Assigner:
     def _parallel_memory(
         self, parallel: ParallelLoop, loop: Region, uses: dict[Buffer, list[Use]]
     ) -> ParallelLoopMemory | None:
-        """None where a round needs what another one leaves, or too much memory.
+        """Returns the memory of a parallel loop, or None if iterations depend on each other or need too much.
 
-        What no step outside of the loop reads or writes, one in the same round has written before it is read: what
-        comes from another round was something before the first one.
+        A temporary that is used inside the loop only is private: each iteration writes it before reading it, because
+        the first iteration could not read it otherwise.
         """
         counter = self.assignment.representative(parallel.counter)
         arrays = {self.assignment.representative(array) for array in parallel.arrays}
@@ -331,7 +336,7 @@ class _Assigner:
         private = {buffer for memory in self.assignment.parallel_loops.values() for buffer in memory.private}
         small = [b for b in self.uses if b.kind == "temp" and b.byte_size <= STACK_BYTES and b not in private]
         small = [b for b in small if len({use.part for use in self.uses[b]}) == 1]
-        # After an error others may still write to what they exchange.
+        # After an error other ranks may still write to the buffers of a collective.
         small = [b for b in small if not any(isinstance(use.step, WaitStep) for use in self.uses[b])]
         on_stack = {b for b in small if any(use.region for use in self.uses[b])} | set(small[:MAX_STACK_BUFFERS])
         in_arena = [b for b in self.uses if b.kind == "temp" and b not in on_stack and b not in private]
@@ -349,20 +354,20 @@ class _Assigner:
                 self.assignment.parallel_loops[key].offset = offset
 
     def _interval(self, buffer: Buffer) -> tuple[int, int, int, Buffer]:
-        """From where to where the buffer needs its memory."""
+        """Returns the positions between which a buffer needs memory, its size in bytes, and the buffer."""
         positions = [use.position for use in self.uses[buffer]]
         positions += self._live_range(buffer).bounds()
         return min(positions), max(positions), buffer.byte_size, buffer
 
 
 def _is_partial_write(uses: Sequence[Use]) -> bool:
-    """Whether all that is done with an array is that one step writes a part of it."""
+    """Whether the only use of an array is one kernel that writes a slice of it."""
     steps = [use.step for use in uses]
     return len(steps) == 1 and isinstance(steps[0], KernelStep) and bool(steps[0].partial)
 
 
 def _subtree(tree: BufferTree, index: tuple[int, ...]) -> BufferTree:
-    """The part of a value at an index of a tuple shape."""
+    """Returns the element of a tree at an index of a tuple shape."""
     for position in index:
         tree = tree[position]
     return tree

@@ -1,4 +1,4 @@
-"""Makes the program of a module: every instruction of its entry, and of what that calls, becomes steps."""
+"""Translates the entry computation of a module, and its callees, to the steps of a program."""
 
 from __future__ import annotations
 
@@ -47,22 +47,20 @@ from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 MAX_INLINED = 1 << 13
-"""Instructions of all that a computation runs, where this holds what needs the host and so is no subroutine."""
+"""Instructions that a computation may expand to if it needs the host, which rules out a subroutine."""
 SHARED_COPY_BYTES = 2 << 20
-"""Copies of so much go to several threads: one core alone reads and writes less than the caches give."""
-
-
+"""Size from which copies run on several threads, since one core cannot saturate the memory system."""
 PARALLEL_LOOPS = "parallel-loops"
-"""The name of an analysis that programs compile without."""
+"""Name of the parallel-loop analysis; if it fails, programs compile without it."""
 
 
 def build_program(
     module: Module, vector_bytes: int, threads: int, with_calls: bool = True, codes: KernelCodes | None = None
 ) -> Program:
-    """The program of a module (whose entry is as the passes left it).
+    """Returns the program of a module after the passes.
 
-    `with_calls`: whether computations that run in several places may be subroutines; `codes` may hold kernels that are
-    written already.
+    `with_calls` allows subroutines for computations with several callers; `codes` may hold kernels that are already
+    emitted.
     """
     order = running_computations(module.entry)
     program = Program(module=module, plans=make_plans(module.entry))
@@ -84,19 +82,19 @@ def build_program(
 
 @dataclass
 class _Shared:
-    """What a program and its subroutines have together."""
+    """State shared by a program and its subroutines."""
 
     codes: KernelCodes
     kernels: dict[Any, Lowered] = field(default_factory=dict)
     copies: dict[int, Kernel] = field(default_factory=dict)
-    """By their sizes in bytes."""
+    """Copy kernels by size in bytes."""
     subroutines: dict[Computation, Subroutine] = field(default_factory=dict)
     too_long: set[Computation] = field(default_factory=set)
-    """Computations that need the host and would be too many steps: the host runs them as a whole."""
+    """Computations that need the host and would expand to too many steps: the host runs them as a whole."""
 
 
 def _add_subroutine(callee: Computation, caller: Program, shared: _Shared) -> None:
-    """Makes a computation a program of its own, unless that needs the host."""
+    """Makes a computation a subroutine, unless it needs the host."""
     if all(shape.is_static for shape in (*callee.parameter_shapes, callee.result_shape)):
         program = Program(module=caller.module, plans=caller.plans, loops=caller.loops)
         _Builder(program, shared).build(callee)
@@ -119,7 +117,7 @@ class _Builder:
         self._copy(program.result, value, program.steps)
         return program
 
-    # Places
+    # Buffers
 
     def _buffer(self, shape: Shape, kind: str, data: Any = None) -> Buffer:
         buffer = Buffer(kind, self._next_index(kind), shape.element_type, shape.dimensions, data)
@@ -127,7 +125,7 @@ class _Builder:
         return buffer
 
     def _next_index(self, kind: str) -> int:
-        """The number of the next buffer of a kind."""
+        """Returns the index of the next buffer of a kind."""
         index = self.counts.get(kind, 0)
         self.counts[kind] = index + 1
         return index
@@ -143,7 +141,7 @@ class _Builder:
         return Slot(self.program.slot_count - 1)
 
     def _new_outputs(self, value: BufferTree, shape: Shape) -> BufferTree:
-        """Places for the results: buffers to be written, or the slots that the host reads in the end."""
+        """Returns buffers for the results; slots are kept, since the host reads them at the end."""
         if isinstance(value, tuple):
             return tuple(self._new_outputs(v, s) for v, s in zip(value, shape.elements, strict=True))
         return value if isinstance(value, Slot) else self._buffer(shape, "output")
@@ -167,7 +165,7 @@ class _Builder:
         return self.constants[name]
 
     def _constant_like(self, buffer: Buffer) -> Buffer:
-        """A constant of a subroutine, as one of this program's."""
+        """Returns the buffer of this program that holds a constant of a subroutine."""
         if isinstance(buffer, Routine):
             return self._routine(buffer.name)
         assert buffer.data is not None
@@ -176,7 +174,7 @@ class _Builder:
     # Computations
 
     def _inline(self, computation: Computation, arguments: Sequence[BufferTree], steps: list[Step]) -> BufferTree:
-        """Appends the steps of a computation on arguments; the place of its result."""
+        """Appends the steps of a computation and returns its result."""
         plan = self.program.plans[id(computation)]
         values: dict[Instruction, BufferTree] = dict(zip(computation.parameters, arguments, strict=True))
 
@@ -231,7 +229,7 @@ class _Builder:
         return self._host(instruction, operands, steps)
 
     def _apply(self, computation: Computation, arguments: Sequence[BufferTree], steps: list[Step]) -> BufferTree:
-        """Appends the steps of a computation on arguments, or a call of its subroutine; the place of its result."""
+        """Appends the steps of a computation, or a call of its subroutine, and returns its result."""
         subroutine = self.shared.subroutines.get(computation)
         if subroutine is None:
             return self._inline(computation, arguments, steps)
@@ -251,7 +249,7 @@ class _Builder:
         inputs: list[Any] = [leaf for operand in operands for leaf in leaves(operand)]
         results: list[Any] = [*leaves(result)]
         if instruction.opcode == "scatter":
-            # It changes its first operands in place.
+            # The kernel updates its first operands in place.
             for k, (target, source) in enumerate(zip(results, inputs, strict=False)):
                 self._copy(target, source, steps)
                 inputs[k] = target
@@ -267,7 +265,7 @@ class _Builder:
 
     @staticmethod
     def _is_reinterpreted(instruction: Instruction) -> bool:
-        """Whether elements of another width lie in the very same bytes."""
+        """Whether a bitcast-convert changes the element width and hence is a copy of the same bytes."""
         old, new = instruction.operands[0].shape, instruction.shape
         widths = {old.element_type.bits, new.element_type.bits}
         return not old.is_dynamic and len(widths) == 2 and min(widths) >= 8
@@ -285,7 +283,7 @@ class _Builder:
         return result
 
     def _lowered(self, instruction: Instruction) -> Lowered:
-        """The scheduled kernel; instructions of one structure share it."""
+        """Returns the scheduled kernel, shared by instructions of equal structure."""
         key = self.shared.codes.structures.of(instruction)
         lowered = self.shared.kernels.get(key)
         if lowered is None:
@@ -297,7 +295,7 @@ class _Builder:
         op: Any = instruction.op
         state = self._new_value(instruction.shape)
         if isinstance(state, tuple):
-            # What the body hands on as it came stays where it is.
+            # Loop-invariant elements keep the buffers of the initial values.
             unchanged = loop_invariant_elements(op.body)
             state = tuple(i if k in unchanged else s for k, (s, i) in enumerate(zip(state, initial, strict=True)))
         self._copy(state, initial, steps)
@@ -316,7 +314,7 @@ class _Builder:
         return state
 
     def _parallel_loop(self, loop: Instruction, state: BufferTree, body: list[Step]) -> ParallelLoop | None:
-        """The rounds that may run at once, where that is worth the threads."""
+        """Returns the parallel loop if its iterations are independent and keep the threads busy, else None."""
         threads = self.shared.codes.threads
         if threads == 1 or is_left_out(PARALLEL_LOOPS):
             return None
@@ -352,7 +350,7 @@ class _Builder:
                 steps.append(self._copy_step(to, origin))
 
     def _copy_in_parallel(self, target: BufferTree, source: BufferTree, steps: list[Step]) -> None:
-        """Copies that may read each other's targets: those are saved first."""
+        """Appends a parallel copy: sources that are also targets are saved to temporaries first."""
         both = zip(leaves(target), leaves(source), strict=True)
         pairs = [(t, s) for t, s in both if t is not s and isinstance(t, Buffer) and isinstance(s, Buffer)]
         targets = {t for t, _ in pairs}
@@ -376,7 +374,7 @@ class _Builder:
 
 
 def _shape_of(kind: BufferType) -> Shape:
-    """A scratch is the kernel's own: it gets no memory here."""
+    """Shape of a kernel's temporary; per-thread scratch has size 0 because the kernel allocates it."""
     return Shape.array(kind.type, (kind.size if kind.role == "temporary" else 0,))
 
 
@@ -385,7 +383,7 @@ def _is_native_shape(shape: Shape) -> bool:
 
 
 def loop_invariant_elements(body: Computation) -> set[int]:
-    """The elements of a loop's state that its body returns as they came."""
+    """Returns the indices of the state elements that a loop body returns unchanged."""
     root, (parameter,) = body.root, body.parameters
     if root.opcode != "tuple":
         return set()

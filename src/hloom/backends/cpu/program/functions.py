@@ -1,10 +1,10 @@
-"""Which computations become functions of the program: their callers call them, and do not hold their steps.
+"""Decides which computations become subroutines, so that callers call them instead of inlining their steps.
 
     call(x), to_apply=f .. call(y), to_apply=f, where f is long
 
-A program is as long as what its computations expand to, which may be exponential in their number. So those that are
-long and run in several places are functions, once there would be too many steps; and where loops and conditionals nest
-deeply, some of the levels are: what works on steps goes from one level into the next.
+Inlining every call may make a program exponentially long. Computations that are long and run by several callers
+therefore become subroutines once a program would exceed `LONG_PROGRAM` instructions. Deeply nested loops and
+conditionals are split into subroutines too, because code that traverses steps recurses once per level.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from hloom.ops.control_flow import Call
 from hloom.passes.edit import inlined_size, is_control_flow
 
 LONG_PROGRAM = 4000
-"""Instructions that a program may expand to before loops and branches share computations."""
+"""Number of inlined instructions above which loops and branches share computations."""
 LONG_FUNCTION = 16
-"""Instructions that are worth a call."""
+"""Minimum number of instructions for which a call pays."""
 MAX_LEVELS = 32
-"""Of loops and conditionals inside of each other, in one function."""
+"""Maximum nesting depth of loops and conditionals inside one subroutine."""
 
 
 def running_computations(entry: Computation) -> list[Computation]:
-    """The entry, last, and what calls, loops and conditionals run from there on, each after what it runs itself.
+    """Returns the entry and the computations that calls, loops and conditionals run, callees first.
 
-    What is applied to elements is left out.
+    Computations applied to elements (combiners, comparators) are left out.
     """
     order = callees_first(entry)
     found = {entry}
@@ -38,7 +38,7 @@ def running_computations(entry: Computation) -> list[Computation]:
 
 
 def functions_of(order: Sequence[Computation]) -> set[Computation]:
-    """The computations that become functions, of those that run, callees first."""
+    """Returns the computations that become subroutines; `order` holds all running computations, callees first."""
     calls = Counter(i.op.computation for c in order for i in c.instructions if isinstance(i.op, Call))
     functions = {computation for computation, count in calls.items() if count > 1}
     runs = Counter(callee for computation in order for callee in _run_by(computation))
@@ -59,5 +59,5 @@ def functions_of(order: Sequence[Computation]) -> set[Computation]:
 
 
 def _run_by(computation: Computation) -> list[Computation]:
-    """The computations that its calls, loops and conditionals run, each as often as it is run."""
+    """Returns the computations run by calls, loops and conditionals of a computation, repeated for each use."""
     return [callee for i in computation.instructions if is_control_flow(i) for callee in i.op.computations]

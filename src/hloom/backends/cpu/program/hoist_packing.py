@@ -1,4 +1,4 @@
-"""An operand of a product that no round of a loop changes is packed before the loop."""
+"""Hoists the packing of loop-invariant operands of products out of loops."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hloom.backends.cpu.program.program import Buffer, CodeStep, Step, all_steps
 
 
 def hoist_packing(condition: list[Step], body: list[Step], new_buffer: Callable[[int], Buffer]) -> list[Step]:
-    """Takes packing out of the body of a loop; gives the steps that do it before.
+    """Removes packing steps of loop-invariant operands from a loop body, and returns them to run before the loop.
 
-    An operand that no step of the loop writes is packed once; so is what an inner loop took out of itself. `new_buffer`
-    makes a buffer of so many bytes.
+    Each invariant operand is packed once, including packing steps hoisted out of inner loops. `new_buffer` allocates a
+    buffer of a number of bytes.
     """
     written = {buffer for step in all_steps([*condition, *body]) for buffer, writes in accesses(step) if writes}
     before: list[Step] = []
@@ -38,7 +38,7 @@ def hoist_packing(condition: list[Step], body: list[Step], new_buffer: Callable[
 
 
 def _packed(step: Step, written: set[Buffer]) -> PackedCode | None:
-    """The step's code in two steps, where it packs what no round changes; written only where that may be."""
+    """Returns the two-step code (packing and product) of a step if it packs a loop-invariant operand, else None."""
     if (
         not isinstance(step, CodeStep)
         or step.code.packed is None

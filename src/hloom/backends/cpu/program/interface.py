@@ -1,4 +1,4 @@
-"""What a program and its callers agree on: its table of pointers, its questions to the host, the clock it reads."""
+"""The interface between compiled programs and their callers: pointer table, host requests, clock."""
 
 from __future__ import annotations
 
@@ -8,28 +8,33 @@ from hloom.backends.cpu.program.program import Buffer, HostStep, Program, Slot, 
 from hloom.runtime.machine import architecture
 
 REQUEST_WORD = 6
-"""The word of the host's memory that changes with each call of the host.
+"""Index of the 64-bit word of the host's memory that identifies host calls.
 
-The host is given an odd number made of it, and returns that where all went well. ctypes returns what an earlier call
-left where an exception, such as that of Ctrl-C, comes before the first line of a function that is called back.
+Each call increments it by 2 and passes its low 31 bits, an odd number, which the host returns on success. Any other
+result is a failure: if an exception such as KeyboardInterrupt comes before the first line of a callback, ctypes returns
+the result of an earlier call.
 """
 REQUEST_MASK = 0x7FFFFFFF
 TABLE = ("arena", "pool", "parallel_for", "run_calls", "host_call", "host_data", "poll")
+"""Names of the first pointers in a program's table; pointers of parameters, outputs and constants follow."""
 CLOCK = {"x86_64": "llvm.readcyclecounter", "aarch64": "llvm.readsteadycounter"}[architecture()]
 POLL_CYCLES = 1 << 25 if CLOCK.endswith("cyclecounter") else 1 << 18
-"""Some 10 ms of the clock: the time-stamp counter of x86, elsewhere a timer of some 20 MHz and more."""
+"""Clock cycles between two polls of the host, about 10 ms.
+
+x86 has a time-stamp counter in the GHz range; other architectures a timer of about 20 MHz or more.
+"""
 IN_LOOP, IN_BLOCK, BEFORE_BLOCK, AFTER_BLOCKS = range(4)
-"""Where the program asks whether it may go on."""
+"""Points from which a program polls the host: a loop, a task of a loop, before a task, after all tasks."""
 
 
 def table_starts(program: Program) -> dict[str, int]:
-    """From where on the table holds the pointers of the parameters, outputs and constants."""
+    """Returns the index in the table of the first parameter, output and constant pointer."""
     outputs = len(TABLE) + len(program.of_kind("parameter"))
     return {"parameter": len(TABLE), "output": outputs, "constant": outputs + len(program.of_kind("output"))}
 
 
 def host_buffers(step: HostStep) -> Iterator[Buffer]:
-    """The arrays that a host step reads, then those it writes."""
+    """Yields the arrays that a host step reads, then those that it writes."""
     for tree in (*step.operands, step.result):
         for leaf in leaves(tree):
             if not isinstance(leaf, Slot):

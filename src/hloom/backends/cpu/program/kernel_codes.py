@@ -1,4 +1,4 @@
-"""The code of operations that have kernels of their own, each kind of instruction once; and which is known early."""
+"""Emits the code of operations with kernels of their own, once for each distinct instruction structure."""
 
 from __future__ import annotations
 
@@ -26,17 +26,20 @@ KERNELS = {
     "sort": "sort.sort",
     "topk": "sort.top_k",
 }
-"""Operations with kernels of their own, and the modules of `kernels` that write them."""
+"""Operations with kernels of their own, and the modules of `kernels` that emit them."""
 
 
 @dataclass
 class Structures:
-    """Keys of instructions, equal where the same code does. In them computations are numbers, equal ones the same."""
+    """Structural keys of instructions: instructions with equal keys share code.
+
+    Computations are represented by ids, equal for computations of equal structure.
+    """
 
     ids: dict[Any, int] = field(default_factory=dict)
 
     def of(self, instruction: Instruction) -> Any:
-        """The key of an instruction."""
+        """Returns the key of an instruction."""
         inside: dict[Computation, int] = {}
         for computation in callees_first(*calls(instruction.op)):
             key = _computation_key(computation, inside)
@@ -54,7 +57,7 @@ class Structures:
 
 @dataclass
 class KernelCodes:
-    """Writes the code of instructions; those of one structure share it."""
+    """Emits the code of instructions; instructions of equal structure share it."""
 
     vector_bytes: int
     threads: int
@@ -62,7 +65,7 @@ class KernelCodes:
     structures: Structures = field(default_factory=Structures)
 
     def of(self, instruction: Instruction) -> KernelCode | None:
-        """The code of an instruction that has a kernel of its own."""
+        """Returns the code of an instruction; None if its operation has no kernel or a shape is dynamic."""
         writer = KERNELS.get(instruction.opcode)
         shapes = [*instruction.shape.leaves(), *(leaf for o in instruction.operands for leaf in o.shape.leaves())]
         if writer is None or any(not shape.is_array or shape.is_dynamic for shape in shapes):
@@ -76,9 +79,9 @@ class KernelCodes:
 
 
 def codes_before_fusion(module: Module, codes: KernelCodes) -> dict[str, KernelCode]:
-    """The code that the program of a module will call, by its entry: fusion leaves these instructions alone.
+    """Returns the kernels that a module will call, by their entries; fusion leaves their instructions alone.
 
-    Products in loops are left out, which may be done in two steps (`hoist_packing.py`).
+    Products in loops are left out, because packing may be hoisted out of the loop (`hoist_packing.py`).
     """
     known: dict[str, KernelCode] = {}
     in_loops = {c for loop in loops_of(module) for callee in calls(loop.op) for c in callees_first(callee)}

@@ -1,6 +1,7 @@
-"""The life of a place in memory that several buffers share: when it is written, and from where to where it is alive.
+"""Live ranges of coalesced buffers: the intervals between definitions and last uses, and the writes.
 
-Two lives are compared, and joined, in time for the shorter one: thousands of steps may change one array in turn.
+Interference tests and merges take time proportional to the shorter of two live ranges, since thousands of steps may
+update one array.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from hloom.backends.cpu.program.liveness import Interval, Use, live_intervals
 
 @dataclass(slots=True)
 class LiveRange:
-    """The uses that write a place, in order, and the intervals in which it is alive, which do not touch.
+    """Writes of a set of coalesced buffers, in program order, and the disjoint, sorted intervals in which it is live.
 
-    Buffers that share a place leave each other's values alone; so it is alive where one of them is.
+    Coalesced buffers do not overwrite each other's live values, so the set is live wherever one of them is.
     """
 
     writes: list[Use]
@@ -24,18 +25,18 @@ class LiveRange:
 
     @staticmethod
     def of(uses: Sequence[Use], start: int, end: int) -> LiveRange:
-        """That of a buffer between two positions, from its uses in order."""
+        """Returns the live range of a buffer between two positions, from its uses in program order."""
         live_range = LiveRange([use for use in uses if use.writes], [])
         for interval in sorted(live_intervals(uses, start, end)):
             live_range._add(interval)
         return live_range
 
     def bounds(self) -> list[int]:
-        """The first and the last position at which it is alive, if it ever is."""
+        """Returns the first and the last live position, or an empty list."""
         return [self.intervals[0][0], self.intervals[-1][1]] if self.intervals else []
 
     def interfering_writes(self, other: LiveRange) -> Iterator[tuple[Use, int]]:
-        """The writes of another place while this one is alive, and the last step of the interval that each falls in."""
+        """Yields writes of another live range inside this one, each with the end of its interval."""
         if len(other.writes) <= len(self.intervals):
             for use in other.writes:
                 k = bisect_right(self.intervals, use.position, key=_first) - 1
@@ -49,14 +50,14 @@ class LiveRange:
                     k += 1
 
     def merge(self, other: LiveRange) -> None:
-        """Makes this the life of a place that both share."""
+        """Adds the writes and intervals of another live range."""
         for use in other.writes:
             insort(self.writes, use, key=_position)
         for interval in other.intervals:
             self._add(interval)
 
     def remove(self, use: Use) -> None:
-        """Takes out what a step wrote: it only copies the place to itself."""
+        """Removes the writes of a step that has become a copy of a buffer to itself."""
         k = bisect_left(self.writes, use.position, key=_position)
         while k < len(self.writes) and self.writes[k].position == use.position:
             if self.writes[k].step is use.step:

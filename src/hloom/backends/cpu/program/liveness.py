@@ -1,4 +1,4 @@
-"""Where in a program buffers are read and written, and between which steps they hold a value that is still read."""
+"""Liveness analysis of buffers: uses in program order, and the intervals in which a buffer is live."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hloom.backends.cpu.program.program import (
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One step's access to a buffer. `region`: the loops and branches around it, from the outermost."""
+    """Access of a step to a buffer. `region` lists the enclosing loops and branches, outermost first."""
 
     position: int
     reads: bool
@@ -28,39 +28,39 @@ class Use:
     step: Step
     region: tuple[Region, ...]
     part: int
-    """The part of the program that the step is in (see `Program.parts`)."""
+    """Index of the part of the program that contains the step (see `Program.parts`)."""
 
 
 @dataclass(eq=False, slots=True)
 class Region:
-    """A loop, or one branch of a conditional: the positions after `start` up to `end`."""
+    """Loop or branch of a conditional, spanning the positions after `start` up to `end`."""
 
     start: int
     branches: list[Region]
-    """All branches of the conditional, one after the other; of a loop, the loop alone."""
+    """All branches of the conditional in order; for a loop, only the loop itself."""
     end: int = 0
     exit: int | None = None
-    """Where a loop is left: the end of its condition. A branch has none."""
+    """Position at which a loop is left, the end of its condition; None for a branch."""
 
 
 Interval = tuple[int, int]
-"""(a, b): what step a wrote is read, last, by step b."""
+"""Pair (a, b): the value written at position a has its last read at position b."""
 Transfer = tuple[bool, bool]
-"""Whether the value is needed before a part of the program if it is not needed after that part, and if it is."""
+"""Liveness before a region, given that the value is dead (first) or live (second) after it."""
 
 
 def live_intervals(uses: Sequence[Use], start: int, end: int) -> list[Interval]:
-    """Between which steps the buffer holds a value that is still read. `uses` are in order of position."""
+    """Returns the intervals between `start` and `end` in which a buffer is live. `uses` are in program order."""
     walk = _Walk()
     walk.scan(list(uses), 0, start, end, False)
     return walk.intervals
 
 
 class _Walk:
-    """Walks backwards through the uses of a buffer.
+    """Backward walk through the uses of a buffer.
 
-    Whether a value is needed after a loop's body depends on what the next iteration reads: so regions are summarised,
-    each once, before they are walked through. That is linear, however deep they nest.
+    Liveness at the end of a loop body depends on the next iteration. The transfer function of each region is computed
+    once, before the region is walked, so the analysis is linear in the number of uses for any nesting depth.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class _Walk:
         self.summaries: dict[Region, Transfer] = {}
 
     def scan(self, uses: list[Use], depth: int, start: int, end: int, live: bool) -> bool:
-        """Records the intervals of a part; `live` is whether the value is read after it. Whether it is read before."""
+        """Records live intervals between two positions. `live` is the liveness at `end`; returns that at `start`."""
         until = end
         for use, inside in _backwards(uses, depth):
             if inside:
@@ -92,7 +92,7 @@ class _Walk:
         return live
 
     def _scan_regions(self, uses: list[Use], depth: int, regions: list[Region], live: bool) -> bool:
-        """A loop is left after its condition, and its body leads to the condition again."""
+        """Scans a loop or conditional. A loop exits after its condition, which also follows its body."""
         loop, exit = regions[0], regions[0].exit
         if exit is None:
             return self._scan_branches(uses, depth, regions, live)
@@ -102,7 +102,7 @@ class _Walk:
         return self.scan(condition, depth + 1, loop.start, exit, after_condition)
 
     def _scan_branches(self, uses: list[Use], depth: int, branches: list[Region], live: bool) -> bool:
-        """Scans each branch, one of which is taken; branches without a use leave the value as it is."""
+        """Scans the branches of a conditional; branches without a use leave the value unchanged."""
         position, used, live_before = branches[0].start, _by_branch(uses, depth), False
         for branch, inside in used.items():
             if live and position < branch.start:
@@ -114,12 +114,12 @@ class _Walk:
         return live_before or (live and len(used) < len(branches))
 
     def _summary(self, uses: list[Use], depth: int, regions: list[Region]) -> Transfer:
-        """Whether a loop or a conditional needs the value."""
+        """Returns the transfer function of a loop or conditional."""
         first = regions[0]
         if first not in self.summaries:
             if first.exit is not None:
                 condition, body = (self._transfer(part, depth + 1) for part in _condition_and_body(uses, first.exit))
-                # Another iteration needs before it what this one does: the first pass finds the fixed point.
+                # A monotone function of one boolean reaches its fixed point in one pass.
                 self.summaries[first] = (condition[body[False]], condition[True])
             else:
                 used = _by_branch(uses, depth)
@@ -129,7 +129,7 @@ class _Walk:
         return self.summaries[first]
 
     def _transfer(self, uses: list[Use], depth: int) -> Transfer:
-        """Whether uses, one after another, need the value."""
+        """Returns the transfer function of a sequence of uses."""
         if_dead, if_live = False, True
         for use, inside in _backwards(uses, depth):
             if inside:
@@ -141,7 +141,7 @@ class _Walk:
 
 
 def _backwards(uses: list[Use], depth: int) -> Iterator[tuple[Use, list[Use]]]:
-    """The uses from the last to the first; those in a loop or conditional together, as the last of them and a list."""
+    """Yields uses from last to first; uses inside a loop or conditional come together, as the last one and a list."""
     position = len(uses)
     while position:
         position -= 1
@@ -156,7 +156,7 @@ def _backwards(uses: list[Use], depth: int) -> Iterator[tuple[Use, list[Use]]]:
 
 
 def _condition_and_body(uses: list[Use], exit: int) -> tuple[list[Use], list[Use]]:
-    """The uses in the condition and in the body of a loop."""
+    """Splits the uses of a loop into those of its condition and those of its body."""
     return [use for use in uses if use.position <= exit], [use for use in uses if use.position > exit]
 
 
@@ -168,7 +168,7 @@ def _by_branch(uses: list[Use], depth: int) -> dict[Region, list[Use]]:
 
 
 def accesses(step: Step) -> Iterator[tuple[Buffer, bool]]:
-    """The buffers that a plain step reads (False) and writes (True)."""
+    """Yields the buffers that a step without inner steps reads (False) and writes (True)."""
     if isinstance(step, CopyStep):
         yield step.source, False
         yield step.target, True

@@ -1,9 +1,9 @@
-"""The latency-hiding schedule: collectives between ranks start early, and are waited for late.
+"""Overlaps collectives between ranks with computation: starts them early and waits for them late.
 
-Before: a host step that starts a collective and waits for it. After: the host step, which only starts it; steps that
-need nothing of it; a `WaitStep`. Steps with effects keep their order, so that all ranks start the same collectives one
-after the other. What a collective takes is guessed from its bytes, so that what waits for it comes soon after it has
-ended: memory is not held for longer than that.
+Before: a host step that starts a collective and waits for it. After: the host step, which only starts it; independent
+steps; a `WaitStep`. Steps with side effects keep their order, so all ranks start the same collectives in the same
+order. The duration of a collective is estimated from its size in bytes, and the wait is scheduled soon after its
+estimated end, so that its buffers are not live longer than necessary.
 """
 
 from __future__ import annotations
@@ -34,14 +34,17 @@ from hloom.loops.nest import nest_cost
 OVERLAPPED = frozenset(
     {"all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute", "reduce-scatter"}
 )
+"""Opcodes of the collectives that are overlapped."""
 MAX_STARTED = 8
-"""Collectives on their way at once: what they read and write stays in memory."""
+"""Maximum number of collectives in flight, since their buffers stay live."""
 _LATENCY, _BYTES_A_SECOND = 1e-5, 2e9
+"""Estimated latency of a collective in seconds, and its bandwidth."""
 _MEMORY_RATE, _ADDITIONS, _FLOPS = 1e10, 5e9, 5e10
+"""Estimated bytes of memory traffic, element additions and product operations per second."""
 
 
 def overlap_collectives(program: Program) -> None:
-    """Splits and reorders the steps of a program in place."""
+    """Splits collectives of a program into start and wait, and reorders its steps in place."""
     program.steps = _scheduled(program, program.steps)
 
 
@@ -61,7 +64,7 @@ def _scheduled(program: Program, steps: list[Step]) -> list[Step]:
 
 
 def _with_sites(program: Program, order: list[Step]) -> list[Step]:
-    """Waits become sites of the program; those that follow their start at once are left out."""
+    """Adds the waits to the sites of the program; drops waits that directly follow their start."""
     kept: list[Step] = []
     for step in order:
         if isinstance(step, WaitStep):
@@ -74,16 +77,16 @@ def _with_sites(program: Program, order: list[Step]) -> list[Step]:
 
 
 class _Scheduler:
-    """Steps in an order in which waits come when nothing else is left to do, or their collective should have ended."""
+    """List scheduler that delays a wait until its collective should have ended or nothing else is ready."""
 
     def __init__(self, steps: list[Step]) -> None:
         self.steps = steps
         self.after, self.missing = _dependencies(steps)
         self.ready: list[int] = []
         self.started: list[int] = []
-        """The waits whose collectives are on their way."""
+        """Indices of the waits whose collectives are in flight, oldest first."""
         self.ends: dict[int, float] = {}
-        """When those should have ended."""
+        """Estimated end of each collective in flight, in seconds, by the index of its wait."""
 
     def run(self) -> list[Step]:
         order, now = [], 0.0
@@ -103,16 +106,20 @@ class _Scheduler:
     def _make_ready(self, k: int, now: float) -> None:
         step = self.steps[k]
         if isinstance(step, WaitStep):
-            # One transfer after the other.
+            # Collectives are assumed to run one after another.
             begins = max(now, self.ends[self.started[-1]]) if self.started else now
             self.ends[k] = begins + _transfer_seconds(step.start)
             self.started.append(k)
         else:
-            # Starts come before all else.
+            # Negative keys: starts are scheduled before all other steps.
             heapq.heappush(self.ready, k - len(self.steps) if _starts(step) else k)
 
     def _next(self, now: float) -> int:
-        """A start; else what stood first, of the waits the oldest, and only when its collective should have ended."""
+        """Removes and returns the index of the next step.
+
+        Starts have priority, then ready steps in program order. The oldest wait comes once its collective should have
+        ended, if `MAX_STARTED` are in flight, or if nothing else is ready.
+        """
         wait = self.started[0] if self.started else None
         first = self.ready[0] if self.ready else None
         if wait is not None:
@@ -125,14 +132,14 @@ class _Scheduler:
 
 
 def _starts(step: Step) -> bool:
-    """Whether the step is a collective of arrays that native code knows where they lie."""
+    """Whether the step is an overlappable collective whose buffers all have static addresses."""
     if not isinstance(step, HostStep) or step.instruction.opcode not in OVERLAPPED:
         return False
     return not any(isinstance(leaf, Slot) for tree in (*step.operands, step.result) for leaf in leaves(tree))
 
 
 def _dependencies(steps: list[Step]) -> tuple[list[list[int]], list[int]]:
-    """For each step those that must come after it, and how many must come before it."""
+    """Returns the successors of each step and the number of its predecessors."""
     before: list[set[int]] = []
     writer: dict[Buffer | Slot, int] = {}
     readers: defaultdict[Buffer | Slot, set[int]] = defaultdict(set)
@@ -159,7 +166,7 @@ def _dependencies(steps: list[Step]) -> tuple[list[list[int]], list[int]]:
 
 
 def _all_accesses(step: Step) -> Iterator[tuple[Buffer | Slot, bool]]:
-    """The places that a step, or what it runs, reads (False) and writes (True)."""
+    """Yields the buffers and slots that a step or its inner steps read (False) and write (True)."""
     if isinstance(step, WhileStep):
         yield step.predicate, False
     elif isinstance(step, ConditionalStep):
@@ -170,7 +177,7 @@ def _all_accesses(step: Step) -> Iterator[tuple[Buffer | Slot, bool]]:
         yield from ((leaf, False) for tree in step.operands for leaf in leaves(tree) if isinstance(leaf, Slot))
         yield from ((leaf, True) for leaf in leaves(step.result) if isinstance(leaf, Slot))
     if isinstance(step, WaitStep):
-        # What was received is there only now.
+        # Received data is valid only after the wait.
         yield from ((leaf, True) for leaf in leaves(step.start.result))
     for inner in _inner_steps(step):
         yield from _all_accesses(inner)
@@ -183,11 +190,11 @@ def _inner_steps(step: Step) -> list[Step]:
 
 
 def _has_effect(step: Step) -> bool:
-    """Whether the host takes part: messages leave in one order on all ranks, and call-backs run in theirs."""
+    """Whether the step calls the host: messages and callbacks must keep their order on all ranks."""
     return isinstance(step, HostStep) or any(map(_has_effect, _inner_steps(step)))
 
 
-# Guesses of time
+# Estimated durations
 
 
 def _transfer_seconds(step: HostStep) -> float:
@@ -195,12 +202,12 @@ def _transfer_seconds(step: HostStep) -> float:
 
 
 def _seconds(step: Step) -> float:
-    """How long a step computes; loops are taken to be longer than any transfer."""
+    """Estimates the duration of a step in seconds; loops count as longer than any transfer."""
     if isinstance(step, KernelStep):
         additions = sum(map(nest_cost, step.kernel.nests))
         return max(additions / _ADDITIONS, _bytes_of(step) / _MEMORY_RATE)
     if isinstance(step, CodeStep):
-        # That of a product of matrices, whichever of the three has what the others share.
+        # For a product of matrices of m k, k n and m n elements the root of their product is m n k.
         sizes = sorted((math.prod(buffer.dimensions) for buffer in step.buffers), reverse=True)
         return max(2 * math.sqrt(math.prod(sizes[:3])) / _FLOPS, _bytes_of(step) / _MEMORY_RATE)
     if isinstance(step, WhileStep):

@@ -1,8 +1,11 @@
-"""Loops whose rounds do not depend on each other: each writes parts of arrays that no other round reads or writes.
+"""Finds parallel loops: loops without loop-carried dependences, except that each iteration writes its own slices.
 
     while i < 16: y[i * 128 : i * 128 + 128] = f(i, x); i = i + 1
 
-These are `lax.map`, and the loops over blocks of large products. What a round computes is seen through fusions.
+Such loops come from `lax.map` and from blocked products of matrices. An array may be carried from one iteration to the
+next if each iteration only updates a slice of it, and if a dependence test proves the slices disjoint. Start indices
+are affine in the loop counter (strong SIV test) or in its digits in mixed radix (see `_Subscript`). Fusions are
+analysed as if they were inlined.
 """
 
 from __future__ import annotations
@@ -38,14 +41,16 @@ from hloom.ops.slice import DynamicUpdateSlice
 from hloom.ops.structure import GetTupleElement
 
 MIN_WORK = 1 << 14
-"""Of a round that is worth a thread, in element additions, where it calls no kernel."""
+"""Minimum work of an iteration, in element additions, if it calls no kernel of its own."""
 MIN_UTILIZATION = 0.75
-"""Of the threads that must be busy on the average."""
+"""Minimum fraction of threads that must be busy on average."""
 
 
 def independent_iterations(loop: Instruction) -> tuple[CountedLoop, list[int]] | None:
-    """How a loop counts whose rounds are independent, and which elements of its tuple they write parts of; None where
-    the rounds may depend on each other."""
+    """Returns how a loop counts and the tuple elements that its iterations update by disjoint slices.
+
+    Returns None if the loop may have loop-carried dependences.
+    """
     op, counted = loop.op, counted_loop(loop)
     assert isinstance(op, While)
     if counted is None or counted.trips < 1 or counted.step < 0:
@@ -57,11 +62,12 @@ def independent_iterations(loop: Instruction) -> tuple[CountedLoop, list[int]] |
 
 
 def _is_invariant(body: Computation, index: int) -> bool:
+    """Whether a tuple element of the loop state is passed on unchanged."""
     return carried_index(resolve(body.root.operands[index]).instruction, body) == index
 
 
 def may_run_in_parallel(body: Sequence[Step]) -> bool:
-    """Whether the steps of a round may run beside those of others, and are worth a thread."""
+    """Whether the steps of an iteration may run on any thread, and do enough work to pay for one."""
     steps = [*all_steps(body)]
     if not all(isinstance(step, (KernelStep, CodeStep, CopyStep, WhileStep, ConditionalStep)) for step in steps):
         return False
@@ -70,13 +76,17 @@ def may_run_in_parallel(body: Sequence[Step]) -> bool:
 
 
 def fills_threads(trips: int, threads: int) -> bool:
-    """Whether rounds that take equally long keep the threads busy."""
+    """Whether iterations of equal duration keep the threads busy."""
     return trips >= MIN_UTILIZATION * threads * -(-trips // threads)
 
 
 @dataclass(frozen=True, slots=True)
 class _Subscript:
-    """scale * digit + offset, with the digit (counter / unit) % count of a number in mixed radix."""
+    """Start index of a slice: scale * ((counter / unit) % count) + offset.
+
+    (counter / unit) % count is a digit of the loop counter in mixed radix. With unit 1 and unbounded count the
+    subscript is affine in the counter.
+    """
 
     scale: int
     offset: int = 0
@@ -85,7 +95,7 @@ class _Subscript:
 
 
 def _subscript(value: Resolved, body: Computation, counter: int) -> _Subscript | None:
-    """A scalar as a multiple of a digit of the counter; None where it is something else."""
+    """Analyses a scalar as a function of the loop counter. Returns None if it has no such form."""
     instruction, op = value.instruction, value.instruction.op
     if carried_index(instruction, body) == counter:
         return _Subscript(1)
@@ -103,12 +113,13 @@ def _subscript(value: Resolved, body: Computation, counter: int) -> _Subscript |
 
 
 def _is_wide_enough(instruction: Instruction) -> bool:
-    """Whether all it is computed with are integers of one element that hold the size of any array."""
+    """Whether a scalar and its operands are integers of at least 32 bits, which cannot overflow as indices."""
     shapes = (instruction.shape, *instruction.operand_shapes)
     return all(is_single_integer(shape) and shape.element_type.bits >= 32 for shape in shapes)
 
 
 def _combine(op: Operation, left: _Subscript, right: _Subscript) -> _Subscript | None:
+    """Applies an operation to two subscripts. Returns None if the result is no subscript."""
     if not left.scale and isinstance(op, (Add, Multiply)):
         left, right = right, left
     if right.scale:
@@ -125,7 +136,7 @@ def _combine(op: Operation, left: _Subscript, right: _Subscript) -> _Subscript |
 
 
 def _is_updated_by_slices(body: Computation, index: int, loop: CountedLoop) -> bool:
-    """Whether each round replaces a part of the array, and nothing else reads it."""
+    """Whether each iteration only updates a slice of the array, disjoint from all other iterations'."""
     after = resolve(body.root.operands[index])
     if (
         not isinstance(after.instruction.op, DynamicUpdateSlice)
@@ -145,7 +156,10 @@ def _is_updated_by_slices(body: Computation, index: int, loop: CountedLoop) -> b
 
 
 def _strong_siv_test(start: _Subscript, size: int, extent: int, loop: CountedLoop) -> bool:
-    """Whether the parts for the values of a digit lie within a dimension, one after the other."""
+    """Strong SIV dependence test: slices at different values of the digit are disjoint and in bounds.
+
+    Consecutive values must be at least `size` elements apart, and all slices must lie within `extent`.
+    """
     first, last, step = loop.start, loop.start + loop.step * (loop.trips - 1), loop.step
     if start.unit > 1 or start.count <= last:
         if first < 0:
@@ -156,7 +170,7 @@ def _strong_siv_test(start: _Subscript, size: int, extent: int, loop: CountedLoo
 
 
 def _determine_counter(subscripts: Sequence[_Subscript], loop: CountedLoop) -> bool:
-    """Whether two rounds differ in one of the digits, which are all that the counter has."""
+    """Whether the digits together determine the counter, so that any two iterations differ in one of them."""
     unit = 1
     for digit in sorted(subscripts, key=lambda digit: (digit.unit, -digit.count)):
         if digit.unit == unit:
@@ -165,7 +179,7 @@ def _determine_counter(subscripts: Sequence[_Subscript], loop: CountedLoop) -> b
 
 
 def _is_read_once(body: Computation, index: int, update: Instruction) -> bool:
-    """Whether nothing but the update reads the array, through fusions."""
+    """Whether the update is the only reader of the array, looking through fusions."""
     (state,) = body.parameters
     values = [user for user in state.users if isinstance(user.op, GetTupleElement) and user.op.index == index]
     if len(values) != 1 or any(not isinstance(user.op, GetTupleElement) for user in state.users):
@@ -184,7 +198,7 @@ def _is_read_once(body: Computation, index: int, update: Instruction) -> bool:
 
 
 def _is_only_carried(body: Computation, index: int, update: Instruction) -> bool:
-    """Whether nothing but the next round reads the array that an update gives."""
+    """Whether the next iteration is the only reader of the updated array."""
     carried = body.root.operands[index]
     owner = update.parent
     if owner is None or any(user is not owner.root or user.operands.count(update) != 1 for user in update.users):

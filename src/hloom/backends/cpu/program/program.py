@@ -1,8 +1,8 @@
-"""A module as a program on buffers: kernels, copies, loops and branches in order.
+"""A compiled module as a program on buffers: kernels, copies, loops and branches in order.
 
-Tuples vanish: every array leaf of every value is a buffer of its own. What has no native code yet is a `HostStep`,
-which calls back into the interpreter's meaning of one instruction. Values without a fixed size (dynamic dimensions,
-tokens) live in slots on the host's side and pass from one host step to the next.
+Tuples are flattened: each array leaf of a value has a buffer of its own. Instructions without native code are
+`HostStep`s, which call the interpreter. Values without a static size (dynamic dimensions) live in slots on the host's
+side and pass from one host step to the next.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hloom.types import PrimitiveType
 
 @dataclass(eq=False, repr=False, slots=True)
 class Buffer:
-    """Memory for an array, row-major. `kind`: "temp", "parameter", "output" or "constant"; each kind is numbered."""
+    """Memory of a row-major array. `index` counts within a `kind`: "temp", "parameter", "output" or "constant"."""
 
     kind: str
     index: int
@@ -34,11 +34,12 @@ class Buffer:
 
     @property
     def byte_size(self) -> int:
+        """Size in bytes."""
         return self.type.byte_width * math.prod(self.dimensions)
 
     @property
     def address(self) -> int:
-        """Where a constant lies."""
+        """Address of a constant's data; 0 for other kinds."""
         return int(self.data.ctypes.data) if self.data is not None else 0
 
     def __repr__(self) -> str:
@@ -47,7 +48,10 @@ class Buffer:
 
 @dataclass(eq=False, repr=False, slots=True)
 class Routine(Buffer):
-    """The code of a Fortran routine: a constant of this process, since texts outlive the addresses that they name."""
+    """Constant that stands for the code of a Fortran routine.
+
+    Its address is looked up in each process, since cached programs outlive the process that compiled them.
+    """
 
     name: str = field(kw_only=True)
 
@@ -61,24 +65,22 @@ class Routine(Buffer):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The place of a value that only the host holds."""
+    """Index of a value that is held by the host only."""
 
     index: int
 
 
 TOKEN_SLOT = Slot(-1)
-"""The place of every token: there is nothing to hold."""
-
-
+"""Slot of all tokens, which hold no value."""
 PART_STEPS = 256
-
-# A value: a buffer, a slot, or a tuple of values.
+"""Number of steps in a part of a program."""
 BufferTree = Any
+"""Buffer or slot of a value, or the tuple of the trees of its elements (a recursive type)."""
 
 
 @dataclass(eq=False, slots=True)
 class KernelStep:
-    """Runs a kernel on buffers, one for each of its own; of the outputs in `partial` it keeps a part."""
+    """Runs a kernel on one buffer for each of the kernel's own; outputs in `partial` are only partly overwritten."""
 
     kernel: Kernel
     buffers: list[Buffer]
@@ -88,30 +90,32 @@ class KernelStep:
 
 @dataclass(eq=False, slots=True)
 class CodeStep:
-    """Runs a kernel that is more than a nest: `buffers` are its operands, results and, where it has one, workspace."""
+    """Runs a kernel that is more than a loop nest, on operands, results and an optional workspace."""
 
     code: KernelCode
     name: str
     buffers: list[Buffer]
     operand_count: int
-    """How many of the buffers, from the first on, are operands; the others are written."""
+    """Number of leading buffers that are operands; all others are written."""
     is_packing: bool = False
-    """Whether it packs an operand of a product for all rounds of a loop."""
+    """Whether the step packs a loop-invariant operand of a product."""
 
 
 @dataclass(eq=False, slots=True)
 class CopyStep:
+    """Copies one buffer to another of the same size."""
+
     target: Buffer
     source: Buffer
     kernel: Kernel | None = None
-    """What copies where there is so much that threads share it."""
+    """Kernel for copies large enough to run on several threads; None means memcpy."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParallelLoop:
-    """Rounds that may run at once, `at_once` of them: for counter = first, first + step, .., `trips` times.
+    """Iterations that may run in parallel on `tasks` threads: counter = first, first + step, .., `trips` times.
 
-    Each writes a part of its own of `arrays`; all else that the loop writes is needed in the same round only.
+    Each iteration writes its own slices of `arrays`; other buffers that it writes are private to it.
     """
 
     counter: Buffer
@@ -124,21 +128,21 @@ class ParallelLoop:
 
 @dataclass(eq=False, slots=True)
 class WhileStep:
-    """Runs `condition`, which leaves a predicate in `predicate`, and `body` while it is true."""
+    """Runs `condition`, which writes `predicate`, and then `body`, as long as the predicate is true."""
 
     name: str
     condition: list[Step]
     predicate: Buffer
     body: list[Step]
     loop_index: int
-    """Of the loop among those of the program."""
+    """Index of the loop in `Program.loops`."""
     parallel: ParallelLoop | None = None
-    """How its rounds may run at once."""
+    """Description of the parallel iterations; None for a serial loop."""
 
 
 @dataclass(eq=False, slots=True)
 class ConditionalStep:
-    """Runs the branch chosen by a predicate (0 is for true) or an s32 index."""
+    """Runs the branch that a predicate (branch 0 for true) or an s32 index selects."""
 
     selector: Buffer
     branches: list[list[Step]]
@@ -146,7 +150,7 @@ class ConditionalStep:
 
 @dataclass(eq=False, slots=True)
 class HostStep:
-    """Evaluates an instruction on the host; `site` numbers the host steps."""
+    """Evaluates an instruction on the host; `site` is the index of the step in `Program.host_steps`."""
 
     instruction: Instruction
     operands: list[BufferTree]
@@ -156,7 +160,7 @@ class HostStep:
 
 @dataclass(eq=False, slots=True)
 class WaitStep:
-    """Waits until the collective that a host step started has ended; that one's arrays belong to others until then."""
+    """Waits for the collective that a host step started; until then its buffers may be read and written by MPI."""
 
     start: HostStep
     site: int
@@ -164,17 +168,20 @@ class WaitStep:
 
 @dataclass(eq=False, slots=True)
 class Subroutine:
-    """A computation that is called in several places, as a program of its own, which takes its memory from callers."""
+    """Computation with several callers, compiled as a program of its own whose arena is part of its callers'."""
 
     name: str
     program: Program
     scratches: list[Buffer] = field(default_factory=list)
-    """The memory for its temporaries, one at each call; how much is known once they have places."""
+    """Arena of the subroutine at each call; sized when its buffers have been assigned."""
 
 
 @dataclass(eq=False, slots=True)
 class CallStep:
-    """Runs a subroutine: on operands, then constants of the caller's, it writes results; `scratch` is its memory."""
+    """Calls a subroutine, which reads operands and constants of the caller and writes results.
+
+    `scratch` is the arena of the subroutine.
+    """
 
     subroutine: Subroutine
     operands: list[Buffer]
@@ -184,7 +191,7 @@ class CallStep:
 
     @property
     def buffers(self) -> list[Buffer]:
-        """In the order of the subroutine's table."""
+        """Buffers in the order of the subroutine's table."""
         return [*self.operands, *self.results, *self.constants]
 
 
@@ -193,20 +200,20 @@ Step = KernelStep | CodeStep | CopyStep | WhileStep | ConditionalStep | HostStep
 
 @dataclass(slots=True)
 class Signature:
-    """What a program takes and gives, and its constants; the place of a tuple is a tuple of places."""
+    """Parameters, result and buffers of a program, as its callers see them."""
 
     parameters: list[BufferTree] = field(default_factory=list)
     result: BufferTree = None
     buffers: list[Buffer] = field(default_factory=list)
 
     def of_kind(self, kind: str) -> list[Buffer]:
-        """The buffers of a kind in the order of their numbers."""
+        """Returns the buffers of a kind, ordered by index."""
         return [buffer for buffer in self.buffers if buffer.kind == kind]
 
 
 @dataclass(frozen=True, slots=True)
 class LoopInfo:
-    """What is known of a loop beside its steps: its instruction, for messages, and whether it is sure to end."""
+    """Facts about a loop: a name for error messages, and whether its trip count is bounded."""
 
     name: str
     is_counted: bool
@@ -214,7 +221,7 @@ class LoopInfo:
 
 @dataclass(slots=True)
 class Program(Signature):
-    """The steps of a module's entry, and what it reads and writes."""
+    """Steps of the entry computation, with its buffers, loops and subroutines."""
 
     module: Module = field(kw_only=True)
     plans: dict[int, Plan] = field(kw_only=True)
@@ -222,22 +229,23 @@ class Program(Signature):
     host_steps: list[HostStep | WaitStep] = field(default_factory=list)
     loops: list[LoopInfo] = field(default_factory=list)
     subroutines: list[Subroutine] = field(default_factory=list)
-    """Each after those that it calls."""
+    """Callees before callers."""
     slot_count: int = 0
-    """How many values only the host holds."""
+    """Number of values held by the host only."""
     origins: dict[Buffer | Slot, Instruction] = field(default_factory=dict)
-    """What wrote a buffer first."""
+    """First instruction that wrote each buffer or slot."""
 
     def signature(self) -> Signature:
-        """The program as its callers see it."""
+        """Returns the signature without temporaries."""
         return Signature(self.parameters, self.result, [b for b in self.buffers if b.kind != "temp"])
 
     def parts(self) -> list[list[Step]]:
-        """The steps in pieces that become functions of their own: LLVM's time is not linear in a function's length."""
+        """Splits the steps into parts, each compiled as a function: LLVM's time is superlinear in function length."""
         return [self.steps[k : k + PART_STEPS] for k in range(0, len(self.steps), PART_STEPS)]
 
 
 def leaves(tree: BufferTree) -> Iterator[Buffer | Slot]:
+    """Yields the buffers and slots of a tree in order."""
     if isinstance(tree, tuple):
         for element in tree:
             yield from leaves(element)
@@ -246,7 +254,7 @@ def leaves(tree: BufferTree) -> Iterator[Buffer | Slot]:
 
 
 def all_steps(steps: Iterable[Step]) -> Iterator[Step]:
-    """The steps, and after each loop or conditional those that it runs."""
+    """Yields steps in preorder: each loop or conditional before its inner steps."""
     waiting = [*steps][::-1]
     while waiting:
         step = waiting.pop()
@@ -258,14 +266,14 @@ def all_steps(steps: Iterable[Step]) -> Iterator[Step]:
 
 
 def codes_of(program: Program) -> dict[str, KernelCode]:
-    """The kernels that a program and its subroutines call, by their entries."""
+    """Returns the kernels that a program and its subroutines call, by their entries."""
     programs = [program, *(subroutine.program for subroutine in program.subroutines)]
     steps = (step for each in programs for step in all_steps(each.steps))
     return {step.code.entry: step.code for step in steps if isinstance(step, CodeStep)}
 
 
 def program_lines(steps: list[Step], indent: str = "") -> list[str]:
-    """The steps as text: what runs in which order on which buffers."""
+    """Formats steps for dumps, one line each, followed by loop nests and inner steps."""
     lines = []
     for step in steps:
         if isinstance(step, KernelStep):

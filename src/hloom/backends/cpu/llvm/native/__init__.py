@@ -1,1 +1,1 @@
-"""Native Python: functions in a small subset of Python as LLVM IR; `translator.py` tells what the subset is."""
+"""Native Python: functions in a small subset of Python, compiled to LLVM IR; see `translator.py` for the subset."""

@@ -1,4 +1,4 @@
-"""Names, arithmetic and conditions of native Python in LLVM IR."""
+"""Translates names, arithmetic and conditions of native Python to LLVM IR."""
 
 from __future__ import annotations
 
@@ -26,18 +26,21 @@ _PYTHON_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class Arithmetic(Writer):
-    """One method for each kind of expression; what is known is computed at once."""
+    """Translates expressions, with one method for each kind; operations on known values are evaluated at once."""
 
     around: dict[str, Any]
-    """The names around the function, and what they stand for."""
+    """Globals, builtins and closure variables of the function."""
 
     def unknown(self, node: ast.AST) -> typing.NoReturn:
+        """Fails with the kind of a node outside the subset."""
         self.fail(f"native Python has no {type(node).__name__}")
 
     def expression(self, node: ast.expr) -> Value | Known:
+        """Translates an expression."""
         return typing.cast("Value | Known", getattr(self, f"_{type(node).__name__}", self.unknown)(node))
 
     def condition(self, node: ast.expr) -> Value | bool:
+        """Translates a condition; returns a bool if it is known."""
         value = self.expression(node)
         if isinstance(value, Known):
             return bool(value.value)
@@ -63,6 +66,7 @@ class Arithmetic(Writer):
         return self.binary(OPERATORS[type(node.op)], self.expression(node.left), self.expression(node.right))
 
     def binary(self, opcode: str, left: Value | Known, right: Value | Known) -> Value | Known:
+        """Applies an operation to two operands of the same integer type."""
         if isinstance(left, Known) and isinstance(right, Known):
             return Known(_PYTHON_OPERATORS[opcode](left.value, right.value))
         left, right = self.alike(left, right)
@@ -75,6 +79,7 @@ class Arithmetic(Writer):
         return self.emit(f"{opcode} {llvm_type(left.type)} {left.text}, {right.text}", left.type)
 
     def alike(self, left: Value | Known, right: Value | Known) -> tuple[Value, Value]:
+        """Converts a known operand to the type of the other one."""
         if isinstance(left, Value):
             return left, self.convert(right, left.type)
         assert isinstance(right, Value)
@@ -90,6 +95,7 @@ class Arithmetic(Writer):
         return self.compare(predicate, *self.alike(left, right))
 
     def compare(self, predicate: str, left: Value, right: Value) -> Value:
+        """Compares two operands of the same type."""
         signed = isinstance(left.type, Integer) and left.type.signed
         prefix = "" if predicate in ("eq", "ne") else "s" if signed else "u"
         return self.emit(f"icmp {prefix}{predicate} {llvm_type(left.type)} {left.text}, {right.text}", boolean)
@@ -106,7 +112,7 @@ class Arithmetic(Writer):
         return self.binary("sub" if isinstance(node.op, ast.USub) else "xor", zero, value)
 
     def _BoolOp(self, node: ast.BoolOp) -> Value:
-        """Evaluates no more than it needs."""
+        """Evaluates operands only until the result is decided."""
         slot, end = Value(self.slot(boolean), boolean), self.label("decided")
         for i, part in enumerate(node.values):
             value = self.condition(part)

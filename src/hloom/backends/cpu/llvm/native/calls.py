@@ -1,4 +1,4 @@
-"""Calls of native Python in LLVM IR: of native functions, of C, through pointers, of words of the vocabulary."""
+"""Translates calls of native Python to LLVM IR: of native and C functions, through pointers, and of the vocabulary."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hloom.backends.cpu.llvm.native.writer import Known, Value, llvm_type
 
 
 def signature(function: Native) -> tuple[dict[str, Any], Any]:
-    """The types of the parameters and of the result; what is around the function counts for annotations too."""
+    """Returns the types of the parameters and of the result; annotations may refer to closure variables."""
     inner = function.function
     hints = typing.get_type_hints(inner, localns=dict(inspect.getclosurevars(inner).nonlocals))
     result = hints.pop("return", None)
@@ -25,7 +25,7 @@ def signature(function: Native) -> tuple[dict[str, Any], Any]:
 
 
 class Calls(Memory):
-    """Expressions, whole."""
+    """Translates calls, and so completes the translation of expressions."""
 
     def _Call(self, node: ast.Call) -> Value | Known:
         if node.keywords:
@@ -87,33 +87,40 @@ class Calls(Memory):
         opcode = "trunc" if source.bits > type.bits else "sext" if source.signed else "zext"
         return self.emit(f"{opcode} {llvm_type(source)} {value.text} to {llvm_type(type)}", type)
 
-    # What has no syntax of its own
+    # Vocabulary without syntax of its own
 
     def address_of(self, thing: Value | Known) -> Value:
+        """Translates `address_of`."""
         if isinstance(thing, Known) and isinstance(thing.value, Native):
             self.module.require(thing.value)
             return Value(f"ptrtoint (ptr @{thing.value.name} to i64)", u64)
         return Value(self.materialise(thing).text, u64)
 
     def to(self, type: Known, address: Value | Known) -> Value:
+        """Translates `to`."""
         return Value(self.convert(address, u64).text, type.value)
 
     def elements(self, type: Known, address: Value | Known) -> Value:
+        """Translates `elements`."""
         element: Any = type.value
         return Value(self.convert(address, u64).text, Array[element])
 
     def load_at(self, type: Known, address: Value | Known) -> Value:
+        """Translates `load`."""
         return self.load(self.convert(address, u64), type.value)
 
     def store_at(self, type: Known, address: Value | Known, value: Value | Known) -> Known:
+        """Translates `store`."""
         self.store(self.convert(address, u64), type.value, value)
         return Known(None)
 
     def stack(self, words: Value | Known) -> Value:
+        """Translates `stack`."""
         memory = self.emit(f"alloca i64, i64 {self.convert(words, u64).text}, align 16", u64)
         return self.emit(f"ptrtoint ptr {memory.text} to i64", Array[u64])
 
     def copy_memory(self, target: Value | Known, source: Value | Known, size: Value | Known) -> Known:
+        """Translates `copy_memory`."""
         self.module.declare("memcpy", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
         to, origin = (self.pointer(self.convert(address, u64)) for address in (target, source))
         self.line(
@@ -122,14 +129,17 @@ class Calls(Memory):
         return Known(None)
 
     def pause(self) -> Known:
+        """Translates `pause`."""
         self.line(self.module.pause())
         return Known(None)
 
     def leading_zeros(self, word: Value | Known) -> Value:
+        """Translates `leading_zeros`."""
         self.module.declare("ctlz", "declare i64 @llvm.ctlz.i64(i64, i1)")
         return self.emit(f"call i64 @llvm.ctlz.i64(i64 {self.convert(word, u64).text}, i1 true)", u64)
 
     def extreme(self, name: str, left: Value | Known, right: Value | Known) -> Value | Known:
+        """Translates `min` and `max`."""
         if isinstance(left, Known) and isinstance(right, Known):
             return Known((min if name == "min" else max)(left.value, right.value))
         left, right = self.alike(left, right)

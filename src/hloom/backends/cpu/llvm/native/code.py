@@ -1,4 +1,4 @@
-"""Native functions as machine code."""
+"""Compiles native functions to machine code."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from hloom.runtime.python_api import immortal
 from hloom.shield import shielded
 
 _TRANSLATING = threading.Lock()
-"""Python 3.11 parses in one thread at a time alone: else it says that its parser's depth is wrong."""
+"""Lock around parsing: Python 3.11's parser is not thread-safe, and reports a wrong recursion depth."""
 
 
 @shielded
 def native_code(*exported: Any) -> MachineCode:
-    """Native functions as machine code, kept on disk until hloom's own code changes.
+    """Returns native functions as machine code, cached on disk until hloom's own code changes.
 
-    The code stays to the end of the process: others have its addresses, also where two threads make it at once.
+    The code is never freed, since other code holds its addresses, even if two threads compile it at the same time.
     """
     names, version = " ".join(function.name for function in exported), code_version()
 
     def make() -> bytes:
-        # The translator is not needed in a process that finds what another one made.
+        # Imported here, because a process that finds the code on disk needs no translator.
         from hloom.backends.cpu.llvm.native.translator import native_text
 
         with _TRANSLATING:

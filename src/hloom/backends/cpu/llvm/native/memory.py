@@ -1,4 +1,4 @@
-"""Fields, elements and atomics of native Python in LLVM IR."""
+"""Translates fields, elements and atomics of native Python to LLVM IR."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ATOMIC = {"exchange": "xchg", "add": "add", "subtract": "sub"}
 
 
 class Memory(Arithmetic):
-    """Addresses are words, and become pointers where they are used."""
+    """Translates memory accesses. Addresses are 64-bit words that become pointers where memory is accessed."""
 
     def _Attribute(self, node: ast.Attribute) -> Value | Known:
         base = self.expression(node.value)
@@ -24,6 +24,7 @@ class Memory(Arithmetic):
         return self.load(*self.field(base, node.attr))
 
     def field(self, base: Value | Known, name: str) -> tuple[Value, Any]:
+        """Returns the address and the type of a field."""
         base = self.materialise(base)
         layout = getattr(base.type, "layout", {})
         if name not in layout:
@@ -40,6 +41,7 @@ class Memory(Arithmetic):
         return self.load(*self.element(base, node.slice))
 
     def element(self, base: Value | Known, subscript: ast.expr) -> tuple[Value, Any]:
+        """Returns the address and the type of an array element."""
         base = self.materialise(base)
         if typing.get_origin(base.type) is not Array:
             self.fail(f"only arrays have elements, this is {shown(base.type)}")
@@ -53,10 +55,11 @@ class Memory(Arithmetic):
         return self.offset(base, scaled), element
 
     def offset(self, base: Value, bytes: Value | Known) -> Value:
+        """Adds a number of bytes to an address."""
         return self.materialise(self.binary("add", Value(base.text, u64), bytes))
 
     def location(self, node: ast.expr) -> tuple[Value, Any]:
-        """The address and the type of a field or an element."""
+        """Returns the address and the type of a field or an array element."""
         if isinstance(node, ast.Attribute):
             return self.field(self.expression(node.value), node.attr)
         if isinstance(node, ast.Subscript):
@@ -64,7 +67,7 @@ class Memory(Arithmetic):
         self.fail(f"{ast.unparse(node)} is no location in memory")
 
     def load(self, address: Value, type: Any) -> Value:
-        """The value of a field or element; of an array in a structure, and of an atomic, the reference."""
+        """Loads a field or an element; for an inline array or an atomic, returns a reference."""
         if isinstance(type, Inline):
             return Value(address.text, Array[type.element])
         if typing.get_origin(type) is Atomic:
@@ -74,6 +77,7 @@ class Memory(Arithmetic):
         return self.emit(f"trunc i8 {value.text} to i1", boolean) if type == boolean else value
 
     def store(self, address: Value, type: Any, value: Value | Known) -> None:
+        """Stores a value, converted to the type of the field or element."""
         if isinstance(type, Inline) or typing.get_origin(type) is Atomic:
             self.fail("this cannot be assigned: an atomic is changed by its methods, an array by its elements")
         wanted = self.convert(value, type)
@@ -83,6 +87,7 @@ class Memory(Arithmetic):
         self.line(f"store i{8 * size} {wanted.text}, ptr {self.pointer(address)}, align {size}")
 
     def atomic(self, location: Value, method: str, arguments: list[Value | Known]) -> Value | Known:
+        """Translates a method of an atomic."""
         (type,) = typing.get_args(location.type)
         text, pointer = llvm_type(type), self.pointer(location)
         orders = [a.value for a in arguments if isinstance(a, Known) and isinstance(a.value, str)]

@@ -1,4 +1,4 @@
-"""Statements of native Python in LLVM IR, and a whole function."""
+"""Translates statements and whole functions of native Python to LLVM IR."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hloom.backends.cpu.llvm.native.writer import Known, Module, Value, llvm_typ
 
 
 class Function(Calls):
-    """One function while it is written."""
+    """Translator of one function."""
 
     def __init__(self, module: Module, function: Native, source: list[str], tree: ast.FunctionDef) -> None:
         super().__init__(module, function, source, tree)
@@ -24,11 +24,12 @@ class Function(Calls):
         self.around = vars(builtins) | inner.__globals__ | dict(inspect.getclosurevars(inner).nonlocals)
         self.parameters, self.result = signature(function)
         self.loops: list[tuple[str, str] | None] = []
-        """Where the loops around go on and end; None for one that is written out."""
+        """Labels for `continue` and `break` of the enclosing loops; None for an unrolled loop."""
         self.left: set[str] = set()
-        """The ends that a break jumps to."""
+        """End labels that a break jumps to."""
 
     def text(self, exported: bool) -> str:
+        """Returns the definition of the function."""
         for name, type in self.parameters.items():
             self.local(name, type)
             self.line(f"store {llvm_type(type)} %{name}, ptr {self.locals[name].text}")
@@ -43,6 +44,7 @@ class Function(Calls):
         return "\n".join([head, "entry:", *self.slots, *self.lines, "}\n"])
 
     def block(self, statements: list[ast.stmt]) -> None:
+        """Translates a list of statements."""
         for statement in statements:
             self.node = statement
             if not self.open:

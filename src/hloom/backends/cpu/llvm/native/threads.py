@@ -1,6 +1,6 @@
-"""Threads of the C library, for native code: their functions take addresses of what lies in a structure's own memory.
+"""Functions of the C library's threads for native Python, on mutexes and condition variables inside structures.
 
-A mutex or a condition variable has at most 64 bytes on Linux and macOS.
+A mutex or a condition variable takes at most 64 bytes on Linux and macOS.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Native Python: functions in a small subset of Python, from their own syntax trees to LLVM IR.
+"""Native Python: translates functions in a small subset of Python, by their syntax trees, to LLVM IR.
 
     @native()
     def take_chunks(pool: Pool) -> None:
@@ -8,13 +8,14 @@
                 return
             pool.function(pool.context, chunk)
 
-The subset: parameters and results with types of `types.py`, locals, which have the type of what they first get,
-`while`, `for .. in range(..)`, `if`, `break`, `continue`, `return`, integer arithmetic, comparisons, `and`, `or`,
-`not`, fields, elements, atomics, and calls. What a function takes from around it is known when it is translated:
-numbers, other native functions, structures that native code holds, and tuples, over which a `for` is written out.
+The subset: parameters and results with types of `types.py`, locals, which have the type of their first value, `while`,
+`for .. in range(..)`, `if`, `break`, `continue`, `return`, integer arithmetic, comparisons, `and`, `or`, `not`, fields,
+elements, atomics, and calls. Values from outside a function are known when it is translated: integers, other native
+functions, static structures, and tuples, over which a `for` is unrolled.
 
-Operands of one operation have one type; a literal takes that of the other side. Addresses are words (`u64`)
-throughout, and become pointers where memory is accessed. Locals are slots on the stack, of which LLVM makes registers.
+Both operands of an operation have the same type; a literal takes the type of the other operand. Addresses are 64-bit
+words (`u64`) throughout, and become pointers where memory is accessed. Locals are stack slots, which LLVM promotes to
+registers.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from hloom.runtime.machine import architecture
 
 
 def native_text(exported: Iterable[Any], machine: str = "") -> str:
-    """LLVM IR of functions, and of all that they call; `machine` is an architecture, by default this one."""
+    """Returns the LLVM IR of functions and of all that they call, for an architecture (None: this one)."""
     module = Module(machine or architecture())
     names = {function.name for function in exported}
     for function in exported:
@@ -46,7 +47,7 @@ def native_text(exported: Iterable[Any], machine: str = "") -> str:
 
 
 def _syntax_of(function: Native) -> tuple[list[str], ast.FunctionDef]:
-    """The lines of the file that a function stands in, and its syntax tree."""
+    """Returns the lines of the file that defines a function, and its syntax tree."""
     code = function.function.__code__
     lines, functions = _functions_in(code.co_filename)
     found = functions.get((code.co_name, code.co_firstlineno))
@@ -57,7 +58,7 @@ def _syntax_of(function: Native) -> tuple[list[str], ast.FunctionDef]:
 
 @functools.cache
 def _functions_in(file: str) -> tuple[list[str], dict[tuple[str, int], ast.FunctionDef]]:
-    """The functions of a file by name and first line, that of decorators."""
+    """Returns the lines of a file, and its functions by name and first line, decorators included."""
     lines = linecache.getlines(file)
     found = {}
     for node in ast.walk(ast.parse("".join(lines))):

@@ -1,7 +1,7 @@
-"""The types of native Python: integers, and references to structures, elements and atomics in memory.
+"""Types of native Python: integers, and references to structures, arrays and atomics in memory.
 
-Under Python they work on the same memory, through ctypes: values are Python's integers, which wrap around when they are
-stored or converted.
+In the Python interpreter they work on the same memory, through ctypes: values are Python integers, which wrap around
+when they are stored or converted.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 LINE = 128
-"""Bytes; an upper bound of the cache lines of today's CPUs and what they prefetch in pairs."""
+"""Upper bound in bytes of cache lines of today's CPUs, with those that they prefetch in pairs."""
 
 
 @dataclass(frozen=True)
 class Integer:
-    """An integer of so many bits; called, it converts."""
+    """Integer type; calling it converts a value."""
 
     bits: int
     signed: bool
 
     @property
     def size(self) -> int:
+        """Size in bytes."""
         return max(self.bits // 8, 1)
 
     def __call__(self, value: Any) -> int:
@@ -33,9 +34,11 @@ class Integer:
         return wrapped - (1 << self.bits) if self.signed and wrapped >> (self.bits - 1) else wrapped
 
     def read(self, address: int) -> int:
+        """Reads an integer at an address."""
         return int.from_bytes(ctypes.string_at(address, self.size), "little", signed=self.signed)
 
     def write(self, address: int, value: Any) -> None:
+        """Writes an integer to an address."""
         ctypes.memmove(address, self(value).to_bytes(self.size, "little", signed=self.signed), self.size)
 
 
@@ -61,30 +64,31 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Field:
-    """Where a field of a structure lies: after the one before, on a cache line of its own, or at an offset."""
+    """Position of a field in a structure: after the previous one, on a new cache line (`line`), or at an
+    offset (`at`)."""
 
     line: bool = False
     at: int | None = None
     inline: tuple[Any, int] | None = None
-    """An element type and a count: the field is an array in the structure itself."""
+    """Element type and count of an array inside the structure."""
 
 
 def field(*, line: bool = False, at: int | None = None, inline: tuple[Any, int] | None = None) -> Any:
-    """How a field of a structure lies in memory; see `Field`."""
+    """Declares the position of a field of a structure; see `Field`."""
     return Field(line, at, inline)
 
 
 class Structure:
-    """The base of structures in memory: annotated fields lie one after another, each aligned to its size.
+    """Base class of structures in memory: annotated fields lie one after another, each aligned to its size.
 
-    A value of a structure's type is a reference to one; in Python it is made of an address.
+    A value of a structure type is a reference; in the Python interpreter it is constructed from an address.
     """
 
     layout: typing.ClassVar[dict[str, tuple[int, Any]]] = {}
-    """name -> (offset, type)."""
+    """Offset and type of each field, by name."""
     byte_size: typing.ClassVar[int] = 0
     symbol: str = ""
-    """The name of a structure that native code itself holds."""
+    """Symbol of a static structure; "" for others."""
 
     def __init_subclass__(cls) -> None:
         declared = {name: vars(cls).get(name, Field()) for name in cls.__annotations__}
@@ -104,7 +108,7 @@ class Structure:
 
 
 def _field_type(type: Any, field: Field) -> tuple[Any, int, int]:
-    """A field's type, and the bytes and the alignment that it takes."""
+    """Returns the type, size and alignment of a field, in bytes."""
     if field.inline is not None:
         element, count = field.inline
         return Inline(element), size_of(element) * count, size_of(element)
@@ -114,13 +118,13 @@ def _field_type(type: Any, field: Field) -> tuple[Any, int, int]:
 
 @dataclass(frozen=True)
 class Inline:
-    """The type of an array that lies in a structure: its value is a reference to it."""
+    """Type of an array inside a structure; its value is a reference to the array."""
 
     element: Any
 
 
 class _Access:
-    """Reads and writes a field under Python."""
+    """Descriptor that reads and writes a field in the Python interpreter."""
 
     def __init__(self, offset: int, type: Any) -> None:
         self.offset, self.type = offset, type
@@ -133,7 +137,7 @@ class _Access:
 
 
 class Array(Generic[T]):
-    """A reference to elements that lie one after another."""
+    """Reference to consecutive elements in memory."""
 
     def __init__(self, address: int, element: Any) -> None:
         self.address, self.element = address, element
@@ -145,36 +149,38 @@ class Array(Generic[T]):
         write(self.element, self.address + index * size_of(self.element), value)
 
     def at(self, index: int) -> Array[T]:
-        """The elements from one on."""
+        """Returns the array that begins at an element."""
         return Array(self.address + index * size_of(self.element), self.element)
 
 
 class Atomic(Generic[T]):
-    """An integer that several threads read and write; each access names its ordering."""
+    """Integer that several threads read and write; each access names its memory ordering."""
 
     def __init__(self, address: int, element: Any) -> None:
         self.address, self.element = address, element
 
     def load(self, order: str) -> T:
+        """Returns the value."""
         return typing.cast(T, self.element.read(self.address))
 
     def store(self, value: T, order: str) -> None:
+        """Writes a value."""
         self.element.write(self.address, value)
 
     def exchange(self, value: T, order: str) -> T:
-        """Writes a value and gives the one before."""
+        """Writes a value, and returns the previous one."""
         return self._update(lambda old: value)
 
     def add(self, value: T, order: str) -> T:
-        """Adds a value and gives the value before."""
+        """Adds a value, and returns the previous one."""
         return self._update(lambda old: old + value)
 
     def subtract(self, value: T, order: str) -> T:
-        """Subtracts a value and gives the value before."""
+        """Subtracts a value, and returns the previous one."""
         return self._update(lambda old: old - value)
 
     def compare_exchange(self, expected: T, value: T, order: str, failure: str) -> T:
-        """Writes a value if the one before is as expected; gives the value before."""
+        """Writes a value if the previous one is as expected; returns the previous one."""
         return self._update(lambda old: value if old == expected else old)
 
     def _update(self, change: Callable[[Any], Any]) -> T:
@@ -184,7 +190,7 @@ class Atomic(Generic[T]):
 
 
 def size_of(type: Any) -> int:
-    """The bytes that a value takes in memory: references take eight."""
+    """Returns the size in bytes of a value in memory; references take 8."""
     if isinstance(type, Integer):
         return type.size
     if typing.get_origin(type) is Atomic:
@@ -193,7 +199,7 @@ def size_of(type: Any) -> int:
 
 
 def read(type: Any, address: int) -> Any:
-    """The value of a type at an address."""
+    """Returns the value of a type at an address."""
     origin = typing.get_origin(type)
     if isinstance(type, Integer):
         return type.read(address)
@@ -205,7 +211,7 @@ def read(type: Any, address: int) -> Any:
 
 
 def reference(type: Any, address: int) -> Any:
-    """A reference of a type: to a structure, to elements, or to a function."""
+    """Returns a reference to a structure, an array or a function at an address."""
     origin = typing.get_origin(type)
     if origin is Array:
         return Array(address, typing.get_args(type)[0])

@@ -1,6 +1,7 @@
-"""What native Python has no syntax for: addresses, memory, functions of C, and what native code itself holds.
+"""Vocabulary of native Python without syntax of its own: addresses, memory, C functions, static structures.
 
-All of it works under Python too, on real memory: the logic of a native function can be tested without a compiler.
+All of it works in the Python interpreter too, on real memory, so the logic of a native function can be tested without
+compiling it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hloom.errors import ArgumentError
 null = 0
 
 
-# Orderings of atomic accesses, in LLVM's words
+# Orderings of atomic accesses, by LLVM's names
 
 MONOTONIC, ACQUIRE, RELEASE, ACQ_REL, SEQ_CST = "monotonic", "acquire", "release", "acq_rel", "seq_cst"
 
@@ -28,14 +29,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def address_of(thing: Any) -> int:
-    """The address behind a reference, or of an atomic."""
+    """Returns the address that a reference or an atomic refers to."""
     if isinstance(thing, Native):
         raise ArgumentError(f"{thing.name} has an address in compiled code only")
     return int(thing.address)
 
 
 @typing.overload
-def to(type: type[S], address: Address) -> S: ...
+def to(type: type[S], address: Address) -> S:
+    """Returns a reference to the structure, or the function, at an address."""
+
+
 @typing.overload
 def to(type: Any, address: Address) -> Any: ...
 def to(type: Any, address: Address) -> Any:
@@ -44,12 +48,12 @@ def to(type: Any, address: Address) -> Any:
 
 
 def elements(type: Any, address: Address) -> Array[Any]:
-    """A reference to the elements at an address."""
+    """Returns a reference to the array at an address."""
     return Array(address, type)
 
 
 def load(type: Any, address: Address) -> Any:
-    """The value of a type at an address."""
+    """Returns the value of a type at an address."""
     return read(type, address)
 
 
@@ -59,7 +63,7 @@ def store(type: Any, address: Address, value: Any) -> None:
 
 
 def stack(words: u64) -> Array[u64]:
-    """Memory for so many words that is gone when the function returns."""
+    """Allocates memory for 64-bit words, which is freed when the function returns."""
     memory = (ctypes.c_uint64 * words)()
     _stack.append(memory)
     return Array(ctypes.addressof(memory), u64)
@@ -70,28 +74,29 @@ _stack: list[Any] = []
 
 @contextlib.contextmanager
 def python_stack() -> Iterator[None]:
-    """Native functions that take memory from the stack run under Python inside of this."""
+    """Context manager in which native functions that allocate stack memory may run in the interpreter."""
     count = len(_stack)
     yield
     del _stack[count:]
 
 
 def copy_memory(target: Address, source: Address, size: u64) -> None:
+    """Copies `size` bytes between disjoint memory."""
     ctypes.memmove(target, source, size)
 
 
 def pause() -> None:
-    """Tells the processor that a thread is waiting."""
+    """Tells the processor that a thread is in a spin loop."""
 
 
 def leading_zeros(word: u64) -> u64:
-    """The zeros above the highest bit of a word that is not 0."""
+    """Returns the number of zeros above the highest bit of a nonzero word."""
     return 64 - word.bit_length()
 
 
 @dataclass(frozen=True)
 class External:
-    """A function of the C library, or of another library of the process."""
+    """Function of the C library, or of another library of the process."""
 
     name: str
     result: Any
@@ -103,14 +108,14 @@ class External:
 
 @functools.cache
 def _resolved(external: External) -> Any:
-    """The function by ctypes; looked up once, since a forked child may not ask the loader."""
+    """Returns the function by ctypes; cached, since a forked child must not call the dynamic loader."""
     result = None if external.result is None else _c_type(external.result)
     prototype = ctypes.CFUNCTYPE(result, *map(_c_type, external.arguments))
     return prototype((external.name, ctypes.CDLL(None)))
 
 
 def external(name: str, result: Any, *arguments: Any) -> External:
-    """A function of C that takes and gives integers of these types; `Address` for pointers."""
+    """Declares a C function with integer types for its result and arguments; `Address` stands for pointers."""
     return External(name, result, arguments)
 
 
@@ -119,7 +124,8 @@ def _c_type(type: Integer) -> Any:
 
 
 def static(type: type[S], symbol: str) -> S:
-    """A structure of zeros that native code holds, under a name; functions run under Python have one of their own."""
+    """Declares a zero-initialised structure that is part of native code; in the interpreter it has memory
+    of its own."""
     memory = ctypes.create_string_buffer(type.byte_size)
     structure = type(ctypes.addressof(memory))
     structure.symbol, structure.__dict__["memory"] = symbol, memory
@@ -127,7 +133,7 @@ def static(type: type[S], symbol: str) -> S:
 
 
 class Table(Array[Any]):
-    """Words that native code holds and does not change."""
+    """Constant 64-bit words that are part of native code."""
 
     def __init__(self, symbol: str, values: Iterable[int]) -> None:
         self.symbol, self.values = symbol, tuple(values)
@@ -136,7 +142,7 @@ class Table(Array[Any]):
 
 
 class Native:
-    """A function that native code is made of; under Python it is called as any other."""
+    """Function of native Python; in the interpreter it is called like any other."""
 
     def __init__(self, function: Callable[..., Any], name: str, inline: bool) -> None:
         self.function, self.name, self.inline = function, name or function.__name__, inline
@@ -146,7 +152,7 @@ class Native:
 
 
 def native(*, name: str = "", inline: bool = False) -> Callable[[F], F]:
-    """Declares a function of native Python; `inline` writes it out wherever it is called."""
+    """Declares a function of native Python; `inline` inlines it into all callers."""
 
     def declare(function: F) -> F:
         return typing.cast(F, Native(function, name, inline))

@@ -1,4 +1,4 @@
-"""The text of one native function while it is written: lines, blocks, slots of locals; and what operands are."""
+"""Emits the text of one native function: lines, blocks, stack slots of locals, and operands."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _PAUSE = {
 
 
 class NativeError(ArgumentError):
-    """A native function that the subset does not allow, at its line."""
+    """Error in a native function, with its line: the subset of Python does not allow a construct."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """An operand: its text, and an integer type or the type of a reference."""
+    """Operand: its text, and an integer type or the type of a reference."""
 
     text: str
     type: Any
@@ -30,13 +30,13 @@ class Value:
 
 @dataclass(frozen=True)
 class Known:
-    """Something of Python that is known when the function is translated."""
+    """Python value known at translation time."""
 
     value: Any
 
 
 class Module:
-    """What functions declare and call: `parts` are declarations and globals, `required` functions by name."""
+    """Declarations and globals in `parts`, and the functions to translate, by name, in `required`."""
 
     def __init__(self, machine: str) -> None:
         self.machine = machine
@@ -44,34 +44,35 @@ class Module:
         self.required: dict[str, Native] = {}
 
     def require(self, function: Native) -> None:
-        """A function is called: it is translated after its callers."""
+        """Adds a called function, which is translated after its callers."""
         if self.required.setdefault(function.name, function) is not function:
             raise NativeError(f"two native functions are called {function.name}")
 
     def declare(self, name: str, text: str) -> None:
+        """Adds a declaration or global, unless it is there."""
         self.parts.setdefault(name, text)
 
     def pause(self) -> str:
-        """The instruction of a waiting thread."""
+        """Returns the instruction of a spin loop."""
         declaration, call = _PAUSE[self.machine]
         self.declare("pause", f"declare void {declaration}")
         return f"call void {call}"
 
 
 def llvm_type(type: Any) -> str:
-    """The type of a value in a register: all references are words."""
+    """Returns the type of a value in a register; references are 64-bit words."""
     return "void" if type is None else f"i{type.bits}" if isinstance(type, Integer) else "i64"
 
 
 def shown(type: Any) -> str:
-    """A type as users write it."""
+    """Returns the name of a type for error messages."""
     if isinstance(type, Integer):
         return "a condition" if type == boolean else f"{'i' if type.signed else 'u'}{type.bits}"
     return getattr(type, "__name__", str(type))
 
 
 class Writer:
-    """Lines and blocks; `node` is the statement being translated, at which errors point."""
+    """Emitter of lines and blocks; `node` is the statement being translated, at which errors point."""
 
     def __init__(self, module: Module, function: Native, source: list[str], tree: ast.FunctionDef) -> None:
         self.module, self.native, self.source, self.tree = module, function, source, tree
@@ -82,9 +83,10 @@ class Writer:
         self.known: dict[str, Any] = {}
         self.count = 0
         self.open = True
-        """Whether the block that is written may still go on."""
+        """Whether the current block has no terminator yet."""
 
     def fail(self, message: str) -> NoReturn:
+        """Raises a NativeError at the current statement."""
         line = getattr(self.node, "lineno", 1)
         location = f"{self.native.function.__code__.co_filename}:{line}"
         raise NativeError(f"{self.native.name}: {message}").at(f"{self.source[line - 1].strip()}  ({location})")
@@ -92,44 +94,51 @@ class Writer:
     # Lines and blocks
 
     def line(self, text: str) -> None:
+        """Appends a line."""
         self.lines.append(f"  {text}")
 
     def emit(self, text: str, type: Any) -> Value:
+        """Appends an instruction and returns its value."""
         self.count += 1
         self.line(f"%v{self.count} = {text}")
         return Value(f"%v{self.count}", type)
 
     def label(self, name: str) -> str:
+        """Returns a new label name."""
         self.count += 1
         return f"{name}.{self.count}"
 
     def start(self, label: str) -> None:
-        """A block begins; the one before goes on to it, if it is open."""
+        """Starts a block; the previous one branches to it unless it has a terminator."""
         if self.open:
             self.line(f"br label %{label}")
         self.lines.append(f"{label}:")
         self.open = True
 
     def jump(self, label: str) -> None:
+        """Ends the block with an unconditional branch."""
         self.line(f"br label %{label}")
         self.open = False
 
     def branch(self, condition: Value, then: str, otherwise: str) -> None:
+        """Ends the block with a conditional branch."""
         self.line(f"br i1 {condition.text}, label %{then}, label %{otherwise}")
         self.open = False
 
     def slot(self, type: Any) -> str:
+        """Allocates a stack slot, and returns its pointer."""
         self.count += 1
         self.slots.append(f"  %s{self.count} = alloca {llvm_type(type)}")
         return f"%s{self.count}"
 
     def local(self, name: str, type: Any) -> None:
+        """Declares a local variable."""
         self.locals[name] = Value(self.slot(type), type)
 
     # Operands
 
     def materialise(self, value: Value | Known) -> Value:
-        """What is known as an operand: numbers are of type i64 where nothing says otherwise."""
+        """Returns a known value as an operand; integers are i64 unless the context gives a type."""
         if isinstance(value, Value):
             return value
         thing = value.value
@@ -149,7 +158,7 @@ class Writer:
         self.fail(f"{thing!r} is no value")
 
     def convert(self, value: Value | Known, type: Any) -> Value:
-        """A value where one of a type is wanted."""
+        """Returns a value as an operand of a type; only known integers are converted."""
         if isinstance(value, Known) and isinstance(value.value, int) and not isinstance(value.value, bool):
             number = type(value.value) if isinstance(type, Integer) else value.value
             return Value(str(number), type)
@@ -159,9 +168,11 @@ class Writer:
         return value
 
     def read(self, slot: Value) -> Value:
+        """Loads a stack slot."""
         return self.emit(f"load {llvm_type(slot.type)}, ptr {slot.text}", slot.type)
 
     def pointer(self, address: Value) -> str:
+        """Converts an address to a pointer."""
         return self.emit(f"inttoptr i64 {address.text} to ptr", u64).text
 
 
