@@ -9,8 +9,8 @@ import numpy as np
 
 import hloom as hl
 from hloom.backends.cpu.codegen.modules import (
-    MIN_SPLIT_COST,
     MIN_MODULE_COST,
+    MIN_SPLIT_COST,
     Unit,
     module_of_units,
     partition_units,
