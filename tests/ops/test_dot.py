@@ -51,3 +51,19 @@ def test_a_product_is_a_sum_over_contracting_dimensions_for_each_batch(backend: 
     found = evaluate(backend, lambda b, x, y: b.dot_general(x, y, dimension_numbers), lhs, rhs)
     wanted = np.einsum("kbfm,mgkb->bfg", lhs.astype(np.float64), rhs.astype(np.float64))
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_scales_multiply_blocks_and_a_scalar_scale_stands_for_none(backend: str) -> None:
+    """DOTGENERAL-6: with scales, whose sizes divide those of the operand; XLA ignores the value of a scalar."""
+    text = """HloModule scaled
+    ENTRY e {
+      a = f32[4,4] parameter(0)
+      blocks = f32[2,1] parameter(1)
+      scalar = f32[] constant(3)
+      ROOT r = f32[4,4] scaled-dot(a, a, blocks, scalar), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+    }"""
+    a = np.arange(16, dtype=np.float32).reshape(4, 4)
+    blocks = np.array([[2], [10]], np.float32)
+    found = np.asarray(hl.compile(text, backend=backend)(a, blocks))
+    assert np.array_equal(found, (np.repeat(blocks, 2, axis=0) * a) @ a.T)

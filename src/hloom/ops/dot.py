@@ -261,7 +261,7 @@ class ScaledDot(DotDimensions, opcode="scaled-dot"):
     """A dot of operands that are first multiplied by block scales (an addition of today's XLA).
 
     A scale has the rank of its operand, and sizes that divide its sizes: each element scales a block of the operand. A
-    scalar scales the whole operand.
+    scalar, of any value, stands for no scale (XLA's ScaledDotRewriter).
     """
 
     operands = ("lhs", "rhs", "lhs_scale", "rhs_scale")
@@ -290,6 +290,8 @@ class ScaledDot(DotDimensions, opcode="scaled-dot"):
 
 
 def _scaled(operand: Array, scale: Array) -> Array:
+    if not scale.ndim:
+        return operand
     scale = convert(scale, np.dtype(np.float32))
     for axis in range(scale.ndim):
         scale = np.repeat(scale, operand.shape[axis] // scale.shape[axis], axis)
