@@ -34,7 +34,7 @@ def matrices(dtype: Any, *sizes: int) -> np.ndarray:
 @pytest.mark.parametrize(("batch", "m", "n"), [(1, 1, 1), (3, 33, 17), (2, 16, 48), (90, 20, 20), (0, 3, 3)])
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
 def test_factors_of_many_sizes(letter: str, batch: int, m: int, n: int) -> None:
-    """Matrices that are turned in squares of registers and by elements; few, and enough for all threads."""
+    """Transposed in tiles of registers and by elements; few matrices, and enough for all threads."""
     element_type, dtype = TYPES[letter]
     k = min(m, n)
     shape = f"{element_type}[{batch},{m},{n}]"

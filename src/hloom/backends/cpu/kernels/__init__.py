@@ -1,1 +1,1 @@
-"""Kernels that are more than a loop nest: products, sorts, scatters."""
+"""Kernels that are more than loop nests: products, convolutions, sorts, scans, scatters, Fourier transforms."""

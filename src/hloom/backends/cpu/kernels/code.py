@@ -1,4 +1,4 @@
-"""What a kernel writer hands over: functions in LLVM IR, and what they need."""
+"""The code of a kernel: functions in LLVM IR, with the workspace, routines and constants that they need."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from hloom.shape import Shape
 
 @dataclass(frozen=True, slots=True)
 class KernelCode:
-    """The functions of one kernel, all `internal`, their names prefixed with the kernel's.
+    """The functions of one kernel, all `internal`, with names that start with the kernel's name.
 
     The entry is `void @entry(ptr operand0, .., ptr result0, .., ptr scratch, ptr pool, ptr parallel_for)`: one pointer
-    for each array among the instruction's operands and results, row-major; a workspace of `scratch_bytes`, aligned to
-    64 bytes; and how to run chunks on the threads: `void parallel_for(ptr pool, ptr function, ptr context, i64 chunks)`
-    calls `void function(ptr context, i64 chunk)` for each chunk. The addresses of the Fortran `routines` that it calls
-    come after the operands, then its `table` of constants.
+    for each row-major array among the operands and results of the instruction; a workspace of `scratch_bytes`, aligned
+    to 64 bytes; and the thread pool with the function that runs chunks on it: `void parallel_for(ptr pool, ptr
+    function, ptr context, i64 chunks)` calls `void function(ptr context, i64 chunk)` for each chunk. The addresses of
+    the Fortran `routines` that the kernel calls come after the operands, then its `table` of constants.
     """
 
     text: str
@@ -33,14 +33,14 @@ class KernelCode:
     routines: tuple[str, ...] = ()
     table: np.ndarray[Any, Any] | None = field(default=None, compare=False)
     packed: Callable[[], PackedCode | None] | None = field(default=None, compare=False)
-    """How to do it in two steps."""
+    """Returns the kernel in two steps, packing and product; None if it packs no operand as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedCode:
-    """A kernel in two steps, for loops whose rounds have operand number `operand` in common.
+    """A kernel in two steps, for loops whose iterations share the operand of index `operand`.
 
-    `packing` has this operand, and as its result `size` bytes; `product` takes those in the operand's place.
+    `packing` reads this operand and writes `size` bytes; `product` takes these bytes instead of the operand.
     """
 
     operand: int
@@ -50,23 +50,25 @@ class PackedCode:
 
 
 def operand_shapes(instruction: Instruction) -> list[Shape]:
-    """The arrays that the operands hold."""
+    """Shapes of the arrays in the operands, with tuples flattened."""
     return flatten(instruction.operand_shapes)
 
 
 def result_shapes(instruction: Instruction) -> list[Shape]:
-    """The arrays that the result holds."""
+    """Shapes of the arrays in the result, with tuples flattened."""
     return list(instruction.shape.leaves())
 
 
 def has_native_arrays(instruction: Instruction) -> bool:
-    """Whether all operands and results are arrays of fixed size, of element types that can be computed with."""
+    """Whether all operands and results are arrays of static shape and of element types with native arithmetic."""
     shapes = [*operand_shapes(instruction), *result_shapes(instruction)]
     return all(s.is_array and not s.is_dynamic and is_native(s.element_type) for s in shapes)
 
 
 def entry_function(name: str, instruction: Instruction, routines: int = 0, has_table: bool = False) -> KernelFunction:
-    """The entry, whose parameters are operand0, .., routine0, .., table, result0, .., scratch, pool, parallel_for."""
+    """Returns an empty entry, whose parameters are operand0, .., routine0, .., table, result0, .., scratch, pool,
+    parallel_for.
+    """
     parameters: dict[str, Type] = {f"operand{k}": PTR for k in range(len(operand_shapes(instruction)))}
     parameters |= {f"routine{k}": PTR for k in range(routines)}
     parameters |= {"table": PTR} if has_table else {}
@@ -81,7 +83,7 @@ def code_of(
     routines: tuple[str, ...] = (),
     table: np.ndarray[Any, Any] | None = None,
 ) -> KernelCode:
-    """The code of functions, one of which is the entry."""
+    """Returns the code of a kernel from its functions, one of which has the name `entry`."""
     declarations: dict[str, None] = {}
     texts = []
     for function in functions:
@@ -91,5 +93,5 @@ def code_of(
 
 
 def aligned(size: int) -> int:
-    """The size in whole cache lines."""
+    """Returns a size in bytes rounded up to whole cache lines of 64 bytes."""
     return -(-size // 64) * 64

@@ -1,4 +1,4 @@
-"""A function of a kernel: variables, packed arguments of tasks, and elements of arrays."""
+"""The builder of a kernel's functions: stack variables, contexts of parallel tasks, and elements of arrays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hloom.types import PrimitiveType
 
 
 class Variable:
-    """A place for values that loops change; LLVM turns it into registers."""
+    """A stack slot for a value that loops update; LLVM promotes it to registers."""
 
     __slots__ = ("f", "pointer", "type")
 
@@ -17,14 +17,16 @@ class Variable:
         self.f, self.type, self.pointer = f, type, pointer
 
     def get(self) -> Value:
+        """Loads the current value."""
         return self.f.load(self.pointer, self.type, 1)
 
     def set(self, value: Value) -> None:
+        """Stores a new value."""
         self.f.store(value, self.pointer, 1)
 
 
 class KernelFunction(Function):
-    """A Function whose parameters can be named, and which runs tasks: functions `(ptr context, i64 chunk)`."""
+    """A Function with named parameters that can run tasks, functions `(ptr context, i64 chunk)`, on a thread pool."""
 
     def __getitem__(self, parameter: str) -> Value:
         for value in self.parameters:
@@ -33,6 +35,7 @@ class KernelFunction(Function):
         raise KeyError(parameter)
 
     def variable(self, initial: Value) -> Variable:
+        """Returns a stack variable with an initial value."""
         variable = Variable(self, initial.type, self.slot(initial.type, 1, align=1))
         variable.set(initial)
         return variable
@@ -40,18 +43,20 @@ class KernelFunction(Function):
     # Tasks
 
     def pack(self, *words: Value) -> Value:
-        """Words (pointers and i64) side by side on the stack: the context of a task."""
+        """Stores words (pointers and i64) consecutively on the stack; returns their address, the context of a task."""
         context = self.slot(I64, max(1, len(words)))
         for position, word in enumerate(words):
             self.store(word, self.at(context, position, "i64"), 8)
         return context
 
     def unpack(self, context: Value, *types: Type) -> list[Value]:
-        """The words that `pack` wrote."""
+        """Loads the words that `pack` stored, as values of the given types."""
         return [self.load(self.at(context, k, "i64"), type, 8) for k, type in enumerate(types)]
 
     def run_chunks(self, task: str, context: Value, chunks: Index, on: tuple[Value, Value] | None) -> None:
-        """Calls a task for each chunk: `on` the pool and its `parallel_for`, or one after the other."""
+        """Calls a task for each chunk: on the threads of `on`, a pool and its `parallel_for`, or sequentially if it is
+        None.
+        """
         if on is None:
             with self.each(0, chunks) as chunk:
                 self.invoke(task, context, chunk)
@@ -63,16 +68,16 @@ class KernelFunction(Function):
     # Memory
 
     def fill(self, target: Value, byte: int, size: Index) -> None:
-        """Sets bytes."""
+        """Sets `size` bytes from `target` on to a value."""
         self.call_void("llvm.memset.p0.i64", target, constant(I8, byte), self.index(size), constant(I1, False))
 
     def element_at(self, base: Value, index: Index, type: PrimitiveType) -> Value:
-        """The place of an element of an array."""
+        """Returns the address of an element of an array."""
         parts = 2 if type.is_complex else 1
         return self.at(base, self.multiply(index, parts), memory_element(type))
 
     def load_lanes(self, address: Value, type: PrimitiveType, lanes: int = 0, mask: Value | None = None) -> Element:
-        """The element at a place, or `lanes` of them side by side; those outside the mask are zero."""
+        """Loads one element, or `lanes` consecutive ones as a vector; lanes outside the mask are zero."""
         parts, element = (2 if type.is_complex else 1), memory_element(type)
         align = type.byte_width // parts
         if type.is_complex and not lanes:
@@ -90,7 +95,7 @@ class KernelFunction(Function):
         return load_element(self, raw, type)
 
     def store_lanes(self, value: Element, address: Value, type: PrimitiveType, mask: Value | None = None) -> None:
-        """Stores an element, or a vector of them side by side, in the lanes of the mask."""
+        """Stores an element, or a vector of consecutive ones, of which only the lanes in the mask if there is one."""
         parts, element = (2 if type.is_complex else 1), memory_element(type)
         align = type.byte_width // parts
         if isinstance(value, tuple):
@@ -110,5 +115,5 @@ class KernelFunction(Function):
 
 
 def task_function(name: str) -> KernelFunction:
-    """A task, which gets a context and the number of its chunk."""
+    """Returns an empty task, whose parameters are the context and the index of the chunk."""
     return KernelFunction(name, context=PTR, chunk=I64)

@@ -1,4 +1,6 @@
-"""Functions that reduce an array into another, for MPI: `void (ptr operand, ptr accumulator, ptr length, ptr type)`."""
+"""Reductions of arrays for MPI: `void (ptr operand, ptr accumulator, ptr length, ptr datatype)`, an
+`MPI_User_function`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ from hloom.types import PrimitiveType
 
 
 def make_reduction(opcode: str, element_type: PrimitiveType) -> tuple[int, Any] | None:
-    """The address of the function for a Monoid on elements of a type, and its code, which has to live as long."""
+    """Compiles the reduction by a Monoid; returns its address, and its code, which must live as long.
+
+    Returns None if the combiner has no native code for the element type.
+    """
     combiner = scalar_computation(Module("reduction"), OPERATIONS[opcode](), element_type)
     text = reduction_text("hloom_reduction", combiner)
     if text is None:
@@ -26,7 +31,9 @@ def make_reduction(opcode: str, element_type: PrimitiveType) -> tuple[int, Any] 
 
 
 def reduction_text(name: str, computation: Computation) -> str | None:
-    """LLVM IR of held[i] = computation(given[i], held[i]), i < *length; None where the computation has no code."""
+    """Returns LLVM IR of accumulator[i] = computation(operand[i], accumulator[i]) for i < *length; None if there is
+    none.
+    """
     scalar = ScalarComputation.of(computation)
     if scalar is None:
         return None

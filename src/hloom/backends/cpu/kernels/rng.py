@@ -1,4 +1,4 @@
-"""`rng-bit-generator`: ThreeFry and Philox on vectors of counters, bit for bit as XLA CPU."""
+"""`rng-bit-generator`: ThreeFry and Philox on vectors of counters, with the same bits as XLA's CPU backend."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hloom.ops.attributes import RandomAlgorithm
 from hloom.shape import Shape
 
 BLOCKS_PER_TASK = 1 << 13
-"""Counters that one task turns into random bits."""
+"""Blocks of random bits that one task generates."""
 
 
 def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
-    """The code of an rng-bit-generator; None for data of integers narrower than a byte."""
+    """Returns the code of an rng-bit-generator; None for integers narrower than a byte."""
     op: Any = instruction.op
     if not has_native_arrays(instruction) or instruction.shape.elements[1].element_type.bits < 8:
         return None
@@ -28,7 +28,7 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
 
 
 class _Generator:
-    """Writes the functions of a generator: each of `count` blocks makes some words, which go to several places."""
+    """Writes the functions of a generator, whose `count` blocks each yield several words of random bits."""
 
     count: int
 
@@ -59,25 +59,25 @@ class _Generator:
         return f
 
     def blocks(self, f: KernelFunction, data: Value, state: list[Value], start: Value, left: Index) -> None:
-        """Writes the data of a vector of blocks from number `start` on, of which `left` count."""
+        """Writes the data of a vector of blocks from index `start` on, of which `left` exist."""
         raise NotImplementedError
 
     def next_state(self, f: KernelFunction, state: list[Value]) -> list[Value]:
         raise NotImplementedError
 
     def block_indices(self, f: KernelFunction, start: Value) -> Value:
-        """The numbers of a vector of blocks."""
+        """Indices of a vector of blocks."""
         vector = type_of("i64", self.lanes)
         return f.binary("add", f.splat(start, self.lanes), lane_indices(vector))
 
     def store(self, f: KernelFunction, words: Value, address: Value, left: Index) -> None:
-        """Stores 32-bit or 64-bit words, cut to the type of the data, side by side; of them `left` count."""
+        """Stores the first `left` of some 32-bit or 64-bit words, truncated to the element type, consecutively."""
         bits = f.convert("trunc", words, self.element) if words.type.bits > type_of(self.element).bits else words
         f.store_first(bits, address, f"u{bits.type.bits}", left)
 
 
 class _ThreeFry(_Generator):
-    """A block makes two words: the halves of a 64-bit number, or two elements that are neighbours in one dimension."""
+    """Blocks of two words: the halves of a 64-bit element, or two elements that are `inner` apart."""
 
     def __init__(self, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> None:
         super().__init__(name, instruction, threads, vector_bytes)
@@ -110,7 +110,9 @@ class _ThreeFry(_Generator):
             self._scatter(f, data, words, self.block_indices(f, start), f.first_lanes(left, self.lanes))
 
     def _word_offset(self, block: Lanes) -> tuple[Value, Value]:
-        """Where the first word of a block goes, and whether the second, `inner` further on, is an element."""
+        """Returns the element offset of a block's first word, and whether its second word, `inner` elements later,
+        exists.
+        """
         outer = block / self.blocks_per_outer
         within = block - outer * self.blocks_per_outer
         step = within / self.inner
@@ -137,7 +139,7 @@ class _ThreeFry(_Generator):
 
 
 class _Philox(_Generator):
-    """A block makes four words: two 64-bit numbers, or four elements side by side."""
+    """Blocks of four 32-bit words: two 64-bit elements, or four consecutive elements."""
 
     def __init__(self, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> None:
         super().__init__(name, instruction, threads, vector_bytes)
@@ -169,7 +171,7 @@ class _Philox(_Generator):
 
 
 def _three_fry(f: KernelFunction, key: Value, counter: Value) -> tuple[Value, Value]:
-    """20 rounds on the 32-bit halves of the counters."""
+    """Threefry-2x32-20 on the halves of 64-bit counters."""
     word = counter.type.of("i32")
     low, high = f.convert("trunc", key, "i32"), f.convert("trunc", f.binary("lshr", key, constant(I64, 32)), "i32")
     parity = f.binary("xor", f.binary("xor", low, high), constant(low.type, 0x1BD11BDA))
@@ -191,7 +193,7 @@ def _rotated(x: Lanes, count: int) -> Lanes:
 
 
 def _philox(f: KernelFunction, key: Value, counters: list[Lanes]) -> list[Lanes]:
-    """Ten rounds on 32-bit numbers in 64-bit lanes."""
+    """Philox-4x32-10, with 32-bit words in 64-bit lanes."""
     lanes = counters[0].type.width
     low, high = f.binary("and", key, constant(I64, 0xFFFFFFFF)), f.binary("lshr", key, constant(I64, 32))
     k0, k1 = Lanes(f, f.splat(low, lanes)), Lanes(f, f.splat(high, lanes))
@@ -209,7 +211,7 @@ def _philox(f: KernelFunction, key: Value, counters: list[Lanes]) -> list[Lanes]
 
 
 def _interleaved(f: KernelFunction, parts: Sequence[Value]) -> Value:
-    """Lane 0 of all parts, then lane 1 of all, ..: the number of parts is 2 or 4."""
+    """Lane 0 of all parts, then lane 1 of all parts, and so on, for 2 or 4 parts."""
     width = parts[0].type.width
     pairs = [f.shuffle(a, b, range(2 * width)) for a, b in zip(parts[::2], parts[1::2], strict=True)]
     if len(pairs) == 1:

@@ -1,4 +1,4 @@
-"""Custom calls that are one routine of BLAS or LAPACK: a loop over the matrices of the batch, on all threads."""
+"""Custom calls of one routine of BLAS or LAPACK: a parallel loop over the matrices of the batch."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hloom.runtime.fortran import Argument, ArrayArgument, RoutineCall, Status, 
 from hloom.runtime.targets import routine_call
 
 CALL_COST = 300
-"""What any routine takes, in elements of work."""
+"""Overhead of a call, in the unit of MIN_PARALLEL_WORK."""
 MIN_PARALLEL_WORK = 50_000
-"""The work of a batch from which on threads share it: the elements of the matrices times their size."""
+"""Work from which a batch runs on several threads: for each matrix, its elements times its largest dimension."""
 _REALS = {2: "half", 4: "float", 8: "double"}
 
 
 def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
-    """The code of a custom call; None where its target is no routine."""
+    """Returns the code of a custom call; None if its target is not a routine."""
     call = routine_call(instruction)
     if call is None:
         return None
@@ -29,7 +29,7 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
 
 
 class _Batch:
-    """Writes the loop. Each share of the batch has memory of its own for matrices by columns and for workspaces."""
+    """Writes the loop over a batch, each share of which has private memory for column-major copies and workspaces."""
 
     def __init__(self, name: str, instruction: Instruction, call: RoutineCall, threads: int) -> None:
         self.name, self.instruction, self.call = name, instruction, call
@@ -54,7 +54,7 @@ class _Batch:
         return code_of(self.name, functions, self.shares * self.workspace_bytes, (self.call.routine,))
 
     def _matrices(self) -> KernelFunction:
-        """The task that calls the routine for each matrix of a share."""
+        """Writes the task that calls the routine for each matrix of its share."""
         f, call = task_function(f"{self.name}.matrices"), self.call
         operands, results = len(call.operands), len(call.results)
         words = f.unpack(f["context"], *[PTR] * (operands + 1 + results + 1))
@@ -88,7 +88,7 @@ class _Batch:
                 f.fill(target, 0xFF, result.byte_size)
 
     def _results_to_clear(self) -> list[int]:
-        """The results that only the routine writes, which may leave out parts."""
+        """Indices of the results that only the routine writes, since it may leave parts of them unwritten."""
         matrices = [argument for argument in self.call.arguments if isinstance(argument, ArrayArgument)]
         filled = {argument.result for argument in matrices if argument.operand is not None or argument.columns}
         return [index for index in range(len(self.call.results)) if index not in filled]
@@ -96,7 +96,7 @@ class _Batch:
     def _argument_address(
         self, f: KernelFunction, argument: Argument, private: Value, sources: list[Value], targets: list[Value]
     ) -> Value:
-        """The memory of an argument for one matrix, with what the routine reads there."""
+        """Returns the address of an argument for one matrix, after writing the data that the routine reads there."""
         if not isinstance(argument, ArrayArgument):
             return private
         matrices = self.call.matrices(argument)
@@ -130,7 +130,7 @@ class _Batch:
 
 
 def _workspace_bytes(call: RoutineCall, argument: Argument) -> int:
-    """The memory that an argument takes beside operands and results."""
+    """Bytes of private memory that an argument needs beside operands and results."""
     if isinstance(argument, (Workspace, Status)):
         return argument.size * argument.dtype.itemsize
     if not isinstance(argument, ArrayArgument) or not argument.is_copy:
@@ -140,7 +140,7 @@ def _workspace_bytes(call: RoutineCall, argument: Argument) -> int:
 
 
 def _scalar(f: KernelFunction, argument: Argument) -> Value | None:
-    """The place of an argument that is the same for all matrices; None for memory."""
+    """Returns the address of an argument that is the same for all matrices; None if it differs between matrices."""
     if argument is None:
         return constant(PTR, 0)
     if isinstance(argument, (ArrayArgument, Workspace, Status)):

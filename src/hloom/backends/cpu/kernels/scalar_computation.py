@@ -1,4 +1,4 @@
-"""Comparators and combiners: computations of scalars, emitted in line on registers of any width."""
+"""Comparators and combiners: scalar computations, emitted inline on scalar or vector registers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hloom.loops.scalar_computation import can_compute, compute
 
 
 class ScalarComputation:
-    """A computation as expressions of its parameters; `space` makes equal expressions one object."""
+    """A scalar computation as expressions of its parameters; equal expressions are one object of `space`."""
 
     def __init__(self, computation: Computation) -> None:
         self.computation = computation
@@ -25,7 +25,7 @@ class ScalarComputation:
 
     @staticmethod
     def of(computation: Computation) -> ScalarComputation | None:
-        """None where something in the computation cannot be emitted."""
+        """Returns the scalar computation; None if one of its instructions cannot be emitted."""
         if not can_compute(computation, element_ops.can_apply) or not all(
             is_native(shape.element_type) for i in computation.instructions for shape in i.shape.leaves()
         ):
@@ -34,20 +34,20 @@ class ScalarComputation:
 
     @property
     def calls_functions(self) -> bool:
-        """Whether it may loop: then it must not see the values of lanes that do not count."""
+        """Whether it calls functions, which may contain loops and so must not get the values of inactive lanes."""
         return any(map(is_function_call, walk(self.results)))
 
     def results_for(self, arguments: Sequence[Expression]) -> list[Expression]:
-        """The results for other arguments."""
+        """The result expressions for other argument expressions."""
         return compute(self.space, self.computation, arguments)
 
     def emit(self, b: Builder, arguments: Sequence[Element]) -> list[Element]:
-        """The results for arguments of equal width."""
+        """Emits the results for arguments of equal width."""
         return emit_expressions(b, self.results, arguments)
 
 
 def emit_expressions(b: Builder, roots: Sequence[Expression], arguments: Sequence[Element]) -> list[Element]:
-    """Emits expressions of Arguments, whose numbers are positions in `arguments`."""
+    """Emits expressions, each Argument of which is an index into `arguments`."""
     width = max((parts(argument)[0].type.width for argument in arguments), default=0)
     values: dict[int, Element] = {}
     for expression in walk(roots):
@@ -73,5 +73,5 @@ def _constant(expression: Constant, width: int) -> Element:
 
 
 def parts(element: Element) -> tuple[Value, ...]:
-    """The registers of an element."""
+    """Registers of an element: one, or its real and imaginary parts."""
     return element if isinstance(element, tuple) else (element,)

@@ -1,6 +1,6 @@
-"""Factorisations and triangular systems of small matrices, many at once: each lane of a vector has a matrix of its own.
+"""Batched factorisations and triangular solves of small matrices, vectorised over the batch: one matrix in each lane.
 
-LAPACK's routines take one matrix; of small ones most of the time would go into calling them. A group of matrices, one
+LAPACK's routines take one matrix; for small ones, the overhead of the calls would dominate. A group of matrices, one
 for each lane, is transposed into lanes, factored by loops over their elements, and transposed back.
 """
 
@@ -19,17 +19,19 @@ from hloom.ir import Instruction
 from hloom.runtime.fortran import Matrices, RoutineCall
 
 MIN_COUNT = 4
-"""Matrices that are worth lanes."""
+"""Matrices of the smallest batch that is vectorised."""
 MAX_ORDER = 16
 MAX_ELEMENTS = 512
-"""Of the right sides of a triangular system."""
+"""Elements of the largest operand, for example of the right-hand sides of a triangular system."""
 MIN_PARALLEL_WORK = 1 << 19
-"""The work of a batch from which on threads share it: the elements of the matrices times their size."""
+"""Work from which a batch runs on several threads: the elements of all operands times the order of the matrices."""
 _LINE_BYTES = 64
 
 
 def emit(name: str, instruction: Instruction, call: RoutineCall, threads: int) -> KernelCode | None:
-    """The code of a call of a routine of LAPACK or BLAS; None for other routines and types, and larger matrices."""
+    """Returns the code of a call of BLAS or LAPACK; None for other routines and types, larger matrices and small
+    batches.
+    """
     routine, letter = call.routine[1:], call.routine[0]
     largest = max(call.operands, key=lambda matrices: matrices.elements)
     if letter not in "sd" or routine not in _EMITTERS or call.count < MIN_COUNT or largest.elements > MAX_ELEMENTS:
@@ -41,7 +43,7 @@ def emit(name: str, instruction: Instruction, call: RoutineCall, threads: int) -
 
 @dataclass(frozen=True)
 class _Lanes:
-    """An array of vectors on the stack; a lane has the elements of one matrix."""
+    """An array of vectors on the stack, each lane of which holds the elements of one matrix."""
 
     f: KernelFunction
     memory: Value
@@ -50,12 +52,13 @@ class _Lanes:
 
     @classmethod
     def of(cls, f: KernelFunction, type: Type, sizes: tuple[int, ...] = (1,)) -> _Lanes:
-        """Memory for matrices of these sizes."""
+        """Allocates matrices of these sizes, in row-major order."""
         strides = tuple(math.prod(sizes[i + 1 :]) for i in range(len(sizes)))
         return cls(f, f.slot(type, math.prod(sizes)), type, strides or (1,))
 
     @property
     def transposed(self) -> _Lanes:
+        """A transposed view of the matrices."""
         return replace(self, strides=self.strides[::-1])
 
     def __getitem__(self, indices: Index | tuple[Index, ...]) -> Value:
@@ -90,7 +93,7 @@ class _Batch:
         return code_of(self.name, [self._groups(), *self.transposes.functions.values(), f])
 
     def _groups(self) -> KernelFunction:
-        """The task that works on a share of the groups."""
+        """Writes the task that computes a share of the groups."""
         f, call, width = task_function(f"{self.name}.groups"), self.call, self.type.width
         words = f.unpack(f["context"], *[PTR] * (len(call.operands) + len(call.results)))
         operands, results = words[: len(call.operands)], words[len(call.operands) :]
@@ -110,7 +113,9 @@ class _Batch:
         return f
 
     def _load_group(self, array: Value, lanes: _Lanes, matrices: Matrices, group: tuple[Value, Value, Value]) -> None:
-        """A group of matrices into lanes. A last one that is not full repeats the last matrix."""
+        """Transposes a group of matrices into lanes; a last group that is not full is padded with copies of its last
+        matrix.
+        """
         f, (start, left, scratch), width = lanes.f, group, self.type.width
         matrices_address = self._at(f, array, start, matrices)
         with f.unless(self._is_full(f, left)), f.each(0, width) as lane:
@@ -122,6 +127,7 @@ class _Batch:
         self.transposes.emit(f, source, lanes.memory, lanes.type.bits // 8, (width, matrices.elements))
 
     def _store_group(self, lanes: _Lanes, array: Value, matrices: Matrices, group: tuple[Value, Value, Value]) -> None:
+        """Transposes lanes back to a group of matrices, without the padding."""
         f, (start, left, scratch), width = lanes.f, group, self.type.width
         matrices_address = self._at(f, array, start, matrices)
         target = f.select(self._is_full(f, left), matrices_address, scratch)
@@ -141,19 +147,19 @@ def _subtract_product(f: KernelFunction, value: Value, a: Value, b: Value) -> Va
 
 
 def _record_failure(f: KernelFunction, info: _Lanes, failed: Value, step: Value) -> None:
-    """The number of the first step that failed, from 1 on, where none did before."""
+    """Records the 1-based index of the first step that failed, in each lane of `info`."""
     before = info[0]
     is_first = f.binary("and", failed, f.compare("eq", before, constant(before.type, 0)))
     info[0] = f.select(is_first, _one_based(f, step, before.type), before)
 
 
 def _one_based(f: KernelFunction, index: Value, type: Type) -> Value:
-    """A number plus 1, in each lane."""
+    """An index plus 1, in each lane."""
     return f.splat(f.convert("trunc", f.index(f.add(index, 1)), type.element), type.width)
 
 
 def _potrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _Lanes:
-    """Cholesky's factor, column by column. LAPACK's upper triangle is the lower one of rows."""
+    """Cholesky factorisation, column by column. LAPACK's upper triangle is the lower one of a row-major matrix."""
     (matrix, info), (n, _) = arrays, call.operands[0].sizes
     a = matrix if call.arguments[0] == "U" else matrix.transposed
     info[0] = constant(info.type, 0)
@@ -172,7 +178,7 @@ def _potrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _L
 
 
 def _getrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _Lanes:
-    """The factors of a matrix whose rows are exchanged, so that each pivot is the largest of its column."""
+    """LU factorisation with partial pivoting: rows are swapped so that each pivot is the largest of its column."""
     (a, pivots, info), (m, n) = arrays, call.operands[0].sizes
     scratch = _Lanes.of(f, info.type), _Lanes.of(f, a.type)
     info[0] = constant(info.type, 0)
@@ -192,7 +198,9 @@ def _getrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _L
 
 
 def _find_pivot(f: KernelFunction, a: _Lanes, m: int, step: Value, scratch: tuple[_Lanes, _Lanes]) -> Value:
-    """The row, counted from 1 on, of the largest element from the diagonal on; the diagonal's where all are NaN."""
+    """Returns the 1-based row of the largest magnitude in a column from the diagonal on; the diagonal's row if all are
+    NaN.
+    """
     row, largest = scratch
     row[0] = _one_based(f, step, row.type)
     largest[0] = constant(a.type, -1)
@@ -205,7 +213,7 @@ def _find_pivot(f: KernelFunction, a: _Lanes, m: int, step: Value, scratch: tupl
 
 
 def _swap_rows(f: KernelFunction, a: _Lanes, sizes: tuple[int, int], row: Value, other: Value) -> None:
-    """Exchanges a row with a later one, which each lane counts from 1 on."""
+    """Swaps a row with a later one, whose 1-based index each lane has."""
     m, n = sizes
     with f.each(f.add(row, 1), m) as i:
         is_target = f.compare("eq", other, _one_based(f, i, other.type))
@@ -216,9 +224,10 @@ def _swap_rows(f: KernelFunction, a: _Lanes, sizes: tuple[int, int], row: Value,
 
 
 def _trsm(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _Lanes:
-    """Each unknown, once it is known, is taken out of the equations after it.
+    """Triangular solve: each unknown, once computed, is eliminated from the remaining equations.
 
-    LAPACK sees the transposes: its right side is the left one of rows, its upper triangle the lower one.
+    LAPACK sees the transposes of row-major matrices: its right side is the left side here, its upper triangle the
+    lower.
     """
     n = call.operands[0].sizes[0]
     columns = call.operands[1].elements // n
@@ -242,7 +251,9 @@ def _trsm(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _La
 
 
 def _geqrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _Lanes:
-    """Householder's reflections: I - tau v v^T makes all of a column below the diagonal zero, where v is kept then."""
+    """QR factorisation by Householder reflections I - tau v v^T, each of which zeroes a column below the diagonal,
+    where v is stored.
+    """
     (a, taus), (m, n) = arrays, call.operands[0].sizes
     sums, zero = _Lanes.of(f, a.type), constant(a.type, 0)
     with f.each(0, min(m, n)) as k:
@@ -261,7 +272,7 @@ def _geqrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _L
 
 
 def _orgqr(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _Lanes:
-    """The product of reflections, applied to the columns of the identity from the last one to the first."""
+    """The product of Householder reflections, applied to the columns of the identity matrix from last to first."""
     (a, taus), (m, n), (count,) = arrays, call.operands[0].sizes, call.operands[1].sizes
     sums, zero, one = _Lanes.of(f, a.type), constant(a.type, 0), constant(a.type, 1)
     with f.each(count, n) as j:
@@ -281,7 +292,7 @@ def _orgqr(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _L
 
 
 def _norm(f: KernelFunction, a: _Lanes, sums: _Lanes, rows: tuple[Value, int], column: Value) -> Value:
-    """The length of a part of a column, of numbers whose squares may be too large or too small."""
+    """Euclidean norm of part of a column, scaled so that the squares neither overflow nor underflow."""
     zero = constant(a.type, 0)
     sums[0] = zero
     with f.each(*rows) as i:
@@ -297,7 +308,7 @@ def _norm(f: KernelFunction, a: _Lanes, sums: _Lanes, rows: tuple[Value, int], c
 
 
 def _hypotenuse(f: KernelFunction, a: Value, b: Value) -> Value:
-    """The square root of a^2 + b^2, of positive numbers whose squares may be too large or too small."""
+    """sqrt(a^2 + b^2) of non-negative values, without overflow or underflow of the squares."""
     is_larger = f.compare("ogt", a, b)
     larger, smaller = f.select(is_larger, a, b), f.select(is_larger, b, a)
     ratio = f.binary("fdiv", smaller, larger)
@@ -305,7 +316,7 @@ def _hypotenuse(f: KernelFunction, a: Value, b: Value) -> Value:
 
 
 def _apply_reflection(f: KernelFunction, a: _Lanes, sums: _Lanes, sizes: tuple[int, int], k: Value, tau: Value) -> None:
-    """Applies I - tau v v^T to the columns after k, with v = 1, and what lies in column k below the diagonal."""
+    """Applies I - tau v v^T to the columns after k, where v is 1 followed by column k below the diagonal."""
     m, n = sizes
     below = f.index(f.add(k, 1))
     with f.each(below, n) as j:

@@ -1,4 +1,4 @@
-"""Transposing a matrix: squares of a cache line's width in registers, what they leave over one element at a time."""
+"""Matrix transposition: tiles as wide as a cache line in registers, remaining rows and columns element by element."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.text import PTR, Index, Value, type_of
 from hloom.backends.cpu.nests.interleaved_accesses import transpose_vectors
 
-_LINE_BYTES = 64  # bytes
+_LINE_BYTES = 64
 
 
 class Transposes:
-    """The functions of one kernel that transpose matrices, one for each size, and the calls of them."""
+    """The functions of a kernel that transpose matrices, one for each element width and size, and calls of them."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.functions: dict[str, KernelFunction] = {}
 
     def emit(self, f: KernelFunction, source: Value, target: Value, width: int, sizes: tuple[int, int]) -> None:
-        """The m x n matrix at `source` becomes n x m at `target`; elements of `width` bytes."""
+        """Calls the transposition of an m x n matrix at `source` to n x m at `target`; elements have `width` bytes."""
         name = f"{self.name}.transpose{8 * width}.{sizes[0]}.{sizes[1]}"
         if name not in self.functions:
             self.functions[name] = _Transpose(KernelFunction(name, source=PTR, target=PTR), width, *sizes).write()
@@ -25,6 +25,8 @@ class Transposes:
 
 
 class _Transpose:
+    """Writes the function for one element width and size."""
+
     def __init__(self, f: KernelFunction, width: int, m: int, n: int) -> None:
         self.f, self.width, self.m, self.n = f, width, m, n
         self.element = f"i{8 * width}"

@@ -138,7 +138,7 @@ def test_inserted_minor_dimension() -> None:
 
 
 def test_large_operands() -> None:
-    """Places are prefetched: those outside must do no harm."""
+    """Targets are prefetched, including those outside of the operand."""
     x, u, i = integers((20000, 48)), integers((3000, 48)), integers((3000, 1), low=-(2**31), high=2**31 - 1)
     i[::2] = integers((1500, 1), low=0, high=20000)
     check(scatter.emit, text([x], i, [u], ADD, **rows()), x, i, u)

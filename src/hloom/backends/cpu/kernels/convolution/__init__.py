@@ -1,1 +1,1 @@
-"""Convolutions: which form computes one, how it is cut into tiles, packed and written."""
+"""Convolutions: the choice of a geometry and tile, packing of operands, and the loops over tiles."""

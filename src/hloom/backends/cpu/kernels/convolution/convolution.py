@@ -1,9 +1,10 @@
-"""`convolution` as LLVM IR: a matrix product where it is one, else register tiles over padded copies of the input.
+"""`convolution` as LLVM IR: register tiles over padded copies of the input.
 
-form.py brings it to a normal form, geometry.py says how it can be computed, and plan.py how it is. The entry packs the
-kernel (`name.pack`), then for each pass, some images: copies them (`name.copy`), and runs `name.task` for blocks of the
-result, which adds up tiles (`name.tile`) and stores them (`name.store`). Tasks share no sums, and blocks of K are added
-in order (products/sums.py), so the result does not depend on the number of threads.
+form.py brings the convolution to a normal form, geometry.py describes the ways to compute it, and plan.py chooses one.
+The entry packs the kernel (`name.pack`); then for each pass, which is a range of images, it copies these (`name.copy`),
+and runs `name.task` for blocks of the result, which accumulates tiles (`name.tile`) and stores them (`name.store`).
+Tasks share no sums, and blocks of K are added in order (products/sums.py), so the result does not depend on the number
+of threads.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ from hloom.ops.convolution import Convolution
 
 MAX_CLASSES = 1 << 10
 MAX_TAPS = 1 << 20
-MAX_ELEMENTS = 1 << 31  # of an array: places in a line are counted in 32 bits
+MAX_ELEMENTS = 1 << 31  # of an array: positions in a line are counted in 32 bits
 
 
 def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
-    """The code of a convolution; None for types without code, and for windows whose table would be too large."""
+    """Returns the code of a convolution; None for types without native code, and for windows whose table would be too
+    large.
+    """
     shapes = [*instruction.operand_shapes, instruction.shape]
     counts = [shape.element_count for shape in shapes]
     if not has_native_arrays(instruction) or max(counts) >= MAX_ELEMENTS or _taps(instruction) > MAX_TAPS:
@@ -54,7 +57,7 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
 
 
 def _taps(instruction: Instruction) -> int:
-    """An upper bound of the work of writing the taps down."""
+    """Upper bound of the number of taps to enumerate."""
     op = instruction.op
     assert isinstance(op, Convolution)
     return math.prod(d.size for d in op.window) + sum(d.size * d.base_dilation for d in op.window)
@@ -93,7 +96,9 @@ class _Emitter:
         return replace(code, text=f"{self._tables()}\n{code.text}")
 
     def _tables(self) -> str:
-        """The table of K, in the image and in the kernel, and the classes' records: entries, first, place, counts."""
+        """The constants: offsets of the steps of K in the image and in the kernel, and the records of the output
+        classes (entries, first entry, output offset, counts).
+        """
         records = [(c.entries, c.first, c.output, *c.counts) for c in self.plan.classes]
         columns = {
             "image_table": [image for image, _ in self.plan.table],
@@ -123,7 +128,7 @@ class _Emitter:
         return f
 
     def _task(self) -> KernelFunction:
-        """A block of the outputs of one class and group, in one image."""
+        """Writes the task: one block of the outputs of a class and group, in one image."""
         f = task_function(f"{self.name}.task")
         plan, form, g = self.plan, self.plan.form, self.plan.geometry
         f.is_call_only = plan.has_long_tiles
@@ -168,13 +173,13 @@ class _Emitter:
             self._tiles(f, replace(block, sums=sums), f.index(f.add(first, start)), f.index(count), last)
 
     def _group_sums(self, f: KernelFunction, sums: Value, entry: Index, last: Value) -> Value:
-        """Where the sums of the block of K from an entry on are added: the totals lie behind the sums."""
+        """Returns the address to which the block of K at `entry` adds its sums; the totals follow the sums."""
         size = self.plan.task_size
         is_first = f.compare("eq", f.index(f.remainder(entry, self.plan.group)), f.index(0))
         return sums_of_group(f, self.plan.tile.type, sums, f.at(sums, size, self.element), size, is_first, last)
 
     def _tiles(self, f: KernelFunction, block: TaskBlock, first: Value, count: Value, last: Value | None) -> None:
-        """All tiles of a task, for a block of K; they are stored with the last."""
+        """Computes all tiles of a task for a block of K, and stores them after the last block."""
         (row, rows), (column, columns) = block.rows, block.columns
         by_panels = self.plan.has_panels_outermost
         with (
@@ -221,7 +226,7 @@ class _Emitter:
                 f.invoke(f"{self.name}.store", block.sums, result, position, features, block.counts)
 
     def _row_offsets(self, f: KernelFunction, block: TaskBlock, row: Index) -> tuple[Index, Index, Value | None]:
-        """Of a row of positions: the places in the image and the result, and whether the class has it."""
+        """Returns offsets of a row of positions in image and result, and whether the class has it; None if all do."""
         image: Index = 0
         result: Index = 0
         is_inside: Value | None = None
@@ -239,7 +244,7 @@ class _Emitter:
 
 @dataclass(frozen=True)
 class TaskBlock:
-    """What a task works on: pointers, and the first and the number of its tiles along positions and features."""
+    """The block of a task: addresses, and the first and the number of its tiles along positions and features."""
 
     image: Value
     weights: Value

@@ -1,9 +1,9 @@
-"""The normal form of a convolution: no labels, no padding, no base dilation, no reversal, and only one kind of group.
+"""The normal form of a convolution: no labels, padding, base dilation or reversal, and a single kind of group.
 
 Along one spatial axis, output o and window element w meet the input at p = (o * stride + w * window_dilation - padding)
-/ base_dilation, where that is a whole number inside the input. The outputs fall into `period` classes by their
-remainder: those of a class meet the same window elements, and neighbours in a class lie `step` inputs apart. So each
-class is a convolution without holes, whose elements (`Tap`) start at any position, perhaps outside of the input.
+/ base_dilation, if that is an integer inside the input. The outputs fall into `period` classes by their remainder: all
+outputs of a class meet the same window elements, and adjacent ones are `step` inputs apart. Each class is therefore a
+convolution without base dilation, whose elements (`Tap`) start at any position, possibly outside of the input.
 
 Complex numbers count as two real ones: strides are in real elements.
 """
@@ -23,7 +23,7 @@ from hloom.shape import Shape
 
 @dataclass(frozen=True)
 class Tap:
-    """A window element: the input position where the first output of a class meets it, and its offset in the kernel."""
+    """A window element: the input position where it meets the first output of a class, and its offset in the kernel."""
 
     position: int
     weight: int
@@ -43,25 +43,26 @@ class Axis:
 
     @property
     def max_outputs(self) -> int:
-        """The outputs of the first class, which has the most."""
+        """Outputs of the first class, which has the most."""
         return self.count(0)
 
     def count(self, class_index: int) -> int:
-        """The outputs of a class."""
+        """Outputs of a class."""
         return -(-(self.outputs - class_index) // self.period)
 
     @cached_property
     def positions(self) -> tuple[int, ...]:
+        """Input positions of the taps of all classes."""
         return tuple(tap.position for taps in self.classes for tap in taps)
 
     @cached_property
     def min_position(self) -> int:
-        """The first position that any output meets."""
+        """The lowest input position that any output reads."""
         return min(self.positions)
 
     @property
     def spacing(self) -> Tap:
-        """The distance from tap to tap, of an axis with one class."""
+        """Distances between adjacent taps, for an axis with one class."""
         taps = self.classes[0]
         if len(taps) == 1:
             return Tap(1, 0)
@@ -72,8 +73,8 @@ class Axis:
 class Form:
     """out[b, g, o.., n] = sum over taps and f of lhs[b, g, p.., f] * rhs[g, taps.., f, n].
 
-    `group_strides` are of lhs, rhs and out. Groups of features are runs of the input features (`has_feature_groups`),
-    groups of batches are runs of the batch.
+    `group_strides` are of lhs, rhs and out. Groups are contiguous ranges of the input features (`has_feature_groups`),
+    or else of the batch.
     """
 
     types: tuple[str, str, str]
@@ -92,14 +93,17 @@ class Form:
 
     @property
     def parts(self) -> int:
+        """Real elements of an element."""
         return 2 if self.is_complex else 1
 
     @cached_property
     def taps(self) -> int:
+        """The number of taps of all classes."""
         return math.prod(len(axis.positions) for axis in self.axes)
 
     @cached_property
     def classes(self) -> int:
+        """The number of output classes."""
         return math.prod(len(axis.classes) for axis in self.axes)
 
     @property
@@ -110,12 +114,12 @@ class Form:
 
 
 def strides_of(shape: Shape, parts: int) -> list[int]:
-    """Of a dense row-major array, in real elements."""
+    """Strides of a dense row-major array, in real elements."""
     return [parts * math.prod(shape.dimensions[d + 1 :]) for d in range(shape.rank)]
 
 
 def normal_form(instruction: Instruction) -> Form:
-    """The form of a convolution whose result is not empty."""
+    """Returns the normal form of a convolution whose result is not empty."""
     op = instruction.op
     assert isinstance(op, Convolution)
     lhs, rhs, out = *(operand.shape for operand in instruction.operands), instruction.shape
@@ -154,7 +158,7 @@ def normal_form(instruction: Instruction) -> Form:
 
 
 def _axis(window: WindowDimension, size: int, outputs: int, lhs: int, rhs: int, out: int) -> Axis:
-    """The axis of a window over an input of a size; then the strides of lhs, rhs and result."""
+    """Returns the axis of a window; `lhs`, `rhs` and `out` are the strides of the arrays along it."""
     common = math.gcd(window.stride, window.base_dilation)
     period = window.base_dilation // common
     classes = []

@@ -1,7 +1,7 @@
-"""Copies of a convolution's operands in the workspace: images with zeros around them, and the kernel in panels.
+"""Copies of a convolution's operands in the workspace: images surrounded by zeros, and the kernel in panels.
 
 `name.copy` and `name.pack` are tasks. An image is copied row by row of its innermost dimension, in vectors: elements
-that lie side by side in the input are loaded at once, others gathered, and those outside of the input are zero.
+that are contiguous in the input are loaded at once, others are gathered, and those outside of the input are zero.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
 from hloom.backends.cpu.llvm.text import I32, I64, PTR, Index, Value, constant, lane_indices, type_of
 
 MAX_PACK_CHUNKS = 16
-MIN_CHUNK_ROWS = 8  # of an image that are worth a chunk
+MIN_CHUNK_ROWS = 8  # of an image
 
 
 @dataclass(frozen=True)
 class SourceAxis:
-    """An axis of the input: where the copy starts on it, its size, and the distance from element to element.
+    """An axis of the input: the index at which the copy starts, its size, and the distance between elements.
 
-    Elements come in runs of `pair`: those of a run lie side by side in the input, or, with `repeats`, are the same.
+    Elements come in runs of `pair`, which are contiguous in the input or, with `repeats`, one and the same element.
     """
 
     start: int
@@ -55,7 +55,7 @@ def _sources(plan: Plan) -> dict[str, SourceAxis]:
 
 
 def _dims(plan: Plan, sources: dict[str, SourceAxis]) -> list[Dimension]:
-    """The dimensions of the copy, outermost first, without those that are but the first element of an axis."""
+    """Dimensions of the copy, outermost first, without those that only have the first element of an axis."""
     g = plan.geometry
     dims = []
     for name, extent in g.extents.items():
@@ -69,7 +69,7 @@ def _dims(plan: Plan, sources: dict[str, SourceAxis]) -> list[Dimension]:
 
 
 def _merged(dims: list[Dimension], sources: dict[str, SourceAxis]) -> list[Dimension]:
-    """With the last spatial axis and the features as one dimension, where they lie alike in input and copy."""
+    """Merges the last spatial axis and the features into one dimension, if input and copy lay them out alike."""
     if len(dims) < 2 or dims[-1].axis != "f" or dims[-2].axis[0] != "x":
         return dims
     x, f = dims[-2:]
@@ -83,8 +83,9 @@ def _merged(dims: list[Dimension], sources: dict[str, SourceAxis]) -> list[Dimen
 
 
 class ImageCopy:
-    """The task `name(context, chunk)`: a share of the rows of an image. The context starts with the input (from its
-    first image of the pass on) and the copies."""
+    """The task `name(context, chunk)`, which copies a share of the rows of an image. The context starts with the
+    addresses of the input (from the first image of the pass on) and of the copies.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -96,6 +97,7 @@ class ImageCopy:
         self.element = ELEMENTS[plan.form.types[0]]
 
     def function(self, name: str) -> KernelFunction:
+        """Returns the task."""
         f = task_function(name)
         image = f.divide(f["chunk"], self.chunks)
         source, target = f.unpack(f["context"], PTR, PTR)
@@ -107,7 +109,7 @@ class ImageCopy:
         return f
 
     def _row(self, f: KernelFunction, source: Value, target: Value, row: Index) -> None:
-        """One row of the copy: its place in both, and whether it is inside of the input."""
+        """Copies one row of an image; all of it is zero if it is outside of the input."""
         indices: dict[str, Index] = {}
         target_offset: Index = 0
         for dim in reversed(self.dims[:-1]):
@@ -139,7 +141,7 @@ class ImageCopy:
         return sum((dim.extent - 1) * dim.factor for dim in self.dims if dim.axis == axis)
 
     def _offset(self, f: KernelFunction, s: SourceAxis, index: Value) -> Value:
-        """The distance of an element (or vector of them) in the input."""
+        """Returns the offset of an element, or of each element of a vector, in the input."""
         type = index.type
         if s.pair == 1:
             return f.binary("mul", index, constant(type, s.stride))
@@ -147,7 +149,7 @@ class ImageCopy:
         return offset if s.repeats else f.binary("add", offset, f.binary("urem", index, constant(type, s.pair)))
 
     def _copy_row(self, f: KernelFunction, source: Value, target_row: Value, start: Value, size: Value) -> None:
-        """Elements start, start + factor, .. of the innermost axis, as far as they are below `size`."""
+        """Copies elements start, start + factor, .. of the innermost axis; those outside of [0, size) are zero."""
         inner, s = self.dims[-1], self.sources[self.dims[-1].axis]
         words = type_of("i32", self.type.width)
         steps = f.binary("mul", lane_indices(words), constant(words, inner.factor))
@@ -182,10 +184,11 @@ def _store(f: KernelFunction, value: Value, address: Value, mask: Value | None) 
 
 
 class KernelPack:
-    """The task `name(context, chunk)`: a share of the kernel, as panels [group, panel, entry of the table, run, unit].
+    """The task `name(context, chunk)`, which packs a share of the kernel into panels [group, panel, entry of the table,
+    run, column].
 
-    The context is the kernel and the panels. Columns past the last repeat it. Complex numbers become two steps of two
-    columns: (re, im), then (-im, re).
+    The context holds the addresses of the kernel and of the panels. Columns past the last one are padding. Complex
+    numbers become two steps of two columns: (re, im), then (-im, re).
     """
 
     def __init__(self, plan: Plan, table: str) -> None:
@@ -196,6 +199,7 @@ class KernelPack:
         self.chunks = min(MAX_PACK_CHUNKS, self.rows) if plan.threads > 1 else 1
 
     def function(self, name: str) -> KernelFunction:
+        """Returns the task."""
         f = task_function(name)
         plan, form, run = self.plan, self.plan.form, self.plan.geometry.run
         entries, panels = len(plan.table), plan.tiles[1]
@@ -216,7 +220,7 @@ class KernelPack:
         return f
 
     def _columns(self, f: KernelFunction, source: Value, target: Value, feature: Index, column: Index) -> None:
-        """One step of a panel."""
+        """Packs one step of a panel."""
         form, tile_features, type = self.plan.form, self.plan.tile_features, self.type
         feature_stride, column_stride = form.kernel_strides
         if form.is_complex or column_stride != 1:

@@ -1,4 +1,4 @@
-"""Decides how a convolution is computed: the cheapest geometry and tile, the table of K, blocks, tasks, workspace."""
+"""Plans of convolutions: the cheapest geometry and tile, the table of K, blocks, tasks, and the workspace."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ from hloom.backends.cpu.kernels.products.sums import block_length, group_length
 from hloom.backends.cpu.llvm.function import size_of
 from hloom.backends.cpu.llvm.text import Type
 
-PANEL_BYTES = L2_BYTES // 4  # of a panel of the kernel that is used at once
+PANEL_BYTES = L2_BYTES // 4  # of the part of a kernel panel that a block of K reads
 MAX_ENTRIES = 1 << 16  # of the table
-MAX_MULTIPLIER = 8  # output features of a group in lanes
+MAX_MULTIPLIER = 8  # output features of a group in the mode "lanes"
 
 
 @dataclass(frozen=True)
 class OutputClass:
-    """Outputs with the same taps: their entries in the table, the place of the first, and their number on each axis."""
+    """Outputs with the same taps: their entries in the table, the offset of the first output, and their count on each
+    axis.
+    """
 
     first: int
     entries: int
@@ -40,7 +42,7 @@ class OutputClass:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a convolution is computed, on how many threads, and how it is divided into tasks."""
+    """The geometry and tile of a convolution, its threads, and its division into tasks."""
 
     geometry: Geometry
     tile: Tile
@@ -48,31 +50,34 @@ class Plan:
 
     @property
     def form(self) -> Form:
+        """The normal form of the convolution."""
         return self.geometry.form
 
     @property
     def tile_positions(self) -> int:
-        """The positions of a tile."""
+        """Positions in a tile."""
         return self.tile.columns if self.geometry.mode == "columns" else self.tile.rows
 
     @property
     def tile_features(self) -> int:
-        """The output features of a tile, and the width of a panel of the packed kernel."""
+        """Output features in a tile, and columns of a panel of the packed kernel."""
         return self.tile.rows if self.geometry.mode == "columns" else self.tile.columns
 
     @cached_property
     def tiles(self) -> tuple[int, int]:
+        """Tiles along a row of positions, and along the features."""
         return self.geometry.tiles(self.tile)
 
     @cached_property
     def row_tiles(self) -> int:
-        """All tiles of an image along its positions."""
+        """Tiles along all positions of an image."""
         return self.geometry.outer * self.tiles[0]
 
     # The table
 
     @cached_property
     def classes(self) -> tuple[OutputClass, ...]:
+        """The output classes, in the order of their entries in the table."""
         found, first = [], 0
         for class_indices in itertools.product(*(range(len(axis.classes)) for axis in self.form.axes)):
             entries = sum(1 for _ in self._entries(class_indices))
@@ -84,7 +89,7 @@ class Plan:
 
     @cached_property
     def table(self) -> list[tuple[int, int]]:
-        """For each entry: the distance in the image, and the offset in the kernel."""
+        """The offset in the image and the offset in the kernel of each entry."""
         classes = itertools.product(*(range(len(axis.classes)) for axis in self.form.axes))
         return [entry for class_indices in classes for entry in self._entries(class_indices)]
 
@@ -108,62 +113,67 @@ class Plan:
 
     @cached_property
     def depth(self) -> int:
-        """All of K, of all classes."""
+        """Steps of K of all classes."""
         return len(self.table) * self.geometry.run.length
 
     @property
     def entries(self) -> int:
-        """The most entries of a class."""
+        """Entries of the class with the most."""
         return max(c.entries for c in self.classes)
 
     @cached_property
     def block(self) -> int:
-        """The entries of the table that are used at once."""
+        """Entries of the table in a block of K."""
         wanted = PANEL_BYTES // (self.geometry.run.length * self.tile_features * self.geometry.size)
         return self.entries if self.entries <= 2 * wanted else max(1, wanted)
 
     @property
     def steps(self) -> int:
-        """Of K, at most."""
+        """Steps of K of the class with the most."""
         return self.entries * self.geometry.run.length
 
     def summed_steps(self, steps: int) -> int:
-        """How many of so many steps of K a tile sums from zero."""
+        """Returns the number of steps of K, out of `steps`, that a tile sums from zero."""
         parts = {"lanes": 4}.get(self.geometry.mode, self.form.parts)
         return block_length(steps, self.steps, parts) if self.tile.type.is_float else steps
 
     @property
     def group(self) -> int:
-        """The entries whose sums are added up in one chain of blocks: whole blocks."""
+        """Entries whose blocks are added in one chain: a whole number of blocks."""
         return self.block * max(1, group_length(self.steps) // (self.block * self.geometry.run.length))
 
     @property
     def has_groups(self) -> bool:
+        """Whether blocks are added in several chains."""
         return self.group < self.entries and self.tile.type.is_float
 
     @property
     def has_long_tiles(self) -> bool:
+        """Whether computing a tile takes much longer than calling its function."""
         return self.tile.takes_long(min(self.block, *(c.entries for c in self.classes)) * self.geometry.run.length)
 
     @property
     def has_partial_sums(self) -> bool:
+        """Whether K has several blocks, between which memory holds the sums."""
         return self.entries > self.block
 
     @property
     def has_panels_outermost(self) -> bool:
-        """Whether a panel of the kernel stays while positions pass by, rather than the other way round."""
+        """Whether the loop over panels of the kernel is outside of the loop over positions, so that a panel stays in
+        the cache.
+        """
         panels = self.tiles[1] * self.tile_features * self.block * self.geometry.run.length * self.geometry.size
         return panels > L2_BYTES // 2
 
     @cached_property
     def images(self) -> int:
-        """How many images are copied before they are used."""
+        """Images that a pass copies and computes."""
         max_images = max(1, PASS_BYTES // (self.geometry.strides["image"] * self.geometry.size))
         return min(self.geometry.images, max_images)
 
     @cached_property
     def blocks(self) -> tuple[int, int]:
-        """Into how many tasks a group of a class of an image is divided, along positions and along features."""
+        """Tasks of a group of a class of an image, along positions and along features."""
         if self.threads == 1:
             return 1, 1
         others = self.images * self.geometry.groups * len(self.classes)
@@ -173,41 +183,42 @@ class Plan:
 
     @property
     def tasks(self) -> int:
-        """Of one image."""
+        """Tasks of one image."""
         return self.geometry.groups * len(self.classes) * math.prod(self.blocks)
 
     # The workspace, in elements
 
     @property
     def weights_size(self) -> int:
+        """Elements of the packed kernel."""
         return align_up(self.geometry.groups * self.tiles[1] * self.depth * self.tile_features, 64)
 
     @property
     def images_size(self) -> int:
-        """Of the images of a pass, and what tiles read after them."""
+        """Elements of the images of a pass, and of the padding that tiles read past them."""
         g = self.geometry
         after = (self.tiles[0] * self.tile_positions - g.positions) * g.row_stride + self.tile.columns
         return align_up(self.images * g.strides["image"] + after, 64)
 
     @property
     def task_tiles(self) -> tuple[int, int]:
-        """The most tiles of a task, along positions and along features."""
+        """The largest number of tiles of a task, along positions and along features."""
         return math.ceil(self.row_tiles / self.blocks[0]), math.ceil(self.tiles[1] / self.blocks[1])
 
     @property
     def task_size(self) -> int:
-        """The sums of a task."""
+        """Elements of the sums of a task."""
         return math.prod(self.task_tiles) * self.tile.size
 
     @property
     def partial_size(self) -> int:
-        """The sums of all tasks, and as many totals where there are groups."""
+        """Elements of the sums of all tasks, and of as many totals if there are groups."""
         levels = (1 if self.has_partial_sums else 0) + (1 if self.has_groups else 0)
         return self.images * self.tasks * levels * self.task_size
 
 
 def make_plan(form: Form, vector: Type, threads: int, vector_bytes: int) -> Plan:
-    """The cheapest plan."""
+    """Returns the cheapest plan."""
     size, accumulators = size_of(vector.element), MAX_ACCUMULATORS[vector_bytes]
     found: list[tuple[float, Geometry, Tile]] = []
     for mode in _modes(form):
@@ -234,5 +245,5 @@ def _tiles(geometry: Geometry, vector: Type, accumulators: int) -> list[Tile]:
         Tile(r, v, vector)
         for v in range(1, min(math.ceil(columns / vector.width), MAX_VECTORS) + 1)
         for r in range(1, min(rows, accumulators // v) + 1)
-        if (r + 1) * v <= accumulators + 2  # registers for the vectors too, and for a broadcast
+        if (r + 1) * v <= accumulators + 2  # the vectors and a broadcast need registers, too
     ]

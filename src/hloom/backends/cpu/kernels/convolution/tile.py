@@ -1,9 +1,8 @@
-"""The inner parts of a convolution: sums of one tile in registers, and their store.
+"""The inner loops of a convolution: the sums of one tile in registers, and their store.
 
-`name.tile(image, weights, table, entries, sums)` adds up a tile, in memory at `sums` row by row.
-`name.store(sums, result, position, features, counts)` stores it: `position` is its first position in the row of
-positions, `result` where the row starts, `features` how many columns (or rows) are left, `counts` the outputs of the
-class on each axis.
+`name.tile(image, weights, table, entries, sums)` accumulates a tile in memory at `sums`, row by row. `name.store(sums,
+result, position, features, counts)` stores it: `position` is its first position in the row of positions, `result` the
+address of the row, `features` the number of columns (or rows) left, `counts` the outputs of the class on each axis.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ class SumTile:
         self.plan, self.tile, self.type = plan, plan.tile, plan.tile.type
 
     def function(self, name: str) -> KernelFunction:
+        """Returns the function `name`, which accumulates a tile."""
         f = KernelFunction(name, image=PTR, weights=PTR, table=PTR, entries=I64, sums=PTR)
         zeros = [constant(self.type, 0)] * (self.tile.rows * self.tile.vectors)
         length = self.plan.geometry.run.length
@@ -41,7 +41,7 @@ class SumTile:
         return f
 
     def _blocks_of_entries(self, f: KernelFunction, entries_per_block: int, zeros: list[Value]) -> None:
-        """Adds up entries, some at a time from zero."""
+        """Adds up entries, `entries_per_block` at a time from zero."""
         length = self.plan.geometry.run.length
         with f.loop(f["entries"], entries_per_block) as entry:
             end = f.minimum(f.add(entry.index, entries_per_block), f["entries"])
@@ -49,7 +49,7 @@ class SumTile:
             self._store(f, self._add_to_stored(f, sums, f["sums"]), f["sums"])
 
     def _blocks_of_runs(self, f: KernelFunction, zeros: list[Value]) -> None:
-        """Adds up runs, each in blocks from zero; very many of these in groups."""
+        """Adds up runs, each in blocks from zero; very many blocks are added in groups."""
         length = self.plan.geometry.run.length
         block = self.plan.summed_steps(length)
         group = block * max(1, group_length(length) // block)
@@ -66,7 +66,7 @@ class SumTile:
                 move_sums(f, self.type, partial, f["sums"], self.tile.size)
 
     def _add_to_stored(self, f: KernelFunction, sums: list[Value], stored: Value) -> list[Value]:
-        """The sums added to those in memory."""
+        """Adds the sums to those in memory."""
         type, add = self.type, addition(self.type)
         addresses = [f.at(stored, i * type.width, type.element) for i in range(len(sums))]
         before = [f.load(address, type, type.width * size_of(type.element)) for address in addresses]
@@ -80,7 +80,7 @@ class SumTile:
     def _accumulate(
         self, f: KernelFunction, entries: tuple[Index, Index], steps: tuple[Index, Index], sums: list[Value]
     ) -> list[Value]:
-        """Adds the products of entries from first to end, of their runs the steps from first to end."""
+        """Adds the products of a range of entries, and of a range of steps of their runs, to the sums."""
         g, element, tile_features = self.plan.geometry, self.type.element, self.plan.tile_features
         with f.loop(entries[1], carried=sums, first=entries[0]) as entry:
             distance = f.load(f.at(f["table"], entry.index, "i64"), I64, 8)
@@ -124,6 +124,7 @@ class StoreTile:
         self.result = plan.geometry.result
 
     def function(self, name: str) -> KernelFunction:
+        """Returns the function `name`, which stores a tile."""
         f = KernelFunction(name, sums=PTR, result=PTR, position=I64, features=I64, counts=PTR)
         axes = self.plan.geometry.flat_axes
         if len(axes) < 2:
@@ -138,12 +139,12 @@ class StoreTile:
         return f
 
     def _count(self, f: KernelFunction, d: int) -> Index:
-        """The outputs of the class along an axis."""
+        """Outputs of the class along an axis."""
         axis = self.plan.form.axes[d]
         return axis.max_outputs if axis.period == 1 else f.load(f.at(f["counts"], d, "i64"), I64, 8)
 
     def _store_part_of_line(self, f: KernelFunction, line: Value, pitch: int) -> None:
-        """The part of the tile that is in a line of the last axis, if the line is one of the result's."""
+        """Stores the part of the tile that is in a line of the last axis, if the result has this line."""
         g, axes = self.plan.geometry, self.plan.form.axes
         start = f.multiply(line, pitch)
         remaining: Index = line
@@ -164,7 +165,7 @@ class StoreTile:
             )
 
     def _store_line(self, f: KernelFunction, position: Value, result: Value, start: Index, count: Index) -> None:
-        """Positions of the tile from `start` on, `count` at most, to a line of the result."""
+        """Stores the positions of the tile from `start` on, `count` at most, to a line of the result."""
         begin = f.intrinsic("umax", position, f.index(start))
         end = f.minimum(f.add(position, self.plan.tile_positions), f.add(start, count))
         with f.when(f.compare("ult", begin, f.index(end))):

@@ -1,1 +1,1 @@
-"""Fourier transforms: lane_fft.py transforms sequences side by side, blocks.py moves them, fft.py has the passes."""
+"""Fourier transforms: lane_fft.py transforms sequences in lanes, blocks.py moves them, fft.py has the passes."""

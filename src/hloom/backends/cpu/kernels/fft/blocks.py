@@ -1,4 +1,4 @@
-"""Blocks of sequences between arrays in memory and lanes: [length][lanes] with real and imaginary parts apart."""
+"""Blocks of sequences, between arrays in memory and lanes: [length][lanes] with real and imaginary parts apart."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hloom.backends.cpu.llvm.text import PTR, Index, Value
 from hloom.types import PrimitiveType
 
 Parts = tuple[Value, ...]
-"""The real and imaginary parts of a complex vector, or arrays of them; the one part of a real one."""
+"""Real and imaginary parts of a complex vector, or arrays of them; the one part of a real vector."""
 VisitSquare = Callable[[Index, Index, Sequence[Value]], None]
-"""What is done to a square: its first element, its first lane, where the sequences of its lanes start."""
+"""A function of a square: its first element, its first lane, and the addresses of the sequences of its lanes."""
 
 
 @dataclass(frozen=True)
 class View:
-    """Sequences in an array: element j of sequence g lies at (g / inner) outer + g % inner + j step."""
+    """Sequences in an array: element j of sequence g is at offset (g / inner) outer + g % inner + j step."""
 
     type: PrimitiveType
     length: int
@@ -29,21 +29,22 @@ class View:
 
     @staticmethod
     def along(type: PrimitiveType, length: int, inner: int) -> View:
-        """The sequences along a dimension of a row-major array, `inner` elements being the dimensions behind it."""
+        """Returns sequences along a dimension of a row-major array, with `inner` elements in the dimensions after it."""
         return View(type, length, inner, inner, length * inner)
 
     def has_lanes(self, lanes: int) -> bool:
-        """Whether so many sequences lie side by side."""
+        """Whether at least `lanes` sequences are adjacent in memory."""
         return self.inner >= lanes and self.inner > 1
 
     def base(self, f: KernelFunction, sequence: Index) -> Index:
+        """Returns the offset of the first element of a sequence."""
         behind = f.remainder(sequence, self.inner)
         return f.add(f.multiply(f.divide(sequence, self.inner), self.outer), behind)
 
 
 @dataclass(frozen=True)
 class Block:
-    """Sequences of a task: `count` of them from `first` on. Lanes beyond hold anything, and are not stored."""
+    """Sequences of a task: `count` of them from `first` on. Lanes beyond have arbitrary values, and are not stored."""
 
     f: KernelFunction
     fft: LaneFft
@@ -53,6 +54,7 @@ class Block:
 
     @property
     def width(self) -> int:
+        """Lanes of a vector."""
         return self.fft.vector.width or 1
 
     def load(self, view: View, memory: Value, arrays: Parts) -> None:
@@ -101,7 +103,7 @@ class Block:
                 if view.type.is_complex
                 else transpose(f, [line for (line,) in lines])
             )
-            # Lanes beyond the last sequence go to its place before it does.
+            # In reverse, since lanes beyond the last sequence are stored to its address, which it overwrites.
             for address, row in zip(reversed(addresses), reversed(rows), strict=True):
                 f.store(row, f.element_at(address, j, view.type), view.type.real.byte_width)
 
@@ -110,19 +112,21 @@ class Block:
             view, memory, tiled, lambda address, at: self._write_one(arrays, at, scale, address, view), True
         )
 
-    # Ways through a block
+    # Traversals of a block
 
     def _square_size(self, view: View) -> int:
-        """How many elements of a sequence are a vector in memory."""
+        """Returns the number of elements of a sequence that a vector in memory has."""
         return self.width // 2 if view.type.is_complex else self.width
 
     def _tiled(self, view: View) -> int:
-        """How many elements of each sequence are moved in squares: those side by side in memory."""
+        """Returns the number of elements of each sequence that are moved in squares: whole vectors of contiguous
+        elements.
+        """
         square = self._square_size(view)
         return view.length // square * square if view.step == 1 and self.width > 1 else 0
 
     def _each_vector(self, view: View, memory: Value, visit: Callable[[Value, Index, Value | None], None]) -> None:
-        """Sequences side by side: vectors of them, element after element."""
+        """Visits vectors of adjacent sequences, element after element."""
         f, base = self.f, view.base(self.f, self.first)
         groups = range(0, self.fft.lanes, self.width)
         masks = [None if self.is_full else f.first_lanes(f.left(self.count, k), self.width) for k in groups]
@@ -133,11 +137,13 @@ class Block:
                 visit(f.element_at(memory, f.add(line, k), view.type), at, mask)
 
     def _each_square(self, view: View, memory: Value, tiled: int, visit: VisitSquare, count: Index) -> None:
-        """Sequences one behind the other: a vector of each, of the vectors of lanes that `count` of them fill."""
+        """Visits squares of contiguous sequences: a vector of each, for as many vectors of lanes as `count` sequences
+        fill.
+        """
         if not tiled:
             return
         f, lanes = self.f, self.fft.lanes
-        # LLVM takes long over loops that know how these were computed.
+        # Addresses go through memory: LLVM takes long to compile loops in which it sees how they are computed.
         kept = f.slot(PTR, lanes)
         with f.loop(lanes) as lane:
             f.store(self._sequence_start(view, memory, lane.index), f.at(kept, lane.index, "ptr"), 8)
@@ -149,7 +155,7 @@ class Block:
     def _each_element(
         self, view: View, memory: Value, first: int, visit: Callable[[Value, Index], None], only_held: bool = False
     ) -> None:
-        """Element by element, from one on; with `only_held` only of the sequences that the block holds."""
+        """Visits single elements from `first` on; with `only_held`, only those of sequences that the block has."""
         f = self.f
         if first == view.length:
             return
@@ -160,7 +166,7 @@ class Block:
                 visit(f.element_at(address, f.multiply(loop.index, view.step), view.type), at)
 
     def _sequence_start(self, view: View, memory: Value, lane: Index) -> Value:
-        """Where the sequence of a lane starts; lanes beyond the last one read that."""
+        """Returns the address of the sequence of a lane; lanes past the last one get its address."""
         f = self.f
         lane = lane if self.is_full else f.minimum(lane, f.left(self.count, 1))
         return f.element_at(memory, view.base(f, f.add(self.first, lane)), view.type)
@@ -201,7 +207,7 @@ class Block:
 
 
 def transpose(f: KernelFunction, rows: list[Value], span: int = 1) -> list[Value]:
-    """As many vectors as they have items of `span` lanes, rows and items exchanged: bit after bit of their numbers."""
+    """Transposes vectors of items of `span` lanes, as many vectors as items, one bit of the index after the other."""
     count, bit = len(rows), 1
     while bit < count:
         low = [item if not item & bit else count + (item ^ bit) for item in range(count)]
@@ -216,7 +222,9 @@ def transpose(f: KernelFunction, rows: list[Value], span: int = 1) -> list[Value
 
 
 def transpose_and_split(f: KernelFunction, rows: list[Value]) -> Iterator[tuple[Value, Value]]:
-    """Rows of complex numbers, as many as a vector has lanes -> the real and imaginary parts of each column."""
+    """Transposes rows of complex numbers, as many as a vector has lanes; yields real and imaginary parts of each
+    column.
+    """
     halves = [transpose(f, [rows[k] for k in half], span=2) for half in _halves(rows[0])]
     masks = [_gathering(rows[0], part) for part in range(2)]
     for a, b in zip(*halves, strict=True):
@@ -224,7 +232,7 @@ def transpose_and_split(f: KernelFunction, rows: list[Value]) -> Iterator[tuple[
 
 
 def transpose_and_interleave(f: KernelFunction, columns: list[Parts]) -> list[Value]:
-    """As `transpose_and_split`, the other way."""
+    """Returns the rows of which `transpose_and_split` yields these columns."""
     example = columns[0][0]
     found: dict[int, Value] = {}
     for half, mask in zip(_halves(example), _spreading(example), strict=True):
@@ -233,29 +241,29 @@ def transpose_and_interleave(f: KernelFunction, columns: list[Parts]) -> list[Va
     return [found[k] for k in range(len(found))]
 
 
-# Shuffles that stay inside of 16 bytes: two vectors of complex numbers hold a row's lanes in turns, so many each.
+# Shuffles within 16 bytes: two vectors of complex numbers hold the lanes of a row alternately, `_run` of them each.
 
 
 def _run(vector: Value) -> int:
-    """Complex numbers in 16 bytes, or as many as the vector has."""
+    """Returns the complex numbers in 16 bytes, or as many as the vector has."""
     return min(16 // size_of(vector.type.element), vector.type.width) // 2
 
 
 def _halves(vector: Value) -> tuple[list[int], list[int]]:
-    """The lanes that either of two vectors holds."""
+    """Returns the lanes in the first and in the second of two vectors."""
     run, lanes = _run(vector), range(vector.type.width)
     return [k for k in lanes if k // run % 2 == 0], [k for k in lanes if k // run % 2 == 1]
 
 
 def _gathering(vector: Value, part: int) -> list[int]:
-    """The mask that takes the real (0) or imaginary (1) parts of two vectors of complex numbers."""
+    """Returns the mask that takes the real (0) or imaginary (1) parts of two vectors of complex numbers."""
     run, width = _run(vector), vector.type.width
     starts = [side + first for first in range(0, width, 2 * run) for side in (0, width)]
     return [start + 2 * k + part for start in starts for k in range(run)]
 
 
 def _spreading(vector: Value) -> tuple[list[int], list[int]]:
-    """The masks that make two vectors of complex numbers of one of real and one of imaginary parts."""
+    """Returns the masks that make two vectors of complex numbers of one of real and one of imaginary parts."""
     run, width = _run(vector), vector.type.width
     starts = [[first + half * run for first in range(0, width, 2 * run)] for half in range(2)]
     low, high = ([start + k + side for start in half for k in range(run) for side in (0, width)] for half in starts)

@@ -1,7 +1,7 @@
-"""Transforms whose lengths have large primes, by Bluestein's algorithm: as a convolution with a chirp.
+"""Transforms whose lengths have large prime factors, by Bluestein's algorithm: as a convolution with a chirp.
 
 With c_j = exp(-i pi j^2 / n), element k of the transform is c_k times the sum over j of (x_j c_j) conj(c_(k-j)): a
-convolution, which longer transforms of a good length do.
+convolution, which transforms of a longer length compute.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class ChirpFft(LaneFft):
 
     @cached_property
     def longer(self) -> LaneFft:
+        """The transform that computes the convolution."""
         return LaneFft(self.size, self.lanes, self.vector)
 
     @cached_property
@@ -44,7 +45,7 @@ class ChirpFft(LaneFft):
         return np.concatenate([*pairs, longer]).astype(longer.dtype)
 
     def function(self, name: str) -> KernelFunction:
-        """`name(re, im, re2, im2, table)`; the longer transform is `name.longer`."""
+        """Returns `name(re, im, re2, im2, table)`; the longer transform is `name.longer`."""
         f = KernelFunction(name, re=PTR, im=PTR, re2=PTR, im2=PTR, table=PTR)
         first, second = (f["re"], f["im"]), (f["re2"], f["im2"])
         chirp, kernel = f["table"], f.at(f["table"], 2 * self.n, self.vector.element)
@@ -54,7 +55,7 @@ class ChirpFft(LaneFft):
         f.invoke(f"{name}.longer", *first, *second, factors)
         result, spare = (second, first) if self.longer.ends_in_second else (first, second)
         self._scaled(f, result, result, kernel, self.size)
-        # Back: real and imaginary parts exchanged.
+        # The inverse transform: real and imaginary parts are swapped.
         f.invoke(f"{name}.longer", result[1], result[0], spare[1], spare[0], factors)
         back = spare if self.longer.ends_in_second else result
         self._scaled(f, back, first, chirp, self.n)
@@ -64,7 +65,7 @@ class ChirpFft(LaneFft):
         return [*self.longer.functions(f"{name}.longer"), self.function(name)]
 
     def _scaled(self, f: KernelFunction, source: Complex, target: Complex, factors: Value, count: int) -> None:
-        """Each of so many elements times a number of the table."""
+        """Multiplies `count` elements by factors of the table."""
         with f.loop(count) as loop:
             factor = self.factor(f, factors, loop.index)
             for offset in self.offsets(f, loop.index):
@@ -78,4 +79,5 @@ class ChirpFft(LaneFft):
 
 
 def chirp_size(n: int) -> int:
+    """Returns the length of the convolution, a power of two."""
     return 1 << (2 * n - 2).bit_length()

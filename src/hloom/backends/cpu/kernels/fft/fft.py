@@ -1,9 +1,9 @@
 """`fft`: passes over the array, one for each dimension; two for a long one.
 
-A pass takes blocks of sequences into lanes, transforms them and puts the results back, blocks in parallel. A sequence
-of a b elements is a matrix [a][b] where it is too long for the cache: its columns are transformed, turned by powers of
-the root of unity and transposed; then the rows of the outcome are. Inverse transforms exchange real and imaginary
-parts before and after.
+A pass loads blocks of sequences into lanes, transforms them and stores the results; blocks run in parallel. A sequence
+of a b elements that is too long for the cache is a matrix [a][b]: its columns are transformed, multiplied by twiddle
+factors and transposed; then the rows of the result are transformed. Inverse transforms swap real and imaginary parts
+before and after.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from hloom.passes.expand.fft_lengths import MAX_LENGTH, has_code, product_of_two
 from hloom.types import PrimitiveType
 
 MIN_SPLIT = 64
-"""From here on one sequence alone is worth being made a matrix: vectors have its columns."""
+"""Elements from which a single sequence is split as a matrix, whose columns are in vectors."""
 MIN_PARALLEL_ELEMENTS = 1 << 14
-"""Elements of an array that threads share."""
+"""Elements from which a pass runs on several threads."""
 CHUNKS_PER_THREAD = 2
 PADDING = 320
-"""Bytes between the arrays of a block, so that they don't lie a multiple of a page apart."""
+"""Bytes between the arrays of a block, so that their distance is no multiple of a page."""
 
 
 def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
-    """The code of an fft; None for lengths that it does not transform (`passes/expand/fft_lengths.py`)."""
+    """Returns the code of an fft; None for lengths without native code (`passes/expand/fft_lengths.py`)."""
     op: Any = instruction.op
     if not has_native_arrays(instruction) or 0 in (*instruction.shape.dimensions, *op.fft_length):
         return None
@@ -46,6 +46,8 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
 
 
 class _Writer:
+    """Writes the functions of one fft."""
+
     def __init__(self, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> None:
         op: Any = instruction.op
         self.name, self.instruction, self.threads = name, instruction, threads
@@ -64,11 +66,11 @@ class _Writer:
         self.table_size = 0
         self.functions: list[KernelFunction] = []
         self.ffts: dict[LaneFft, tuple[str, int]] = {}
-        """Their functions, and where in the table their factors are."""
+        """The function of each transform, and the offset of its factors in the table."""
 
     @staticmethod
     def _split(n: int, lanes_are_empty: bool) -> tuple[int, int]:
-        """A length as a product of two that are nearly equal, where it is long or lanes are empty; else (1, n)."""
+        """Returns a length as a product of two nearly equal factors if it is long or lanes are empty; else (1, n)."""
         wants_two = n > MAX_LENGTH or (lanes_are_empty and n >= MIN_SPLIT)
         found = product_of_two(n) if wants_two else (1, n)
         assert found is not None
@@ -93,7 +95,7 @@ class _Writer:
         intermediate = scratch if self.scratch_bytes else result
         order = list(range(rank - axes, rank))
         if self.kind is not FftType.IRFFT:
-            # The last dimension first: of real transforms it makes complex numbers.
+            # The last dimension first: its pass converts real input to complex numbers.
             order.reverse()
         current = operand
         for axis in order:
@@ -145,7 +147,7 @@ class _Writer:
             self._run(Pass(half, whole, fft, rows, kind, scale=scale), source, target)
 
     def _long_half(self, n: int, rows: int, source: Value, target: Value, scale: float) -> None:
-        """Row by row, as complex numbers in pairs of real ones."""
+        """Transforms row by row, as complex numbers in pairs of real ones."""
         f, h = self.entry, n // 2
         offset = self._reserve(h)
         with f.loop(rows) as row:
@@ -167,13 +169,13 @@ class _Writer:
         f.run_chunks(task.name, f.pack(source, target, table), chunks, on)
 
     def _reserve(self, elements: int) -> int:
-        """A part of the workspace for complex numbers: its first byte."""
+        """Reserves workspace for complex elements; returns its offset in bytes."""
         offset = self.scratch_bytes
         self.scratch_bytes += aligned(elements * 2 * self.bytes)
         return offset
 
     def _long(self, a: int, b: int, rows: int, source: Value, target: Value, scale: float) -> None:
-        """Row by row: columns of [a][b] to [b][a] in the workspace, whose columns are the result's."""
+        """Transforms row by row: columns of [a][b] to [b][a] in the workspace, whose columns are the result's."""
         f, n = self.entry, a * b
         offset = self._reserve(n)
         columns = View(self.complex, a, b, b, n)
@@ -216,10 +218,10 @@ class _Writer:
         f.run_chunks(task.name, context, chunks, (f["pool"], f["parallel_for"]) if parallel else None)
 
     def _twiddles(self, p: Pass) -> np.ndarray[Any, Any]:
-        """What the pass multiplies by beside the factors of its transform.
+        """Returns the factors of a pass beside those of its transform.
 
-        With a twist, for element k of sequence g: w^(k g) by w^(k first) for each block and w^(k lane) for each lane.
-        For real sequences in pairs the powers of w.
+        With a twiddle, element k of sequence g is multiplied by w^(k g): by w^(k first) for each block and w^(k lane)
+        for each lane. For real sequences in pairs, the factors are the powers of w.
         """
         if p.twiddle is None:
             powers_of = np.arange(p.fft.n // 2 + 1) if "pairs" in p.kind else np.zeros(0)

@@ -1,7 +1,7 @@
 """Long real sequences as complex ones of half the length: the even elements are real parts, the odd ones imaginary.
 
-With Z the transform of those, h its length and w = exp(-i pi / h), E = (Z[k] + conj Z[h-k]) / 2 and O = -i w^k
-(Z[k] - conj Z[h-k]) / 2: element k of the spectrum is E + O, element h - k is conj(E - O). Backwards likewise.
+With Z the transform of those, h its length and w = exp(-i pi / h), E = (Z[k] + conj Z[h-k]) / 2 and O = -i w^k (Z[k] -
+conj Z[h-k]) / 2: element k of the spectrum is E + O, element h - k is conj(E - O). The inverse is analogous.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FINE_POWERS = 256
 def convert_pair(
     f: KernelFunction, z: Complex, mirrored: Complex, power: Complex, backwards: bool
 ) -> tuple[Complex, Complex]:
-    """Twice elements k and h - k of the spectrum, of those of Z and w^k; `backwards` twice those of Z."""
+    """Returns twice elements k and h - k of the spectrum, from those of Z and w^k; if `backwards`, twice those of Z."""
     w = (mirrored[0], f.fneg(mirrored[1]))
     both, apart = add(f, z, w), subtract(f, z, w)
     re, im = multiply(f, apart, (power[0], f.fneg(power[1])) if backwards else power)
@@ -34,7 +34,7 @@ def convert_pair(
 
 
 def convert_ends(f: KernelFunction, ends: Sequence[Complex]) -> list[Complex]:
-    """Twice the first and the last element of the spectrum, of Z's first; or of both twice Z's first."""
+    """Returns twice the first and the last element of the spectrum, from Z's first; from both, twice Z's first."""
     re = ends[0][0]
     if len(ends) == 2:
         return [(f.binary("fadd", re, ends[1][0]), f.binary("fsub", re, ends[1][0]))]
@@ -45,7 +45,7 @@ def convert_ends(f: KernelFunction, ends: Sequence[Complex]) -> list[Complex]:
 
 @dataclass(frozen=True)
 class HalfSpectrum:
-    """The task that makes the spectrum of h + 1 elements of h ones, or, `backwards`, these of it, both in chunks."""
+    """The task that converts h elements to the spectrum of h + 1, or back if `backwards`; both in chunks."""
 
     name: str
     type: PrimitiveType
@@ -55,18 +55,19 @@ class HalfSpectrum:
 
     @property
     def element(self) -> str:
+        """LLVM's type of a real part."""
         return "float" if self.type is PrimitiveType.C64 else "double"
 
     def table(self) -> np.ndarray[Any, Any]:
-        """The fine powers of w, then the coarse ones."""
+        """Returns the fine powers of w, then the coarse ones."""
         powers = np.concatenate([np.arange(FINE_POWERS), FINE_POWERS * np.arange(self.h // FINE_POWERS + 1)])
         return np.exp(-1j * np.pi * powers / self.h).view(np.float64).astype(self.type.real.dtype)
 
     def function(self) -> KernelFunction:
-        """`name(context, chunk)`: the context has source, target and table."""
+        """Returns `name(context, chunk)`; the context has source, target and table."""
         f = task_function(self.name)
         source, target, table = f.unpack(f["context"], PTR, PTR, PTR)
-        # Pairs k, h - k from 1 on; the first chunk has the ends as well.
+        # Pairs k, h - k from 1 on; the first chunk also converts the ends.
         start, count = f.share(self.h // 2, 1, self.chunks, f["chunk"])
         with f.when(f.compare("eq", f["chunk"], f.index(0))):
             self._ends(f, source, target)

@@ -1,8 +1,8 @@
-"""The transform of sequences that lie side by side: [n][lanes], real and imaginary parts in arrays of their own.
+"""Transforms of sequences in lanes: [n][lanes], with real and imaginary parts in separate arrays.
 
-Stockham's algorithm with radices 4, 2 and odd primes: each stage reads one pair of arrays and writes another one, all
-in order, so that every load and store is a vector of lanes. A sequence of r m elements, s of which run interleaved,
-becomes r times as many of length m: element k of the p-th butterfly, times w^(p k), goes to place r p + k.
+Stockham's algorithm with radices 4, 2 and odd primes: each stage reads one pair of arrays and writes another one, both
+in order, so that every load and store is a vector of lanes. A sequence of r m elements, interleaved with others,
+becomes r sequences of length m: element k of the p-th butterfly, times w^(p k), is stored at r p + k.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Complex = tuple[Value, Value]
 
 @dataclass(frozen=True)
 class LaneFft:
-    """A transform of length n on `lanes` sequences, with vectors of a type."""
+    """A transform of length n on `lanes` sequences, in vectors of type `vector`."""
 
     n: int
     lanes: int
@@ -33,11 +33,12 @@ class LaneFft:
 
     @cached_property
     def radices(self) -> tuple[int, ...]:
+        """The radices of the stages."""
         return radices_of(self.n) or ()
 
     @property
     def size(self) -> int:
-        """The elements of each array."""
+        """Elements of each array, in each lane."""
         return self.n
 
     @property
@@ -47,11 +48,12 @@ class LaneFft:
 
     @property
     def align(self) -> int:
+        """The alignment of elements, in bytes."""
         return size_of(self.vector.element)
 
     @cached_property
     def table(self) -> np.ndarray[Any, Any]:
-        """The factors of all stages, real and imaginary parts in turns."""
+        """The factors of all stages, real and imaginary parts alternately."""
         m, parts = self.n, [np.zeros(0)]
         for radix in self.radices:
             m //= radix
@@ -61,11 +63,11 @@ class LaneFft:
         return np.concatenate(parts).astype(np.float32 if self.vector.element == "float" else np.float64)
 
     def functions(self, name: str) -> list[KernelFunction]:
-        """What computes it: the last of them is `function`."""
+        """Returns the functions of the transform, the last of which is `function`."""
         return [self.function(name)]
 
     def function(self, name: str) -> KernelFunction:
-        """`name(re, im, re2, im2, table)`."""
+        """Returns `name(re, im, re2, im2, table)`."""
         f = KernelFunction(name, re=PTR, im=PTR, re2=PTR, im2=PTR, table=PTR)
         source, target = (f["re"], f["im"]), (f["re2"], f["im2"])
         m, interleaved, table_offset = self.n, 1, 0
@@ -97,7 +99,7 @@ class LaneFft:
         return [self.factor(f, first, k) for k in range(radix - 1)]
 
     def factor(self, f: KernelFunction, table: Value, index: Index) -> Complex:
-        """A complex number of a table, in all lanes."""
+        """Loads a complex number of a table, in all lanes."""
         first = f.at(table, f.multiply(index, 2), self.vector.element)
         parts = (f.load(f.at(first, k, self.vector.element), self.vector.scalar, self.align) for k in range(2))
         re, im = (f.splat(part, self.vector.width) for part in parts)
@@ -105,19 +107,20 @@ class LaneFft:
 
     @property
     def vectors(self) -> range:
-        """Where the vectors of the lanes start."""
+        """The first lane of each vector."""
         return range(0, self.lanes, self.vector.width or 1)
 
     def offsets(self, f: KernelFunction, element: Index) -> list[Index]:
-        """The places of an element's vectors."""
+        """Returns the offsets of an element's vectors."""
         return [f.add(f.multiply(element, self.lanes), lane) for lane in self.vectors]
 
     def load(self, f: KernelFunction, arrays: Complex, offset: Index) -> Complex:
-        """The vectors at a place of a pair of arrays."""
+        """Loads the vectors at an offset of a pair of arrays."""
         re, im = (f.load(f.at(array, offset, self.vector.element), self.vector, self.align) for array in arrays)
         return re, im
 
     def store(self, f: KernelFunction, value: Complex, arrays: Complex, offset: Index) -> None:
+        """Stores vectors at an offset of a pair of arrays."""
         for part, array in zip(value, arrays, strict=True):
             f.store(part, f.at(array, offset, self.vector.element), self.align)
 
@@ -126,20 +129,23 @@ class LaneFft:
 
 
 def add(f: KernelFunction, a: Complex, b: Complex) -> Complex:
+    """Returns a + b."""
     return f.binary("fadd", a[0], b[0]), f.binary("fadd", a[1], b[1])
 
 
 def subtract(f: KernelFunction, a: Complex, b: Complex) -> Complex:
+    """Returns a - b."""
     return f.binary("fsub", a[0], b[0]), f.binary("fsub", a[1], b[1])
 
 
 def multiply(f: KernelFunction, a: Complex, b: Complex) -> Complex:
+    """Returns a * b."""
     re = f.fma(a[0], b[0], f.fneg(f.binary("fmul", a[1], b[1])))
     return re, f.fma(a[0], b[1], f.binary("fmul", a[1], b[0]))
 
 
 def butterfly(f: KernelFunction, a: Sequence[Complex]) -> list[Complex]:
-    """The transform of a few elements."""
+    """Returns the transform of a few elements."""
     if len(a) == 2:
         return [add(f, a[0], a[1]), subtract(f, a[0], a[1])]
     if len(a) == 4:
@@ -151,7 +157,7 @@ def butterfly(f: KernelFunction, a: Sequence[Complex]) -> list[Complex]:
 
 
 def _odd_butterfly(f: KernelFunction, a: Sequence[Complex]) -> list[Complex]:
-    """By pairs j and n - j, which share a cosine, and sines of opposite signs."""
+    """Transforms by pairs j and n - j, which share a cosine, and have sines of opposite signs."""
     n, half = len(a), len(a) // 2
     sums = [add(f, a[j], a[n - j]) for j in range(1, half + 1)]
     differences = [subtract(f, a[j], a[n - j]) for j in range(1, half + 1)]

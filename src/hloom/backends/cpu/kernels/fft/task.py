@@ -1,7 +1,8 @@
 """The task of a pass: its share of the blocks, each loaded, transformed and stored.
 
-Real sequences of even length are complex ones of half of it, in pairs of elements (see half_spectrum.py); those of odd
-length have zeros for imaginary parts. Each sequence stays by itself: a NaN or a large number in one changes no other.
+Real sequences of even length are transformed as complex ones of half the length, in pairs of elements (see
+half_spectrum.py); those of odd length have zeros for imaginary parts. Sequences are independent: a NaN or a large
+number in one changes no other.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_func
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, type_of
 
 Kind = Literal["complex", "pairs to half", "half to pairs", "real to half", "half to real"]
-"""What a pass makes of its sequences; `half` is half a spectrum, `pairs` are real elements two by two."""
+"""Source and target of a pass; `half` is half a spectrum, `pairs` are real elements two by two."""
 
 
 @dataclass(frozen=True)
 class Pass:
-    """All sequences of a view, from one array into another.
+    """A transform of all sequences of a view, from one array into another.
 
     `twiddle` has the two factors of a long sequence whose columns the pass transforms.
     """
@@ -39,11 +40,12 @@ class Pass:
 
     @property
     def inner(self) -> int:
-        """Blocks end where these many sequences do."""
+        """Sequences in a range whose boundaries no block crosses."""
         return self.source.inner if self.source.has_lanes(self.fft.lanes) else self.sequences
 
     @property
     def blocks(self) -> int:
+        """The number of blocks."""
         return math.ceil(self.inner / self.fft.lanes) * (self.sequences // self.inner)
 
 
@@ -57,7 +59,7 @@ class Task:
         self.called: list[KernelFunction] = []
 
     def functions(self) -> list[KernelFunction]:
-        """The task, and what it calls beside the transform."""
+        """Returns the task, and the functions that it calls beside the transform."""
         scale = None if self.p.scale == 1.0 else constant(type_of(self.fft.vector.element), self.p.scale)
         self._moves("load", self.p.source, Block.load)
         self._moves("store", self.p.target, functools.partial(Block.store, scale=scale))
@@ -81,7 +83,7 @@ class Task:
         self.called.append(f)
 
     def _define_and_call(self, suffix: str, write: Callable[..., None], *arguments: Value) -> None:
-        """Calls a function, which is written here: `write` gets it and its parameters."""
+        """Defines a function, and calls it: `write` gets the function and its parameters."""
         f = KernelFunction(f"{self.name}.{suffix}", **{f"given{k}": value.type for k, value in enumerate(arguments)})
         write(f, *f.parameters)
         self.called.append(f)
@@ -111,12 +113,12 @@ class Task:
         self.f.invoke(f"{self.name}.store", self.target, *arrays, self.first, self.count)
 
     def _transform(self) -> tuple[Complex, Complex]:
-        """Of what is in the first pair of arrays; the pair that has the result, and the other one."""
+        """Transforms the first pair of arrays; returns the pair that has the result, and the other one."""
         self.f.invoke(self.lanes, *self.first_pair, *self.second_pair, self.table)
         return (self.second_pair, self.first_pair) if self.fft.ends_in_second else (self.first_pair, self.second_pair)
 
     def _swapped_parts(self, pair: Complex) -> Complex:
-        """Inverse transforms take real parts for imaginary ones."""
+        """Returns real and imaginary parts, swapped for inverse transforms."""
         return (pair[1], pair[0]) if self.is_inverse else pair
 
     def _complex(self, block_index: Value) -> None:
@@ -187,10 +189,10 @@ class Task:
         self._store(self._swapped_parts(result)[:1])
 
     def _mirror(self, f: KernelFunction, re: Value, im: Value, new_re: Value, new_im: Value) -> None:
-        """The whole spectrum of half of it."""
+        """Extends half a spectrum to the whole one."""
         fft, source, target = self.fft, (re, im), (new_re, new_im)
         for lane in fft.vectors:
-            # The imaginary part of the first element counts for nothing.
+            # The imaginary part of the first element is ignored.
             fft.store(f, (fft.load(f, source, lane)[0], constant(fft.vector, 0.0)), target, lane)
 
         def mirror(k: Index, offset: Index, mirrored: Index) -> None:
@@ -201,7 +203,7 @@ class Task:
         self._each_mirrored(f, (fft.n + 1) // 2, mirror)
 
     def _each_mirrored(self, f: KernelFunction, end: int, visit: Callable[[Index, Index, Index], None]) -> None:
-        """k = 1 .. end - 1, and the places of elements k and n - k."""
+        """Visits k = 1 .. end - 1, with the offsets of elements k and n - k."""
         fft = self.fft
         if end <= 1:
             return

@@ -1,1 +1,1 @@
-"""Products of matrices and vectors: what dot and convolutions call."""
+"""Products of matrices and vectors, for dot and convolution."""

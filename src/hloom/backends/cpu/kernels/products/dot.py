@@ -17,7 +17,9 @@ from hloom.types import PrimitiveType
 
 
 def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
-    """The code of a dot whose roles are one stride each (`DotOperands` sees to that); None for types without code."""
+    """Returns the code of a dot with one stride for each role (`DotOperands` ensures that); None for types without
+    code.
+    """
     spec = matmul_spec(instruction)
     if spec is None:
         return None
@@ -39,7 +41,7 @@ def _packed(name: str, spec: MatmulSpec, threads: int, vector_bytes: int) -> Pac
 
 
 def _kernel_code(entry: str, code: MatmulCode, arrays: Sequence[str], rest: Sequence[str]) -> KernelCode:
-    """The code behind an entry as kernels have it."""
+    """Wraps the code of a product in an entry with the parameters of kernels."""
     parameters = ", ".join(f"ptr %{name}" for name in (*arrays, "scratch", "pool", "fork"))
     arguments = ", ".join(f"ptr %{name}" for name in (*arrays, *rest))
     head = f"define internal void @{entry}({parameters}) {CALL_ONLY_ATTRIBUTE}"
@@ -49,7 +51,7 @@ def _kernel_code(entry: str, code: MatmulCode, arrays: Sequence[str], rest: Sequ
 
 
 def can_multiply(lhs: PrimitiveType, rhs: PrimitiveType, out: PrimitiveType) -> bool:
-    """Whether there is code for products of these types."""
+    """Whether there is native code for products of these element types."""
     try:
         accumulator(MatmulSpec(1, 1, 1, 1, str(lhs), str(rhs), str(out), (0, 0, 0), (0, 0, 0), (0, 0, 0)))
     except ValueError:
@@ -58,7 +60,7 @@ def can_multiply(lhs: PrimitiveType, rhs: PrimitiveType, out: PrimitiveType) -> 
 
 
 def matmul_spec(instruction: Instruction) -> MatmulSpec | None:
-    """The sizes and strides of a dot; None where a role has no single stride."""
+    """Returns the sizes and strides of a dot; None if a role has no single stride."""
     op = instruction.op
     assert isinstance(op, Dot)
     lhs, rhs = instruction.operand_shapes

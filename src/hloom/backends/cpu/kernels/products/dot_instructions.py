@@ -1,11 +1,11 @@
-"""The processor's instructions that multiply words of several elements and add all products to a sum of 32 bits.
+"""Instructions that multiply words of several elements and add all products to a 32-bit sum.
 
-K is then counted in words: 2 of bf16, or of integers of up to 16 bits, or 4 of 8 bits. Integers wrap around as in 32
-bits. Products of bf16 are added in f32; x86's instruction takes subnormal numbers for zero.
+K is then counted in words: of 2 elements of bf16, or of integers of up to 16 bits, or of 4 bytes. Sums of integers wrap
+around modulo 2^32. Products of bf16 are added in f32; x86's instruction treats subnormal numbers as zero.
 
-x86's instruction for 4 bytes multiplies unsigned bytes by signed ones. Where both are signed, A's have 128 added (their
-highest bits are inverted), and 128 times the sums of B's columns are subtracted from the result. AArch64 has one for
-each pair of types.
+x86's instruction for bytes multiplies unsigned bytes by signed ones. If both are signed, 128 is added to those of A
+(their sign bits are flipped), and 128 times the sums of B's columns are subtracted from the result. AArch64 has an
+instruction for each pair of types.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ MIN_SIDE = 4  # rows and columns
 
 @dataclass(frozen=True)
 class DotInstruction:
-    """`multiply_add(f, a, b, sums)` of vectors of words, with `count` elements each. `flipped`: A's are flipped."""
+    """`multiply_add(f, a, b, sums)` on vectors of words, with `count` elements each. `flipped`: A's sign bits are
+    flipped.
+    """
 
     count: int
     multiply_add: MultiplyAdd
@@ -36,7 +38,7 @@ class DotInstruction:
 
 
 def dot_instruction(p: Product, sums: Type) -> DotInstruction | None:
-    """The best one for a product with vectors of sums; None where there is none, or it does not pay."""
+    """Returns the best instruction for a product with vectors of sums; None if there is none, or it does not pay."""
     vector_bytes = sums.width * sums.bits // 8
     if p.k < MIN_STEPS or min(p.m, p.n) < MIN_SIDE or sums.bits != 32 or p.is_complex:
         return None
@@ -68,7 +70,7 @@ def _instruction_of_neon(types: tuple[str, str]) -> DotInstruction | None:
 
 
 def in_words(p: Product, instruction: DotInstruction) -> Product:
-    """The product with K counted in words. A matrix that has such words in memory is one of words."""
+    """Returns the product with K counted in words. A matrix that has such words in memory becomes a matrix of words."""
     count = instruction.count
     batch_a, batch_b, batch_c = p.batch_strides
     a = replace(p.a, column=p.a.column * count, words=Words(count, p.k, p.a.column, instruction.flipped))
@@ -81,11 +83,11 @@ def in_words(p: Product, instruction: DotInstruction) -> Product:
 
 
 _WORDS = {"bf16": "f32", "s16": "s32", "s8": "s32", "u8": "s32"}
-"""The types of a matrix that has words in memory, by its elements."""
+"""The type of a matrix of words, by the type of its elements."""
 
 
 def _has_words_in_memory(matrix: Matrix, strides: tuple[int, int]) -> bool:
-    """Whether a matrix with words has them in memory: `strides` are those along the other axis, and of the batch."""
+    """Whether words of a matrix are contiguous in memory; `strides` are those along the other axis and of the batch."""
     words = matrix.words
     assert words is not None
     is_dense = words.distance == 1 and not words.is_ragged and all(stride % words.count == 0 for stride in strides)
@@ -93,12 +95,12 @@ def _has_words_in_memory(matrix: Matrix, strides: tuple[int, int]) -> bool:
 
 
 def correction(f: Function, words: Value, sums: Value) -> Value:
-    """The sums with 128 times the sum of each word's bytes added: what flipped factors add."""
+    """Returns the sums with 128 times the sum of each word's bytes added: the contribution of flipped sign bits."""
     return _add_bytes(f, constant(words.type, 0x80808080), words, sums)
 
 
 def _instruction(name: str, element: str) -> MultiplyAdd:
-    """An instruction of x86 that adds the products of the elements of two words to a sum."""
+    """Returns an instruction of x86 that adds the products of the elements of two words to a sum."""
 
     def multiply_add(f: Function, a: Value, b: Value, sums: Value) -> Value:
         elements = type_of(element, sums.type.width * 32 // type_of(element).bits)
@@ -114,7 +116,7 @@ _add_bytes = _instruction("avx512.vpdpbusd", "i8")
 
 
 def _with_swapped_operands(multiply_add: MultiplyAdd) -> MultiplyAdd:
-    """For signed factors and unsigned vectors."""
+    """Returns the instruction with its operands swapped, for a signed A and an unsigned B."""
     return lambda f, a, b, sums: multiply_add(f, b, a, sums)
 
 
@@ -122,7 +124,7 @@ _add_swapped_bytes = _with_swapped_operands(_add_bytes)
 
 
 def _neon(name: str) -> MultiplyAdd:
-    """An instruction of AArch64 that adds the products of the bytes of two words to a sum."""
+    """Returns an instruction of AArch64 that adds the products of the bytes of two words to a sum."""
 
     def multiply_add(f: Function, a: Value, b: Value, sums: Value) -> Value:
         lanes = sums.type.width

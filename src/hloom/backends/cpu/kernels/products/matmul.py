@@ -1,9 +1,9 @@
-"""Matrix products as LLVM IR: everything about the operands is known when the code is written.
+"""Matrix products as LLVM IR: sizes, strides and types of the operands are constants of the code.
 
-matmul_plan.py decides how; here are the functions of one product, outermost last in the call chain: `name` (the entry)
-runs `name.task` for each block of the result, on all threads where it pays, after `name.pack_task` where they share a
-packed B; a task calls `name.block`, which packs A block by block of K and calls the micro kernel for each tile.
-Tasks get their operands in a context of five words: A, B, C, the packed B, and the columns of B and C.
+matmul_plan.py makes the plan; here are the functions of one product, from the entry inwards: `name` runs `name.task`
+for each block of the result, on all threads if that pays, after `name.pack_task` if they share a packed B; a task calls
+`name.block`, which packs A one block of K at a time and calls the micro-kernel for each tile. Tasks get their operands
+in a context of five words: A, B, C, the packed B, and the columns of B and C.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ FALSE = constant(I1, False)
 
 
 def emit_matmul(name: str, spec: MatmulSpec, threads: int, vector_bytes: int = 64) -> MatmulCode:
-    """The code of a product for `threads` threads. Raises ValueError for element types it has no code for."""
+    """Returns the code of a product for `threads` threads. Raises ValueError for element types without code."""
     vector = _sum_vector(spec, vector_bytes)
     if spec.batch * spec.m * spec.n * spec.k == 0:
         return zeros_code(name, spec)
@@ -68,10 +68,11 @@ def _planned(p: Product, vector: Type, threads: int, vector_bytes: int) -> tuple
 
 @dataclass(frozen=True)
 class PackedMatmul:
-    """A product in two steps: `packing`, of operand number `operand` to `size` bytes, and `product`, which reads them.
+    """A product in two steps: `packing`, of the operand of index `operand` to `size` bytes, and `product`, which reads
+    these.
 
-    Their entries are `void @packing(ptr operand, ptr packed, ptr pool)` and
-    `void @product(ptr lhs, ptr rhs, ptr out, ptr pool)`, with the packed bytes in the operand's place.
+    Their entries are `void @packing(ptr operand, ptr packed, ptr pool)` and `void @product(ptr lhs, ptr rhs, ptr out,
+    ptr pool)`, with the packed bytes instead of the operand.
     """
 
     operand: int
@@ -81,7 +82,7 @@ class PackedMatmul:
 
 
 def emit_packed_matmul(name: str, spec: MatmulSpec, threads: int, vector_bytes: int) -> PackedMatmul | None:
-    """The product in two steps, for loops whose rounds share an operand; None where it packs none as a whole."""
+    """Returns the product in two steps, for loops whose iterations share an operand; None if none is packed whole."""
     if spec.batch * spec.m * spec.n * spec.k == 0:
         return None
     p = normalised(spec)
@@ -95,13 +96,13 @@ def emit_packed_matmul(name: str, spec: MatmulSpec, threads: int, vector_bytes: 
 
 
 def _sum_vector(spec: MatmulSpec, vector_bytes: int) -> Type:
-    """A vector of sums."""
+    """The type of a vector of sums."""
     sums = accumulator(spec)
     return type_of(sums.element, vector_bytes * 8 // sums.bits)
 
 
 def _as_matvec(p: Product) -> Matvec | None:
-    """The product of a matrix and a vector that passes through memory once."""
+    """Returns the product as a matrix times a vector, if it is one with code for its distances; else None."""
     if p.n > 1:
         return None
     matvec = Matvec(p.batch, p.m, p.k, p.a, p.b, p.c, p.batch_strides)
@@ -125,7 +126,9 @@ class _Emitter:
             return PanelStrides(rows * a.row, a.column, a.row)
         if self._packs_steps_of_a():
             return PanelStrides(rows * self.plan.depth + width, rows)
-        pitch = align_up(self.plan.depth, width) + width  # no power of two: rows lie in different sets of the cache
+        pitch = (
+            align_up(self.plan.depth, width) + width
+        )  # not a power of two, so that rows map to different sets of the cache
         return PanelStrides(rows * pitch, 1, pitch)
 
     def _packs_steps_of_a(self) -> bool:
@@ -140,6 +143,7 @@ class _Emitter:
         return PanelStrides(self.depth_of_b * columns, columns)
 
     def code(self) -> MatmulCode:
+        """Returns the code of the product."""
         functions = [self._kernel(), self._block(), self._task(), self._entry()]
         if not self.plan.a_is_direct:
             functions.append(self._pack_a())
@@ -151,7 +155,7 @@ class _Emitter:
         return code_of(self.name, functions, 0)
 
     def packing_code(self) -> MatmulCode:
-        """The packing of a shared B alone."""
+        """Returns the code that packs a shared B."""
         f = Function(self.name, source=PTR, packed=PTR, pool=PTR).as_call_only()
         source, packed, pool = f.parameters
         context = f.slot(I64, 5)
@@ -160,7 +164,7 @@ class _Emitter:
         return code_of(self.name, [*self._b_packing_functions(), *self._packing_tasks(), f], 0)
 
     def packed_code(self) -> MatmulCode:
-        """The product with a shared B that is packed already."""
+        """Returns the code of the product with a shared B that is packed already."""
         f = Function(self.name, lhs=PTR, rhs=PTR, out=PTR, pool=PTR).as_call_only()
         lhs, rhs, out, pool = f.parameters
         a, packed = (rhs, lhs) if self.product.swapped else (lhs, rhs)
@@ -175,7 +179,7 @@ class _Emitter:
         return self._packed_elements() * size_of(self.element)
 
     def _packed_elements(self) -> int:
-        """The elements of a packed B."""
+        """Elements of a packed B."""
         return self.depth_of_b * align_up(self.plan.columns, self.tile.columns)
 
     def _kernel(self) -> Function:
@@ -209,13 +213,13 @@ class _Emitter:
         return pack_b.pack_any_b(name, p.b, self.tile, self.depth_of_b, p.k, p.is_complex)
 
     def _packing_units(self, f: Function, columns: Index) -> Index:
-        """How many units the packing of B counts: steps where its rows are contiguous, else panels."""
+        """Returns the units that the packing of B counts: steps of K if its rows are contiguous, else panels."""
         if self.product.b.has_contiguous_rows:
             return self.product.k // (2 if self.product.is_complex else 1)
         return f.ceil_divide(columns, self.tile.columns)
 
     def _block(self) -> Function:
-        """`(a, b, c, rows, columns)`: a block of the result, from rows of A in place and panels of B."""
+        """Writes `(a, b, c, rows, columns)`: a block of the result, from rows of A in place and panels of B."""
         f = Function(f"{self.name}.block", a=PTR, b=PTR, c=PTR, rows=I64, columns=I64)
         f.is_call_only = self.tile.takes_long(self.plan.depth)
         rows_of_a, b, c, rows, columns = f.parameters
@@ -237,15 +241,16 @@ class _Emitter:
         return f
 
     def _group_sums(self, f: Function, partial: Value, totals: Value, step: Index, last: Value) -> Value:
-        """Where the sums of the block of K from a step on are added."""
+        """Returns the address to which the block of K at `step` adds its sums."""
         is_first = f.compare("eq", f.index(f.remainder(step, self.plan.group)), f.index(0))
         return sums_of_group(f, self.tile.type, partial, totals, self._partial_count, is_first, last)
 
     def _tiles(
         self, f: Function, pointers: tuple[Value, ...], steps: Value, rows: Value, columns: Value, last: Value
     ) -> None:
-        """Calls the kernel for each tile. B, which is the larger one, passes by once: the block of A stays in the L2
-        cache, and so does a panel of B."""
+        """Calls the kernel for each tile. B, the larger operand, is read once: the block of A stays in the L2 cache,
+        and so does a panel of B.
+        """
         a, b, c, partial = pointers
         tile = self.tile
         row_panels, column_panels = f.ceil_divide(rows, tile.rows), f.ceil_divide(columns, tile.columns)
@@ -276,7 +281,9 @@ class _Emitter:
         return f.slot(type_of(self.element), self.plan.row_tiles * self.a.panel)
 
     def _allocate_partial_sums(self, f: Function) -> Value:
-        """Zeros for all tiles of a task's block; for one where a block of K is all; null where it is summed at once."""
+        """Returns zeros for all tiles of a task's block, or for one tile if K is one block; null if registers hold all
+        sums.
+        """
         if self.plan.summed_steps >= self.product.k:
             return constant(PTR, 0)
         sums = f.slot(type_of(self.element), self._partial_count)
@@ -290,7 +297,7 @@ class _Emitter:
         return tiles * self.tile.size
 
     def _task(self) -> Function:
-        """`(context, chunk)`: one block of the result."""
+        """Writes `(context, chunk)`: one block of the result."""
         f = Function(f"{self.name}.task", context=PTR, chunk=I64).as_call_only()
         context, chunk = f.parameters
         a, b, c, packed, columns = context_of(f, context)
@@ -321,7 +328,7 @@ class _Emitter:
         return f
 
     def _packing_tasks(self) -> list[Function]:
-        """`(context, chunk)`: a share of the packing of B into the workspace; and of the sums of its columns."""
+        """Writes `(context, chunk)`: a share of the packing of B into the workspace; and of the sums of its columns."""
         f = Function(f"{self.name}.pack_task", context=PTR, chunk=I64).as_call_only()
         context, chunk = f.parameters
         _, b, _, packed, columns = context_of(f, context)

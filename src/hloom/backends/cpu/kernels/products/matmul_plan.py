@@ -1,16 +1,16 @@
-"""Decides how a matrix product is computed: its normal form, the tile in registers, the blocks in caches, the tasks.
+"""Plans of matrix products: the normal form, the tile in registers, the blocks in caches, the tasks.
 
-A product is first brought to one form (`normalised`): batches that are but more rows or columns collapsed into them,
-rows of the result contiguous where possible, complex matrices seen as real ones of twice the size. Then `make_plan`
-chooses the tile and the blocks, and who packs what:
+A product is first brought to one form (`normalised`): batches that are only more rows or columns are collapsed into
+them, rows of the result are contiguous if possible, and complex matrices are viewed as real ones of twice the size.
+Then `make_plan` chooses the tile, the blocks and the packing:
 
-- B is read where it lies ("direct") where packing would not pay, or packed once by all threads into the workspace
-  ("shared"), or, where it is small, by each task for itself on its stack ("private").
-- A task is a block of the result. It reads its rows of A where they lie, if K is contiguous there, or packs them, one
-  block of K at a time, to its stack.
+- B is read in place ("direct") if packing would not pay, packed once by all threads into the workspace ("shared"), or,
+  if it is small, packed by each task on its stack ("private").
+- A task computes a block of the result. It reads its rows of A in place if K is contiguous there, or packs them on its
+  stack, one block of K at a time.
 
-Blocks of K are added up in order (see sums.py), and tasks share no sums, so the result does not depend on the number
-of threads.
+Blocks of K are added up in order (see sums.py), and tasks share no sums, so the result does not depend on the number of
+threads.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
 from hloom.backends.cpu.llvm.text import Type, type_of
 
 L2_BYTES = 1 << 20
-MAX_PACKED_B_BYTES = 8 << 20  # of a packed B
+MAX_PACKED_B_BYTES = 8 << 20  # stays in the L3 cache
 STACK_BYTES = L2_BYTES // 8  # for each of: a block of A, partial sums, a private B
 MAX_DIRECT_BYTES = L2_BYTES // 4  # of a B that is read in place
-MIN_STREAMED_BYTES = 32 << 20  # of a B that comes from memory
-MAX_STREAMED_ROWS = 32  # of the result: so few that memory is what takes time
-STREAMED_DEPTH = 64  # of a block of K then
-MIN_COLUMNS = 512  # of a packed B: what makes up for packing A
+MIN_STREAMED_BYTES = 32 << 20  # of a B that is read from memory
+MAX_STREAMED_ROWS = 32  # of the result: few enough that memory is the bottleneck
+STREAMED_DEPTH = 64  # of a block of K, if B is read from memory
+MIN_COLUMNS = 512  # of a packed B, to amortise packing A
 MAX_LATENCY_BOUND_SUMS = 4  # in registers: additions wait for each other
 PANEL_BYTES = 28 << 10  # of A, for a block of K: it stays in the L1 cache
-MAX_DIRECT_ROWS = 512  # of a block of K, where B is read in place: they lie in as many pages
-MIN_PARALLEL_WORK = 1 << 18  # multiply-adds that are worth two threads
+MAX_DIRECT_ROWS = 512  # of a block of K, if B is read in place: each may be in another page
+MIN_PARALLEL_WORK = 1 << 18  # multiply-adds from which a product runs on several threads
 MIN_TASK_WORK = 1 << 17  # multiply-adds of the smallest task
 TASKS_PER_THREAD = 4
 MAX_ACCUMULATORS = {64: 28, 32: 12, 16: 16}  # vector registers for sums, by the bytes of a vector
-# For sums and a row of B. The others are for factors: LLVM moves sums around in the loop without two, and has
-# multiply-adds of 64 bytes take their factors from memory, each anew, which is more than two loads a cycle.
+# Registers for sums and a row of B. The others are for factors: with fewer than two, LLVM moves sums between registers
+# in the loop, and 64-byte multiply-adds load each factor from memory anew, which exceeds two loads a cycle.
 MAX_SUMS_AND_ROW = {64: 28, 32: 14, 16: 30}
-MAX_VECTORS = 6  # the most in a row of the tile
+MAX_VECTORS = 6  # in a row of the tile
 
 
 @dataclass(frozen=True)
 class MatmulSpec:
     """out[b, i, j] = sum over k of lhs[b, i, k] * rhs[b, k, j].
 
-    Strides in elements: of lhs along (batch, m, k), of rhs along (batch, k, n), of out along (batch, m, n).
-    Element types by their XLA names. Sums are kept in f32 for f16 and bf16; integers wrap around.
+    Strides are in elements: of lhs along (batch, m, k), of rhs along (batch, k, n), of out along (batch, m, n). Element
+    types have XLA's names. Sums are kept in f32 for f16 and bf16; integers wrap around.
     """
 
     batch: int
@@ -66,16 +66,17 @@ class MatmulSpec:
 
     @property
     def is_complex(self) -> bool:
+        """Whether the elements are complex."""
         return self.out_type.startswith("c")
 
     def transposed(self) -> MatmulSpec:
-        """The transpose of the result, the product of the transposes in reverse."""
+        """Returns the product of the transposes, in reverse order, which is the transpose of the result."""
         (a0, a1, a2), (b0, b1, b2), (c0, c1, c2) = self.lhs_strides, self.rhs_strides, self.out_strides
         strides = (b0, b2, b1), (a0, a2, a1), (c0, c2, c1)
         return MatmulSpec(self.batch, self.n, self.m, self.k, self.rhs_type, self.lhs_type, self.out_type, *strides)
 
     def collapsed(self) -> MatmulSpec:
-        """Without a batch where the batch is but more rows: all share one rhs, and rows follow each other evenly."""
+        """Returns the product with its batch collapsed into rows, if all share one rhs and rows are evenly spaced."""
         (a0, a1, a2), b, (c0, c1, c2) = self.lhs_strides, self.rhs_strides, self.out_strides
         if b[0] != 0 or self.batch == 1:
             return self
@@ -88,7 +89,7 @@ class MatmulSpec:
 
 @dataclass(frozen=True)
 class Product:
-    """A batch of real products C = A B; `is_complex` says that n and k count real and imaginary parts."""
+    """A batch of real products C = A B; with `is_complex`, n and k count real and imaginary parts."""
 
     batch: int
     m: int
@@ -103,10 +104,12 @@ class Product:
 
     @property
     def work(self) -> int:
+        """Multiply-adds."""
         return self.batch * self.m * self.n * self.k
 
 
 def normalised(spec: MatmulSpec) -> Product:
+    """Returns the product in normal form."""
     spec = spec.collapsed().transposed().collapsed().transposed()
     swapped = _swap_pays(spec)
     if swapped:
@@ -123,14 +126,14 @@ def normalised(spec: MatmulSpec) -> Product:
 
 
 def _swap_pays(spec: MatmulSpec) -> bool:
-    """Whether the transposed product is easier: a matrix times a vector, or contiguous rows of the result."""
+    """Whether the transposed product is cheaper: a matrix times a vector, or contiguous rows of the result."""
     if spec.n == 1 or spec.m == 1:
         return spec.n > 1
     return spec.out_strides[1] == 1 != spec.out_strides[2]
 
 
 def real_type(type: str) -> str:
-    """The element type of the parts of a complex type; other types as they are."""
+    """Returns the element type of the parts of a complex type; other types as they are."""
     return {"c64": "f32", "c128": "f64"}.get(type, type)
 
 
@@ -141,7 +144,7 @@ def _real_view(type: str, row: int, column: int) -> Matrix:
 
 
 def accumulator(spec: MatmulSpec) -> Type:
-    """The type of the sums. Raises ValueError where there is no code for the element types."""
+    """Returns the type of the sums. Raises ValueError if there is no code for the element types."""
     types = (spec.lhs_type, spec.rhs_type, spec.out_type)
     real = [real_type(type) for type in types]
     kinds = {type[0] if type[0] in "fc" else "f" if type == "bf16" else "integer" for type in types}
@@ -158,10 +161,11 @@ def accumulator(spec: MatmulSpec) -> Type:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a product is computed.
+    """Tile, blocks and tasks of a product.
 
-    `depth` is the block of K, `columns` as many of B as are packed at once, `b_storage` where the kernel finds B. The
-    tasks divide the rows into `row_blocks`, and `columns` into `column_groups`, of whole tiles.
+    `depth` is the number of steps in a block of K, `columns` the columns of B that are packed at once, and `b_storage`
+    where the kernel reads B: "direct", "shared" or "private". The tasks divide the rows into `row_blocks`, and
+    `columns` into `column_groups`, of whole tiles.
     """
 
     product: Product
@@ -176,15 +180,17 @@ class Plan:
 
     @property
     def streams_b(self) -> bool:
+        """Whether B is read in place from memory."""
         return self.b_storage == "direct" and _streams(self.product, self.tile.type)
 
     @property
     def has_partial_sums(self) -> bool:
+        """Whether K has several blocks, between which memory holds the sums."""
         return self.depth < self.product.k
 
     @property
     def summed_steps(self) -> int:
-        """How many steps of a block of K the kernel sums from zero."""
+        """Steps of a block of K that the kernel sums from zero."""
         if not self.tile.type.is_float:
             return self.depth
         is_latency_bound = self.tile.rows * self.tile.vectors <= MAX_LATENCY_BOUND_SUMS
@@ -192,15 +198,17 @@ class Plan:
 
     @property
     def group(self) -> int:
-        """As much of K as is added up in one chain: whole blocks."""
+        """Steps of K that are added in one chain: a whole number of blocks."""
         return self.depth * max(1, group_length(self.product.k) // self.depth)
 
     @property
     def has_groups(self) -> bool:
+        """Whether blocks are added in several chains."""
         return self.group < self.product.k and self.tile.type.is_float
 
     @property
     def has_ragged_columns(self) -> bool:
+        """Whether the last tile of a row has fewer columns."""
         return self.product.n % self.tile.columns != 0
 
     @property
@@ -210,20 +218,22 @@ class Plan:
 
     @property
     def repeats_rows(self) -> bool:
-        """Whether the last tile begins above the end of the one before: an A that is read in place has no row more."""
+        """Whether the last tile overlaps the preceding one, since an A that is read in place has no padding."""
         return self.product.m % self.tile.rows != 0 and self.a_is_direct
 
     @property
     def row_tiles(self) -> int:
-        """The most tiles along the rows of a task's block."""
+        """The largest number of tiles along the rows of a task's block."""
         return math.ceil(math.ceil(self.product.m / self.tile.rows) / self.row_blocks)
 
     @property
     def column_tiles(self) -> int:
+        """The largest number of tiles along the columns of a task's block."""
         return math.ceil(math.ceil(self.columns / self.tile.columns) / self.column_groups)
 
 
 def make_plan(p: Product, vector: Type, threads: int, vector_bytes: int) -> Plan:
+    """Returns the plan of a product, whose sums are in vectors of type `vector`."""
     size = size_of(vector.element)
     tile = _tile(p, vector, vector_bytes)
     parallel = threads > 1 and p.work >= MIN_PARALLEL_WORK
@@ -245,13 +255,13 @@ def make_plan(p: Product, vector: Type, threads: int, vector_bytes: int) -> Plan
 
 
 def _tile(p: Product, vector: Type, vector_bytes: int) -> Tile:
-    """The tile that costs least: all tiles' multiply-adds, at least the ten that hide their latency, and loads."""
+    """Returns the cheapest tile, by the multiply-adds of all tiles, at least ten each to hide latency, and loads."""
 
     def cost(tile: Tile) -> float:
         tiles = math.ceil(p.m / tile.rows) * math.ceil(p.n / tile.columns)
         return tiles * (max(tile.rows * tile.vectors, 10) + 0.25 * (tile.rows + tile.vectors))
 
-    # What comes from memory is read in long pieces.
+    # Memory is read faster in long pieces.
     min_vectors = MAX_VECTORS if vector_bytes == 64 and _streams(p, vector) else 1
     candidates = [
         Tile(rows, vectors, vector)
@@ -263,7 +273,7 @@ def _tile(p: Product, vector: Type, vector_bytes: int) -> Tile:
 
 
 def _streams(p: Product, vector: Type) -> bool:
-    """Whether B is read in place, and comes from memory."""
+    """Whether B is read in place, and from memory."""
     is_large = p.k * p.n * size_of(vector.element) > MIN_STREAMED_BYTES and p.n >= MAX_VECTORS * vector.width
     return is_large and p.m <= MAX_STREAMED_ROWS and _can_read_in_place(p, vector)
 
@@ -285,7 +295,7 @@ def _choose_b_storage(p: Product, tile: Tile, threads: int) -> str:
 
 
 def _split_into_tasks(undivided: Plan, threads: int) -> Plan:
-    """The plan with its tasks: blocks that fit the stack, and enough of them for the threads."""
+    """Returns the plan with its tasks: blocks that fit the stack, and enough of them for the threads."""
     p, tile, size = undivided.product, undivided.tile, size_of(undivided.tile.type.element)
     batch = 1 if undivided.b_storage == "shared" else p.batch
     work = batch * p.m * undivided.columns * p.k
@@ -307,5 +317,5 @@ def _split_into_tasks(undivided: Plan, threads: int) -> Plan:
 
 
 def align_up(value: int, multiple: int) -> int:
-    """The next multiple."""
+    """Returns a value rounded up to a multiple."""
     return -(-value // multiple) * multiple

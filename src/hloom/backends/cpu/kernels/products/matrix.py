@@ -1,4 +1,4 @@
-"""Matrices in memory, as the functions of a product read them: real, complex, or by words of several elements of K."""
+"""Matrices in memory, as operands and results of products: real, complex, or in words of several elements of K."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hloom.backends.cpu.llvm.text import Index, Type, Value, constant, type_of
 
 @dataclass(frozen=True)
 class Words:
-    """Elements of K in words of 32 bits, for instructions that multiply and add all elements of two words at once.
+    """Elements of K in words of 32 bits, for dot-product instructions.
 
-    Each word has `count` of the `total` elements, `distance` apart in memory; the last one is filled up with zeros.
-    `flipped`: their highest bits are inverted, so that signed elements are unsigned ones, more by half of the range.
+    Each word has `count` of the `total` elements, which are `distance` apart in memory; the last one is padded with
+    zeros. `flipped`: sign bits are flipped, so that signed elements become unsigned ones, larger by half of the range.
     """
 
     count: int
@@ -23,19 +23,20 @@ class Words:
 
     @property
     def bits(self) -> int:
-        """Of an element in the word."""
+        """Bits of an element in a word."""
         return 32 // self.count
 
     @property
     def is_ragged(self) -> bool:
+        """Whether the last word is padded."""
         return self.total % self.count != 0
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix of real numbers in memory, distances in elements.
+    """A matrix of real numbers in memory, with distances in elements.
 
-    `paired` is a complex matrix whose columns are seen as twice as many real ones, where the pairs are not contiguous:
+    `paired` is a complex matrix whose columns are viewed as twice as many real ones, if the pairs are not contiguous:
     `column` is then the distance between pairs. With `words`, K counts words.
     """
 
@@ -47,10 +48,12 @@ class Matrix:
 
     @property
     def element(self) -> str:
+        """LLVM's type of an element in memory."""
         return ELEMENTS[self.type]
 
     @property
     def has_contiguous_rows(self) -> bool:
+        """Whether the elements of a row are contiguous."""
         return self.column == 1 and not self.paired
 
     @property
@@ -59,25 +62,26 @@ class Matrix:
         return self.words.count if self.words else 1
 
     def has_contiguous_k(self, distance: int) -> bool:
-        """Whether elements of K follow each other; without words they are `distance` apart, `row` or `column`."""
+        """Whether elements of K are contiguous; without words they are `distance` apart, which is `row` or `column`."""
         return not self.paired and (self.words.distance if self.words else distance) == 1
 
     def elements(self, steps: int) -> int:
-        """How many elements of K all its steps have: the last word may not be full."""
+        """Returns the elements of K in all steps; the last word may not be full."""
         return self.words.total if self.words else steps
 
     def elements_left(self, f: Function, steps: int, step: Index) -> Index:
-        """How many of them are left at a step."""
+        """Returns the elements of K from a step on."""
         return f.subtract(self.elements(steps), f.multiply(step, self.per_step))
 
     def offset(self, f: Function, row: Index, column: Index) -> Index:
+        """Returns the offset of an element, in elements."""
         along_row = f.multiply(column, self.column)
         if self.paired:
             along_row = f.add(f.multiply(f.divide(column, 2), self.column), f.remainder(column, 2))
         return f.add(f.multiply(row, self.row), along_row)
 
     def load_step(self, f: Function, pointer: Value, type: Type, left: Index, mask: Value | None = None) -> Value:
-        """One step of K, of neighbours across K: an element or a word of each. `left` elements of K are left."""
+        """Loads one step of K, for neighbours across K: an element or a word of each. `left` elements of K remain."""
         words = self.words
         if words is None:
             return f.load_as(pointer, self.type, type, mask)
@@ -95,7 +99,9 @@ class Matrix:
         return self._finished(f, whole, type)
 
     def load_steps(self, f: Function, pointer: Value, type: Type, left: Index | None) -> Value:
-        """Neighbouring steps of K, where its elements are contiguous; lanes past the `left` ones are zero."""
+        """Loads consecutive steps of K, whose elements are contiguous; lanes past the remaining `left` elements are
+        zero.
+        """
         words = self.words
         width = self.per_step * type.width
         mask = None if left is None else f.first_lanes(left, width)
@@ -105,7 +111,7 @@ class Matrix:
         return self._finished(f, f.bitcast(parts, type.of("i32")), type)
 
     def _shifted_elements(self, f: Function, pointer: Value, word: Type, index: int, mask: Value | None) -> Value:
-        """Elements in their place of words."""
+        """Loads elements and shifts them to their position in words."""
         assert self.words is not None
         source, bits = self._load_type(self.words), self.words.bits
         part = f.load_as(pointer, source, word, mask)
@@ -114,7 +120,7 @@ class Matrix:
         return f.binary("shl", part, constant(word, index * bits)) if index else part
 
     def _load_type(self, words: Words) -> str:
-        """The type as which elements are loaded: unsigned where they are as wide as in the word."""
+        """Returns the type as which elements are loaded: unsigned if they are as wide as in the word."""
         return f"u{words.bits}" if 8 * size_of(self.element) == words.bits else self.type
 
     def _finished(self, f: Function, word: Value, type: Type) -> Value:
@@ -126,6 +132,6 @@ class Matrix:
 
 
 def _broadcast_mask(f: Function, condition: Value, type: Type) -> Value:
-    """All bits of all lanes where a condition holds, else none."""
+    """Returns all bits of all lanes set if a condition holds, else none."""
     bits = f.select(condition, constant(type.scalar, -1), constant(type.scalar, 0))
     return f.splat(bits, type.width) if type.width else bits

@@ -1,7 +1,7 @@
-"""Matrix times vector as LLVM IR: the matrix is read once, in the order in which it lies in memory.
+"""Matrix times vector as LLVM IR: the matrix is read once, in memory order.
 
-Where K is contiguous, a few rows at a time are multiplied by the vector, with several sums each (`_dot`). Where M is
-contiguous, a strip of the result stays in the L1 cache while a few columns at a time are added to it (`_axpy`). Either
+If K is contiguous, a few rows at a time are multiplied by the vector, with several sums each (`_dot`). If M is
+contiguous, a tile of the result stays in the L1 cache while a few columns at a time are added to it (`_axpy`). Either
 way blocks of K are summed from zero, and their sums added up, so that no chain of additions is long (GEN-13).
 """
 
@@ -22,16 +22,18 @@ from hloom.backends.cpu.llvm.function import Function, size_of
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Type, Value, constant
 
 ROWS_PER_ITERATION = 4  # of `_dot`
-UNROLL = 4  # vectors of each row in a round of `_dot`
+UNROLL = 4  # vectors of each row in an iteration of `_dot`
 COLUMNS_PER_ITERATION = 8  # of `_axpy`
 TILE_BYTES = 8 << 10  # of the result
-MIN_CHAIN_ITERATIONS = 64  # of K that are added up in one chain, at least
-MIN_TASK_BYTES = 128 << 10  # of the matrix that are worth a task
+MIN_CHAIN_ITERATIONS = 64  # over K, whose products are added in one chain
+MIN_TASK_BYTES = 128 << 10  # of the matrix
 
 
 @dataclass(frozen=True)
 class Matvec:
-    """out[b, i] = sum over k of matrix[b, i, k] * vector[b, k]: `vector.row` and `out.row` are the distances."""
+    """out[b, i] = sum over k of matrix[b, i, k] * vector[b, k]. `vector.row` and `out.row` are the distances of
+    elements.
+    """
 
     batch: int
     m: int
@@ -43,6 +45,7 @@ class Matvec:
 
     @property
     def has_contiguous_rows(self) -> bool:
+        """Whether elements of K are contiguous in the matrix and in the vector."""
         return self.matrix.column == 1 and (self.vector.row == 1 or self.k == 1)
 
     @property
@@ -52,13 +55,15 @@ class Matvec:
         return not paired and (self.has_contiguous_rows or self.matrix.row == 1)
 
     def shares(self, type: Type, threads: int) -> int:
-        """Into how many tasks the rows of one product are divided."""
+        """Returns the number of tasks among which the rows of one product are divided."""
         work = self.batch * self.m * self.k * size_of(type.element) // MIN_TASK_BYTES
         wanted = math.ceil(min(work, 4 * threads) / self.batch) if threads > 1 else 1
         return max(1, min(wanted, self.m // max(ROWS_PER_ITERATION, type.width)))
 
     def task(self, name: str, type: Type, shares: int) -> Function:
-        """`name(context, chunk)`: one share of the rows of one product; the context starts with the three pointers."""
+        """Returns `name(context, chunk)`: one share of the rows of one product; the context starts with the three
+        pointers.
+        """
         f = Function(name, context=PTR, chunk=I64)
         context, chunk = f.parameters
         batch_index, share = f.divide(chunk, shares), f.remainder(chunk, shares)
@@ -73,14 +78,16 @@ class Matvec:
     def _dot(self, f: Function, type: Type, pointers: list[Value], first: Index, rows: Index) -> None:
         matrix, vector, out = pointers
         with f.loop(rows, ROWS_PER_ITERATION) as loop:
-            last = f.subtract(rows, 1)  # rows past the last repeat it
+            last = f.subtract(rows, 1)  # rows past the last one repeat it
             row_indices = [f.add(first, f.minimum(f.add(loop.index, i), last)) for i in range(ROWS_PER_ITERATION)]
             row_addresses = [f.at(matrix, f.multiply(row, self.matrix.row), self.matrix.element) for row in row_indices]
             for row, total in zip(row_indices, self._dots(f, type, row_addresses, vector), strict=True):
                 f.store_as(total, f.at(out, f.multiply(row, self.out.row), self.out.element), self.out.type)
 
     def _dots(self, f: Function, type: Type, row_addresses: list[Value], vector: Value) -> list[Value]:
-        """The products of rows and the vector: whole rounds, then the vectors that are left, the last one masked."""
+        """Returns the products of rows and the vector: whole iterations, then the remaining vectors, the last one
+        masked.
+        """
         count, width = len(row_addresses), type.width
         zeros = [constant(type, 0)] * (UNROLL * count)
         step = UNROLL * width
@@ -104,7 +111,9 @@ class Matvec:
         blocks: list[int],
         zeros: list[Value],
     ) -> list[Value]:
-        """The sums over a part of K, a vector for each row: of blocks of the first size, and these of the next ones."""
+        """Returns the sums over a part of K, a vector for each row: in blocks of the first size, and these in blocks of
+        the next.
+        """
         (first, end), count = part_of_k, len(row_addresses)
         with f.loop(end, blocks[0], _additive_identities(zeros[0].type, count), first) as loop:
             block = loop.index, f.minimum(f.add(loop.index, blocks[0]), end)
@@ -118,7 +127,7 @@ class Matvec:
     def _sum_iterations(
         self, f: Function, row_addresses: list[Value], vector: Value, part_of_k: tuple[Index, Index], sums: list[Value]
     ) -> list[Value]:
-        """Sums with the products of a part of K added, a whole number of steps."""
+        """Adds the products of a part of K, a whole number of iterations, to the sums."""
         (first, end), count, width = part_of_k, len(row_addresses), sums[0].type.width
         with f.loop(end, UNROLL * width, sums, first) as loop:
             for j in range(UNROLL):
@@ -166,7 +175,7 @@ class Matvec:
     def _add_columns(
         self, f: Function, type: Type, matrix: Value, vector: Value, tile: Value, first: Index, count: int, rows: Index
     ) -> None:
-        """Adds the sum of `count` columns from `first` on, each times its element of the vector, to the strip."""
+        """Adds the sum of `count` columns from `first` on, each times its element of the vector, to the tile."""
         columns = [f.add(first, i) for i in range(count)]
         factors, lines = [], []
         for column in columns:
@@ -193,12 +202,12 @@ class Matvec:
             f.store_as(value, f.at(out, f.multiply(loop.index, self.out.row), self.out.element), self.out.type, mask)
 
     def _mask(self, f: Function, type: Type, rows: Index, at: Index) -> Value | None:
-        """The lanes of a vector from `at` on that are rows; None where vectors never end past the last row."""
+        """Returns the lanes of a vector from `at` on that are rows; None if no vector ends past the last row."""
         return f.first_lanes(f.subtract(rows, at), type.width) if self.m % type.width else None
 
 
 def _block_iterations(count: int) -> list[int]:
-    """How many of `count` steps groups of blocks and blocks have: no groups of few blocks, no blocks of few steps."""
+    """Returns the lengths of nested blocks of `count` iterations, outermost first; none if one chain suffices."""
     blocks = math.ceil(count / MIN_CHAIN_ITERATIONS)
     group = chain_length(blocks, MIN_GROUP_BLOCKS)
     if blocks <= 1:
@@ -207,12 +216,12 @@ def _block_iterations(count: int) -> list[int]:
 
 
 def _additive_identities(type: Type, count: int) -> list[Value]:
-    """Vectors to add to which LLVM knows to change nothing."""
+    """Vectors of -0.0 or 0, the addition of which LLVM removes."""
     return [constant(type, -0.0 if type.is_float else 0)] * count
 
 
 def _add_pairwise(f: Function, total: Value, *sums: Value) -> Value:
-    """A total and the sums, these added in pairs first."""
+    """Adds sums to a total, after adding them in pairs."""
     add, rest = addition(total.type), [*sums]
     while len(rest) > 1:
         rest = [f.binary(add, a, b) for a, b in zip(rest[::2], rest[1::2], strict=True)]

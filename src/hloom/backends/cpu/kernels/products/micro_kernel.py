@@ -1,12 +1,12 @@
-"""The inner parts of a matrix product: the tile kept in registers, its store, and the packing of its operands.
+"""The inner loops of a matrix product: the tile in registers, its store, and the packing of A.
 
-The kernel adds up a tile of `rows x columns` sums in registers. Each step of K loads one row of B as vectors and
-multiplies it by one broadcast element of A for each row of the tile. All distances are known when it is written, so
-every address is one register plus a number.
+The kernel accumulates a tile of `rows x columns` sums in registers. Each step of K loads one row of B as vectors and
+multiplies it by one broadcast element of A for each row of the tile. All distances are constants of the code, so every
+address is one register plus a constant.
 
-Packed A holds panels of `tile.rows` rows. Where K is contiguous in memory, rows stay rows (copied, so that they lie
-close together); where rows are contiguous, each step's elements lie together. Packed B holds panels of `tile.columns`
-columns, one row of the panel for each step of K, zeros past the last column.
+Packed A has panels of `tile.rows` rows. If K is contiguous in memory, rows stay rows (copied to be close together); if
+columns are contiguous, the elements of each step are. Packed B has panels of `tile.columns` columns, one row of the
+panel for each step of K, and zeros past the last column.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from hloom.backends.cpu.kernels.products.sums import addition
 from hloom.backends.cpu.llvm.function import Function, size_of
 from hloom.backends.cpu.llvm.text import I1, I64, PTR, Index, Type, Value, constant
 
-LONG_CALL = 1 << 12  # multiply-adds of vectors
+LONG_CALL = 1 << 12  # multiply-adds of vectors, beside which a call costs nothing
 
 
 @dataclass(frozen=True)
 class Tile:
-    """What the kernel keeps in registers: `rows` x `vectors` vectors of `type`."""
+    """Sums in registers: `rows` x `vectors` vectors of `type`."""
 
     rows: int
     vectors: int
@@ -33,22 +33,25 @@ class Tile:
 
     @property
     def columns(self) -> int:
+        """Columns of the tile."""
         return self.vectors * self.type.width
 
     @property
     def size(self) -> int:
+        """Elements of the tile."""
         return self.rows * self.columns
 
     def takes_long(self, steps: int) -> bool:
-        """Whether adding up so many steps takes so long that it doesn't matter what calling the kernel takes."""
+        """Whether adding up `steps` steps takes so long that the cost of calling the kernel does not matter."""
         return steps * self.rows * self.vectors >= LONG_CALL
 
 
 @dataclass(frozen=True)
 class PanelStrides:
-    """How the kernel walks over one operand: elements from panel to panel, from step to step of K, and within a step
-    from row to row (A only; B's are contiguous). `masked`: a panel of B may end before the tile does.
-    `streamed`: B comes from memory in place, so the kernel asks for the next panel's row with each row."""
+    """Distances in one operand, in elements: from panel to panel, from step to step of K, and from row to row within a
+    step (A only; rows of B are contiguous). `masked`: the last panel of B may have fewer columns than the tile.
+    `streamed`: B is read in place from memory, so the kernel prefetches the same row of the next panel.
+    """
 
     panel: int
     step: int
@@ -62,9 +65,9 @@ class MicroKernel:
     """The function `name(a, b, c, partial, steps, rows, columns, last)`.
 
     It multiplies a panel of A by a panel of B over `steps` of K, and stores the sums to the first `rows` and `columns`
-    of `c`. With `has_partial_sums` those in `partial` are added, and all put back there unless `last`. Of the at most
-    `depth` steps each `summed_steps` are summed from zero (sums.py); where they are less, `partial` is zeros if there
-    are none. With `corrected` a panel of B has one more row, which is added to the sums.
+    of `c`. With `has_partial_sums` it adds those in `partial`, and stores all there unless `last`. Of at most `depth`
+    steps, each `summed_steps` are summed from zero (sums.py); if these are fewer than `depth`, `partial` holds zeros
+    even without partial sums. With `corrected`, a panel of B has one more row, which is added to the sums.
     """
 
     name: str
@@ -81,6 +84,7 @@ class MicroKernel:
     multiply_add: Callable[[Function, Value, Value, Value], Value]
 
     def function(self) -> Function:
+        """Returns the function."""
         f = Function(self.name, a=PTR, b=PTR, c=PTR, partial=PTR, steps=I64, rows=I64, columns=I64, last=I1)
         sums, spilled = self._sum_blocks(f)
         if not self.c.has_contiguous_rows:
@@ -95,7 +99,7 @@ class MicroKernel:
         return f
 
     def _is_whole(self, f: Function) -> Value | None:
-        """Whether the tile is done and lies in the result as a whole; None: always."""
+        """Whether the tile is finished and all of it is in the result; None: always."""
         _, _, _, _, _, rows, columns, last = f.parameters
         conditions = [last] if self.has_partial_sums else []
         if self.has_ragged_rows:
@@ -105,7 +109,7 @@ class MicroKernel:
         return functools.reduce(lambda a, b: f.binary("and", a, b), conditions) if conditions else None
 
     def _store_sums(self, f: Function, sums: list[Value]) -> None:
-        """From registers to their place in the result."""
+        """Stores sums from registers to the result."""
         c = f.parameters[2]
         for i, value in enumerate(sums):
             row, vector = divmod(i, self.tile.vectors)
@@ -113,7 +117,7 @@ class MicroKernel:
             f.store_as(value, f.at(c, offset, self.c.element), self.c.type)
 
     def _store_through_stack(self, f: Function, sums: list[Value], spilled: Value | None) -> None:
-        """To memory, and from there, when they are done, to the result, as much of it as there is."""
+        """Spills the sums to memory and, if they are finished, copies those inside of the result."""
         _, _, c, _, _, rows, columns, last = f.parameters
         stack = spilled or f.slot(self.tile.type, len(sums))
         self._spill(f, sums, stack)
@@ -121,7 +125,9 @@ class MicroKernel:
             self._store_tile(f, stack, c, rows, columns)
 
     def _sum_blocks(self, f: Function) -> tuple[list[Value], Value | None]:
-        """The sums, one for each vector of the tile, row by row, and where those of several blocks are kept."""
+        """Returns the sums, one for each vector of the tile, row by row, and the address where sums of several blocks
+        are spilled.
+        """
         partial, steps, type = f.parameters[3], f.parameters[4], self.tile.type
         zeros = [constant(type, 0)] * (self.tile.rows * self.tile.vectors)
         spilled = partial if self.has_partial_sums else None
@@ -140,7 +146,7 @@ class MicroKernel:
         return sums, spilled
 
     def _add_spilled(self, f: Function, sums: list[Value], spilled: Value | None) -> list[Value]:
-        """The sums added to those of the blocks before."""
+        """Returns the sums added to those of the preceding blocks."""
         if spilled is None:
             return sums
         type = self.tile.type
@@ -152,7 +158,7 @@ class MicroKernel:
             f.store(value, f.at(spilled, i * self.tile.type.width, self.tile.type.element), 64)
 
     def _products(self, f: Function, first: Index, end: Index, sums: list[Value]) -> list[Value]:
-        """The loop over steps of K, which adds products to the sums."""
+        """Writes the loop over steps of K, which adds products to the sums."""
         tile, type = self.tile, self.tile.type
         a, b, _, _, _, _, columns, _ = f.parameters
         masks: list[Value | None] = [None] * tile.vectors
@@ -176,7 +182,7 @@ class MicroKernel:
         return loop.carried
 
     def _corrected(self, f: Function, sums: list[Value]) -> list[Value]:
-        """The sums after the last step, with the last row of B's panel added."""
+        """Returns the sums with, after the last step, the last row of B's panel added."""
         _, b, _, _, steps, _, _, last = f.parameters
         type, row = self.tile.type, f.at(b, f.multiply(steps, self.b.step), self.tile.type.element)
         added = [_load_real(f, f.at(row, j * type.width, type.element), type) for j in range(self.tile.vectors)]
@@ -185,7 +191,7 @@ class MicroKernel:
         return [f.binary("add", value, added[i % self.tile.vectors]) for i, value in enumerate(sums)]
 
     def _store_tile(self, f: Function, sums: Value, c: Value, rows: Value, columns: Value) -> None:
-        """Copies finished sums, a tile in memory, to their place in the result."""
+        """Copies the finished sums of a tile from memory to the result."""
         tile, type = self.tile, self.tile.type
         with f.loop(rows) as row:
             line = f.at(sums, f.multiply(row.index, tile.columns), type.element)
@@ -214,7 +220,7 @@ def _align(type: Type) -> int:
 
 
 def _load_real(f: Function, pointer: Value, type: Type, mask: Value | None = None) -> Value:
-    """An element or vector of the accumulator's own type."""
+    """Loads an element or vector of the accumulator's own type."""
     if mask is None:
         return f.load(pointer, type, _align(type))
     names = {"float": "f32", "double": "f64"}
@@ -222,9 +228,10 @@ def _load_real(f: Function, pointer: Value, type: Type, mask: Value | None = Non
 
 
 def pack_rows_of_a(name: str, source: Matrix, tile: Tile, pitch: int) -> Function:
-    """`name(source, target, rows, elements)`: rows of A as rows `pitch` steps apart; rows past the last repeat it.
+    """Returns `name(source, target, rows, elements)`, which packs A in rows that are `pitch` steps apart.
 
-    `elements` of K count as the source's. It writes whole vectors, so `pitch` is a multiple of their width.
+    Rows past the last one repeat it. `elements` of K count as the source's. It stores whole vectors, so `pitch` is a
+    multiple of their width.
     """
     f = Function(name, source=PTR, target=PTR, rows=I64, elements=I64)
     source_address, target_address, rows, elements = f.parameters
@@ -242,10 +249,11 @@ def pack_rows_of_a(name: str, source: Matrix, tile: Tile, pitch: int) -> Functio
 
 
 def pack_steps_of_a(name: str, source: Matrix, tile: Tile, panel: int) -> Function:
-    """`name(source, target, rows, elements)`: panels of A, `panel` steps apart, a step's elements side by side.
+    """Returns `name(source, target, rows, elements)`, which packs A in panels `panel` elements apart, each step
+    contiguous.
 
-    For an A whose columns are contiguous (`source.row == 1`). A store may write up to a vector past a step's end, which
-    the next step overwrites; `panel` has room for that of the last step.
+    It is for an A whose columns are contiguous (`source.row == 1`). A store may write up to a vector past a step's end,
+    which the next step overwrites; `panel` has room for that of the last step.
     """
     f = Function(name, source=PTR, target=PTR, rows=I64, elements=I64)
     source_address, target_address, rows, elements = f.parameters

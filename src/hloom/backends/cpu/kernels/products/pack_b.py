@@ -1,8 +1,8 @@
 """Packing of the right operand of a matrix product into panels (see micro_kernel.py).
 
 Each function is `name(source, target, columns, first, count)`: it packs `count` steps of K, or panels, from `first` on.
-A complex right operand becomes twice as many real steps and columns: the step of a real part holds (re, im) pairs, that
-of an imaginary part (-im, re), so that the kernel's real sums are those of the complex product.
+A complex operand becomes twice as many real steps and columns: the step of a real part has (re, im) pairs, that of an
+imaginary part (-im, re), so that the kernel's real sums are those of the complex product.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ def _function(name: str) -> Function:
 def pack_rows_of_b(
     name: str, source: Matrix, tile: Tile, depth: int, steps: int, ragged: bool, is_complex: bool
 ) -> Function:
-    """For contiguous rows: vectors are copied as they are. Steps count as the source's, in complex numbers if it is."""
+    """Returns the function for contiguous rows, which copies vectors. It counts steps of the source, complex ones if it
+    is.
+    """
     f = _function(name)
     source_address, target_address, columns, first, count = f.parameters
     type = tile.type
@@ -48,7 +50,7 @@ def pack_rows_of_b(
 
 
 def _times_i(f: Function, pairs: Value) -> Value:
-    """(re, im) pairs times the imaginary unit: (-im, re)."""
+    """Multiplies (re, im) pairs by the imaginary unit: (-im, re)."""
     width = pairs.type.width
     swapped = f.shuffle(pairs, None, [lane ^ 1 for lane in range(width)])
     negated = f.fneg(swapped)
@@ -56,16 +58,16 @@ def _times_i(f: Function, pairs: Value) -> Value:
 
 
 def pack_columns_of_b(name: str, source: Matrix, tile: Tile, depth: int, steps: int, ragged: bool) -> Function:
-    """For contiguous columns. Counts panels.
+    """Returns the function for contiguous columns, which counts panels.
 
-    A round takes a few steps (16 bytes) of a vector's width of columns: vectors of parts of columns are transposed
-    within each 16 bytes. The last round may write zeros past the last step, up to `depth`.
+    An iteration packs a few steps (16 bytes) of a vector's width of columns: parts of columns are joined to vectors,
+    which are transposed within each 16 bytes. The last iteration may write zeros past the last step, up to `depth`.
     """
     f = _function(name)
     source_address, target_address, columns, first, count = f.parameters
     type, width = tile.type, tile.type.width
     part = type_of(type.element, 128 // type.bits)
-    last = f.subtract(columns, 1)  # columns past the last repeat it
+    last = f.subtract(columns, 1)  # columns past the last one repeat it
     with f.loop(f.multiply(count, tile.vectors)) as counter:
         vector_index = f.add(counter.index, f.multiply(first, tile.vectors))
         column, lane = f.multiply(vector_index, width), f.multiply(f.remainder(vector_index, tile.vectors), width)
@@ -90,14 +92,14 @@ def pack_columns_of_b(name: str, source: Matrix, tile: Tile, depth: int, steps: 
 
 
 def _concatenated(f: Function, parts: list[Value]) -> Value:
-    """One vector of all the parts."""
+    """Concatenates a power of two of vectors."""
     while len(parts) > 1:
         parts = [f.joined(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
     return parts[0]
 
 
 def _transposed(f: Function, rows: list[Value]) -> list[Value]:
-    """The transposes of the squares of len(rows) lanes: rows i and i + half are interleaved, log2(len(rows)) times."""
+    """Transposes squares of len(rows) lanes: rows i and i + half are interleaved, log2(len(rows)) times."""
     size, half, width = len(rows), len(rows) // 2, rows[0].type.width
     squares = range(0, width, size)
     low = [square + lane // 2 + lane % 2 * width for square in squares for lane in range(size)]
@@ -109,7 +111,7 @@ def _transposed(f: Function, rows: list[Value]) -> list[Value]:
 
 
 def pack_any_b(name: str, source: Matrix, tile: Tile, depth: int, steps: int, is_complex: bool) -> Function:
-    """For any distances: one element at a time. Counts panels."""
+    """Returns the function for any distances, which packs one element at a time and counts panels."""
     f = _function(name)
     source_address, target_address, columns, first, count = f.parameters
     type = tile.type.scalar
@@ -130,7 +132,7 @@ def pack_any_b(name: str, source: Matrix, tile: Tile, depth: int, steps: int, is
 
 
 def _complex_element(f: Function, base: Value, source: Matrix, tile: Tile, step: Index, column: Index) -> Value:
-    """The real number at (step, column) of a complex matrix seen as real: see the top of this file."""
+    """Loads the real number at (step, column) of a complex matrix viewed as real: see the top of this file."""
     swap, part = f.index(f.remainder(step, 2)), f.index(f.remainder(column, 2))
     pair = f.subtract(column, part)
     offset = source.offset(f, f.divide(step, 2), f.add(pair, f.binary("xor", swap, part)))
@@ -140,7 +142,9 @@ def _complex_element(f: Function, base: Value, source: Matrix, tile: Tile, step:
 
 
 def sum_columns_of_b(name: str, tile: Tile, depth: int, steps: int) -> Function:
-    """`name(packed, first, count)`: what flipped factors add to each column of panels, negative, as a last row."""
+    """Returns `name(packed, first, count)`, which adds a last row to panels: minus the contribution of flipped sign
+    bits.
+    """
     f = Function(name, packed=PTR, first=I64, count=I64)
     packed, first, count = f.parameters
     type = tile.type

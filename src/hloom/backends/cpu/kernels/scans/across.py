@@ -1,4 +1,4 @@
-"""Scans along another dimension than the minor one: strips of rows are reduced row by row, vectors side by side."""
+"""Scans along another dimension than the minor one: tiles of vectors are reduced row by row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hloom.backends.cpu.kernels.scans.scan import BLOCK, Elements, Scan, flat
 from hloom.backends.cpu.llvm.text import PTR, Index, Value
 
 MAX_TILE_VECTORS = 64
-"""At most so many vectors of a row are reduced together: their running reductions stay in the cache."""
+"""Vectors of a row that are reduced together, so that their running reductions stay in the cache."""
 
 
 class ScanAcross:
@@ -26,6 +26,7 @@ class ScanAcross:
         self.threads = threads
 
     def code(self) -> KernelCode:
+        """Returns the code of the scan."""
         f = entry_function(self.name, self.scan.instruction)
         tasks = self.scan.outer * self.tiles
         on = (f["pool"], f["parallel_for"]) if self.threads > 1 and tasks > 1 else None
@@ -34,7 +35,9 @@ class ScanAcross:
 
 
 class _Tile:
-    """The task of one strip of one row of vectors; `own` and `before` hold the reductions of each of its vectors."""
+    """The task of one tile of a row of vectors; for each vector, `own` holds the reduction of the current block,
+    `before` that of the preceding blocks.
+    """
 
     def __init__(self, kernel: ScanAcross) -> None:
         self.kernel, self.scan, self.lanes = kernel, kernel.scan, kernel.lanes

@@ -1,4 +1,4 @@
-"""Scans along the minor dimension: prefixes inside vector registers, rows or the blocks of a row on many threads."""
+"""Scans along the minor dimension: prefixes inside vector registers; rows, or blocks of a row, on several threads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hloom.backends.cpu.kernels.scans.scan import BLOCK, Elements, Scan, State, 
 from hloom.backends.cpu.llvm.text import PTR, Index, Value, type_of
 
 MIN_BLOCKS_PER_THREAD = 4
-"""A row is divided among threads where each gets at least so many blocks."""
+"""Blocks for each thread from which a row is divided among threads."""
 
 
 class ScanAlong:
@@ -29,6 +29,7 @@ class ScanAlong:
         self.total_bytes = sum(self.state_bytes)
 
     def code(self) -> KernelCode:
+        """Returns the code of the scan."""
         f = entry_function(self.name, self.scan.instruction)
         on = (f["pool"], f["parallel_for"]) if self.shares > 1 else None
         f.run_chunks(f"{self.name}.rows", f.pack(*f.parameters), self.shares, on)
@@ -38,7 +39,7 @@ class ScanAlong:
         return code_of(self.name, functions, (self.blocks + 1) * self.total_bytes if self.splits_rows else 0)
 
     def _rows(self) -> KernelFunction:
-        """Scans a share of the rows."""
+        """Writes the task that scans a share of the rows."""
         f = task_function(f"{self.name}.rows")
         count = len(self.scan.types)
         *arrays, scratch, pool, parallel_for = f.unpack(f["context"], *[PTR] * (3 * count + 3))
@@ -67,7 +68,7 @@ class ScanAlong:
     # One row on many threads
 
     def _task(self, phase: str) -> tuple[KernelFunction, list[Value], Elements, Value, Index, Index]:
-        """A task: the row, the initial value, the scratch, and the blocks of its part."""
+        """Returns a task, the row, the initial value, the scratch, and the blocks of its part."""
         f = task_function(f"{self.name}.{phase}")
         count = len(self.scan.types)
         *pointers, scratch = f.unpack(f["context"], *[PTR] * (3 * count + 1))
@@ -76,14 +77,14 @@ class ScanAlong:
         return f, pointers[: 2 * count], initial, scratch, first, f.add(first, length)
 
     def _totals(self) -> KernelFunction:
-        """Reduces each block."""
+        """Writes the task that reduces each block."""
         f, row, _, scratch, first, last = self._task("totals")
         with f.each(first, last) as block:
             self._put_total(f, scratch, block, self._block(f, row, block, None, None))
         return f
 
     def _prefix_totals(self, f: KernelFunction, scratch: Value, before: State) -> None:
-        """The reduction of each block becomes the reduction of all blocks before it."""
+        """Replaces the reduction of each block by the reduction of all preceding blocks."""
         with f.each(0, self.blocks) as block:
             total, preceding = self._total(f, scratch, block), before.get()
             self._put_total(f, scratch, block, preceding)
@@ -114,7 +115,7 @@ class ScanAlong:
     def _block(
         self, f: KernelFunction, row: list[Value], block: Index, initial: Elements | None, before: Elements | None
     ) -> Elements:
-        """Scans a block of whole vectors; its reduction, in all lanes. Without `before` nothing is stored."""
+        """Scans a block of whole vectors; returns its reduction, in all lanes. Without `before` nothing is stored."""
 
         def step(vector: Index, carried: Elements | None) -> Elements:
             position = f.multiply(vector, self.lanes)
@@ -133,7 +134,7 @@ class ScanAlong:
         return state.get()
 
     def _tail(self, f: KernelFunction, row: list[Value], initial: Elements, before: Elements) -> None:
-        """The elements after the last whole vector; going backward they are the upper lanes of a vector."""
+        """Scans the elements after the last whole vector; in a backward scan they are the upper lanes of a vector."""
         lanes = range(self.lanes)
         if self.scan.backward:
             position, inside = self.rest - self.lanes, [lane >= self.lanes - self.rest for lane in lanes]
@@ -144,7 +145,7 @@ class ScanAlong:
         self._store(f, self.scan.result(f, initial, before, own, self.blocks), row, position, mask)
 
     def _prefix(self, f: KernelFunction, values: Elements) -> Elements:
-        """The running reduction inside a vector, in log2(lanes) steps."""
+        """Returns the running reduction inside a vector, in log2(lanes) steps."""
         distance = 1
         while distance < self.lanes:
             step = distance if self.scan.backward else -distance

@@ -16,7 +16,7 @@ from hloom.ops.reduce_window import cumulative_dimension
 
 
 def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
-    """The code of a reduce-window; None where the combiner cannot be emitted, and where kernels do as well."""
+    """Returns the code of a reduce-window; None if the combiner cannot be emitted, and if a loop nest is as fast."""
     op: Any = instruction.op
     computation = ScalarComputation.of(op.computation)
     sizes = instruction.operands[0].shape.dimensions
@@ -28,7 +28,7 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
     if dimension is None:
         axes = axes_of(op.window, sizes)
         if axes is not None and len(axes) == 1 and axes[0].inner == axes[0].window.window_dilation == 1:
-            return None  # windows of elements that lie side by side: kernels reduce them as fast as they are read
+            return None  # loop nests reduce windows of contiguous elements as fast as these can be read
         return WindowReduction(name, instruction, computation, axes, threads, vector_bytes).code() if axes else None
     outer, inner = math.prod(sizes[:dimension]), math.prod(sizes[dimension + 1 :])
     backward = op.window[dimension].padding_low == 0

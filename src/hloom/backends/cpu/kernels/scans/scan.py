@@ -1,8 +1,8 @@
-"""A running reduction along a dimension: what its vectors and blocks have in common.
+"""A running reduction along a dimension: the parts that scans along and across rows share.
 
-Elements are reduced block by block, and a block's results are what came before it combined with the block's own running
-reduction. Blocks start at fixed positions, so the result does not depend on the number of threads, and a long sum of
-floats is as accurate as a sum of sums.
+Elements are reduced block by block; the results of a block combine the reduction of the preceding blocks with the
+block's own running reduction. Blocks start at fixed positions, so the result does not depend on the number of threads,
+and a long sum of floats is as accurate as a sum of sums.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from hloom.types import PrimitiveType
 BLOCK = 128
 """Steps of a block."""
 MIN_PARALLEL_ELEMENTS = 1 << 15
-"""Elements that threads share."""
+"""Elements from which a scan runs on several threads."""
 
 Elements = list[Element]
 
 
 class Scan:
-    """A running reduction of `size` elements by `computation`, from the first on or, `backward`, from the last.
+    """A running reduction of `size` elements by `computation`, from the first on or, if `backward`, from the last.
 
-    `outer` such rows lie one after the other, `inner` side by side.
+    The array is [outer, size, inner].
     """
 
     def __init__(
@@ -41,17 +41,18 @@ class Scan:
         self.types: list[PrimitiveType] = [shape.element_type for shape in instruction.shape.leaves()]
         monoid = monoid_of(computation.computation)
         self.starts_with_initial = not backward or monoid is not None
-        """Whether the initial value may be combined first; else it is the left operand of all results."""
+        """Whether the initial value may be combined first; otherwise it is the left operand of each result."""
         is_narrow = len(self.types) == 1 and self.types[0].is_float and self.types[0].bits < 32
         self.wide_opcode = FLOAT_INSTRUCTIONS.get(monoid) if is_narrow else None
-        """LLVM's operation of a reduction of narrow floats, which is done in f32 and rounded once."""
+        """LLVM's opcode for reductions of narrow floats, which are done in f32 and rounded once; None for others."""
 
     @property
     def is_parallel(self) -> bool:
+        """Whether the scan is large enough for several threads."""
         return self.outer * self.size * self.inner >= MIN_PARALLEL_ELEMENTS
 
     def combine(self, b: Builder, earlier: Elements, later: Elements) -> Elements:
-        """Reduces two neighbouring parts, `earlier` being the one that the scan meets first."""
+        """Reduces two adjacent parts, of which the scan meets `earlier` first."""
         left, right = (later, earlier) if self.backward else (earlier, later)
         if self.wide_opcode is not None:
             (x,), (y,) = flat(left), flat(right)
@@ -59,7 +60,7 @@ class Scan:
         return self.computation.emit(b, [*left, *right])
 
     def extended(self, f: KernelFunction, before: Elements, own: Elements, block: Index) -> Elements:
-        """What comes before a block combined with a reduction inside of it; before block 0 there may be nothing."""
+        """Combines the reduction before a block with one inside of it; before block 0 there may be none."""
         both = self.combine(f, before, own)
         if self.starts_with_initial:
             return both
@@ -69,32 +70,34 @@ class Scan:
         return select(f, is_first, own, both)
 
     def result(self, f: KernelFunction, initial: Elements, before: Elements, own: Elements, block: Index) -> Elements:
+        """Returns the results for the reductions before a block and inside of it."""
         value = self.extended(f, before, own, block)
         if not self.starts_with_initial:
             return self.computation.emit(f, [*initial, *value])
         return value if self.wide_opcode is None else [rounded(f, part, self.types[0]) for part in flat(value)]
 
     def registers(self, lanes: int) -> list[Type]:
-        """The types of the registers of one element of each operand."""
+        """Returns the types of the registers of one element of each operand."""
         return [register_type(type, lanes) for type in self.types for _ in range(2 if type.is_complex else 1)]
 
     def grouped(self, values: Sequence[Value]) -> Elements:
-        """Registers as elements of the operands."""
+        """Groups registers to elements of the operands."""
         remaining: Iterator[Value] = iter(values)
         return [(next(remaining), next(remaining)) if type.is_complex else next(remaining) for type in self.types]
 
     def load_initial(self, f: KernelFunction, pointers: Sequence[Value], lanes: int) -> Elements:
+        """Loads the initial values, in all lanes."""
         values = [f.load_lanes(p, type) for p, type in zip(pointers, self.types, strict=True)]
         return self.grouped([f.splat(part, lanes) for part in flat(values)])
 
 
 def flat(elements: Sequence[Element]) -> list[Value]:
-    """The registers of elements."""
+    """Returns the registers of elements."""
     return [part for element in elements for part in parts(element)]
 
 
 def select(f: KernelFunction, condition: Value, x: Elements, y: Elements) -> Elements:
-    """x where the condition holds, else y."""
+    """Returns x if the condition holds, else y."""
 
     def select_element(a: Element, b: Element) -> Element:
         if isinstance(a, tuple) and isinstance(b, tuple):
@@ -113,8 +116,10 @@ class State:
         self.variables: list[Variable] = [f.variable(part) for part in flat(initial)]
 
     def get(self) -> Elements:
+        """Loads the elements."""
         return self.scan.grouped([variable.get() for variable in self.variables])
 
     def set(self, elements: Elements) -> None:
+        """Stores the elements."""
         for variable, part in zip(self.variables, flat(elements), strict=True):
             variable.set(part)

@@ -1,7 +1,7 @@
 """`reduce-window` with large windows: reduced along one dimension after the other, each vectorised.
 
-The combiner must be associative and commutative, as reduce-window says. Base dilation, and windows that hold padding
-alone, are left to others.
+The combiner must be associative and commutative, as reduce-window requires. Base dilation, and windows of padding
+alone, are not handled.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from hloom.ops.attributes import Window, WindowDimension
 
 ELEMENTS_PER_TASK = 1 << 12
 MAX_CHAIN_LENGTH = 64
-"""Windows that are longer are reduced in blocks."""
+"""Elements up to which a window is reduced in one chain; longer ones are reduced in blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Windows along one dimension of arrays [outer, size, inner], which give [outer, count, inner]."""
+    """Windows along one dimension: arrays [outer, size, inner] are reduced to [outer, count, inner]."""
 
     window: WindowDimension
     outer: int
@@ -34,14 +34,14 @@ class Axis:
     inner: int
 
     def bounds(self, position: int) -> tuple[int, int]:
-        """The first window element that is no padding, and the one after the last."""
+        """Returns the first window element that is not padding, and the one after the last."""
         w = self.window
         start = w.padding_low - position * w.stride
         return max(0, -(-start // w.window_dilation)), min(w.size, -(-(start + self.size) // w.window_dilation))
 
     @property
     def whole(self) -> tuple[int, int]:
-        """The positions, first and after the last, whose windows hold no padding."""
+        """The first position whose window has no padding, and the one after the last."""
         w = self.window
         first = -(-max(0, w.padding_low) // w.stride)
         last = (self.size + w.padding_low - w.dilated_size) // w.stride + 1
@@ -49,7 +49,7 @@ class Axis:
 
 
 def axes_of(window: Window, sizes: tuple[int, ...]) -> list[Axis] | None:
-    """The dimensions to reduce along; None where a window is not handled."""
+    """Returns the dimensions to reduce along; None if a window is not handled."""
     axes = []
     shape = list(sizes)
     for d, w in enumerate(window):
@@ -77,6 +77,7 @@ class WindowReduction:
         self.lanes = vector_bytes * 8 // max(32, *(register.bits for register in self.scan.registers(0)))
 
     def code(self) -> KernelCode:
+        """Returns the code of the reduce-window."""
         f = entry_function(self.name, self.instruction)
         count = len(self.types)
         source = [f[f"operand{k}"] for k in range(count)]
@@ -101,7 +102,7 @@ class WindowReduction:
 
 
 class _AxisTask:
-    """Reduces the windows at some positions along an axis."""
+    """Writes the task that reduces the windows at some positions along an axis."""
 
     def __init__(self, kernel: WindowReduction, name: str, axis: Axis, step: int, blocks: int, is_last: bool) -> None:
         self.scan, self.types, self.axis = kernel.scan, kernel.types, axis
@@ -128,7 +129,7 @@ class _AxisTask:
         return f
 
     def _along(self, first: Value, last: Value) -> None:
-        """Vectors of positions where windows are whole, single positions at the ends."""
+        """Reduces vectors of positions where windows are whole, and single positions at the ends."""
         f = self.f
         start, end = (f.index(bound) for bound in self.axis.whole)
         start = f.intrinsic("umin", f.intrinsic("umax", first, start), last)
@@ -143,7 +144,7 @@ class _AxisTask:
             self._across(position)
 
     def _across(self, position: Value) -> None:
-        """One position, for all elements side by side."""
+        """Reduces the windows at one position, for all inner elements."""
         f, inner = self.f, self.axis.inner
         low, high = self._bounds(position)
         lanes = min(self.lanes, 1 << (inner - 1).bit_length()) if inner > 1 else 0
@@ -154,7 +155,7 @@ class _AxisTask:
             self._reduction(position, low, high, whole, lanes, f.first_lanes(inner - whole, lanes))
 
     def _bounds(self, position: Value) -> tuple[Index, Index]:
-        """`Axis.bounds` of a position that is known when the code runs."""
+        """Returns `Axis.bounds` of a position that is known at run time."""
         f, w = self.f, self.axis.window
         moved = f.binary("mul", position, constant(I64, w.stride))
         start = f.binary("sub", constant(I64, w.padding_low), moved)
@@ -193,7 +194,7 @@ class _AxisTask:
             f.store_lanes(value, f.element_at(p, offset, type), type, mask)
 
     def _reduce_in_blocks(self, reduced: Callable[[Index, Index], Elements], low: Index, high: Index) -> Elements:
-        """About as many blocks as each has elements, so that no chain of additions is long (GEN-13)."""
+        """Reduces about as many blocks as each has elements, so that no chain of additions is long (GEN-13)."""
         f, block = self.f, math.isqrt(self.axis.window.size)
         end = f.minimum(f.add(low, block), high)
         state = State(f, self.scan, reduced(low, end))

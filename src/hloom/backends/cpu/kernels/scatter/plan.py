@@ -1,4 +1,4 @@
-"""The loops of a scatter: over index vectors, then over the window that each of them places."""
+"""The loops of a scatter: over index vectors, then over the window of each."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from hloom.ir import Instruction
 from hloom.loops.pull import row_major_strides
 
 MIN_PARALLEL_ELEMENTS = 1 << 16
-"""So many updates are worth several threads."""
+"""Update elements from which a scatter runs on several threads."""
 MIN_WINDOW_VECTORS = 8
-"""Windows of fewer vectors cost less than finding out whose they are, unless there are MANY_THREADS."""
+"""Vectors of a window from which it pays that each thread searches all index vectors for those of its part."""
 MIN_SEARCH_THREADS = 4
+"""Threads from which that pays for any window of a large operand."""
 MIN_LARGE_OPERAND_BYTES = 1 << 20
-"""And unless the operand does not fit a cache."""
+"""Bytes of an operand that is large: it does not fit a cache."""
 MIN_PART_BYTES = 64
-"""Bytes of a window that a task takes at least, where tasks divide windows of whole vectors."""
+"""Bytes of a window for each task, if tasks divide windows of whole vectors."""
 MAX_LANES = 16
+"""Elements of the widest vector."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop, and how far each step of it moves in every array it concerns."""
+    """A loop, with the distance of its iterations in each of its arrays."""
 
     size: int
     strides: tuple[int, ...]
@@ -31,7 +33,10 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A component of the index vectors: its place in a vector, the largest valid start, and what a step moves."""
+    """A component of the index vectors: its offset in a vector, largest valid value, and stride in the operand.
+
+    `extent` is the size of the window along its dimension of the operand.
+    """
 
     offset: int
     limit: int
@@ -41,27 +46,29 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class ScatterPlan:
-    """`batches` move in (indices, updates, operand), `window` in (updates, operand); neighbouring loops are joined."""
+    """The loops of a scatter: `batches` advance in (indices, updates, operand), `window` in (updates, operand)."""
 
     batches: list[Loop]
     starts: list[Start]
     window: list[Loop]
     shares: int
-    """Into how many tasks the operand is divided."""
+    """The number of tasks, each of which has a part of the operand."""
     partitioned: Start | Loop | None
-    """What they divide: positions of a component of index vectors, the first of `batches`, or the last of `window`."""
+    """The component of index vectors, first of `batches`, or last of `window` whose range tasks divide; None for one
+    task.
+    """
 
     prefetches: bool
-    """Whether it pays to ask for places ahead: the operand is large, and there is one loop over index vectors."""
+    """Whether prefetching pays: the operand is large, and there is one loop over index vectors."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether no window lies inside, or no element in a window."""
+        """Whether no window fits the operand, or windows have no elements."""
         return 0 in [loop.size for loop in (*self.batches, *self.window)] or any(s.limit < 0 for s in self.starts)
 
 
 def plan_scatter(instruction: Instruction, threads: int) -> ScatterPlan:
-    """The loops of a scatter, with its tasks."""
+    """Returns the loops of a scatter, with its tasks."""
     op: Any = instruction.op
     count = (len(instruction.operands) - 1) // 2
     operand, indices, update = (instruction.operands[k].shape.dimensions for k in (0, count, count + 1))
@@ -93,7 +100,7 @@ def plan_scatter(instruction: Instruction, threads: int) -> ScatterPlan:
 def _batches(
     op: Any, update: tuple[int, ...], update_strides: list[int], index_strides: list[int], operand_strides: list[int]
 ) -> list[Loop]:
-    """A loop for each scatter dimension."""
+    """Returns a loop for each scatter dimension."""
     loops = []
     for k, u in enumerate(u for u in range(len(update)) if u not in op.update_window_dims):
         source = k + (k >= op.index_vector_dim)
@@ -105,7 +112,7 @@ def _batches(
 
 
 def _collapsed(loops: list[Loop]) -> list[Loop]:
-    """Loops without those of one step; two are one where the outer goes on where the inner ends."""
+    """Drops loops of one iteration, and joins two loops if the outer one continues where the inner one ends."""
     result: list[Loop] = []
     for loop in loops:
         if loop.size == 1:
@@ -118,7 +125,7 @@ def _collapsed(loops: list[Loop]) -> list[Loop]:
 
 
 def _vectors(window: list[Loop]) -> int:
-    """So many steps a window takes, by vectors where its elements lie side by side."""
+    """Returns the iterations over a window, in vectors if its elements are contiguous."""
     width = MAX_LANES if window and window[-1].strides == (1, 1) else 1
     return math.prod(-(-loop.size // (width if loop is window[-1] else 1)) for loop in window)
 
@@ -126,7 +133,7 @@ def _vectors(window: list[Loop]) -> int:
 def _choose_partitioned(
     instruction: Instruction, batches: list[Loop], starts: list[Start], window: list[Loop], threads: int
 ) -> Start | Loop | None:
-    """What tasks divide, such that no two write the same place; None where one thread does it all."""
+    """Chooses the range that tasks divide, such that no two write the same element; None for one task."""
     operand, update = instruction.operands[0].shape, instruction.operands[-1].shape
     elements = update.element_count
     if threads == 1 or elements < MIN_PARALLEL_ELEMENTS:

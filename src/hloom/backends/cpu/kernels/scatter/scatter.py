@@ -1,7 +1,7 @@
 """`scatter`: windows combined into a copy of the operand, or in place, in the row-major order of the index vectors.
 
-Threads divide the operand: each goes through all index vectors and applies what lies in its own part, so the order of
-updates, and the result, are those of one thread.
+Threads divide the operand: each visits all index vectors and applies the updates in its own part, so their order, and
+the result, are those of one thread.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant
 from hloom.ir import Instruction
 
 PREFETCH_DISTANCE = 12
-"""So many windows before it is needed the place of a window is prefetched,"""
+"""Windows between the prefetch of a target and its use."""
 MAX_PREFETCHED_LINES = 8
-"""and of it at most so many cache lines."""
+"""Cache lines of a window that are prefetched."""
 MIN_UPDATES_PER_ELEMENT = 256
-"""Of so many numbers that meet in one place hardly any change the largest so far, and branches are foretold."""
+"""Updates of an element from which hardly any changes its extremum, so that branches are predictable."""
 TASK_COPY_BYTES = 1 << 18
-"""What a task copies of a large operand."""
+"""Bytes of a large operand that a task copies."""
 
 
 def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
-    """The code of a scatter; None where the update computation cannot be emitted. Results may be the operands."""
+    """Returns the code of a scatter; None if the update computation cannot be emitted. Results may be the operands."""
     op: Any = instruction.op
     computation = ScalarComputation.of(op.update_computation)
     if computation is None or not has_native_arrays(instruction):
@@ -36,6 +36,8 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
 
 
 class _Scatter:
+    """Writes the functions of a scatter."""
+
     def __init__(
         self, name: str, instruction: Instruction, computation: ScalarComputation, threads: int, vector_bytes: int
     ) -> None:
@@ -48,7 +50,7 @@ class _Scatter:
         self.predicate = None if self.lanes else self._predicate()
 
     def _predicate(self) -> str | None:
-        """How new numbers compare that may change an extremum, where so many meet in a place that few do."""
+        """Returns the comparison that an update passes to change an extremum, if few do; None to combine all."""
         operand, update = self.instruction.operands[0].shape, self.instruction.operands[-1].shape
         root, type = self.computation.computation.root, self.types[0]
         comparison = {"maximum": "gt", "minimum": "lt"}.get(root.opcode)
@@ -60,12 +62,12 @@ class _Scatter:
         ):
             return None
         if type.is_float:
-            # Zeros of either sign are equal, and NaN compares with nothing.
+            # Zeros of different signs compare equal, and NaN is unordered: both have to be combined.
             return {"gt": "uge", "lt": "ule"}[comparison]
         return f"{'s' if type.is_signed else 'u'}{comparison}"
 
     def _lanes(self, vector_bytes: int) -> int:
-        """The width of vectors along the last dimension of windows; 0 where it is not contiguous."""
+        """Returns the width of vectors along the last dimension of windows; 0 if it is not contiguous."""
         loops = self.plan.window
         if not loops or loops[-1].strides != (1, 1) or loops[-1].size < 2:
             return 0
@@ -85,7 +87,7 @@ class _Scatter:
         return code_of(self.name, functions)
 
     def _copy(self, f: KernelFunction, k: int, on: tuple[Value, Value] | None) -> list[KernelFunction]:
-        """Copies an operand to its result, unless they are one place."""
+        """Copies an operand to its result, unless they share a buffer."""
         operand, result = f[f"operand{k}"], f[f"result{k}"]
         size = self.instruction.operands[k].shape.byte_size
         with f.when(f.compare("ne", operand, result)):
@@ -101,7 +103,7 @@ class _Scatter:
         return [task]
 
     def _update(self) -> KernelFunction:
-        """The task that applies the updates of one part of the operand."""
+        """Writes the task that applies the updates of one part of the operand."""
         f = task_function(f"{self.name}.update")
         words = f.unpack(f["context"], *[PTR] * (3 * self.count + 1))
         n = self.count
@@ -111,7 +113,7 @@ class _Scatter:
         return f
 
     def _part(self, f: KernelFunction) -> tuple[Index, Index]:
-        """The first position, of what tasks divide, that is this task's, and their number."""
+        """Returns the first index of the task's part of the range that tasks divide, and its size."""
         partitioned = self.plan.partitioned
         if partitioned is None:
             return 0, 0
@@ -120,7 +122,7 @@ class _Scatter:
         return f.share(size, unit, self.plan.shares, f["chunk"])
 
     def _batch(self, f: KernelFunction, depth: int, index: Index, update: Index, target: Index) -> None:
-        """The loops over index vectors; the offsets are those in indices, updates and operand."""
+        """Writes the loops over index vectors; the offsets are those in indices, updates and operand."""
         if depth == len(self.plan.batches):
             self._window(f, index, update, target)
             return
@@ -133,7 +135,7 @@ class _Scatter:
             self._batch(f, depth + 1, f.add(index, offsets[0]), f.add(update, offsets[1]), f.add(target, offsets[2]))
 
     def _window(self, f: KernelFunction, index: Index, update: Index, target: Index) -> None:
-        """Applies one window where the whole of it lies inside the operand, and in this task's part."""
+        """Applies one window if the whole of it is inside the operand, and in this task's part."""
         is_inside: Value | None = None
         for start in self.plan.starts:
             value = self._start(f, f.add(index, start.offset))
@@ -151,7 +153,9 @@ class _Scatter:
             self._elements(f, 0, update, target)
 
     def _prefetch(self, f: KernelFunction, step: Index) -> None:
-        """Asks for the first lines of a window, wherever it lies; the only loop over index vectors is at `step`."""
+        """Prefetches the first lines of the window at iteration `step` of the only loop over index vectors, even if it
+        is invalid.
+        """
         index = f.multiply(step, self.plan.batches[0].strides[0])
         target: Index = 0
         for start in self.plan.starts:
@@ -166,7 +170,7 @@ class _Scatter:
             f.prefetch(f.at(address, 64 * line, "i8"), writes=True)
 
     def _start(self, f: KernelFunction, index: Index) -> Value:
-        """A component of an index vector; as an unsigned number a negative one is too large."""
+        """Loads a component of an index vector; as an unsigned number a negative one is too large."""
         value = f.load_lanes(f.element_at(self.indices, index, self.index_type), self.index_type)
         assert isinstance(value, Value)
         if value.type.bits == 64:
@@ -174,7 +178,7 @@ class _Scatter:
         return f.convert("sext" if self.index_type.is_signed else "zext", value, "i64")
 
     def _elements(self, f: KernelFunction, depth: int, update: Index, target: Index) -> None:
-        """The loops over a window, the last one with vectors."""
+        """Writes the loops over a window, the last one in vectors."""
         loops = self.plan.window
         if depth == len(loops):
             self._apply(f, update, target, 0, None)
@@ -195,7 +199,7 @@ class _Scatter:
             self._apply(f, f.add(update, whole), f.add(target, whole), self.lanes, mask)
 
     def _apply(self, f: KernelFunction, update: Index, target: Index, lanes: int, mask: Value | None) -> None:
-        """Combines one element, or a vector of them, with what the results hold."""
+        """Combines one element, or a vector of them, with those of the results."""
         targets = [f.element_at(p, target, type) for p, type in zip(self.results, self.types, strict=True)]
         sources = [f.element_at(p, update, type) for p, type in zip(self.updates, self.types, strict=True)]
         arguments: list[Element] = [
@@ -208,7 +212,7 @@ class _Scatter:
                 f.store_lanes(value, address, type, mask)
 
     def _changes(self, f: KernelFunction, arguments: list[Element]) -> Value | None:
-        """Whether an extremum may be the new number, where that is seldom: loads wait for no stores then."""
+        """Whether an update may change an extremum, if few do: loads then wait for no stores."""
         if self.predicate is None:
             return None
         old, new = arguments

@@ -1,4 +1,6 @@
-"""`select-and-scatter`: for each window the selected element's place, and a source element combined into it."""
+"""`select-and-scatter`: for each window, finds the selected element and combines a source element into the result
+there.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from hloom.ops.attributes import Window, WindowDimension
 
 
 def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
-    """The code of a select-and-scatter; None where a computation cannot be emitted."""
+    """Returns the code of a select-and-scatter; None if a computation cannot be emitted."""
     op: Any = instruction.op
     select, scatter = ScalarComputation.of(op.select), ScalarComputation.of(op.scatter)
     if select is None or scatter is None or not has_native_arrays(instruction):
@@ -24,7 +26,7 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
 
 
 class _SelectAndScatter:
-    """Leading dimensions with windows of one element are slabs, which threads divide; inside, loops over everything."""
+    """Writes the loops. Leading dimensions with windows of one element are slabs, which threads divide."""
 
     def __init__(
         self, name: str, instruction: Instruction, select: ScalarComputation, scatter: ScalarComputation, threads: int
@@ -65,7 +67,7 @@ class _SelectAndScatter:
         return f
 
     def _windows(self, f: KernelFunction, depth: int, position: list[Index], source: Index) -> None:
-        """The loops over window positions, in row-major order."""
+        """Writes the loops over window positions, in row-major order."""
         if depth < len(self.counts):
             with f.each(0, self.counts[depth]) as step:
                 address = f.add(source, f.multiply(step, self.source_strides[depth]))
@@ -82,7 +84,9 @@ class _SelectAndScatter:
     def _elements(
         self, f: KernelFunction, depth: int, position: list[Index], linear: Index, is_inside: Value | None
     ) -> None:
-        """The loops over the elements of one window; `is_inside`: whether they are elements of the operand so far."""
+        """Writes the loops over the elements of one window; `is_inside`: whether the indices so far are inside the
+        operand.
+        """
         if depth == len(self.window):
             if is_inside is None:
                 self._compete(f, f.index(linear))
@@ -108,7 +112,7 @@ class _SelectAndScatter:
             self._elements(f, depth + 1, position, offset, fits)
 
     def _compete(self, f: KernelFunction, linear: Value) -> None:
-        """Takes an element unless `select` keeps the best one so far."""
+        """Selects an element unless `select` keeps the best one so far."""
         element = f.load_lanes(f.element_at(self.operand, linear, self.type), self.type)
         values = [variable.get() for variable in self.best]
         best = (values[0], values[1]) if len(values) == 2 else values[0]

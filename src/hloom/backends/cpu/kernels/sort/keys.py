@@ -1,4 +1,4 @@
-"""Comparators that order by one number: recognised, and turned into unsigned integers of the same order."""
+"""Keys of comparators that order by one value: unsigned integers of the same order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hloom.types import PrimitiveType
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """The order of an expression of one operand's element; `argument` is the number of its Argument."""
+    """The order of an expression of one operand's element; `argument` is the index of its Argument."""
 
     operand: int
     argument: int
@@ -29,12 +29,13 @@ class SortKey:
 
     @property
     def bits(self) -> int:
+        """Bits of a key."""
         type = self.expression.type
         return type_of((register_element if narrow_floats.is_narrow(type) else memory_element)(type)).bits
 
     @property
     def ambiguous_values(self) -> tuple[Constant, ...] | None:
-        """The values that other elements are taken for too; None where any element may be."""
+        """Values whose keys several elements have; None if any key may be such."""
         if self.expression.type not in (PrimitiveType.F32, PrimitiveType.F64) and not self.expression.type.is_integer:
             return None
         constants = _constant_alternatives(self.expression)
@@ -43,12 +44,13 @@ class SortKey:
         return (*constants, *(Constant(self.expression.type, value) for value in (0.0, math.nan)))
 
     def emit(self, b: Builder, element: Element) -> Value:
-        """An unsigned integer of `bits` bits that is less where the element comes first."""
+        """Emits an unsigned integer of `bits` bits that is smaller for elements that come first."""
         (value,) = emit_expressions(b, [self.expression], [element] * (self.argument + 1))
         assert isinstance(value, Value)
         return self._encode(b, value)
 
     def encode_constant(self, b: Builder, value: Constant) -> Value:
+        """Emits the key of a constant."""
         (emitted,) = emit_expressions(b, [value], [])
         assert isinstance(emitted, Value)
         return self._encode(b, emitted)
@@ -64,7 +66,7 @@ class SortKey:
         return b.binary("xor", key, constant(key.type, -1)) if self.descending else key
 
     def decode(self, b: Builder, key: Value) -> Value:
-        """The bits of the element that has a key, if it is no exception and has as many bits."""
+        """Emits the bits of the element that has a key, if its value is not ambiguous and has as many bits."""
         type, bits = self.expression.type, key.type.bits
         highest = constant(key.type, 1 << (bits - 1))
         key = b.binary("xor", key, constant(key.type, -1)) if self.descending else key
@@ -75,7 +77,7 @@ class SortKey:
 
 
 def _constant_alternatives(expression: Expression) -> tuple[Constant, ...] | None:
-    """The constants of an expression that is its argument, or a constant instead; None for other expressions."""
+    """Returns the constants that an expression may be instead of its argument; None for other expressions."""
     if isinstance(expression, Argument):
         return ()
     if isinstance(expression, Constant):
@@ -87,7 +89,7 @@ def _constant_alternatives(expression: Expression) -> tuple[Constant, ...] | Non
 
 
 def _float_key(b: Builder, value: Value, type: PrimitiveType) -> Value:
-    """Total order: the sign bit turned, and of negative numbers all others too; of 8- and 4-bit floats as f32."""
+    """Keys in total order: the sign bit is flipped, and all other bits of negative values too; narrow floats as f32."""
     is_narrow = narrow_floats.is_narrow(type)
     stored = narrow_floats.ordered(b, value, type) if is_narrow else store_element(b, value, type)
     bits = b.bitcast(stored, stored.type.integer)
@@ -97,20 +99,20 @@ def _float_key(b: Builder, value: Value, type: PrimitiveType) -> Value:
 
 
 def _canonical(b: Builder, value: Value) -> Value:
-    """-0 as +0, and every NaN as one."""
+    """Replaces -0 by +0, and every NaN by one."""
     zero, nan = constant(value.type, 0.0), constant(value.type, float("nan"))
     value = b.select(b.compare("oeq", value, zero), zero, value)
     return b.select(b.compare("uno", value, value), nan, value)
 
 
 def natural_key(type: PrimitiveType, descending: bool) -> SortKey:
-    """The order of the elements themselves, of floats the total one."""
+    """Returns the key of the elements themselves; floats are in total order."""
     argument = ExpressionSpace([]).argument(type, 0)
     return SortKey(0, 0, argument, descending, is_total=True)
 
 
 def sort_key(comparator: ScalarComputation) -> SortKey | None:
-    """The key of a comparator that is `key(x) < key(y)`, or `>`, for elements x and y of one operand."""
+    """Returns the key of a comparator `key(x) < key(y)` or `>`, for elements x, y of one operand; None for others."""
     (root,) = comparator.results
     if not (isinstance(root, Apply) and isinstance(root.op, Compare)) or root.operands[0].type.is_complex:
         return None

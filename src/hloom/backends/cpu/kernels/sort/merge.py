@@ -1,6 +1,7 @@
-"""Merge sort: short runs by rank or insertion, then merges of two, level by level between two sets of columns.
+"""Merge sort: short runs by rank or insertion, then merges of two, alternating between two sets of columns.
 
-Runs start at fixed positions, so the result does not depend on the number of threads, whatever the comparator says.
+Runs start at fixed positions, so the result does not depend on the number of threads, even if the comparator is
+inconsistent.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ BLOCK_SIZE = RUN_LENGTH << 10
 """Elements that one task sorts, level after level, while they are in the cache."""
 
 ParallelFor = tuple[Value, Value] | None
+"""The address of a pool and of its `parallel_for`; None runs chunks sequentially."""
 
 
 class MergeSort:
+    """Writes the functions of a merge sort of one row."""
+
     def __init__(self, row: RowContext) -> None:
         self.row, self.records, self.size = row, row.records, row.size
         self.passes = 0
@@ -29,10 +33,11 @@ class MergeSort:
         self.counts_bytes = 0
 
     def functions(self) -> list[KernelFunction]:
+        """Returns the functions that `sort` calls."""
         return [self._merge(), self._block(), self._level()]
 
     def sort(self, f: KernelFunction, context: Value, sets: Sequence[list[Value]], on: ParallelFor) -> None:
-        """Sorts the columns `sets[0]`; `sets[1]` and `sets[2]` take turns as the target, the first may be `sets[0]`."""
+        """Sorts the columns `sets[0]`; `sets[1]`, which may be `sets[0]`, and `sets[2]` are the target alternately."""
         source, target, spare = sets
         row = self.row
         for group, pointers in (("from", source), ("to", target), ("spare", spare)):
@@ -59,7 +64,7 @@ class MergeSort:
             store_raw(f, value, column, index)
 
     def _block(self) -> KernelFunction:
-        """Sorts one block: runs, then all merges inside of it."""
+        """Writes the task that sorts one block: its runs, then all merges inside of it."""
         f = self.row.task("block")
         source, target, spare = (self.row.pointers(f, group) for group in ("from", "to", "spare"))
         first = f.index(f.multiply(f["chunk"], BLOCK_SIZE))
@@ -80,7 +85,7 @@ class MergeSort:
         return f
 
     def _level(self) -> KernelFunction:
-        """Merges one pair of runs of `step` elements."""
+        """Writes the task that merges one pair of runs of `step` elements."""
         f = self.row.task("level")
         step = self.row.step(f)
         start = f.binary("mul", f["chunk"], f.index(f.add(step, step)))
@@ -101,7 +106,7 @@ class MergeSort:
             self._insertion_sort(f, source, target, start, end)
 
     def _sort_by_rank(self, f: KernelFunction, source: Value, target: Value, start: Value, end: Value) -> None:
-        """Stores each record of a run where the number of lesser ones says; places past the end hold the greatest."""
+        """Stores each record of a run at its rank, the number of smaller ones; lanes past the end hold the maximum."""
         vector = type_of("i64", RUN_LENGTH)
         greatest, mask = constant(vector, -1), f.first_lanes(f.subtract(end, start), RUN_LENGTH)
         address = f.at(source, start, "i64")
@@ -118,7 +123,7 @@ class MergeSort:
     def _insertion_sort(
         self, f: KernelFunction, source: list[Value], target: list[Value], start: Value, end: Value
     ) -> None:
-        """Sorts a run from `source` into `target`, which may be the same place."""
+        """Sorts a run from `source` into `target`, which may be the same memory."""
         with f.each(start, end) as index:
             new = self._load(f, source, index)
             hole = f.variable(index)
@@ -138,7 +143,7 @@ class MergeSort:
             self._store(f, new, target, hole.get())
 
     def _merge(self) -> KernelFunction:
-        """`(from.., to.., first, middle, end)`: one merge without branches on data."""
+        """Writes `(from.., to.., first, middle, end)`: one merge without branches on data."""
         columns = range(len(self.records.columns))
         parameters: dict[str, Type] = {f"{group}{c}": PTR for group in ("from", "to") for c in columns}
         f = KernelFunction(f"{self.row.name}.merge", **parameters, first=I64, middle=I64, end=I64)

@@ -1,7 +1,7 @@
-"""Sorting and merging in vector registers: networks of comparisons that exchange lanes, without branches.
+"""Networks that sort and merge in vector registers: comparisons that exchange lanes, without branches.
 
-Numbers are unsigned. A network for `vectors` treats them as one sequence of all their lanes. Lanes change places by
-x86's instruction that takes their numbers from a register: LLVM takes long over what it knows of them.
+Keys are unsigned. A network for `vectors` treats them as one sequence of all their lanes. Lanes are permuted by x86's
+instruction with indices in a register: LLVM takes long to compile shuffles with constant ones.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from hloom.backends.cpu.llvm.text import PTR, Index, Type, Value, constant, lane
 from hloom.runtime.machine import architecture
 
 MAX_VECTORS = 16
-"""The most that a network sorts: half of the registers of AVX-512, all of AVX2's."""
+"""Vectors that a network sorts: half of the registers of AVX-512, all of AVX2's."""
 
 
 def has_networks(vector_bytes: int) -> bool:
-    """Whether the processor exchanges lanes of such vectors."""
+    """Whether the processor permutes the lanes of vectors of this size."""
     return architecture() == "x86_64" and 32 <= vector_bytes <= processor().vector_bytes
 
 
 def sorted_vectors(f: Function, vectors: Sequence[Value]) -> list[Value]:
-    """The lanes of a power of two of vectors in order.
+    """Sorts the lanes of a power of two of vectors.
 
-    Lanes are sorted across vectors; these columns are merged in pairs, pairs of pairs, and so on. Two are merged where
-    one of them rises and the other falls: numbers that are to fall are inverted while they are sorted.
+    Lanes are sorted across vectors; these columns are merged in pairs, pairs of pairs, and so on. Two are merged as an
+    ascending and a descending sequence: keys that are to descend are inverted while they are sorted.
     """
     type = vectors[0].type
     columns = [f.binary("xor", vector, _lanes_with_bit(f, type, 1)) for vector in vectors]
@@ -43,7 +43,7 @@ def sorted_vectors(f: Function, vectors: Sequence[Value]) -> list[Value]:
 
 
 def merged(f: Function, low: Value, high: Value) -> tuple[Value, Value]:
-    """Two sorted vectors in order."""
+    """Merges two sorted vectors."""
     width = low.type.width
     reversed_high = _xor_permuted(f, high, f.index(width - 1))
     halves = [f.intrinsic("umin", low, reversed_high), f.intrinsic("umax", low, reversed_high)]
@@ -52,7 +52,7 @@ def merged(f: Function, low: Value, high: Value) -> tuple[Value, Value]:
 
 
 def _sorted_bitonic_lanes(f: Function, columns: list[Value], bit: Value, stages: Index) -> list[Value]:
-    """Groups of twice as many lanes as the bit says are merged, which rise and then fall, or fall and rise."""
+    """Sorts groups of 2 * `bit` lanes, each of which ascends and then descends, or the reverse."""
     type = columns[0].type
     with f.loop(stages, carried=columns) as stage:
         distance = f.binary("lshr", bit, f.index(stage.index))
@@ -65,14 +65,14 @@ def _sorted_bitonic_lanes(f: Function, columns: list[Value], bit: Value, stages:
 
 
 def _lanes_with_bit(f: Function, type: Type, bit: Index) -> Value:
-    """All bits of the lanes whose numbers have a bit, none of the others."""
+    """Returns all bits of the lanes whose indices have a bit, none of the others."""
     bits = f.splat(f.convert("trunc", f.index(bit), type.element) if type.bits < 64 else f.index(bit), type.width)
     has_bit = f.compare("ne", f.binary("and", lane_indices(type), bits), constant(type, 0))
     return f.convert("sext", has_bit, type.element)
 
 
 def _xor_permuted(f: Function, value: Value, distance: Value) -> Value:
-    """Each lane is the one whose number differs from its own by the bits of `distance`."""
+    """Swaps lanes whose indices differ by the bits of `distance`."""
     words, per_lane = type_of("i32", value.type.width * value.type.bits // 32), value.type.bits // 32
     step = f.convert("trunc", f.index(f.multiply(distance, per_lane)), "i32")
     indices = f.binary("xor", lane_indices(words), f.splat(step, words.width))
@@ -80,13 +80,13 @@ def _xor_permuted(f: Function, value: Value, distance: Value) -> Value:
 
 
 def _permuted(f: Function, value: Value, indices: Value) -> Value:
-    """The words of 32 bits with these numbers."""
+    """Permutes words of 32 bits by their indices."""
     name = {8: "avx2.permd", 16: "avx512.permvar.si.512"}[indices.type.width]
     return f.bitcast(f.call(f"llvm.x86.{name}", indices.type, f.bitcast(value, indices.type), indices), value.type)
 
 
 def _sort_bitonic_columns(f: Function, columns: list[Value]) -> None:
-    """Sorts lanes across vectors, where they rise and then fall, or fall and rise."""
+    """Sorts lanes across vectors, each of which ascends and then descends, or the reverse."""
     distance = len(columns) // 2
     while distance:
         for low in range(len(columns)):
@@ -96,7 +96,7 @@ def _sort_bitonic_columns(f: Function, columns: list[Value]) -> None:
 
 
 def partition(f: Function, values: Value, is_lesser: Value) -> Value:
-    """The lanes of a mask, then the others."""
+    """Moves the lanes of a mask before the others."""
     type, every = values.type, constant(is_lesser.type, True)
     if type.bits * type.width < 512:
         return _partition_by_table(f, values, is_lesser)
@@ -108,13 +108,13 @@ def partition(f: Function, values: Value, is_lesser: Value) -> Value:
 
 
 def population_count(f: Function, mask: Value) -> Value:
-    """How many lanes a mask has."""
+    """Returns the number of lanes in a mask."""
     bits = f.bitcast(mask, type_of(f"i{mask.type.width}"))
     return f.convert("zext", f.intrinsic("ctpop", bits), "i64")
 
 
 def _partition_by_table(f: Function, values: Value, is_lesser: Value) -> Value:
-    """The same by the numbers of 32-bit words for each mask."""
+    """Partitions lanes by a table that has the indices of 32-bit words for each mask."""
     width = values.type.width
     words, per_lane = 256 // 32, values.type.bits // 32
     rows = [sorted(range(words), key=lambda word: not mask >> word // per_lane & 1) for mask in range(1 << width)]
@@ -126,7 +126,7 @@ def _partition_by_table(f: Function, values: Value, is_lesser: Value) -> Value:
 
 
 def median(f: Function, a: Value, b: Value, c: Value) -> Value:
-    """Of three, in each lane."""
+    """Returns the median of three, in each lane."""
     low, high = f.intrinsic("umin", a, b), f.intrinsic("umax", a, b)
     return f.intrinsic("umax", low, f.intrinsic("umin", high, c))
 
@@ -137,7 +137,7 @@ def _compare_exchange(f: Function, columns: list[Value], low: int, high: int) ->
 
 
 def _interleaved(f: Function, columns: list[Value]) -> list[Value]:
-    """All columns, one after the other: vectors i and i + half are interleaved, log2(len(columns)) times."""
+    """Returns all columns, one after the other: vectors i and i + half are interleaved, log2(len(columns)) times."""
     half, width = len(columns) // 2, columns[0].type.width
     if not half:
         return columns
@@ -150,7 +150,7 @@ def _interleaved(f: Function, columns: list[Value]) -> list[Value]:
 
 
 def _odd_even_merge_sort(count: int) -> list[tuple[int, int]]:
-    """Batcher's comparisons that sort a power of two of numbers."""
+    """Returns the comparators of Batcher's odd-even merge sort for a power of two of keys."""
     comparators: list[tuple[int, int]] = []
 
     def merge(first: int, length: int, step: int) -> None:

@@ -1,7 +1,8 @@
-"""Quicksort in vector registers, of keys that say all about their records: equal ones need no order.
+"""Quicksort in vector registers, of keys that determine their records, so that equal ones need no order.
 
-Numbers are divided by a pivot, vector by vector, from one place to another and back, until few enough are left for a
-network. On several threads each sorts a part, and parts are merged, each thread writing its share of the result.
+Each pass partitions the keys around a pivot, vector by vector, alternating between two buffers; partitions that fit in
+registers are sorted by a network. On several threads each sorts a part; the parts are merged, and each thread writes
+its share of the result.
 
 The columns are `from`, the records; `spare`, where parts are sorted; and `to`, the result.
 """
@@ -27,16 +28,16 @@ from hloom.backends.cpu.kernels.sort.records import Records, load_raw, store_raw
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, type_of
 
 MAX_AVX2_ROW = 1 << 15
-"""What is worth vectors of 32 bytes; longer rows are sorted by digits in less time."""
+"""Elements up to which vectors of 32 bytes pay; longer rows are sorted by digits in less time."""
 SAMPLES = 9
-"""Vectors that a pivot is the median of, about."""
+"""Vectors whose median is the pivot, approximately."""
 
 State = tuple[Variable, Variable, Variable, Variable]
-"""Where numbers lie, where there is room, where they belong, and how many they are."""
+"""Addresses of the keys, of scratch memory and of the target, and the number of keys."""
 
 
 def supports(records: Records, size: int, vector_bytes: int) -> bool:
-    """Whether there is code for the records that is worth it."""
+    """Whether there is code for the records that pays."""
     (column, *others), key = records.columns, records.key
     if others or key is None or column.bits not in (32, 64):
         return False
@@ -46,6 +47,8 @@ def supports(records: Records, size: int, vector_bytes: int) -> bool:
 
 
 class QuickSort:
+    """Writes the functions of a quicksort of one row."""
+
     passes = 1
 
     def __init__(self, row: RowContext, vector_bytes: int) -> None:
@@ -61,10 +64,11 @@ class QuickSort:
 
     @property
     def key(self) -> SortKey | None:
-        """How records become keys and keys records; None where they are the same."""
+        """The conversion of records to keys and back; None if they are the same."""
         return None if self.records.are_distinct else self.records.key
 
     def functions(self) -> list[KernelFunction]:
+        """Returns the functions that `sort` calls."""
         functions = [self._part()]
         if not self.is_short:
             functions += [self._leaf(), self._partition(), self._quick()]
@@ -96,17 +100,17 @@ class QuickSort:
             f.invoke(f"{row.name}.restore", context, constant(I64, 0))
 
     def _levels(self) -> int:
-        """Of merges."""
+        """Levels of merges."""
         return (self.parts - 1).bit_length()
 
     def _columns(self, f: KernelFunction, start: Index) -> list[Value]:
-        """The places of a position in `from`, `spare`, and `to`."""
+        """Returns the addresses of a position in `from`, `spare`, and `to`."""
         return [f.at(self.row.pointers(f, group)[0], start, self.type.element) for group in ("from", "spare", "to")]
 
     # Vectors in memory
 
     def _load(self, f: KernelFunction, address: Value, left: Index) -> Value:
-        """Up to `left` numbers; other lanes are the greatest number."""
+        """Loads up to `left` keys; other lanes hold the maximum."""
         mask = f.first_lanes(left, self.type.width)
         return f.load_masked(address, self.type, self._align, mask, constant(self.type, -1))
 
@@ -123,7 +127,7 @@ class QuickSort:
     # A part
 
     def _part(self) -> KernelFunction:
-        """Sorts a part of the row."""
+        """Writes the task that sorts a part of the row."""
         f = self.row.task("part")
         first, count = f.share(self.size, 1, self.parts, f["chunk"])
         source, spare, target = self._columns(f, first)
@@ -141,11 +145,15 @@ class QuickSort:
         return f
 
     def _changes(self, f: KernelFunction) -> Value:
-        """For each part, bits that are not zero where records change on their way through keys."""
+        """Returns the address of a word for each part, which is not zero if decoding its keys does not restore the
+        records.
+        """
         return self.row.counts(f, f["context"])
 
     def _encode(self, f: KernelFunction, records: Value, left: Index, changes: Variable) -> Value:
-        """The keys of a vector; notes in which bits records differ from what becomes of the keys again."""
+        """Returns the keys of a vector, and accumulates in `changes` the bits of records that decoding does not
+        restore.
+        """
         keys = self.records.key_of(f, records)
         assert self.key is not None
         if self.key.ambiguous_values:
@@ -168,7 +176,7 @@ class QuickSort:
     def _sort_leaf(
         self, f: KernelFunction, source: Value, target: Value, count: Index, changes: Variable | None
     ) -> None:
-        """Sorts what a network holds: numbers, or with `changes` records, which become keys and records again."""
+        """Sorts as many keys as a network holds; with `changes`, they are encoded before and decoded after that."""
         addresses, lefts = self._vector_addresses(f, source, count)
         keys = [self._load(f, address, left) for address, left in zip(addresses, lefts, strict=True)]
         if changes is not None:
@@ -180,18 +188,20 @@ class QuickSort:
             self._store(f, value if changes is None else self._decode(f, value), address, left)
 
     def _leaf(self) -> KernelFunction:
-        """`(from, to, count)`: sorts up to `leaf_size` numbers."""
+        """Writes `(source, target, count)`, which sorts up to `leaf_size` keys."""
         f = KernelFunction(f"{self.row.name}.leaf", source=PTR, target=PTR, count=I64)
         self._sort_leaf(f, f["source"], f["target"], f["count"], None)
         return f
 
     def _vector_addresses(self, f: KernelFunction, base: Value, count: Index) -> tuple[list[Value], list[Index]]:
-        """Of the vectors of a network, and how many lanes each has."""
+        """Returns the addresses of the vectors of a network, and the number of keys in each."""
         starts = [k * self.type.width for k in range(self.vectors)]
         return [f.at(base, start, self.type.element) for start in starts], [f.left(count, start) for start in starts]
 
     def _quick(self) -> KernelFunction:
-        """`(source, scratch, target, count)`: sorts the numbers that lie here into `target`, which is here or there."""
+        """Writes `(source, scratch, target, count)`, which sorts keys from `source` into `target`, which is `source` or
+        `scratch`.
+        """
         name = f"{self.row.name}.quick"
         f = KernelFunction(name, source=PTR, scratch=PTR, target=PTR, count=I64)
         source, scratch, target, count = (f.variable(f[word]) for word in ("source", "scratch", "target", "count"))
@@ -209,7 +219,9 @@ class QuickSort:
         return f
 
     def _finish_equal(self, f: KernelFunction, state: State, pivot: Value, lesser: Value) -> None:
-        """The pivot is the greatest number: what equals it is sorted, the lesser ones, which go back, are left."""
+        """Splits off a pivot that is the maximum: keys that equal it are stored to the target, lesser ones remain in
+        the source.
+        """
         source, scratch, target, count = state
         least = constant(pivot.type, 0)
         bound = f.binary("sub", pivot, constant(pivot.type, 1))
@@ -220,7 +232,7 @@ class QuickSort:
         count.set(left)
 
     def _recurse(self, f: KernelFunction, state: State, lesser_count: Value) -> None:
-        """Sorts the smaller one of two parts, so that calls are few levels deep; the other one is left."""
+        """Sorts the smaller one of two partitions, so that calls are few levels deep; the other one remains."""
         source, scratch, target, count = state
         greater_count = f.index(f.subtract(count.get(), lesser_count))
         first_is_smaller = f.compare("ult", lesser_count, greater_count)
@@ -234,7 +246,7 @@ class QuickSort:
         count.set(f.select(first_is_smaller, greater_count, lesser_count))
 
     def _pivot(self, f: KernelFunction, base: Value, count: Value) -> Value:
-        """Medians of vectors from all over, and of their lanes."""
+        """Returns the median of medians of vectors from all over, then of their lanes."""
         width = self.type.width
         step = f.divide(f.subtract(count, width), SAMPLES - 1)
         addresses = [f.at(base, f.multiply(step, k), self.type.element) for k in range(SAMPLES)]
@@ -248,9 +260,10 @@ class QuickSort:
         return f.extract(value, 0)
 
     def _partition(self) -> KernelFunction:
-        """`(from, to, count, bound, lesser)`: numbers up to a bound go to the front, others to the back; counts them.
+        """Writes `(source, target, count, bound, lesser)`, which moves keys up to a bound to the front, others to the
+        back, and counts the former.
 
-        What does not fill a vector comes first. A whole vector, its lesser numbers before the others, is stored both
+        Keys that do not fill a vector come first. A whole vector, its lesser keys before the others, is stored both
         where the front ends and where the back begins: between them is room for as many vectors as are left.
         """
         type, width = self.type, self.type.width
@@ -283,7 +296,7 @@ class QuickSort:
     # Merging parts
 
     def _merge(self) -> KernelFunction:
-        """Writes a part of the result of merging two runs of `step` parts each, from `from` to `to`."""
+        """Writes the task that merges two runs of `step` parts each, from `from` to `to`: one part of the result."""
         f = self.row.task("merge")
         (source,), (target,) = (self.row.pointers(f, group) for group in ("from", "to"))
         step, width = self.row.step(f), self.type.width
@@ -307,19 +320,19 @@ class QuickSort:
         return f
 
     def _next_vector(self, f: KernelFunction, source: Value, position: Variable, end: Value) -> Value:
-        """The next vector of a run."""
+        """Loads the next vector of a run."""
         start = position.get()
         position.set(f.index(f.add(start, self.type.width)))
         return self._load(f, f.at(source, start, self.type.element), f.left(end, start))
 
     def _head(self, f: KernelFunction, source: Value, position: Variable, end: Value) -> Value:
-        """The first number that is left of a run; the greatest number after its end."""
+        """Returns the first remaining key of a run; the maximum after its end."""
         inside = f.compare("ult", position.get(), end)
         key = load_raw(f, source, f.select(inside, position.get(), constant(I64, 0)), self.type.scalar)
         return f.select(inside, key, constant(self.type.scalar, -1))
 
     def _merge_path(self, f: KernelFunction, source: Value, runs: list[Value], count: Index) -> tuple[Value, Value]:
-        """Where in two runs, which begin and end at `runs`, the first `count` numbers of both end."""
+        """Returns the positions in two runs, delimited by `runs`, where the first `count` keys of both together end."""
         start, middle, end = runs
         low = f.variable(f.index(f.left(count, f.subtract(end, middle))))
         high = f.variable(f.index(f.minimum(count, f.subtract(middle, start))))
@@ -333,10 +346,10 @@ class QuickSort:
             high.set(f.select(is_less, high.get(), tried))
         return f.index(f.add(start, low.get())), f.index(f.add(middle, f.subtract(count, low.get())))
 
-    # Records of keys
+    # From keys back to records
 
     def _finish(self) -> KernelFunction:
-        """Turns the keys of a part into records."""
+        """Writes the task that decodes the keys of a part to records."""
         f = self.row.task("finish")
         first, count = f.share(self.size, 1, self.parts, f["chunk"])
         *_, target = self._columns(f, first)
@@ -346,7 +359,7 @@ class QuickSort:
         return f
 
     def _restore_order(self) -> KernelFunction:
-        """Puts records that their keys do not tell apart where they belong, in their first order."""
+        """Writes the function that stores records with the same key in their original order."""
         f = self.row.task("restore")
         assert self.key is not None and self.key.ambiguous_values
         source, _, target = self._columns(f, 0)
@@ -359,7 +372,7 @@ class QuickSort:
         return f
 
     def _rewrite_records(self, f: KernelFunction, source: Value, target: Value, key: Value) -> None:
-        """The records of a key, after all lesser ones."""
+        """Stores the records of a key, in their original order, after all lesser ones."""
         target_position = f.variable(constant(I64, 0))
         for predicate in ("ult", "eq"):
             with f.each(0, self.size) as position:

@@ -1,4 +1,4 @@
-"""Radix sort of records by unsigned keys, lowest digit first: digits are counted, then records move to their places.
+"""Radix sort of records by unsigned keys, lowest digit first: digits are counted, then records move to their positions.
 
 Each thread counts and moves a part of the row; within a digit the parts stay in order, so the sort is stable.
 """
@@ -14,15 +14,17 @@ from hloom.backends.cpu.kernels.sort.records import load_raw, store_raw
 from hloom.backends.cpu.llvm.text import I32, I64, Index, Value, constant, type_of
 
 MIN_LONG_DIGIT_SIZE = 1 << 15
-"""Rows of so many elements have longer digits."""
+"""Elements of a row from which digits have 11 bits instead of 8."""
 LANES = 16
 """Records whose digits are computed at once."""
 
 Visit = Callable[[Index, Value], object]
-"""Of a position and its digit."""
+"""A function of a position and its digit."""
 
 
 class RadixSort:
+    """Writes the functions of a radix sort of one row."""
+
     def __init__(self, row: RowContext) -> None:
         self.row, self.records, self.size, self.parts = row, row.records, row.size, row.parts
         assert row.records.key is not None
@@ -32,10 +34,11 @@ class RadixSort:
         self.counts_bytes = 4 * self.parts << self.digit_bits
 
     def functions(self) -> list[KernelFunction]:
+        """Returns the functions that `sort` calls."""
         return [self._count(), self._move()]
 
     def sort(self, f: KernelFunction, context: Value, sets: Sequence[list[Value]], on: ParallelFor) -> None:
-        """Sorts the column `sets[0]`; `sets[2]` and `sets[1]` take turns as the target."""
+        """Sorts the column `sets[0]`; `sets[2]` and `sets[1]` are the target alternately."""
         source, spare, target = sets
         for step in range(self.passes):
             self.row.put_all(f, context, "from", source)
@@ -47,7 +50,7 @@ class RadixSort:
             source, target, spare = target, spare, target
 
     def _prefix_sum(self, f: KernelFunction, context: Value) -> None:
-        """Counts become the first places of each digit in each part."""
+        """Replaces counts by the first position of each digit in each part."""
         counts = self.row.counts(f, context)
         total = f.variable(constant(I32, 0))
         with f.each(0, 1 << self.digit_bits) as digit, f.each(0, self.parts) as part:
@@ -57,7 +60,7 @@ class RadixSort:
             total.set(f.binary("add", before, count))
 
     def _part(self, phase: str) -> tuple[KernelFunction, Value, Value, Value, Value]:
-        """A task: the column it reads, its counts, and the positions of its part."""
+        """Returns a task, the column it reads, its counts, and the positions of its part."""
         f = self.row.task(phase)
         (source,) = self.row.pointers(f, "from")
         counts = f.at(self.row.counts(f, f["context"]), f.multiply(f["chunk"], 1 << self.digit_bits), "i32")
@@ -83,14 +86,14 @@ class RadixSort:
         return f
 
     def _post_increment(self, f: KernelFunction, counts: Value, digit: Value) -> Value:
-        """Counts a digit; gives the count before."""
+        """Increments the count of a digit; returns the count before."""
         address = f.at(counts, digit, "i32")
         count = f.load(address, I32, 4)
         f.store(f.binary("add", count, constant(I32, 1)), address, 4)
         return f.convert("zext", count, "i64")
 
     def _visit_digits(self, f: KernelFunction, source: Value, part: tuple[Value, Value], visit: Visit) -> None:
-        """Visits positions with their digits, which are computed for some at once, and read from the stack then."""
+        """Visits positions with their digits, which are computed in vectors, and then read from the stack."""
         (first, last), type = part, self.records.columns[0]
         shift, digits = self.row.step(f), f.slot(I32, LANES)
         whole = f.index(f.subtract(last, f.remainder(f.subtract(last, first), LANES)))
@@ -104,7 +107,7 @@ class RadixSort:
             visit(index, f.convert("zext", self._digit(f, load_raw(f, source, index, type), shift), "i64"))
 
     def _digit(self, f: KernelFunction, records: Value, shift: Value) -> Value:
-        """As i32, of one record or some."""
+        """Returns the digit of one record, or of a vector of them, as i32."""
         key = self.records.key_of(f, records)
         shift = _resized(f, shift, key.type.element)
         shifted = f.binary("lshr", key, f.splat(shift, key.type.width) if key.type.width else shift)

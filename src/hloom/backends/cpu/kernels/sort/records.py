@@ -1,4 +1,4 @@
-"""What a sort moves: the elements of all operands side by side, or one record of key and position a row element."""
+"""Records that a sort moves: the elements of all operands, or one integer of key and position for each row element."""
 
 from __future__ import annotations
 
@@ -16,33 +16,35 @@ from hloom.types import PrimitiveType
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of an array along a dimension; `stride` elements lie between the elements of a row."""
+    """The rows of an array along a dimension; adjacent elements of a row are `stride` elements apart."""
 
     count: int
     size: int
     stride: int
 
     def start(self, f: KernelFunction, row: Index) -> Index:
-        """The first element of a row."""
+        """Returns the offset of the first element of a row."""
         outer = f.multiply(f.divide(row, self.stride), self.size * self.stride)
         return f.add(outer, f.remainder(row, self.stride))
 
 
 def raw_type(type: PrimitiveType) -> Type:
-    """The integer that holds an element while it is moved."""
+    """Returns the integer type that holds an element while it is moved."""
     return type_of(f"i{8 * type.byte_width}")
 
 
 def load_raw(f: KernelFunction, base: Value, index: Index, type: Type) -> Value:
+    """Loads an element as an integer of a type."""
     return f.load(f.at(base, index, type.element), type, min(8, type.bits // 8))
 
 
 def store_raw(f: KernelFunction, value: Value, base: Value, index: Index) -> None:
+    """Stores an integer that holds an element."""
     f.store(value, f.at(base, index, value.type.element), min(8, value.type.bits // 8))
 
 
 def decoded(f: KernelFunction, raw: Value, type: PrimitiveType) -> Element:
-    """The elements that integers hold."""
+    """Returns the elements that integers hold."""
     part = type_of(memory_element(type), raw.type.width)
     if type.is_complex:
         high = f.binary("lshr", raw, constant(raw.type, part.bits))
@@ -52,32 +54,36 @@ def decoded(f: KernelFunction, raw: Value, type: PrimitiveType) -> Element:
 
 
 class Records(ABC):
-    """What is sorted: `columns` of integers. `prepare` fills them from a row's operands, `finish` writes results.
+    """Records in `columns` of integers. `prepare` fills them from the operands of a row, `finish` writes the results.
 
-    The two run on pointers to the first elements of a row, for some of its positions.
+    Both get the addresses of the first elements of a row, and handle one position.
     """
 
     columns: list[Type]
     key: SortKey | None
     are_distinct = False
-    """Whether no two records are equal; they are compared as unsigned integers then."""
+    """Whether no two records are equal; they are then compared as unsigned integers."""
 
     @abstractmethod
-    def less(self, f: KernelFunction, a: Sequence[Value], b: Sequence[Value]) -> Value: ...
+    def less(self, f: KernelFunction, a: Sequence[Value], b: Sequence[Value]) -> Value:
+        """Whether record `a` is less than record `b`."""
 
     @abstractmethod
-    def key_of(self, f: KernelFunction, record: Value) -> Value: ...
+    def key_of(self, f: KernelFunction, record: Value) -> Value:
+        """Returns the key of a record."""
 
     @abstractmethod
-    def prepare(self, f: KernelFunction, operands: list[Value], columns: list[Value], position: Value) -> None: ...
+    def prepare(self, f: KernelFunction, operands: list[Value], columns: list[Value], position: Value) -> None:
+        """Stores the record of a position."""
 
     @abstractmethod
     def finish(self, f: KernelFunction, columns: list[Value], operands: list[Value], results: list[Value],
-               position: Value) -> None: ...  # fmt: skip
+               position: Value) -> None:  # fmt: skip
+        """Stores the results of a position."""
 
 
 class Elements(Records):
-    """The elements of all operands, moved together."""
+    """Records of the elements of all operands, moved together."""
 
     def __init__(self, types: list[PrimitiveType], comparator: ScalarComputation, key: SortKey | None, rows: Rows):
         self.types, self.comparator, self.key, self.rows = types, comparator, key, rows
@@ -108,7 +114,9 @@ class Elements(Records):
 
 
 class KeyedPositions(Records):
-    """Key and position in one integer, the key in the upper half: no two are equal, so any sort of them is stable."""
+    """Records of key and position in one integer, the key in the upper half: all are distinct, so any sort of them is
+    stable.
+    """
 
     key: SortKey
     are_distinct = True
@@ -126,12 +134,14 @@ class KeyedPositions(Records):
         return f.convert("trunc", high, f"i{self.key.bits}")
 
     def record(self, f: KernelFunction, element: Element, position: Value) -> Value:
+        """Returns the record of an element at a position."""
         key, (record,) = self.key.emit(f, element), self.columns
         high = f.binary("shl", f.convert("zext", key, record.element), constant(record, self.half))
         low = position if record.bits == 64 else f.convert("zext", position, record.element)
         return f.binary("or", high, low)
 
     def position_of(self, f: KernelFunction, record: Value) -> Value:
+        """Returns the position in a record, as i64."""
         low = f.convert("trunc", record, f"i{self.half}")
         return low if low.type.bits == 64 else f.convert("zext", low, "i64")
 

@@ -1,4 +1,4 @@
-"""Sorts the rows of arrays: rows on many threads, or each row on all of them."""
+"""Sorts of the rows of arrays: several rows at once, or each row on all threads."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from hloom.ir import Instruction
 from hloom.types import PrimitiveType
 
 MIN_RADIX_SIZE = 256
-"""Rows of so many elements are sorted digit by digit where their order is that of a key."""
+"""Elements from which rows that are ordered by a key are sorted digit by digit."""
 MIN_SPLIT_SIZE = 1 << 13
-"""Rows of so many elements are worth several threads."""
+"""Elements from which a row is sorted by several threads."""
 MAX_SCRATCH_BYTES = 1 << 22
-"""Where all rows' scratch together stays below this, there are several shares of rows a thread."""
+"""Scratch of all threads up to which there are several shares of rows for each thread."""
 
 
 class SortRows:
-    """Writes the functions of a sort of `rows`; `result_size` elements of each row are results, where not all are."""
+    """Writes the functions of a sort of `rows`, of which the first `result_size` elements are results (None: all)."""
 
     def __init__(
         self, name: str, instruction: Instruction, rows: Rows, records: Records, in_place: bool, threads: int,
@@ -51,13 +51,14 @@ class SortRows:
         return sum(aligned(self.rows.size * column.bits // 8) for column in self.records.columns)
 
     def _shares(self, threads: int) -> int:
-        """Into how many tasks the rows are divided."""
+        """The number of tasks among which the rows are divided."""
         if self.splits_rows or threads == 1:
             return 1
         several = 4 * threads * self.row_bytes <= MAX_SCRATCH_BYTES
         return min(self.rows.count, threads * (4 if several else 1))
 
     def code(self) -> KernelCode:
+        """Returns the code of the sort."""
         functions = [*self.algorithm.functions(), self._rows(), self._entry()]
         if not self.in_place:
             functions += [self._prepare(), self._finish()]
@@ -88,7 +89,7 @@ class SortRows:
         return f
 
     def _column_sets(self, f: KernelFunction, scratch: Value) -> list[list[Value]]:
-        """The columns of each set that lies in the scratch."""
+        """Returns the columns of each set that is in the scratch."""
         sets, offset = [], 0
         for _ in range(1 if self.in_place else 2):
             columns = []
@@ -108,7 +109,7 @@ class SortRows:
         self, f: KernelFunction, context: Value, operands: list[Value], results: list[Value], sets: list[list[Value]],
         on: ParallelFor,
     ) -> None:  # fmt: skip
-        """The sort ends in `final`: after an odd number of steps from `other`."""
+        """Sorts one row, so that its records end in `final`: an odd number of passes starts with `other` as target."""
         final, other = (results, sets[0]) if self.in_place else (sets[0], sets[1])
         start, spare = (other, final) if self.algorithm.passes % 2 else (final, other)
         if self.in_place:

@@ -1,4 +1,4 @@
-"""`sort`: in vectors or by digits where the comparator orders by one number, else by merging."""
+"""`sort`: quicksort or radix sort if the comparator orders by one key, else merge sort."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hloom.backends.cpu.kernels.sort.rows import MIN_RADIX_SIZE, SortRows
 from hloom.ir import Instruction
 
 MAX_ROW = (1 << 31) - 1
-"""Positions have 32 bits."""
+"""Elements of the longest row: positions have 32 bits."""
 
 
 def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
-    """The code of a sort; None where the comparator cannot be emitted."""
+    """Returns the code of a sort; None if the comparator cannot be emitted, or rows are too long."""
     op: Any = instruction.op
     comparator = ScalarComputation.of(op.comparator)
     sizes = instruction.operands[0].shape.dimensions

@@ -1,4 +1,4 @@
-"""`topk`: a short list of the best is kept while a row is scanned; for longer lists the rows are sorted."""
+"""`topk`: a short list of the best is maintained while a row is scanned; for longer lists the rows are sorted."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from hloom.backends.cpu.llvm.text import I64, PTR, Value, constant, type_of
 from hloom.ir import Instruction
 
 MAX_INSERTION_LENGTH = 8
-"""Shorter lists are always kept by insertion."""
+"""Length up to which lists are always maintained by insertion."""
 
 
 def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
-    """The code of a topk; None for element types that cannot be computed with."""
+    """Returns the code of a topk; None for element types without native arithmetic."""
     op: Any = instruction.op
     operand = instruction.operands[0].shape
     size, count = operand.dimensions[-1], math.prod(operand.dimensions[:-1])
@@ -38,7 +38,7 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
 
 
 def _is_short(k: int, size: int) -> bool:
-    """Whether a list of k is cheaper to keep than a row to sort: about k ln(size / k) elements enter it."""
+    """Whether a list of k is cheaper to maintain than a row to sort: about k ln(size / k) elements enter it."""
     return k <= MAX_INSERTION_LENGTH or k * k * (1 + math.log(size / k)) < 8 * size
 
 
@@ -76,7 +76,7 @@ class _Selection:
         return f
 
     def _select(self, f: KernelFunction, row: Value, best: Value) -> None:
-        """The first elements enter the list as they come; of the others those that beat the last of the list."""
+        """Inserts the first elements as they come, and of the others those that precede the last of the list."""
         with f.each(0, self.k) as rank:
             store_raw(f, constant(self.record, -1), best, rank)
         head = min(self.rows.size, -(-self.k // self.lanes) * self.lanes)
@@ -90,7 +90,7 @@ class _Selection:
 
     @contextmanager
     def _candidates(self, f: KernelFunction, row: Value, best: Value, start: Value) -> Iterator[Value]:
-        """The positions, of a vector of them, whose keys are less than that of the list's last record."""
+        """Yields the positions in a vector whose keys are less than that of the list's last record."""
         keys = self.records.key.emit(f, f.load_lanes(f.element_at(row, start, self.type), self.type, self.lanes))
         limit = self.records.key_of(f, load_raw(f, best, constant(I64, self.k - 1), self.record))
         is_better = f.compare("ult", keys, f.splat(limit, self.lanes))
