@@ -29,7 +29,7 @@ class View:
 
     @staticmethod
     def along(type: PrimitiveType, length: int, inner: int) -> View:
-        """Returns sequences along a dimension of a row-major array, with `inner` elements in the dimensions after it."""
+        """The sequences along a dimension of a row-major array; the dimensions after it have `inner` elements."""
         return View(type, length, inner, inner, length * inner)
 
     def has_lanes(self, lanes: int) -> bool:
