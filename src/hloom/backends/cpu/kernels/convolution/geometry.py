@@ -124,8 +124,8 @@ class Geometry:
     @property
     def has_features_last(self) -> bool:
         """Whether the image has its features contiguous: as the input does, or because K runs along many of them."""
-        suits = self.form.input_stride == self.form.parts or self.form.inputs >= SHORT_RUN
-        return self.mode == "rows" and suits and not self.has_batch_last
+        pays = self.form.input_stride == self.form.parts or self.form.inputs >= SHORT_RUN
+        return self.mode == "rows" and pays and not self.has_batch_last
 
     @property
     def has_batch_last(self) -> bool:

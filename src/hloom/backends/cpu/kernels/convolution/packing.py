@@ -163,8 +163,8 @@ class ImageCopy:
             else:
                 value = self._gather(f, source, self._offset(f, s, indices), mask)
             left = f.first_lanes(f.subtract(inner.extent, loop.index), words.width)
-            keep = left if inner.extent % words.width else None
-            _store(f, value, f.at(target_row, loop.index, self.type.element), keep)
+            store_mask = left if inner.extent % words.width else None
+            _store(f, value, f.at(target_row, loop.index, self.type.element), store_mask)
 
     def _gather(self, f: KernelFunction, source: Value, offsets: Value, mask: Value) -> Value:
         pointers = type_of("ptr", self.type.width)
@@ -235,8 +235,10 @@ class KernelPack:
         for start in range(0, tile_features, type.width):
             mask = f.first_lanes(f.left(left, start), type.width)
             value = f.load_as(f.at(line, start, self.element), form.types[1], type, mask)
-            keep = f.first_lanes(tile_features - start, type.width) if tile_features - start < type.width else None
-            _store(f, value, f.at(target, start, type.element), keep)
+            store_mask = (
+                f.first_lanes(tile_features - start, type.width) if tile_features - start < type.width else None
+            )
+            _store(f, value, f.at(target, start, type.element), store_mask)
 
     def _element(self, f: KernelFunction, source: Value, feature: Index, column: Index) -> Value:
         form, scalar = self.plan.form, self.type.scalar

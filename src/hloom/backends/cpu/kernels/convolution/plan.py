@@ -78,14 +78,14 @@ class Plan:
     @cached_property
     def classes(self) -> tuple[OutputClass, ...]:
         """The output classes, in the order of their entries in the table."""
-        found, first = [], 0
+        classes, first = [], 0
         for class_indices in itertools.product(*(range(len(axis.classes)) for axis in self.form.axes)):
             entries = sum(1 for _ in self._entries(class_indices))
             axes = list(zip(self.form.axes, class_indices, strict=True))
             output = sum(index * axis.output_stride for axis, index in axes)
-            found.append(OutputClass(first, entries, output, tuple(axis.count(index) for axis, index in axes)))
+            classes.append(OutputClass(first, entries, output, tuple(axis.count(index) for axis, index in axes)))
             first += entries
-        return tuple(found)
+        return tuple(classes)
 
     @cached_property
     def table(self) -> list[tuple[int, int]]:
@@ -124,8 +124,8 @@ class Plan:
     @cached_property
     def block(self) -> int:
         """Entries of the table in a block of K."""
-        wanted = PANEL_BYTES // (self.geometry.run.length * self.tile_features * self.geometry.size)
-        return self.entries if self.entries <= 2 * wanted else max(1, wanted)
+        fitting = PANEL_BYTES // (self.geometry.run.length * self.tile_features * self.geometry.size)
+        return self.entries if self.entries <= 2 * fitting else max(1, fitting)
 
     @property
     def steps(self) -> int:
@@ -220,13 +220,13 @@ class Plan:
 def make_plan(form: Form, vector: Type, threads: int, vector_bytes: int) -> Plan:
     """Returns the cheapest plan."""
     size, accumulators = size_of(vector.element), MAX_ACCUMULATORS[vector_bytes]
-    found: list[tuple[float, Geometry, Tile]] = []
+    candidates: list[tuple[float, Geometry, Tile]] = []
     for mode in _modes(form):
         for flat in range(1 if mode == "lanes" else 0, len(form.axes) + 1):
             geometry = Geometry(form, mode, flat, vector.width, size)
             tile = min(_tiles(geometry, vector, accumulators), key=geometry.cost)
-            found.append((geometry.cost(tile) + geometry.copy_cost, geometry, tile))
-    _, geometry, tile = min(found, key=lambda each: each[0])
+            candidates.append((geometry.cost(tile) + geometry.copy_cost, geometry, tile))
+    _, geometry, tile = min(candidates, key=lambda each: each[0])
     return Plan(geometry, tile, threads if form.work >= MIN_PARALLEL_WORK else 1)
 
 

@@ -144,11 +144,13 @@ class Block:
             return
         f, lanes = self.f, self.fft.lanes
         # Addresses go through memory: LLVM takes long to compile loops in which it sees how they are computed.
-        kept = f.slot(PTR, lanes)
+        stored_addresses = f.slot(PTR, lanes)
         with f.loop(lanes) as lane:
-            f.store(self._sequence_start(view, memory, lane.index), f.at(kept, lane.index, "ptr"), 8)
+            f.store(self._sequence_start(view, memory, lane.index), f.at(stored_addresses, lane.index, "ptr"), 8)
         with f.loop(f.multiply(f.ceil_divide(count, self.width), self.width), self.width) as group:
-            addresses = [f.load(f.at(kept, f.add(group.index, lane), "ptr"), PTR, 8) for lane in range(self.width)]
+            addresses = [
+                f.load(f.at(stored_addresses, f.add(group.index, lane), "ptr"), PTR, 8) for lane in range(self.width)
+            ]
             with f.loop(tiled, self._square_size(view)) as loop:
                 visit(loop.index, group.index, addresses)
 
@@ -178,12 +180,12 @@ class Block:
     # Elements and vectors
 
     def _read(self, address: Value, view: View, mask: Value | None = None) -> Parts:
-        found = self.f.load_lanes(address, view.type, self.fft.vector.width, mask)
-        return found if isinstance(found, tuple) else (found,)
+        parts = self.f.load_lanes(address, view.type, self.fft.vector.width, mask)
+        return parts if isinstance(parts, tuple) else (parts,)
 
     def _read_one(self, address: Value, view: View) -> Parts:
-        found = self.f.load_lanes(address, view.type)
-        return found if isinstance(found, tuple) else (found,)
+        parts = self.f.load_lanes(address, view.type)
+        return parts if isinstance(parts, tuple) else (parts,)
 
     def _write(self, parts: Parts, address: Value, view: View, mask: Value | None = None) -> None:
         self.f.store_lanes((parts[0], parts[1]) if len(parts) == 2 else parts[0], address, view.type, mask)
@@ -213,11 +215,11 @@ def transpose(f: KernelFunction, rows: list[Value], span: int = 1) -> list[Value
         low = [item if not item & bit else count + (item ^ bit) for item in range(count)]
         high = [item | bit if not item & bit else count + item for item in range(count)]
         masks = [[item * span + k for item in items for k in range(span)] for items in (low, high)]
-        made = list(rows)
+        shuffled = list(rows)
         for k in range(count):
             if not k & bit:
-                made[k], made[k | bit] = (f.shuffle(rows[k], rows[k | bit], mask) for mask in masks)
-        rows, bit = made, 2 * bit
+                shuffled[k], shuffled[k | bit] = (f.shuffle(rows[k], rows[k | bit], mask) for mask in masks)
+        rows, bit = shuffled, 2 * bit
     return rows
 
 
@@ -234,11 +236,11 @@ def transpose_and_split(f: KernelFunction, rows: list[Value]) -> Iterator[tuple[
 def transpose_and_interleave(f: KernelFunction, columns: list[Parts]) -> list[Value]:
     """Returns the rows of which `transpose_and_split` yields these columns."""
     example = columns[0][0]
-    found: dict[int, Value] = {}
+    rows_by_index: dict[int, Value] = {}
     for half, mask in zip(_halves(example), _spreading(example), strict=True):
         rows = transpose(f, [f.shuffle(real, imaginary, mask) for real, imaginary in columns], span=2)
-        found |= zip(half, rows, strict=True)
-    return [found[k] for k in range(len(found))]
+        rows_by_index |= zip(half, rows, strict=True)
+    return [rows_by_index[k] for k in range(len(rows_by_index))]
 
 
 # Shuffles within 16 bytes: two vectors of complex numbers hold the lanes of a row alternately, `_run` of them each.

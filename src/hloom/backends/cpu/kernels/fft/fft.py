@@ -72,13 +72,13 @@ class _Writer:
     def _split(n: int, lanes_are_empty: bool) -> tuple[int, int]:
         """Returns a length as a product of two nearly equal factors if it is long or lanes are empty; else (1, n)."""
         wants_two = n > MAX_LENGTH or (lanes_are_empty and n >= MIN_SPLIT)
-        found = product_of_two(n) if wants_two else (1, n)
-        assert found is not None
-        return found
+        factors = product_of_two(n) if wants_two else (1, n)
+        assert factors is not None
+        return factors
 
     def _lane_fft(self, n: int, sequences: int) -> LaneFft:
-        wanted = 1 << (sequences - 1).bit_length()
-        lanes = min(2 * self.width, wanted)
+        needed = 1 << (sequences - 1).bit_length()
+        lanes = min(2 * self.width, needed)
         kind = LaneFft if radices_of(n) is not None else ChirpFft
         return kind(n, lanes, type_of(self.element, min(self.width, lanes) if lanes > 1 else 0))
 

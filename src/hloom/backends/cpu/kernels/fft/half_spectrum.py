@@ -25,12 +25,12 @@ def convert_pair(
     f: KernelFunction, z: Complex, mirrored: Complex, power: Complex, backwards: bool
 ) -> tuple[Complex, Complex]:
     """Returns twice elements k and h - k of the spectrum, from those of Z and w^k; if `backwards`, twice those of Z."""
-    w = (mirrored[0], f.fneg(mirrored[1]))
-    both, apart = add(f, z, w), subtract(f, z, w)
-    re, im = multiply(f, apart, (power[0], f.fneg(power[1])) if backwards else power)
+    conjugate = (mirrored[0], f.fneg(mirrored[1]))
+    total, difference = add(f, z, conjugate), subtract(f, z, conjugate)
+    re, im = multiply(f, difference, (power[0], f.fneg(power[1])) if backwards else power)
     odd = (f.fneg(im), re) if backwards else (im, f.fneg(re))
-    re, im = subtract(f, both, odd)
-    return add(f, both, odd), (re, f.fneg(im))
+    re, im = subtract(f, total, odd)
+    return add(f, total, odd), (re, f.fneg(im))
 
 
 def convert_ends(f: KernelFunction, ends: Sequence[Complex]) -> list[Complex]:
@@ -39,8 +39,8 @@ def convert_ends(f: KernelFunction, ends: Sequence[Complex]) -> list[Complex]:
     if len(ends) == 2:
         return [(f.binary("fadd", re, ends[1][0]), f.binary("fsub", re, ends[1][0]))]
     zero = constant(re.type, 0.0)
-    found = [f.binary(opcode, re, ends[0][1]) for opcode in ("fadd", "fsub")]
-    return [(f.binary("fadd", value, value), zero) for value in found]
+    values = [f.binary(opcode, re, ends[0][1]) for opcode in ("fadd", "fsub")]
+    return [(f.binary("fadd", value, value), zero) for value in values]
 
 
 @dataclass(frozen=True)

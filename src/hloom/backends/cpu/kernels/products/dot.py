@@ -32,18 +32,18 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
 
 
 def _packed(name: str, spec: MatmulSpec, threads: int, vector_bytes: int) -> PackedCode | None:
-    made = emit_packed_matmul(name, spec, threads, vector_bytes)
-    if made is None:
+    packed_matmul = emit_packed_matmul(name, spec, threads, vector_bytes)
+    if packed_matmul is None:
         return None
-    packing = _kernel_code(f"{name}.packing.dot", made.packing, ("operand", "packed"), ("pool",))
-    product = _kernel_code(f"{name}.packed.dot", made.product, ("lhs", "rhs", "out"), ("pool",))
-    return PackedCode(made.operand, made.size, packing, product)
+    packing = _kernel_code(f"{name}.packing.dot", packed_matmul.packing, ("operand", "packed"), ("pool",))
+    product = _kernel_code(f"{name}.packed.dot", packed_matmul.product, ("lhs", "rhs", "out"), ("pool",))
+    return PackedCode(packed_matmul.operand, packed_matmul.size, packing, product)
 
 
-def _kernel_code(entry: str, code: MatmulCode, arrays: Sequence[str], rest: Sequence[str]) -> KernelCode:
+def _kernel_code(entry: str, code: MatmulCode, arrays: Sequence[str], remaining: Sequence[str]) -> KernelCode:
     """Wraps the code of a product in an entry with the parameters of kernels."""
     parameters = ", ".join(f"ptr %{name}" for name in (*arrays, "scratch", "pool", "fork"))
-    arguments = ", ".join(f"ptr %{name}" for name in (*arrays, *rest))
+    arguments = ", ".join(f"ptr %{name}" for name in (*arrays, *remaining))
     head = f"define internal void @{entry}({parameters}) {CALL_ONLY_ATTRIBUTE}"
     text = f"{head} {{\n  call void @{code.entry}({arguments}) #1\n  ret void\n}}"
     declarations = dict.fromkeys(sorted(code.declarations))

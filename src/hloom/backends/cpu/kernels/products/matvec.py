@@ -132,8 +132,8 @@ class Matvec:
         with f.loop(end, UNROLL * width, sums, first) as loop:
             for j in range(UNROLL):
                 part = slice(j * count, (j + 1) * count)
-                at = f.add(loop.index, j * width)
-                loop.carried[part] = self._add_products(f, row_addresses, vector, at, width, loop.carried[part])
+                start = f.add(loop.index, j * width)
+                loop.carried[part] = self._add_products(f, row_addresses, vector, start, width, loop.carried[part])
         return loop.carried
 
     def _add_products(

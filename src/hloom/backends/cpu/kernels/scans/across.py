@@ -35,7 +35,7 @@ class ScanAcross:
 
 
 class _Tile:
-    """The task of one tile of a row of vectors; for each vector, `own` holds the reduction of the current block,
+    """The task of one tile of a row of vectors; for each vector, `running` holds the reduction of the current block,
     `before` that of the preceding blocks.
     """
 
@@ -43,7 +43,7 @@ class _Tile:
         self.kernel, self.scan, self.lanes = kernel, kernel.scan, kernel.lanes
         self.f = f = task_function(f"{kernel.name}.tile")
         self.registers = self.scan.registers(self.lanes)
-        self.own, self.before = (
+        self.running, self.before = (
             [f.slot(register, kernel.tile_vectors) for register in self.registers] for _ in range(2)
         )
 
@@ -74,8 +74,8 @@ class _Tile:
         with f.each(f.add(first, 1), f.minimum(f.add(first, BLOCK), scan.size)) as index:
             self._step(block, index, initial, is_first=False)
         with f.each(0, self.vectors) as vector:
-            before, own = self._get(self.before, vector), self._get(self.own, vector)
-            self._put(self.before, vector, scan.extended(f, before, own, block))
+            before, running = self._get(self.before, vector), self._get(self.running, vector)
+            self._put(self.before, vector, scan.extended(f, before, running, block))
 
     def _step(self, block: Value, index: Index, initial: Elements, is_first: bool) -> None:
         """Adds one row to the reductions of the block, and stores its results."""
@@ -86,14 +86,14 @@ class _Tile:
             offset = f.add(f.multiply(row, scan.inner), column)
             mask = f.first_lanes(f.subtract(self.columns, column), self.lanes) if self.kernel.is_masked else None
             count = len(scan.types)
-            own: Elements = [
+            running: Elements = [
                 f.load_lanes(f.element_at(p, offset, type), type, self.lanes, mask)
                 for p, type in zip(self.rows[:count], scan.types, strict=True)
             ]
             if not is_first:
-                own = scan.combine(f, self._get(self.own, vector), own)
-            self._put(self.own, vector, own)
-            results = scan.result(f, initial, self._get(self.before, vector), own, block)
+                running = scan.combine(f, self._get(self.running, vector), running)
+            self._put(self.running, vector, running)
+            results = scan.result(f, initial, self._get(self.before, vector), running, block)
             for value, p, type in zip(results, self.rows[count:], scan.types, strict=True):
                 f.store_lanes(value, f.element_at(p, offset, type), type, mask)
 

@@ -121,11 +121,11 @@ class ScanAlong:
             position = f.multiply(vector, self.lanes)
             if self.scan.backward:
                 position = f.subtract(self.scan.size - self.lanes, position)
-            own = self._prefix(f, self._load(f, row, position, None))
-            own = own if carried is None else self.scan.combine(f, carried, own)
+            running = self._prefix(f, self._load(f, row, position, None))
+            running = running if carried is None else self.scan.combine(f, carried, running)
             if before is not None and initial is not None:
-                self._store(f, self.scan.result(f, initial, before, own, block), row, position, None)
-            return self._last(f, own)
+                self._store(f, self.scan.result(f, initial, before, running, block), row, position, None)
+            return self._last(f, running)
 
         first = f.multiply(block, BLOCK)
         state = State(f, self.scan, step(first, None))
@@ -141,8 +141,8 @@ class ScanAlong:
         else:
             position, inside = self.vectors * self.lanes, [lane < self.rest for lane in lanes]
         mask = _mask(inside)
-        own = self._prefix(f, self._load(f, row, position, mask))
-        self._store(f, self.scan.result(f, initial, before, own, self.blocks), row, position, mask)
+        running = self._prefix(f, self._load(f, row, position, mask))
+        self._store(f, self.scan.result(f, initial, before, running, self.blocks), row, position, mask)
 
     def _prefix(self, f: KernelFunction, values: Elements) -> Elements:
         """Returns the running reduction inside a vector, in log2(lanes) steps."""

@@ -59,19 +59,21 @@ class Scan:
             return [b.binary(self.wide_opcode, x, y)]
         return self.computation.emit(b, [*left, *right])
 
-    def extended(self, f: KernelFunction, before: Elements, own: Elements, block: Index) -> Elements:
+    def extended(self, f: KernelFunction, before: Elements, running: Elements, block: Index) -> Elements:
         """Combines the reduction before a block with one inside of it; before block 0 there may be none."""
-        both = self.combine(f, before, own)
+        both = self.combine(f, before, running)
         if self.starts_with_initial:
             return both
         if isinstance(block, int):
-            return both if block else own
+            return both if block else running
         is_first = f.compare("eq", block, f.index(0))
-        return select(f, is_first, own, both)
+        return select(f, is_first, running, both)
 
-    def result(self, f: KernelFunction, initial: Elements, before: Elements, own: Elements, block: Index) -> Elements:
+    def result(
+        self, f: KernelFunction, initial: Elements, before: Elements, running: Elements, block: Index
+    ) -> Elements:
         """Returns the results for the reductions before a block and inside of it."""
-        value = self.extended(f, before, own, block)
+        value = self.extended(f, before, running, block)
         if not self.starts_with_initial:
             return self.computation.emit(f, [*initial, *value])
         return value if self.wide_opcode is None else [rounded(f, part, self.types[0]) for part in flat(value)]

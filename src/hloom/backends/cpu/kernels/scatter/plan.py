@@ -144,8 +144,8 @@ def _choose_partitioned(
         size = window[-1].size
         if size % MAX_LANES == 0 and size * operand.element_type.byte_width >= MIN_PART_BYTES * threads:
             return window[-1]
-    is_worth_search = threads >= MIN_SEARCH_THREADS and operand.byte_size >= MIN_LARGE_OPERAND_BYTES
-    if _vectors(window) < MIN_WINDOW_VECTORS and not is_worth_search:
+    search_pays = threads >= MIN_SEARCH_THREADS and operand.byte_size >= MIN_LARGE_OPERAND_BYTES
+    if _vectors(window) < MIN_WINDOW_VECTORS and not search_pays:
         return None
     owners = [start for start in starts if start.extent == 1 and start.limit >= threads]
     return max(owners, key=lambda start: start.limit, default=None)

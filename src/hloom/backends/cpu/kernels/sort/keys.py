@@ -84,8 +84,10 @@ def _constant_alternatives(expression: Expression) -> tuple[Constant, ...] | Non
         return (expression,)
     if not (isinstance(expression, Apply) and isinstance(expression.op, Select)):
         return None
-    found = [_constant_alternatives(operand) for operand in expression.operands[1:]]
-    return None if None in found else tuple(constant for constants in found for constant in constants or ())
+    alternatives = [_constant_alternatives(operand) for operand in expression.operands[1:]]
+    return (
+        None if None in alternatives else tuple(constant for constants in alternatives for constant in constants or ())
+    )
 
 
 def _float_key(b: Builder, value: Value, type: PrimitiveType) -> Value:

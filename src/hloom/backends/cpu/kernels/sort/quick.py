@@ -223,13 +223,13 @@ class QuickSort:
         the source.
         """
         source, scratch, target, count = state
-        least = constant(pivot.type, 0)
+        minimum = constant(pivot.type, 0)
         bound = f.binary("sub", pivot, constant(pivot.type, 1))
         f.invoke(f"{self.row.name}.partition", scratch.get(), source.get(), count.get(), bound, lesser)
-        left = f.select(f.compare("eq", pivot, least), constant(I64, 0), f.load(lesser, I64, 8))
-        with f.each(left, count.get()) as position:
+        lesser_count = f.select(f.compare("eq", pivot, minimum), constant(I64, 0), f.load(lesser, I64, 8))
+        with f.each(lesser_count, count.get()) as position:
             store_raw(f, pivot, target.get(), position)
-        count.set(left)
+        count.set(lesser_count)
 
     def _recurse(self, f: KernelFunction, state: State, lesser_count: Value) -> None:
         """Sorts the smaller one of two partitions, so that calls are few levels deep; the other one remains."""
@@ -311,8 +311,8 @@ class QuickSort:
             heads = [self._head(f, source, position, end) for position, end in zip(positions, runs[1:], strict=True)]
             is_second = f.compare("ult", heads[1], heads[0])
             chosen = f.variable(f.select(is_second, positions[1].get(), positions[0].get()))
-            more = self._next_vector(f, source, chosen, f.select(is_second, runs[2], runs[1]))
-            low, high = merged(f, carried.get(), more)
+            next_keys = self._next_vector(f, source, chosen, f.select(is_second, runs[2], runs[1]))
+            low, high = merged(f, carried.get(), next_keys)
             self._store(f, low, f.at(target, f.add(first, start), self.type.element), f.subtract(count, start))
             carried.set(high)
             positions[0].set(f.select(is_second, positions[0].get(), chosen.get()))
