@@ -1,1 +1,1 @@
-"""The compiler for CPUs: native code made with LLVM, its threads and its memory."""
+"""The compiler for CPUs: native code generated with LLVM, with a thread pool and memory pool of its own."""

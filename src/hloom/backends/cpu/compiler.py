@@ -1,4 +1,4 @@
-"""The pipeline of the compiled backend: passes, a program of kernels, buffers, LLVM IR, machine code."""
+"""The pipeline of the compiled backend: passes, program, buffer assignment, LLVM IR, machine code."""
 
 from __future__ import annotations
 
@@ -89,52 +89,55 @@ from hloom.text import fingerprint
 from hloom.types import PrimitiveType
 
 BRIEF_COST = 20_000
+"""Maximum work of a brief program in element additions."""
 MAX_SHOWN = 4
+"""Number of buffers listed in messages about memory."""
 
 
 @dataclass(slots=True)
 class CompiledModule:
-    """A module's machine code, and what it takes to call it."""
+    """Machine code of a module, with everything needed to call it."""
 
     signature: Signature
     arena_bytes: int
     donated: dict[int, int]
-    """Output -> the parameter whose memory it shares."""
+    """Parameter whose memory each output takes, by index."""
     is_brief: bool
-    """Whether a run is sure to take a few microseconds at most."""
+    """Whether every run takes a few microseconds at most."""
     object_files: list[bytes]
     host: HostPart
     loops: list[LoopInfo]
     largest_buffers: list[str]
-    """With the instructions that write them, for messages."""
+    """Largest buffers with the instructions that write them, for error messages."""
     optimized: Module | None
-    """The module after the passes; None where the program was found on disk."""
+    """Module after the passes; None if the program was found on disk."""
     key: str = ""
-    """Under which it is on disk; empty where it is not."""
+    """Key of the program on disk; empty if it is not kept."""
     timed: list[TimedStep] = field(default_factory=list)
-    """The steps that are timed, in the order of their counters."""
+    """Timed steps, in the order of their counters."""
 
 
 @dataclass(slots=True)
 class HostPart:
-    """What calls back into the interpreter, with the interpreter's plans for it."""
+    """Steps that call the interpreter, and its plans for them."""
 
     steps: list[HostStep | WaitStep]
     slot_count: int
-    """How many values only the host holds."""
+    """Number of values held by the host only."""
     plans: dict[int, Plan]
 
     @property
     def is_needed(self) -> bool:
+        """Whether the program needs the host at all."""
         return bool(self.steps or self.slot_count)
 
 
 PROGRAM = DataFormat(CompiledModule, HostPart, Signature, Buffer, Routine, Slot, LoopInfo, PrimitiveType)
-"""How programs are kept on disk, those that do not need the host."""
+"""Format of programs on disk; only programs that do not need the host are kept."""
 
 
 class Topology(enum.Enum):
-    """The devices that run a program together, and so how its collectives communicate."""
+    """Devices that run a program together, which determine how its collectives communicate."""
 
     SINGLE = "one device"
     THREADS = "devices of one process, each on threads of its own"
@@ -142,12 +145,13 @@ class Topology(enum.Enum):
 
     @classmethod
     def of(cls, devices: int, distributed: object) -> Topology:
-        """The topology of a program for a number of devices of this process, of all processes where `distributed`."""
+        """Returns the topology of a program, for the number of devices that this process, or all processes if
+        `distributed`, run it on."""
         return cls.RANKS if distributed else cls.SINGLE if devices == 1 else cls.THREADS
 
 
 def cpu_pipeline(topology: Topology = Topology.THREADS) -> Pipeline:
-    """The passes before code generation."""
+    """Returns the passes before code generation."""
     return Pipeline(
         "cpu",
         (
@@ -187,10 +191,9 @@ def cpu_pipeline(topology: Topology = Topology.THREADS) -> Pipeline:
 
 @shielded
 def compile_module(module: Module, donate: bool = False, topology: Topology = Topology.THREADS) -> CompiledModule:
-    """Compiles a module for the processor we run on; with `donate` its results may take the memory of arguments.
+    """Compiles a module for this processor; with `donate` its results may take the memory of arguments.
 
-    Programs that need nothing of the host come from the cache on disk, if they were compiled before. What targets of
-    custom calls mean there is what hloom says.
+    Programs that do not need the host are taken from the cache on disk if they were compiled before.
     """
     provide_half_conversions()
     if not may_keep_programs() or any(i.op.expand is not None for i in module.instructions()):
@@ -201,7 +204,7 @@ def compile_module(module: Module, donate: bool = False, topology: Topology = To
         return cached
     compiled = _compile(module, donate, topology)
     if not compiled.host.is_needed:
-        # An abandoned compilation may have copied a module that its caller was changing.
+        # An abandoned compilation may have cloned a module that its caller was modifying: stop before it is kept.
         checkpoint()
         compiled.key = key
         keep_program(key, replace(compiled, optimized=None), PROGRAM)
@@ -209,13 +212,13 @@ def compile_module(module: Module, donate: bool = False, topology: Topology = To
 
 
 def may_keep_programs() -> bool:
-    """Whether programs are kept on disk: not while somebody looks at the passes, or says what targets mean."""
+    """Whether programs are kept on disk: not if passes are observed or custom-call targets are replaced."""
     return not (cache_folder() is None or is_watched() or replaces_targets())
 
 
 @shielded
 def compile_timed(module: Module) -> CompiledModule:
-    """Compiles a module for one device, with a clock around each step."""
+    """Compiles a module for a single device, with a clock around each step."""
     provide_half_conversions()
     return _compile(module, False, Topology.SINGLE, StepTimer())
 
@@ -262,7 +265,7 @@ def _compile_once(module: Module, donate: bool, topology: Topology, timer: StepT
 
 
 class _EarlyKernels:
-    """LLVM is busy with kernels, which fusion leaves alone, while all else is made."""
+    """Compiles kernels that fusion leaves alone in the background while the rest of the program is built."""
 
     def __init__(self, module: Module, compilation: Compilation) -> None:
         self.module, self.compilation = module, compilation
@@ -271,14 +274,14 @@ class _EarlyKernels:
         self.seconds = 0.0
 
     def begin(self, step: Pass) -> None:
-        """Called before each pass."""
+        """Starts compiling kernels before the fusion pass; called before each pass."""
         if isinstance(step, FusionPass):
             started = time.perf_counter()
             self._begin(codes_before_fusion(self.module, self.codes))
             self.seconds = time.perf_counter() - started
 
     def begin_rest(self, program: Program) -> None:
-        """Called when all steps are known."""
+        """Starts compiling the remaining kernels of the complete program."""
         self._begin(codes_of(program))
 
     def _begin(self, codes: Mapping[str, KernelCode]) -> None:
@@ -289,7 +292,7 @@ class _EarlyKernels:
 
 @dataclass
 class _Stages:
-    """How long the passes took, and what comes after them."""
+    """Durations of the passes and of the later stages of the compiler."""
 
     statistics: list[PassStatistics]
     instructions: int

@@ -1,4 +1,4 @@
-"""The compiled backend as an Executable: arguments in, one native call, results out."""
+"""The compiled backend as an Executable: checks arguments, makes one native call, and returns results."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ from hloom.values import TOKEN_VALUE, Array, Value
 _HOST_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 _CALL_ARGUMENTS = (ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 STOPPED = 1
-"""The status of a program that the host ended."""
+"""Status of a program that the host stopped."""
 EXCHANGES_WORD = Host.layout["exchanges"][0] // 8
 _BUSY_POLLS, _SLEEP_SECONDS = 50, 1e-4
-"""After so many looks around a rank that waits sleeps between them: others may need the processor."""
+"""Number of polls after which a waiting rank sleeps between polls, and for how many seconds."""
 KEPT_ARENA_BYTES = 1 << 20
-"""Arenas of at most so many bytes are kept between calls."""
+"""Maximum size of an arena that is kept between calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class NativeEntry:
-    """A program for callers in native code: `i32 main(ptr table)`.
+    """Program for callers in native code: `i32 main(ptr table)`.
 
-    `table` is what the caller's copy starts from; the addresses of `inputs` parameters and then of all outputs belong
-    into it from word `first_input` on, that of `arena_bytes` bytes of scratch memory into word 0.
+    The caller copies `table`, writes the addresses of `inputs` parameters and then of all outputs from word
+    `first_input` on, and the address of `arena_bytes` bytes of scratch memory to word 0.
     """
 
     main: int
@@ -59,22 +59,22 @@ class NativeEntry:
     inputs: int
     arena_bytes: int
     donated: dict[int, int]
-    """Output -> the parameter whose memory it shares: both have the same address, where the parameter's value is."""
+    """Parameter whose memory each output takes, by index; the output's address holds the parameter's value."""
     is_shared: bool
-    """Whether other processes take part: after a failure they may still write to what the program was given."""
+    """Whether other processes take part, which after a failure may still write to the program's buffers."""
     always_ends: bool
-    """Whether a run ends by itself, and without an error, unless it is told to stop."""
+    """Whether every run ends without an error unless it is stopped."""
     has_loops: bool
-    """Whether there are loops in which it could be told so."""
+    """Whether the program has loops, in which it can be stopped."""
     is_brief: bool
-    """Whether a run is sure to take a few microseconds at most."""
+    """Whether every run takes a few microseconds at most."""
 
 
 _AT_THE_BOUNDARY = {PAD_TO_STATIC, SLICE_TO_DYNAMIC, REFUSE_SIZES}
 
 
 class CpuExecutable(DeviceExecutable):
-    """Runs a module as one native program; what has no native code calls the interpreter's meaning of it."""
+    """Runs a module as one native program; instructions without native code call the interpreter."""
 
     def __init__(self, module: Module, options: RunOptions, compiled: CompiledModule) -> None:
         super().__init__(module, options)
@@ -110,7 +110,7 @@ class CpuExecutable(DeviceExecutable):
             },
         )
         self._template_address = self._template.ctypes.data
-        # Programs that take no time keep Python's lock: releasing it would cost as much as they do.
+        # Brief programs keep the GIL, since releasing it would cost as much as the run.
         make = ctypes.PYFUNCTYPE if compiled.is_brief else ctypes.CFUNCTYPE
         self._call = make(*_CALL_ARGUMENTS)(call_address())
         self._outputs = [(b.dimensions, b.type.dtype) for b in signature.of_kind("output")]
@@ -122,18 +122,19 @@ class CpuExecutable(DeviceExecutable):
 
     @property
     def temporary_bytes(self) -> int:
+        """Size of the arena in bytes."""
         return self._arena_bytes
 
     def report(self) -> list[str]:
-        """The instructions that call back into the interpreter, one line each.
+        """Returns the instructions that call the interpreter, one line each.
 
-        What converts arguments and results of dynamic sizes, and what tells of an error, does not count.
+        Conversions of arguments and results of dynamic sizes, and checks that raise errors, are left out.
         """
         steps = [step.instruction for step in self.host.steps if isinstance(step, HostStep)]
         return [repr(i) for i in steps if getattr(i.op, "target_name", "") not in _AT_THE_BOUNDARY]
 
     def _on_first_run(self) -> None:
-        """Hands collectives to native code, where each rank has one device."""
+        """Prepares the MPI calls of collectives, if each rank has one device."""
         if not self.has_one_device_a_rank:
             return
         assert self.world is not None
@@ -152,7 +153,7 @@ class CpuExecutable(DeviceExecutable):
         return make_reduction
 
     def native_entry(self) -> NativeEntry | None:
-        """How native code runs the program itself; None where it needs Python, or its result is no flat tuple."""
+        """Returns the entry for native callers; None if the program needs Python or its results are no flat tuple."""
         if not (self._is_plain and self._result_is_flat and self._parameters_are_flat):
             return None
         inputs, outputs = len(self.signature.of_kind("parameter")), len(self._outputs)
@@ -176,11 +177,11 @@ class CpuExecutable(DeviceExecutable):
                 return results if self._result_is_flat else _collect(self.signature.result, results, [])
             if status == STOPPED:
                 raise self.stopped()
-        # Arguments that are no dense arrays of the right types, and programs that need the host.
+        # Slow path: arguments that are no dense arrays of the right types, and programs that need the host.
         return super().__call__(*arrays)
 
     def stopped(self) -> BaseException:
-        """Why this thread's run ended early; other ranks are told."""
+        """Returns the error that stopped this thread's run, and reports it to other ranks."""
         error: BaseException | None = self._runs.__dict__.pop("error", None) or take_raised(self._host)
         error = error or KeyboardInterrupt()
         if self.world is not None:
@@ -188,7 +189,7 @@ class CpuExecutable(DeviceExecutable):
         return error
 
     def _results(self, arguments: Sequence[Any], given: Sequence[Any]) -> tuple[Array, ...]:
-        """Arrays for the results: new ones, and those of donated arguments; `given` are those of the caller."""
+        """Returns arrays for the results, new or donated; `given` are the caller's own arguments."""
         try:
             return self._allocated_results(arguments, given)
         except ResourceExhaustedError as error:
@@ -207,7 +208,7 @@ class CpuExecutable(DeviceExecutable):
             elif parameter not in shared and taken.flags.writeable and buffers.is_well_aligned(taken):
                 results.append(taken.reshape(sizes))
             else:
-                # Others read this memory, or no result can lie there: the program finds the value in a copy.
+                # The memory is shared, read-only or misaligned: the program reads the value from a copy.
                 results.append(buffers.empty(sizes, dtype))
                 results[-1][...] = taken.reshape(sizes)
         return tuple(results)
@@ -271,7 +272,7 @@ class CpuExecutable(DeviceExecutable):
         return _collect(signature.result, results, [own_arrays(value, arguments) for value in run.slots])
 
     def _call_host(self, data: int | None, request_id: int, site: int, frame: int) -> int:
-        """The answer, or 0 where the program must end."""
+        """Callback of programs. Returns `request_id`, or 0 if the program must end."""
         if site < 0:
             return request_id if self._poll_loop(-1 - site) else 0
         if not frame or frame == REFUSED:
@@ -290,7 +291,7 @@ class CpuExecutable(DeviceExecutable):
         return request_id
 
     def _poll_exchange(self, site: int, request_id: int, is_refused: bool) -> bool:
-        """Asked by an exchange that other ranks keep waiting, from time to time; `request_id` is another for each."""
+        """Returns whether a pending exchange may go on waiting; `request_id` identifies the exchange."""
         run: _Run | None = getattr(self._runs, "current", None)
         step = self.host.steps[site]
         instruction = (step.start if isinstance(step, WaitStep) else step).instruction
@@ -321,10 +322,10 @@ class CpuExecutable(DeviceExecutable):
             run.error = error
 
     def _poll_loop(self, loop: int) -> bool:
-        """Asked by a loop from time to time. Python handles signals while this runs.
+        """Returns whether a loop may go on. Python handles signals while this runs.
 
-        What ends it is the error of the run; blocks of a loop may run on other threads, which leave it for the run's
-        own to find.
+        An error stops the run. Tasks of a loop may poll from other threads, which leave the error to the run's own
+        thread.
         """
         run: _Run | None = getattr(self._runs, "current", None)
         try:
@@ -341,7 +342,7 @@ class CpuExecutable(DeviceExecutable):
 
 
 class _Arena:
-    """Memory for a run's temporary arrays, and the program's template with its address."""
+    """Arena of a run, and a copy of the program's template that holds its address."""
 
     def __init__(self, size: int, template: np.ndarray[Any, np.dtype[np.uint64]]) -> None:
         self.block = buffers.allocate(size)
@@ -351,7 +352,7 @@ class _Arena:
 
 
 class _Run:
-    """One call that needs the host: the values that only the host holds, and the error that stopped it."""
+    """State of a call that needs the host: the values of slots, and the error that stopped it."""
 
     def __init__(self, executable: CpuExecutable, device: int, rendezvous: Rendezvous) -> None:
         self.executable = executable
@@ -363,7 +364,7 @@ class _Run:
 
     @property
     def execution(self) -> Execution:
-        """The interpreter's side of this run, made when first needed."""
+        """Interpreter's state of this run, created when first needed."""
         if self._execution is None:
             executable = self.executable
             replica, partition = divmod(self.device, executable.module.num_partitions)
@@ -378,12 +379,13 @@ class _Run:
         return self._execution
 
     def evaluate(self, step: HostStep, frame: int) -> None:
+        """Evaluates an instruction on the arrays that a frame points to."""
         addresses = (ctypes.c_void_p * sum(1 for _ in host_buffers(step))).from_address(frame)
         arrays = iter(
             [_array_at(address or 0, buffer) for address, buffer in zip(addresses, host_buffers(step), strict=True)]
         )
         instruction = step.instruction
-        # What outlives the step, here or on another device, must not lie in memory that is used again.
+        # Values that outlive the step, here or on another device, must not lie in reused memory.
         keep = self.executable.list_count > 1 or any(isinstance(leaf, Slot) for leaf in leaves(step.result))
         operands = [
             self._value(tree, shape, arrays, keep)
@@ -425,7 +427,7 @@ class _Run:
 
 
 def _sharing(arguments: Sequence[Any]) -> set[int]:
-    """The arguments, by number, whose memory reaches into that of another one."""
+    """Returns the indices of the arguments whose memory overlaps that of another one."""
     arrays = {k: argument for k, argument in enumerate(arguments) if isinstance(argument, np.ndarray)}
     owners = [array if array.base is None else array.base for array in arrays.values()]
     if all(map(buffers.owns_memory, owners)) and len(set(map(id, owners))) == len(owners):
@@ -441,20 +443,20 @@ def _sharing(arguments: Sequence[Any]) -> set[int]:
 
 
 def _fits(array: Any, sizes: tuple[int, ...], dtype: np.dtype[Any]) -> TypeGuard[Array]:
-    """Whether a value is a dense array with as many elements, of the type."""
+    """Whether a value is a dense array of an element type, with the number of elements of a shape."""
     is_dense = isinstance(array, np.ndarray) and array.dtype == dtype and array.flags.c_contiguous
     return is_dense and array.size == math.prod(sizes)
 
 
 def _unshared(value: Value, shared: set[int]) -> Value:
-    """The value with copies of the arrays that are `shared`."""
+    """Returns a value with copies of the arrays whose ids are in `shared`."""
     if isinstance(value, tuple):
         return tuple(_unshared(element, shared) for element in value)
     return value.copy() if id(value) in shared else value
 
 
 def _collect(tree: Any, results: Sequence[Array], slots: list[Any]) -> Value:
-    """The result in the form of the root: arrays that were filled, and what the host holds."""
+    """Returns the result in the shape of the root, from result arrays and slots."""
     if isinstance(tree, tuple):
         return tuple(_collect(element, results, slots) for element in tree)
     if isinstance(tree, Slot):
@@ -463,7 +465,7 @@ def _collect(tree: Any, results: Sequence[Array], slots: list[Any]) -> Value:
 
 
 def _dense(array: Array, buffer: Buffer) -> Array:
-    """The array as `hloom_call` takes it: dense, aligned, of exactly the element type's descriptor."""
+    """Returns an array as `hloom_call` requires: dense, aligned, with the element type's own descriptor object."""
     dense = np.require(array, requirements=("C", "A"))
     if type(dense) is not np.ndarray or dense.dtype is not buffer.type.dtype:
         # Equal element types may be different objects.
@@ -472,7 +474,7 @@ def _dense(array: Array, buffer: Buffer) -> Array:
 
 
 def _array_at(address: int, buffer: Buffer) -> Array:
-    """The array that lies in a buffer."""
+    """Returns the array in a buffer, as a view."""
     size = buffer.byte_size
     if not size:
         return np.empty(buffer.dimensions, buffer.type.dtype)

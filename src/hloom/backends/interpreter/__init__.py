@@ -1,1 +1,1 @@
-"""The interpreter: runs a module with the meaning that `hloom.ops` gives each operation. It is the reference."""
+"""The reference interpreter: evaluates each instruction by its operation's NumPy semantics."""

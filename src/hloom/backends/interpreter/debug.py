@@ -1,4 +1,4 @@
-"""Debug switches of the interpreter: observers that stop at the first NaN or infinity, or print chosen values."""
+"""Observers for debugging with the interpreter: stop at the first NaN or infinity, or print chosen values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hloom.values import Value
 
 
 def combine(observers: Sequence[Observer]) -> Observer | None:
-    """One observer that calls all of them; None for none."""
+    """Returns an observer that calls all of them; None if there are none."""
     if not observers:
         return None
 
@@ -28,9 +28,9 @@ def combine(observers: Sequence[Observer]) -> Observer | None:
 
 
 def stop_at(kind: str) -> Observer:
-    """Stops, with a RunError, at the first instruction that makes a NaN ("nan"), an infinity ("inf") or either ("any").
+    """Returns an observer that raises RunError at the first NaN ("nan"), infinity ("inf") or either ("any").
 
-    An instruction makes one where its result has one and none of its operands has. The error shows the statistics of
+    An instruction is reported if its result contains one and none of its operands does. The error shows statistics of
     the operands.
     """
     tests: dict[str, Callable[[Any], bool]] = {
@@ -44,7 +44,7 @@ def stop_at(kind: str) -> Observer:
         return any(test(array) for array in _float_arrays(value))
 
     def observe(instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
-        # The operands of a loop or a call were looked at inside; control flow itself makes nothing.
+        # Control flow computes nothing itself: the instructions inside are observed.
         if instruction.op.computations and instruction.opcode in ("while", "call", "conditional", "fusion"):
             return
         if has(value) and not any(has(operand) for operand in operands):
@@ -58,7 +58,7 @@ def stop_at(kind: str) -> Observer:
 
 
 def print_values(patterns: Sequence[str], write: Callable[[str], None]) -> Observer:
-    """Writes the values of the instructions whose names fit one of the patterns (`add*`), each time they run."""
+    """Returns an observer that writes values of instructions whose names match a pattern (`add*`), at each run."""
 
     def observe(instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
         if any(fnmatch.fnmatchcase(instruction.name, pattern) for pattern in patterns):
@@ -79,7 +79,7 @@ def _float_arrays(value: Value) -> list[Any]:
 
 
 def describe(value: Value) -> str:
-    """Shape and statistics of a value in one line."""
+    """Returns shape and statistics of a value in one line."""
     if isinstance(value, tuple):
         return "(" + ", ".join(map(describe, value)) + ")"
     if not isinstance(value, np.ndarray):
@@ -97,7 +97,7 @@ def describe(value: Value) -> str:
 
 
 def summary(value: Value) -> str:
-    """The array with long dimensions cut short; tuples element by element."""
+    """Returns the text of an array, with long dimensions abbreviated; tuples element by element."""
     if isinstance(value, tuple):
         return "\n".join(map(summary, value))
     if not isinstance(value, np.ndarray):

@@ -1,4 +1,4 @@
-"""The interpreter as a backend: an Executable that evaluates instruction by instruction, with debug switches."""
+"""The interpreter as an Executable: evaluates a module instruction by instruction, with debug options."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hloom.values import Value
 
 
 class InterpreterExecutable(DeviceExecutable):
-    """Runs a module with the meaning in `hloom.ops`.
+    """Runs a module by the semantics in `hloom.ops`.
 
-    `seed` makes rng reproducible (None: different numbers in each run). `observer` is called after each instruction
-    with the instruction, its operands' values and its value; `step_limit` bounds the instructions that run. While a
-    run is under way `executions` holds one Execution for each device: `steps` and `current` tell how far it is.
+    `seed` makes rng reproducible (None: different values in each run). `observer` is called after each instruction with
+    the instruction, its operands' values and its value. `step_limit` is the maximum number of instructions that run.
+    During a run, `executions` holds an Execution for each device, whose `steps` and `current` show the progress.
     """
 
     def __init__(

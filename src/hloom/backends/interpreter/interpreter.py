@@ -1,7 +1,7 @@
 """Evaluates computations step by step on NumPy arrays.
 
-An `Execution` is one run of a module on one device. `run` evaluates a computation on values; `map` applies a
-computation of scalars to whole arrays, in one pass where all its instructions are element-wise, else index by index.
+An `Execution` is a run of a module on one device. `run` evaluates a computation on values. `map` applies a computation
+of scalars to whole arrays: in one pass if all its instructions are element-wise, else index by index.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Observer = Callable[[Instruction, Sequence[Value], Value], None]
 
 
 class Execution:
-    """One run of a module on one device: its place among the devices, its random numbers, its steps so far."""
+    """Run of a module on one device: the device's ids, its random state, and its steps so far."""
 
     def __init__(
         self,
@@ -53,14 +53,14 @@ class Execution:
         self.observer = observer
         self.steps = 0
         self.current: Instruction | None = None
-        self.rng_state = 0x7012395  # where XLA starts
+        self.rng_state = 0x7012395  # XLA's initial state
 
     def run(self, computation: Computation, arguments: Sequence[Value]) -> Value:
-        """The value of a computation on argument values."""
+        """Returns the value of a computation on argument values."""
         return self._evaluate(self.plans[id(computation)], arguments, on_arrays=False)
 
     def map(self, computation: Computation, arrays: Sequence[Array]) -> Value:
-        """A computation of scalars, applied to each index of equally shaped arrays."""
+        """Applies a computation of scalars to each index of arrays of equal shape."""
         sizes = arrays[0].shape if arrays else ()
         plan = self.plans[id(computation)]
         if not sizes or plan.applies_to_arrays:
@@ -125,7 +125,7 @@ class Execution:
 
 
 class Site(Context):
-    """What the operation of one instruction may ask of the execution (see `hloom.ops.operation.Context`)."""
+    """Context of one instruction's evaluation (see `hloom.ops.operation.Context`)."""
 
     __slots__ = ("destination", "empty", "execution", "instruction", "on_arrays", "shares_results", "threads")
 
@@ -136,9 +136,9 @@ class Site(Context):
         self.destination: Array | None = None
         self.threads = 1
         self.empty: Callable[..., Array] = np.empty
-        """Makes the arrays that functions of others are given."""
+        """Allocates the arrays that are passed to functions of custom calls."""
         self.shares_results = True
-        """Whether results stay in the arrays that functions return; compiled programs have memory of their own."""
+        """Whether results may alias arrays that custom calls return; compiled programs copy them to their buffers."""
 
     @property
     def shape(self) -> Shape:  # type: ignore[override]
@@ -174,7 +174,7 @@ class Site(Context):
 
     def call(self, computation: Computation, *arguments: Value) -> Value:
         if self.on_arrays:
-            # Inside a map every scalar is an array, so what the computation calls is applied to arrays too.
+            # Inside a map every scalar is an array, so called computations are applied to arrays too.
             return self.execution._on_arrays(computation, arguments)
         return self.execution.run(computation, arguments)
 
@@ -209,19 +209,19 @@ class Site(Context):
         return read_only_copy(value) if self.shares_results else value
 
     def update_rng_state(self, delta: int) -> int:
-        """The 128-bit state of this execution before `delta` is added to it (rng-get-and-update-state)."""
+        """Returns the 128-bit state before `delta` is added to it (rng-get-and-update-state)."""
         state = self.execution.rng_state
         self.execution.rng_state = (state + delta) % 2**128
         return state
 
 
 def _shared(value: Value) -> Value:
-    """Views of what several devices hold: a result that shares memory is copied before it is given out."""
+    """Returns views, so that a result shared by several devices is copied before it is returned."""
     return tuple(map(_shared, value)) if isinstance(value, tuple) else np.asarray(value).view()
 
 
 def _spread(value: Value, sizes: tuple[int, ...]) -> Value:
-    """Results that do not depend on the arguments come as scalars: repeats them over all indices."""
+    """Broadcasts results that do not depend on the arguments to all indices."""
     if isinstance(value, tuple):
         return tuple(_spread(element, sizes) for element in value)
     return value if value.shape == sizes else np.broadcast_to(value, sizes)

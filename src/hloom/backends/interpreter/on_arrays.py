@@ -1,6 +1,6 @@
-"""Control flow inside scalar computations that are applied to whole arrays: each element goes its own way.
+"""Control flow in scalar computations that are applied to whole arrays, where elements diverge.
 
-A value is an array of all elements' scalars, or one scalar that all of them share, or a tuple of values.
+A value is an array with a scalar for each element, a scalar that all elements share, or a tuple of values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Call = Callable[[Computation, Sequence[Value]], Value]
 
 
 def conditional(op: Any, call: Call, operands: Sequence[Value]) -> Value:
-    """Each branch runs on the elements that take it; an index out of range takes the last one (CONDITIONAL-4)."""
+    """Runs each branch on the elements that select it; an index out of range selects the last one (CONDITIONAL-4)."""
     selector, *arguments = operands
     count = len(op.branch_computations)
     if selector.dtype == bool:
@@ -37,7 +37,7 @@ def conditional(op: Any, call: Call, operands: Sequence[Value]) -> Value:
 
 
 def loop(op: Any, call: Call, operands: Sequence[Value]) -> Value:
-    """Every element's loop goes on while its own condition holds."""
+    """Runs the body on those elements whose condition still holds, until none is left."""
     (state,) = operands
     sizes = np.broadcast_shapes(*(leaf.shape for leaf in _leaves(state)))
     if not sizes:
@@ -54,7 +54,7 @@ def loop(op: Any, call: Call, operands: Sequence[Value]) -> Value:
 
 
 def called(op: Any, call: Call, operands: Sequence[Value]) -> Value:
-    """A call, or a map of scalars."""
+    """Evaluates a call, or a map of scalars."""
     (computation,) = op.computations
     return call(computation, operands)
 
@@ -79,12 +79,12 @@ def _map(function: Callable[[Array], Array], value: Value) -> Value:
 
 
 def _where(value: Value, mask: Array) -> Value:
-    """The elements of a value that a mask chooses; what all elements share stays as it is."""
+    """Returns the elements of a value selected by a mask; shared scalars are unchanged."""
     return _map(lambda leaf: leaf[mask] if leaf.shape else leaf, value)
 
 
 def _put(target: Value, value: Value, mask: Array) -> Value:
-    """The target, made if there is none, with the elements of the mask set."""
+    """Sets the elements of a mask in the target, which is created if it is None."""
     if isinstance(value, tuple):
         parts = target if target is not None else (None,) * len(value)
         return tuple(_put(t, v, mask) for t, v in zip(parts, value, strict=True))

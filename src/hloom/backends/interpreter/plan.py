@@ -1,4 +1,4 @@
-"""What the interpreter prepares once for each computation: slots for values, and the steps in order."""
+"""Execution plans of computations: value slots, and steps in order, prepared once for each computation."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hloom.ir import Computation, Instruction, callees_first, post_order
 from hloom.ops.operation import Operation
 from hloom.values import Value
 
-# Scalars pass through these unchanged, so a computation of scalars may hold them and still be applied to whole arrays.
+# Identities on scalars, so a computation of scalars that contains them may be applied to whole arrays.
 _IDENTITY_ON_SCALARS = {"broadcast", "reshape", "bitcast", "copy", "transpose", "reverse", "opt-barrier"}
 _FREE_OF_SHAPES = {"parameter", "constant", "tuple", "get-tuple-element", "add-dependency", "after-all"}
 
 
 class Step:
-    """One instruction to evaluate: where its operands lie, where its value goes, and which values end with it."""
+    """Instruction to evaluate: slots of its operands and its value, and the slots whose last use it is."""
 
     __slots__ = ("dtype", "ends", "instruction", "is_identity_on_scalars", "op", "operand_slots", "sizes", "slot")
 
@@ -39,10 +39,10 @@ class Step:
 
 
 class Plan:
-    """A computation ready to run: `template` has the constants in their slots; parameters take the first slots.
+    """Plan of a computation. `template` holds the constants in their slots; parameters take the first slots.
 
-    `plans` holds the plans of the computations that this one calls. `has_effects`: it must run even if nothing reads
-    its value (GEN-11). `applies_to_arrays`: it means the same element by element when its scalars are whole arrays.
+    `plans` holds the plans of called computations. `has_effects`: it must run even if its value is unused (GEN-11).
+    `applies_to_arrays`: on whole arrays in place of scalars it computes the same for each element.
     """
 
     __slots__ = (
@@ -78,7 +78,7 @@ class Plan:
         self.applies_to_arrays = all(_applies_to_arrays(instruction, plans) for instruction in live)
 
     def _end_values_early(self, slots: dict[Instruction, int]) -> None:
-        """Lets go of each value after its last use, so that memory holds only what is still needed."""
+        """Determines the last use of each value, after which it is freed."""
         last_use: dict[int, Step] = {}
         for step in self.steps:
             for slot in step.operand_slots:
@@ -93,7 +93,7 @@ class Plan:
 
 
 def make_plans(entry: Computation) -> dict[int, Plan]:
-    """The plans of a computation and of all that it calls, by the id of the computation."""
+    """Returns the plans of a computation and of its callees, by the id of the computation."""
     plans: dict[int, Plan] = {}
     for computation in callees_first(entry):
         plans[id(computation)] = Plan(computation, plans)
@@ -105,7 +105,7 @@ def _has_effects(instruction: Instruction, plans: dict[int, Plan]) -> bool:
 
 
 def _live_instructions(computation: Computation, plans: dict[int, Plan]) -> list[Instruction]:
-    """The instructions in running order without the pure ones whose values nobody reads."""
+    """Returns the instructions in execution order, without pure ones whose values are unused."""
     order = computation.instructions
     if any(instruction.control_predecessors for instruction in order):
         order = post_order(computation)
@@ -121,7 +121,7 @@ def _live_instructions(computation: Computation, plans: dict[int, Plan]) -> list
 
 
 def _waiting_last(order: list[Instruction]) -> list[Instruction]:
-    """An order in which a recv-done, which waits for others, comes after everything that need not wait for it."""
+    """Returns an order in which each recv-done comes after all instructions that do not depend on it."""
     waiting = {i: len(set(i.operands) | set(i.control_predecessors)) for i in order}
     ready = [i for i in order if not waiting[i]]
     result: list[Instruction] = []
@@ -137,7 +137,7 @@ def _waiting_last(order: list[Instruction]) -> list[Instruction]:
 
 
 def _applies_to_arrays(instruction: Instruction, plans: dict[int, Plan]) -> bool:
-    """True where the instruction means the same element by element when its scalars are whole arrays."""
+    """Whether an instruction computes the same for each element on whole arrays in place of scalars."""
     if not all(leaf.is_scalar for leaf in instruction.shape.leaves()):
         return False
     op = instruction.op

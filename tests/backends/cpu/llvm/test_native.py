@@ -282,14 +282,14 @@ def assigned(point: Point) -> None:
 @pytest.mark.parametrize(
     ("function", "message", "line"),
     [
-        (mixes, "u64 is wanted, this is i64: convert it, as in u64", "return c + b"),
+        (mixes, "expected u64, got i64: convert it, as in u64", "return c + b"),
         (number_as_condition, "a condition is a comparison, this is u64", "if a:"),
         (no_such_field, "Point has no field z; it has: x, flag, y, next", "return point.z"),
         (no_result, "the function ends without a result", ""),
         (signed_division, "// and % are for unsigned integers", "return a // 2"),
         (unknown_name, "there is no nowhere here", "return a + nowhere"),
         (other_syntax, "native Python has no With", 'with open("x"):'),
-        (broken_off, "a loop that is written out has no break", "break"),
+        (broken_off, "an unrolled loop has no break", "break"),
         (stranger, "'str' is no native function", "return len(str(a))"),
         (assigned, "an atomic is changed by its methods", "point.count = 3"),
     ],

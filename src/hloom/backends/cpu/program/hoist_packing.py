@@ -38,7 +38,7 @@ def hoist_packing(condition: list[Step], body: list[Step], new_buffer: Callable[
 
 
 def _packed(step: Step, written: set[Buffer]) -> PackedCode | None:
-    """Returns the two-step code (packing and product) of a step if it packs a loop-invariant operand, else None."""
+    """Returns a step's two-step code (packing and product) if it packs a loop-invariant operand, else None."""
     if (
         not isinstance(step, CodeStep)
         or step.code.packed is None

@@ -1,1 +1,1 @@
-"""What runs beside compiled programs: the pool of threads, memory, buffers, and the entry of a call."""
+"""Run-time support of compiled programs: thread pool, memory, entry of a call, polls of the host, MPI."""

@@ -1,9 +1,9 @@
-"""Which CPUs the threads of a pool run on: each worker on one of its own, and none on the caller's.
+"""Binds each worker of a pool to a CPU of its own, other than the caller's.
 
-A thread that the system moves leaves what it works on in another core's cache, and kernels of some megabytes take
-twice as long. So workers are bound to a CPU each. The caller is somebody else's thread and is not: it is looked at, at
-every fork. Where it is found on a worker's CPU, twice in a row, that worker gets the one which the caller has left.
-(Two callers in turns move nobody.)
+If the system moves a thread, its working set stays in another core's cache, and kernels of some megabytes take twice as
+long. So each worker is bound to a CPU. The caller's thread belongs to somebody else and is not bound; its CPU is
+checked at every fork. If it runs on a worker's CPU at two forks in a row, that worker is moved to the CPU that the
+caller has left. (Two alternating callers move no worker.)
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ pthread_self = external("pthread_self", u64)
 
 
 class Affinity(Structure):
-    """For each thread of a pool, the caller first: its CPU, and its handle once it has begun."""
+    """CPU of each thread of a pool, the caller first, and the thread handles of workers that have begun."""
 
     current_cpu: Address  # sched_getcpu
     set_affinity: Address  # pthread_setaffinity_np
-    previous_cpu: i64  # the CPU of the fork before
+    previous_cpu: i64  # the caller's CPU at the previous fork
     threads: i64
     cpus: Address
     handles: Address
@@ -35,6 +35,7 @@ class Affinity(Structure):
 
 @native()
 def bind(affinity: Affinity, handle: u64, cpu: i64) -> None:
+    """Binds a thread to a CPU."""
     mask = stack(MASK_WORDS)
     for word in range(MASK_WORDS):
         mask[word] = 0
@@ -45,7 +46,7 @@ def bind(affinity: Affinity, handle: u64, cpu: i64) -> None:
 
 @native()
 def begin(affinity: Affinity, worker: u64) -> None:
-    """What a worker does first."""
+    """Binds a new worker to its CPU."""
     handle = pthread_self()
     elements(u64, affinity.handles)[worker] = handle
     bind(affinity, handle, elements(i64, affinity.cpus)[worker])
@@ -53,7 +54,7 @@ def begin(affinity: Affinity, worker: u64) -> None:
 
 @native(inline=True)
 def keep_apart(affinity: Affinity) -> None:
-    """What a caller does before it forks."""
+    """Moves a worker off the caller's CPU if the caller was there at the last two forks."""
     current_cpu = to(CurrentCpu, affinity.current_cpu)
     cpu = i64(current_cpu())
     if cpu != elements(i64, affinity.cpus)[0] and cpu == affinity.previous_cpu:
@@ -63,6 +64,7 @@ def keep_apart(affinity: Affinity) -> None:
 
 @native()
 def make_room(affinity: Affinity, cpu: i64) -> None:
+    """Moves the worker on a CPU to the one that the caller has left."""
     cpus, handles = elements(i64, affinity.cpus), elements(u64, affinity.handles)
     left = cpus[0]
     for worker in range(1, affinity.threads):
@@ -74,10 +76,10 @@ def make_room(affinity: Affinity, cpu: i64) -> None:
 
 
 def affinity_of(threads: int) -> Affinity | None:
-    """The CPUs of a new pool's threads; None where they stay unbound.
+    """Returns the CPUs of a new pool's threads; None if they are not bound.
 
-    They are bound where there are as many as CPUs that this process may use: fewer would be bound where other
-    processes run, while CPUs are idle. The memory is never freed.
+    Threads are bound if there is one for each CPU that this process may use. Fewer threads might be bound to CPUs that
+    other processes use, while others are idle. The memory is never freed.
     """
     cpus, library = allowed_cpus(), ctypes.CDLL(None)
     functions = [getattr(library, name, None) for name in ("sched_getcpu", "pthread_setaffinity_np")]
@@ -93,7 +95,7 @@ def affinity_of(threads: int) -> Affinity | None:
 
 
 def reset(affinity: Affinity) -> None:
-    """As before the first worker began."""
+    """Restores the state before the first worker began."""
     cpus = allowed_cpus()
     affinity.previous_cpu = cpus[0]
     for worker in range(affinity.threads):

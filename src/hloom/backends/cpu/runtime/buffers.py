@@ -1,9 +1,9 @@
-"""Memory for results and temporaries that is used again, so that calls in a steady state pay for no page faults.
+"""Reuses memory of results and temporaries, so that calls in a steady state cause no page faults.
 
-Fresh memory from the system costs a page fault and a page of zeros for every page that is first written, often more
-than the computation that writes it. Memory of 64 KiB and more comes from the pool of `memory_pool.py`, and returns to
-it when the last array over it dies: a `Block` owns memory while it lives, by a capsule, and arrays made over it have it
-as their base, and so have all their views.
+Fresh memory from the system costs a page fault and zeroing for every page that is first written, often more than the
+computation that writes it. Memory of 64 KiB and more comes from the pool of `memory_pool.py`, and returns to it when
+the last array over it is collected: a `Block` owns memory by a capsule, and is the base of all arrays and views over
+the memory.
 """
 
 from __future__ import annotations
@@ -27,22 +27,27 @@ _view = python_function("PyMemoryView_FromMemory", ctypes.py_object, ctypes.c_vo
 
 
 class Block(np.ndarray[Any, np.dtype[np.uint8]]):
-    """Memory of the pool in use, as an array of bytes; it returns to the pool when the block dies."""
+    """Memory in use of the pool, as an array of bytes; it returns to the pool when the block is collected."""
 
     capsule: object = None
-    """Gives the memory back when it dies; None for a view of a block."""
+    """Python capsule that owns the memory; None for a view of a block."""
 
     @property
     def address(self) -> int:
+        """Address of the memory."""
         return int(self.ctypes.data)
 
     @property
     def byte_size(self) -> int:
+        """Size in bytes."""
         return self.nbytes
 
 
 def allocate(byte_size: int) -> Block:
-    """A block of byte_size bytes (any content), aligned to a cache line."""
+    """Returns an uninitialised block of `byte_size` bytes, aligned to a cache line.
+
+    Raises ResourceExhaustedError if the system has no memory.
+    """
     try:
         capsule = memory_pool().take_capsule(min(byte_size, MAX + 1))
     except MemoryError:
@@ -54,29 +59,32 @@ def allocate(byte_size: int) -> Block:
 
 
 def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """A row-major array of any content. From SMALLEST bytes on it lies in a block; less is NumPy's (aligned to 16)."""
+    """Returns an uninitialised row-major array: in a block if it has SMALLEST bytes or more, else NumPy's.
+
+    NumPy aligns memory to 16 bytes. Raises ResourceExhaustedError if the system has no memory.
+    """
     dtype = np.dtype(dtype)
     byte_size = math.prod(shape) * dtype.itemsize
     if byte_size < SMALLEST:
         try:
-            return np.empty(shape, dtype)  # the C library has small memory at hand
+            return np.empty(shape, dtype)  # the C library caches small allocations
         except ValueError as error:
             raise ResourceExhaustedError(f"no array of shape {shape}: {error}") from None
     return np.ndarray(shape, dtype, allocate(byte_size))
 
 
 def owns_memory(owner: object) -> bool:
-    """Whether no other object that owns memory owns a part of this one's; False where that is not known."""
+    """Whether the memory of an array is its own, not shared with another owner; False if unknown."""
     if isinstance(owner, Block):
         return owner.capsule is not None
     return isinstance(owner, np.ndarray) and owner.flags.owndata
 
 
 def is_well_aligned(array: npt.NDArray[Any]) -> bool:
-    """Whether an array starts where `empty` puts one of its size, as programs expect of arrays that they write."""
+    """Whether an array is aligned as `empty` aligns arrays of its size, as programs require of their results."""
     return array.nbytes < SMALLEST or array.ctypes.data % _LINE == 0
 
 
 def release_cached() -> None:
-    """Gives all free memory back to the system."""
+    """Returns all free memory to the system."""
     memory_pool().release_cached()

@@ -1,8 +1,8 @@
-"""Runs calls that are written as data: the straight parts of a program are tables rather than code.
+"""Interprets call tables: straight-line parts of a program that are data rather than code.
 
-A call is `WORDS` words and two for each pointer: a function `void (ptr frame, i64 argument)`, how many times it is
-called (`chunks`, over the threads, each with its number; 0: once, with `argument`), and how many pointers its frame
-has. A pointer is an offset in bytes from the pointer at a place of the program's table.
+A call is `WORDS` words and two for each pointer: a function `void (ptr frame, i64 argument)`, `chunks` (the number of
+calls on the threads, each with its index; 0 for a single call with `argument`), `argument`, and the number of pointers
+in its frame. A pointer is an index in the program's table and an offset in bytes from the pointer there.
 """
 
 from __future__ import annotations

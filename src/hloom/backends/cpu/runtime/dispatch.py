@@ -1,11 +1,11 @@
-"""From Python's arrays to the program and back, in native code: a call costs little more than one foreign call.
+"""Calls a program on NumPy arrays in native code: a call costs little more than one foreign call.
 
-`i32 hloom_call(ptr arguments, ptr results, ptr template)` takes two tuples of NumPy arrays as the Python objects that
-they are. It compares the type, element type, sizes and contiguity of each argument with what the program takes, puts
-the addresses of all data into the table, and runs `hloom_main`. Where an argument does not fit it returns 2, and
-nothing has run. It is the same code for all programs: what it knows of one is in the program's template.
+`i32 hloom_call(ptr arguments, ptr results, ptr template)` takes two tuples of NumPy arrays, as Python objects. It
+checks the type, element type, sizes and contiguity of each argument, writes the addresses of all data to the table, and
+runs `hloom_main`. If an argument does not fit it returns 2, and nothing has run. The code is the same for all programs;
+the program's template holds everything specific.
 
-The layout of tuples and arrays in memory is that of Python's and NumPy's C interface.
+The memory layout of tuples and arrays is that of Python's and NumPy's C interface.
 """
 
 from __future__ import annotations
@@ -26,17 +26,22 @@ from hloom.backends.cpu.program.interface import TABLE
 from hloom.backends.cpu.program.program import Signature
 
 DOES_NOT_FIT = 2
+"""Status of a call whose arguments do not fit."""
 FITTING = 0x0101
-"""The flags C-contiguous and aligned."""
+"""Flags of arrays that are C-contiguous and aligned."""
 _HEAD = object.__basicsize__
 
 
 class Tuple(Structure):
+    """Python tuple."""
+
     size: u64 = field(at=_HEAD)
     items: Array[u64] = field(at=tuple.__basicsize__, inline=(u64, 1))
 
 
 class NumpyArray(Structure):
+    """NumPy array."""
+
     type: Address = field(at=_HEAD - 8)
     data: Address = field(at=_HEAD)
     rank: i32 = field(at=_HEAD + 8)
@@ -46,19 +51,20 @@ class NumpyArray(Structure):
 
 
 class Template(Structure):
-    """What a call needs to know of a program; the table of `words` words follows, and then what `template` says."""
+    """Header of a program's template; the table of `words` words follows, then the layout of arguments."""
 
     main: Callable[[Address], i32]
     words: u64
     inputs: u64
     outputs: u64
     sizes: u64
-    """The word of the template at which it says where the sizes of the arguments end."""
+    """Index of the word of the template from which the ends of the arguments' sizes are listed."""
 
 
 @native(name="hloom_call")
 def call(arguments: Tuple, results: Tuple, template: Template) -> i32:
-    """Fills a table on the stack from the template, the arguments and the results, and runs the program on it."""
+    """Copies the table of the template to the stack, adds the addresses of arguments and results, and runs
+    the program."""
     inputs, words = template.inputs, template.words
     given = elements(u64, address_of(template)).at(HEADER_WORDS)
     types = given.at(words)
@@ -70,7 +76,7 @@ def call(arguments: Tuple, results: Tuple, template: Template) -> i32:
     copy_memory(address_of(table), address_of(given), words << 3)
     for k in range(inputs):
         item = to(NumpyArray, arguments.items[k])
-        # Only what is an array may be read as one.
+        # The type is checked first: other objects have no fields of an array.
         if item.type != types[0] or item.descriptor != types[k + 1] or not fits(item, sizes, ends[k], ends[k + 1]):
             return DOES_NOT_FIT
         table[k + TABLE_WORDS] = item.data
@@ -81,7 +87,7 @@ def call(arguments: Tuple, results: Tuple, template: Template) -> i32:
 
 @native(inline=True)
 def fits(array: NumpyArray, sizes: Array[u64], first: u64, end: u64) -> boolean:
-    """An array fits that is dense and has the sizes of the parameter."""
+    """Whether an array is dense and has the sizes of the parameter."""
     if array.flags & FITTING != FITTING or u64(array.rank) != end - first:
         return False
     same = True
@@ -95,7 +101,7 @@ HEADER_WORDS, TABLE_WORDS = Template.byte_size // 8, len(TABLE)
 
 @functools.cache
 def layout_is_known() -> bool:
-    """Whether arrays and tuples lie in memory as this module expects."""
+    """Whether arrays and tuples have the memory layout that this module expects."""
     if sys.implementation.name != "cpython":
         return False
     array = np.zeros((2, 3), np.float32)
@@ -116,8 +122,10 @@ def layout_is_known() -> bool:
 
 
 def template(signature: Signature, main: int, addresses: dict[str, int]) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """What `hloom_call` needs of a program: the header, the table with `addresses` and constants, and what arguments
-    are compared with: the types, and for each argument where its sizes end, and then all sizes.
+    """Returns the template of a program as 64-bit words.
+
+    It consists of the header, the table with `addresses` and constants, the expected types of arguments, the end of
+    each argument's sizes, and all sizes.
     """
     constants = [buffer.address for buffer in signature.of_kind("constant")]
     inputs, outputs = signature.of_kind("parameter"), signature.of_kind("output")
@@ -135,5 +143,5 @@ def _code() -> MachineCode:
 
 
 def call_address() -> int:
-    """The address of `hloom_call`."""
+    """Returns the address of `hloom_call`."""
     return _code().address("hloom_call")

@@ -1,8 +1,8 @@
-"""What processes exchange, in native code: a step of the host that is a collective calls MPI's C interface itself.
+"""Runs collectives between processes in native code: host steps that call MPI's C interface.
 
-`Exchanges` says for each site of the program which calls those are. Words of a call that are places in the step's
-frame, or the place of a request, are put in before it; then native code asks after the requests, and from time to time
-Python, which looks for word of ranks that failed, until all are done.
+`Exchanges` holds the calls of each site of a program. Some arguments of a call are pointers from the step's frame or
+the address of its request, filled in before the call. Then native code polls the requests until all are done, and from
+time to time calls Python, which checks for error reports of other ranks.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from hloom.backends.cpu.llvm.native.vocabulary import address_of, copy_memory, l
 from hloom.backends.cpu.runtime.interrupts import Host
 
 WORDS = 8
-"""The most arguments that a call has."""
+"""Maximum number of arguments of a call."""
 UNUSED = WORDS
-"""The word of what is not put in."""
+"""Index for words that are not filled in: one past the arguments."""
 WAITS, REFUSED = 0, 1
-"""What Python is told instead of the address of a frame: a request still waits; MPI refused a call."""
+"""Codes passed to Python in place of a frame's address: a request is still pending; MPI refused a call."""
 _MIN_YIELD_POLLS = 200
-"""How often a request is asked before others get the processor."""
+"""Number of polls of a request before the thread yields the processor."""
 _HOST_POLL_MASK = 2047
-"""How often, less one, until Python is asked."""
+"""Python is called when the number of polls is 0 under this mask."""
 _STATUS_WORDS = 32
-"""More than any MPI's status has."""
+"""Upper bound on the size of MPI_Status in any implementation, in words."""
 
 
 class Call(Structure):
-    """A call of C, or the wait for the request of another one, `waits_for` less one.
+    """Call of a C function, or a wait for the request of call `waits_for` - 1.
 
-    Of words `first_word` and `second_word` the frame has the value; `frame_word` is the frame itself, `request_word`
-    the place of the request.
+    Arguments `first_word` and `second_word` are filled with pointers of the frame, `frame_word` with the address of the
+    frame, `request_word` with that of the request.
     """
 
     waits_for: u64
@@ -50,10 +50,10 @@ class Call(Structure):
 
 
 class SiteCalls(Structure):
-    """What a site does: calls and waits, from `first` on and before `end`."""
+    """Calls and waits of a site: those with indices from `first` up to `end`, exclusive."""
 
     is_native: u64
-    """0 where Python does it."""
+    """0 if Python evaluates the site."""
     first: u64
     end: u64
 
@@ -63,7 +63,7 @@ class Exchanges(Structure):
 
     test: Callable[[Address, Address, Address], i32]
     broken: Array[u64]
-    """Not 0 where ranks can no longer meet."""
+    """Nonzero if ranks can no longer communicate."""
     sites: Address
     calls: Address
     requests: Array[u64]
@@ -71,7 +71,7 @@ class Exchanges(Structure):
 
 @native(name="hloom_exchange")
 def exchange(host: Host, request_id: i64, site: i64, frame: Array[u64]) -> i32:
-    """Takes the part of an executable's `host_call`; sites without calls of their own are Python's."""
+    """Replaces an executable's `host_call`; calls Python for sites without calls of their own."""
     exchanges = to(Exchanges, host.exchanges)
     calls = to(SiteCalls, exchanges.sites + u64(site) * SiteCalls.byte_size)
     if calls.is_native == 0 or exchanges.broken[0] != 0:
@@ -88,6 +88,7 @@ def exchange(host: Host, request_id: i64, site: i64, frame: Array[u64]) -> i32:
 
 @native()
 def start(call: Call, frame: Array[u64], request: Array[u64]) -> i32:
+    """Makes a call with the pointers of the frame, and returns its status."""
     words = stack(WORDS + 1)
     copy_memory(address_of(words), address_of(call.words), WORDS << 3)
     words[call.first_word] = frame[call.first_frame_index]
@@ -100,7 +101,7 @@ def start(call: Call, frame: Array[u64], request: Array[u64]) -> i32:
 
 @native()
 def finish(host: Host, exchanges: Exchanges, request_id: i64, site: i64, request: Array[u64]) -> i32:
-    """Waits for a request; not 0 where Python found a reason to stop."""
+    """Waits for a request. Returns nonzero if Python stopped the program."""
     done = stack(1)
     status = stack(_STATUS_WORDS)
     polls: u64 = 0
@@ -121,7 +122,7 @@ def finish(host: Host, exchanges: Exchanges, request_id: i64, site: i64, request
 
 
 class Ragged(Structure):
-    """A ragged exchange of rows: element i of an array of integers is about member i."""
+    """Ragged exchange of rows; element i of the integer arrays is for member i."""
 
     exchange: Callable[[Address, Address, Address, u64, Address, Address, Address, u64, u64, Address], i32]
     """MPI_Ialltoallv."""
@@ -134,15 +135,17 @@ class Ragged(Structure):
     comm: u64
     received_sizes: Address
     received_offsets: Address
-    """Rows that come from each member, and where they go, as the members said."""
+    """Number of rows received from each member, and their offsets, as sent by the members."""
     counts: Address
-    """Four arrays of i32: bytes to send and where they start, bytes to receive and where they start."""
+    """Four i32 arrays: bytes to send and their offsets, bytes to receive and their offsets."""
 
 
 @native(name="hloom_ragged")
 def exchange_ragged(frame: Array[u64], ragged: Ragged, request: Address) -> i32:
-    """Starts the exchange; not 0 where rows lie outside of the arrays. The frame has operand, output, input offsets,
-    sizes, output offsets, sizes to receive, result."""
+    """Starts a ragged exchange. Returns nonzero if rows lie outside of the arrays.
+
+    The frame holds operand, output, input offsets, send sizes, output offsets, receive sizes and result.
+    """
     for k in range(ragged.members):
         at = k * ragged.integer_bytes
         start, size = integer(frame[2] + at, ragged.integer_bytes), integer(frame[3] + at, ragged.integer_bytes)
@@ -168,7 +171,7 @@ def exchange_ragged(frame: Array[u64], ragged: Ragged, request: Address) -> i32:
 
 @native()
 def integer(address: Address, size: u64) -> u64:
-    """A number of an array; negative ones are larger than any size."""
+    """Loads an integer of `size` bytes; negative ones are larger than any size."""
     if size == 8:
         return load(u64, address)
     return u64(load(u32, address))
@@ -180,10 +183,10 @@ def _code() -> MachineCode:
 
 
 def exchange_address() -> int:
-    """The address of `hloom_exchange`."""
+    """Returns the address of `hloom_exchange`."""
     return _code().address("hloom_exchange")
 
 
 def ragged_address() -> int:
-    """The address of `hloom_ragged`."""
+    """Returns the address of `hloom_ragged`."""
     return _code().address("hloom_ragged")

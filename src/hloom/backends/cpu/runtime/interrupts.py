@@ -1,7 +1,7 @@
-"""Whether a program that loops may go on: Python's signals are handled, and the host is asked, in native code.
+"""Polls of the host by loops: native code that runs Python's signal handlers and asks the host whether to go on.
 
-Python's handlers run before the first instruction of any function that is called back, where nothing can catch what
-they raise; so the handlers run here, and what they raise is told by a status.
+Python runs signal handlers before the first instruction of a callback, where nothing can catch the exceptions that they
+raise. Therefore the handlers run here, and an exception is reported by a status.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from hloom.runtime.python_api import c_address, python_function
 from hloom.values import Array as Words
 
 INTERRUPTED = 1
+"""Status of a poll that stops the program."""
 
 
 class Host(Structure):
-    """What a loop asks: functions of Python's C interface, and the executable's `host_call`."""
+    """Memory that `poll` uses: functions of Python's C interface, and the executable's `host_call`."""
 
     ensure: Callable[[], i32]
     check_signals: Callable[[], i32]
@@ -32,18 +33,18 @@ class Host(Structure):
     release: Callable[[i32], i32]
     host_call: Callable[[Address, i64, i64, Address], i32]
     stops: u64
-    """Whether a block of a loop was told to stop: all its blocks must."""
+    """Whether a task of a loop was stopped, which stops all tasks of the loop."""
     request_id: i64
-    """See `REQUEST_WORD`."""
+    """Identifier of the last host call; see `REQUEST_WORD`."""
     exchanges: Address
-    """The `Exchanges` of a program whose collectives are native code's; null where they are Python's."""
+    """Address of the program's `Exchanges` if native code runs its collectives; null if Python does."""
     raised: Array[u64] = field(inline=(u64, 3))
-    """The type, value and traceback of the error that a handler raised, until the host takes them."""
+    """Type, value and traceback of the exception that a signal handler raised, until the host takes it."""
 
 
 @native(name="hloom_poll")
 def poll(host: Host, site: i64, point: i64) -> i32:
-    """0 where the program may go on. What stops a block of a loop stops those that run beside and after it too."""
+    """Returns 0 if the program may go on. A task that is stopped also stops the other tasks of its loop."""
     if point == BEFORE_BLOCK:
         return i32(host.stops)
     if point == AFTER_BLOCKS:
@@ -60,6 +61,7 @@ def poll(host: Host, site: i64, point: i64) -> i32:
 
 @native(inline=True)
 def poll_host(host: Host, site: i64) -> i32:
+    """Runs Python's signal handlers and calls the host. Returns 0 if the program may go on."""
     state = host.ensure()
     raised = host.check_signals()
     if raised != 0:
@@ -76,14 +78,14 @@ def poll_host(host: Host, site: i64) -> i32:
 
 
 def host(host_call: int) -> Words:
-    """The memory of a `Host`."""
+    """Returns the memory of a `Host`, as 64-bit words."""
     names = ("PyGILState_Ensure", "PyErr_CheckSignals", "PyErr_Fetch", "PyGILState_Release")
     addresses = [c_address(getattr(ctypes.pythonapi, name)) for name in names]
     return np.array([*addresses, host_call, 0, 1, 0, 0, 0, 0], np.uint64)
 
 
 def take_raised(words: Words) -> BaseException | None:
-    """The error that a signal's handler raised while the program that polls this `Host` ran."""
+    """Returns and clears the exception that a signal handler raised during a poll of this `Host`; None without one."""
     raised = words[_RAISED : _RAISED + 3].tolist()
     words[_RAISED : _RAISED + 3] = 0
     if not raised[0]:
@@ -105,5 +107,5 @@ def _code() -> MachineCode:
 
 
 def poll_address() -> int:
-    """The address of `hloom_poll`."""
+    """Returns the address of `hloom_poll`."""
     return _code().address("hloom_poll")

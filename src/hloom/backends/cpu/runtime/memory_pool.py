@@ -1,15 +1,15 @@
-"""The memory pool in machine code: what Python's arrays and programs that run without Python take large memory from.
+"""The memory pool in native code: large memory for Python's arrays and for programs that run without Python.
 
-`i64 hloom_take(i64 size)` gives memory of any content, aligned to a cache line, from 4 MiB on in huge pages if the
-system has them; 0 where there is none. `hloom_give(i64 address, i64 size)` gives it back. Sizes are rounded up to a few
-classes, four to each power of two; free memory of a class is a list linked through its first words. Once more than the
-limit would be free, all of it goes back to the system. Any thread may call at any time.
+`i64 hloom_take(i64 size)` returns uninitialised memory, aligned to a cache line, from 4 MiB on in huge pages if the
+system has them; 0 if there is none. `hloom_give(i64 address, i64 size)` frees it. Sizes are rounded up to size classes,
+four for each power of two; free memory of a class is a list linked through its first words. If freeing would exceed the
+limit, all free memory returns to the system. All functions are thread-safe.
 
-`PyObject *hloom_take_capsule(i64 size)` makes an object of Python, a capsule, that owns memory until it dies. Python's
-own code for that could be interrupted half-way, and an interrupt in a method `__del__` would be lost.
+`PyObject *hloom_take_capsule(i64 size)` returns a Python capsule that owns memory. The same in Python could be
+interrupted half-way, and an interrupt in a method `__del__` would be lost.
 
-Each memory starts at another line of its page: processors take places that are a multiple of 4 KiB apart for the same
-one, and wait for what was just written there when arrays are read and written side by side.
+Allocations start at different cache lines of their pages: processors confuse addresses that differ by a multiple of 4
+KiB (4K aliasing), and stall loads after recent stores when arrays are read and written side by side.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from hloom.runtime.machine import huge_page_advice, memory_size
 from hloom.runtime.python_api import c_address
 
 SMALLEST = 64 << 10
-"""The size of the smallest class."""
+"""Size of the smallest class in bytes."""
 HUGE_PAGE = 2 << 20
 PAGE = 4096
 NEXT_START = 10 * 64
-"""How much further into its page the next memory starts."""
-SMALLEST_HUGE = 4 << 20  # from here memory is aligned for huge pages
-MAX = 1 << 60  # sizes that no address space has would overflow on the way to their class
+"""Difference of the offsets in a page at which consecutive allocations start, in bytes."""
+SMALLEST_HUGE = 4 << 20  # minimum size for alignment to huge pages
+MAX = 1 << 60  # larger sizes would overflow in the computation of their class
 CLASSES = 256
 READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
 PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
@@ -53,14 +53,15 @@ FAILED = (1 << 64) - 1
 
 
 class State(Structure):
-    """What the pool has. The list of a class holds the address of its first free memory, which holds the next one's."""
+    """State of the pool. A list starts with the address of its first free memory, which holds the address
+    of the next."""
 
     limit: u64
-    """The most bytes of free memory that are kept."""
+    """Maximum number of bytes of free memory."""
     cached: u64
-    """The bytes of free memory."""
+    """Number of bytes of free memory."""
     start: u64
-    """Where in its page the last memory starts."""
+    """Offset in its page of the last allocation."""
     lock: Atomic[u64]
     new_capsule: Callable[[Address, Address, Address], Address]
     """Functions of Python's C interface."""
@@ -80,6 +81,7 @@ advise = external("madvise", i32, Address, u64, i32)
 
 @native(name="hloom_take")
 def take(requested: u64) -> Address:
+    """Returns uninitialised memory; null if there is none."""
     if requested > MAX:
         return null
     list, size = list_of(requested), rounded(requested)
@@ -100,6 +102,7 @@ def take(requested: u64) -> Address:
 
 @native(name="hloom_give")
 def give(memory: Address, requested: u64) -> None:
+    """Frees memory of a size."""
     list, size = list_of(requested), rounded(requested)
     if size > STATE.limit:
         drop(memory, size)
@@ -115,7 +118,8 @@ def give(memory: Address, requested: u64) -> None:
 
 @native(name="hloom_take_capsule")
 def take_capsule(size: u64) -> Address:
-    """A capsule with the address of the memory and, as its context, the size; null and a MemoryError without memory."""
+    """Returns a capsule with the address of new memory, and its size as context; null and a MemoryError
+    without memory."""
     memory = take(size)
     if memory == null:
         return STATE.no_memory()
@@ -129,11 +133,13 @@ def take_capsule(size: u64) -> Address:
 
 @native()
 def give_back(capsule: Address) -> None:
+    """Destructor of capsules: frees the memory."""
     give(STATE.pointer(capsule, null), STATE.context(capsule))
 
 
 @native(name="hloom_release_cached")
 def release_cached() -> None:
+    """Returns all free memory to the system."""
     lock()
     drop_all()
     unlock()
@@ -141,6 +147,7 @@ def release_cached() -> None:
 
 @native()
 def drop_all() -> None:
+    """Returns all free memory to the system; the lock is held."""
     for list in range(u64(CLASSES)):
         memory = STATE.lists[list]
         STATE.lists[list] = null
@@ -151,41 +158,46 @@ def drop_all() -> None:
     STATE.cached = 0
 
 
-# Classes: sizes q 2^e, where q is from 5 to 8; the list of a class is 4 e + q - 4.
+# Size classes: q 2^e bytes, where q is from 5 to 8; the list of a class has index 4 e + q - 4.
 
 
 @native()
 def exponent_of(requested: u64) -> u64:
+    """Returns the exponent e of a size's class."""
     return 61 - leading_zeros(max(requested, SMALLEST) - 1)
 
 
 @native()
 def quarters_of(requested: u64) -> u64:
+    """Returns the factor q of a size's class, from 5 to 8."""
     exponent = exponent_of(requested)
     return (max(requested, SMALLEST) - 1 + (u64(1) << exponent)) >> exponent
 
 
 @native()
 def rounded(requested: u64) -> u64:
-    """The size of the class that a size is in."""
+    """Returns a size rounded up to its class."""
     return quarters_of(requested) << exponent_of(requested)
 
 
 @native()
 def list_of(requested: u64) -> u64:
+    """Returns the index of the list of a size's class."""
     return (exponent_of(requested) << 2) + quarters_of(requested) - 4
 
 
 @native()
 def size_of_list(list: u64) -> u64:
+    """Returns the size of a class, by the index of its list."""
     return ((list & 3) + 4) << (list >> 2)
 
 
-# Memory of the system
+# System memory
 
 
 @native()
 def fresh(size: u64) -> Address:
+    """Maps new memory; null if there is none."""
     whole = size + PAGE
     memory = fresh_huge(whole) if size >= SMALLEST_HUGE else fresh_plain(whole)
     if memory == null:
@@ -196,18 +208,20 @@ def fresh(size: u64) -> Address:
 
 @native(inline=True)
 def drop(memory: Address, size: u64) -> None:
+    """Unmaps memory."""
     unmap_memory(memory & ~u64(PAGE - 1), size + PAGE)
 
 
 @native()
 def fresh_plain(size: u64) -> Address:
+    """Maps memory in pages of the default size; null if there is none."""
     memory = map_memory(null, size, READ_WRITE, PRIVATE, -1, 0)
     return u64(null) if memory == FAILED else memory
 
 
 @native()
 def fresh_huge(size: u64) -> Address:
-    """Maps a huge page more than is asked for, and gives back what is before and after the aligned part."""
+    """Maps memory aligned to huge pages, by mapping one more and unmapping both ends; null if there is none."""
     begin = fresh_plain(size + HUGE_PAGE)
     if begin == null:
         return null
@@ -222,12 +236,14 @@ def fresh_huge(size: u64) -> Address:
 
 @native(inline=True)
 def lock() -> None:
+    """Acquires the spin lock."""
     while STATE.lock.exchange(1, ACQUIRE) != 0:
         pass
 
 
 @native(inline=True)
 def unlock() -> None:
+    """Releases the spin lock."""
     STATE.lock.store(0, RELEASE)
 
 
@@ -241,13 +257,13 @@ _PYTHON = {
 
 
 class MemoryPool:
-    """The pool of this process; at most `limit` bytes of free memory are kept."""
+    """Pool of this process; at most `limit` bytes of free memory are kept."""
 
     def __init__(self, limit: int) -> None:
         self._code = native_code(take, give, take_capsule, release_cached)
         self.take_address = self._code.address("hloom_take")
         self.give_address = self._code.address("hloom_give")
-        # Both take no longer than waiting for Python's lock would.
+        # These are so short that releasing the GIL would not pay.
         self.take = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(self.take_address)
         self.give = ctypes.PYFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(self.give_address)
         self.take_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_int64)(
@@ -262,6 +278,7 @@ class MemoryPool:
 
     @property
     def limit(self) -> int:
+        """Maximum number of bytes of free memory."""
         return self.state.limit
 
     @limit.setter
@@ -270,17 +287,17 @@ class MemoryPool:
 
     @property
     def cached_bytes(self) -> int:
-        """The bytes of free memory that the pool keeps."""
+        """Number of bytes of free memory in the pool."""
         return self.state.cached
 
     def _after_fork(self) -> None:
-        """In a forked child: another thread of the parent may have held the lock."""
+        """Resets the lock in a forked child: another thread of the parent may have held it."""
         self.state.lock.store(0, RELEASE)
 
 
 @functools.cache
 def memory_pool() -> MemoryPool:
-    """The pool of this process, made at the first call; it keeps at most an eighth of the memory."""
+    """Returns the pool of this process, made at the first call; it keeps at most an eighth of the memory free."""
     return MemoryPool(memory_size() // _CACHED_SHARE)
 
 

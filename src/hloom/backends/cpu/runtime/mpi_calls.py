@@ -1,7 +1,8 @@
-"""Which of MPI's functions a collective of a program calls, where each rank has one of the devices.
+"""Translates collectives to MPI calls, if each rank has one device.
 
-Arrays are those of the step's frame: n operands, then n results. What no call of MPI's does as it is stays Python's:
-arrays of dynamic sizes, combiners of more than one operation, messages to the host, more than 2^31 elements.
+The arrays of a call are those of the step's frame: n operands, then n results. Python evaluates everything that does
+not map to MPI calls: arrays of dynamic sizes, combiners of several operations, transfers to the host, and arrays of
+2^31 elements or more.
 """
 
 from __future__ import annotations
@@ -26,55 +27,57 @@ from hloom.runtime.python_api import c_address
 from hloom.values import Array
 
 Row = list[int]
-"""The words of a `Call`; the last is where its request goes."""
+"""Words of a `Call`; the last is the index of the request argument."""
 _MESSAGES = ("send", "recv", "send-done", "recv-done")
 _IDS = ("replica-id", "partition-id")
 TAGS = 1 << 15
-"""What every MPI has."""
+"""Number of message tags that every MPI implementation supports."""
 _MAX = 2**31 - 1
-"""What an `int` of C can count."""
+"""Largest value of a C `int`."""
 
 
 @dataclass(frozen=True)
 class Wait:
-    """For the request of a call of the same site, by its number there."""
+    """Wait for the request of a call of the same site, by the index of the call."""
 
     call: int
 
 
 @dataclass(frozen=True)
 class Site:
-    """A collective on one rank: its group of devices, its place in it, and the group's communicator."""
+    """Collective on one rank: the group of devices, this device's index in it, and the group's communicator."""
 
     step: HostStep
     members: Sequence[int]
-    """The devices of the group, one on each rank."""
+    """Devices of the group, one on each rank."""
     own_index: int
     comm: Any
     named: bool
-    """Whether the groups of the operation name this device."""
+    """Whether the operation's replica groups contain this device."""
     make_reduction: MakeReduction
     kept: list[Any]
-    """Memory that calls use."""
+    """Memory that calls use, to be kept alive."""
 
     @property
     def op(self) -> Any:
+        """Operation of the step's instruction."""
         return self.step.instruction.op
 
     @functools.cached_property
     def arrays(self) -> list[Buffer]:
+        """Arrays in the order of the step's frame."""
         return [*host_buffers(self.step)]
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """The places of each operand and its result."""
+        """Pairs of frame indices of an operand and its result."""
         count = len(self.arrays) // 2
         return [(k, count + k) for k in range(count)]
 
 
 @dataclass(frozen=True)
 class DeviceContext:
-    """Where this rank stands: it has device `device` of a run."""
+    """Device of this rank in a run, with the numbers of replicas and partitions."""
 
     world: World
     ranks: Sequence[int]
@@ -85,6 +88,7 @@ class DeviceContext:
     kept: list[Any] = field(default_factory=list)
 
     def site(self, step: HostStep) -> Site:
+        """Returns the site of a step, with a communicator for its group."""
         op: Any = step.instruction.op
         groups = op.device_groups(self.replicas, self.partitions)
         members = next((tuple(group) for group in groups if self.device in group), (self.device,))
@@ -98,7 +102,7 @@ class DeviceContext:
 
 
 def exchanges_of(steps: Sequence[HostStep | WaitStep], context: DeviceContext) -> tuple[Array, bool, list[Any]]:
-    """The memory of a program's `Exchanges`, whether they do all that it needs of the host, and what has to live on."""
+    """Returns the memory of a program's `Exchanges`, whether it covers all host steps, and objects to keep alive."""
     ids = np.array(divmod(context.device, context.partitions), np.uint32)
     site_calls = {s.site: _rows(s, context, ids) if mpi_functions() else None for s in steps if isinstance(s, HostStep)}
     waits = _waits([step for step in steps if isinstance(step, HostStep)], site_calls)
@@ -117,7 +121,10 @@ def _lay_out(
     site_calls: dict[int, Sequence[Row | Wait] | None],
     waits: dict[int, tuple[int, list[Row | Wait]]],
 ) -> tuple[list[Row], list[Row]]:
-    """The words of each site's `SiteCalls`, and those of all calls; what nobody else waits for its own site does."""
+    """Returns the words of each site's `SiteCalls`, and those of all calls in order.
+
+    A request that no other site waits for is waited for by the site that started it.
+    """
     started = {start for start, _ in waits.values()}
     first: dict[int, int] = {}
     site_rows: list[Row] = []
@@ -139,9 +146,9 @@ def _lay_out(
 def _waits(
     steps: Sequence[HostStep], site_calls: dict[int, Sequence[Row | Wait] | None]
 ) -> dict[int, tuple[int, list[Row | Wait]]]:
-    """For each send-done and recv-done the site that it waits for, and what it does then.
+    """Returns for each send-done and recv-done the site that it waits for, and the calls that follow the wait.
 
-    Messages are Python's, all of them, where one is not waited for by the instruction that follows from it.
+    If some message has no done instruction that follows from it directly, Python transfers all messages.
     """
     starts = {id(step.instruction): step for step in steps if step.instruction.opcode in ("send", "recv")}
     waits: dict[int, tuple[int, list[Row | Wait]]] = {}
@@ -161,7 +168,7 @@ def _waits(
 
 
 def _rows(step: HostStep, context: DeviceContext, ids: Array) -> Sequence[Row | Wait] | None:
-    """The calls of a step; None where it has none. `ids` are those of the replica and of the partition."""
+    """Returns the calls of a step; None if Python evaluates it. `ids` are the replica id and the partition id."""
     opcode = step.instruction.opcode
     if opcode in _IDS:
         return [_call(_c_function("memmove"), [0, int(ids[_IDS.index(opcode) :].ctypes.data), 4], [(0, 0)])]
@@ -186,7 +193,7 @@ def _call(
     request: int = UNUSED,
     frame: int = UNUSED,
 ) -> Row:
-    """A call of C with these words; `put` are words and the places in the frame that they are."""
+    """Returns a call of a C function; `put` lists argument indices with the frame indices that fill them."""
     first, second = [*put, (UNUSED, 0), (UNUSED, 0)][:2]
     return [0, function, *words, *[0] * (WORDS - len(words)), *first, *second, frame, request]
 
@@ -196,7 +203,7 @@ def _wait(call: int) -> Row:
 
 
 def _mpi(name: str, words: Sequence[int], put: Sequence[tuple[int, int]]) -> Row:
-    """A call of MPI's whose last argument is the request."""
+    """Returns a call of an MPI function whose last argument is the request."""
     return _call(mpi_functions()[f"MPI_{name}"], words, put, len(words))
 
 
@@ -220,14 +227,14 @@ def _handle(thing: Any) -> int:
 
 
 def _items(size: int) -> tuple[int, int]:
-    """Bytes as elements that MPI moves: how many, and of which type."""
+    """Returns a number of bytes as count and type of MPI elements."""
     from mpi4py import MPI
 
     return (size // 8, _handle(MPI.UINT64_T)) if size % 8 == 0 else (size, _handle(MPI.BYTE))
 
 
 def _has_contiguous_blocks(axis: int, array: Buffer) -> bool:
-    """Whether blocks along a dimension lie one behind the other."""
+    """Whether blocks along a dimension are contiguous in memory."""
     return math.prod(array.dimensions[:axis]) <= 1
 
 
@@ -235,7 +242,7 @@ def _has_contiguous_blocks(axis: int, array: Buffer) -> bool:
 
 
 def _self_copies(site: Site) -> list[Row]:
-    """What a device says to itself."""
+    """Copies operands to results: the collective of a single device."""
     return [_move(source, target, site.arrays[target].byte_size) for source, target in site.pairs]
 
 
@@ -260,7 +267,7 @@ def _reductions(function: str) -> Callable[[Site], list[Row] | None]:
 
 
 def _block_moves(function: str, dimension: str) -> Callable[[Site], list[Row] | None]:
-    """All members send and receive blocks of one size, which lie one behind the other."""
+    """Returns the translation of collectives in which members exchange contiguous blocks of one size."""
 
     def build(site: Site) -> list[Row] | None:
         if site.comm is None:
@@ -281,7 +288,7 @@ def _block_moves(function: str, dimension: str) -> Callable[[Site], list[Row] | 
 
 
 def _all_to_all(site: Site) -> list[Row]:
-    """Operand i goes to member i, and result i comes from there."""
+    """Sends operand i to member i, and receives result i from it."""
     rows = []
     for member, (source, target) in enumerate(site.pairs):
         if member == site.own_index:
@@ -321,7 +328,7 @@ def _permute(site: Site) -> list[Row] | None:
 
 
 def _broadcast(site: Site) -> list[Row]:
-    """The first member's operand; who is in no group gets zeros."""
+    """Broadcasts the first member's operand; devices in no group get zeros."""
     if site.comm is None:
         return _self_copies(site) if site.named else [_zero(t, site.arrays[t].byte_size) for _, t in site.pairs]
     rows = []
@@ -334,7 +341,7 @@ def _broadcast(site: Site) -> list[Row]:
 
 
 def _message(step: HostStep, context: DeviceContext) -> list[Row] | None:
-    """What a send or recv starts: its data lies in the context, (data, id, token)."""
+    """Returns the calls that start a send or recv; its data is the first element of the context (data, id, token)."""
     op: Any = step.instruction.op
     arrays = [*host_buffers(step)]
     is_send = step.instruction.opcode == "send"
@@ -354,7 +361,7 @@ def _message(step: HostStep, context: DeviceContext) -> list[Row] | None:
 
 
 def _ragged(site: Site) -> list[Row | Wait] | None:
-    """Sizes and offsets first, then rows; what they say is checked where they are sent from."""
+    """Exchanges sizes and offsets first, then rows. The sender checks that rows are in bounds."""
     operand, output, starts, *_ = site.arrays
     if site.comm is None or starts.dimensions != (len(site.members),) or starts.type.byte_width not in (4, 8):
         return None

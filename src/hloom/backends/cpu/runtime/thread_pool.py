@@ -1,8 +1,8 @@
-"""A fork-join thread pool in native Python, so that compiled loops fork without a word to the interpreter.
+"""A fork-join thread pool in native Python: compiled loops fork without calling the interpreter.
 
-Compiled code calls `void parallel_for(ptr pool, ptr function, ptr context, i64 chunks)`, which calls
-`void function(ptr context, i64 chunk)` once for each chunk from 0 to chunks - 1 and returns when all have returned.
-Nested calls, a second concurrent caller and loops of one chunk run serially on the calling thread.
+Compiled code calls `void parallel_for(ptr pool, ptr function, ptr context, i64 chunks)`, which calls `void function(ptr
+context, i64 chunk)` once for each chunk from 0 to chunks - 1 and returns when all have returned. Nested calls, a second
+concurrent caller and loops of one chunk run serially on the calling thread.
 
 The protocol. One word, `state`, holds `generation:32 | open:1 | active:31`.
 
@@ -10,28 +10,28 @@ The protocol. One word, `state`, holds `generation:32 | open:1 | active:31`.
   and sets `open` in one atomic addition, with release.
 - Enter: a worker that sees a new generation adds one to `active` by compare-and-exchange, with acquire, and only while
   `open` is set. Then it reads the loop, and takes chunks until none is left.
-- Leave: the worker takes one from `active`, with release.
-- Join: the caller, out of chunks itself, clears `open` and waits, with acquire, until `active` is zero.
+- Leave: the worker subtracts one from `active`, with release.
+- Join: the caller, having run out of chunks, clears `open` and waits, with acquire, until `active` is zero.
 
-Each thread has a share of the chunks, the same part of every loop, so that loops over one array find in a core's cache
-what the loop before left there. It takes its own first, then what is left of the others'. A share is a word,
-`generation:32 | taken:32`, which counts from zero where it holds an older generation: nobody resets it.
+Each thread has a share of the chunks, the same part of every loop, so that loops over one array find the data of the
+previous loop in a core's cache. It takes its own chunks first, then steals from other shares. A share is a word,
+`generation:32 | taken:32`; a word of an older generation counts as zero, so nobody has to reset it.
 
 Why a late worker cannot run a stale function: it reads the loop only after its exchange succeeded, and the exchange
 compares the whole word, so at that moment the loop of the word's generation is open. Every change of `state` is an
 atomic read-modify-write, so the exchange reads from the fork's release sequence: the loop's fields are visible, on
 AArch64 too. They are written again only by a later fork, after a join that saw `active` at zero, hence after this
-worker left. (A worker that slept through 2**32 forks may find "its" word again: it enters the loop that is open now.)
-A worker that comes when `open` is clear does nothing, so nobody waits for it. Why every chunk has ended at the join:
-a chunk is taken between an enter and a leave or by the caller, and `active` is zero with `open` clear; what the chunks
-wrote is visible, because each leave releases and the join acquires.
+worker left. (A worker that slept through 2**32 forks may find its old word again: it enters the loop that is open now.)
+A worker that arrives when `open` is clear does nothing, so nobody waits for it. Why every chunk has ended at the join:
+a chunk is taken between an enter and a leave or by the caller, and `active` is zero with `open` clear; the writes of
+the chunks are visible, because each leave releases and the join acquires.
 
 Parking. A worker polls `state` for a while, then adds itself to `sleepers`, and waits on a condition variable unless
 `state` has changed; a fork changes `state`, then wakes all if `sleepers` is not zero. These four accesses are
 sequentially consistent, so the worker sees the fork or the fork sees the worker.
 
-Workers are threads of the C library, started by the first fork. They know nothing of Python, never end, and hold
-nothing up when the interpreter exits: code and memory of a pool are never freed.
+Workers are threads of the C library, started by the first fork. They do not use Python, never end, and do not delay the
+exit of the interpreter: code and memory of a pool are never freed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ from hloom.backends.cpu.runtime.call_table import Task, run_calls
 from hloom.errors import ArgumentError, RunError
 from hloom.runtime.machine import MAX_THREADS, thread_count
 
-SPIN_SECONDS = 100e-6  # about what waking a parked worker costs: polling for longer would not pay
+SPIN_SECONDS = 100e-6  # about the cost of waking a parked worker: polling for longer would not pay
 OPEN = 1 << 31
 ACTIVE = OPEN - 1
 FORK = (1 << 32) + OPEN  # the next generation, open
@@ -80,13 +80,13 @@ TAKEN = (1 << 32) - 1
 
 
 class Share(Structure):
-    """How many of a thread's chunks are taken."""
+    """Number of chunks of a thread's share that have been taken."""
 
     taken: Atomic[u64] = field(line=True)
 
 
 class Pool(Structure):
-    """The memory of a pool. Fields that different threads write lie in different cache lines."""
+    """Memory of a pool. Fields that different threads write lie in different cache lines."""
 
     state: Atomic[u64] = field(line=True)
     function: Task = field(line=True)
@@ -95,16 +95,16 @@ class Pool(Structure):
     spin: i64  # polls before a worker parks
     threads: u64
     shares: Address  # one for each thread; the caller's is the first
-    affinity: Address  # an Affinity; 0 where threads are not bound to CPUs
-    workers: Atomic[u64] = field(line=True)  # that have begun
-    missing: i32 = field(line=True)  # workers that are not started yet
+    affinity: Address  # an Affinity; 0 if threads are not bound to CPUs
+    workers: Atomic[u64] = field(line=True)  # number of workers that have begun
+    missing: i32 = field(line=True)  # number of workers to be started
     busy: Atomic[i32]  # a caller owns the pool
     sleepers: Atomic[i32] = field(line=True)
     mutex: Array[u8] = field(line=True, inline=(u8, 64))  # pthread_mutex_t: at most 64 bytes on Linux and macOS
     condition: Array[u8] = field(line=True, inline=(u8, 64))  # pthread_cond_t: likewise
 
 
-SHARES = -(-Pool.byte_size // LINE) * LINE  # where they lie
+SHARES = -(-Pool.byte_size // LINE) * LINE  # offset of the shares from the pool
 
 
 # The caller
@@ -112,6 +112,7 @@ SHARES = -(-Pool.byte_size // LINE) * LINE  # where they lie
 
 @native()
 def parallel_for(pool: Pool, function: Task, context: Address, chunks: i64) -> None:
+    """Calls `function` for each chunk on the threads of the pool, and returns when all calls have returned."""
     if chunks <= 1 or pool.busy.exchange(1, ACQUIRE) != 0:
         for chunk in range(chunks):
             function(context, chunk)
@@ -132,7 +133,7 @@ def parallel_for(pool: Pool, function: Task, context: Address, chunks: i64) -> N
 
 @native()
 def take_chunks(pool: Pool, own: u64) -> None:
-    """Runs the chunks of one's own share, then what is left of the others'."""
+    """Runs the chunks of the thread's own share, then those left in other shares."""
     function, context, threads = pool.function, pool.context, pool.threads
     each, rest = u64(pool.chunks) // threads, u64(pool.chunks) % threads
     generation = pool.state.load(MONOTONIC) >> 32
@@ -150,7 +151,7 @@ def take_chunks(pool: Pool, own: u64) -> None:
 
 @native()
 def take(share: Share, generation: u64, count: u64) -> u64:
-    """The number of a chunk that nobody has taken; `count` where there is none."""
+    """Takes a chunk of a share. Returns its index, or `count` if none is left."""
     found = share.taken.load(MONOTONIC)
     while True:
         taken: u64 = 0
@@ -166,17 +167,19 @@ def take(share: Share, generation: u64, count: u64) -> u64:
 
 @native()
 def start_workers(pool: Pool) -> None:
+    """Starts the workers that are missing."""
     thread = stack(1)
     while pool.missing > 0:
-        # Where the system refuses a thread, the others do its work.
+        # If the system refuses to start a thread, the others do its work.
         pthread_create(address_of(thread), null, address_of(worker), address_of(pool))
         pool.missing -= 1
 
 
 @native()
 def wake_sleepers(pool: Pool) -> None:
+    """Wakes parked workers."""
     if pool.sleepers.load(SEQ_CST) != 0:
-        # Holding the mutex once: no worker is between its check and its wait.
+        # Acquiring the mutex ensures that no worker is between its check and its wait.
         pthread_mutex_lock(address_of(pool.mutex))
         pthread_mutex_unlock(address_of(pool.mutex))
         pthread_cond_broadcast(address_of(pool.condition))
@@ -184,13 +187,14 @@ def wake_sleepers(pool: Pool) -> None:
 
 @native()
 def wait_for_workers(pool: Pool) -> None:
+    """Waits until all workers have left the loop."""
     polls = 0
     while pool.state.load(ACQUIRE) & ACTIVE != 0:
         if polls < pool.spin:
             polls += 1
             pause()
         else:
-            # A worker may need this core to end its chunk.
+            # A worker may need this core to finish its chunk.
             sched_yield()
 
 
@@ -199,6 +203,7 @@ def wait_for_workers(pool: Pool) -> None:
 
 @native()
 def worker(pool: Pool) -> Address:
+    """Main function of a worker: enters each loop, and parks if there is none for a while."""
     own = pool.workers.add(1, MONOTONIC) + 1
     if pool.affinity != 0:
         begin(to(Affinity, pool.affinity), own)
@@ -219,7 +224,7 @@ def worker(pool: Pool) -> Address:
 
 @native()
 def enter(pool: Pool, own: u64, now: u64) -> None:
-    """Takes part in the loop of a generation, if it is still open."""
+    """Takes part in the loop of a generation if it is still open."""
     while now & OPEN != 0:
         found = pool.state.compare_exchange(now, now + 1, ACQUIRE, MONOTONIC)
         if found == now:
@@ -231,7 +236,7 @@ def enter(pool: Pool, own: u64, now: u64) -> None:
 
 @native()
 def park(pool: Pool, seen: u64) -> None:
-    """Sleeps until there is another generation than the one that was seen."""
+    """Sleeps until the generation changes."""
     pool.sleepers.add(1, SEQ_CST)
     pthread_mutex_lock(address_of(pool.mutex))
     while pool.state.load(SEQ_CST) >> 32 == seen:
@@ -242,19 +247,20 @@ def park(pool: Pool, seen: u64) -> None:
 
 @native()
 def pause_often(times: i64) -> None:
+    """Executes a number of pause instructions."""
     for _ in range(times):
         pause()
 
 
 @functools.cache
 def _code() -> MachineCode:
-    """The pool's functions."""
+    """Returns the pool's functions."""
     return native_code(parallel_for, pause_often, run_calls)
 
 
 @functools.cache
 def _pause_seconds() -> float:
-    """How long one poll of a waiting thread takes: from a few ns to 50 ns, as CPUs differ in their pause."""
+    """Measures a poll of a waiting thread in seconds: pause takes from a few ns to 50 ns, depending on the CPU."""
     pause_often = ctypes.CFUNCTYPE(None, ctypes.c_int64)(_code().address("pause_often"))
     times = 1000
     best = math.inf
@@ -266,7 +272,7 @@ def _pause_seconds() -> float:
 
 
 class ThreadPool:
-    """`threads` threads, the caller of `parallel_for` among them, that share the chunks of one loop at a time.
+    """Pool of `threads` threads, including the caller of `parallel_for`, that share the chunks of one loop at a time.
 
     `address` is the pool's memory, the first argument of `parallel_for`; it stays valid for the life of the process
     and, with new workers, in a forked child. A worker polls for about `spin_seconds` before it parks.
@@ -290,10 +296,11 @@ class ThreadPool:
 
     @property
     def address(self) -> int:
+        """Address of the pool's memory."""
         return self.memory.address
 
     def _reset(self) -> None:
-        """Makes a pool without workers out of the memory, whatever it holds (a child has none of its parent's)."""
+        """Initialises the memory as a pool without workers; a forked child has none of its parent's."""
         pool = self.memory
         ctypes.memset(pool.address, 0, SHARES + self.threads * LINE)
         pthread_mutex_init(address_of(pool.mutex), null)
@@ -308,5 +315,5 @@ class ThreadPool:
 
 @functools.cache
 def shared_pool() -> ThreadPool:
-    """The pool of this process, made at the first call with `thread_count()` threads."""
+    """Returns the pool of this process, made at the first call with `thread_count()` threads."""
     return ThreadPool()

@@ -48,7 +48,7 @@ class Memory(Arithmetic):
         (element,) = typing.get_args(base.type)
         index = self.expression(subscript)
         if isinstance(index, Value) and index.type not in (i64, u64):
-            self.fail(f"an index is of 64 bits, this is {shown(index.type)}")
+            self.fail(f"an index has 64 bits, this is {shown(index.type)}")
         scaled = self.binary(
             "mul", Value(index.text, u64) if isinstance(index, Value) else index, Known(size_of(element))
         )
@@ -64,7 +64,7 @@ class Memory(Arithmetic):
             return self.field(self.expression(node.value), node.attr)
         if isinstance(node, ast.Subscript):
             return self.element(self.expression(node.value), node.slice)
-        self.fail(f"{ast.unparse(node)} is no location in memory")
+        self.fail(f"{ast.unparse(node)} is not a location in memory")
 
     def load(self, address: Value, type: Any) -> Value:
         """Loads a field or an element; for an inline array or an atomic, returns a reference."""

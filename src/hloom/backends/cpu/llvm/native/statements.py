@@ -48,7 +48,7 @@ class Function(Calls):
         for statement in statements:
             self.node = statement
             if not self.open:
-                self.fail("nothing comes here")
+                self.fail("unreachable statement")
             getattr(self, f"_{type(statement).__name__}", self.unknown)(statement)
 
     def _Pass(self, node: ast.Pass) -> None:
@@ -61,7 +61,7 @@ class Function(Calls):
     def _Return(self, node: ast.Return) -> None:
         if self.result is None:
             if node.value is not None:
-                self.fail("the function gives no result")
+                self.fail("the function returns no value")
             self.line("ret void")
         else:
             if node.value is None:
@@ -143,7 +143,7 @@ class Function(Calls):
         else:
             known = self.expression(node.iter)
             if not isinstance(known, Known):
-                self.fail("a loop runs over a range, or is written out over what is known")
+                self.fail("a loop is over a range, or over a known sequence, for which it is unrolled")
             self.loops.append(None)
             for item in known.value:
                 self._bind(node.target, item)
@@ -188,5 +188,5 @@ class Function(Calls):
     def _loop_around(self) -> tuple[str, str]:
         loop = self.loops[-1]
         if loop is None:
-            self.fail("a loop that is written out has no break and no continue")
+            self.fail("an unrolled loop has no break and no continue")
         return loop

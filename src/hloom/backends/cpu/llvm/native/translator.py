@@ -33,7 +33,7 @@ from hloom.runtime.machine import architecture
 
 
 def native_text(exported: Iterable[Any], machine: str = "") -> str:
-    """Returns the LLVM IR of functions and of all that they call, for an architecture (None: this one)."""
+    """Returns the LLVM IR of functions and of all that they call, for an architecture ("": this one)."""
     module = Module(machine or architecture())
     names = {function.name for function in exported}
     for function in exported:

@@ -155,7 +155,7 @@ class Writer:
                 thing.symbol, f"@{thing.symbol} = internal constant [{len(thing.values)} x i64] [{words}]"
             )
             return Value(f"ptrtoint (ptr @{thing.symbol} to i64)", Array[u64])
-        self.fail(f"{thing!r} is no value")
+        self.fail(f"{thing!r} is not a value")
 
     def convert(self, value: Value | Known, type: Any) -> Value:
         """Returns a value as an operand of a type; only known integers are converted."""
@@ -164,7 +164,7 @@ class Writer:
             return Value(str(number), type)
         value = self.materialise(value)
         if value.type != type:
-            self.fail(f"{shown(type)} is wanted, this is {shown(value.type)}: convert it, as in u64(..)")
+            self.fail(f"expected {shown(type)}, got {shown(value.type)}: convert it, as in u64(..)")
         return value
 
     def read(self, slot: Value) -> Value:
