@@ -13,6 +13,7 @@ from typing import Any
 
 from hloom.errors import ArgumentError
 from hloom.ops.operation import Operation
+from hloom.ops.structure import Parameter
 from hloom.shape import Shape
 from hloom.sharding import Sharding
 
@@ -66,6 +67,12 @@ class Instruction:
     def opcode(self) -> str:
         """The opcode of the operation, as in HLO text: `dynamic-slice`."""
         return self.op.opcode
+
+    @property
+    def parameter_number(self) -> int:
+        """The number of a parameter, from 0; for instructions that are parameters."""
+        assert isinstance(self.op, Parameter)
+        return self.op.number
 
     @property
     def operand_shapes(self) -> list[Shape]:
@@ -135,8 +142,8 @@ class Computation:
     @property
     def parameters(self) -> list[Instruction]:
         """The parameter instructions, by parameter number."""
-        found = [i for i in self.instructions if i.opcode == "parameter"]
-        return sorted(found, key=lambda i: int(i.op.number))  # type: ignore[attr-defined]
+        found = [i for i in self.instructions if isinstance(i.op, Parameter)]
+        return sorted(found, key=lambda i: i.parameter_number)
 
     @property
     def parameter_shapes(self) -> list[Shape]:

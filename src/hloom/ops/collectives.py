@@ -28,7 +28,7 @@ from hloom.ops.attributes import (
 from hloom.ops.context import Computation, Context
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_computation, check_dimension, reduction_signature
-from hloom.ops.traits import AppliesScalar, Communication, DeviceIndex
+from hloom.ops.traits import AppliesScalar, Communication, DeviceIndex, Done, Start
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
 from hloom.values import Array, Value, zeros
@@ -202,7 +202,7 @@ class AllGather(Collective, opcode="all-gather"):
         return self.exchange(ctx, operands, combine)
 
 
-class AllGatherStart(AllGather, opcode="all-gather-start"):
+class AllGatherStart(Start, AllGather, opcode="all-gather-start"):
     """Starts an all-gather; the result is (operands, gathered), the context for all-gather-done (COLL-7)."""
 
     def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
@@ -218,18 +218,22 @@ class AllGatherStart(AllGather, opcode="all-gather-start"):
         return (operands, gathered) if len(operands) > 1 else (operands[0], gathered[0])
 
 
-class AllGatherDone(Operation, opcode="all-gather-done"):
-    """Waits for all-gather-start; the result is the gathered arrays (COLL-7)."""
+class _ResultDone(Done, Operation):
+    """Base class of dones whose context is (operands, results, ..)."""
 
     operands = ("context",)
 
     def infer(self, context: Shape) -> Shape:
         if not context.is_tuple or len(context.elements) < 2:
-            self.reject("COLL-7", f"takes the context of all-gather-start, got {context}")
+            self.reject("COLL-7", f"takes the context of {self.start.opcode}, got {context}")
         return context.elements[1]
 
     def evaluate(self, ctx: Context, context: Value) -> Value:
         return context[1]
+
+
+class AllGatherDone(_ResultDone, opcode="all-gather-done", start=AllGatherStart):
+    """Waits for all-gather-start; the result is the gathered arrays (COLL-7)."""
 
 
 class AllReduce(AppliesScalar, Collective, opcode="all-reduce"):
@@ -255,11 +259,11 @@ class AllReduce(AppliesScalar, Collective, opcode="all-reduce"):
         return reduced if ctx.shape.is_tuple else reduced[0]
 
 
-class AllReduceStart(AllReduce, opcode="all-reduce-start"):
+class AllReduceStart(Start, AllReduce, opcode="all-reduce-start"):
     """Starts an all-reduce, which all-reduce-done completes (COLL-7)."""
 
 
-class AllReduceDone(Operation, opcode="all-reduce-done"):
+class AllReduceDone(Done, Operation, opcode="all-reduce-done", start=AllReduceStart):
     """Waits for all-reduce-start; the result is the reduced arrays (COLL-7)."""
 
     operands = ("context",)
@@ -436,7 +440,7 @@ def _offsets_count(buffer: Shape, offsets: Shape) -> int:
     return len((offsets.elements[0] if buffer.is_tuple and offsets.elements else offsets).elements)
 
 
-class CollectivePermuteStart(CollectivePermute, opcode="collective-permute-start"):
+class CollectivePermuteStart(Start, CollectivePermute, opcode="collective-permute-start"):
     """Starts a collective-permute; the result is (operand, received, contexts..) (COLL-7)."""
 
     def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
@@ -452,7 +456,7 @@ class CollectivePermuteStart(CollectivePermute, opcode="collective-permute-start
         return (operands[0], received[0], *contexts)
 
 
-class CollectivePermuteDone(AllGatherDone, opcode="collective-permute-done"):
+class CollectivePermuteDone(_ResultDone, opcode="collective-permute-done", start=CollectivePermuteStart):
     """Waits for collective-permute-start; the result is what was received (COLL-7)."""
 
 

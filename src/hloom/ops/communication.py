@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from hloom.ops.attributes import BOOL, INT, SHAPE, STRING
 from hloom.ops.context import Context, Instruction
 from hloom.ops.operation import Operation, attribute
+from hloom.ops.traits import Done, Start
 from hloom.shape import TOKEN, Shape, scalar
 from hloom.types import PrimitiveType
 from hloom.values import TOKEN_VALUE, Value, zeros
@@ -72,7 +73,7 @@ class Transfer(Operation):
     is_host_transfer: bool = attribute(BOOL, default=False)
 
 
-class Send(Transfer, opcode="send"):
+class Send(Start, Transfer, opcode="send"):
     """Starts to send the operand to the recv of the same channel; the result is (operand, request id, token) (SEND-2).
 
     The frontend attribute `_xla_send_recv_source_target_pairs={{0,1},..}` lists source and target devices; without it
@@ -98,7 +99,7 @@ class Send(Transfer, opcode="send"):
         return (operand, zeros(U32), TOKEN_VALUE)
 
 
-class SendDone(Transfer, opcode="send-done"):
+class SendDone(Done, Transfer, opcode="send-done", start=Send):
     """Waits until a send is complete; the result is a token (SENDDONE-1)."""
 
     operands = ("context",)
@@ -111,7 +112,7 @@ class SendDone(Transfer, opcode="send-done"):
         return TOKEN_VALUE
 
 
-class Recv(Transfer, opcode="recv"):
+class Recv(Start, Transfer, opcode="recv"):
     """Prepares to receive from the send of the same channel; the result is (data, request id, token) (RECV-2)."""
 
     operands = ("token",)
@@ -125,7 +126,7 @@ class Recv(Transfer, opcode="recv"):
         return (zeros(ctx.shape.elements[0]), zeros(U32), TOKEN_VALUE)
 
 
-class RecvDone(Transfer, opcode="recv-done"):
+class RecvDone(Done, Transfer, opcode="recv-done", start=Recv):
     """Waits for the data of a recv; the result is (data, token) (RECVDONE-1). Data are zeros if no device sends to this
     one.
     """
@@ -146,7 +147,7 @@ class RecvDone(Transfer, opcode="recv-done"):
         return (ctx.receive(channel, sources[0]) if sources else context[0], TOKEN_VALUE)
 
 
-class CopyStart(Operation, opcode="copy-start"):
+class CopyStart(Start, Operation, opcode="copy-start"):
     """Starts an asynchronous copy; the result is (copy, operand, context) (an addition of today's XLA)."""
 
     operands = ("operand",)
@@ -159,7 +160,7 @@ class CopyStart(Operation, opcode="copy-start"):
         return (operand, operand, zeros(U32))
 
 
-class CopyDone(Operation, opcode="copy-done"):
+class CopyDone(Done, Operation, opcode="copy-done", start=CopyStart):
     """Waits for copy-start; the result is the copy (an addition of today's XLA)."""
 
     operands = ("context",)

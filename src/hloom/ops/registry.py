@@ -26,6 +26,8 @@ class Registry(Generic[Parameters, Result]):
 
     def __init__(self) -> None:
         self._functions: dict[type[Operation], Rule[Any, Parameters, Result]] = {}
+        self._found: dict[type[Operation], Rule[Any, Parameters, Result] | None] = {}
+        """The results of `get` so far."""
 
     def rule(self, declaration: type[Op]) -> Callable[[Rule[Op, Parameters, Result]], Rule[Op, Parameters, Result]]:
         """Decorates the function for operations of a class; those of subclasses may have functions of their own."""
@@ -39,13 +41,15 @@ class Registry(Generic[Parameters, Result]):
     def add(self, declaration: type[Op], function: Rule[Op, Parameters, Result]) -> None:
         """Registers the function for operations of a class, for functions that serve several."""
         self._functions[declaration] = function
+        self._found.clear()
 
     def get(self, op: Operation) -> Rule[Any, Parameters, Result] | None:
         """Returns the function of the nearest base class of an operation; None without one."""
-        found = self._functions.get(type(op))
-        if found is not None:
-            return found
-        return next((self._functions[base] for base in type(op).__mro__ if base in self._functions), None)
+        declaration = type(op)
+        if declaration not in self._found:
+            bases = declaration.__mro__
+            self._found[declaration] = next((self._functions[b] for b in bases if b in self._functions), None)
+        return self._found[declaration]
 
     def __getitem__(self, op: Operation) -> Rule[Any, Parameters, Result]:
         """Returns the function for an operation. Raises KeyError without one."""

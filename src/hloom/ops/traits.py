@@ -12,6 +12,10 @@ Further properties are `elementwise` and `cost`, class variables of `Operation`,
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
+from typing import Any, ClassVar
+
 
 class Structural:
     """Names, groups or orders values without computing: parameter, constant, tuple, get-tuple-element, after-all .."""
@@ -39,6 +43,49 @@ class AppliesScalar:
 
 class Communication:
     """Exchanges arrays with other devices of a group: all-reduce, all-gather, collective-permute .."""
+
+
+class Start:
+    """Starts a communication or a copy; its only user, the `done`, waits for the end: copy-start, send, recv ..
+
+    Not so async-start, which runs a computation, and whose context may pass through async-updates.
+    """
+
+    opcode: ClassVar[str]
+    done: ClassVar[type[Done]]
+
+
+class Done:
+    """Waits for what the operation that made its context, the `start`, began: copy-done, send-done, recv-done .."""
+
+    opcode: ClassVar[str]
+    start: ClassVar[type[Start]]
+
+    def __init_subclass__(cls, start: type[Start] | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if start is not None:
+            cls.start, start.done = start, cls
+
+
+class Start:
+    """Starts a communication or a copy; its only user, the `done`, waits for the end: copy-start, send, recv ..
+
+    Not so async-start, which runs a computation, and whose context may pass through async-updates.
+    """
+
+    opcode: ClassVar[str]
+    done: ClassVar[type[Done]]
+
+
+class Done:
+    """Waits for what the operation that made its context, the `start`, began: copy-done, send-done, recv-done .."""
+
+    opcode: ClassVar[str]
+    start: ClassVar[type[Start]]
+
+    def __init_subclass__(cls, start: type[Start], **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.start, start.done = start, cls
 
 
 class DeviceIndex:

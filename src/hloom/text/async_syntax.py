@@ -10,34 +10,34 @@ from collections.abc import Callable, Collection
 
 from hloom.errors import ArgumentError
 from hloom.ir import Computation, Instruction, callees_first
+from hloom.ops.collectives import AllReduce
+from hloom.ops.communication import CopyStart, Transfer
 from hloom.ops.control_flow import AsyncDone, AsyncStart, AsyncUpdate
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.structure import Parameter
+from hloom.ops.traits import Done, Start
 from hloom.shape import Shape
 from hloom.text.attributes import scan_alias
 from hloom.text.scanner import Scanner, scan_list
 
 AttributeTexts = dict[str, tuple[str, int]]
 
-_DEDICATED_OPCODES = {"all-reduce", "all-gather", "collective-permute", "copy", "recv", "send"}
 
-
-def is_short_form(opcode: str, shape: Shape | None, operands: list[Instruction]) -> bool:
-    """Whether a declared `-start` or `-done` opcode is nevertheless syntax sugar for an asynchronous operation.
+def is_short_form(declaration: type[Operation], shape: Shape | None, operands: list[Instruction]) -> bool:
+    """Whether the opcode of a declared start or done is nevertheless syntax sugar for an asynchronous operation.
 
     XLA prints an async-start of an all-reduce as all-reduce-start, whose result is then a context, ((operands),
     result).
     """
-    base, _, step = opcode.rpartition("-")
-    if base not in _DEDICATED_OPCODES:
-        return False
-    if step == "done":
+    if issubclass(declaration, Done):
         return bool(operands) and isinstance(operands[0].op, AsyncStart | AsyncUpdate)
+    if not issubclass(declaration, Start) or issubclass(declaration, Transfer):
+        return False
     if shape is None or not shape.is_tuple or not shape.elements or not shape.elements[0].is_tuple:
         return False
-    if base == "copy":
+    if issubclass(declaration, CopyStart):
         return shape.elements[0].compatible(Shape.tuple_of(operand.shape for operand in operands))
-    return base == "all-reduce" or not (len(operands) > 1 or operands[0].shape.is_tuple)
+    return issubclass(declaration, AllReduce) or not (len(operands) > 1 or operands[0].shape.is_tuple)
 
 
 def expand_async(

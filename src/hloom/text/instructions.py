@@ -144,7 +144,7 @@ class InstructionParser:
         else:
             inside = scanner.parenthesised()
         texts = self._attribute_texts() if name is not None else {}
-        if declaration is None or is_short_form(opcode, shape, operands):
+        if declaration is None or is_short_form(declaration, shape, operands):
             op = self._asynchronous(opcode, shape, operands, texts, opcode_at)
         elif payload is not None and payload.kind is kinds.LITERAL:
             op = self._constant(inside, parentheses_at, shape)

@@ -6,60 +6,60 @@ from typing import NoReturn
 
 from hloom.errors import RuleError
 from hloom.ir import Instruction, Module
-from hloom.ops.communication import Transfer
+from hloom.ops.communication import Recv, RecvDone, Send, SendDone, Transfer
+from hloom.ops.control_flow import AsyncDone, AsyncStart, AsyncUpdate, Call, Conditional, While
 from hloom.ops.custom_call import CONTROL_DEPENDENCY
+from hloom.ops.operation import Operation
+from hloom.ops.structure import Domain, GetTupleElement, OptimizationBarrier, Parameter, Tuple
+from hloom.ops.traits import Done, Start
 
-_PAIRS = {
-    "all-reduce-start": "all-reduce-done",
-    "all-gather-start": "all-gather-done",
-    "copy-start": "copy-done",
-    "collective-permute-start": "collective-permute-done",
-    "send": "send-done",
-    "recv": "recv-done",
+_TAKERS = (Tuple, While, Call, Conditional, OptimizationBarrier, Domain)
+"""Operations that a context may be passed to: tuples, in and out of computations."""
+_CARRIERS = (*_TAKERS, GetTupleElement)
+_SOURCES = (*_CARRIERS, Parameter)
+_CLAUSES: dict[type[Operation], str] = {
+    Send: "SEND-2",
+    Recv: "RECV-3",
+    SendDone: "RECVDONE-2",
+    RecvDone: "RECVDONE-2",
 }
-_STARTS = {done: start for start, done in _PAIRS.items()}
-# Contexts may pass through tuples and in and out of computations.
-_TAKERS = {"tuple", "while", "call", "conditional", "opt-barrier", "domain"}
-_CARRIERS = _TAKERS | {"get-tuple-element"}
-_ASYNC = {"async-start", "async-update"}
-_CLAUSES = {"send": "SEND-2", "recv": "RECV-3", "send-done": "RECVDONE-2", "recv-done": "RECVDONE-2"}
 
 
 def check_asynchronous_pairs(module: Module) -> None:
     """Checks that each start has one user, its done, and that dones take the context of a start with their channel
     (RECV-3).
     """
-    started = {i.op.calls for i in module.instructions() if i.opcode == "async-start"}  # type: ignore[attr-defined]
+    started = {i.op.calls for i in module.instructions() if isinstance(i.op, AsyncStart)}
     for computation in module.computations:
         for instruction in computation.instructions:
-            if instruction.opcode in _PAIRS and not (computation in started and instruction is computation.root):
-                _check_start(instruction)
-            elif instruction.opcode in _STARTS:
-                _check_done(instruction)
-            elif instruction.opcode == "async-done":
+            op = instruction.op
+            if isinstance(op, Start) and not (computation in started and instruction is computation.root):
+                _check_start(instruction, op.done)
+            elif isinstance(op, Done):
+                _check_done(instruction, op.start)
+            elif isinstance(op, AsyncDone):
                 _check_chain(instruction)
             _check_contexts(instruction)
 
 
-def _check_start(start: Instruction) -> None:
+def _check_start(start: Instruction, done: type[Done]) -> None:
     """Checks that the only user of a start is its done, or passes the context on."""
-    done = _PAIRS[start.opcode]
     users = [user for user in start.users if getattr(user.op, "target_name", "") != CONTROL_DEPENDENCY]
-    if len(users) != 1 or (users[0].opcode != done and users[0].opcode not in _TAKERS):
+    if len(users) != 1 or not isinstance(users[0].op, (done, *_TAKERS)):
         names = ", ".join(f"%{user.name}" for user in users) or "none"
-        _reject(start, f"its context is for one {done} only; its users: {names}")
+        _reject(start, f"its context is for one {done.opcode} only; its users: {names}")
 
 
-def _check_done(done: Instruction) -> None:
-    start, wanted = done.operands[0], _STARTS[done.opcode]
-    if start.opcode != wanted and start.opcode not in _CARRIERS and start.opcode != "parameter":
-        _reject(done, f"takes the context of a {wanted}, got that of {start.opcode}")
+def _check_done(done: Instruction, wanted: type[Start]) -> None:
+    start = done.operands[0]
+    if not isinstance(start.op, (wanted, *_SOURCES)):
+        _reject(done, f"takes the context of a {wanted.opcode}, got that of {start.opcode}")
     if isinstance(start.op, Transfer) and isinstance(done.op, Transfer):
         ours, theirs = done.op.channel_id, start.op.channel_id
         if ours != theirs and ours is not None:
-            _reject(done, f"its channel is {ours}, that of its {wanted} is {theirs}")
+            _reject(done, f"its channel is {ours}, that of its {wanted.opcode} is {theirs}")
         if done.op.is_host_transfer != start.op.is_host_transfer and ours is not None:
-            _reject(done, f"is_host_transfer differs from that of its {wanted}")
+            _reject(done, f"is_host_transfer differs from that of its {wanted.opcode}")
 
 
 def _check_contexts(instruction: Instruction) -> None:
@@ -67,24 +67,24 @@ def _check_contexts(instruction: Instruction) -> None:
     them.
     """
     for position, operand in enumerate(instruction.operands):
-        if operand.opcode in _ASYNC:
-            takes = instruction.opcode in ("async-update", "async-done")
-            if (takes and position) or (not takes and instruction.opcode not in _CARRIERS):
+        if isinstance(operand.op, (AsyncStart, AsyncUpdate)):
+            takes = isinstance(instruction.op, (AsyncUpdate, AsyncDone))
+            if (takes and position) or (not takes and not isinstance(instruction.op, _CARRIERS)):
                 _reject(instruction, f"the context %{operand.name} is for one async-done only")
 
 
 def _check_chain(done: Instruction) -> None:
     """Checks that an async-done leads back to one async-start, through updates."""
     start = done.operands[0]
-    while start.opcode == "async-update":
+    while isinstance(start.op, AsyncUpdate):
         start = start.operands[0]
-    if start.opcode in _CARRIERS or start.opcode == "parameter":
+    if isinstance(start.op, _SOURCES):
         return
-    if start.opcode != "async-start":
+    if not isinstance(start.op, AsyncStart):
         _reject(done, f"takes the context of async-start, got that of {start.opcode}")
-    if sum(1 for user in start.users if user.opcode in ("async-done", "async-update")) > 1:
+    if sum(1 for user in start.users if isinstance(user.op, (AsyncDone, AsyncUpdate))) > 1:
         _reject(done, f"%{start.name} has more than one async-done")
 
 
 def _reject(instruction: Instruction, message: str) -> NoReturn:
-    raise RuleError(instruction.opcode, _CLAUSES.get(instruction.opcode, "GEN-2"), message).at(repr(instruction))
+    raise RuleError(instruction.opcode, _CLAUSES.get(type(instruction.op), "GEN-2"), message).at(repr(instruction))
