@@ -11,7 +11,9 @@ from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.compare import Compare
 from hloom.ops.control_flow import Fusion, While
 from hloom.ops.elementwise_binary import Add
-from hloom.ops.structure import Constant, GetTupleElement, Parameter
+from hloom.ops.reshape import Copy
+from hloom.ops.structure import Constant, GetTupleElement, Parameter, Tuple
+from hloom.ops.traits import View
 from hloom.shape import Shape
 
 
@@ -37,7 +39,9 @@ def counted_loop(loop: Instruction) -> CountedLoop | None:
     assert isinstance(op, While)
     test = resolve(op.condition.root)
     direction = test.instruction.op
-    if not isinstance(direction, Compare) or op.body.root.opcode != "tuple" or loop.operands[0].opcode != "tuple":
+    if not all(isinstance(state.op, Tuple) for state in (op.body.root, loop.operands[0])):
+        return None
+    if not isinstance(direction, Compare):
         return None
     index, limit = (
         carried_index(test.operand(0).instruction, op.condition),
@@ -81,11 +85,11 @@ def resolve(instruction: Instruction, fusion: Resolved | None = None) -> Resolve
         op = instruction.op
         if isinstance(op, Parameter) and fusion is not None:
             instruction, fusion = fusion.instruction.operands[op.number], fusion.fusion
-        elif isinstance(op, Fusion) and op.calls.root.opcode != "tuple":
+        elif isinstance(op, Fusion) and not isinstance(op.calls.root.op, Tuple):
             instruction, fusion = op.calls.root, Resolved(instruction, fusion)
         elif isinstance(op, GetTupleElement) and (of := _fused_tuple(instruction.operands[0])) is not None:
             instruction, fusion = of.operands[op.index], Resolved(instruction.operands[0], fusion)
-        elif instruction.opcode in ("reshape", "bitcast", "copy") and is_scalar_integer_op(instruction):
+        elif isinstance(op, (View, Copy)) and is_scalar_integer_op(instruction):
             (instruction,) = instruction.operands
         else:
             return Resolved(instruction, fusion)
@@ -94,7 +98,7 @@ def resolve(instruction: Instruction, fusion: Resolved | None = None) -> Resolve
 def _fused_tuple(instruction: Instruction) -> Instruction | None:
     """The tuple at the root of a fusion; None if there is none."""
     op = instruction.op
-    return op.calls.root if isinstance(op, Fusion) and op.calls.root.opcode == "tuple" else None
+    return op.calls.root if isinstance(op, Fusion) and isinstance(op.calls.root.op, Tuple) else None
 
 
 def carried_index(value: Instruction, computation: Computation) -> int | None:

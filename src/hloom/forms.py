@@ -6,7 +6,6 @@ that return a tuple of one element. Text and protos are normalised before they a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -14,24 +13,31 @@ import numpy as np
 from hloom.ir import Computation, Instruction, Module, clone_computation
 from hloom.literal import Literal
 from hloom.ops.broadcast import Broadcast
+from hloom.ops.collectives import AllGatherStart, AllReduce, AllReduceStart, CollectivePermuteStart, ReduceScatter
 from hloom.ops.convolution import Convolution
 from hloom.ops.dynamic_size import SetDimensionSize
 from hloom.ops.gather import Gather
 from hloom.ops.operation import Operation
+from hloom.ops.reduce import Map, Reduce
+from hloom.ops.reduce_window import ReduceWindow, SelectAndScatter
+from hloom.ops.registry import Registry
 from hloom.ops.reshape import Reshape
+from hloom.ops.rng import Rng, RngBitGenerator
+from hloom.ops.scatter import Scatter
 from hloom.ops.structure import Constant, GetTupleElement, Tuple
 from hloom.shape import Shape, scalar
 
-_DONES = {"all-gather-start": "all-gather-done", "collective-permute-start": "collective-permute-done"}
+FORMS = Registry[[Instruction], None]()
+"""Functions that rewrite an alternative form of an instruction in place."""
 
 
 def write_declared_forms(module: Module) -> None:
     """Rewrites alternative forms in place; instructions that match none are left to the verifier."""
     for computation in [*module.computations]:
         for instruction in [*computation.instructions]:
-            rewrite = _FORMS.get(instruction.op.opcode)
+            rewrite = FORMS.get(instruction.op)
             if rewrite is not None and instruction.operands:
-                rewrite(instruction)
+                rewrite(instruction.op, instruction)
     _type_entry_layouts(module)
 
 
@@ -54,14 +60,16 @@ def _typed_as(shape: Shape, entry: Shape) -> Shape:
     return shape
 
 
-def _rng(instruction: Instruction) -> None:
+@FORMS.rule(Rng)
+def _rng(op: Rng, instruction: Instruction) -> None:
     """Removes the third operand, the sizes of the result (RNGUNIFORM-1)."""
     for operand in instruction.operands[2:]:
         operand.users.pop(instruction)
     del instruction.operands[2:]
 
 
-def _rng_bit_generator(instruction: Instruction) -> None:
+@FORMS.rule(RngBitGenerator)
+def _rng_bit_generator(op: RngBitGenerator, instruction: Instruction) -> None:
     """Adds the new state to a result that has the bits alone (RNGBITGENERATOR-1)."""
     if instruction.shape.is_array:
         bits = instruction.shape
@@ -69,15 +77,19 @@ def _rng_bit_generator(instruction: Instruction) -> None:
         _replace_by(instruction, GetTupleElement(index=1), bits)
 
 
-def _combiner(instruction: Instruction) -> None:
+def _combiner(op: Operation, instruction: Instruction) -> None:
     """Makes a combiner return a scalar instead of a tuple of one scalar, and the result an array (REDUCE-2)."""
-    if not any(map(_returns_tuple_of_one, instruction.op.computations)):
+    if not any(map(_returns_tuple_of_one, op.computations)):
         return
-    instruction.op = instruction.op.with_computations(_returning_scalar)
+    instruction.op = op.with_computations(_returning_scalar)
     if instruction.shape.is_tuple and len(instruction.shape.elements) == 1:
         whole = instruction.shape
         (instruction.shape,) = whole.elements
         _replace_by(instruction, Tuple(), whole)
+
+
+for _declaration in (AllReduce, Map, Reduce, ReduceScatter, ReduceWindow, Scatter, SelectAndScatter):
+    FORMS.add(_declaration, _combiner)
 
 
 def _returns_tuple_of_one(computation: Computation) -> bool:
@@ -103,11 +115,10 @@ def _returning_scalar(computation: Computation) -> Computation:
     return copy
 
 
-def _broadcast(instruction: Instruction) -> None:
+@FORMS.rule(Broadcast)
+def _broadcast(op: Broadcast, instruction: Instruction) -> None:
     """Removes operand dimensions of size 1 that would grow, by a reshape of the operand (BROADCASTINDIM-3)."""
-    op, operand = instruction.op, instruction.operands[0]
-    assert isinstance(op, Broadcast)
-    targets = op.broadcast_dimensions
+    operand, targets = instruction.operands[0], op.broadcast_dimensions
     if len(targets) != operand.shape.rank or not all(0 <= t < instruction.shape.rank for t in targets):
         return
     sizes = operand.shape.dimensions
@@ -120,10 +131,10 @@ def _broadcast(instruction: Instruction) -> None:
         instruction.op = Broadcast(broadcast_dimensions=tuple(targets[d] for d in kept))
 
 
-def _convolution(instruction: Instruction) -> None:
+@FORMS.rule(Convolution)
+def _convolution(op: Convolution, instruction: Instruction) -> None:
     """Sets the window sizes to those of the kernel (CONVGENERAL-11)."""
-    op, kernel = instruction.op, instruction.operands[-1].shape
-    assert isinstance(op, Convolution)
+    kernel = instruction.operands[-1].shape
     spatial = op.dimension_numbers.kernel_spatial_dimensions
     if len(spatial) == len(op.window) and all(0 <= d < kernel.rank for d in spatial):
         sizes = [kernel.dimensions[d] for d in spatial]
@@ -131,10 +142,9 @@ def _convolution(instruction: Instruction) -> None:
             instruction.op = op.replace(window=tuple(map(lambda w, n: replace(w, size=n), op.window, sizes)))
 
 
-def _gather(instruction: Instruction) -> None:
+@FORMS.rule(Gather)
+def _gather(op: Gather, instruction: Instruction) -> None:
     """Replaces a gather of empty slices along a collapsed dimension by zeros (GATHER-11)."""
-    op = instruction.op
-    assert isinstance(op, Gather)
     if any(0 <= d < len(op.slice_sizes) and op.slice_sizes[d] == 0 for d in op.collapsed_slice_dims):
         element = scalar(instruction.shape.element_type)
         zero = Literal(element, np.zeros((), element.element_type.dtype))
@@ -145,48 +155,32 @@ def _gather(instruction: Instruction) -> None:
         constant.users[instruction] = None
 
 
-def _start(instruction: Instruction) -> None:
+def _start(op: AllGatherStart | CollectivePermuteStart, instruction: Instruction) -> None:
     """Adds the operand to the result of a start that has the result of the done alone (COLL-7)."""
-    done = _DONES[instruction.opcode]
-    if instruction.shape.is_array and all(u.opcode == done for u in instruction.users):
+    if instruction.shape.is_array and all(isinstance(user.op, op.done) for user in instruction.users):
         instruction.shape = Shape.tuple_of([instruction.operands[0].shape, instruction.shape])
 
 
-def _all_reduce_start(instruction: Instruction) -> None:
+FORMS.add(AllGatherStart, _start)
+FORMS.add(CollectivePermuteStart, _start)
+
+
+@FORMS.rule(AllReduceStart)
+def _all_reduce_start(op: AllReduceStart, instruction: Instruction) -> None:
     """Removes the operand from the result of an all-reduce-start (COLL-7)."""
     shape = instruction.shape
     if shape.is_tuple and len(shape.elements) == 2 and len(instruction.operands) == 1:
         instruction.shape = shape.elements[1]
 
 
-def _set_dimension_size(instruction: Instruction) -> None:
+@FORMS.rule(SetDimensionSize)
+def _set_dimension_size(op: SetDimensionSize, instruction: Instruction) -> None:
     """Gives the other dimensions the dynamic flags of the operand (SETDIMENSIONSIZE-3)."""
-    op, shape, operand = instruction.op, instruction.shape, instruction.operands[0].shape
-    assert isinstance(op, SetDimensionSize)
+    shape, operand = instruction.shape, instruction.operands[0].shape
     if shape.is_array and shape.dimensions == operand.dimensions and 0 <= op.dimension < shape.rank:
         flags = list(operand.dynamic_dimensions)
         flags[op.dimension] = shape.dynamic_dimensions[op.dimension]
         instruction.shape = Shape.array(shape.element_type, shape.dimensions, flags, shape.layout)
-
-
-_FORMS: dict[str, Callable[[Instruction], None]] = {
-    "all-gather-start": _start,
-    "all-reduce": _combiner,
-    "all-reduce-start": _all_reduce_start,
-    "broadcast": _broadcast,
-    "convolution": _convolution,
-    "collective-permute-start": _start,
-    "gather": _gather,
-    "map": _combiner,
-    "reduce": _combiner,
-    "reduce-scatter": _combiner,
-    "reduce-window": _combiner,
-    "rng": _rng,
-    "rng-bit-generator": _rng_bit_generator,
-    "scatter": _combiner,
-    "select-and-scatter": _combiner,
-    "set-dimension-size": _set_dimension_size,
-}
 
 
 def _replace_by(instruction: Instruction, op: Operation, shape: Shape) -> None:

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from typing import Any, ClassVar
-
 
 class Structural:
     """Names, groups or orders values without computing: parameter, constant, tuple, get-tuple-element, after-all .."""
@@ -65,27 +63,6 @@ class Done:
         super().__init_subclass__(**kwargs)
         if start is not None:
             cls.start, start.done = start, cls
-
-
-class Start:
-    """Starts a communication or a copy; its only user, the `done`, waits for the end: copy-start, send, recv ..
-
-    Not so async-start, which runs a computation, and whose context may pass through async-updates.
-    """
-
-    opcode: ClassVar[str]
-    done: ClassVar[type[Done]]
-
-
-class Done:
-    """Waits for what the operation that made its context, the `start`, began: copy-done, send-done, recv-done .."""
-
-    opcode: ClassVar[str]
-    start: ClassVar[type[Start]]
-
-    def __init_subclass__(cls, start: type[Start], **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls.start, start.done = start, cls
 
 
 class DeviceIndex:
