@@ -245,7 +245,7 @@ class KernelGenerator(ProductGenerator):
         return b.tuple(b.transpose(y, [1, 0]), b.reduce(y, self.zero(t), lambda a, c: a + c, [0]))
 
     def make_past_caches(self) -> hl.XlaOp:
-        """Results that are written past the caches, in whole lines, with a part of one left over."""
+        """Results written by non-temporal stores of whole cache lines, with a remainder."""
         n = 3_500_000 + self.size(31, 0)
         x, y = (self.parameter(hl.f32, [], array=np.full(n, k, np.float32)) for k in (1, 2))
         return self.builder.optimization_barrier(x + y) * x
@@ -361,7 +361,7 @@ KERNELS = sorted(name for name in dir(KernelGenerator) if name.startswith("make_
 
 
 def draw_kernel(seed: int) -> tuple[hl.Module, list[np.ndarray]]:
-    """The program of a seed with its inputs; the families take turns."""
+    """The program of a seed with its inputs; seeds cycle through the families."""
     generator = KernelGenerator(seed)
     family: Callable[[], hl.XlaOp] = getattr(generator, KERNELS[seed % len(KERNELS)])
     return generator.builder.build(family()).module, generator.inputs

@@ -1,4 +1,4 @@
-"""Random programs of several replicas: element-wise steps and collectives in turns, straight or in a loop."""
+"""Random programs of several replicas: alternating element-wise steps and collectives, straight or in a loop."""
 
 from __future__ import annotations
 

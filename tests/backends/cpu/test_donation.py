@@ -167,7 +167,7 @@ ENTRY e {
 
 
 def test_large_results_take_no_memory_that_starts_in_the_middle_of_a_cache_line():
-    """Kernels that touch more than the caches hold write whole lines past them."""
+    """Kernels that touch more than the caches hold use non-temporal stores of whole lines."""
     n = 1 << 22
     text = f"""HloModule m, input_output_alias={{ {{}}: (0, {{}}, may-alias) }}
 ENTRY e {{

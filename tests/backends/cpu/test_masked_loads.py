@@ -1,4 +1,4 @@
-"""Windows at the edges of arrays: what lies behind an array in memory is never read."""
+"""Windows at the edges of arrays: memory behind an array is never read."""
 
 from __future__ import annotations
 

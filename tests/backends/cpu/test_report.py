@@ -1,4 +1,4 @@
-"""`executable.report()`: what the host still computes, in the order in which it is called."""
+"""`executable.report()`: instructions that the host computes, in execution order."""
 
 from __future__ import annotations
 

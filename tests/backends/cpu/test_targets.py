@@ -1,4 +1,4 @@
-"""The tests of compiled programs once more, for other processors: levels of x86-64 on one host, AArch64 emulated."""
+"""Tests of compiled programs for other processors: levels of x86-64 on one host, AArch64 emulated."""
 
 from __future__ import annotations
 

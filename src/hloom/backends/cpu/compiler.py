@@ -145,8 +145,8 @@ class Topology(enum.Enum):
 
     @classmethod
     def of(cls, devices: int, distributed: object) -> Topology:
-        """Returns the topology of a program, for the number of devices that this process, or all processes if
-        `distributed`, run it on."""
+        """Returns the topology of a program that runs on `devices` of this process, or on all ranks' if
+        `distributed`."""
         return cls.RANKS if distributed else cls.SINGLE if devices == 1 else cls.THREADS
 
 
@@ -285,9 +285,9 @@ class _EarlyKernels:
         self._begin(codes_of(program))
 
     def _begin(self, codes: Mapping[str, KernelCode]) -> None:
-        begun = len(self.kernels.pieces)
+        begun = len(self.kernels.groups)
         self.kernels = with_kernels(self.kernels, codes)
-        self.compilation.begin(map(module_of_units, self.kernels.pieces[begun:]))
+        self.compilation.begin(map(module_of_units, self.kernels.groups[begun:]))
 
 
 @dataclass

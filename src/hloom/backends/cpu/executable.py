@@ -188,17 +188,17 @@ class CpuExecutable(DeviceExecutable):
             self.world.fail(error)
         return error
 
-    def _results(self, arguments: Sequence[Any], given: Sequence[Any]) -> tuple[Array, ...]:
-        """Returns arrays for the results, new or donated; `given` are the caller's own arguments."""
+    def _results(self, arguments: Sequence[Any], caller_arrays: Sequence[Any]) -> tuple[Array, ...]:
+        """Returns arrays for the results, new or donated; `caller_arrays` are the arguments before conversion."""
         try:
-            return self._allocated_results(arguments, given)
+            return self._allocated_results(arguments, caller_arrays)
         except ResourceExhaustedError as error:
             raise error.at(self._largest_buffers) from None
 
-    def _allocated_results(self, arguments: Sequence[Any], given: Sequence[Any]) -> tuple[Array, ...]:
+    def _allocated_results(self, arguments: Sequence[Any], caller_arrays: Sequence[Any]) -> tuple[Array, ...]:
         if not self._donated:
             return tuple([buffers.empty(sizes, dtype) for sizes, dtype in self._outputs])
-        shared = _sharing(given)
+        shared = _sharing(caller_arrays)
         results = []
         for index, (sizes, dtype) in enumerate(self._outputs):
             parameter = self._donated.get(index)
@@ -245,7 +245,7 @@ class CpuExecutable(DeviceExecutable):
     def _run(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
         signature = self.signature
         run = _Run(self, device, rendezvous)
-        inputs, given = [], []
+        inputs, caller_arrays = [], []
         for tree, value in zip(signature.parameters, arguments, strict=True):
             for leaf, array in zip(leaves(tree), _flat_value(value), strict=True):
                 if leaf == TOKEN_SLOT:
@@ -253,9 +253,9 @@ class CpuExecutable(DeviceExecutable):
                 if isinstance(leaf, Slot):
                     run.slots[leaf.index] = array
                 else:
-                    given.append(array)
+                    caller_arrays.append(array)
                     inputs.append(_dense(array, leaf))
-        results = self._results(inputs, given)
+        results = self._results(inputs, caller_arrays)
         # A custom call may run this program again on the same thread.
         outer = getattr(self._runs, "current", None)
         try:

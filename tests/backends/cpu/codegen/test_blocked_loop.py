@@ -1,4 +1,4 @@
-"""Loops over arrays element by element run block by block, other loops round by round; both as the interpreter does."""
+"""Cache blocking of element-wise loops: which loops are blocked, and that results equal the interpreter's."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_elements_of_several_types_and_shapes_are_blocked_together() -> None:
                          "v = f32[1,50] negate(u)\ny0 = f32[1000,50] dynamic-update-slice(x0, v, i, zero)"),
         # Arrays of two sizes.
         (f"{X} f32[30000]", f"y0 = {X} negate(x0)\ny1 = f32[30000] negate(x1)"),
-        # Too little to be worth it.
+        # The arrays are too small.
         ("f32[1000]", "y0 = f32[1000] negate(x0)"),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Straight parts of a program as tables of calls."""
+"""Straight-line parts of a program as call tables."""
 
 from __future__ import annotations
 

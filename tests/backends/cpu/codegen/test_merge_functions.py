@@ -1,4 +1,4 @@
-"""Functions that differ in constants alone become one."""
+"""Merging of functions that differ in constants only."""
 
 from __future__ import annotations
 
@@ -90,8 +90,11 @@ def test_not_too_many() -> None:
 
 def test_kept_names_and_units_without_a_rule_stay() -> None:
     line = "  %a = mul i64 %n, {size}"
-    kept = Merging(max_constants=3, divisors=True, kept=("tile",))
-    given = [unit("a.tile", line, merging=kept, size=5), unit("b.tile", line, merging=kept, size=7)]
+    excluded_suffixes = Merging(max_constants=3, divisors=True, excluded_suffixes=("tile",))
+    given = [
+        unit("a.tile", line, merging=excluded_suffixes, size=5),
+        unit("b.tile", line, merging=excluded_suffixes, size=7),
+    ]
     assert len(merge_functions(given)) == 2
     given = [unit("a", line, merging=None, size=5), unit("b", line, merging=None, size=7)]
     assert len(merge_functions(given)) == 2

@@ -1,4 +1,4 @@
-"""What is compiled apart: the functions of one long kernel in two modules."""
+"""Partition of programs into LLVM modules: the functions of one long kernel make two modules."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def _padded(function: str) -> str:
 
 def test_functions_that_are_only_called_have_a_module_of_their_own() -> None:
     unit = Unit("\n".join([_padded(CALLEE), INLINED, _padded(ENTRY)]), {}, ["declare i64 @kernel.call(i64)"])
-    pieces, rest = partition_units([unit])
-    texts = [module_of_units(piece) for piece in pieces]
+    groups, rest = partition_units([unit])
+    texts = [module_of_units(group) for group in groups]
     defined = [set(re.findall(r"define [^@]*@([\w.]+)", text)) for text in texts]
     assert not rest
     assert sorted(defined, key=len) == [{"square"}, {"twice", "kernel.call"}]
@@ -105,5 +105,5 @@ def test_short_programs_are_one_module() -> None:
 def test_a_long_kernel_among_others_is_two_groups() -> None:
     callee = CALLEE.replace("{\n", "{\n  ; " + "x" * MIN_MODULE_COST + "\n", 1)
     long = Unit(f"{callee}\n{callee.replace('square', 'other')}", {}, [])
-    pieces, rest = partition_units([Unit(INLINED, {}, []), long])
-    assert [_defined(piece) for piece in pieces] == [{"square"}, {"other"}] and _defined(rest) == {"twice"}
+    groups, rest = partition_units([Unit(INLINED, {}, []), long])
+    assert [_defined(group) for group in groups] == [{"square"}, {"other"}] and _defined(rest) == {"twice"}

@@ -1,4 +1,4 @@
-"""Lines of LLVM IR and of assembly, tied to the instructions that they are for."""
+"""Debug locations: the instructions that lines of LLVM IR and of assembly are for."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ENTRY e {{ {parameters}
 
 
 def lines_by_name(lines: str, mark: str) -> dict[str, list[str]]:
-    """The lines of each name."""
+    """Returns the lines of each instruction."""
     found: dict[str, list[str]] = {}
     for line in lines.split("\n"):
         match = re.fullmatch(rf"(.*) {mark} %(\S+)", line)

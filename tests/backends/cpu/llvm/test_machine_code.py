@@ -1,4 +1,4 @@
-"""Programs in pieces that are compiled side by side, and the calls into LLVM behind that."""
+"""Programs in several modules, compiled in parallel, and the calls into LLVM for that."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
 
-# A product, a sort, a nest that is cut into chunks, and a loop that works block by block.
+# A product, a sort, a nest that is split into chunks, and a blocked loop.
 PROGRAM = """HloModule m
 less { a = f32[] parameter(0)
   b = f32[] parameter(1)

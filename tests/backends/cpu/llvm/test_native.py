@@ -1,4 +1,4 @@
-"""Native Python: what is compiled computes what Python computes on the same memory; errors stand at their line."""
+"""Native Python: compiled functions compute what Python computes on the same memory; errors name the line."""
 
 from __future__ import annotations
 
@@ -301,7 +301,7 @@ def test_errors_stand_at_the_users_line(function: Any, message: str, line: str) 
     assert line in str(error.value) and "test_native.py:" in str(error.value)
 
 
-# The logic of what hloom has, under Python
+# Native functions of hloom, run in the Python interpreter
 
 
 def test_sizes_of_the_memory_pool_are_rounded_up_by_less_than_a_fifth() -> None:
@@ -354,7 +354,7 @@ def test_a_late_worker_does_not_enter_a_closed_loop() -> None:
     pool.state.subtract(thread_pool.OPEN, SEQ_CST)
     thread_pool.enter(pool, 0, seen)
     assert pool.state.load(SEQ_CST) == 1 << 32 and not task.chunks
-    # One that comes in the next generation with what it saw in the last enters that one, and leaves it.
+    # A worker that arrives in the next generation with the previous state enters that generation, and leaves it.
     pool.state.add(thread_pool.FORK, SEQ_CST)
     thread_pool.enter(pool, 0, seen)
     assert pool.state.load(SEQ_CST) == (2 << 32) + thread_pool.OPEN and task.chunks == [0, 1]

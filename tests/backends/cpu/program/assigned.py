@@ -1,4 +1,4 @@
-"""From HLO text to the program of steps, where its buffers lie, and its results, for tests."""
+"""Helpers for tests: from HLO text to a program with its buffer assignment, and to its results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def assigned(text: str, threads: int = 2) -> tuple[Program, Assignment]:
 
 
 def copies(program: Program, assignment: Assignment, steps: list[Step] | None = None) -> list[CopyStep]:
-    """The copies of arrays that are left: from one memory to another."""
+    """Returns the copies that remain, between different memory."""
     found = [step for step in all_steps(program.steps if steps is None else steps) if isinstance(step, CopyStep)]
     return [
         c
@@ -31,7 +31,7 @@ def copies(program: Program, assignment: Assignment, steps: list[Step] | None = 
 
 
 def check_results(text: str, *arrays: np.ndarray, rtol: float = 0.0) -> None:
-    """Compiled as interpreted, on these arrays or on random ones."""
+    """Checks compiled results against the interpreter's, on the given arrays or on random ones."""
     arguments = arrays or arrays_for(text)
     for got, want in zip(compiled(text, *arguments), interpreted(text, *arguments), strict=True):
         np.testing.assert_allclose(got, want, rtol=rtol)

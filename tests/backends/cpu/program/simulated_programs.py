@@ -1,7 +1,7 @@
-"""Programs of random steps, and a simulation of them on memory as an assignment lays it out.
+"""Programs of random steps, and a simulation of them on memory as laid out by an assignment.
 
-Memory is a dictionary of cells. A buffer has one cell for every 64 bytes; cells of the arena are known by their offset,
-so that buffers that overlap there overlap here. The value of a cell tells how it was made.
+Memory is a dictionary of cells. A buffer has one cell for every 64 bytes. Cells of the arena are identified by offset,
+so buffers that overlap in the arena overlap here. The value of a cell is a hash of how it was computed.
 """
 
 from __future__ import annotations
@@ -31,16 +31,15 @@ F32 = PrimitiveType.F32
 CELL = ALIGNMENT
 MAX_ITERATIONS = 4
 PARTS = 4
-"""Of an array that rounds write, each a cell."""
+"""Number of slices of an array that a parallel loop writes, each a cell."""
 PART = "part"
-"""The name of the kernel that writes one."""
+"""Name of the kernel that writes a slice."""
 
 
 class Drawer:
-    """Draws programs as they are built from modules: each step writes new buffers, loops copy their states.
+    """Draws programs like those built from modules: each step writes new buffers, loops copy their states.
 
-    Conditions of loops compute on arrays only where they are `busy`. With `parallel` there are loops whose rounds may run
-    at once.
+    Conditions of loops compute on arrays only if `busy_conditions`. With `parallel_loops` some loops may be parallel.
     """
 
     def __init__(self, seed: int, busy_conditions: bool, parallel_loops: bool = False) -> None:
@@ -72,7 +71,7 @@ class Drawer:
         return self.buffer("temp", self.random.choice((16, 32, 32, 32, 48)))
 
     def block(self, steps: list[Step], known: list[Buffer], depth: int) -> list[Buffer]:
-        """Adds steps; `known` and what they have written."""
+        """Appends steps. Returns `known` and the buffers that they wrote."""
         known = list(known)
         for _ in range(self.random.randint(1, 5)):
             kind = self.random.choices(["kernel", "code", "scatter", "host", "loop", "branches"], [6, 1, 1, 1, 2, 1])[0]
@@ -101,7 +100,7 @@ class Drawer:
         return known
 
     def kernel(self, steps: list[Step], known: list[Buffer]) -> list[Buffer]:
-        """A kernel of one or two results; where sizes agree some read in place. Sometimes it updates a part."""
+        """A kernel with one or two results; some compute in place if sizes agree, some update a slice."""
         chosen = list(dict.fromkeys(self.random.choices(known[-6:], k=self.random.randint(1, 3))))
         results = [self.temp() for _ in range(self.random.choice((1, 1, 2)))]
         count = len(chosen)
@@ -110,7 +109,7 @@ class Drawer:
             results = [self.buffer("temp", chosen[0].dimensions[0])]
             steps.append(CopyStep(results[0], chosen[0]))
             partial = (count,)
-        # What one result reads in place, all results read at the place that they write.
+        # An operand that one result reads in place is read in place by all results.
         one_size = len({r.dimensions for r in results}) == 1 and not partial
         in_place = [i for i, b in enumerate(chosen) if b.dimensions == results[0].dimensions and one_size]
         in_place = [i for i in in_place if self.random.random() < 0.7]
@@ -145,9 +144,9 @@ class Drawer:
         return state
 
     def parallel_loop(self, steps: list[Step], known: list[Buffer], depth: int) -> Buffer:
-        """A loop that writes a cell of an array in each round, made of what all rounds read and of their numbers.
+        """A loop whose iterations each write a cell of an array, computed from shared buffers and the counter.
 
-        Some rounds need what others leave too, the array or a running value: they must not run at once.
+        Some iterations also read the array or a running value, and so have loop-carried dependences.
         """
         state, counter, predicate = self.buffer("temp", 16 * PARTS), self.buffer("temp", 16), self.buffer("temp", 16)
         whole = [b for b in known if b.dimensions == state.dimensions]
@@ -197,13 +196,13 @@ class Drawer:
 
 
 class Simulation:
-    """Runs a program on one memory. Without an assignment each buffer has memory of its own."""
+    """Runs a program on one memory; without an assignment each buffer has memory of its own."""
 
     def __init__(self, program: Program, assignment: Assignment | None) -> None:
         self.program, self.assignment = program, assignment
         self.memory: dict[Hashable, int] = {}
         self.slots: dict[WhileStep, int] = {}
-        """Of the loops that are running rounds at once: that of the round whose turn it is."""
+        """Slot of the iteration that is running, for each parallel loop."""
 
     def results(self) -> list[list[int]]:
         for buffer in self.program.buffers:
@@ -233,7 +232,7 @@ class Simulation:
             self.memory[self.cell(buffer, k)] = value
 
     def run(self, steps: list[Step]) -> Iterator[None]:
-        """Runs steps, one at a time: rounds at once take turns."""
+        """Runs steps, yielding after each, so that parallel iterations interleave."""
         for step in steps:
             if isinstance(step, CopyStep):
                 self.write_all(step.target, self.read_all(step.source))
@@ -252,7 +251,7 @@ class Simulation:
             yield
 
     def run_part(self, step: KernelStep) -> None:
-        """Writes the cell of its last buffer that the counter names."""
+        """Writes the cell of the last buffer that the counter selects."""
         update, counter, array = step.buffers
         (at,) = self.read_all(counter)
         self.memory[self.cell(array, at)] = hash(tuple(self.read_all(update)))
@@ -277,7 +276,7 @@ class Simulation:
             yield
 
     def run_kernel(self, step: KernelStep) -> None:
-        """Cell by cell: of what may be in place the kernel reads a cell when it writes it, the rest at any time."""
+        """Runs a kernel cell by cell: in-place operands are read cell by cell, others at any time."""
         outputs = [k for k, b in enumerate(step.kernel.buffers) if b.role == "output"]
         for at in range(max(cells(step.buffers[k]) for k in outputs)):
             new = {}
@@ -292,7 +291,7 @@ class Simulation:
             self.memory.update(new)
 
     def run_whole(self, step: CodeStep | HostStep) -> None:
-        """It may read and write at any time: only what is given as both, a scatter's operand, is one memory."""
+        """Runs a step that may read and write at any time; only a scatter's operand may share memory with a result."""
         if isinstance(step, CodeStep):
             operands, results = step.buffers[: step.operand_count], step.buffers[step.operand_count :]
         else:

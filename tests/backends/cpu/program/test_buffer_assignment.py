@@ -1,4 +1,4 @@
-"""Buffers: when they are alive, which of them share memory, and that sharing never changes what a program computes."""
+"""Buffer assignment: live ranges, coalescing, and that sharing memory never changes results."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def in_loop(state: str, body: str, root: str) -> str:
 
 
 def body_copies(text: str) -> int:
-    """How many arrays a round of the module's loop copies."""
+    """Returns how many arrays an iteration of the module's loop copies."""
     program, assignment = assigned(text)
     (step,) = [s for s in all_steps(program.steps) if isinstance(s, WhileStep)]
     return len(copies(program, assignment, step.body))
 
 
-# Life
+# Liveness
 
 
 def uses(*written: str, regions: dict[int, tuple[Region, ...]] | None = None) -> list[Use]:
@@ -90,7 +90,7 @@ def covered(intervals: list[tuple[int, int]]) -> set[int]:
     return {k for first, last in intervals for k in range(first, last)}
 
 
-# Sharing
+# Coalescing
 
 
 def test_results_are_computed_where_they_are_handed_out() -> None:
@@ -112,7 +112,7 @@ def test_results_are_computed_where_they_are_handed_out() -> None:
         # A swap needs a third memory.
         ("y0 = f32[1000] copy(x1)\ny1 = f32[1000] copy(x0)", 3),
         ("y0 = f32[1000] copy(x1)\ny1 = f32[1000] add(x1, x0)", 2),
-        # What is read elsewhere than it is written is not changed in place.
+        # An element is read at another index than it is written, so the loop cannot update in place.
         ("y0 = f32[1000] reverse(x0), dimensions={0}\ny1 = f32[1000] negate(x1)", 1),
     ],
 )
@@ -224,11 +224,11 @@ def test_the_arena_is_used_again() -> None:
     assert arena(8) == arena(2)
 
 
-# Sharing never changes results
+# Sharing memory never changes results
 
 
 def wrong_seeds(seeds: range, busy_conditions: bool, parallel_loops: bool = False) -> list[int]:
-    """Programs whose steps give something else on shared memory than where each buffer has its own."""
+    """Returns the seeds of programs whose results differ between shared and separate memory."""
     wrong, shared, parallel = [], 0, 0
     for seed in seeds:
         program = Drawer(seed, busy_conditions, parallel_loops).draw()
@@ -264,7 +264,7 @@ def test_iterations_of_parallel_loops_do_not_interfere() -> None:
 
 
 def test_what_a_condition_computes_does_not_overwrite_the_state_that_the_loop_ends_with() -> None:
-    """The body replaces x without reading it; the sine in the condition must not take its place."""
+    """The body replaces x without reading it; the sine in the condition must not share its buffer."""
     state, body = "f32[64]", "f = f32[] convert(i)\ny0 = f32[64] broadcast(f), dimensions={}"
     sorts = (
         "x = f32[64] get-tuple-element(t), index=0\na = f32[64] sine(x)\n"

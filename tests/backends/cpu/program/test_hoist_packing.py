@@ -1,4 +1,4 @@
-"""Packing before loops: which operands are packed once, where, and that the results are the same."""
+"""Hoisting of packing: which operands are packed once and where, and that results are unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives on their way while the program computes: where starts and waits stand."""
+"""Overlap of collectives with computation: the order of starts and waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops whose rounds run at once: which are found, and that their results are those of one round after the other."""
+"""Parallel loops: which loops are found, and that their results equal those of serial loops."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def text(
 
 
 def parallel_loops_of(found: str, threads: int = 2) -> list[ParallelLoop]:
-    """Of the loops whose rounds run at once."""
+    """Returns the loops that run in parallel."""
     program, assignment = assigned(found, threads)
     loops = [step for step in all_steps(program.steps) if isinstance(step, WhileStep)]
     assert len(loops) == 1
@@ -83,7 +83,7 @@ def test_loops_that_write_disjoint_slices_are_parallel(found: str, counts: tuple
 
 
 def with_mixed_radix_starts(rows: str, columns: str, trips: int = 16, size: str = "16,8") -> str:
-    """Rounds that write parts of two dimensions, whose starts are digits of the counter."""
+    """A loop that writes slices of two dimensions, whose starts are digits of the counter."""
     start = f"""two = s32[] constant(2)
   eight = s32[] constant(8)
   sixteen = s32[] constant(16)

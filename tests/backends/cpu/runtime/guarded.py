@@ -128,7 +128,7 @@ _assign_buffers = buffer_assignment.assign_buffers
 
 
 def _pieces(assignment: Assignment, scratches: dict[Buffer, Assignment], start: int) -> Iterator[tuple[int, int]]:
-    """Offset and size of every array in an arena, those of subroutines and of rounds that run at once among them."""
+    """Yields offset and size of every array in an arena, including those of subroutines and parallel loops."""
     yield from _arena_arrays(assignment.offsets, scratches, start)
     for step, memory in assignment.parallel_loops.items():
         assert isinstance(step, WhileStep) and step.parallel is not None

@@ -40,7 +40,7 @@ from hloom.backends.cpu.program.program import Buffer, CodeStep, Program, Step, 
 
 MERGED_NESTS = Merging(max_constants=4, divisors=False)
 """Limits on merging nests: constant loop bounds save registers, so few constants may become variables."""
-MERGED_KERNELS = Merging(max_constants=24, divisors=True, kept=("tile", "kernel", "call"))
+MERGED_KERNELS = Merging(max_constants=24, divisors=True, excluded_suffixes=("tile", "kernel", "call"))
 """Limits on merging kernels: innermost loops of products and convolutions and mere calls stay as they are."""
 ALONE = ("ptr null", "ptr null")
 """Arguments in place of the thread pool for kernels that run on one thread."""
@@ -73,13 +73,13 @@ class Kernels:
     """Kernels of a program: modules, units too short for a module, and call-only functions of all kernels."""
 
     entries: frozenset[str] = frozenset()
-    pieces: Sequence[Sequence[Unit]] = ()
+    groups: Sequence[Sequence[Unit]] = ()
     rest: Sequence[Unit] = ()
     call_only: Sequence[Unit] = ()
 
     def texts(self) -> list[str]:
         """Returns the texts of the modules."""
-        return [module_of_units(piece) for piece in self.pieces]
+        return [module_of_units(piece) for piece in self.groups]
 
 
 def with_kernels(known: Kernels, codes: Mapping[str, KernelCode]) -> Kernels:
@@ -87,8 +87,8 @@ def with_kernels(known: Kernels, codes: Mapping[str, KernelCode]) -> Kernels:
     new = [_kernel_unit(code) for entry, code in codes.items() if entry not in known.entries]
     call_only, rest = split_call_only(merge_functions(new))
     units = [*known.rest, *rest]
-    pieces, rest = partition_units(units)
-    return Kernels(known.entries | codes.keys(), [*known.pieces, *pieces], rest, [*known.call_only, *call_only])
+    groups, rest = partition_units(units)
+    return Kernels(known.entries | codes.keys(), [*known.groups, *groups], rest, [*known.call_only, *call_only])
 
 
 def _kernel_unit(code: KernelCode) -> Unit:
@@ -117,9 +117,9 @@ class ProgramEmitter(StepEmitter):
         parts = self.program.parts()
         whole = [text for subroutine in self.program.subroutines for text in self._subroutine(subroutine)]
         whole += [self._part(f"hloom_main.part{k}", steps) for k, steps in enumerate(parts)]
-        pieces, rest = partition_units([*kernels.rest, *merge_functions(list(self._nests()))])
+        groups, rest = partition_units([*kernels.rest, *merge_functions(list(self._nests()))])
         inlined = [f for f in self.functions.written.values() if self.inlined.get(f.name)]
-        units = [*rest, *kernels.call_only, *(unit for piece in [*kernels.pieces, *pieces] for unit in piece)]
+        units = [*rest, *kernels.call_only, *(unit for piece in [*kernels.groups, *groups] for unit in piece)]
         needed = [self.builder.declarations, *(f.declarations for f in inlined)]
         forks = any(_PARALLEL_FOR_DECLARATION in d for d in [*needed, *(u.declarations for u in units)])
         forks |= bool(self.tasks)
@@ -134,7 +134,7 @@ class ProgramEmitter(StepEmitter):
         declarations |= {entry: None for unit in units for entry in unit.entries}
         main = Unit("\n".join(texts), declarations, [_PARALLEL_FOR_DECLARATION] if forks else [])
         call_only, others = split_call_only_if_long([main, *kernels.call_only, *rest])
-        return [module_of_units(module) for module in (call_only, others, *pieces) if module]
+        return [module_of_units(module) for module in (call_only, others, *groups) if module]
 
     def _nests(self) -> Iterator[Unit]:
         """Yields the nests that the program calls and does not inline."""

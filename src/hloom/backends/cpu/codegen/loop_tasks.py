@@ -117,13 +117,13 @@ def write_parallel_loop(emitter: StepWriter, step: WhileStep, memory: ParallelLo
     """Emits a parallel loop as tasks that claim iterations from a shared counter until none is left."""
     parallel = step.parallel
     assert parallel is not None
-    following = emitter.stack_memory(8)
-    emitter.builder.store(constant(I64, 0), following, 8)
+    next_iteration = emitter.stack_memory(8)
+    emitter.builder.store(constant(I64, 0), next_iteration, 8)
     slots = emitter.builder.emit(f"getelementptr i8, ptr %arena, i64 {memory.offset}", PTR)
-    context = [following, slots, *map(emitter.pointer, memory.shared)]
+    context = [next_iteration, slots, *map(emitter.pointer, memory.shared)]
 
     def write(b: Builder, captured: Sequence[Value]) -> None:
-        taken, all_slots, *shared = captured
+        counter, all_slots, *shared = captured
         offset = b.binary("mul", Value("%chunk", I64), constant(I64, memory.slot_bytes))
         b.line(f"%slot = getelementptr i8, {all_slots}, {offset}")
         emitter.task = LoopTask(dict(zip(memory.shared, shared, strict=True)), memory.offsets)
@@ -133,7 +133,7 @@ def write_parallel_loop(emitter: StepWriter, step: WhileStep, memory: ParallelLo
         # A poll that stops the task branches to its end.
         _leave_if_stopped(b, done)
         emitter.poll(step, done)
-        iteration = b.emit(f"atomicrmw add {taken}, i64 1 monotonic", I64)
+        iteration = b.emit(f"atomicrmw add {counter}, i64 1 monotonic", I64)
         b.branch_if(b.compare("slt", iteration, constant(I64, parallel.trips)), run, done)
         b.start(run)
         b.store(_counter_value(b, iteration, parallel), emitter.pointer(parallel.counter), parallel.counter.byte_size)
@@ -171,19 +171,19 @@ def _run_task(
     b.line(f"call void %parallel_for(ptr %pool, ptr @{name}, ptr %frame, i64 {chunks})")
     # A task that was stopped cannot return a status, so the caller polls for it.
     return_if(b, b.emit(f"call i32 %poll(ptr %host_data, i64 {-1 - step.loop_index}, i64 {AFTER_BLOCKS}) #2", I32))
-    with emitter.function() as inside:
-        captured = [from_frame(inside, k, "context") for k in range(len(context))]
+    with emitter.function() as task_builder:
+        captured = [from_frame(task_builder, k, "context") for k in range(len(context))]
         for k, word in enumerate(("poll", "host_data"), len(context)):
-            address = inside.element_pointer(Value("%context", PTR), constant(I64, k), "ptr")
-            inside.line(f"%{word} = load ptr, {address}, align 8")
-        inside.line("%pool = getelementptr i8, ptr null, i64 0")
-        inside.line("%parallel_for = getelementptr i8, ptr @parallel_for, i64 0")
-        write(inside, captured)
+            address = task_builder.element_pointer(Value("%context", PTR), constant(I64, k), "ptr")
+            task_builder.line(f"%{word} = load ptr, {address}, align 8")
+        task_builder.line("%pool = getelementptr i8, ptr null, i64 0")
+        task_builder.line("%parallel_for = getelementptr i8, ptr @parallel_for, i64 0")
+        write(task_builder, captured)
         emitter.task = None
         emitter.tasks[name] = [
             f"define internal void @{name}(ptr %context, i64 %chunk) nounwind #0 {{\nentry:",
             *emitter.function_head(),
-            *inside.lines,
+            *task_builder.lines,
             "  ret void\n}",
         ]
 

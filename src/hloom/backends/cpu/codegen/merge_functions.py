@@ -70,8 +70,8 @@ def _candidates(unit: Unit) -> Iterator[tuple[Merging, re.Match[str]]]:
     if unit.merging is None:
         return
     for match in _FUNCTION.finditer(unit.text):
-        kept = match["name"].rpartition(".")[2] in unit.merging.kept
-        if not kept and match["body"].count("\n") >= MIN_LINES:
+        is_excluded = match["name"].rpartition(".")[2] in unit.merging.excluded_suffixes
+        if not is_excluded and match["body"].count("\n") >= MIN_LINES:
             yield unit.merging, match
 
 

@@ -35,13 +35,13 @@ _ATTRIBUTES = (
 class Merging:
     """Limits on the merging of functions: number of constants, and whether divisors may be among them.
 
-    Division by a variable takes ten times as long as by a constant. Functions whose names end in one of `kept` are not
-    merged.
+    Division by a variable takes ten times as long as by a constant. Functions whose names end in one of
+    `excluded_suffixes` are not merged.
     """
 
     max_constants: int
     divisors: bool
-    kept: tuple[str, ...] = ()
+    excluded_suffixes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -110,16 +110,16 @@ def partition_units(units: Sequence[Unit]) -> tuple[list[list[Unit]], list[Unit]
     Units of more than twice the minimum cost, or long units without others, are split in halves.
     """
     halved = MIN_SPLIT_COST if len(units) == 1 else 2 * MIN_MODULE_COST
-    pieces, group = [], list[Unit]()
+    groups, group = [], list[Unit]()
     for unit in units:
         if _cost([unit.text]) >= halved:
-            pieces += [[half] for half in _halves(unit)]
+            groups += [[half] for half in _halves(unit)]
             continue
         group.append(unit)
         if _cost([unit.text for unit in group]) >= MIN_MODULE_COST:
-            pieces.append(group)
+            groups.append(group)
             group = []
-    return pieces, group
+    return groups, group
 
 
 def _halves(unit: Unit) -> list[Unit]:

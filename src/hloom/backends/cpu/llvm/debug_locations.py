@@ -28,11 +28,11 @@ _HEAD = f"""!llvm.dbg.cu = !{{!{MIN_METADATA}}}
 
 def ir_functions(text: str, locations: DebugLocations) -> dict[str, str]:
     """Returns the functions of a module, with the instruction that each line is for as a comment."""
-    found: dict[str, list[str]] = {}
+    functions: dict[str, list[str]] = {}
     for function, line, name in _lines(text, locations):
         if function:
-            found.setdefault(function, []).append(_commented(line, name, ";"))
-    return {function: "\n".join(lines) for function, lines in found.items()}
+            functions.setdefault(function, []).append(_commented(line, name, ";"))
+    return {function: "\n".join(lines) for function, lines in functions.items()}
 
 
 def with_debug_locations(text: str, locations: DebugLocations) -> tuple[str, list[str]]:
@@ -64,7 +64,7 @@ def assembly_functions(text: str, names: Sequence[str]) -> dict[str, str]:
 
     `names` come from `with_debug_locations`.
     """
-    found = {}
+    functions = {}
     for match in re.finditer(r"^(\w[\w.]*):[^\n]*\n(.*?)^\.Lfunc_end\d+:", text, re.M | re.S):
         lines, name = [f"{match[1]}:"], ""
         for line in match[2].split("\n"):
@@ -74,8 +74,8 @@ def assembly_functions(text: str, names: Sequence[str]) -> dict[str, str]:
                 name = names[number - 1] if number else ""
             elif _NO_CODE.match(line) is None:
                 lines.append(line if line[0] == "." else _commented(line, name, "#"))
-        found[match[1]] = "\n".join(lines)
-    return found
+        functions[match[1]] = "\n".join(lines)
+    return functions
 
 
 def _lines(text: str, locations: DebugLocations) -> Iterator[tuple[str, str, str]]:

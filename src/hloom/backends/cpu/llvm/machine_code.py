@@ -170,15 +170,15 @@ class Compilation:
 
 def _make_compilers(executor: ThreadPoolExecutor, threads: int) -> None:
     """Makes the compilers that threads will need in the background; the first function costs milliseconds in each."""
-    for is_call_only, wanted in ((False, threads), (True, 1)):
-        for _ in range(wanted - _compiler_counts[is_call_only]):
-            executor.submit(_make_compiler, is_call_only, wanted)
+    for is_call_only, count in ((False, threads), (True, 1)):
+        for _ in range(count - _compiler_counts[is_call_only]):
+            executor.submit(_make_compiler, is_call_only, count)
 
 
 @shielded
-def _make_compiler(is_call_only: bool, wanted: int) -> None:
+def _make_compiler(is_call_only: bool, count: int) -> None:
     with _lock:
-        if _compiler_counts[is_call_only] >= wanted:
+        if _compiler_counts[is_call_only] >= count:
             return
         compiler = _Compiler(is_call_only)
         _compiler_counts[is_call_only] += 1

@@ -42,23 +42,23 @@ def processor() -> Processor:
 
     Raises ArgumentError if this processor cannot run code of the named level.
     """
-    found = llvm.get_host_cpu_features()
+    features = llvm.get_host_cpu_features()
     level = os.environ.get("HLOOM_TARGET_CPU", "native")
     if level != "native":
-        return _level(level, found)
-    if "prefer-256-bit" in found:
-        found["prefer-256-bit"] = False
-    wide = all(found.get(feature) for feature in _LEVELS["x86-64-v4"])
-    width = 64 if wide else 32 if found.get("avx2") else 16
-    return Processor(llvm.get_host_cpu_name(), str(found.flatten()), width, bool(found.get("f16c", True)))
+        return _level(level, features)
+    if "prefer-256-bit" in features:
+        features["prefer-256-bit"] = False
+    wide = all(features.get(feature) for feature in _LEVELS["x86-64-v4"])
+    width = 64 if wide else 32 if features.get("avx2") else 16
+    return Processor(llvm.get_host_cpu_name(), str(features.flatten()), width, bool(features.get("f16c", True)))
 
 
-def _level(level: str, found: Any) -> Processor:
-    """Returns a level of x86-64; `found` are the features of this processor."""
+def _level(level: str, features: Any) -> Processor:
+    """Returns a level of x86-64; `features` are the features of this processor."""
     if level not in _LEVELS:
         raise ArgumentError(f"HLOOM_TARGET_CPU is native or one of {', '.join(_LEVELS)}, got {level!r}")
     names = list(_LEVELS)[: list(_LEVELS).index(level) + 1]
-    missing = [feature for name in names for feature in _LEVELS[name] if not found.get(feature)]
+    missing = [feature for name in names for feature in _LEVELS[name] if not features.get(feature)]
     if missing:
         raise ArgumentError(f"HLOOM_TARGET_CPU={level}: this processor has no {', '.join(missing)}")
     return Processor(level, "-prefer-256-bit", 16 << (len(names) - 1), converts_f16=len(names) > 1)

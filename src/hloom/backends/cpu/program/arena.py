@@ -22,11 +22,11 @@ def best_fit(intervals: Iterable[tuple[int, int, int, Key]]) -> tuple[dict[Key, 
     free = _FreeList()
     active: list[tuple[int, int, int]] = []
     offsets: dict[Key, int] = {}
-    for first, last, wanted, key in sorted(intervals, key=lambda item: item[0]):
+    for first, last, byte_size, key in sorted(intervals, key=lambda item: item[0]):
         while active and active[0][0] < first:
             _, offset, size = heapq.heappop(active)
             free.release(offset, size)
-        size = -(-wanted // ALIGNMENT) * ALIGNMENT
+        size = -(-byte_size // ALIGNMENT) * ALIGNMENT
         offset = offsets[key] = free.take(size)
         heapq.heappush(active, (last, offset, size))
     return offsets, free.end

@@ -288,17 +288,17 @@ class _Assigner:
     def _assign_parallel_loops(self) -> None:
         """Gives the outermost parallel loops private memory for their tasks."""
         assigned: set[Region] = set()
-        inside: dict[Region, dict[Buffer, list[Use]]] = {
+        loop_uses: dict[Region, dict[Buffer, list[Use]]] = {
             r[-1]: {} for step, r in self.loops if step.parallel is not None
         }
-        for buffer, uses in self.uses.items() if inside else ():
+        for buffer, uses in self.uses.items() if loop_uses else ():
             for use in uses:
                 for region in use.region:
-                    if region in inside:
-                        inside[region].setdefault(buffer, []).append(use)
+                    if region in loop_uses:
+                        loop_uses[region].setdefault(buffer, []).append(use)
         for step, regions in self.loops:
             if step.parallel is not None and assigned.isdisjoint(regions):
-                memory = self._parallel_memory(step.parallel, regions[-1], inside[regions[-1]])
+                memory = self._parallel_memory(step.parallel, regions[-1], loop_uses[regions[-1]])
                 if memory is not None:
                     assigned.add(regions[-1])
                     self.assignment.parallel_loops[step] = memory
@@ -314,12 +314,12 @@ class _Assigner:
         counter = self.assignment.representative(parallel.counter)
         arrays = {self.assignment.representative(array) for array in parallel.arrays}
         private, shared = [counter], []
-        for buffer, inside in uses.items():
+        for buffer, loop_uses in uses.items():
             if buffer is counter:
                 continue
-            if not any(use.writes for use in inside) or (buffer in arrays and _is_partial_write(inside)):
+            if not any(use.writes for use in loop_uses) or (buffer in arrays and _is_partial_write(loop_uses)):
                 shared.append(buffer)
-            elif buffer.kind == "temp" and len(inside) == len(self.uses[buffer]):
+            elif buffer.kind == "temp" and len(loop_uses) == len(self.uses[buffer]):
                 private.append(buffer)
             else:
                 return None

@@ -237,9 +237,9 @@ class _Builder:
         constants = [self._constant_like(buffer) for buffer in subroutine.program.of_kind("constant")]
         scratch = self._buffer(Shape.array(PrimitiveType.U8, (0,)), "temp")
         subroutine.scratches.append(scratch)
-        given: list[Any] = [leaf for argument in arguments for leaf in leaves(argument)]
+        operands: list[Any] = [leaf for argument in arguments for leaf in leaves(argument)]
         written: list[Any] = [*leaves(result)]
-        steps.append(CallStep(subroutine, given, written, constants, scratch))
+        steps.append(CallStep(subroutine, operands, written, constants, scratch))
         return result
 
     def _code_step(

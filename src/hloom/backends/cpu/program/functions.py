@@ -30,11 +30,11 @@ def running_computations(entry: Computation) -> list[Computation]:
     Computations applied to elements (combiners, comparators) are left out.
     """
     order = callees_first(entry)
-    found = {entry}
+    running = {entry}
     for computation in reversed(order):
-        if computation in found:
-            found.update(_run_by(computation))
-    return [computation for computation in order if computation in found]
+        if computation in running:
+            running.update(_run_by(computation))
+    return [computation for computation in order if computation in running]
 
 
 def functions_of(order: Sequence[Computation]) -> set[Computation]:
@@ -47,13 +47,13 @@ def functions_of(order: Sequence[Computation]) -> set[Computation]:
         inlined[computation] = inlined_size(computation, inlined)
     is_long = inlined[order[-1]] > LONG_PROGRAM
     sizes: dict[Computation, int] = {}
-    levels: dict[Computation, int] = {}
+    depths: dict[Computation, int] = {}
     for computation in order:
-        inside = [callee for callee in _run_by(computation) if callee not in functions]
-        sizes[computation] = len(computation.instructions) + sum(sizes[callee] for callee in inside)
-        levels[computation] = 1 + max((levels[callee] for callee in inside), default=0)
+        inlined_callees = [callee for callee in _run_by(computation) if callee not in functions]
+        sizes[computation] = len(computation.instructions) + sum(sizes[callee] for callee in inlined_callees)
+        depths[computation] = 1 + max((depths[callee] for callee in inlined_callees), default=0)
         is_shared = is_long and runs[computation] > 1 and sizes[computation] >= LONG_FUNCTION
-        if is_shared or levels[computation] > MAX_LEVELS:
+        if is_shared or depths[computation] > MAX_LEVELS:
             functions.add(computation)
     return functions
 

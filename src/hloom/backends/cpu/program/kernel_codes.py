@@ -40,19 +40,19 @@ class Structures:
 
     def of(self, instruction: Instruction) -> Any:
         """Returns the key of an instruction."""
-        inside: dict[Computation, int] = {}
+        callee_ids: dict[Computation, int] = {}
         for computation in callees_first(*calls(instruction.op)):
-            key = _computation_key(computation, inside)
-            inside[computation] = self.ids.setdefault(key, len(self.ids))
+            key = _computation_key(computation, callee_ids)
+            callee_ids[computation] = self.ids.setdefault(key, len(self.ids))
         first_positions: dict[Instruction, int] = {}
         sharing = tuple(first_positions.setdefault(operand, k) for k, operand in enumerate(instruction.operands))
         shapes = tuple(_shape_key(o.shape) for o in instruction.operands)
         if instruction.opcode == "fusion":
             (computation,) = instruction.op.computations
-            return ("fusion", sharing, shapes, inside[computation])
+            return ("fusion", sharing, shapes, callee_ids[computation])
         if instruction.opcode == "custom-call":
             shapes = (*shapes, instruction.backend_config)
-        return (_operation_key(instruction, inside), sharing, shapes, _shape_key(instruction.shape))
+        return (_operation_key(instruction, callee_ids), sharing, shapes, _shape_key(instruction.shape))
 
 
 @dataclass
@@ -102,16 +102,16 @@ def _has_kernel(instruction: Instruction) -> bool:
     return instruction.opcode in KERNELS and not can_lower(instruction, can_apply)
 
 
-def _computation_key(computation: Computation, inside: Mapping[Computation, int]) -> Any:
+def _computation_key(computation: Computation, callee_ids: Mapping[Computation, int]) -> Any:
     positions = {instruction: k for k, instruction in enumerate(computation.instructions)}
     rows = tuple(
-        (_operation_key(i, inside), _shape_key(i.shape), tuple(positions[o] for o in i.operands))
+        (_operation_key(i, callee_ids), _shape_key(i.shape), tuple(positions[o] for o in i.operands))
         for i in computation.instructions
     )
     return rows, positions[computation.root]
 
 
-def _operation_key(instruction: Instruction, inside: Mapping[Computation, int]) -> Any:
+def _operation_key(instruction: Instruction, callee_ids: Mapping[Computation, int]) -> Any:
     op = instruction.op
     called = calls(op)
     if not called:
@@ -120,7 +120,7 @@ def _operation_key(instruction: Instruction, inside: Mapping[Computation, int]) 
     tuples = tuple(
         v for v in op.__dict__.values() if isinstance(v, tuple) and not any(isinstance(c, Computation) for c in v)
     )
-    return op.opcode, rest, tuples, tuple(inside[c] for c in called)
+    return op.opcode, rest, tuples, tuple(callee_ids[c] for c in called)
 
 
 def _shape_key(shape: Shape) -> Any:

@@ -70,12 +70,12 @@ class _Walk:
     def scan(self, uses: list[Use], depth: int, start: int, end: int, live: bool) -> bool:
         """Records live intervals between two positions. `live` is the liveness at `end`; returns that at `start`."""
         until = end
-        for use, inside in _backwards(uses, depth):
-            if inside:
+        for use, inner in _backwards(uses, depth):
+            if inner:
                 regions = use.region[depth].branches
                 if live:
                     self.intervals.append((regions[-1].end, until))
-                live = self._scan_regions(inside, depth, regions, live)
+                live = self._scan_regions(inner, depth, regions, live)
                 until = regions[0].start
                 continue
             if use.writes and not use.reads:
@@ -104,10 +104,10 @@ class _Walk:
     def _scan_branches(self, uses: list[Use], depth: int, branches: list[Region], live: bool) -> bool:
         """Scans the branches of a conditional; branches without a use leave the value unchanged."""
         position, used, live_before = branches[0].start, _by_branch(uses, depth), False
-        for branch, inside in used.items():
+        for branch, inner in used.items():
             if live and position < branch.start:
                 self.intervals.append((position, branch.start))
-            live_before |= self.scan(inside, depth + 1, branch.start, branch.end, live)
+            live_before |= self.scan(inner, depth + 1, branch.start, branch.end, live)
             position = branch.end
         if live and position < branches[-1].end:
             self.intervals.append((position, branches[-1].end))
@@ -123,7 +123,7 @@ class _Walk:
                 self.summaries[first] = (condition[body[False]], condition[True])
             else:
                 used = _by_branch(uses, depth)
-                needs = [self._transfer(inside, depth + 1) for inside in used.values()]
+                needs = [self._transfer(inner, depth + 1) for inner in used.values()]
                 needs += [(False, True)] if len(used) < len(regions) else []
                 self.summaries[first] = (any(if_dead for if_dead, _ in needs), any(if_live for _, if_live in needs))
         return self.summaries[first]
@@ -131,9 +131,9 @@ class _Walk:
     def _transfer(self, uses: list[Use], depth: int) -> Transfer:
         """Returns the transfer function of a sequence of uses."""
         if_dead, if_live = False, True
-        for use, inside in _backwards(uses, depth):
-            if inside:
-                transfer = self._summary(inside, depth, use.region[depth].branches)
+        for use, inner in _backwards(uses, depth):
+            if inner:
+                transfer = self._summary(inner, depth, use.region[depth].branches)
                 if_dead, if_live = transfer[if_dead], transfer[if_live]
             else:
                 if_dead = if_live = use.reads

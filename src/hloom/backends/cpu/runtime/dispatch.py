@@ -66,14 +66,14 @@ def call(arguments: Tuple, results: Tuple, template: Template) -> i32:
     """Copies the table of the template to the stack, adds the addresses of arguments and results, and runs
     the program."""
     inputs, words = template.inputs, template.words
-    given = elements(u64, address_of(template)).at(HEADER_WORDS)
-    types = given.at(words)
+    table_words = elements(u64, address_of(template)).at(HEADER_WORDS)
+    types = table_words.at(words)
     ends = elements(u64, address_of(template)).at(template.sizes)
     sizes = ends.at(inputs + 1)
     if arguments.size != inputs:
         return DOES_NOT_FIT
     table = stack(words)
-    copy_memory(address_of(table), address_of(given), words << 3)
+    copy_memory(address_of(table), address_of(table_words), words << 3)
     for k in range(inputs):
         item = to(NumpyArray, arguments.items[k])
         # The type is checked first: other objects have no fields of an array.

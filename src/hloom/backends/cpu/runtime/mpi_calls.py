@@ -220,10 +220,10 @@ def _zero(target: int, size: int) -> Row:
     return _call(_c_function("memset"), [0, 0, size], [(0, target)])
 
 
-def _handle(thing: Any) -> int:
+def _handle(mpi_object: Any) -> int:
     from mpi4py import MPI
 
-    return int(MPI._handleof(thing))
+    return int(MPI._handleof(mpi_object))
 
 
 def _items(size: int) -> tuple[int, int]:

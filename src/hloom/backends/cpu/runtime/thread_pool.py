@@ -152,17 +152,17 @@ def take_chunks(pool: Pool, own: u64) -> None:
 @native()
 def take(share: Share, generation: u64, count: u64) -> u64:
     """Takes a chunk of a share. Returns its index, or `count` if none is left."""
-    found = share.taken.load(MONOTONIC)
+    word = share.taken.load(MONOTONIC)
     while True:
         taken: u64 = 0
-        if found >> 32 == generation:
-            taken = found & TAKEN
+        if word >> 32 == generation:
+            taken = word & TAKEN
         if taken >= count:
             return count
-        now = share.taken.compare_exchange(found, (generation << 32) + taken + 1, MONOTONIC, MONOTONIC)
-        if now == found:
+        now = share.taken.compare_exchange(word, (generation << 32) + taken + 1, MONOTONIC, MONOTONIC)
+        if now == word:
             return taken
-        found = now
+        word = now
 
 
 @native()
@@ -226,12 +226,12 @@ def worker(pool: Pool) -> Address:
 def enter(pool: Pool, own: u64, now: u64) -> None:
     """Takes part in the loop of a generation if it is still open."""
     while now & OPEN != 0:
-        found = pool.state.compare_exchange(now, now + 1, ACQUIRE, MONOTONIC)
-        if found == now:
+        word = pool.state.compare_exchange(now, now + 1, ACQUIRE, MONOTONIC)
+        if word == now:
             take_chunks(pool, own)
             pool.state.subtract(1, RELEASE)
             return
-        now = found
+        now = word
 
 
 @native()

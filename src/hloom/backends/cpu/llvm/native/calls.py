@@ -51,27 +51,27 @@ class Calls(Memory):
             parameters, result = typing.get_args(function.type)
             result = None if result is types.NoneType else result
             return self._invoke(self.pointer(function), parameters, result, arguments)
-        thing = function.value
-        if isinstance(thing, Native):
-            self.module.require(thing)
-            hints, result = signature(thing)
-            return self._invoke(f"@{thing.name}", tuple(hints.values()), result, arguments)
-        if isinstance(thing, External):
-            types_ = ", ".join(map(llvm_type, thing.arguments))
-            self.module.declare(thing.name, f"declare {llvm_type(thing.result)} @{thing.name}({types_})")
-            return self._invoke(f"@{thing.name}", thing.arguments, thing.result, arguments)
-        if isinstance(thing, Integer):
-            return self._to_integer(thing, arguments[0])
+        callee = function.value
+        if isinstance(callee, Native):
+            self.module.require(callee)
+            hints, result = signature(callee)
+            return self._invoke(f"@{callee.name}", tuple(hints.values()), result, arguments)
+        if isinstance(callee, External):
+            types_ = ", ".join(map(llvm_type, callee.arguments))
+            self.module.declare(callee.name, f"declare {llvm_type(callee.result)} @{callee.name}({types_})")
+            return self._invoke(f"@{callee.name}", callee.arguments, callee.result, arguments)
+        if isinstance(callee, Integer):
+            return self._to_integer(callee, arguments[0])
         if all(isinstance(argument, Known) for argument in arguments):
-            return Known(thing(*(argument.value for argument in arguments if isinstance(argument, Known))))
-        self.fail(f"{getattr(thing, '__name__', thing)!r} is no native function")
+            return Known(callee(*(argument.value for argument in arguments if isinstance(argument, Known))))
+        self.fail(f"{getattr(callee, '__name__', callee)!r} is no native function")
 
     def _invoke(self, callee: str, parameters: Any, result: Any, arguments: list[Value | Known]) -> Value | Known:
         if len(parameters) != len(arguments):
             self.fail(f"takes {len(parameters)} arguments, got {len(arguments)}")
         values = [self.convert(a, p) for a, p in zip(arguments, parameters, strict=True)]
-        given = ", ".join(f"{llvm_type(value.type)} {value.text}" for value in values)
-        text = f"call {llvm_type(result)} {callee}({given})"
+        operands = ", ".join(f"{llvm_type(value.type)} {value.text}" for value in values)
+        text = f"call {llvm_type(result)} {callee}({operands})"
         if result is None:
             self.line(text)
             return Known(None)
@@ -89,12 +89,12 @@ class Calls(Memory):
 
     # Vocabulary without syntax of its own
 
-    def address_of(self, thing: Value | Known) -> Value:
+    def address_of(self, operand: Value | Known) -> Value:
         """Translates `address_of`."""
-        if isinstance(thing, Known) and isinstance(thing.value, Native):
-            self.module.require(thing.value)
-            return Value(f"ptrtoint (ptr @{thing.value.name} to i64)", u64)
-        return Value(self.materialise(thing).text, u64)
+        if isinstance(operand, Known) and isinstance(operand.value, Native):
+            self.module.require(operand.value)
+            return Value(f"ptrtoint (ptr @{operand.value.name} to i64)", u64)
+        return Value(self.materialise(operand).text, u64)
 
     def to(self, type: Known, address: Value | Known) -> Value:
         """Translates `to`."""

@@ -80,31 +80,31 @@ class Memory(Arithmetic):
         """Stores a value, converted to the type of the field or element."""
         if isinstance(type, Inline) or typing.get_origin(type) is Atomic:
             self.fail("this cannot be assigned: an atomic is changed by its methods, an array by its elements")
-        wanted = self.convert(value, type)
+        converted = self.convert(value, type)
         if type == boolean:
-            wanted = self.emit(f"zext i1 {wanted.text} to i8", boolean)
+            converted = self.emit(f"zext i1 {converted.text} to i8", boolean)
         size = size_of(type)
-        self.line(f"store i{8 * size} {wanted.text}, ptr {self.pointer(address)}, align {size}")
+        self.line(f"store i{8 * size} {converted.text}, ptr {self.pointer(address)}, align {size}")
 
     def atomic(self, location: Value, method: str, arguments: list[Value | Known]) -> Value | Known:
         """Translates a method of an atomic."""
         (type,) = typing.get_args(location.type)
         text, pointer = llvm_type(type), self.pointer(location)
         orders = [a.value for a in arguments if isinstance(a, Known) and isinstance(a.value, str)]
-        given = [a for a in arguments if not (isinstance(a, Known) and isinstance(a.value, str))]
+        operands = [a for a in arguments if not (isinstance(a, Known) and isinstance(a.value, str))]
         order = " ".join(orders)
         if method == "load":
             return self.emit(f"load atomic {text}, ptr {pointer} {order}, align {size_of(type)}", type)
         if method == "store":
-            value = self.convert(given[0], type)
+            value = self.convert(operands[0], type)
             self.line(f"store atomic {text} {value.text}, ptr {pointer} {order}, align {size_of(type)}")
             return Known(None)
         if method == "compare_exchange":
-            expected, new = (self.convert(value, type).text for value in given[:2])
+            expected, new = (self.convert(value, type).text for value in operands[:2])
             pair = self.emit(f"cmpxchg ptr {pointer}, {text} {expected}, {text} {new} {order}", type)
             return self.emit(f"extractvalue {{ {text}, i1 }} {pair.text}, 0", type)
         if method not in _ATOMIC:
             self.fail(f"an atomic has no {method}; it has: load, store, {', '.join(_ATOMIC)}, compare_exchange")
         return self.emit(
-            f"atomicrmw {_ATOMIC[method]} ptr {pointer}, {text} {self.convert(given[0], type).text} {order}", type
+            f"atomicrmw {_ATOMIC[method]} ptr {pointer}, {text} {self.convert(operands[0], type).text} {order}", type
         )

@@ -50,19 +50,19 @@ def _syntax_of(function: Native) -> tuple[list[str], ast.FunctionDef]:
     """Returns the lines of the file that defines a function, and its syntax tree."""
     code = function.function.__code__
     lines, functions = _functions_in(code.co_filename)
-    found = functions.get((code.co_name, code.co_firstlineno))
-    if found is None:
+    tree = functions.get((code.co_name, code.co_firstlineno))
+    if tree is None:
         raise NativeError(f"{function.name}: the source of {code.co_filename} cannot be read, or has changed")
-    return lines, found
+    return lines, tree
 
 
 @functools.cache
 def _functions_in(file: str) -> tuple[list[str], dict[tuple[str, int], ast.FunctionDef]]:
     """Returns the lines of a file, and its functions by name and first line, decorators included."""
     lines = linecache.getlines(file)
-    found = {}
+    functions = {}
     for node in ast.walk(ast.parse("".join(lines))):
         if isinstance(node, ast.FunctionDef):
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            found[node.name, first] = node
-    return lines, found
+            functions[node.name, first] = node
+    return lines, functions

@@ -28,11 +28,11 @@ S = TypeVar("S", bound=Structure)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def address_of(thing: Any) -> int:
+def address_of(value: Any) -> int:
     """Returns the address that a reference or an atomic refers to."""
-    if isinstance(thing, Native):
-        raise ArgumentError(f"{thing.name} has an address in compiled code only")
-    return int(thing.address)
+    if isinstance(value, Native):
+        raise ArgumentError(f"{value.name} has an address in compiled code only")
+    return int(value.address)
 
 
 @typing.overload

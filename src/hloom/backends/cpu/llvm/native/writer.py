@@ -141,21 +141,21 @@ class Writer:
         """Returns a known value as an operand; integers are i64 unless the context gives a type."""
         if isinstance(value, Value):
             return value
-        thing = value.value
-        if isinstance(thing, bool):
-            return Value(str(thing).lower(), boolean)
-        if isinstance(thing, int):
-            return Value(str(thing), i64)
-        if isinstance(thing, Structure) and thing.symbol:
-            self.module.declare(thing.symbol, _global(thing.symbol, thing.byte_size))
-            return Value(f"ptrtoint (ptr @{thing.symbol} to i64)", type(thing))
-        if isinstance(thing, Table):
-            words = ", ".join(f"i64 {u64(value)}" for value in thing.values)
+        known = value.value
+        if isinstance(known, bool):
+            return Value(str(known).lower(), boolean)
+        if isinstance(known, int):
+            return Value(str(known), i64)
+        if isinstance(known, Structure) and known.symbol:
+            self.module.declare(known.symbol, _global(known.symbol, known.byte_size))
+            return Value(f"ptrtoint (ptr @{known.symbol} to i64)", type(known))
+        if isinstance(known, Table):
+            words = ", ".join(f"i64 {u64(value)}" for value in known.values)
             self.module.declare(
-                thing.symbol, f"@{thing.symbol} = internal constant [{len(thing.values)} x i64] [{words}]"
+                known.symbol, f"@{known.symbol} = internal constant [{len(known.values)} x i64] [{words}]"
             )
-            return Value(f"ptrtoint (ptr @{thing.symbol} to i64)", Array[u64])
-        self.fail(f"{thing!r} is not a value")
+            return Value(f"ptrtoint (ptr @{known.symbol} to i64)", Array[u64])
+        self.fail(f"{known!r} is not a value")
 
     def convert(self, value: Value | Known, type: Any) -> Value:
         """Returns a value as an operand of a type; only known integers are converted."""
