@@ -18,6 +18,7 @@ from hloom.ops.convert import Convert
 from hloom.ops.elementwise_binary import Add
 from hloom.ops.operation import Operation
 from hloom.ops.reduce import Reduce
+from hloom.ops.registry import Op, Registry, Rule
 from hloom.ops.reshape import Reshape
 from hloom.ops.structure import Constant, GetTupleElement, Parameter, Tuple
 from hloom.ops.transpose import Transpose
@@ -209,15 +210,24 @@ class ScalarComputations:
         return self._made[key]
 
 
-Expander = Callable[[OpBuilder, Instruction, Module], Instruction | None]
-"""Builds the replacement of an instruction, of the same shape.
+class Expanders(Registry[[OpBuilder, Instruction, Module], Instruction | None]):
+    """Functions that build the replacement of an instruction, of the same shape, by the class of its operation.
 
-Returns None, and builds nothing, if the expansion does not apply to the instruction.
-"""
+    They return None, and build nothing, if the expansion does not apply to the instruction.
+    """
 
 
-def expand_all(module: Module, expanders: dict[str, Expander]) -> int:
-    """Replaces instructions by the results of the expanders of their opcodes; returns the number of replacements.
+def expand_each(
+    module: Module, operation: type[Op], expander: Rule[Op, [OpBuilder, Instruction, Module], Instruction | None]
+) -> int:
+    """Replaces the instructions of one operation, like `expand_all`; returns the number of replacements."""
+    expanders = Expanders()
+    expanders.add(operation, expander)
+    return expand_all(module, expanders)
+
+
+def expand_all(module: Module, expanders: Expanders) -> int:
+    """Replaces instructions by the results of the expanders; returns the number of replacements.
 
     Instructions with control edges or dynamic shapes are left alone.
     """
@@ -225,10 +235,10 @@ def expand_all(module: Module, expanders: dict[str, Expander]) -> int:
     for computation in [*module.computations]:
         edit = Edit(computation)
         for old in computation.instructions:
-            expander = expanders.get(old.op.opcode)
+            expander = expanders.get(old.op)
             if expander is None or has_control_edges(old) or is_dynamic(old):
                 continue
-            new = expander(OpBuilder.at(edit, old), old, module)
+            new = expander(old.op, OpBuilder.at(edit, old), old, module)
             if new is not None:
                 if new not in old.operands:
                     new.sharding = old.sharding

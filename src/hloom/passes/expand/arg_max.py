@@ -25,7 +25,7 @@ from hloom.ops.elementwise_binary import Maximum, Minimum, Or
 from hloom.ops.reduce import Reduce
 from hloom.ops.select import Select
 from hloom.ops.structure import Constant, GetTupleElement, Parameter
-from hloom.passes.op_builder import OpBuilder, expand_all, reduced
+from hloom.passes.op_builder import OpBuilder, expand_each, reduced
 from hloom.shape import Shape
 
 MIN_LENGTH = 32
@@ -50,12 +50,10 @@ class ArgMax:
 
     def run(self, module: Module) -> int:
         """Replaces the reductions; returns their number."""
-        return expand_all(module, {"reduce": _expanded})
+        return expand_each(module, Reduce, _expanded)
 
 
-def _expanded(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
-    op = old.op
-    assert isinstance(op, Reduce)
+def _expanded(op: Reduce, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     if not _is_of_rows(old, op):
         return None
     best = _kept_extremum(op.computation, old.operands[0].shape)

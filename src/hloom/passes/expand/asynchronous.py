@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from hloom.ir import Instruction, Module
-from hloom.ops.collectives import AllGather, AllReduce, CollectivePermute
-from hloom.ops.control_flow import Call
+from hloom.ops.collectives import (
+    AllGather,
+    AllGatherDone,
+    AllGatherStart,
+    AllReduce,
+    AllReduceDone,
+    AllReduceStart,
+    CollectivePermute,
+    CollectivePermuteStart,
+)
+from hloom.ops.communication import CopyDone, CopyStart
+from hloom.ops.control_flow import AsyncDone, AsyncStart, AsyncUpdate, Call
 from hloom.ops.operation import Operation
 from hloom.passes.expand.single_device import zeros
-from hloom.passes.op_builder import Expander, OpBuilder, expand_all
+from hloom.passes.op_builder import Expanders, OpBuilder, expand_all
 
 
 @dataclass(frozen=True)
@@ -28,8 +38,11 @@ class AsyncToSync:
         return expand_all(module, _EXPANDERS)
 
 
-def _start(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
-    op: Any = old.op
+_EXPANDERS = Expanders()
+
+
+@_EXPANDERS.rule(AsyncStart)
+def _start(op: AsyncStart, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     if not op.calls.result_shape.compatible(old.shape.elements[1]):
         return None
     called = build(Call(computation=op.calls), *old.operands)
@@ -37,49 +50,48 @@ def _start(build: OpBuilder, old: Instruction, module: Module) -> Instruction | 
     return build.tuple(build.tuple(*old.operands), called, *contexts)
 
 
-def _context(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
+def _context(op: Operation, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     operand = old.operands[0]
     return operand if operand.shape.compatible(old.shape) else None
 
 
-def _done(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
+def _done(op: Operation, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     result = old.operands[0].shape.elements[1]
     return build.element(old.operands[0], 1) if result.compatible(old.shape) else None
 
 
-def _copy_start(build: OpBuilder, old: Instruction, module: Module) -> Instruction:
+@_EXPANDERS.rule(CopyStart)
+def _copy_start(op: CopyStart, build: OpBuilder, old: Instruction, module: Module) -> Instruction:
     (operand,) = old.operands
     return build.tuple(operand, operand, zeros(build, old.shape.elements[2]))
 
 
-def _all_reduce_start(build: OpBuilder, old: Instruction, module: Module) -> Instruction:
-    return build(AllReduce(**old.op.__dict__), *old.operands, shape=old.shape)
+@_EXPANDERS.rule(CopyDone)
+def _copy_done(op: CopyDone, build: OpBuilder, old: Instruction, module: Module) -> Instruction:
+    return build.element(old.operands[0], 0)
 
 
-def _collective_start(operation: type[Operation]) -> Expander:
-    """Returns the expander of a start: a tuple (operands, results of `operation`, zeros for contexts..)."""
-
-    def expand(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
-        given, received, *contexts = old.shape.elements
-        operands = build.tuple(*old.operands) if given.is_tuple else old.operands[0]
-        if not operands.shape.compatible(given):
-            return None
-        result = build(operation(**old.op.__dict__), *old.operands, shape=received)
-        return build.tuple(operands, result, *(zeros(build, shape) for shape in contexts))
-
-    return expand
+@_EXPANDERS.rule(AllReduceStart)
+def _all_reduce_start(op: AllReduceStart, build: OpBuilder, old: Instruction, module: Module) -> Instruction:
+    return build(AllReduce(**op.__dict__), *old.operands, shape=old.shape)
 
 
-_EXPANDERS: dict[str, Expander] = {
-    "all-gather-start": _collective_start(AllGather),
-    "all-gather-done": _done,
-    "all-reduce-start": _all_reduce_start,
-    "all-reduce-done": _context,
-    "async-start": _start,
-    "async-update": _context,
-    "async-done": _done,
-    "collective-permute-start": _collective_start(CollectivePermute),
-    "collective-permute-done": _done,
-    "copy-start": _copy_start,
-    "copy-done": lambda build, old, module: build.element(old.operands[0], 0),
-}
+def _collective_start(
+    op: AllGatherStart | CollectivePermuteStart, build: OpBuilder, old: Instruction, module: Module
+) -> Instruction | None:
+    """Returns the tuple (operands, results of the synchronous operation, zeros for contexts..)."""
+    given, received, *contexts = old.shape.elements
+    operands = build.tuple(*old.operands) if given.is_tuple else old.operands[0]
+    if not operands.shape.compatible(given):
+        return None
+    operation = AllGather if isinstance(op, AllGather) else CollectivePermute
+    result = build(operation(**op.__dict__), *old.operands, shape=received)
+    return build.tuple(operands, result, *(zeros(build, shape) for shape in contexts))
+
+
+_EXPANDERS.add(AllGatherStart, _collective_start)
+_EXPANDERS.add(AllGatherDone, _done)
+_EXPANDERS.add(AllReduceDone, _context)
+_EXPANDERS.add(AsyncUpdate, _context)
+_EXPANDERS.add(AsyncDone, _done)
+_EXPANDERS.add(CollectivePermuteStart, _collective_start)

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
-from hloom.ops.batch_norm import BatchNorm
+from hloom.ops.batch_norm import BatchNorm, BatchNormGrad, BatchNormInference, BatchNormTraining
 from hloom.ops.elementwise_binary import Add, Divide, Multiply, Subtract
 from hloom.ops.elementwise_unary import Sqrt
 from hloom.ops.reduce import Reduce
-from hloom.passes.op_builder import Expander, OpBuilder, ScalarComputations, expand_all
+from hloom.ops.registry import Registry
+from hloom.passes.op_builder import OpBuilder, ScalarComputations, expand_each
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -29,17 +30,10 @@ class BatchNormExpander:
         """Expands the instructions; returns their number."""
         combiners = ScalarComputations(module)
 
-        def expander(expand: type[_Expansion]) -> Expander:
-            return lambda build, old, _: expand(build, old, combiners).result()
+        def expanded(op: BatchNorm, build: OpBuilder, old: Instruction, _: Module) -> Instruction:
+            return _EXPANSIONS[op](op, build, old, combiners).result()
 
-        return expand_all(
-            module,
-            {
-                "batch-norm-training": expander(_Training),
-                "batch-norm-inference": expander(_Inference),
-                "batch-norm-grad": expander(_Grad),
-            },
-        )
+        return expand_each(module, BatchNorm, expanded)
 
 
 class _Expansion:
@@ -48,9 +42,7 @@ class _Expansion:
     Vectors have one element per feature; arrays have the dimensions of the first operand.
     """
 
-    def __init__(self, build: OpBuilder, old: Instruction, combiners: ScalarComputations) -> None:
-        op = old.op
-        assert isinstance(op, BatchNorm)
+    def __init__(self, op: BatchNorm, build: OpBuilder, old: Instruction, combiners: ScalarComputations) -> None:
         self.build = build
         self.element_type = old.operands[0].shape.element_type
         self.computing = self.element_type if self.element_type.bits >= 32 else PrimitiveType.F32
@@ -93,6 +85,10 @@ class _Expansion:
         return self.build.convert(value, self.element_type)
 
 
+_EXPANSIONS = Registry[[OpBuilder, Instruction, ScalarComputations], _Expansion]()
+
+
+@_EXPANSIONS.rule(BatchNormTraining)
 class _Training(_Expansion):
     def result(self) -> Instruction:
         build, (x, scale, offset) = self.build, self.operands
@@ -104,6 +100,7 @@ class _Training(_Expansion):
         return build.tuple(*map(self.rounded, (output, mean, variance)))
 
 
+@_EXPANSIONS.rule(BatchNormInference)
 class _Inference(_Expansion):
     def result(self) -> Instruction:
         build, (x, scale, offset, mean, variance) = self.build, self.operands
@@ -113,6 +110,7 @@ class _Inference(_Expansion):
         return self.rounded(build(Add(), normal, self.along(offset)))
 
 
+@_EXPANSIONS.rule(BatchNormGrad)
 class _Grad(_Expansion):
     def result(self) -> Instruction:
         build, (x, scale, mean, variance, grad) = self.build, self.operands

@@ -17,7 +17,7 @@ from hloom.ops.elementwise_binary import Add, And, Multiply, Or, ShiftLeft, Shif
 from hloom.ops.elementwise_unary import Abs, Floor, IsFinite, Negate
 from hloom.ops.reshape import Bitcast, Reshape
 from hloom.ops.select import Select
-from hloom.passes.op_builder import Expander, OpBuilder, expand_all, reduced
+from hloom.passes.op_builder import Expanders, OpBuilder, expand_all, reduced
 from hloom.shape import Layout, Shape, Tile
 from hloom.types import PrimitiveType
 
@@ -41,6 +41,9 @@ class BitsExpander:
         return expand_all(module, _EXPANDERS)
 
 
+_EXPANDERS = Expanders()
+
+
 # Layouts
 
 
@@ -57,8 +60,8 @@ class _Move:
         return tuple(self.sizes[d] for d in self.order)
 
 
-def _bitcast(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
-    assert isinstance(old.op, Bitcast)
+@_EXPANDERS.rule(Bitcast)
+def _bitcast(op: Bitcast, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     (operand,), shape = old.operands, old.shape
     if not shape.is_array or shape.element_type.bits < 8 or operand.shape.element_type.bits < 8:
         return None
@@ -117,7 +120,8 @@ def _retyped(build: OpBuilder, value: Instruction, element_type: PrimitiveType) 
 # Types narrower than a byte
 
 
-def _convert(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
+@_EXPANDERS.rule(BitcastConvert)
+def _convert(op: BitcastConvert, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     (operand,) = old.operands
     from_, to = operand.shape.element_type, old.shape.element_type
     if from_.bits == to.bits or min(from_.bits, to.bits) >= 8:
@@ -154,8 +158,8 @@ def _shift_amounts(build: OpBuilder, shape: Shape, part: PrimitiveType) -> Instr
 # Stochastic rounding
 
 
-def _stochastic(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
-    assert isinstance(old.op, StochasticConvert)
+@_EXPANDERS.rule(StochasticConvert)
+def _stochastic(op: StochasticConvert, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     operand, random = old.operands
     to = old.shape.element_type
     return _to_integers(build, operand, random, to) if to.is_integer else _to_floats(build, operand, random, to)
@@ -196,10 +200,3 @@ def _to_floats(build: OpBuilder, operand: Instruction, random: Instruction, to: 
     kept = build(And(), build(Add(), _as_unsigned(build, operand), noise), mask)
     rounded = build(BitcastConvert(), kept, shape=operand.shape)
     return build.convert(build(Select(), build(IsFinite(), operand), rounded, operand), to)
-
-
-_EXPANDERS: dict[str, Expander] = {
-    "bitcast": _bitcast,
-    "bitcast-convert": _convert,
-    "stochastic-convert": _stochastic,
-}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from hloom.ir import Instruction, Module
+from hloom.ops.collectives import AllGather, AllGatherStart, AllToAll, ReduceScatter
+from hloom.ops.operation import Operation
 from hloom.ops.transpose import Transpose
-from hloom.passes.op_builder import Expander, OpBuilder, expand_all
+from hloom.passes.op_builder import Expanders, OpBuilder, expand_all
 from hloom.shape import Shape
 
 
@@ -26,13 +29,16 @@ class CollectiveDimensions:
         return expand_all(module, _EXPANDERS)
 
 
-def _along(dimension: str) -> Expander:
+def _along(dimension: str) -> Callable[[Operation, OpBuilder, Instruction, Module], Instruction | None]:
     """Returns the expander of collectives whose field `dimension` has the dimension of blocks."""
 
-    def expand(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
-        op: Any = old.op
+    def expand(op: Operation, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
         axis = getattr(op, dimension)
-        if axis is None or all(math.prod(shape.dimensions[:axis]) <= 1 for shape in old.operand_shapes):
+        if (
+            axis is None
+            or isinstance(op, AllGatherStart)
+            or all(math.prod(shape.dimensions[:axis]) <= 1 for shape in old.operand_shapes)
+        ):
             return None
         forth = (axis, *(d for d in range(old.operand_shapes[0].rank) if d != axis))
         back = tuple(forth.index(d) for d in range(len(forth)))
@@ -49,8 +55,7 @@ def _along(dimension: str) -> Expander:
     return expand
 
 
-_EXPANDERS: dict[str, Expander] = {
-    "all-gather": _along("all_gather_dim"),
-    "all-to-all": _along("split_dimension"),
-    "reduce-scatter": _along("scatter_dimension"),
-}
+_EXPANDERS = Expanders()
+_EXPANDERS.add(AllGather, _along("all_gather_dim"))
+_EXPANDERS.add(AllToAll, _along("split_dimension"))
+_EXPANDERS.add(ReduceScatter, _along("scatter_dimension"))

@@ -8,7 +8,7 @@ from typing import ClassVar
 from hloom.ir import Instruction, Module
 from hloom.ops.convolution import Convolution
 from hloom.ops.transpose import Reverse
-from hloom.passes.op_builder import OpBuilder, expand_all
+from hloom.passes.op_builder import OpBuilder, expand_each
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,11 @@ class ConvolutionOperandSwapper:
 
     def run(self, module: Module) -> int:
         """Swaps operands; returns the number of convolutions changed."""
-        return expand_all(module, {"convolution": _swap})
+        return expand_each(module, Convolution, _swap)
 
 
-def _swap(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
-    op, (image, kernel) = old.op, old.operands
-    assert isinstance(op, Convolution)
+def _swap(op: Convolution, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
+    image, kernel = old.operands
     exchanged = op.exchanged(image.shape.dimensions)
     if exchanged is None:
         return None

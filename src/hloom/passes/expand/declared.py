@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from hloom.errors import ArgumentError
 from hloom.ir import Instruction, Module
-from hloom.passes.op_builder import OpBuilder, expand_all
+from hloom.ops.operation import Operation
+from hloom.passes.op_builder import Expanders, OpBuilder, expand_all
 
 
 @dataclass(frozen=True)
@@ -21,14 +22,16 @@ class DeclaredExpander:
 
     def run(self, module: Module) -> int:
         """Expands the instructions; returns their number."""
-        opcodes = {instruction.opcode for instruction in module.instructions() if instruction.op.expand is not None}
-        return expand_all(module, dict.fromkeys(opcodes, _expanded)) if opcodes else 0
+        operations = {type(i.op) for i in module.instructions() if i.op.expand is not None}
+        expanders = Expanders()
+        for operation in operations:
+            expanders.add(operation, _expanded)
+        return expand_all(module, expanders) if operations else 0
 
 
-def _expanded(build: OpBuilder, old: Instruction, module: Module) -> Instruction:
-    expand = old.op.expand
-    assert expand is not None
-    new: Instruction = expand(build, module, *old.op.bind(old.operands))
+def _expanded(op: Operation, build: OpBuilder, old: Instruction, module: Module) -> Instruction:
+    assert op.expand is not None
+    new: Instruction = op.expand(build, module, *op.bind(old.operands))
     if not new.shape.compatible(old.shape):
         raise ArgumentError(f"the expansion of {old.opcode} has the shape {new.shape}, it has {old.shape}")
     return new

@@ -10,7 +10,7 @@ from hloom.ir import Computation, Instruction, Module
 from hloom.ops.dot import Dot
 from hloom.ops.elementwise_binary import Add, Multiply
 from hloom.ops.reduce import Reduce
-from hloom.passes.op_builder import OpBuilder, ScalarComputations, expand_all
+from hloom.passes.op_builder import OpBuilder, ScalarComputations, expand_each
 from hloom.shape import Shape
 
 MIN_BATCHES = 8
@@ -35,16 +35,14 @@ class DotStrengthReduction:
         """Expands the dots; returns their number."""
         combiners = ScalarComputations(module)
 
-        def expand(build: OpBuilder, old: Instruction, _: Module) -> Instruction | None:
-            return (
-                _sum_of_products(build, old, combiners(Add(), old.shape.element_type)) if self._applies(old) else None
-            )
+        def expand(op: Dot, build: OpBuilder, old: Instruction, _: Module) -> Instruction | None:
+            if not self._applies(op, old):
+                return None
+            return _sum_of_products(op, build, old, combiners(Add(), old.shape.element_type))
 
-        return expand_all(module, {"dot": expand})
+        return expand_each(module, Dot, expand)
 
-    def _applies(self, old: Instruction) -> bool:
-        op = old.op
-        assert isinstance(op, Dot)
+    def _applies(self, op: Dot, old: Instruction) -> bool:
         lhs, rhs = old.operand_shapes
         types = {shape.element_type for shape in (lhs, rhs, old.shape)}
         terms = math.prod(lhs.dimensions[d] for d in op.lhs_contracting_dims)
@@ -65,10 +63,9 @@ def _has_adjacent_batches(op: Dot, lhs: Shape, rhs: Shape) -> bool:
     return False
 
 
-def _sum_of_products(build: OpBuilder, old: Instruction, add: Computation) -> Instruction:
+def _sum_of_products(op: Dot, build: OpBuilder, old: Instruction, add: Computation) -> Instruction:
     """Broadcasts the operands to the dimensions of the result and the terms, multiplies, and sums over the terms."""
-    op, (lhs, rhs) = old.op, old.operands
-    assert isinstance(op, Dot)
+    lhs, rhs = old.operands
     rank, terms = old.shape.rank, [lhs.shape.dimensions[d] for d in op.lhs_contracting_dims]
     element_type = old.shape.element_type
     whole = Shape.array(element_type, [*old.shape.dimensions, *terms])

@@ -25,10 +25,8 @@ from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 
-def expanded_geev(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
+def expanded_geev(op: CustomCall, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     """Expands a custom call of `lapack_sgeev_ffi` or its variants for other types; returns None for other calls."""
-    op = old.op
-    assert isinstance(op, CustomCall)
     target = re.fullmatch(r"lapack_([sdcz])geev_ffi", op.target_name)
     if target is None or op.target_name in REGISTERED:
         return None

@@ -24,7 +24,7 @@ from hloom.ops.fft import Fft
 from hloom.ops.pad import Concatenate, Pad
 from hloom.ops.slice import Slice
 from hloom.ops.transpose import Reverse, Transpose
-from hloom.passes.op_builder import OpBuilder, expand_all
+from hloom.passes.op_builder import OpBuilder, expand_each
 
 MAX_LENGTH = 2048
 """Length of sequences up to which a vector of them, one per lane, stays in the second-level cache."""
@@ -49,7 +49,7 @@ class FftLengths:
 
     def run(self, module: Module) -> int:
         """Expands the transforms; returns their number."""
-        return expand_all(module, {"fft": _expanded})
+        return expand_each(module, Fft, _expanded)
 
 
 def factors(n: int) -> tuple[int, int] | None:
@@ -82,9 +82,7 @@ def has_code(kind: FftType, lengths: Sequence[int]) -> bool:
     return factors(last // 2 if is_half else last) is not None
 
 
-def _expanded(build: OpBuilder, old: Instruction, _: Module) -> Instruction | None:
-    op = old.op
-    assert isinstance(op, Fft)
+def _expanded(op: Fft, build: OpBuilder, old: Instruction, _: Module) -> Instruction | None:
     if not old.shape.element_count or 0 in op.fft_length:
         return None
     if has_code(op.fft_type, op.fft_length) and not _is_faster_by_chirp(old, op):

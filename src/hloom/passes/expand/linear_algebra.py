@@ -15,7 +15,7 @@ from hloom.ops.custom_call import CustomCall
 from hloom.ops.linear_algebra import Cholesky, TriangularSolve
 from hloom.ops.select import Select
 from hloom.passes.expand.eigenvectors import expanded_geev
-from hloom.passes.op_builder import Expander, OpBuilder, expand_all
+from hloom.passes.op_builder import Expanders, OpBuilder, expand_all
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -37,17 +37,15 @@ class LinearAlgebraToLapack:
 
     def run(self, module: Module) -> int:
         """Expands the instructions; returns their number."""
-        expanders: dict[str, Expander] = {
-            "cholesky": _cholesky,
-            "triangular-solve": _triangular_solve,
-            "custom-call": expanded_geev,
-        }
-        return expand_all(module, expanders)
+        return expand_all(module, _EXPANDERS)
 
 
-def _cholesky(build: OpBuilder, old: Instruction, _: Module) -> Instruction:
-    op = old.op
-    assert isinstance(op, Cholesky)
+_EXPANDERS = Expanders()
+_EXPANDERS.add(CustomCall, expanded_geev)
+
+
+@_EXPANDERS.rule(Cholesky)
+def _cholesky(op: Cholesky, build: OpBuilder, old: Instruction, _: Module) -> Instruction:
     a = _computable(build, old.operands[0])
     rank = a.shape.rank
     info_shape = Shape.array(PrimitiveType.S32, a.shape.dimensions[:-2])
@@ -66,9 +64,8 @@ def _cholesky(build: OpBuilder, old: Instruction, _: Module) -> Instruction:
     return build.convert(result, old.shape.element_type)
 
 
-def _triangular_solve(build: OpBuilder, old: Instruction, _: Module) -> Instruction:
-    op = old.op
-    assert isinstance(op, TriangularSolve)
+@_EXPANDERS.rule(TriangularSolve)
+def _triangular_solve(op: TriangularSolve, build: OpBuilder, old: Instruction, _: Module) -> Instruction:
     a, b = (_computable(build, operand) for operand in old.operands)
     attributes = {
         "side": "L" if op.left_side else "R",

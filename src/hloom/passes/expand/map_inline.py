@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.reduce import Map
-from hloom.passes.op_builder import OpBuilder, expand_all
+from hloom.ops.structure import Constant, Parameter
+from hloom.passes.op_builder import OpBuilder, expand_each
 
 
 @dataclass(frozen=True)
@@ -26,29 +27,30 @@ class MapInliner:
         """Inlines the maps; returns their number."""
         uses = Counter(i.op.computation for i in module.instructions() if isinstance(i.op, Map))
 
-        def expand(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
-            computation: Computation = old.op.computation  # type: ignore[attr-defined]
+        def expand(op: Map, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
+            computation = op.computation
             is_long = uses[computation] > 1 and len(computation.instructions) > self.max_callee
             return None if is_long or not _is_elementwise(computation) else _inline(build, old, computation)
 
-        return expand_all(module, {"map": expand})
+        return expand_each(module, Map, expand)
 
 
 def _inline(build: OpBuilder, old: Instruction, computation: Computation) -> Instruction:
     new: dict[Instruction, Instruction] = {}
     for inner in computation.instructions:
-        if inner.opcode == "parameter":
-            new[inner] = old.operands[inner.op.number]  # type: ignore[attr-defined]
-        elif inner.opcode == "constant":
-            new[inner] = build.broadcast(build(inner.op), old.shape)
+        op = inner.op
+        if isinstance(op, Parameter):
+            new[inner] = old.operands[op.number]
+        elif isinstance(op, Constant):
+            new[inner] = build.broadcast(build(op), old.shape)
         else:
             shape = old.shape.with_element_type(inner.shape.element_type).without_layout()
-            new[inner] = build(inner.op, *(new[operand] for operand in inner.operands), shape=shape)
+            new[inner] = build(op, *(new[operand] for operand in inner.operands), shape=shape)
     return new[computation.root]
 
 
 def _is_elementwise(computation: Computation) -> bool:
     return all(
-        i.shape.is_scalar and (i.op.elementwise or i.opcode in ("parameter", "constant")) and not i.op.has_side_effect
+        i.shape.is_scalar and (i.op.elementwise or isinstance(i.op, (Parameter, Constant))) and not i.op.has_side_effect
         for i in computation.instructions
     )

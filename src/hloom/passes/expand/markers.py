@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
-from hloom.passes.op_builder import OpBuilder, expand_all
+from hloom.ops.custom_call import CustomCall
+from hloom.passes.op_builder import OpBuilder, expand_each
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,10 @@ class MarkerRemover:
 
     def run(self, module: Module) -> int:
         """Removes the custom calls; returns their number."""
-        return expand_all(module, {"custom-call": self._operand})
+        return expand_each(module, CustomCall, self._operand)
 
-    def _operand(self, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
-        if old.op.target_name not in self.targets or len(old.operands) != 1:  # type: ignore[attr-defined]
+    def _operand(self, op: CustomCall, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
+        if op.target_name not in self.targets or len(old.operands) != 1:
             return None
         (operand,) = old.operands
         return operand if operand.shape.compatible(old.shape) else None

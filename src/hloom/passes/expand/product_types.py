@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
-from hloom.passes.op_builder import OpBuilder, expand_all
+from hloom.ops.convolution import Convolution
+from hloom.ops.dot import Dot
+from hloom.ops.operation import Operation
+from hloom.passes.op_builder import Expanders, OpBuilder, expand_all
 from hloom.types import PrimitiveType
 
 CanMultiply = Callable[[PrimitiveType, PrimitiveType, PrimitiveType], bool]
@@ -27,9 +30,12 @@ class ProductTypes:
 
     def run(self, module: Module) -> int:
         """Converts operands and results; returns the number of instructions changed."""
-        return expand_all(module, {"dot": self._widen, "convolution": self._widen})
+        expanders = Expanders()
+        expanders.add(Dot, self._widen)
+        expanders.add(Convolution, self._widen)
+        return expand_all(module, expanders)
 
-    def _widen(self, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
+    def _widen(self, op: Operation, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
         types = [*(operand.shape.element_type for operand in old.operands), old.shape.element_type]
         if self.can_multiply(types[0], types[1], types[2]):
             return None
@@ -37,7 +43,7 @@ class ProductTypes:
         if wide is None or not self.can_multiply(wide, wide, wide):
             return None
         operands = [build.convert(operand, wide) for operand in old.operands]
-        product = build(old.op, *operands, shape=old.shape.with_element_type(wide).without_layout())
+        product = build(op, *operands, shape=old.shape.with_element_type(wide).without_layout())
         return build.convert(product, old.shape.element_type)
 
 

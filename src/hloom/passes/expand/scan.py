@@ -11,7 +11,7 @@ from hloom.ops.elementwise_binary import Subtract
 from hloom.ops.reshape import Reshape
 from hloom.ops.scan import Scan
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
-from hloom.passes.op_builder import OpBuilder, counted_loop, expand_all
+from hloom.passes.op_builder import OpBuilder, counted_loop, expand_each
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -30,12 +30,10 @@ class ScanExpander:
 
     def run(self, module: Module) -> int:
         """Expands the scans; returns their number."""
-        return expand_all(module, {"scan": _expand})
+        return expand_each(module, Scan, _expand)
 
 
-def _expand(build: OpBuilder, old: Instruction, module: Module) -> Instruction:
-    op = old.op
-    assert isinstance(op, Scan)
+def _expand(op: Scan, build: OpBuilder, old: Instruction, module: Module) -> Instruction:
     count = len(old.operands) - op.num_carries
     results = old.shape.elements if old.shape.is_tuple else (old.shape,)
     outputs = [

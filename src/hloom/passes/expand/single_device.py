@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from hloom.ir import Instruction, Module
-from hloom.passes.op_builder import Expander, OpBuilder, expand_all
+from hloom.ops.collectives import (
+    AllGatherStart,
+    AllReduceStart,
+    Collective,
+    CollectivePermute,
+    CollectivePermuteStart,
+    PartitionId,
+    RaggedAllToAll,
+    ReplicaId,
+)
+from hloom.ops.operation import Operation
+from hloom.passes.op_builder import Expanders, OpBuilder, expand_all
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -26,19 +37,35 @@ class SingleDeviceCollectives:
         return expand_all(module, _EXPANDERS)
 
 
-def _forward_operands(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
+_EXPANDERS = Expanders()
+
+
+@_EXPANDERS.rule(Collective)
+def _collective(op: Collective, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
+    return None if isinstance(op, (AllGatherStart, AllReduceStart, RaggedAllToAll)) else _forwarded(build, old)
+
+
+def _forwarded(build: OpBuilder, old: Instruction) -> Instruction | None:
     """Returns the operands, as a tuple if the result is one."""
     given = build.tuple(*old.operands) if old.shape.is_tuple else old.operands[0]
     return given if given.shape.compatible(old.shape) else None
 
 
-def _permute(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
-    op: Any = old.op
-    if any(operand.shape.is_tuple for operand in old.operands):
+@_EXPANDERS.rule(CollectivePermute)
+def _permute(op: CollectivePermute, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
+    if isinstance(op, CollectivePermuteStart) or any(operand.shape.is_tuple for operand in old.operands):
         return None
     if any(pair == (0, 0) for pair in op.source_target_pairs):
-        return _forward_operands(build, old, module)
+        return _forwarded(build, old)
     return zeros(build, old.shape)
+
+
+def _zero_id(op: Operation, build: OpBuilder, old: Instruction, module: Module) -> Instruction:
+    return build.constant(0, PrimitiveType.U32)
+
+
+_EXPANDERS.add(PartitionId, _zero_id)
+_EXPANDERS.add(ReplicaId, _zero_id)
 
 
 def zeros(build: OpBuilder, shape: Shape) -> Instruction:
@@ -46,19 +73,3 @@ def zeros(build: OpBuilder, shape: Shape) -> Instruction:
     if shape.is_tuple:
         return build.tuple(*(zeros(build, element) for element in shape.elements))
     return build.broadcast(build.constant(0, shape.element_type), shape)
-
-
-def _zero_id(build: OpBuilder, old: Instruction, module: Module) -> Instruction:
-    return build.constant(0, PrimitiveType.U32)
-
-
-_EXPANDERS: dict[str, Expander] = {
-    "all-gather": _forward_operands,
-    "all-reduce": _forward_operands,
-    "all-to-all": _forward_operands,
-    "collective-broadcast": _forward_operands,
-    "collective-permute": _permute,
-    "partition-id": _zero_id,
-    "reduce-scatter": _forward_operands,
-    "replica-id": _zero_id,
-}

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.reduce import Map
 from hloom.ops.sort import Sort
-from hloom.passes.op_builder import OpBuilder, expand_all, new_computation
+from hloom.passes.op_builder import OpBuilder, expand_each, new_computation
 
 MIN_KEY_COST = 8
 """Least cost, in additions, of a key that is worth the memory that it takes."""
@@ -31,12 +31,10 @@ class SortKeys:
 
     def run(self, module: Module) -> int:
         """Hoists keys; returns the number of sorts changed."""
-        return expand_all(module, {"sort": _with_keys})
+        return expand_each(module, Sort, _with_keys)
 
 
-def _with_keys(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
-    op = old.op
-    assert isinstance(op, Sort)
+def _with_keys(op: Sort, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     pairs = keys(op.comparator)
     if not pairs:
         return None

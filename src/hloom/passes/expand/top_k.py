@@ -9,9 +9,10 @@ from hloom.ir import Computation, Instruction, Module
 from hloom.ops.attributes import ComparisonDirection, ComparisonType, SliceDimension
 from hloom.ops.broadcast import Iota
 from hloom.ops.compare import Compare
+from hloom.ops.custom_call import CustomCall
 from hloom.ops.slice import Slice
 from hloom.ops.sort import Sort, TopK
-from hloom.passes.op_builder import OpBuilder, expand_all, new_computation
+from hloom.passes.op_builder import OpBuilder, expand_each, new_computation
 from hloom.runtime.custom_calls import REGISTERED, binding_of
 from hloom.runtime.standard_targets import TOP_K, TOP_K_TARGETS
 from hloom.shape import scalar
@@ -29,11 +30,11 @@ class TopKCalls:
 
     def run(self, module: Module) -> int:
         """Replaces the calls; returns their number."""
-        return expand_all(module, {"custom-call": _called})
+        return expand_each(module, CustomCall, _called)
 
 
-def _called(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
-    if old.op.target_name not in TOP_K_TARGETS - REGISTERED.keys():  # type: ignore[attr-defined]
+def _called(op: CustomCall, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
+    if op.target_name not in TOP_K_TARGETS - REGISTERED.keys():
         return None
     call = binding_of(old, TOP_K)
     return build(TopK(k=call.sizes["k"], largest=call.attributes["largest"]), old.operands[0], shape=old.shape)
@@ -50,12 +51,11 @@ class TopKDecomposer:
 
     def run(self, module: Module) -> int:
         """Decomposes the instructions; returns their number."""
-        return expand_all(module, {"topk": _decompose})
+        return expand_each(module, TopK, _decompose)
 
 
-def _decompose(build: OpBuilder, old: Instruction, module: Module) -> Instruction:
-    op, (operand,) = old.op, old.operands
-    assert isinstance(op, TopK)
+def _decompose(op: TopK, build: OpBuilder, old: Instruction, module: Module) -> Instruction:
+    (operand,) = old.operands
     last = operand.shape.rank - 1
     indices = build(
         Iota(iota_dimension=last), shape=operand.shape.with_element_type(PrimitiveType.S32).without_layout()

@@ -24,7 +24,7 @@ from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
 from hloom.ops.transpose import Reverse
 from hloom.passes.expand.winograd.filtering import factors, results, side_by_side
 from hloom.passes.expand.winograd.tiling import Blocks, Tiling, tiling_of
-from hloom.passes.op_builder import OpBuilder, counted_loop, expand_all, new_computation
+from hloom.passes.op_builder import OpBuilder, counted_loop, expand_each, new_computation
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -55,16 +55,15 @@ class WinogradConvolution:
     def run(self, module: Module) -> int:
         """Expands the convolutions; returns their number."""
         products = _Products(module)
-        return expand_all(module, {"convolution": lambda build, old, _: self._expand(build, old, products)})
+        return expand_each(module, Convolution, lambda op, build, old, _: self._expanded(op, build, old, products))
 
-    def _expand(self, build: OpBuilder, old: Instruction, products: _Products) -> Instruction | None:
-        tiling = tiling_of(old)
+    def _expanded(self, op: Convolution, build: OpBuilder, old: Instruction, products: _Products) -> Instruction | None:
+        tiling = tiling_of(op, old)
         if tiling is None or not tiling.pays(self.move_cost, self.window_cost):
             return None
-        op, element_type = old.op, old.shape.element_type
-        assert isinstance(op, Convolution)
+        element_type = old.shape.element_type
         blocks = Blocks.of(tiling, element_type.computation_type.byte_width, self.block_bytes)
-        whole = (_window_gradient if tiling.sums_tiles else _filtered)(build, products, old, tiling, blocks)
+        whole = (_window_gradient if tiling.sums_tiles else _filtered)(op, build, products, old, tiling, blocks)
         n = op.dimension_numbers
         batch, axes = n.output_batch_dimension, n.output_spatial_dimensions
         order = *((*axes, batch) if tiling.sums_tiles else (batch, *axes)), n.output_feature_dimension
@@ -75,10 +74,8 @@ class WinogradConvolution:
 # The operands, padded with zeros to whole blocks
 
 
-def _image(build: OpBuilder, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
+def _image(op: Convolution, build: OpBuilder, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
     """Returns the padded image as [images, axes.., channels]."""
-    op = old.op
-    assert isinstance(op, Convolution)
     n = op.dimension_numbers
     sides = n.input_batch_dimension, n.input_feature_dimension
     outer, inner = reversed(sides) if tiling.sums_tiles else sides
@@ -89,23 +86,19 @@ def _image(build: OpBuilder, old: Instruction, tiling: Tiling, blocks: Blocks) -
     return _padded(build, image, [0, *(w.padding_low for w in op.window), 0], [images, *reach, tiling.channels])
 
 
-def _window(build: OpBuilder, old: Instruction) -> Instruction:
+def _window(op: Convolution, build: OpBuilder, old: Instruction) -> Instruction:
     """Returns the window without reversed dimensions, in its own order of dimensions."""
-    op = old.op
-    assert isinstance(op, Convolution)
     window = build.convert(old.operands[1], old.shape.element_type.computation_type)
     axes = zip(op.dimension_numbers.kernel_spatial_dimensions, op.window, strict=True)
     backward = tuple(d for d, w in axes if w.window_reversal)
     return build(Reverse(dimensions=backward), window) if backward else window
 
 
-def _large_window(build: OpBuilder, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
+def _large_window(op: Convolution, build: OpBuilder, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
     """Returns the window of the gradient, padded, as [images, axes.., features]."""
-    op = old.op
-    assert isinstance(op, Convolution)
     n = op.dimension_numbers
     order = n.kernel_input_feature_dimension, *n.kernel_spatial_dimensions, n.kernel_output_feature_dimension
-    window = build.transpose(_window(build, old), order)
+    window = build.transpose(_window(op, build, old), order)
     images, *tiles = _whole(tiling, blocks)
     lengths = [t * f.step for t, f in zip(tiles, tiling.filterings, strict=True)]
     return _padded(build, window, [0] * len(order), [images, *lengths, tiling.features])
@@ -160,13 +153,14 @@ class _Products:
         return build(Call(computation=self.made[tiles, shapes]), *operands)
 
 
-def _filtered(build: OpBuilder, products: _Products, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
+def _filtered(
+    op: Convolution, build: OpBuilder, products: _Products, old: Instruction, tiling: Tiling, blocks: Blocks
+) -> Instruction:
     """Returns the convolution, as [images, axes.., features]."""
-    assert isinstance(old.op, Convolution)
-    n = old.op.dimension_numbers
+    n = op.dimension_numbers
     contracting = 1 if n.kernel_input_feature_dimension < n.kernel_output_feature_dimension else 2
     windows = [f.window for f in tiling.filterings]
-    factor = factors(build, _window(build, old), n.kernel_spatial_dimensions, windows, [1] * len(windows))
+    factor = factors(build, _window(op, build, old), n.kernel_spatial_dimensions, windows, [1] * len(windows))
     sizes = blocks.images, blocks.rows, *tiling.tiles[1:], tiling.features
     high = tiling.outputs[0] if blocks.counts[1] == 1 else blocks.rows * len(tiling.filterings[0].result)
     result_sizes = [blocks.images, high, *tiling.outputs[1:], tiling.features]
@@ -190,12 +184,12 @@ def _filtered(build: OpBuilder, products: _Products, old: Instruction, tiling: T
             build, products.module, blocks, (image, factor), (images, rows, *result_sizes[2:]), write_block
         )
 
-    operands = _image(build, old, tiling, blocks), factor
+    operands = _image(op, build, old, tiling, blocks), factor
     return products(build, (tiling, blocks, contracting), operands, block if blocks.count == 1 else in_blocks)
 
 
 def _window_gradient(
-    build: OpBuilder, products: _Products, old: Instruction, tiling: Tiling, blocks: Blocks
+    op: Convolution, build: OpBuilder, products: _Products, old: Instruction, tiling: Tiling, blocks: Blocks
 ) -> Instruction:
     """Returns the gradient of the window, as [axes.., channels, features]."""
     steps = [f.step for f in tiling.filterings]
@@ -219,7 +213,7 @@ def _window_gradient(
         sums = (block if blocks.count == 1 else in_blocks)(build, image, window)
         return results(build, sums, [f.result for f in tiling.filterings])
 
-    operands = _image(build, old, tiling, blocks), _large_window(build, old, tiling, blocks)
+    operands = _image(op, build, old, tiling, blocks), _large_window(op, build, old, tiling, blocks)
     return products(build, (tiling, blocks), operands, whole)
 
 

@@ -56,14 +56,13 @@ _BY_WINDOW = {1: ONE_OUTPUT, 3: TWO_OUTPUTS}
 _BY_OUTPUTS = {1: ONE_OUTPUT, 3: THREE_OUTPUTS}
 
 
-def tiling_of(convolution: Instruction) -> Tiling | None:
+def tiling_of(op: Convolution, convolution: Instruction) -> Tiling | None:
     """Returns the tiling of a convolution; None if there is none.
 
     It needs a window or an output of size 3 along an axis (1 or 3 along the others), strides and dilations of 1, no
     groups, floating-point results, and the default precision.
     """
-    op, out = convolution.op, convolution.shape
-    assert isinstance(op, Convolution)
+    out = convolution.shape
     lhs, rhs = convolution.operand_shapes
     if op.feature_group_count > 1 or op.batch_group_count > 1 or not all(w.is_plain for w in op.window):
         return None
