@@ -14,6 +14,7 @@ from hloom.ops.collectives import (
     AllReduceDone,
     AllReduceStart,
     CollectivePermute,
+    CollectivePermuteDone,
     CollectivePermuteStart,
 )
 from hloom.ops.communication import CopyDone, CopyStart
@@ -95,3 +96,4 @@ _EXPANDERS.add(AllReduceDone, _context)
 _EXPANDERS.add(AsyncUpdate, _context)
 _EXPANDERS.add(AsyncDone, _done)
 _EXPANDERS.add(CollectivePermuteStart, _collective_start)
+_EXPANDERS.add(CollectivePermuteDone, _done)

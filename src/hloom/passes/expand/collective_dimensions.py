@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
-from hloom.ops.collectives import AllGather, AllGatherStart, AllToAll, ReduceScatter
+from hloom.ops.collectives import AllGather, AllToAll, ReduceScatter
 from hloom.ops.operation import Operation
+from hloom.ops.traits import Start
 from hloom.ops.transpose import Transpose
 from hloom.passes.op_builder import Expanders, OpBuilder, expand_all
 from hloom.shape import Shape
@@ -36,7 +37,7 @@ def _along(dimension: str) -> Callable[[Operation, OpBuilder, Instruction, Modul
         axis = getattr(op, dimension)
         if (
             axis is None
-            or isinstance(op, AllGatherStart)
+            or isinstance(op, Start)
             or all(math.prod(shape.dimensions[:axis]) <= 1 for shape in old.operand_shapes)
         ):
             return None

@@ -6,17 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
-from hloom.ops.collectives import (
-    AllGatherStart,
-    AllReduceStart,
-    Collective,
-    CollectivePermute,
-    CollectivePermuteStart,
-    PartitionId,
-    RaggedAllToAll,
-    ReplicaId,
-)
+from hloom.ops.collectives import Collective, CollectivePermute, PartitionId, RaggedAllToAll, ReplicaId
 from hloom.ops.operation import Operation
+from hloom.ops.traits import Start
 from hloom.passes.op_builder import Expanders, OpBuilder, expand_all
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
@@ -42,7 +34,7 @@ _EXPANDERS = Expanders()
 
 @_EXPANDERS.rule(Collective)
 def _collective(op: Collective, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
-    return None if isinstance(op, (AllGatherStart, AllReduceStart, RaggedAllToAll)) else _forwarded(build, old)
+    return None if isinstance(op, (Start, RaggedAllToAll)) else _forwarded(build, old)
 
 
 def _forwarded(build: OpBuilder, old: Instruction) -> Instruction | None:
@@ -53,7 +45,7 @@ def _forwarded(build: OpBuilder, old: Instruction) -> Instruction | None:
 
 @_EXPANDERS.rule(CollectivePermute)
 def _permute(op: CollectivePermute, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
-    if isinstance(op, CollectivePermuteStart) or any(operand.shape.is_tuple for operand in old.operands):
+    if isinstance(op, Start) or any(operand.shape.is_tuple for operand in old.operands):
         return None
     if any(pair == (0, 0) for pair in op.source_target_pairs):
         return _forwarded(build, old)
