@@ -1,4 +1,4 @@
-"""Compiles the kernel of a module's root instruction and runs it on arrays, beside the interpreter."""
+"""Compiles the kernel of a module's root instruction, runs it on arrays, and compares it with the interpreter."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Kernel:
 
 
 def guarded(size: int) -> tuple[Array, Array]:
-    """Bytes at a multiple of 64, and marks right behind them."""
+    """Returns memory aligned to 64 bytes, and the guard bytes after it."""
     memory = np.full(size + 128, MARK, np.uint8)
     start = -memory.ctypes.data % 64
     memory[start : start + size] = 0xCD
@@ -71,13 +71,13 @@ def guarded(size: int) -> tuple[Array, Array]:
 
 
 def interpreted(text: str, *operands: Array) -> list[Array]:
-    """What the interpreter computes."""
+    """Returns the results of the interpreter."""
     value = hl.compile(text, backend="interpreter")(*operands)
     return list(value) if isinstance(value, (tuple, list)) else [value]
 
 
 def assert_same(found: Sequence[Array], expected: Sequence[Array]) -> None:
-    """Bit for bit."""
+    """Asserts that arrays are equal bit for bit."""
     assert len(found) == len(expected)
     for f, e in zip(found, expected):
         e = np.asarray(e)
@@ -92,7 +92,7 @@ def assert_same(found: Sequence[Array], expected: Sequence[Array]) -> None:
 
 
 def check(emit: Emit, text: str, *operands: Array, threads: Sequence[int] = (1, 2, 3)) -> None:
-    """The kernel gives what the interpreter gives, bit for bit, on any number of threads and with any vectors."""
+    """Asserts that the kernel agrees with the interpreter bit for bit, for several threads and vector widths."""
     expected = interpreted(text, *operands)
     for count, width in zip(threads, (processor().vector_bytes, 32, 16)):
         assert_same(Kernel(emit, text, count, width)(*operands), expected)

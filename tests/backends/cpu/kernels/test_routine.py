@@ -1,4 +1,4 @@
-"""LAPACK routines in compiled programs: the host computes nothing, whatever the sizes, types and threads."""
+"""LAPACK routines in compiled programs: no step runs on the host, for any sizes, types and threads."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_target_that_somebody_registers_anew_is_theirs(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("letter", TYPES)
 def test_eigenvectors_of_general_matrices_need_no_host(letter: str) -> None:
-    """As the interpreter has them; of a matrix with a NaN the info says so, and the others are computed."""
+    """Results are those of the interpreter; `info` reports a matrix with a NaN, and the others are computed."""
     element_type, dtype = TYPES[letter]
     vectors = f"{ {'f32': 'c64', 'f64': 'c128'}.get(element_type, element_type) }[6,5,5]"
     shape, values = f"{element_type}[6,5,5]", ", ".join([f"{element_type}[6,5]"] * (1 if letter in "cz" else 2))

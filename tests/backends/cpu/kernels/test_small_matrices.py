@@ -20,7 +20,7 @@ FFI = "api_version=API_VERSION_TYPED_FFI"
 
 
 def matrices(count: int, m: int, n: int, type: str) -> np.ndarray:
-    """Random ones; one of zeros, one with a column of them, and ones whose squares are too large, or too small."""
+    """Random matrices; among them zeros, a zero column, and values whose squares overflow or underflow."""
     found = np.random.default_rng(count + m + n).standard_normal((count, m, n))
     found[0], found[1, :, 0] = 0, 0
     found[2] *= 1e25 if type == "f32" else 1e200

@@ -77,7 +77,7 @@ class KernelFunction(Function):
         return self.at(base, self.multiply(index, parts), memory_element(type))
 
     def load_lanes(self, address: Value, type: PrimitiveType, lanes: int = 0, mask: Value | None = None) -> Element:
-        """Loads one element, or `lanes` consecutive ones as a vector; lanes outside the mask are zero."""
+        """Loads one element, or a vector of `lanes` consecutive elements; lanes outside the mask are zero."""
         parts, element = (2 if type.is_complex else 1), memory_element(type)
         align = type.byte_width // parts
         if type.is_complex and not lanes:
@@ -95,7 +95,7 @@ class KernelFunction(Function):
         return load_element(self, raw, type)
 
     def store_lanes(self, value: Element, address: Value, type: PrimitiveType, mask: Value | None = None) -> None:
-        """Stores an element, or a vector of consecutive ones, of which only the lanes in the mask if there is one."""
+        """Stores an element or a vector of consecutive elements; with a mask, only its lanes."""
         parts, element = (2 if type.is_complex else 1), memory_element(type)
         align = type.byte_width // parts
         if isinstance(value, tuple):

@@ -1,7 +1,6 @@
 """Convolution kernels against the interpreter: windows, groups, dimension orders, types, vectors, threads.
 
-Operands are small whole numbers, so that every sum is exact in any order, and end where a page that cannot be read
-begins.
+Operands are small integers, so that every sum is exact in any order, and end at an inaccessible page.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class Case:
 
 
 def operands(text: str, seed: int = 0) -> list[Array]:
-    """Whole numbers, in memory that ends with a page."""
+    """Returns arrays of small integers, each in memory that ends at a page boundary."""
     generator = np.random.default_rng(seed)
     arrays = []
     for parameter in hl.parse(text).entry.parameters:

@@ -20,7 +20,7 @@ EXACT: dict[str, Any] = {"FFT": np.fft.fftn, "IFFT": np.fft.ifftn, "RFFT": np.ff
 
 
 def module(kind: str, sizes: Sequence[int], axes: int, real: str) -> tuple[str, list[int]]:
-    """The text of a transform of the last axes, and the sizes of its parameter."""
+    """Returns the text of a transform of the last axes, and the sizes of its parameter."""
     whole, half = ",".join(map(str, sizes)), ",".join(map(str, [*sizes[:-1], sizes[-1] // 2 + 1]))
     wide = {"f32": "c64", "f64": "c128"}[real]
     given = {"RFFT": f"{real}[{whole}]", "IRFFT": f"{wide}[{half}]"}.get(kind, f"{wide}[{whole}]")
@@ -31,7 +31,7 @@ def module(kind: str, sizes: Sequence[int], axes: int, real: str) -> tuple[str, 
 
 
 def check(kind: str, sizes: Sequence[int], axes: int, real: str) -> None:
-    """Errors grow with the logarithm of the length; three times that where it has large primes, by two more transforms."""
+    """Errors grow with the logarithm of the length, and three times as fast for lengths with large prime factors."""
     text, given = module(kind, sizes, axes, real)
     rng = np.random.default_rng(7)
     x = rng.standard_normal(given)

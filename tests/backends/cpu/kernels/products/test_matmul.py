@@ -38,7 +38,7 @@ def pool(threads: int) -> ThreadPool:
 
 
 def target() -> llvm.TargetMachine:
-    """A new one for each engine, which owns it."""
+    """Returns a new target machine, since an engine owns its own."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.add_symbol("parallel_for", pool(1).parallel_for_address)
@@ -49,7 +49,7 @@ def target() -> llvm.TargetMachine:
 
 
 def compiled(spec: MatmulSpec, threads: int, vector_bytes: int) -> tuple[llvm.ExecutionEngine, int]:
-    """An engine with the function `run`, and the bytes of workspace."""
+    """Returns an engine with the function `run`, and the size of the workspace in bytes."""
     code = emit_matmul("product", spec, threads, vector_bytes)
     parameters = ", ".join(f"ptr %{name}" for name in "abcde")
     run = f"define void @run({parameters}) {{\n call void @{code.entry}({parameters})\n ret void\n}}"
@@ -70,7 +70,7 @@ def compiled(spec: MatmulSpec, threads: int, vector_bytes: int) -> tuple[llvm.Ex
 
 
 def guarded(count: int, type: str) -> np.ndarray:
-    """Memory for `count` elements that ends at a page that cannot be touched."""
+    """Returns memory for `count` elements that ends at an inaccessible page."""
     dtype = BY_NAME[type].dtype
     size = count * dtype.itemsize
     pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -101,7 +101,7 @@ def operand(shape: tuple[int, ...], strides: tuple[int, ...], type: str, seed: i
 
 
 def product(spec: MatmulSpec, threads: int = 1, vector_bytes: int = 64) -> tuple[Operand, Operand, Operand]:
-    """The operands and the result."""
+    """Returns the operands and the result."""
     lhs = operand((spec.batch, spec.m, spec.k), spec.lhs_strides, spec.lhs_type, 1)
     rhs = operand((spec.batch, spec.k, spec.n), spec.rhs_strides, spec.rhs_type, 2)
     out = operand((spec.batch, spec.m, spec.n), spec.out_strides, spec.out_type, 3)
@@ -135,7 +135,7 @@ def check(spec: MatmulSpec, threads: int = 1, vector_bytes: int = 64) -> None:
 
 
 def contiguous(shape: tuple[int, int, int], order: str = "bij", gap: int = 0) -> tuple[int, int, int]:
-    """The strides of a shape whose axes, named b, i and j, are laid out in an order, the last one innermost."""
+    """Returns the strides of a shape whose axes b, i and j are laid out in the given order, outermost first."""
     strides = dict.fromkeys("bij", 0)
     step = 1
     for axis in reversed(order):
@@ -206,13 +206,13 @@ def test_products_larger_than_a_block(sizes: tuple[int, int, int, int], orders: 
 @pytest.mark.parametrize("sizes", [(2, 2, 1400, 700), (9, 2, 256, 255)])
 @pytest.mark.parametrize("types", ["c64 c64 c128", "u16 u16 u16"])
 def test_few_rows_of_a_packed_operand(types: str, sizes: tuple[int, int, int, int]) -> None:
-    """Columns are divided at whole tiles, whatever their width, and a product too small to divide is one task."""
+    """Columns are split at whole tiles of any width, and a small product is one task."""
     check(spec_of(*sizes, types), threads=3)
 
 
 @pytest.mark.parametrize("types", ["bf16 bf16 bf16", "s8 s8 s32", "c64 c64 c64", "f64 f64 f64"])
 def test_several_blocks_of_k_are_rounded_once(types: str) -> None:
-    """Those of bytes have 4 elements in a word."""
+    """Words of bytes have 4 elements."""
     check(spec_of(1, 70, 300, 6001 if types.startswith("s8") else 3001, types), threads=2)
 
 
@@ -251,7 +251,7 @@ def test_empty_products_are_zeros_or_nothing(sizes: tuple[int, int, int, int], t
 
 @pytest.mark.parametrize("type", ["bf16", "f16"])
 def test_narrow_floats_are_rounded_to_nearest_even(type: str) -> None:
-    """One factor is 1, so that the result is the other one rounded; NaN, infinity and subnormal numbers too."""
+    """One factor is 1, so that the result is the other one rounded; among them NaN, infinity, subnormal numbers."""
     words = np.concatenate([np.arange(0, 2**32, 2**16 - 1), np.arange(0x3F800000, 0x3F800000 + 2**17, 251)])
     values = np.concatenate([words.astype(np.uint32).view(np.float32), [np.nan, -np.nan, np.inf, -np.inf, 65520, 0]])
     values = values.astype(np.float32)
@@ -303,7 +303,7 @@ def test_words_of_columns_that_are_packed_in_several_passes() -> None:
 
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 def test_products_of_the_lowest_integers_wrap_around(vector_bytes: int) -> None:
-    """A pair of products of 16 bits is 2^31."""
+    """The sum of a pair of 16-bit products is 2^31."""
     for type, bits in (("s16", 16), ("s8", 8)):
         lowest = np.full(8 * 31, -(2 ** (bits - 1)), BY_NAME[type].dtype)
         out = np.zeros(64, np.int32)
@@ -324,7 +324,7 @@ def test_products_of_the_lowest_integers_wrap_around(vector_bytes: int) -> None:
 def test_code_for_processors_with_dot_instructions(
     monkeypatch: pytest.MonkeyPatch, architecture: str, features: str, vector_bytes: int, wanted: dict[str, str]
 ) -> None:
-    """Written for one that this machine need not be."""
+    """The code is for another processor than this machine's, and is not run."""
     other = Processor("other", features, vector_bytes, converts_f16=True)
     monkeypatch.setattr("hloom.backends.cpu.kernels.products.dot_instructions.processor", lambda: other)
     monkeypatch.setattr("hloom.backends.cpu.kernels.products.dot_instructions.architecture", lambda: architecture)

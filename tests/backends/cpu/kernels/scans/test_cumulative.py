@@ -92,7 +92,7 @@ def test_complex_elements() -> None:
 
 @pytest.mark.parametrize("shape", [(1 << 20,), (1 << 18, 3)])
 def test_sums_of_floats_are_accurate(shape: tuple[int, ...]) -> None:
-    """And equal for any number of threads."""
+    """Sums are also equal for any number of threads."""
     x = np.random.default_rng(0).random(shape).astype(np.float32)
     module = text([x], ADD, 0)
     results = [Kernel(cumulative.emit, module, threads)(x, np.float32(0))[0] for threads in (1, 2, 3)]

@@ -56,7 +56,7 @@ def rows(*, inserted: int = 0) -> dict[str, Any]:
 @pytest.mark.parametrize("width", [1, 2, 3, 16, 17, 50, 96])
 @pytest.mark.parametrize("count", [0, 1, 40, 5000])
 def test_rows(count: int, width: int, combiner: str) -> None:
-    """Indices outside are skipped, equal ones are applied in order."""
+    """Updates at indices outside of the operand are skipped, those at equal indices are applied in order."""
     x, i, u = integers((30, width)), integers((count, 1), low=-3, high=34), integers((count, width))
     check(scatter.emit, text([x], i, [u], combiner, **rows()), x, i, u)
 
@@ -91,7 +91,7 @@ def test_single_elements(size: int) -> None:
 
 
 def test_windows_of_several_dimensions() -> None:
-    """Whole windows that lie partly outside are skipped."""
+    """Windows that are partly outside of the operand are skipped."""
     x, u = integers((9, 7, 8)), integers((60, 3, 7, 2))
     i = np.stack([integers((60,), low=-1, high=9), np.roll(integers((60,), low=-1, high=9), 5)], axis=1)
     attributes = {
@@ -167,7 +167,7 @@ def test_empty_arrays(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("combiner", ["maximum(a0, b0)", "minimum(b0, a0)", "maximum(b0, b0)"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64, np.int8, np.uint32, np.bool_])
 def test_extrema_of_many(dtype: type, combiner: str) -> None:
-    """Few change what is there: NaN, zeros of either sign, and ties among them."""
+    """Few updates change the extremum; among them are NaN, zeros of either sign, and ties."""
     rng = np.random.default_rng(3)
     x, i, u = np.zeros(5, dtype), rng.integers(-1, 6, (400, 1)).astype(np.int32), rng.integers(0, 9, 400).astype(dtype)
     if np.issubdtype(dtype, np.floating):

@@ -1,4 +1,4 @@
-"""Sorts in vector registers: patterns that make pivots hard to choose, all sizes about a network's, parts of rows."""
+"""Sorts in vector registers: patterns with difficult pivots, sizes around those of networks, merged parts of rows."""
 
 from __future__ import annotations
 

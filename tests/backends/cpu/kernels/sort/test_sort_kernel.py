@@ -30,7 +30,7 @@ TWO_KEYS = """lt = pred[] compare(a0, b0), direction=LT
 
 
 def floats(shape: tuple[int, ...], seed: int = 0) -> Array:
-    """Numbers with equal ones, both zeros, infinities and several NaNs among them."""
+    """Values among which are ties, both zeros, infinities and several NaNs."""
     random = np.random.default_rng(seed)
     x = random.integers(-9, 9, shape).astype(np.float32) / 4
     special = np.array(
@@ -96,7 +96,7 @@ def test_a_key_that_is_computed() -> None:
 
 @pytest.mark.parametrize("size", [300, 30000])
 def test_a_comparator_without_sense_gives_a_permutation(size: int) -> None:
-    """SORT-6, and the same one for any number of threads."""
+    """SORT-6: the permutation is the same for any number of threads."""
     x = np.random.default_rng(0).permutation(size).astype(np.int32)
     senseless = "s = s32[] xor(a0, b0)\n  one = s32[] constant(5)\n  t = s32[] and(s, one)\n  ROOT c = pred[] compare(t, one), direction=EQ"
     results = [Kernel(sort.emit, sort_text([x], senseless, 0), threads)(x)[0] for threads in (1, 2, 3)]

@@ -8,7 +8,7 @@ are not stored. With `flat` 0 the row runs along the batch instead. The sum over
 and for each entry of the table through a `run` of evenly spaced elements: the input features, the last axis of the
 window, or both.
 
-The mode determines the contents of a vector, and what the rows and vectors of a tile count:
+The mode determines the contents of a vector, and the meaning of the rows and vectors of a tile:
 
 - "rows": positions by output features; elements of the image are broadcast.
 - "columns": output features by positions; elements of the kernel are broadcast.

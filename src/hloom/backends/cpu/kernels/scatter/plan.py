@@ -133,7 +133,7 @@ def _vectors(window: list[Loop]) -> int:
 def _choose_partitioned(
     instruction: Instruction, batches: list[Loop], starts: list[Start], window: list[Loop], threads: int
 ) -> Start | Loop | None:
-    """Chooses the range that tasks divide, such that no two write the same element; None for one task."""
+    """Chooses the range that tasks divide, so that no two write the same element; None for one task."""
     operand, update = instruction.operands[0].shape, instruction.operands[-1].shape
     elements = update.element_count
     if threads == 1 or elements < MIN_PARALLEL_ELEMENTS:

@@ -76,7 +76,7 @@ class _Selection:
         return f
 
     def _select(self, f: KernelFunction, row: Value, best: Value) -> None:
-        """Inserts the first elements as they come, and of the others those that precede the last of the list."""
+        """Inserts the first elements unconditionally, and later ones if they precede the last element of the list."""
         with f.each(0, self.k) as rank:
             store_raw(f, constant(self.record, -1), best, rank)
         head = min(self.rows.size, -(-self.k // self.lanes) * self.lanes)
