@@ -106,7 +106,7 @@ class MergeSort:
             self._insertion_sort(f, source, target, start, end)
 
     def _sort_by_rank(self, f: KernelFunction, source: Value, target: Value, start: Value, end: Value) -> None:
-        """Stores each record at its rank in a run, the number of smaller records; lanes past the end hold the maximum."""
+        """Stores each record of a run at its rank, the count of smaller records; lanes past the end are maximal."""
         vector = type_of("i64", RUN_LENGTH)
         greatest, mask = constant(vector, -1), f.first_lanes(f.subtract(end, start), RUN_LENGTH)
         address = f.at(source, start, "i64")
