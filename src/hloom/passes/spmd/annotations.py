@@ -20,6 +20,7 @@ import numpy as np
 
 from hloom.errors import ArgumentError
 from hloom.ir import Instruction
+from hloom.ops.structure import GetTupleElement
 from hloom.passes.spmd.mesh import SubAxis, sub_axes_of
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
@@ -236,7 +237,7 @@ def annotation_of(instruction: Instruction, shapes: Sequence[Shape], shardy: Sha
         return []
     text = instruction.frontend_attributes.get("xla.sdy.sharding")
     if text and "<@" in text:
-        if instruction.opcode == "get-tuple-element" and len(_VALUE.findall(text)) != len(shapes):
+        if isinstance(instruction.op, GetTupleElement) and len(_VALUE.findall(text)) != len(shapes):
             return None  # a copy of the operand's annotation, which is of all elements
         return shardy.read(text, shapes)
     if instruction.sharding is None:

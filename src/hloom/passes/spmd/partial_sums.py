@@ -15,7 +15,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hloom.ir import Instruction
-from hloom.ops.elementwise_binary import Add
+from hloom.ops.convert import Convert
+from hloom.ops.convolution import Convolution
+from hloom.ops.dot import Dot
+from hloom.ops.elementwise_binary import Add, Multiply
+from hloom.ops.gather import Gather
+from hloom.ops.reduce import Reduce
+from hloom.ops.reshape import Bitcast
+from hloom.ops.scatter import Scatter
+from hloom.ops.select import Select
+from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
+from hloom.ops.traits import Linear, Movement
 from hloom.passes.spmd.blocks import is_constant
 from hloom.passes.spmd.mesh import Axes
 from hloom.passes.spmd.propagation import Cell, Cells
@@ -25,33 +35,35 @@ from hloom.types import PrimitiveType
 UnreducedOperands = dict[int, frozenset[int]]
 """The operands that are partial sums, for each axis along which an operation may work on partial sums."""
 
-_LINEAR_IN_ALL = frozenset(
-    {"add", "subtract", "negate", "copy", "convert", "complex", "real", "imag"}
-    | {"broadcast", "reshape", "transpose", "reverse", "slice", "concatenate", "pad"}
-)
-_LINEAR_IN: dict[str, tuple[frozenset[int], ...]] = {
-    "multiply": (frozenset({0}), frozenset({1})),
-    "dot": (frozenset({0}), frozenset({1})),
-    "convolution": (frozenset({0}), frozenset({1})),
-    "select": (frozenset({1, 2}),),
-    "gather": (frozenset({0}),),
-    "dynamic-slice": (frozenset({0}),),
-    "dynamic-update-slice": (frozenset({0, 1}),),
-    "reduce": (frozenset({0, 1}),),
-    "scatter": (frozenset({0, 2}),),
-}
+Together = frozenset[int]
+_FIRST, _SECOND = Together({0}), Together({1})
 
 
-def linear_in(instruction: Instruction, rule: Rule) -> tuple[frozenset[int], ...]:
+def linear_in(instruction: Instruction, rule: Rule) -> tuple[Together, ...]:
     """Sets of operands; the operation is linear in the operands of each set jointly, with all others held constant."""
-    shape, opcode = instruction.shape, instruction.opcode
+    op, shape = instruction.op, instruction.shape
     if not shape.is_array or shape.element_type.is_pred:
         return ()
-    if opcode == "convert" and any(t.is_integer or t.is_pred for t in _types(instruction)):
-        return ()  # sums of integers overflow, and rounding to them is not linear
-    if opcode in ("reduce", "scatter") and rule.monoid is not Add:
-        return ()
-    return (frozenset(range(len(instruction.operands))),) if opcode in _LINEAR_IN_ALL else _LINEAR_IN.get(opcode, ())
+    match op:
+        case Convert() if any(t.is_integer or t.is_pred for t in _types(instruction)):
+            return ()  # sums of integers overflow, and rounding to them is not linear
+        case Reduce() | Scatter() if rule.monoid is not Add:
+            return ()
+        case Multiply() | Dot() | Convolution():
+            return (_FIRST, _SECOND)
+        case Gather() | DynamicSlice():
+            return (_FIRST,)
+        case DynamicUpdateSlice() | Reduce():
+            return (Together({0, 1}),)
+        case Scatter():
+            return (Together({0, 2}),)
+        case Select():
+            return (Together({1, 2}),)
+        case Bitcast():
+            return ()  # may reinterpret elements as another type
+        case Linear() | Movement():
+            return (Together(range(len(instruction.operands))),)
+    return ()
 
 
 def _types(instruction: Instruction) -> list[PrimitiveType]:

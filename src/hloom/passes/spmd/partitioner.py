@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from hloom.errors import ArgumentError
 from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.ops.attributes import ComparisonDirection
+from hloom.ops.broadcast import Iota
 from hloom.ops.compare import Compare
 from hloom.ops.control_flow import Call, Conditional, While
 from hloom.ops.elementwise_binary import Add
 from hloom.ops.operation import Operation
-from hloom.ops.structure import AfterAll, Parameter
+from hloom.ops.rng import Rng
+from hloom.ops.structure import AfterAll, Constant, Parameter, Tuple
 from hloom.ops.transpose import Reverse
 from hloom.passes.op_builder import OpBuilder, ScalarComputations, adopt, new_computation
 from hloom.passes.pipeline import clone_module
@@ -214,13 +216,13 @@ class _Writer:
         """Emits the replacement of one instruction and returns it."""
         op = old.op
         if isinstance(op, Parameter):
-            return self.write_parameter(old)
+            return self.write_parameter(old, op)
         if marker(old):
             return self.write_marker(old)
         if isinstance(op, While):
-            return self.write_while(old)
+            return self.write_while(old, op)
         if isinstance(op, Conditional):
-            return self.write_conditional(old)
+            return self.write_conditional(old, op)
         if (inspect := inspector_of(old)) is not None:
             (cell,) = self.cells.of[old]
             inspect(old, self.mesh.sharding(cell.placement))
@@ -232,7 +234,7 @@ class _Writer:
         if old not in self.plan.rules:
             return self.build_like(old, op, *(self.values[operand] for operand in old.operands))
         device = maximal_device(old)
-        if device is not None and old.opcode not in ("constant", "iota"):
+        if device is not None and not isinstance(op, (Constant, Iota)):
             return self.write_on_one_device(old, device)
         return self.write_by_rule(old, self.plan.rules[old])
 
@@ -279,7 +281,7 @@ class _Writer:
         """The leaves of a value, taken out of its tuples."""
         if not value.shape.is_tuple:
             return [value]
-        elements = value.operands if value.opcode == "tuple" else None
+        elements = value.operands if isinstance(value.op, Tuple) else None
         return [
             leaf
             for k in range(len(value.shape.elements))
@@ -294,10 +296,8 @@ class _Writer:
 
     # Instructions
 
-    def write_parameter(self, old: Instruction) -> Instruction:
+    def write_parameter(self, old: Instruction, op: Parameter) -> Instruction:
         """Emits a parameter; blocks in irregular shardings are assembled to whole arrays."""
-        op = old.op
-        assert isinstance(op, Parameter)
         cells = self.cells.of[old]
         entry = self.old is self.partitioner.module.entry
         irregular = [self.plan.irregular.get((op.number, k)) if entry else None for k in range(len(cells))]
@@ -360,10 +360,8 @@ class _Writer:
         inner = tuple(axes[len(manual) :] for axes, manual in zip(result.spec, boundary.spec, strict=True))
         return self.move(leaf, source, Placement(inner))
 
-    def write_while(self, old: Instruction) -> Instruction:
+    def write_while(self, old: Instruction, op: While) -> Instruction:
         """Emits a loop whose state keeps its sharding."""
-        op = old.op
-        assert isinstance(op, While)
         (init,) = old.operands
         state = self.cells.of[old]
         value = self.move_leaves(init, self.values[init], state)
@@ -371,10 +369,8 @@ class _Writer:
         condition = self.partitioner.write(op.condition, [Cell.of(op.condition.root.shape)])
         return self.build_like(old, op.replace(body=body, condition=condition), value)
 
-    def write_conditional(self, old: Instruction) -> Instruction:
+    def write_conditional(self, old: Instruction, op: Conditional) -> Instruction:
         """Emits a conditional on a replicated index; all branches return the same shardings."""
-        op = old.op
-        assert isinstance(op, Conditional)
         branches = tuple(self.partitioner.write(branch, self.cells.of[old]) for branch in op.branch_computations)
         index, *operands = old.operands
         chosen = self.move_to(index, self.values[index], [Placement.replicated(0)])
@@ -437,7 +433,7 @@ class _Writer:
             for k, o in enumerate(old.operands)
         ]
         produced = [Placement(spec_of_labels(result, assigned), tuple(sorted(unreduced))) for result in rule.results]
-        if old.opcode != "iota" and (summed := summed_axes(rule, assigned)):
+        if summed := summed_axes(rule, assigned):
             return self.write_reduction(old, rule, operands, produced[0], summed, unreduced)
         value = self.write_blocks(old, operands, [placement.spec for placement in produced])
         if all(cell.placement == m for cell, m in zip(cells, produced, strict=True)):
@@ -450,13 +446,13 @@ class _Writer:
 
     def write_blocks(self, old: Instruction, operands: Sequence[Instruction], produced: Sequence[Spec]) -> Instruction:
         """Emits the operation on blocks of the operands, for results in the specs `produced`."""
-        if old.opcode == "iota":
-            return write_iota(self.moves, old, produced[0])
+        if isinstance(old.op, Iota):
+            return write_iota(self.moves, old.op, old.shape, produced[0])
         blocks = iter([self.mesh.local_shape(s, m) for s, m in zip(old.shape.leaves(), produced, strict=True)])
         shape = _shape_of(old.shape, blocks)
         op = on_blocks(old.op, old, [o.shape for o in operands], shape)
         value = self.build_like(old, op, *operands, shape=shape)
-        if old.opcode == "rng" and old.sharding != MANUAL:
+        if isinstance(op, Rng) and old.sharding != MANUAL:
             value = self.moves.broadcast_from(value, 0)  # every partition would draw numbers of its own
         if isinstance(op, Reverse):
             value = self.moves.reverse_blocks(value, sum((produced[0][d] for d in op.dimensions), ()))

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 
 from hloom.errors import ArgumentError
 from hloom.ir import Computation, Instruction, Module, callees_first, clone_computation, flatten
+from hloom.ops.broadcast import Broadcast, Iota
 from hloom.ops.control_flow import Call, Conditional, While
 from hloom.ops.custom_call import CustomCall
-from hloom.ops.structure import Tuple
+from hloom.ops.rng import Rng
+from hloom.ops.structure import Constant, GetTupleElement, Parameter, Tuple
 from hloom.passes.control_flow.call_inliner import inline
 from hloom.passes.edit import Edit, callees_first_of, has_control_edges
 from hloom.passes.simplify.dead_code import DeadCodeElimination
@@ -69,7 +71,7 @@ def _mark_manual_rngs(module: Module) -> None:
         ):
             (body,) = call.op.computations
             for instruction in (i for computation in callees_first(body) for i in computation.instructions):
-                if instruction.opcode == "rng":
+                if isinstance(instruction.op, Rng):
                     instruction.sharding = MANUAL
 
 
@@ -77,7 +79,7 @@ def _neighbors(start: Instruction, following: Callable[[Instruction], Iterable[I
     """Yields the adjacent instructions in a direction, looking through tuples and constraints."""
     for instruction in following(start):
         yield instruction
-        if instruction.opcode in ("get-tuple-element", "tuple") or marker(instruction) in CONSTRAINTS:
+        if isinstance(instruction.op, (GetTupleElement, Tuple)) or marker(instruction) in CONSTRAINTS:
             yield from _neighbors(instruction, following)
 
 
@@ -146,9 +148,9 @@ def _duplicate_sources(computation: Computation) -> None:
 
 
 def _is_cheap(source: Instruction) -> bool:
-    if source.opcode == "broadcast":
+    if isinstance(source.op, Broadcast):
         return not source.operands[0].shape.rank
-    return source.opcode in ("constant", "iota")
+    return isinstance(source.op, (Constant, Iota))
 
 
 def remove_annotations(module: Module) -> None:
@@ -208,7 +210,10 @@ def plan_shardings(
     plan = Plan(module, mesh, shardy, Cells(mesh))
     leaves = len(flatten(module.entry.parameter_shapes))
     flags = iter([False] * leaves if open_parameters is None else _flags(open_parameters, leaves, "parameters"))
-    plan.parameters = [_entry_parameter_cells(plan, parameter, flags) for parameter in module.entry.parameters]
+    plan.parameters = [
+        _entry_parameter_cells(plan, number, parameter, flags)
+        for number, parameter in enumerate(module.entry.parameters)
+    ]
     _visit(plan, module.entry, plan.parameters)
     _demand_results(plan, open_results)
     propagate_partial_sums(plan.cells, plan.rules)
@@ -287,7 +292,7 @@ def _constrain(cell: Cell, annotation: Annotation, mesh: Mesh) -> None:
     cell.set(spec, annotation.open, tuple(a for a in axes_of(mesh, annotation.unreduced) or () if a not in used))
 
 
-def _entry_parameter_cells(plan: Plan, parameter: Instruction, open_leaves: Iterator[bool]) -> list[Cell]:
+def _entry_parameter_cells(plan: Plan, number: int, parameter: Instruction, open_leaves: Iterator[bool]) -> list[Cell]:
     """The cells of a parameter of the entry; annotations that no spec expresses go to `plan.irregular`."""
     leaves = [*parameter.shape.leaves()]
     annotations = annotation_of(parameter, leaves, plan.shardy)
@@ -297,7 +302,7 @@ def _entry_parameter_cells(plan: Plan, parameter: Instruction, open_leaves: Iter
             continue
         placement = placement_of(annotation, cell.shape, plan.mesh)
         if placement is None:
-            plan.irregular[parameter.op.number, k] = annotation  # type: ignore[attr-defined]
+            plan.irregular[number, k] = annotation
         else:
             cell.set(placement.spec, [False] * cell.shape.rank, placement.unreduced)
     return cells
@@ -308,7 +313,7 @@ def _demand_results(plan: Plan, open_results: Sequence[bool] | None) -> None:
     root = plan.module.entry.root
     leaves = [*root.shape.leaves()]
     flags = _open_flags(plan, open_results, len(leaves))
-    annotations = annotation_of(root, leaves, plan.shardy) if root.opcode == "tuple" else None
+    annotations = annotation_of(root, leaves, plan.shardy) if isinstance(root.op, Tuple) else None
     for k, (source, leaf) in enumerate(zip(plan.cells.of[root], leaves, strict=True)):
         cell = Cell.of(leaf)
         annotation = annotations[k] if annotations and leaf.is_array else None
@@ -347,8 +352,8 @@ def _visit(plan: Plan, computation: Computation, parameters: Sequence[list[Cell]
     cells = plan.cells
     for instruction in computation.instructions:
         op = instruction.op
-        if instruction.opcode == "parameter":
-            cells.of[instruction] = parameters[op.number]  # type: ignore[attr-defined]
+        if isinstance(op, Parameter):
+            cells.of[instruction] = parameters[op.number]
         elif marker(instruction):
             _visit_marker(plan, instruction)
         elif isinstance(op, While):

@@ -20,7 +20,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hloom.ir import Instruction
-from hloom.ops.structure import GetTupleElement
+from hloom.ops.broadcast import Broadcast
+from hloom.ops.reshape import Copy
+from hloom.ops.structure import GetTupleElement, Tuple
+from hloom.ops.traits import Identity
 from hloom.passes.spmd.mesh import Axes, Mesh, Placement, Spec
 from hloom.passes.spmd.rules import Label, Labels, Rule
 from hloom.shape import Shape
@@ -184,19 +187,19 @@ class Cells:
             for cell, labels in zip(cells, all_labels, strict=True)
         ]
         count = len(rule.operands)
-        is_broadcast = instruction.opcode == "broadcast"
+        is_broadcast = isinstance(instruction.op, Broadcast)
         self.links.append(Link(tuple(ports[:count]), tuple(ports[count:]), is_broadcast))
 
     def share(self, instruction: Instruction) -> bool:
         """Reuses the operands' cells for an instruction that only rearranges values; False for any other one."""
         op, operands = instruction.op, instruction.operands
-        if instruction.opcode == "tuple":
+        if isinstance(op, Tuple):
             self.of[instruction] = self.operands(instruction)
         elif isinstance(op, GetTupleElement):
             before = sum(len([*shape.leaves()]) for shape in operands[0].shape.elements[: op.index])
             count = len([*instruction.shape.leaves()])
             self.of[instruction] = self.of[operands[0]][before : before + count]
-        elif instruction.opcode in ("opt-barrier", "domain", "add-dependency"):
+        elif isinstance(op, Identity) and not isinstance(op, Copy):  # a copy may be resharded
             self.of[instruction] = self.of[operands[0]]
         else:
             return False

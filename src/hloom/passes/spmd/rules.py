@@ -8,32 +8,36 @@ blocks then gives blocks of the result:
     transpose       i j -> j i
     sort of dim 1   i -, i - -> i -, i -       a dimension without a label (-) must be whole
 
-Operations that are not in the table have no labels: operands are gathered, and every partition computes everything.
+Operations without a rule have no labels: operands are gathered, and every partition computes everything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from hloom.ir import Instruction, flatten
 from hloom.monoids import monoid_of
 from hloom.ops import collectives as C
-from hloom.ops.broadcast import Broadcast
+from hloom.ops.broadcast import Broadcast, Iota
+from hloom.ops.convert import BitcastConvert
 from hloom.ops.convolution import Convolution
+from hloom.ops.custom_call import CustomCall
 from hloom.ops.dot import Dot
 from hloom.ops.elementwise_binary import Add, Monoid
 from hloom.ops.fft import Fft
 from hloom.ops.gather import Gather
-from hloom.ops.linear_algebra import TriangularSolve
+from hloom.ops.linear_algebra import Cholesky, TriangularSolve
+from hloom.ops.operation import Operation
 from hloom.ops.pad import Concatenate, Pad
-from hloom.ops.reduce import Reduce
+from hloom.ops.reduce import Map, Reduce
 from hloom.ops.reduce_window import ReduceWindow, SelectAndScatter
+from hloom.ops.registry import Registry
+from hloom.ops.reshape import Copy, Reshape
 from hloom.ops.scatter import Scatter
-from hloom.ops.slice import Slice
-from hloom.ops.sort import Sort
-from hloom.ops.transpose import Transpose
+from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
+from hloom.ops.sort import Sort, TopK
+from hloom.ops.transpose import Reverse, Transpose
 from hloom.passes.edit import is_dynamic
 from hloom.shape import Shape
 
@@ -57,22 +61,20 @@ class Rule:
     accumulators: tuple[int, ...] = ()
 
 
+RULES = Registry[[Instruction], Rule]()
+
+
 def rule_of(instruction: Instruction) -> Rule:
     """The rule of an instruction; arrays with dynamic dimensions are never sharded."""
-    make = RULES.get(instruction.opcode, _whole)
-    if instruction.op.elementwise:
-        make = _elementwise
+    op = instruction.op
     if is_dynamic(instruction):
-        make = _whole
-    return make(instruction)
+        return _whole(op, instruction)
+    make = _elementwise if op.elementwise else RULES.get(op) or _whole
+    return make(op, instruction)
 
 
 def _ranks(shapes: Iterable[Shape]) -> list[int]:
     return [shape.rank for shape in flatten([*shapes])]
-
-
-def _whole(instruction: Instruction) -> Rule:
-    return _labelled(instruction, lambda rank: (None,) * rank)
 
 
 def _labelled(instruction: Instruction, labels: Callable[[int], Labels]) -> Rule:
@@ -81,26 +83,22 @@ def _labelled(instruction: Instruction, labels: Callable[[int], Labels]) -> Rule
     return Rule(tuple(map(labels, operands)), tuple(map(labels, results)))
 
 
-def _all_but(whole: Iterable[int]) -> Callable[[Instruction], Rule]:
-    """The rule of operations that are element-wise along all dimensions but some."""
-    missing = frozenset(whole)
-    return lambda i: _labelled(i, lambda rank: tuple(None if d in missing else d for d in range(rank)))
+def _whole(op: Operation, instruction: Instruction) -> Rule:
+    return _labelled(instruction, lambda rank: (None,) * rank)
 
 
-_elementwise = _all_but(())
+def _elementwise(op: Operation, instruction: Instruction) -> Rule:
+    return _labelled(instruction, lambda rank: tuple(range(rank)))
 
 
-def _leading(count: Callable[[Instruction], int]) -> Callable[[Instruction], Rule]:
-    """The rule of operations that are element-wise along the leading dimensions: batches of matrices."""
-    return lambda i: _labelled(i, lambda rank: tuple(d if d < count(i) else None for d in range(rank)))
+def _all_but(dimension: int | None, instruction: Instruction) -> Rule:
+    """Element-wise along all dimensions but one."""
+    return _labelled(instruction, lambda rank: tuple(None if d == dimension else d for d in range(rank)))
 
 
-def _dynamic_slice(instruction: Instruction) -> Rule:
-    """Element-wise along the dimensions that are taken whole."""
-    operand, *starts = instruction.operand_shapes
-    if any(start.rank for start in starts):
-        return _whole(instruction)
-    return _aligned(instruction, [a == b for a, b in zip(operand.dimensions, instruction.shape.dimensions)])
+def _leading(count: int, instruction: Instruction) -> Rule:
+    """Element-wise along the leading dimensions, the batches."""
+    return _labelled(instruction, lambda rank: tuple(d if d < count else None for d in range(rank)))
 
 
 def _aligned(instruction: Instruction, kept: Sequence[bool]) -> Rule:
@@ -108,8 +106,17 @@ def _aligned(instruction: Instruction, kept: Sequence[bool]) -> Rule:
     return _labelled(instruction, lambda rank: tuple(d if kept[d] else None for d in range(rank)))
 
 
-def _broadcast(instruction: Instruction) -> Rule:
-    op = cast(Broadcast, instruction.op)
+# Element-wise operations without that trait. The order of the blocks of a reverse is reversed, too; in collectives of
+# the program groups of partitions act on blocks as on whole arrays.
+for _declaration in (Copy, Map, Reverse, C.AllReduce, C.CollectivePermute, C.CollectiveBroadcast):
+    RULES.add(_declaration, _elementwise)
+# The value between the start and the end of a collective is not resharded.
+for _start in (C.AllGatherStart, C.AllReduceStart, C.CollectivePermuteStart):
+    RULES.add(_start, _whole)
+
+
+@RULES.rule(Broadcast)
+def _broadcast(op: Broadcast, instruction: Instruction) -> Rule:
     sizes = instruction.operands[0].shape.dimensions
     kept = [n == instruction.shape.dimensions[d] for n, d in zip(sizes, op.broadcast_dimensions, strict=True)]
     operand = tuple(d if k else None for d, k in zip(op.broadcast_dimensions, kept, strict=True))
@@ -117,16 +124,19 @@ def _broadcast(instruction: Instruction) -> Rule:
     return Rule((operand,), (tuple(None if d in lost else d for d in range(instruction.shape.rank)),))
 
 
-def _iota(instruction: Instruction) -> Rule:
+@RULES.rule(Iota)
+def _iota(op: Iota, instruction: Instruction) -> Rule:
     return Rule((), (tuple(range(instruction.shape.rank)),))
 
 
-def _transpose(instruction: Instruction) -> Rule:
-    permutation = cast(Transpose, instruction.op).permutation
+@RULES.rule(Transpose)
+def _transpose(op: Transpose, instruction: Instruction) -> Rule:
+    permutation = op.permutation
     return Rule((tuple(range(len(permutation))),), (permutation,))
 
 
-def _reshape(instruction: Instruction) -> Rule:
+@RULES.rule(Reshape)
+def _reshape(op: Reshape, instruction: Instruction) -> Rule:
     """Matches runs of dimensions with equal products of sizes.
 
     The first dimensions longer than 1 of two runs get the same label: a block along them is a range of consecutive
@@ -151,13 +161,13 @@ def _reshape(instruction: Instruction) -> Rule:
     return Rule((tuple(left),), (tuple(right),))
 
 
-def _bitcast_convert(instruction: Instruction) -> Rule:
-    shared = min(instruction.shape.rank, instruction.operands[0].shape.rank)
-    return _labelled(instruction, lambda rank: tuple(d if d < shared else None for d in range(rank)))
+@RULES.rule(BitcastConvert)
+def _bitcast_convert(op: BitcastConvert, instruction: Instruction) -> Rule:
+    return _leading(min(instruction.shape.rank, instruction.operands[0].shape.rank), instruction)
 
 
-def _dot(instruction: Instruction) -> Rule:
-    op = cast(Dot, instruction.op)
+@RULES.rule(Dot)
+def _dot(op: Dot, instruction: Instruction) -> Rule:
     lhs, rhs = instruction.operand_shapes
     left: list[Label] = [f"m{d}" for d in range(lhs.rank)]
     right: list[Label] = [f"n{d}" for d in range(rhs.rank)]
@@ -171,12 +181,12 @@ def _dot(instruction: Instruction) -> Rule:
     return Rule((tuple(left), tuple(right)), ((*(left[d] for d in op.lhs_batch_dims), *free),), Add)
 
 
-def _convolution(instruction: Instruction) -> Rule:
+@RULES.rule(Convolution)
+def _convolution(op: Convolution, instruction: Instruction) -> Rule:
     """Batch and output features are free, input features are summed over, spatial dimensions stay whole."""
-    op = cast(Convolution, instruction.op)
     n, rank = op.dimension_numbers, instruction.shape.rank
     features = op.feature_group_count == 1 and op.batch_group_count == 1
-    lhs, rhs, out = ([cast(Label | None, None)] * rank for _ in range(3))
+    lhs, rhs, out = (list[Label | None]([None] * rank) for _ in range(3))
     if op.batch_group_count == 1:
         lhs[n.input_batch_dimension] = out[n.output_batch_dimension] = "batch"
     if features:
@@ -185,8 +195,8 @@ def _convolution(instruction: Instruction) -> Rule:
     return Rule((tuple(lhs), tuple(rhs)), (tuple(out),), Add)
 
 
-def _reduce(instruction: Instruction) -> Rule:
-    op = cast(Reduce, instruction.op)
+@RULES.rule(Reduce)
+def _reduce(op: Reduce, instruction: Instruction) -> Rule:
     half = len(instruction.operands) // 2
     rank = instruction.operands[0].shape.rank
     monoid = monoid_of(op.computation) if half == 1 else None
@@ -195,60 +205,88 @@ def _reduce(instruction: Instruction) -> Rule:
     return Rule((operand,) * half + ((),) * half, (result,) * half, monoid, (1,) if monoid else ())
 
 
-def _windows(instruction: Instruction) -> Rule:
+def _windows(op: ReduceWindow | SelectAndScatter, instruction: Instruction) -> Rule:
     """Element-wise along dimensions whose window is a single element with stride 1."""
-    op = cast(ReduceWindow | SelectAndScatter, instruction.op)
     trivial = [
         (w.size, w.stride, w.padding_low, w.padding_high, w.base_dilation) == (1, 1, 0, 0, 1) for w in op.window
     ] or [True] * instruction.operands[0].shape.rank
     return _aligned(instruction, trivial)
 
 
-def _sort(instruction: Instruction) -> Rule:
-    return _all_but([cast(Sort, instruction.op).dimension])(instruction)
+RULES.add(ReduceWindow, _windows)
+RULES.add(SelectAndScatter, _windows)
 
 
-def _concatenate(instruction: Instruction) -> Rule:
-    return _all_but([cast(Concatenate, instruction.op).dimension])(instruction)
+@RULES.rule(Sort)
+def _sort(op: Sort, instruction: Instruction) -> Rule:
+    return _all_but(op.dimension, instruction)
 
 
-def _pad(instruction: Instruction) -> Rule:
-    config = cast(Pad, instruction.op).padding_config
+@RULES.rule(TopK)
+def _top_k(op: TopK, instruction: Instruction) -> Rule:
+    return _leading(instruction.operands[0].shape.rank - 1, instruction)
+
+
+@RULES.rule(Concatenate)
+def _concatenate(op: Concatenate, instruction: Instruction) -> Rule:
+    return _all_but(op.dimension, instruction)
+
+
+@RULES.rule(Pad)
+def _pad(op: Pad, instruction: Instruction) -> Rule:
+    config = op.padding_config
     return _aligned(
         instruction, [not (p.edge_padding_low or p.edge_padding_high or p.interior_padding) for p in config]
     )
 
 
-def _slice(instruction: Instruction) -> Rule:
+@RULES.rule(Slice)
+def _slice(op: Slice, instruction: Instruction) -> Rule:
     sizes = instruction.operands[0].shape.dimensions
-    parts = cast(Slice, instruction.op).slice
+    parts = op.slice
     return _aligned(instruction, [(p.start, p.limit, p.stride) == (0, n, 1) for p, n in zip(parts, sizes, strict=True)])
 
 
-def _dynamic_update_slice(instruction: Instruction) -> Rule:
+@RULES.rule(DynamicSlice)
+def _dynamic_slice(op: DynamicSlice, instruction: Instruction) -> Rule:
+    """Element-wise along the dimensions that are taken whole."""
+    operand, *starts = instruction.operand_shapes
+    if any(start.rank for start in starts):
+        return _whole(op, instruction)
+    return _aligned(instruction, [a == b for a, b in zip(operand.dimensions, instruction.shape.dimensions)])
+
+
+@RULES.rule(DynamicUpdateSlice)
+def _dynamic_update_slice(op: DynamicUpdateSlice, instruction: Instruction) -> Rule:
     operand, update = (o.shape.dimensions for o in instruction.operands[:2])
     if any(start.shape.rank for start in instruction.operands[2:]):
-        return _whole(instruction)
+        return _whole(op, instruction)
     return _aligned(instruction, [a == b for a, b in zip(operand, update, strict=True)])
 
 
-def _fft(instruction: Instruction) -> Rule:
-    transformed = len(cast(Fft, instruction.op).fft_length)
-    return _leading(lambda i: i.shape.rank - transformed)(instruction)
+@RULES.rule(Fft)
+def _fft(op: Fft, instruction: Instruction) -> Rule:
+    return _leading(instruction.shape.rank - len(op.fft_length), instruction)
 
 
-def _triangular_solve(instruction: Instruction) -> Rule:
+@RULES.rule(Cholesky)
+def _cholesky(op: Cholesky, instruction: Instruction) -> Rule:
+    return _leading(instruction.shape.rank - 2, instruction)
+
+
+@RULES.rule(TriangularSolve)
+def _triangular_solve(op: TriangularSolve, instruction: Instruction) -> Rule:
     """Labels batches and right-hand sides: the columns of b, or its rows if a is on the right."""
     rank = instruction.shape.rank
     batch = tuple(range(rank - 2))
-    left = cast(TriangularSolve, instruction.op).left_side
+    left = op.left_side
     b = (*batch, None, "side") if left else (*batch, "side", None)
     return Rule(((*batch, None, None), b), (b,))
 
 
-def _gather(instruction: Instruction) -> Rule:
+@RULES.rule(Gather)
+def _gather(op: Gather, instruction: Instruction) -> Rule:
     """Labels dimensions that slices take whole, and the batch of index vectors."""
-    op = cast(Gather, instruction.op)
     operand, indices = (list[Label | None]([None] * o.shape.rank) for o in instruction.operands)
     result: list[Label | None] = [None] * instruction.shape.rank
     sizes = instruction.operands[0].shape.dimensions
@@ -264,9 +302,9 @@ def _gather(instruction: Instruction) -> Rule:
     return Rule((tuple(operand), tuple(indices)), (tuple(result),))
 
 
-def _scatter(instruction: Instruction) -> Rule:
+@RULES.rule(Scatter)
+def _scatter(op: Scatter, instruction: Instruction) -> Rule:
     """Labels dimensions as a gather does; updates of an associative reduction may be sharded along the batch."""
-    op = cast(Scatter, instruction.op)
     count = len(instruction.operands) // 2
     shapes = instruction.operand_shapes
     operand: list[Label | None] = [None] * shapes[0].rank
@@ -288,62 +326,24 @@ def _scatter(instruction: Instruction) -> Rule:
     return Rule(labels, (tuple(operand),) * count, monoid, (0,) if monoid else ())
 
 
-def _custom_call(instruction: Instruction) -> Rule:
+@RULES.rule(CustomCall)
+def _custom_call(op: CustomCall, instruction: Instruction) -> Rule:
     """Labels the batch dimensions of JAX's linear algebra, leading in all arrays that have them."""
     text = instruction.frontend_attributes.get("num_batch_dims", "")
     count = int(text) if text.isdecimal() else 0
     return _labelled(instruction, lambda rank: tuple(d if d < count <= rank else None for d in range(rank)))
 
 
-def _all_gather(instruction: Instruction) -> Rule:
-    return _all_but([cast(C.AllGather, instruction.op).all_gather_dim])(instruction)
+@RULES.rule(C.AllGather)
+def _all_gather(op: C.AllGather, instruction: Instruction) -> Rule:
+    return _all_but(op.all_gather_dim, instruction)
 
 
-def _reduce_scatter(instruction: Instruction) -> Rule:
-    return _all_but([cast(C.ReduceScatter, instruction.op).scatter_dimension])(instruction)
+@RULES.rule(C.ReduceScatter)
+def _reduce_scatter(op: C.ReduceScatter, instruction: Instruction) -> Rule:
+    return _all_but(op.scatter_dimension, instruction)
 
 
-def _all_to_all(instruction: Instruction) -> Rule:
-    split = cast(C.AllToAll, instruction.op).split_dimension
-    return _all_but([] if split is None else [split])(instruction)
-
-
-RULES: dict[str, Callable[[Instruction], Rule]] = {
-    # element-wise, in addition to operations with that trait
-    "copy": _elementwise,
-    "map": _elementwise,
-    "bitcast-convert": _bitcast_convert,
-    # data movement
-    "broadcast": _broadcast,
-    "iota": _iota,
-    "transpose": _transpose,
-    "reshape": _reshape,
-    "reverse": _elementwise,  # the order of the blocks is reversed, too
-    "concatenate": _concatenate,
-    "pad": _pad,
-    "slice": _slice,
-    "dynamic-slice": _dynamic_slice,
-    "dynamic-update-slice": _dynamic_update_slice,
-    "gather": _gather,
-    "scatter": _scatter,
-    # products, reductions, sorting
-    "dot": _dot,
-    "convolution": _convolution,
-    "reduce": _reduce,
-    "reduce-window": _windows,
-    "select-and-scatter": _windows,
-    "sort": _sort,
-    "topk": _leading(lambda i: i.operands[0].shape.rank - 1),
-    # batches
-    "cholesky": _leading(lambda i: i.shape.rank - 2),
-    "triangular-solve": _triangular_solve,
-    "fft": _fft,
-    "custom-call": _custom_call,
-    # collectives of the program: groups of partitions act on blocks as on whole arrays
-    "all-reduce": _elementwise,
-    "all-gather": _all_gather,
-    "reduce-scatter": _reduce_scatter,
-    "all-to-all": _all_to_all,
-    "collective-permute": _elementwise,
-    "collective-broadcast": _elementwise,
-}
+@RULES.rule(C.AllToAll)
+def _all_to_all(op: C.AllToAll, instruction: Instruction) -> Rule:
+    return _all_but(op.split_dimension, instruction)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from hloom.counted_loop import trip_count
 from hloom.ir import Computation, Instruction, Module, callees_first
-from hloom.ops.collectives import Collective, CollectivePermute
+from hloom.ops.collectives import AllGather, AllReduce, Collective, CollectivePermute
+from hloom.ops.control_flow import While
+from hloom.ops.traits import CallLike, Communication
 
 Runs = Iterable[tuple[Computation, int | None]]
 """The computations that an instruction runs, with the number of times; None if the number is unknown."""
@@ -46,10 +48,6 @@ def traffic(module: Module, replicas: int | None = None) -> list[Traffic]:
     return [traffic_of(i, times[computation], replicas, module.num_partitions) for i, computation in found]
 
 
-_RUNNING = ("call", "conditional", "fusion", "while", "async-start")
-"""Opcodes that run the computations that they name."""
-
-
 def run_counts(entry: Computation, runs_of: Callable[[Instruction], Runs]) -> dict[Computation, int | None]:
     """The number of times that each computation runs in one run of `entry`; None if it is unknown.
 
@@ -67,17 +65,19 @@ def run_counts(entry: Computation, runs_of: Callable[[Instruction], Runs]) -> di
 
 
 def _runs_of(instruction: Instruction) -> Runs:
-    trips = trip_count(instruction) if instruction.opcode == "while" else 1
-    return [(called, trips) for called in instruction.op.computations if instruction.opcode in _RUNNING]
+    op = instruction.op
+    trips = trip_count(instruction) if isinstance(op, While) else 1
+    return [(called, trips) for called in op.computations if isinstance(op, CallLike)]
 
 
 def _collectives(computation: Computation, seen: set[Computation]) -> Iterator[tuple[Instruction, Computation]]:
     """Yields the collectives of a computation and of those that it runs, each once, with its computation."""
     seen.add(computation)
     for instruction in computation.instructions:
-        if isinstance(instruction.op, (Collective, CollectivePermute)):
+        op = instruction.op
+        if isinstance(op, Communication):
             yield instruction, computation
-        for called in instruction.op.computations if instruction.opcode in _RUNNING else ():
+        for called in op.computations if isinstance(op, CallLike) else ():
             if called not in seen:
                 yield from _collectives(called, seen)
 
@@ -90,6 +90,5 @@ def traffic_of(instruction: Instruction, times: int | None, replicas: int, parti
         return Traffic(instruction, 2, times, size)
     assert isinstance(op, Collective)
     members = max(map(len, op.device_groups(replicas, partitions)))
-    parts = {"all-reduce": 2, "all-reduce-start": 2, "all-gather": members, "all-gather-start": members}
-    factor = parts.get(instruction.opcode, 1)
+    factor = 2 if isinstance(op, AllReduce) else members if isinstance(op, AllGather) else 1
     return Traffic(instruction, members, times, math.ceil(factor * size * (members - 1) / members))
