@@ -7,6 +7,8 @@ import math
 import pytest
 
 from hloom.errors import ArgumentError
+from hloom.ops.collectives import AllReduce, AllReduceStart
+from hloom.ops.operation import OPERATIONS
 from hloom.scaling.cluster import Cluster, Level
 from hloom.scaling.collective_times import estimate
 
@@ -35,14 +37,14 @@ EXPECTED = {
 
 @pytest.mark.parametrize("opcode, members", EXPECTED)
 def test_times_are_those_of_the_best_algorithm(opcode: str, members: tuple[int, ...]) -> None:
-    assert estimate(opcode, SIZE, members, CLUSTER).seconds == pytest.approx(EXPECTED[opcode, members])
+    assert estimate(OPERATIONS[opcode], SIZE, members, CLUSTER).seconds == pytest.approx(EXPECTED[opcode, members])
 
 
 def test_small_sums_go_up_a_tree_and_one_device_needs_no_time() -> None:
-    assert estimate("all-reduce-start", 4, range(4), CLUSTER).algorithm == "tree"
-    assert estimate("all-reduce", SIZE, [5], CLUSTER).seconds == 0
+    assert estimate(AllReduceStart, 4, range(4), CLUSTER).algorithm == "tree"
+    assert estimate(AllReduce, SIZE, [5], CLUSTER).seconds == 0
 
 
 def test_devices_that_the_cluster_lacks_are_named() -> None:
     with pytest.raises(ArgumentError, match="device 32 is none of the 32 that the cluster has"):
-        estimate("all-reduce", 4, [0, 32], CLUSTER)
+        estimate(AllReduce, 4, [0, 32], CLUSTER)

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,11 @@ import numpy as np
 from hloom.api import compile
 from hloom.bench.machine import Limits
 from hloom.errors import ArgumentError
+from hloom.ops.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, ReduceScatter
+from hloom.ops.operation import Operation
 from hloom.runtime.mpi.world import World, all_gather_values
 from hloom.scaling.cluster import Cluster, Level
+from hloom.values import Array
 
 SIZES = (4, 1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 26)
 """Sizes of the operand on each device, in bytes."""
@@ -26,13 +30,65 @@ SAMPLES = 9
 SAMPLE_SECONDS = 0.02
 Work = Callable[[], object]
 
-_BODIES = {
-    "all-reduce": "ROOT r = f32[N] all-reduce(p), to_apply=add",
-    "reduce-scatter": "ROOT r = f32[N/D] reduce-scatter(p), dimensions={0}, to_apply=add",
-    "all-gather": "ROOT r = f32[N*D] all-gather(p), dimensions={0}",
-    "all-to-all": "ROOT r = f32[N] all-to-all(p), dimensions={0}",
-    "collective-permute": "ROOT r = f32[N] collective-permute(p), source_target_pairs={PAIRS}",
-}
+
+@dataclass(frozen=True)
+class Case:
+    """A collective of f32[count] on some devices, in HLO, in MPI and in JAX."""
+
+    collective: type[Operation]
+    attributes: str
+    """Attributes in HLO text, with PAIRS for the pairs of each device and the next one."""
+    mpi: Callable[[World, Array, Array], Work]
+    """Makes a call of MPI's blocking function from the operand and memory for the result."""
+    jax: Callable[[Any, Any, int], Any]
+    """Applies JAX's function, from `jax.lax`, to an operand, for a number of devices."""
+    result_count: Callable[[int, int], int] = lambda count, devices: count
+    """The number of elements of the result, from that of the operand and the number of devices."""
+    has_blocks: bool = False
+    """Whether the operand consists of a block for each device."""
+
+
+def _shift(world: World, data: Array, result: Array) -> Work:
+    there, back = (world.rank + 1) % world.size, (world.rank - 1) % world.size
+    return partial(world.comm.Sendrecv, data, there, 0, result, back, 0)
+
+
+CASES = (
+    Case(
+        AllReduce,
+        "to_apply=add",
+        lambda world, data, result: partial(world.comm.Allreduce, data, result),
+        lambda lax, x, size: lax.psum(x, "i"),
+    ),
+    Case(
+        ReduceScatter,
+        "dimensions={0}, to_apply=add",
+        lambda world, data, result: partial(world.comm.Reduce_scatter_block, data, result),
+        lambda lax, x, size: lax.psum_scatter(x, "i", tiled=True),
+        result_count=lambda count, devices: count // devices,
+        has_blocks=True,
+    ),
+    Case(
+        AllGather,
+        "dimensions={0}",
+        lambda world, data, result: partial(world.comm.Allgather, data, result),
+        lambda lax, x, size: lax.all_gather(x, "i", tiled=True),
+        result_count=lambda count, devices: count * devices,
+    ),
+    Case(
+        AllToAll,
+        "dimensions={0}",
+        lambda world, data, result: partial(world.comm.Alltoall, data, result),
+        lambda lax, x, size: lax.all_to_all(x, "i", 0, 0, tiled=True),
+        has_blocks=True,
+    ),
+    Case(
+        CollectivePermute,
+        "source_target_pairs={PAIRS}",
+        _shift,
+        lambda lax, x, size: lax.ppermute(x, "i", [(k, (k + 1) % size) for k in range(size)]),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -55,36 +111,33 @@ def measure(world: World, report: Callable[[str], None], with_gloo: bool, max_by
     if world.size < 2:
         raise ArgumentError("collectives need at least two ranks: mpiexec -n 2 hloom bench --collectives")
     rows = []
-    for opcode in _BODIES:
+    for case in CASES:
         for size in SIZES:
-            count = math.ceil(size / 4 / world.size) * world.size if opcode in _BLOCKED_OPERAND else size // 4
+            count = math.ceil(size / 4 / world.size) * world.size if case.has_blocks else size // 4
             if size > max_bytes:
                 continue
-            report(f"{opcode} of {size:,} bytes")
-            rows.append(_measure(world, opcode, count, with_gloo))
+            report(f"{case.collective.opcode} of {size:,} bytes")
+            rows.append(_measure(world, case, count, with_gloo))
     return rows
 
 
-_BLOCKED_OPERAND = ("reduce-scatter", "all-to-all")
-"""Collectives whose operand consists of a block for each device."""
-
-
-def _measure(world: World, opcode: str, count: int, with_gloo: bool) -> Row:
+def _measure(world: World, case: Case, count: int, with_gloo: bool) -> Row:
     data = np.ones(count, np.float32)
-    text = hlo(opcode, count, world.size)
+    result = np.empty(case.result_count(count, world.size), np.float32)
+    text = hlo(case, count, world.size)
     ranks = compile(text, distributed=True)
     ranks.run_replicas([[data]])  # the first run connects the ranks; later ones are native
     work_by_name: list[tuple[str, Work | None]] = [
-        ("mpi", _by_mpi(world, opcode, data)),
+        ("mpi", case.mpi(world, data, result)),
         ("ranks", lambda: ranks(data)),
-        ("gloo", _by_jax(world, opcode, data) if with_gloo else None),
+        ("gloo", _by_jax(world, case, data) if with_gloo else None),
     ]
     times = {name: _median(world, work) if work else None for name, work in work_by_name}
     threads = compile(text)
     lists = [[data]] * world.size
     threads_seconds = _median_on_one_rank(world, lambda: threads.run_replicas(lists))
     assert times["mpi"] is not None and times["ranks"] is not None
-    return Row(opcode, 4 * count, times["mpi"], times["ranks"], threads_seconds, times["gloo"])
+    return Row(case.collective.opcode, 4 * count, times["mpi"], times["ranks"], threads_seconds, times["gloo"])
 
 
 _PRODUCT, _SUM = 1024, 1 << 24
@@ -103,53 +156,30 @@ def measure_rank_limits(world: World) -> Limits:
     return Limits(2 * v.nbytes / moving, 2 * _PRODUCT**3 / multiplying)
 
 
-def hlo(opcode: str, count: int, devices: int) -> str:
+def hlo(case: Case, count: int, devices: int) -> str:
     """HLO text of a module with a single collective of f32[count], for `devices` replicas."""
+    opcode, size = case.collective.opcode, case.result_count(count, devices)
     pairs = ",".join(f"{{{k},{(k + 1) % devices}}}" for k in range(devices))
-    body = _BODIES[opcode].replace("PAIRS", pairs)
-    body = body.replace("N*D", str(count * devices)).replace("N/D", str(count // devices)).replace("[N]", f"[{count}]")
     return (
         f"HloModule {opcode.replace('-', '_')}, replica_count={devices}\n"
         "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }\n"
-        f"ENTRY e {{ p = f32[{count}] parameter(0) {body} }}"
+        f"ENTRY e {{ p = f32[{count}] parameter(0) "
+        f"ROOT r = f32[{size}] {opcode}(p), {case.attributes.replace('PAIRS', pairs)} }}"
     )
 
 
-def _by_mpi(world: World, opcode: str, data: np.ndarray[Any, Any]) -> Work:
-    """The blocking function of MPI, with reused memory for the result."""
-    from mpi4py import MPI
-
-    comm, size = world.comm, world.size
-    parts = {"reduce-scatter": data.size // size, "all-gather": data.size * size}
-    result = np.empty(parts.get(opcode, data.size), np.float32)
-    if opcode == "all-reduce":
-        return lambda: comm.Allreduce(data, result)
-    if opcode == "reduce-scatter":
-        return lambda: comm.Reduce_scatter_block(data, result, MPI.SUM)
-    if opcode == "all-gather":
-        return lambda: comm.Allgather(data, result)
-    if opcode == "all-to-all":
-        return lambda: comm.Alltoall(data, result)
-    there, back = (world.rank + 1) % size, (world.rank - 1) % size
-    return lambda: comm.Sendrecv(data, there, 0, result, back, 0)
-
-
-def _by_jax(world: World, opcode: str, data: np.ndarray[Any, Any]) -> Work:
+def _by_jax(world: World, case: Case, data: Array) -> Work:
     """The collective through JAX on its CPU backend, whose processes communicate by gloo."""
     import jax
     from jax.sharding import NamedSharding, PartitionSpec
 
-    size = world.size
-    mesh = jax.make_mesh((size,), ("i",), devices=jax.devices("cpu"))
-    lax: dict[str, Callable[[Any], Any]] = {
-        "all-reduce": lambda x: jax.lax.psum(x, "i"),
-        "reduce-scatter": lambda x: jax.lax.psum_scatter(x, "i", tiled=True),
-        "all-gather": lambda x: jax.lax.all_gather(x, "i", tiled=True),
-        "all-to-all": lambda x: jax.lax.all_to_all(x, "i", 0, 0, tiled=True),
-        "collective-permute": lambda x: jax.lax.ppermute(x, "i", [(k, (k + 1) % size) for k in range(size)]),
-    }
+    mesh = jax.make_mesh((world.size,), ("i",), devices=jax.devices("cpu"))
     spec = PartitionSpec("i")
-    mapped = jax.jit(jax.shard_map(lax[opcode], mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False))
+
+    def function(x: Any) -> Any:
+        return case.jax(jax.lax, x, world.size)
+
+    mapped = jax.jit(jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False))
     array = jax.make_array_from_process_local_data(NamedSharding(mesh, spec), data)
     return lambda: mapped(array).block_until_ready()
 
@@ -212,8 +242,8 @@ def _median_on_one_rank(world: World, work: Work) -> float:
 
 def fit(rows: Sequence[Row], ranks: int, limits: Limits) -> Cluster:
     """Fits a cluster with a single level to the times of hloom's ranks; `limits` are those of a rank."""
-    permutes = [row for row in rows if row.opcode == "collective-permute"]
-    sums = [row for row in rows if row.opcode == "all-reduce"]
+    permutes = [row for row in rows if row.opcode == CollectivePermute.opcode]
+    sums = [row for row in rows if row.opcode == AllReduce.opcode]
     latency = max(min(row.ranks for row in permutes), 1e-8)
     largest = max(permutes, key=lambda row: row.size)
     bandwidth = largest.size / max(largest.ranks - latency, 1e-9)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hloom.bench.collectives import Row
+from hloom.ops.operation import OPERATIONS
 from hloom.scaling.chart import new_figure, save_figure
 from hloom.scaling.cluster import Cluster
 from hloom.scaling.collective_times import estimate
@@ -19,7 +20,7 @@ def draw(rows: Sequence[Row], ranks: int, cluster: Cluster, path: Path) -> None:
     for field, opcode in zip(fields, opcodes, strict=True):
         own = [row for row in rows if row.opcode == opcode]
         sizes = [row.size for row in own]
-        model = [estimate(opcode, row.size, range(ranks), cluster).seconds for row in own]
+        model = [estimate(OPERATIONS[opcode], row.size, range(ranks), cluster).seconds for row in own]
         for name, times, style in (
             ("MPI", [row.mpi for row in own], "o-"),
             ("hloom, ranks", [row.ranks for row in own], "s-"),

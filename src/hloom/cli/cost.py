@@ -8,9 +8,9 @@ from hloom.cli.output import print_table, terminal
 from hloom.errors import ArgumentError
 from hloom.flops import bytes_of, count_flops, count_flops_of
 from hloom.ir import Module
+from hloom.ops.traits import Structural
 
 MAX_ROWS = 20
-_NO_WORK = ("parameter", "constant", "tuple", "get-tuple-element", "after-all")
 
 
 def show_counts(module: Module) -> None:
@@ -18,7 +18,8 @@ def show_counts(module: Module) -> None:
     from rich.table import Table
 
     console = terminal(highlight=False)
-    rows = [(count_flops_of(i), bytes_of(i), i) for i in module.entry.instructions if i.opcode not in _NO_WORK]
+    working = [i for i in module.entry.instructions if not isinstance(i.op, Structural)]
+    rows = [(count_flops_of(i), bytes_of(i), i) for i in working]
     rows.sort(key=lambda row: (-(row[0] or 0), -row[1]))
     table = Table("instruction", "opcode", "operations", "bytes", "operations a byte")
     for flops, size, instruction in rows[:MAX_ROWS]:

@@ -12,6 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hloom.errors import ArgumentError
+from hloom.ops.collectives import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    CollectiveBroadcast,
+    CollectivePermute,
+    RaggedAllToAll,
+    ReduceScatter,
+)
+from hloom.ops.operation import Operation
 from hloom.scaling.cluster import Cluster, Level
 
 
@@ -26,22 +36,22 @@ class Estimate:
         return Estimate(self.seconds + other.seconds, self.algorithm)
 
 
-def estimate(opcode: str, size: int, members: Sequence[int], cluster: Cluster) -> Estimate:
+def estimate(collective: type[Operation], size: int, members: Sequence[int], cluster: Cluster) -> Estimate:
     """Estimates the time of a collective whose operand has `size` bytes on each of the devices `members`.
 
     ArgumentError if the cluster has fewer devices.
     """
     if max(members) >= cluster.device_count:
         raise ArgumentError(f"device {max(members)} is none of the {cluster.device_count} that the cluster has")
-    kind = opcode.removesuffix("-start")
     levels = _spanned_levels(members, cluster)
     if not levels:
         return Estimate(0.0, "alone")
     outermost = levels[-1][0]
-    flat = _SIMPLE[kind](len(members), size, outermost)
-    if len(levels) == 1 or kind not in _LEVELLED:
+    flat_time, levelled_time = next(_TIMES[base] for base in collective.__mro__ if base in _TIMES)
+    flat = flat_time(len(members), size, outermost)
+    if len(levels) == 1 or levelled_time is None:
         return flat
-    levelled = Estimate(_LEVELLED[kind](size, levels), "level by level")
+    levelled = Estimate(levelled_time(size, levels), "level by level")
     return min(flat, levelled, key=lambda each: each.seconds)
 
 
@@ -97,17 +107,6 @@ def _permute(n: int, size: float, level: Level) -> Estimate:
     return Estimate(level.latency + size / level.bandwidth, "message")
 
 
-_SIMPLE: dict[str, Callable[[int, float, Level], Estimate]] = {
-    "all-gather": _all_gather,
-    "all-reduce": _all_reduce,
-    "all-to-all": _all_to_all,
-    "collective-broadcast": _broadcast,
-    "collective-permute": _permute,
-    "ragged-all-to-all": _all_to_all,
-    "reduce-scatter": _reduce_scatter,
-}
-
-
 def _all_reduce_levelled(size: float, levels: Sequence[tuple[Level, int]]) -> float:
     """Seconds of a reduce-scatter in the inner level, an all-reduce outside, and an all-gather in the inner level."""
     (level, n), *outer = levels
@@ -138,9 +137,16 @@ def _broadcast_levelled(size: float, levels: Sequence[tuple[Level, int]]) -> flo
     return sum(_broadcast(n, size, level).seconds for level, n in levels)
 
 
-_LEVELLED: dict[str, Callable[[float, Sequence[tuple[Level, int]]], float]] = {
-    "all-gather": _all_gather_levelled,
-    "all-reduce": _all_reduce_levelled,
-    "collective-broadcast": _broadcast_levelled,
-    "reduce-scatter": _reduce_scatter_levelled,
+_FlatTime = Callable[[int, float, Level], Estimate]
+_LevelledTime = Callable[[float, Sequence[tuple[Level, int]]], float]
+
+_TIMES: dict[type, tuple[_FlatTime, _LevelledTime | None]] = {
+    AllGather: (_all_gather, _all_gather_levelled),
+    AllReduce: (_all_reduce, _all_reduce_levelled),
+    AllToAll: (_all_to_all, None),
+    CollectiveBroadcast: (_broadcast, _broadcast_levelled),
+    CollectivePermute: (_permute, None),
+    RaggedAllToAll: (_all_to_all, None),
+    ReduceScatter: (_reduce_scatter, _reduce_scatter_levelled),
 }
+"""Models of each collective: the time over the links of one level, and that of an algorithm level by level, if any."""

@@ -9,26 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from hloom.backends.cpu.compiler import Topology, cpu_pipeline
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.counted_loop import trip_count
-from hloom.flops import FREE, bytes_of, count_flops_of
+from hloom.flops import bytes_of, count_flops_of
 from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.ops.collectives import Collective, CollectivePermute
+from hloom.ops.communication import CopyDone, CopyStart
+from hloom.ops.control_flow import AsyncDone, AsyncUpdate, Call, Conditional, While
+from hloom.ops.convert import BitcastConvert
+from hloom.ops.dynamic_size import GetDimensionSize, SetDimensionSize
+from hloom.ops.reshape import DynamicReshape
+from hloom.ops.structure import Domain, OptimizationBarrier
+from hloom.ops.traits import Communication, DeviceIndex, Structural, View
 from hloom.passes import clone_module, run_passes
 from hloom.passes.edit import is_control_flow
 from hloom.passes.spmd.traffic import run_counts, traffic_of
 from hloom.scaling.cluster import Cluster
 from hloom.scaling.collective_times import Estimate, estimate
 
-_COSTLESS = FREE - {
-    "broadcast", "concatenate", "copy", "dynamic-slice", "dynamic-update-slice", "gather", "iota", "pad", "reverse",
-    "slice", "transpose",
-}  # fmt: skip
+_COSTLESS = (
+    Structural, View, DeviceIndex, OptimizationBarrier, Domain, BitcastConvert, DynamicReshape, GetDimensionSize,
+    SetDimensionSize, AsyncUpdate, AsyncDone, CopyStart, CopyDone,
+)  # fmt: skip
+"""Operations that neither compute nor move elements."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ class Part:
     @property
     def is_collective(self) -> bool:
         """Whether the instruction communicates."""
-        return isinstance(self.instruction.op, (Collective, CollectivePermute))
+        return isinstance(self.instruction.op, Communication)
 
 
 @dataclass(frozen=True)
@@ -89,7 +96,7 @@ def predict(module: Module, replicas: int, cluster: Cluster) -> Prediction:
     assignment = assign_buffers(program, donate=True)
     entry_bytes = sum(b.byte_size for kind in ("parameter", "output", "constant") for b in program.of_kind(kind))
     donated_bytes = sum(program.of_kind("output")[index].byte_size for index in assignment.donated)
-    loops = [i for i in optimized.instructions() if i.opcode == "while"]
+    loops = [i for i in optimized.instructions() if isinstance(i.op, While)]
     return Prediction(
         sorted(found, key=lambda part: -part.seconds),
         entry_bytes - donated_bytes + assignment.arena_bytes,
@@ -115,31 +122,33 @@ def _parts(entry: Computation, run: _Run) -> Iterator[Part]:
 
 def _called(instruction: Instruction, seconds: dict[Computation, float], run: _Run) -> list[tuple[Computation, int]]:
     """The computations that an instruction runs, with the number of times."""
-    called = [*instruction.op.computations]
-    if instruction.opcode == "while":
-        return [(computation, trip_count(instruction) or 1) for computation in called]
-    if instruction.opcode == "conditional":
-        return [(max(called, key=lambda branch: seconds[branch]), 1)]
-    return [(called[0], 1)] if instruction.opcode == "call" else []
+    match op := instruction.op:
+        case While():
+            return [(computation, trip_count(instruction) or 1) for computation in op.computations]
+        case Conditional():
+            return [(max(op.branch_computations, key=lambda branch: seconds[branch]), 1)]
+        case Call():
+            return [(op.computation, 1)]
+    return []
 
 
 def _part(instruction: Instruction, run: _Run) -> Part | None:
-    if isinstance(instruction.op, (Collective, CollectivePermute)):
-        return _collective(instruction, run)
-    if instruction.opcode in _COSTLESS or is_control_flow(instruction):
+    op = instruction.op
+    if isinstance(op, (Collective, CollectivePermute)):
+        return _collective(op, instruction, run)
+    if isinstance(op, _COSTLESS) or is_control_flow(instruction):
         return None
     return _computation(instruction, run.cluster)
 
 
-def _collective(instruction: Instruction, run: _Run) -> Part:
+def _collective(op: Collective | CollectivePermute, instruction: Instruction, run: _Run) -> Part:
     """The part of a collective, which takes as long as the slowest of its groups."""
-    op: Any = instruction.op
     moved = traffic_of(instruction, 1, run.replicas, run.partitions)
     groups = op.device_groups(run.replicas, run.partitions)
     if isinstance(op, CollectivePermute):
         groups = [[group[k] for k in pair] for group in groups for pair in op.source_target_pairs]
         groups = [group for group in groups if group[0] != group[1]]
-    estimates = [estimate(instruction.opcode, moved.operand_bytes, group, run.cluster) for group in groups]
+    estimates = [estimate(type(op), moved.operand_bytes, group, run.cluster) for group in groups]
     slowest = max(estimates, key=lambda each: each.seconds, default=Estimate(0.0, "alone"))
     return Part(instruction, 1, slowest.seconds, moved.sent, slowest.algorithm)
 

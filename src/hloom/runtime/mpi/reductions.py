@@ -14,6 +14,7 @@ import numpy as np
 
 from hloom.ir import Computation
 from hloom.monoids import monoid_of
+from hloom.ops.elementwise_binary import Add, And, Maximum, Minimum, Monoid, Multiply, Or, Xor
 from hloom.runtime.python_api import c_address
 from hloom.types import PrimitiveType
 
@@ -51,12 +52,10 @@ def reduction_of(
     monoid = monoid_of(computation)
     if monoid is None:
         return None
-    return _mpi_operation(element_type, monoid.opcode) or _compiled_operation(
-        element_type, monoid.opcode, make_reduction
-    )
+    return _mpi_operation(element_type, monoid) or _compiled_operation(element_type, monoid.opcode, make_reduction)
 
 
-def _mpi_operation(element_type: PrimitiveType, opcode: str) -> Reduction | None:
+def _mpi_operation(element_type: PrimitiveType, monoid: type[Monoid]) -> Reduction | None:
     """MPI's predefined operation, if there is one.
 
     Floating-point maximum and minimum are excluded, because MPI may lose a NaN; the sum of predicates is a logical or.
@@ -66,16 +65,16 @@ def _mpi_operation(element_type: PrimitiveType, opcode: str) -> Reduction | None
     kind = element_type.dtype.kind if element_type.dtype.isbuiltin == 1 else ""
     if not kind or (kind == "f" and element_type.bits < 32):
         return None
-    table = {
-        "b": {"add": MPI.LOR, "or": MPI.LOR, "multiply": MPI.LAND, "and": MPI.LAND, "xor": MPI.LXOR},
-        "f": {"add": MPI.SUM, "multiply": MPI.PROD},
-        "c": {"add": MPI.SUM},
+    table: dict[str, dict[type[Monoid], Any]] = {
+        "b": {Add: MPI.LOR, Or: MPI.LOR, Multiply: MPI.LAND, And: MPI.LAND, Xor: MPI.LXOR},
+        "f": {Add: MPI.SUM, Multiply: MPI.PROD},
+        "c": {Add: MPI.SUM},
         "i": {
-            "add": MPI.SUM, "multiply": MPI.PROD, "maximum": MPI.MAX, "minimum": MPI.MIN,
-            "and": MPI.BAND, "or": MPI.BOR, "xor": MPI.BXOR,
+            Add: MPI.SUM, Multiply: MPI.PROD, Maximum: MPI.MAX, Minimum: MPI.MIN,
+            And: MPI.BAND, Or: MPI.BOR, Xor: MPI.BXOR,
         },
     }  # fmt: skip
-    op = table["i" if kind == "u" else kind].get(opcode)
+    op = table["i" if kind == "u" else kind].get(monoid)
     return None if op is None else Reduction(op, MPI.Datatype.fromcode(element_type.dtype.char))
 
 
