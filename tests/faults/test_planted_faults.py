@@ -18,6 +18,7 @@ from hloom.loops import pull
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.elementwise_binary import Maximum, Multiply
 from hloom.ops.elementwise_unary import Exponential
+from hloom.ops.operation import OPERATIONS
 from hloom.passes import simplification_pipeline
 from hloom.passes.rewrite import Rule, RuleSet
 from hloom.passes.simplify import algebraic_simplifier
@@ -116,14 +117,15 @@ def swapped(opcode: str) -> Plant:
 
 def off_by_one(opcode: str) -> Plant:
     """Makes the element function read the neighbour along the last dimension."""
-    right = pull.ELEMENT_FUNCTIONS[opcode]
+    declaration = OPERATIONS[opcode]
+    right = pull.PULL._functions[declaration]
 
-    def wrong(puller: Any, instruction: Any, index: Any) -> Any:
+    def wrong(op: Any, puller: Any, instruction: Any, index: Any) -> Any:
         indices = puller.space.indices
         moved = indices.remainder(indices.add(index[-1], indices.constant(1)), instruction.shape.dimensions[-1])
-        return right(puller, instruction, (*index[:-1], moved))
+        return right(op, puller, instruction, (*index[:-1], moved))
 
-    return lambda patch: patch.setitem(pull.ELEMENT_FUNCTIONS, opcode, wrong)
+    return lambda patch: patch.setitem(pull.PULL._found, declaration, wrong)
 
 
 KERNELS: dict[str, Plant] = {

@@ -97,9 +97,19 @@ class Apply(Expression):
         return f"{self.op.opcode}({', '.join(map(str, self.operands))})"
 
 
+class FunctionCall(Operation):
+    """An element-wise operation that calls a function, which may contain loops; the backend defines it."""
+
+    elementwise = True
+
+    def guarded(self) -> FunctionCall:
+        """The call that takes a predicate as its first operand, and calls the function only where it holds."""
+        raise NotImplementedError
+
+
 def is_function_call(expression: Expression) -> bool:
     """Whether an expression calls a function, which may contain loops."""
-    return isinstance(expression, Apply) and expression.op.opcode == "scalar-function-call"
+    return isinstance(expression, Apply) and isinstance(expression.op, FunctionCall)
 
 
 class Where(Expression):

@@ -10,13 +10,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hloom.ir import Computation, Instruction
-from hloom.loops.expressions import ExpressionSpace, Load, ReductionResult
+from hloom.loops.expressions import ExpressionSpace, FunctionCall, Load, ReductionResult
 from hloom.loops.index import Index, Variable
 from hloom.loops.nest import BufferType, Kernel, Nest, Store, expressions_of, in_place_pairs
-from hloom.loops.pull import ELEMENT_FUNCTIONS, Puller, row_major_strides, start_indices
-from hloom.loops.scalar_computation import CanApply, can_compute
+from hloom.loops.pull import PULL, Puller, row_major_strides, start_indices
+from hloom.loops.scalar_computation import CanApply, can_compute, is_applied_to_elements
+from hloom.ops.control_flow import Fusion
+from hloom.ops.pad import Concatenate
 from hloom.ops.reduce_window import ReduceWindow, cumulative_dimension
+from hloom.ops.reshape import Bitcast
 from hloom.ops.select import Select
+from hloom.ops.slice import DynamicUpdateSlice
+from hloom.ops.structure import Constant, Tuple
+from hloom.ops.traits import AppliesScalar, Reduction
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -50,29 +56,29 @@ def can_lower(instruction: Instruction, can_apply: CanApply, any_window: bool = 
     `any_window` lifts the limits on the size of reduced windows.
     """
     # No tuples but the results of reductions.
-    is_tuple = instruction.shape.is_tuple and instruction.opcode in ("reduce", "reduce-window")
+    op = instruction.op
+    is_tuple = instruction.shape.is_tuple and isinstance(op, Reduction)
     results = instruction.shape.elements if is_tuple else (instruction.shape,)
     operands = instruction.operand_shapes
     if not all(shape.is_array and True not in shape.dynamic_dimensions for shape in (*results, *operands)):
         return False
-    op = instruction.op
     types = tuple([shape.element_type for shape in operands])
     result = results[0].element_type
-    if op.elementwise or op.opcode == "bitcast-convert":
+    if is_applied_to_elements(op):
         return can_apply(op, result, types)
-    if op.opcode not in ELEMENT_FUNCTIONS or not all(_can_hold(can_apply, type) for type in (*types, result)):
+    if op not in PULL or not all(_can_hold(can_apply, type) for type in (*types, result)):
         return False
-    if op.opcode in ("reduce", "reduce-window", "map"):
+    if isinstance(op, AppliesScalar):
         (computation,) = op.computations
         has_large_windows = (
             not any_window and isinstance(op, ReduceWindow) and _has_large_windows(op, operands[0].dimensions)
         )
-        if has_large_windows and not any(i.opcode == "scalar-function-call" for i in computation.instructions):
+        if has_large_windows and not any(isinstance(i.op, FunctionCall) for i in computation.instructions):
             return False
         return can_compute(computation, can_apply)
-    if op.opcode == "constant":
-        return is_uniform(instruction)
-    if op.opcode == "bitcast":
+    if isinstance(op, Constant):
+        return _is_uniform(op)
+    if isinstance(op, Bitcast):
         layouts = [instruction.shape.layout, instruction.operands[0].shape.layout]
         same_type = instruction.shape.element_type is instruction.operands[0].shape.element_type
         return same_type and all(layout is not None and layout.is_dense_row_major for layout in layouts)
@@ -94,16 +100,16 @@ def _can_hold(can_apply: CanApply, type: PrimitiveType) -> bool:
     return can_apply(Select(), type, (PrimitiveType.PRED, type, type))
 
 
-def is_uniform(constant: Instruction) -> bool:
+def _is_uniform(constant: Constant) -> bool:
     """Whether all elements of a constant have the same bits."""
-    value = np.ascontiguousarray(constant.op.literal.value).reshape(-1)  # type: ignore[attr-defined]
+    value = np.ascontiguousarray(constant.literal.value).reshape(-1)
     return value.size <= 1 or bool((value.view(np.uint8).reshape(value.size, -1) == value[:1].view(np.uint8)).all())
 
 
 def lower(instruction: Instruction) -> Lowered:
     """Lowers a fusion, or an instruction that `can_lower` accepts, to a kernel."""
-    if instruction.opcode == "fusion":
-        (computation,) = instruction.op.computations
+    if isinstance(op := instruction.op, Fusion):
+        computation = op.calls
         sources = dict(zip(computation.parameters, range(len(instruction.operands)), strict=True))
         roots = outputs_of(computation)
     else:
@@ -126,7 +132,7 @@ def copy_kernel(size: int) -> Kernel:
 def outputs_of(computation: Computation) -> list[Instruction]:
     """The instructions whose values a fused computation returns: its root, or the operands of a root tuple."""
     root = computation.root
-    return list(root.operands) if root.opcode == "tuple" else [root]
+    return list(root.operands) if isinstance(root.op, Tuple) else [root]
 
 
 class _Lowering:
@@ -159,10 +165,10 @@ class _Lowering:
         output = len(self.inputs)
         plain: list[tuple[Instruction, int]] = []
         for root in self.roots:
-            if root.opcode == "dynamic-update-slice" and root.operands[0] in self.puller.buffers:
+            if isinstance(root.op, DynamicUpdateSlice) and root.operands[0] in self.puller.buffers:
                 nests.append(self._dynamic_update_slice(root, output))
-            elif root.opcode == "concatenate":
-                nests += self._concatenate(root, output)
+            elif isinstance(op := root.op, Concatenate):
+                nests += self._concatenate(op, root, output)
             else:
                 plain.append((root, output))
             output += sum(1 for _ in root.shape.leaves())
@@ -221,11 +227,11 @@ class _Lowering:
         starts = start_indices(self.puller, root.operands[2:], operand.shape, update.shape.dimensions)
         return self._store_part(root.shape, output, update, starts, self._loops(update.shape.dimensions))
 
-    def _concatenate(self, root: Instruction, output: int) -> list[Nest]:
+    def _concatenate(self, op: Concatenate, root: Instruction, output: int) -> list[Nest]:
         """Makes a store for each operand of a concatenation, in one nest for adjacent ones that are similar enough."""
         groups: list[_StoreGroup] = []
         start = 0
-        dimension: int = root.op.dimension  # type: ignore[attr-defined]
+        dimension = op.dimension
         loops_of = functools.cache(self._loops)
         for operand in root.operands:
             sizes = operand.shape.dimensions

@@ -14,6 +14,7 @@ from functools import cached_property
 
 from hloom.loops.expressions import Apply, ExpressionSpace, Load, Reduction, ReductionResult, Where, walk
 from hloom.loops.index import Atom, Expression, Index, Quotient, Remainder, Variable
+from hloom.ops.select import Select
 from hloom.types import PrimitiveType
 
 
@@ -382,7 +383,7 @@ def invariant_select(nest: Nest) -> InvariantSelect | None:
     """The loop-invariant select that is the whole body of a nest, as in `select(is_valid, result, nan)`; else None."""
     (store, *more) = nest.stores
     value = store.value
-    if more or not nest.loops or not isinstance(value, Apply) or value.op.opcode != "select":
+    if more or not nest.loops or not isinstance(value, Apply) or not isinstance(value.op, Select):
         return None
     condition, then, otherwise = value.operands
     for keeps, kept, other in ((True, then, otherwise), (False, otherwise, then)):

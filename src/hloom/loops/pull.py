@@ -6,26 +6,36 @@ are shared, so that nothing is computed twice for one index.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from hloom.ir import Computation, Instruction
-from hloom.loops.expressions import Apply, ExpressionSpace, is_function_call, walk
+from hloom.loops import expressions
+from hloom.loops.expressions import Apply, ExpressionSpace, FunctionCall, walk
 from hloom.loops.index import Expression, Index, Variable
 from hloom.loops.scalar_computation import compute
 from hloom.monoids import monoid_of
+from hloom.ops.broadcast import Broadcast, Iota
+from hloom.ops.convert import BitcastConvert
+from hloom.ops.dynamic_size import GetDimensionSize
 from hloom.ops.elementwise_binary import And
+from hloom.ops.gather import Gather
+from hloom.ops.operation import Operation
+from hloom.ops.pad import Concatenate, Pad
+from hloom.ops.reduce import Map, Reduce
+from hloom.ops.reduce_window import ReduceWindow
+from hloom.ops.registry import Registry
+from hloom.ops.reshape import Bitcast, Copy, Reshape
+from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
+from hloom.ops.structure import Constant, GetTupleElement, OptimizationBarrier
+from hloom.ops.traits import Reduction
+from hloom.ops.transpose import Reverse, Transpose
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
-if TYPE_CHECKING:
-    from hloom.ops.attributes import WindowDimension
-
 Indices = tuple[Index, ...]
-
-"""Opcodes of combiners that are associative and commutative, and have an identity."""
 
 
 def row_major_strides(sizes: Sequence[int]) -> list[int]:
@@ -58,7 +68,7 @@ class Puller:
                 continue
             stack.pop()
             before = 0 if top in self.buffers else max((self._depths[o] for o in top.operands), default=0)
-            self._depths[top] = before + (top.opcode in ("reduce", "reduce-window") and top not in self.buffers)
+            self._depths[top] = before + (isinstance(top.op, Reduction) and top not in self.buffers)
         return self._depths[instruction]
 
     def element(self, instruction: Instruction, index: Indices) -> Expression:
@@ -83,7 +93,7 @@ class Puller:
         if op.elementwise:
             operands = [self.element(o, index if o.shape.rank or not index else ()) for o in instruction.operands]
             return [self.space.apply(op, instruction.shape.element_type, *operands)]
-        result = ELEMENT_FUNCTIONS[op.opcode](self, instruction, index)
+        result = PULL[op](op, self, instruction, index)
         return result if isinstance(result, list) else [result]
 
     def compute(self, computation: Computation, arguments: Sequence[Expression]) -> list[Expression]:
@@ -97,9 +107,7 @@ class Puller:
 
     def clamped(self, value: Expression, low: int, high: int) -> Index:
         """An integer expression as an index clamped to [low, high]."""
-        from hloom.loops.expressions import Constant
-
-        if isinstance(value, Constant):
+        if isinstance(value, expressions.Constant):
             return self.space.indices.constant(max(low, min(int(value.value), high)))
         return self.space.indices.dynamic(value, low, high)
 
@@ -114,9 +122,16 @@ class Puller:
 
 # The element functions
 
+PULL = Registry[[Puller, Instruction, Indices], Expression | list[Expression]]()
+"""The element functions: each makes the element at an index of an instruction, or the elements of a tuple of arrays.
 
-def _constant(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
-    value = instruction.op.literal.value  # type: ignore[attr-defined]
+Element-wise operations need none.
+"""
+
+
+@PULL.rule(Constant)
+def _constant(op: Constant, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    value = op.literal.value
     flat = value.reshape(-1)
     if flat.size == 0:
         return puller.space.constant(instruction.shape.element_type, np.zeros((), value.dtype))
@@ -129,21 +144,25 @@ def _constant(puller: Puller, instruction: Instruction, index: Indices) -> Expre
     return puller.space.constant(instruction.shape.element_type, flat[min(max(position.low, 0), flat.size - 1)])
 
 
-def _iota(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
-    dimension = instruction.op.iota_dimension  # type: ignore[attr-defined]
-    return puller.space.from_index(instruction.shape.element_type, index[dimension])
+@PULL.rule(Iota)
+def _iota(op: Iota, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    return puller.space.from_index(instruction.shape.element_type, index[op.iota_dimension])
 
 
-def _broadcast(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
-    dimensions = instruction.op.broadcast_dimensions  # type: ignore[attr-defined]
-    return puller.element(instruction.operands[0], tuple(index[d] for d in dimensions))
+@PULL.rule(Broadcast)
+def _broadcast(op: Broadcast, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    return puller.element(instruction.operands[0], tuple(index[d] for d in op.broadcast_dimensions))
 
 
-def _forwarded(puller: Puller, instruction: Instruction, index: Indices) -> list[Expression]:
+def _forwarded(op: Operation, puller: Puller, instruction: Instruction, index: Indices) -> list[Expression]:
     return puller.elements(instruction.operands[0], index)
 
 
-def _reshape(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+PULL.add(Copy, _forwarded)
+PULL.add(OptimizationBarrier, _forwarded)
+
+
+def _reshape(op: Operation, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
     indices = puller.space.indices
     old, new = instruction.operands[0].shape.dimensions, instruction.shape.dimensions
     if 0 in new:
@@ -152,27 +171,32 @@ def _reshape(puller: Puller, instruction: Instruction, index: Indices) -> Expres
     return puller.element(instruction.operands[0], tuple(indices.delinearize(linear, old)))
 
 
-def _transpose(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
-    permutation = instruction.op.permutation  # type: ignore[attr-defined]
+PULL.add(Reshape, _reshape)
+PULL.add(Bitcast, _reshape)
+
+
+@PULL.rule(Transpose)
+def _transpose(op: Transpose, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
     inner: list[Index] = [index[0]] * len(index)
-    for result, source in enumerate(permutation):
+    for result, source in enumerate(op.permutation):
         inner[source] = index[result]
     return puller.element(instruction.operands[0], tuple(inner))
 
 
-def _reverse(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+@PULL.rule(Reverse)
+def _reverse(op: Reverse, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
     indices = puller.space.indices
     reversed_index = [
-        indices.shift(indices.scale(i, -1), size - 1) if d in instruction.op.dimensions else i  # type: ignore[attr-defined]
+        indices.shift(indices.scale(i, -1), size - 1) if d in op.dimensions else i
         for d, (i, size) in enumerate(zip(index, instruction.shape.dimensions, strict=True))
     ]
     return puller.element(instruction.operands[0], tuple(reversed_index))
 
 
-def _slice(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+@PULL.rule(Slice)
+def _slice(op: Slice, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
     indices = puller.space.indices
-    parts = instruction.op.slice  # type: ignore[attr-defined]
-    inner = tuple(indices.shift(indices.scale(i, p.stride), p.start) for i, p in zip(index, parts, strict=True))
+    inner = tuple(indices.shift(indices.scale(i, p.stride), p.start) for i, p in zip(index, op.slice, strict=True))
     return puller.element(instruction.operands[0], inner)
 
 
@@ -185,13 +209,17 @@ def start_indices(puller: Puller, operands: Sequence[Instruction], shape: Shape,
     return [puller.scalar_index(o, 0, limit) for o, limit in zip(operands, limits, strict=True)]
 
 
-def _dynamic_slice(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+@PULL.rule(DynamicSlice)
+def _dynamic_slice(op: DynamicSlice, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
     operand = instruction.operands[0]
     starts = start_indices(puller, instruction.operands[1:], operand.shape, instruction.shape.dimensions)
     return puller.element(operand, tuple(puller.space.indices.add(i, s) for i, s in zip(index, starts, strict=True)))
 
 
-def _dynamic_update_slice(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+@PULL.rule(DynamicUpdateSlice)
+def _dynamic_update_slice(
+    op: DynamicUpdateSlice, puller: Puller, instruction: Instruction, index: Indices
+) -> Expression:
     operand, update = instruction.operands[:2]
     indices, space = puller.space.indices, puller.space
     starts = start_indices(puller, instruction.operands[2:], operand.shape, update.shape.dimensions)
@@ -204,12 +232,12 @@ def _dynamic_update_slice(puller: Puller, instruction: Instruction, index: Indic
     return space.where(inside, puller.element(update, inner), puller.element(operand, index))
 
 
-def _pad(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+@PULL.rule(Pad)
+def _pad(op: Pad, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
     operand, padding = instruction.operands
-    config = instruction.op.padding_config  # type: ignore[attr-defined]
     inside: Expression | bool = True
     inner = []
-    for i, p, size in zip(index, config, operand.shape.dimensions, strict=True):
+    for i, p, size in zip(index, op.padding_config, operand.shape.dimensions, strict=True):
         position, here = dilated_index(
             puller, puller.space.indices.shift(i, -p.edge_padding_low), size, p.interior_padding + 1
         )
@@ -229,8 +257,9 @@ def dilated_index(puller: Puller, position: Index, size: int, step: int) -> tupl
     return indices.quotient(position, step), puller.logical_and(inside, here)
 
 
-def _concatenate(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
-    dimension = instruction.op.dimension  # type: ignore[attr-defined]
+@PULL.rule(Concatenate)
+def _concatenate(op: Concatenate, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    dimension = op.dimension
     indices, space = puller.space.indices, puller.space
     position = index[dimension]
     result: Expression | None = None
@@ -249,8 +278,8 @@ def _concatenate(puller: Puller, instruction: Instruction, index: Indices) -> Ex
     return result
 
 
-def _gather(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
-    op: Any = instruction.op
+@PULL.rule(Gather)
+def _gather(op: Gather, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
     operand, starts = instruction.operands
     batch = [index[d] for d in range(len(index)) if d not in op.offset_dims]
     offsets = [index[d] for d in op.offset_dims]
@@ -270,8 +299,8 @@ def _gather(puller: Puller, instruction: Instruction, index: Indices) -> Express
     return puller.element(operand, tuple(inner))
 
 
-def _reduce(puller: Puller, instruction: Instruction, index: Indices) -> list[Expression]:
-    op: Any = instruction.op
+@PULL.rule(Reduce)
+def _reduce(op: Reduce, puller: Puller, instruction: Instruction, index: Indices) -> list[Expression]:
     count = len(instruction.operands) // 2
     operands, initial = instruction.operands[:count], instruction.operands[count:]
     sizes = operands[0].shape.dimensions
@@ -301,17 +330,16 @@ def _reduction(
     return puller.space.reduction(over, values, initial, combine, monoid_of(computation))
 
 
-def _reduce_window(puller: Puller, instruction: Instruction, index: Indices) -> list[Expression]:
-    op: Any = instruction.op
+@PULL.rule(ReduceWindow)
+def _reduce_window(op: ReduceWindow, puller: Puller, instruction: Instruction, index: Indices) -> list[Expression]:
     count = len(instruction.operands) // 2
     operands, initial = instruction.operands[:count], instruction.operands[count:]
-    window: Sequence[WindowDimension] = op.window
     indices = puller.space.indices
     depth = puller.reduction_depth(instruction)
     inside: Expression | bool = True
     inner: list[Index] = []
     over: list[Variable] = []
-    for i, d, size in zip(index, window, operands[0].shape.dimensions, strict=True):
+    for i, d, size in zip(index, op.window, operands[0].shape.dimensions, strict=True):
         step = indices.constant(0)
         if d.size > 1:
             variable = puller.space.reduction_variable(d.size, depth, len(inner))
@@ -354,53 +382,27 @@ def _guarded_calls(space: ExpressionSpace, values: list[Expression], flag: Expre
     """Replaces calls of functions by calls under a flag: the functions might not end for values that are skipped."""
     calls: dict[int, Expression] = {}
     for expression in walk(values):
-        if is_function_call(expression):
-            assert isinstance(expression, Apply)
-            op: Any = expression.op
+        if isinstance(expression, Apply) and isinstance(op := expression.op, FunctionCall):
             calls[id(expression)] = space.apply(op.guarded(), expression.type, flag, *expression.operands)
     return space.replace(values, calls) if calls else values
 
 
-def _get_dimension_size(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
-    size = instruction.operands[0].shape.dimensions[instruction.op.dimension]  # type: ignore[attr-defined]
+@PULL.rule(GetDimensionSize)
+def _get_dimension_size(op: GetDimensionSize, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    size = instruction.operands[0].shape.dimensions[op.dimension]
     return puller.space.constant(PrimitiveType.S32, np.asarray(size, np.int32))
 
 
-def _get_tuple_element(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
-    return puller.elements(instruction.operands[0], index)[instruction.op.index]  # type: ignore[attr-defined]
+@PULL.rule(GetTupleElement)
+def _get_tuple_element(op: GetTupleElement, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    return puller.elements(instruction.operands[0], index)[op.index]
 
 
-def _map(puller: Puller, instruction: Instruction, index: Indices) -> list[Expression]:
-    computation = instruction.op.computation  # type: ignore[attr-defined]
-    return puller.compute(computation, [puller.element(operand, index) for operand in instruction.operands])
+@PULL.rule(Map)
+def _map(op: Map, puller: Puller, instruction: Instruction, index: Indices) -> list[Expression]:
+    return puller.compute(op.computation, [puller.element(operand, index) for operand in instruction.operands])
 
 
-def _bitcast_convert(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
-    return puller.space.apply(
-        instruction.op, instruction.shape.element_type, puller.element(instruction.operands[0], index)
-    )
-
-
-ELEMENT_FUNCTIONS: dict[str, Callable[[Puller, Instruction, Indices], Expression | list[Expression]]] = {
-    "bitcast": _reshape,
-    "bitcast-convert": _bitcast_convert,
-    "broadcast": _broadcast,
-    "concatenate": _concatenate,
-    "constant": _constant,
-    "copy": _forwarded,
-    "dynamic-slice": _dynamic_slice,
-    "dynamic-update-slice": _dynamic_update_slice,
-    "gather": _gather,
-    "get-dimension-size": _get_dimension_size,
-    "get-tuple-element": _get_tuple_element,
-    "iota": _iota,
-    "map": _map,
-    "opt-barrier": _forwarded,
-    "pad": _pad,
-    "reduce": _reduce,
-    "reduce-window": _reduce_window,
-    "reshape": _reshape,
-    "reverse": _reverse,
-    "slice": _slice,
-    "transpose": _transpose,
-}
+@PULL.rule(BitcastConvert)
+def _bitcast_convert(op: BitcastConvert, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    return puller.space.apply(op, instruction.shape.element_type, puller.element(instruction.operands[0], index))

@@ -17,17 +17,21 @@ from hloom.loops.expressions import ExpressionSpace
 from hloom.loops.index import Expression
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.compare import Compare
+from hloom.ops.control_flow import Call, Conditional, Fusion
+from hloom.ops.convert import BitcastConvert
 from hloom.ops.operation import Operation
+from hloom.ops.reduce import Map
 from hloom.ops.select import Select
+from hloom.ops.structure import Constant, GetTupleElement, Tuple
+from hloom.ops.traits import Identity, Movement, Structural
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 CanApply = Callable[[Operation, PrimitiveType, Sequence[PrimitiveType]], bool]
 """Whether the target can compute an element-wise operation: (operation, result type, operand types)."""
 
-_FORWARDING = {"copy", "reshape", "bitcast", "broadcast", "opt-barrier", "transpose"}
-_STRUCTURAL = {"parameter", "constant", "tuple", "get-tuple-element"}
-_CALLING = {"call", "map", "fusion", "conditional"}
+_INLINED = (Call, Conditional, Fusion, Map)
+"""Operations whose computations are inlined: each runs at most once, which while and reduce do not guarantee."""
 MAX_BRANCH = 64
 """The largest number of instructions of a branch of a conditional that is inlined."""
 MAX_INLINED = 4096
@@ -60,7 +64,7 @@ def _size_and_depth(
         size = len(computation.instructions)
         for instruction in computation.instructions:
             inside: Sequence[tuple[int, int] | None] = ()
-            if instruction.opcode in _CALLING:
+            if isinstance(instruction.op, _INLINED):
                 inside = [_size_and_depth(called, known, levels - 1) for called in instruction.op.computations]
             if None in inside or not _is_scalar(instruction):
                 return None
@@ -77,15 +81,20 @@ def _is_scalar(instruction: Instruction) -> bool:
     """Whether `compute` can evaluate an instruction, if it can evaluate the computations that it calls."""
     if not all(leaf.is_scalar for leaf in instruction.shape.leaves()):
         return False
-    opcode, op = instruction.opcode, instruction.op
-    if op.elementwise or opcode in _STRUCTURAL:
+    op = instruction.op
+    if is_applied_to_elements(op) or isinstance(op, Structural):
         return True
-    if opcode in _FORWARDING:
+    if isinstance(op, (Identity, Movement)) and len(instruction.operands) == 1:
         operand = instruction.operands[0].shape
         return all(a.compatible(b) for a, b in zip(operand.leaves(), instruction.shape.leaves(), strict=True))
-    if opcode == "conditional":
-        return all(len(branch.instructions) <= MAX_BRANCH for branch in op.computations)
-    return opcode == "bitcast-convert" or opcode in _CALLING
+    if isinstance(op, Conditional):
+        return all(len(branch.instructions) <= MAX_BRANCH for branch in op.branch_computations)
+    return isinstance(op, _INLINED)
+
+
+def is_applied_to_elements(op: Operation) -> bool:
+    """Whether an expression can apply an operation to elements, if the sizes of its operand and result are equal."""
+    return op.elementwise or isinstance(op, BitcastConvert)
 
 
 def elementwise_instructions(computation: Computation) -> Iterator[Instruction]:
@@ -93,10 +102,11 @@ def elementwise_instructions(computation: Computation) -> Iterator[Instruction]:
     worklist, found = [computation], {computation}
     while worklist:
         for instruction in worklist.pop().instructions:
-            if instruction.op.elementwise or instruction.opcode == "bitcast-convert":
+            op = instruction.op
+            if is_applied_to_elements(op):
                 yield instruction
-            elif instruction.opcode in _CALLING:
-                new = [called for called in instruction.op.computations if called not in found]
+            elif isinstance(op, _INLINED):
+                new = [called for called in op.computations if called not in found]
                 found.update(new)
                 worklist += new
 
@@ -127,22 +137,23 @@ def _evaluate(space: ExpressionSpace, computation: Computation, arguments: Seque
 
 
 def _apply(space: ExpressionSpace, instruction: Instruction, operands: list[Value]) -> Value:
-    op: Any = instruction.op
-    opcode = instruction.opcode
-    if op.elementwise or opcode == "bitcast-convert":
+    op = instruction.op
+    if is_applied_to_elements(op):
         return space.apply(op, instruction.shape.element_type, *operands)
-    if opcode == "constant":
-        return _constant(space, instruction.shape, op.literal.value)
-    if opcode == "tuple":
-        return tuple(operands)
-    if opcode == "get-tuple-element":
-        return operands[0][op.index]
-    if opcode == "conditional":
-        return _conditional(space, op.branch_computations, operands)
-    if opcode in _CALLING:
-        (called,) = op.computations
-        return _evaluate(space, called, operands)
-    return operands[0]
+    match op:
+        case Constant():
+            return _constant(space, instruction.shape, op.literal.value)
+        case Tuple():
+            return tuple(operands)
+        case GetTupleElement():
+            return operands[0][op.index]
+        case Conditional():
+            return _conditional(space, op.branch_computations, operands)
+        case Call() | Fusion() | Map():
+            (called,) = op.computations
+            return _evaluate(space, called, operands)
+        case _:
+            return operands[0]
 
 
 def _constant(space: ExpressionSpace, shape: Shape, value: Any) -> Value:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from hloom.loops.expressions import ExpressionSpace, Reduction, ReductionResult, walk
+from hloom.loops.expressions import Apply, ExpressionSpace, Reduction, ReductionResult, walk
 from hloom.loops.index import Expression, Index, Variable
 from hloom.loops.nest import BufferType, Kernel, Nest, Store, loads_of, nest_cost, reductions_of
 from hloom.loops.pull import row_major_strides
@@ -168,7 +168,8 @@ class _Split:
     def _combined(self, reduction: Reduction, a: Expression, b: Expression) -> Expression:
         """The combiner of the reduction applied to two values."""
         combiner = reduction.combine[0]
-        return self.space.apply(combiner.op, combiner.type, a, b)  # type: ignore[attr-defined]
+        assert isinstance(combiner, Apply)
+        return self.space.apply(combiner.op, combiner.type, a, b)
 
     def _combining_nest(self) -> Nest:
         """The nest with each reduction replaced by that of its partial results and of the remaining iterations."""

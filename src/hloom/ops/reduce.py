@@ -11,7 +11,7 @@ from hloom.ops.context import Computation, Context
 from hloom.ops.elementwise_binary import check_actual_sizes
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_computation, check_dimensions, reduction_signature
-from hloom.ops.traits import AppliesScalar
+from hloom.ops.traits import AppliesScalar, Reduction
 from hloom.shape import Ints, Shape, scalar
 from hloom.values import Array, Value
 
@@ -60,7 +60,7 @@ def check_reduction(
     check_computation(op, clause, computation, parameters, result)
 
 
-class Reduce(AppliesScalar, Operation, opcode="reduce"):
+class Reduce(Reduction, Operation, opcode="reduce"):
     """Reduces each operand along `dimensions` by the combiner `computation` (REDUCE-1 to REDUCE-8).
 
     The operands have equal dimensions; the result has those not in `dimensions`, and is a tuple if there are several

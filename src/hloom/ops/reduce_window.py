@@ -14,7 +14,7 @@ from hloom.ops.operation import Operation, attribute
 from hloom.ops.reduce import Arrays, check_reduction, combine
 from hloom.ops.rules import check_array, check_computation
 from hloom.ops.scatter import apply_updates
-from hloom.ops.traits import AppliesScalar
+from hloom.ops.traits import AppliesScalar, Reduction
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
 from hloom.values import Array, Value
@@ -45,7 +45,7 @@ def cumulative_dimension(window: Window, sizes: tuple[int, ...]) -> int | None:
     return None
 
 
-class ReduceWindow(AppliesScalar, Operation, opcode="reduce-window"):
+class ReduceWindow(Reduction, Operation, opcode="reduce-window"):
     """Reduces the elements of each window position by the combiner `computation` (REDUCEWINDOW-1).
 
     The accumulator starts as the initial value and is the left argument; padding and holes are skipped

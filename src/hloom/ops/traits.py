@@ -39,6 +39,10 @@ class AppliesScalar:
     """Applies computations to elements: map, reduce, reduce-window, scatter, sort, all-reduce .."""
 
 
+class Reduction(AppliesScalar):
+    """Combines elements of the operands by a computation, starting from initial values: reduce, reduce-window."""
+
+
 class Communication:
     """Exchanges arrays with other devices of a group: all-reduce, all-gather, collective-permute .."""
 

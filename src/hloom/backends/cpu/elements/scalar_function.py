@@ -20,10 +20,10 @@ from hloom.backends.cpu.elements.types import (
     width_of,
 )
 from hloom.backends.cpu.llvm.text import PTR, Builder, Value, type_of
-from hloom.loops.expressions import Apply
+from hloom.loops.expressions import Apply, FunctionCall
 from hloom.ops.attributes import BOOL, COMPUTATION, INT, AttributeKind
 from hloom.ops.context import Computation, Context
-from hloom.ops.operation import Operation, attribute
+from hloom.ops.operation import attribute
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -44,7 +44,7 @@ class ScalarFunction:
 FUNCTION = AttributeKind("FUNCTION", "a native function", lambda value: value)
 
 
-class ScalarFunctionCall(Operation):
+class ScalarFunctionCall(FunctionCall):
     """Result `position` of a scalar function of the operands' elements; the function computes `calls`.
 
     If `is_guarded`, a predicate precedes the operands: the function runs where it holds, and the result is 0 elsewhere.
@@ -52,14 +52,12 @@ class ScalarFunctionCall(Operation):
 
     opcode = "scalar-function-call"
     operands = ("*operands",)
-    elementwise = True
     function: ScalarFunction = attribute(FUNCTION, text="", proto="")
     position: int = attribute(INT, text="", proto="")
     calls: Computation = attribute(COMPUTATION, text="", proto="")
     is_guarded: bool = attribute(BOOL, default=False, text="", proto="")
 
     def guarded(self) -> ScalarFunctionCall:
-        """The call that takes a predicate as its first operand."""
         return self.replace(is_guarded=True)
 
     def infer(self, operands: tuple[Shape, ...]) -> Shape:
