@@ -12,6 +12,7 @@ from hloom.builder.xla_op import Computationlike, Padding, XlaOp
 from hloom.errors import RuleError
 from hloom.literal import Literal
 from hloom.ops.operation import OPERATIONS
+from hloom.ops.structure import Constant
 from hloom.shape import scalar
 
 
@@ -159,7 +160,7 @@ def _constant_value(static: Any) -> Literal | None:
     if not isinstance(static, XlaOp):
         return Literal.from_value(static)
     op = static.instruction.op
-    return op.literal if static.instruction.opcode == "constant" else None  # type: ignore[attr-defined]
+    return op.literal if isinstance(op, Constant) else None
 
 
 def _with_statics(computation: Computationlike, count: int, captured: Sequence[Literal | None]) -> Callable[..., XlaOp]:

@@ -15,6 +15,7 @@ from hloom.errors import ArgumentError, RuleError
 from hloom.ops.attributes import SliceDimension
 from hloom.ops.operation import OPERATIONS
 from hloom.ops.reshape import kept_dimensions
+from hloom.ops.structure import Constant
 from hloom.shape import Shape, normalize_dimension
 from hloom.types import PrimitiveType
 
@@ -178,9 +179,9 @@ class ShapeMethods(BuilderCore):
         shape = operand.shape
         op = OPERATIONS["set-dimension-size"](dimension=dimension)
         dynamic = [flag or d == dimension for d, flag in enumerate(shape.dynamic_dimensions)]
-        if size.instruction.opcode == "constant" and 0 <= dimension < shape.rank:
+        if isinstance(constant := size.instruction.op, Constant) and 0 <= dimension < shape.rank:
             # The bound as a constant makes the dimension static again (SETDIMENSIONSIZE-5).
-            value = size.instruction.op.literal.value  # type: ignore[attr-defined]
+            value = constant.literal.value
             dynamic[dimension] = value.ndim != 0 or int(value) != shape.dimensions[dimension]
         return self._add(op, (operand, size), Shape.array(shape.element_type, shape.dimensions, dynamic))
 

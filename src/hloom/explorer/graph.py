@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hloom.ir import Computation, Instruction, Module
+from hloom.ops.structure import Parameter
 from hloom.text import print_module
 
 Json = dict[str, Any]
@@ -49,8 +50,8 @@ def _instruction(
     source = source_of(instruction)
     if source:
         found["source"] = source
-    if instruction.opcode == "parameter":
-        found["number"] = instruction.op.number  # type: ignore[attr-defined]
+    if isinstance(instruction.op, Parameter):
+        found["number"] = instruction.op.number
     return found
 
 

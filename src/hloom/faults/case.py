@@ -10,7 +10,7 @@ import numpy as np
 from hloom.api import compile
 from hloom.files.arrays import random_value
 from hloom.ir import Computation, Instruction, Module, callees_first, clone_computation
-from hloom.ops.structure import Parameter, Tuple
+from hloom.ops.structure import Constant, Parameter, Tuple
 from hloom.passes.edit import copy_annotations
 from hloom.shape import Shape
 from hloom.values import Value
@@ -34,7 +34,7 @@ class Case:
     @property
     def size(self) -> int:
         """Number of instructions in all computations, without parameters."""
-        return sum(1 for instruction in self.module.instructions() if instruction.opcode != "parameter")
+        return sum(1 for instruction in self.module.instructions() if not isinstance(instruction.op, Parameter))
 
     def values(self, instructions: Sequence[Instruction]) -> list[Value]:
         """Values of instructions of the entry for the arguments, computed by the interpreter."""
@@ -67,7 +67,7 @@ def observed(case: Case, instructions: Collection[Instruction]) -> dict[Instruct
 
     interpret(case.module, case.arguments or (), observe)
     # The interpreter does not execute constants.
-    found.update({i: i.op.literal.value for i in instructions if i.opcode == "constant"})  # type: ignore[attr-defined]
+    found.update({i: i.op.literal.value for i in instructions if isinstance(i.op, Constant)})
     return found
 
 
@@ -85,7 +85,7 @@ def extract(
     computation that the roots need.
     """
     needed = _needed(roots, inputs)
-    outside = [i for i in needed if i in inputs or i.opcode == "parameter"]
+    outside = [i for i in needed if i in inputs or isinstance(i.op, Parameter)]
     ordinals = {instruction: k for k, instruction in enumerate(outside)}
     copies = _callee_copies(needed, ordinals)
     assert roots[0].parent is not None

@@ -16,6 +16,7 @@ from hloom.api import compile, prepare
 from hloom.errors import ArgumentError
 from hloom.faults.instrument import Site, instrumented
 from hloom.ir import Instruction, Module
+from hloom.ops.scatter import Scatter
 from hloom.values import Value
 
 KINDS = ("nan", "inf", "bounds")
@@ -40,7 +41,7 @@ class Finding:
         where = f"[{','.join(map(str, self.position))}]"
         lines = [f"{self._what()} {self.instruction!r}, {'at' if self.value is None else 'index'} {where}"]
         if self.value is not None:
-            rule = "the window is skipped" if self.instruction.opcode == "scatter" else "it is clamped"
+            rule = "the window is skipped" if isinstance(self.instruction.op, Scatter) else "it is clamped"
             lines.append(f"it is {self.value}, and windows fit in [0, {self._limit()}]: {rule}")
         metadata = self.instruction.metadata
         if "op_name" in metadata:

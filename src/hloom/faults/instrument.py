@@ -26,6 +26,8 @@ from hloom.ops.reshape import Reshape
 from hloom.ops.scatter import Scatter
 from hloom.ops.select import Select
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
+from hloom.ops.structure import GetTupleElement
+from hloom.ops.traits import Structural
 from hloom.passes.edit import callees_first_of, copy_annotations
 from hloom.passes.op_builder import OpBuilder, ScalarComputations
 from hloom.passes.simplify.dead_code import remove_unused_computations
@@ -36,7 +38,10 @@ S32, S64 = PrimitiveType.S32, PrimitiveType.S64
 STATE = Shape.tuple_of([scalar(S32), scalar(S64), scalar(S64)])
 _LESS = Compare(direction=ComparisonDirection.LT)
 _EQUAL = Compare(direction=ComparisonDirection.EQ)
-_FORWARDED = {"parameter", "constant", "tuple", "get-tuple-element", "while", "call", "conditional", "fusion"}
+_RUNNING = (Call, Fusion, While, Conditional)
+"""Operations whose computations are instrumented."""
+_FORWARDING = (Structural, *_RUNNING)
+"""Operations whose values need no check: they come from elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,7 @@ class _Instrumentation:
         """Builds the computations that the operation calls, callees first."""
         for callee in op.computations:
             self.plain(callee)
-        if isinstance(op, (Call, Fusion, While, Conditional)):
+        if isinstance(op, _RUNNING):
             self.with_state(op)
 
     def with_state(self, op: Call | Fusion | While | Conditional) -> Operation:
@@ -197,15 +202,15 @@ class _Running:
 
     def _instruction(self, old: Instruction) -> None:
         op, operands = old.op, [self.new[operand] for operand in old.operands]
-        if isinstance(op, (Call, Fusion, While, Conditional)):
+        if isinstance(op, _RUNNING):
             self._forward_state(old, op, operands)
             return
         if "bounds" in self.work.kinds and old.shape.is_static:
             self._check_indices(old, operands)
         new = self.new[old] = self._copied(old, op.with_computations(self.work.plain), operands, old.shape)
         copy_annotations(old, new)
-        producer = old.operands[0] if old.opcode == "get-tuple-element" else old
-        if producer.opcode not in _FORWARDED:
+        producer = old.operands[0] if isinstance(op, GetTupleElement) else old
+        if not isinstance(producer.op, _FORWARDING):
             for kind in ("nan", "inf"):
                 if kind in self.work.kinds:
                     self._check_value(kind, producer, new)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from hloom.errors import ArgumentError
 from hloom.faults.case import Case, extract, interpret
 from hloom.ir import Computation, Instruction, Module
+from hloom.ops.structure import Parameter
 from hloom.values import Value
 
 
@@ -43,7 +44,7 @@ def _chosen(module: Module, names: Sequence[str]) -> list[Instruction]:
     found = [
         i
         for i in module.instructions()
-        if i.opcode != "parameter" and any(fnmatch.fnmatchcase(i.name, name) for name in names)
+        if not isinstance(i.op, Parameter) and any(fnmatch.fnmatchcase(i.name, name) for name in names)
     ]
     parents = {i.parent.name for i in found if i.parent is not None}
     if not found:

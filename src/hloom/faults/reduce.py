@@ -25,7 +25,7 @@ from hloom.ir import Computation, Instruction, Module
 from hloom.literal import Literal
 from hloom.ops.broadcast import Broadcast
 from hloom.ops.control_flow import Call, Conditional, Fusion, While
-from hloom.ops.structure import Constant
+from hloom.ops.structure import Constant, Parameter, Tuple
 from hloom.passes import clone_module
 from hloom.passes.control_flow.call_inliner import inline
 from hloom.passes.edit import Edit, has_control_edges
@@ -109,7 +109,7 @@ class _Reduction:
 
 def _steps(case: Case) -> list[Instruction]:
     """Instructions of the entry without its parameters."""
-    return [i for i in case.module.entry.instructions if i.opcode != "parameter"]
+    return [i for i in case.module.entry.instructions if not isinstance(i.op, Parameter)]
 
 
 def _enter(case: Case) -> Iterator[Case]:
@@ -124,7 +124,7 @@ def _enter(case: Case) -> Iterator[Case]:
                 yield Case(module)
                 continue
             for arguments in _arguments_of(case, caller, callee):
-                yield Case(module, tuple(arguments[p.op.number] for p in outside))  # type: ignore[attr-defined]
+                yield Case(module, tuple(arguments[p.parameter_number] for p in outside))
 
 
 def _arguments_of(case: Case, caller: Instruction, callee: Computation) -> list[list[Value]]:
@@ -151,7 +151,7 @@ def _end_early(case: Case) -> Iterator[Case]:
     stride = max(1, len(steps) // 16)
     chosen = dict.fromkeys([*steps[stride - 1 :: stride], *case.module.entry.root.operands])
     for instruction in chosen:
-        if instruction.opcode != "parameter":
+        if not isinstance(instruction.op, Parameter):
             yield case.extract([instruction])
 
 
@@ -212,12 +212,12 @@ def _bypass(case: Case) -> Iterator[Case]:
         return
     for index, computation in enumerate(case.module.computations):
         for position, instruction in enumerate(computation.instructions):
-            if instruction.opcode in ("parameter", "constant", "tuple"):
+            if isinstance(instruction.op, (Parameter, Constant, Tuple)):
                 continue
             for k, operand in enumerate(instruction.operands):
                 if operand.shape.compatible(instruction.shape):
                     yield _bypassed(case, index, position, k)
-            is_splat = instruction.opcode == "broadcast" and instruction.operands[0].opcode == "constant"
+            is_splat = isinstance(instruction.op, Broadcast) and isinstance(instruction.operands[0].op, Constant)
             if instruction.shape.is_array and not instruction.shape.is_dynamic and not is_splat:
                 yield _bypassed(case, index, position, None)
 
@@ -247,4 +247,4 @@ def _tidied(case: Case, module: Module) -> Case:
     tidy, outside = extract(module.name, [module.entry.root])
     if case.arguments is None:
         return Case(tidy)
-    return Case(tidy, tuple(case.arguments[p.op.number] for p in outside))  # type: ignore[attr-defined]
+    return Case(tidy, tuple(case.arguments[p.parameter_number] for p in outside))

@@ -22,6 +22,7 @@ from hloom.errors import ArgumentError
 from hloom.flops import count_flops
 from hloom.garbage import older_objects_frozen
 from hloom.ir import Module
+from hloom.ops.custom_call import CustomCall
 from hloom.passes import run_passes
 from hloom.passes.spmd import partition
 from hloom.pjrt.buffers import TYPE_CODES, Buffer, buffer_words, layout_handle
@@ -295,7 +296,7 @@ def _device_assignment(loaded: LoadedExecutable) -> bytes:
 
 def _partitioned(module: Module, build: Any, partitions: int) -> tuple[Module, Shardings | None]:
     """Partitions a module; returns the program of one partition and the shardings, None without any."""
-    if partitions == 1 and not any(i.sharding or i.opcode == "custom-call" for i in module.instructions()):
+    if partitions == 1 and not any(i.sharding or isinstance(i.op, CustomCall) for i in module.instructions()):
         return module, None
     open_results = list(build.allow_spmd_sharding_propagation_to_output) or None
     open_parameters = list(build.allow_spmd_sharding_propagation_to_parameters) or None

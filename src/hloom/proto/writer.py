@@ -7,6 +7,7 @@ from typing import Any
 from hloom.errors import ProtoError
 from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.ops.attributes import ComputationKind
+from hloom.ops.control_flow import Fusion
 from hloom.ops.operation import Operation
 from hloom.proto.annotations import utf8, utf8_entries, write_metadata, write_sharding, write_stack_frames
 from hloom.proto.attributes import write
@@ -50,11 +51,7 @@ class _Writer:
             self._id(computation)
             for instruction in computation.instructions:
                 self._id(instruction)
-        fused = {
-            id(i.op.calls)  # type: ignore[attr-defined]
-            for i in module.instructions()
-            if i.opcode == "fusion"
-        }
+        fused = {id(i.op.calls) for i in module.instructions() if isinstance(i.op, Fusion)}
         for computation in self.order:
             self._computation(computation, id(computation) in fused)
         proto.entry_computation_name = module.entry.name

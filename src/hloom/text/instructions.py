@@ -15,10 +15,11 @@ from hloom.errors import ArgumentError, HloomError
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops import attributes as kinds
 from hloom.ops.attributes import ComputationKind
-from hloom.ops.control_flow import AsyncStart
-from hloom.ops.operation import OPERATIONS, REQUIRED, Field, Operation
+from hloom.ops.communication import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
+from hloom.ops.control_flow import AsyncStart, Conditional
+from hloom.ops.operation import REQUIRED, Field, Operation
 from hloom.ops.plugins import operation_named, unknown_opcode
-from hloom.ops.structure import ElidedConstant, GetTupleElement, Parameter
+from hloom.ops.structure import AfterAll, Constant, ElidedConstant, GetTupleElement, Parameter
 from hloom.ops.transpose import Transpose
 from hloom.shape import TOKEN, Layout, Shape, scalar
 from hloom.shield import checkpoint
@@ -42,8 +43,9 @@ _ELEMENT = re.compile(r"\s*+%?([A-Za-z_][\w.\-]*+)((?:\s*+#\s*+\d{1,9}+)*+)\s*+(
 ATTRIBUTE = re.compile(r"\s*+,\s*+([A-Za-z_][\w\-.]*+)\s*+=\s*+")
 _MESH_GROUPS = re.compile(r"mesh\[[^\[\]{}\n]*+\](?:\s*+,\s*+device_ids=\([^{}\n]*\))?\s*+\{[^{}\n]+\}")
 _BODY = re.compile(r'\{\s*+(?:ROOT\s++)?%?(?:[A-Za-z_][\w.\-]*+|"[^"\n]*+")\s*+=')
-_INFERRED_SHAPES = {"outfeed", "recv-done", "send", "send-done"}
-_DECLARES_DATA = {"infeed": (TOKEN,), "recv": (scalar(PrimitiveType.U32), TOKEN)}
+_INFERRED_SHAPES = (Outfeed, RecvDone, Send, SendDone)
+_AFTER_DATA: dict[type[Operation], tuple[Shape, ...]] = {Infeed: (TOKEN,), Recv: (scalar(PrimitiveType.U32), TOKEN)}
+"""The shapes in the result that follow the declared data."""
 
 
 class InstructionParser:
@@ -322,7 +324,7 @@ class InstructionParser:
         if is_elided(inside):
             self.elided_count += 1
             return ElidedConstant(number=self.elided_count, text=inside.strip())
-        return OPERATIONS["constant"](literal=parse_literal(inside, shape, self.scanner, position))
+        return Constant(literal=parse_literal(inside, shape, self.scanner, position))
 
     def operation(
         self,
@@ -344,7 +346,7 @@ class InstructionParser:
                 values[field.name] = attributes.read(field.kind, inside[0], self.text, inside[1])
             elif field.text and field.text in texts:
                 values[field.name] = self._value(field, *texts.pop(field.text))
-            elif declaration.opcode == "conditional" and "true_computation" in texts and "false_computation" in texts:
+            elif declaration is Conditional and "true_computation" in texts and "false_computation" in texts:
                 branches = (texts.pop("true_computation"), texts.pop("false_computation"))
                 values[field.name] = tuple(self._computations(*branch)[0] for branch in branches)
             elif field.default is REQUIRED:
@@ -360,14 +362,14 @@ class InstructionParser:
         As in XLA, shapes of channels, queues and tokens in the text are ignored, except for the data that a recv or
         infeed declares.
         """
-        if op.opcode == "after-all":
+        if isinstance(op, AfterAll):
             return TOKEN
-        if declared is None or op.opcode in _INFERRED_SHAPES:
+        if declared is None or isinstance(op, _INFERRED_SHAPES):
             return self._inferred(op, operands, position)
-        if op.opcode in _DECLARES_DATA:
+        if type(op) in _AFTER_DATA:
             if not declared.is_tuple or not declared.elements:
                 self.scanner.fail(f"the result of {op.opcode} is a tuple that begins with the data", position)
-            return Shape.tuple_of([declared.elements[0], *_DECLARES_DATA[op.opcode]])
+            return Shape.tuple_of([declared.elements[0], *_AFTER_DATA[type(op)]])
         return declared
 
     def _value(self, field: Field, text: str, position: int) -> Any:

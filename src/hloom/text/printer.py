@@ -13,6 +13,7 @@ from hloom.ir import Computation, Instruction, Module, called_by, callees_first,
 from hloom.literal import Literal
 from hloom.ops import attributes as kinds
 from hloom.ops.attributes import ComputationKind
+from hloom.ops.control_flow import Conditional
 from hloom.ops.operation import Field
 from hloom.shape import Shape
 from hloom.text.attributes import write
@@ -245,7 +246,7 @@ class _Printer:
         return shape + self.name(operand)
 
     def _attribute(self, instruction: Instruction, field: Field, value: Any) -> list[str]:
-        if instruction.opcode == "conditional" and instruction.operands[0].shape.element_type.is_pred:
+        if isinstance(instruction.op, Conditional) and instruction.operands[0].shape.element_type.is_pred:
             # With a predicate, each branch has an attribute.
             return [f"true_computation={self.name(value[0])}", f"false_computation={self.name(value[1])}"]
         return [f"{field.text}={self._value(field, value)}"]

@@ -8,8 +8,8 @@ from typing import NoReturn
 
 from hloom.errors import RuleError
 from hloom.ir import Instruction, Module
-from hloom.ops.communication import Transfer
-from hloom.ops.control_flow import Call
+from hloom.ops.communication import Recv, Send
+from hloom.ops.control_flow import Call, Conditional, While
 from hloom.ops.custom_call import CustomCall
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
@@ -26,7 +26,7 @@ def check_annotations(module: Module) -> None:
         if isinstance(op, Call) and op.is_composite:
             _check_composite(instruction)
         elif isinstance(op, CustomCall):
-            _check_custom_call(instruction, op.target_name)
+            _check_custom_call(instruction, op)
     _check_host_transfers(module)
     _check_entry_buffers(module)
 
@@ -73,16 +73,16 @@ def check_loop_shardings(module: Module) -> None:
     SPMD partitioning requires it; XLA runs other modules on one device.
     """
     for instruction in module.instructions():
-        if instruction.opcode in ("while", "conditional"):
+        if isinstance(instruction.op, (While, Conditional)):
             _check_one_sharding(instruction)
 
 
 def _check_one_sharding(instruction: Instruction) -> None:
     shared = [instruction]
     for computation in instruction.op.computations:
-        if instruction.opcode == "while":
+        if isinstance(instruction.op, While):
             shared += computation.parameters
-        if instruction.opcode == "conditional" or computation.result_shape.compatible(instruction.shape):
+        if isinstance(instruction.op, Conditional) or computation.result_shape.compatible(instruction.shape):
             shared.append(computation.root)
     given = [one for one in shared if one.sharding is not None]
     for one in given[1:]:
@@ -95,7 +95,7 @@ def _check_one_sharding(instruction: Instruction) -> None:
 
 def _check_aliases(instruction: Instruction) -> None:
     """Checks that aliases name existing outputs and operands, of one shape."""
-    if instruction.opcode == "call" and "output_to_operand_aliasing" in instruction.extra_attributes:
+    if isinstance(instruction.op, Call) and "output_to_operand_aliasing" in instruction.extra_attributes:
         _reject(instruction, "a call has no output_to_operand_aliasing")
     for alias in getattr(instruction.op, "output_to_operand_aliasing", ()):
         if not 0 <= alias.operand_number < len(instruction.operands):
@@ -135,10 +135,10 @@ def _check_composite(instruction: Instruction) -> None:
         _reject(instruction, f"composite.version is an integer >= 0, got {version!r}")
 
 
-def _check_custom_call(instruction: Instruction, target: str) -> None:
+def _check_custom_call(instruction: Instruction, op: CustomCall) -> None:
+    target, aliases = op.target_name, op.output_to_operand_aliasing
     if target == "GetRngSeed" and (instruction.operands or not instruction.shape.compatible(_SEED)):
         _reject(instruction, f"GetRngSeed takes nothing and gives {_SEED}, got {instruction.shape}")
-    aliases = instruction.op.output_to_operand_aliasing  # type: ignore[attr-defined]
     if target in ("Pin", "Unpin") and len(aliases) != 1:
         _reject(instruction, f"{target} has one output_to_operand_aliasing, got {len(aliases)}")
 
@@ -151,7 +151,7 @@ def _check_host_transfers(module: Module) -> None:
     first: dict[int, Instruction] = {}
     for instruction in module.instructions():
         op = instruction.op
-        if not isinstance(op, Transfer) or not op.is_host_transfer or instruction.opcode not in ("send", "recv"):
+        if not isinstance(op, (Send, Recv)) or not op.is_host_transfer:
             continue
         other = first.setdefault(op.channel_id or 0, instruction)
         alike = other.op == op and other.frontend_attributes == instruction.frontend_attributes

@@ -30,6 +30,7 @@ from typing import NoReturn
 
 from hloom.errors import HloomError, VerifyError
 from hloom.ir import Computation, Instruction, Module
+from hloom.ops.structure import Parameter
 from hloom.shape import Shape
 from hloom.verifier.annotations import check_annotations
 from hloom.verifier.asynchronous import check_asynchronous_pairs
@@ -89,8 +90,8 @@ def _verify_structure(computation: Computation) -> None:
                 _fail(f"operand %{operand.name} must come before it, in the same computation", instruction)
             if instruction not in operand.users:
                 _fail(f"operand %{operand.name} does not list it among its users", instruction)
-        if instruction.opcode == "parameter":
-            positions.append(instruction.op.number)  # type: ignore[attr-defined]
+        if isinstance(instruction.op, Parameter):
+            positions.append(instruction.op.number)
         seen.add(instruction)
     reads: dict[Instruction, set[Instruction]] = {i: set(i.operands) for i in computation.instructions}
     for instruction in computation.instructions:

@@ -11,21 +11,29 @@ from dataclasses import replace
 
 from hloom.errors import HloomError
 from hloom.ir import Computation, Instruction
-from hloom.ops.structure import ElidedConstant, Parameter
+from hloom.ops.broadcast import Broadcast
+from hloom.ops.communication import CopyDone, CopyStart, Infeed, Outfeed, Transfer
+from hloom.ops.control_flow import AsyncDone, AsyncUpdate
+from hloom.ops.convert import BitcastConvert
+from hloom.ops.custom_call import CustomCall
+from hloom.ops.reshape import DynamicReshape
+from hloom.ops.structure import Constant, ElidedConstant, GetTupleElement, OptimizationBarrier, Parameter, Tuple
+from hloom.ops.traits import CallLike, View
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
-# Operations that move, group or reinterpret values preserve types, and calls have the types of their computations.
-_EXACT = {
-    "bitcast", "bitcast-convert", "broadcast", "call", "conditional", "constant", "copy-done", "copy-start",
-    "custom-call", "dynamic-reshape", "fusion", "get-tuple-element", "infeed", "opt-barrier", "outfeed", "parameter",
-    "recv", "recv-done", "reshape", "send", "send-done", "tuple", "while", "async-start", "async-update", "async-done",
-}  # fmt: skip
+_EXACT = (
+    *(Parameter, Constant, Tuple, GetTupleElement, OptimizationBarrier),
+    *(View, Broadcast, BitcastConvert, DynamicReshape),
+    *(CallLike, CustomCall, AsyncUpdate, AsyncDone),
+    *(CopyStart, CopyDone, Infeed, Outfeed, Transfer),
+)
+"""Operations whose types must agree, as in XLA: those that group, reinterpret, call or transfer."""
 
 
 def fits_in_one_precision(instruction: Instruction) -> bool:
     """Whether an instruction that violates its operation's rule satisfies it once all its floats have one type."""
-    if instruction.opcode in _EXACT:
+    if isinstance(instruction.op, _EXACT):
         return False
     wide = widest_float(instruction)
     if wide is None:
@@ -81,7 +89,7 @@ def _signature(computation: Computation, element_type: PrimitiveType) -> Computa
     signature = Computation(computation.name)
     for parameter in computation.parameters:
         shape = with_float(parameter.shape, element_type)
-        signature.add(Instruction(parameter.name, shape, Parameter(number=parameter.op.number)))  # type: ignore[attr-defined]
+        signature.add(Instruction(parameter.name, shape, Parameter(number=parameter.parameter_number)))
     result = with_float(computation.result_shape, element_type)
     signature.root = signature.add(Instruction("result", result, ElidedConstant(number=0)))
     return signature

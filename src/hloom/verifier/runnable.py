@@ -6,12 +6,12 @@ Modules that violate these rules can be loaded, printed and converted, as in XLA
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 from hloom.errors import RuleError
 from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.ops.collectives import Collective, CollectivePermute
-from hloom.ops.communication import Transfer, transfer_pairs
+from hloom.ops.communication import Infeed, Recv, RecvDone, Send, Transfer, transfer_pairs
 
 
 def check_runnable(module: Module, replicas: int, partitions: int) -> None:
@@ -45,7 +45,7 @@ def _check_order(reading: list[Instruction]) -> None:
 
 def _reads_infeed(instruction: Instruction, readers: set[int]) -> bool:
     """Whether an instruction is an infeed, or calls a computation in `readers`, which hold one."""
-    return instruction.opcode == "infeed" or any(id(c) in readers for c in instruction.op.computations)
+    return isinstance(instruction.op, Infeed) or any(id(c) in readers for c in instruction.op.computations)
 
 
 def _depends(after: Instruction, before: Instruction) -> bool:
@@ -64,48 +64,44 @@ def _depends(after: Instruction, before: Instruction) -> bool:
 
 def check_channels(module: Module) -> None:
     """Checks that sends and recvs pair up by channel (RECV-3, RECVDONE-2, SEND-6) without a cycle of waits (SEND-4)."""
-    channels: dict[int, dict[str, Instruction]] = {}
+    channels: dict[int, dict[type[Transfer], Instruction]] = {}
     others: dict[int, Instruction] = {}
     for computation in module.computations:
-        transfers = [i for i in computation.instructions if isinstance(i.op, Transfer)]
-        for instruction in transfers:
-            op = cast(Transfer, instruction.op)
-            if op.channel_id is None or op.is_host_transfer or instruction.opcode not in ("send", "recv"):
-                continue
-            same = channels.setdefault(op.channel_id, {})
-            if instruction.opcode in same:
-                _reject(instruction, "SEND-6", f"channel {op.channel_id} has more than one {instruction.opcode}")
-            same[instruction.opcode] = instruction
         for instruction in computation.instructions:
-            channel = getattr(instruction.op, "channel_id", None)
-            if channel is not None and not isinstance(instruction.op, Transfer):
+            op = instruction.op
+            if isinstance(op, (Send, Recv)):
+                if op.channel_id is None or op.is_host_transfer:
+                    continue
+                same = channels.setdefault(op.channel_id, {})
+                if type(op) in same:
+                    _reject(instruction, "SEND-6", f"channel {op.channel_id} has more than one {op.opcode}")
+                same[type(op)] = instruction
+            elif not isinstance(op, Transfer) and (channel := getattr(op, "channel_id", None)) is not None:
                 others[channel] = instruction
-        _check_cycles(computation, [i for i in transfers if i.opcode in ("send", "recv-done")])
+        _check_cycles(computation)
     for channel, ends in channels.items():
         if channel in others:
-            _reject(others[channel], "COLL-5", f"channel {channel} is also used by a {next(iter(ends))}")
+            _reject(others[channel], "COLL-5", f"channel {channel} is also used by a {next(iter(ends)).opcode}")
         if len(ends) == 2:
-            sent, received = ends["send"].operands[0].shape, ends["recv"].shape.elements[0]
+            sent, received = ends[Send].operands[0].shape, ends[Recv].shape.elements[0]
             if not sent.compatible(received):
-                _reject(ends["recv"], "SEND-6", f"channel {channel} sends {sent} and receives {received}")
+                _reject(ends[Recv], "SEND-6", f"channel {channel} sends {sent} and receives {received}")
 
 
-def _check_cycles(computation: Computation, transfers: list[Instruction]) -> None:
+def _check_cycles(computation: Computation) -> None:
     """Raises RuleError for a recv-done that waits for a send that in turn waits for it, on any devices (SEND-4)."""
-    sends = [i for i in transfers if i.opcode == "send"]
-    dones = [i for i in transfers if i.opcode == "recv-done"]
+    sends = [(i, i.op.channel_id) for i in computation.instructions if isinstance(i.op, Send)]
+    dones = [(i, i.op.channel_id) for i in computation.instructions if isinstance(i.op, RecvDone)]
     if not sends or not dones:
         return
     # Node (channel, device) is the send of that device; its successors are the sends that wait for its arrival.
     waits: dict[tuple[Any, int], list[tuple[Any, int]]] = {}
-    for done in dones:
-        channel = cast(Transfer, done.op).channel_id
+    for done, channel in dones:
         pairs = transfer_pairs(done) or transfer_pairs(done.operands[0]) or [(0, 0)]
-        for send in sends:
+        for send, other in sends:
             if _depends(send, done):
                 for source, target in pairs:
-                    node = (cast(Transfer, send.op).channel_id, target)
-                    waits.setdefault((channel, source), []).append(node)
+                    waits.setdefault((channel, source), []).append((other, target))
     for start in waits:
         stack, seen = list(waits[start]), set()
         while stack:

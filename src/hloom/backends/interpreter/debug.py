@@ -11,6 +11,7 @@ import numpy as np
 from hloom.backends.interpreter.interpreter import Observer
 from hloom.errors import RunError
 from hloom.ir import Instruction
+from hloom.ops.traits import CallLike
 from hloom.types import BY_DTYPE
 from hloom.values import Value
 
@@ -45,7 +46,7 @@ def stop_at(kind: str) -> Observer:
 
     def observe(instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
         # Control flow computes nothing itself: the instructions inside are observed.
-        if instruction.op.computations and instruction.opcode in ("while", "call", "conditional", "fusion"):
+        if isinstance(instruction.op, CallLike):
             return
         if has(value) and not any(has(operand) for operand in operands):
             what = {"nan": "a NaN", "inf": "an infinity", "any": "a NaN or an infinity"}[kind]

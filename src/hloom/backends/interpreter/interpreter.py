@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hloom.backends.interpreter.on_arrays import CONTROL
+from hloom.backends.interpreter.on_arrays import ON_ARRAYS
 from hloom.backends.interpreter.plan import Plan, Step
 from hloom.errors import HloomError, RunError
 from hloom.ir import Computation, Instruction
@@ -102,8 +102,8 @@ class Execution:
         if self.steps > self.step_limit:
             raise RunError(f"the step limit of {self.step_limit} instructions is reached").at(_location(step))
         try:
-            if on_arrays and step.op.opcode in CONTROL:
-                return CONTROL[step.op.opcode](step.op, self._on_arrays, operands)
+            if on_arrays and (rule := ON_ARRAYS.get(step.op)) is not None:
+                return rule(step.op, self._on_arrays, operands)
             value = step.op.evaluate(Site(self, step.instruction, on_arrays), *step.op.bind(operands))
         except (ValueError, IndexError) as error:
             if not any(shape.is_dynamic for shape in step.instruction.operand_shapes):

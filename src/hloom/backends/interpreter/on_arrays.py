@@ -6,18 +6,24 @@ A value is an array with a scalar for each element, a scalar that all elements s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from hloom.ir import Computation
+from hloom.ops.control_flow import Conditional, While
+from hloom.ops.reduce import Map
+from hloom.ops.registry import Registry
 from hloom.values import Array, Value
 
-# Evaluates a computation on values of which some are arrays.
-Call = Callable[[Computation, Sequence[Value]], Value]
+Caller = Callable[[Computation, Sequence[Value]], Value]
+"""Evaluates a computation on values of which some are arrays."""
+
+ON_ARRAYS = Registry[[Caller, Sequence[Value]], Value]()
+"""Evaluates an operation on scalars for all elements at once, where its own semantics do not do so."""
 
 
-def conditional(op: Any, call: Call, operands: Sequence[Value]) -> Value:
+@ON_ARRAYS.rule(Conditional)
+def _conditional(op: Conditional, call: Caller, operands: Sequence[Value]) -> Value:
     """Runs each branch on the elements that select it; an index out of range selects the last one (CONDITIONAL-4)."""
     selector, *arguments = operands
     count = len(op.branch_computations)
@@ -36,7 +42,8 @@ def conditional(op: Any, call: Call, operands: Sequence[Value]) -> Value:
     return result
 
 
-def loop(op: Any, call: Call, operands: Sequence[Value]) -> Value:
+@ON_ARRAYS.rule(While)
+def _loop(op: While, call: Caller, operands: Sequence[Value]) -> Value:
     """Runs the body on those elements whose condition still holds, until none is left."""
     (state,) = operands
     sizes = np.broadcast_shapes(*(leaf.shape for leaf in _leaves(state)))
@@ -53,17 +60,10 @@ def loop(op: Any, call: Call, operands: Sequence[Value]) -> Value:
         state = _put(state, call(op.body, [_where(state, going)]), going)
 
 
-def called(op: Any, call: Call, operands: Sequence[Value]) -> Value:
-    """Evaluates a call, or a map of scalars."""
-    (computation,) = op.computations
-    return call(computation, operands)
-
-
-CONTROL: dict[str, Callable[[Any, Call, Sequence[Value]], Value]] = {
-    "conditional": conditional,
-    "while": loop,
-    "map": called,
-}
+@ON_ARRAYS.rule(Map)
+def _map_scalars(op: Map, call: Caller, operands: Sequence[Value]) -> Value:
+    """Runs the computation of a map of scalars."""
+    return call(op.computation, operands)
 
 
 def _leaves(value: Value) -> Iterator[Array]:

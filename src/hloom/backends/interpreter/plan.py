@@ -7,14 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from hloom.backends.interpreter.on_arrays import CONTROL
 from hloom.ir import Computation, Instruction, callees_first, post_order
+from hloom.ops.broadcast import Broadcast
+from hloom.ops.communication import RecvDone
+from hloom.ops.convert import BitcastConvert
 from hloom.ops.operation import Operation
+from hloom.ops.reduce import Map
+from hloom.ops.structure import Constant, Parameter
+from hloom.ops.traits import CallLike, Identity, Structural, View
+from hloom.ops.transpose import Reverse, Transpose
 from hloom.values import Value
 
-# Identities on scalars, so a computation of scalars that contains them may be applied to whole arrays.
-_IDENTITY_ON_SCALARS = {"broadcast", "reshape", "bitcast", "copy", "transpose", "reverse", "opt-barrier"}
-_FREE_OF_SHAPES = {"parameter", "constant", "tuple", "get-tuple-element", "add-dependency", "after-all"}
+_IDENTITY_ON_SCALARS = (Identity, View, Broadcast, Transpose, Reverse)
+"""Operations that return a scalar unchanged, so that a computation of scalars that has them applies to arrays too."""
 
 
 class Step:
@@ -32,7 +37,7 @@ class Step:
         self.dtype: np.dtype[Any] | None = shape.element_type.dtype if shape.is_array else None
         self.sizes = None if shape.is_dynamic else shape.dimensions
         self.is_identity_on_scalars = (
-            instruction.opcode in _IDENTITY_ON_SCALARS
+            isinstance(instruction.op, _IDENTITY_ON_SCALARS)
             and shape.is_scalar
             and instruction.operands[0].shape.compatible(shape)
         )
@@ -63,11 +68,12 @@ class Plan:
         self.template: list[Value] = [None] * len(slots)
         self.steps: list[Step] = []
         for instruction in live:
-            if instruction.opcode == "parameter":
+            op = instruction.op
+            if isinstance(op, Parameter):
                 continue
             slots[instruction] = len(self.template)
-            if instruction.opcode == "constant":
-                self.template.append(instruction.op.literal.value)  # type: ignore[attr-defined]
+            if isinstance(op, Constant):
+                self.template.append(op.literal.value)
             else:
                 self.template.append(None)
                 operand_slots = [slots[operand] for operand in instruction.operands]
@@ -84,7 +90,7 @@ class Plan:
             for slot in step.operand_slots:
                 last_use[slot] = step
         ends: dict[Step, list[int]] = {}
-        constants = {slots[i] for i in slots if i.opcode == "constant"}
+        constants = {slots[i] for i in slots if isinstance(i.op, Constant)}
         for slot, step in last_use.items():
             if slot != self.root_slot and slot not in constants:
                 ends.setdefault(step, []).append(slot)
@@ -109,7 +115,7 @@ def _live_instructions(computation: Computation, plans: dict[int, Plan]) -> list
     order = computation.instructions
     if any(instruction.control_predecessors for instruction in order):
         order = post_order(computation)
-    if any(instruction.opcode == "recv-done" for instruction in order):
+    if any(isinstance(instruction.op, RecvDone) for instruction in order):
         order = _waiting_last(order)
     live: set[Instruction] = {computation.root}
     for instruction in reversed(order):
@@ -126,7 +132,7 @@ def _waiting_last(order: list[Instruction]) -> list[Instruction]:
     ready = [i for i in order if not waiting[i]]
     result: list[Instruction] = []
     while ready:
-        position = next((k for k, i in enumerate(ready) if i.opcode != "recv-done"), 0)
+        position = next((k for k, i in enumerate(ready) if not isinstance(i.op, RecvDone)), 0)
         instruction = ready.pop(position)
         result.append(instruction)
         for after in {**instruction.users, **dict.fromkeys(instruction.control_successors)}:
@@ -141,10 +147,8 @@ def _applies_to_arrays(instruction: Instruction, plans: dict[int, Plan]) -> bool
     if not all(leaf.is_scalar for leaf in instruction.shape.leaves()):
         return False
     op = instruction.op
-    if op.elementwise or op.opcode in _FREE_OF_SHAPES:
+    if op.elementwise or isinstance(op, (Structural, BitcastConvert)):
         return True
-    if op.opcode == "bitcast-convert":
-        return True
-    if op.opcode in ("call", "fusion", *CONTROL):
+    if isinstance(op, (CallLike, Map)):
         return all(plans[id(c)].applies_to_arrays for c in op.computations)
-    return op.opcode in _IDENTITY_ON_SCALARS and instruction.operands[0].shape.compatible(instruction.shape)
+    return isinstance(op, _IDENTITY_ON_SCALARS) and instruction.operands[0].shape.compatible(instruction.shape)
