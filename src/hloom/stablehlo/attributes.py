@@ -32,7 +32,6 @@ from hloom.ops.attributes import (
     Transpose,
     WindowDimension,
 )
-from hloom.ops.operation import Operation
 from hloom.shape import Shape
 from hloom.stablehlo.mlir.ir import (
     Attribute,
@@ -195,8 +194,8 @@ class AttributeCodec(Protocol):
         """
         ...
 
-    def write(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
-        """Returns attribute name -> value; attributes equal to their default may be omitted.
+    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+        """Returns attribute name -> value for the fields of an operation; those with a default may be omitted.
 
         Raises ArgumentError for a value that StableHLO cannot express.
         """
@@ -229,8 +228,8 @@ class Plain(AttributeCodec):
             return {self.field or self.name: self.default}
         return {self.field or self.name: self.codec.read(required(attributes, self.name))}
 
-    def write(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
-        value = getattr(op, self.field or self.name)
+    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+        value = fields[self.field or self.name]
         is_omitted = not self.always_written and self.default is not REQUIRED and value == self.default
         return {} if is_omitted else {self.name: self.codec.write(value)}
 
@@ -259,13 +258,13 @@ class Fields(AttributeCodec):
         values: dict[str, Any] = {field: integers(body.get(name, [])) for name, field in self.lists.items()}
         return values | {field: integer(body.get(name, i64(0))) for name, field in self.scalars.items()}
 
-    def write(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
+    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
         body: dict[str, Attribute] = {}
         for name, field in self.lists.items():
-            if getattr(op, field):
-                body[name] = [i64(value) for value in getattr(op, field)]
+            if fields[field]:
+                body[name] = [i64(value) for value in fields[field]]
         for name, field in self.scalars.items():
-            body[name] = i64(getattr(op, field))
+            body[name] = i64(fields[field])
         return {self.name: DialectAttribute(f"stablehlo.{self.mnemonic}", body)}
 
 
@@ -316,8 +315,8 @@ class Windows(AttributeCodec):
             return (1,) * (operands[0].rank if operands else 0)
         return integers(attributes[self.sizes])
 
-    def write(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
-        window: Sequence[WindowDimension] = op.window  # type: ignore[attr-defined]
+    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+        window: Sequence[WindowDimension] = fields["window"]
         columns: dict[str, tuple[list[int], int | None]] = {
             self.sizes: ([w.size for w in window], None),
             "window_strides": ([w.stride for w in window], 1),
@@ -347,8 +346,8 @@ class Pads(AttributeCodec):
         same_length(self.names, columns)
         return {"padding_config": tuple(PaddingDimension(*row) for row in zip(*columns, strict=True))}
 
-    def write(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
-        config: Sequence[PaddingDimension] = op.padding_config  # type: ignore[attr-defined]
+    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+        config: Sequence[PaddingDimension] = fields["padding_config"]
         return {name: i64_array([getattr(row, name) for row in config]) for name in self.names}
 
 
@@ -362,8 +361,8 @@ class Slices(AttributeCodec):
         same_length(self.names, columns)
         return {"slice": tuple(SliceDimension(*row) for row in zip(*columns, strict=True))}
 
-    def write(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
-        rows: Sequence[SliceDimension] = op.slice  # type: ignore[attr-defined]
+    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+        rows: Sequence[SliceDimension] = fields["slice"]
         columns = ([r.start for r in rows], [r.limit for r in rows], [r.stride for r in rows])
         return {name: i64_array(column) for name, column in zip(self.names, columns, strict=True)}
 
@@ -386,8 +385,8 @@ class Groups(AttributeCodec):
             return {"replica_groups": ReplicaGroups()}
         return {"replica_groups": ReplicaGroups(tuple(tuple(i for i in row if i >= 0) for row in table(attribute)))}
 
-    def write(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
-        groups = op.replica_groups.groups  # type: ignore[attr-defined]
+    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+        groups = fields["replica_groups"].groups
         width = max(map(len, groups), default=0)
         return {"replica_groups": i64_table([[*row, *[-1] * (width - len(row))] for row in groups], 0)}
 
@@ -452,8 +451,8 @@ class Channel(AttributeCodec):
         handle = integer(attribute.body.get("handle", i64(0)))
         return {"channel_id": handle if handle > 0 or not self.optional else None}
 
-    def write(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
-        channel = op.channel_id  # type: ignore[attr-defined]
+    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+        channel = fields["channel_id"]
         if channel is None and self.optional:
             return {}
         body: dict[str, Attribute] = {"handle": i64(channel or 0), "type": i64(self.type)}
@@ -469,9 +468,9 @@ class Precisions(AttributeCodec):
             raise ArgumentError(f"precision_config is a list, got {entries!r}")
         return {"operand_precision": tuple(PRECISION.read(entry) for entry in entries or ())}
 
-    def write(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
-        precisions = op.operand_precision  # type: ignore[attr-defined]
-        if not precisions or getattr(op, "algorithm", None) not in _NO_ALGORITHM:
+    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+        precisions = fields["operand_precision"]
+        if not precisions or fields.get("algorithm") not in _NO_ALGORITHM:
             return {}
         return {"precision_config": [PRECISION.write(p) for p in precisions]}
 
@@ -517,13 +516,13 @@ class Algorithm(AttributeCodec):
         values = [required(attribute.body, name) for name in _ALGORITHM_FIELDS]
         given = tuple(v.name if isinstance(v, ScalarType) else v.value if isinstance(v, Number) else v for v in values)
         any_f8 = tuple("f8E5M2" if isinstance(v, str) and v.startswith("f8") else v for v in given)
-        for algorithm, fields in DOT_ALGORITHMS.items():
-            if fields in (given, any_f8):
+        for algorithm, components in DOT_ALGORITHMS.items():
+            if components in (given, any_f8):
                 return {"algorithm": algorithm}
         raise ArgumentError(f"there is no dot algorithm {given}")
 
-    def write(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
-        algorithm = op.algorithm  # type: ignore[attr-defined]
+    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+        algorithm = fields["algorithm"]
         if algorithm in _NO_ALGORITHM:
             return {}
         if algorithm not in DOT_ALGORITHMS:
@@ -554,8 +553,8 @@ class Accuracy(AttributeCodec):
         atol, rtol = (floating_point(body[name]) if name in body else 0.0 for name in ("atol", "rtol"))
         return {"result_accuracy": ResultAccuracy("default", atol, rtol, integer(body.get("ulps", i64(0))))}
 
-    def write(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
-        accuracy: ResultAccuracy = op.result_accuracy  # type: ignore[attr-defined]
+    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+        accuracy: ResultAccuracy = fields["result_accuracy"]
         if accuracy == ResultAccuracy():
             return {}
         mode = "TOLERANCE" if accuracy.has_tolerance else accuracy.mode.upper()
@@ -576,8 +575,8 @@ class Pairs(AttributeCodec):
             return {"source_target_pairs": ()}
         return {"source_target_pairs": table(attribute)}
 
-    def write(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
-        return {"source_target_pairs": i64_table(op.source_target_pairs)}  # type: ignore[attr-defined]
+    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+        return {"source_target_pairs": i64_table(fields["source_target_pairs"])}
 
 
 # Convolutions
@@ -589,8 +588,8 @@ class ConvolutionDimensions(AttributeCodec):
     def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
         return {"dimension_numbers": dimension_numbers(attributes)}
 
-    def write(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
-        return {"dimension_numbers": convolution_attribute(op.dimension_numbers)}  # type: ignore[attr-defined]
+    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+        return {"dimension_numbers": convolution_attribute(fields["dimension_numbers"])}
 
 
 _SIDES = (

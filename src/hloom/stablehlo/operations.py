@@ -79,14 +79,14 @@ class Row:
             values |= codec.read(attributes, operands)
         return values
 
-    def attributes(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
+    def attributes(self, op: Operation) -> dict[str, Attribute]:
         """Converts the fields of an HLO operation to the op's attributes.
 
-        `operands` are the shapes of the operands. Raises ArgumentError for values that StableHLO cannot express.
+        Raises ArgumentError for values that StableHLO cannot express.
         """
         written: dict[str, Attribute] = {}
         for codec in self.codecs:
-            written |= codec.write(op, operands)
+            written |= codec.write(op.__dict__)
         return written
 
 

@@ -6,14 +6,16 @@ programs have no tuples; the rules of single operations (`rules.py`, `expansions
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 
 from hloom.errors import ArgumentError, HloomError
 from hloom.ir import Computation, Instruction, Module
+from hloom.ops.registry import Registry
+from hloom.ops.structure import Parameter
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
 from hloom.stablehlo.exporter.locations import Locations
@@ -33,13 +35,11 @@ from hloom.text.sharding import sharding_text
 
 Leaf = Value | None
 """A leaf of a value; None is undefined, such as the context of a start, and becomes zeros if it is used."""
-Rule: TypeAlias = "Callable[[BlockExporter, Instruction], list[Leaf]]"
 
 
 class ExportContext(Protocol):
-    """The module being exported: its functions, which blocks call, and the rules of operations."""
+    """The module being exported, and its functions, which blocks call."""
 
-    rules: Mapping[str, Rule]
     module: Module
     locations: Locations | None
 
@@ -79,7 +79,7 @@ class BlockExporter:
         Raises HloomError with the instruction for anything that StableHLO cannot express.
         """
         for instruction in computation.instructions:
-            if instruction.opcode == "parameter":
+            if isinstance(instruction.op, Parameter):
                 continue
             self.current = instruction
             try:
@@ -169,15 +169,16 @@ class BlockExporter:
         )
 
     def _export(self, instruction: Instruction) -> list[Leaf]:
-        rule = self.context.rules.get(instruction.opcode)
-        return rule(self, instruction) if rule is not None else self.regular(instruction)
+        rule = RULES.get(instruction.op)
+        return rule(instruction.op, self, instruction) if rule is not None else self.regular(instruction)
 
-    def regular(self, instruction: Instruction) -> list[Leaf]:
+    def regular(self, instruction: Instruction, opcode: str = "", shape: Shape | None = None) -> list[Leaf]:
         """Exports an instruction by its row: same operands, leaves of the result, converted attributes and regions.
 
-        Raises ArgumentError for an opcode that StableHLO lacks.
+        A start gives the opcode and the result shape of the whole operation. Raises ArgumentError for an opcode that
+        StableHLO lacks.
         """
-        row = BY_OPCODE.get(instruction.opcode)
+        row = BY_OPCODE.get(opcode or instruction.opcode)
         if row is None:
             raise ArgumentError(f"{instruction.opcode} has no meaning in StableHLO, which has no such operation")
         regions = [self.region(getattr(instruction.op, field)) for field in row.regions]
@@ -185,14 +186,18 @@ class BlockExporter:
             self.emit_for(
                 instruction,
                 f"{row.dialect}.{row.name}",
-                map(mlir_type, instruction.shape.leaves()),
-                attributes=row.attributes(instruction.op, instruction.operand_shapes),
+                map(mlir_type, (shape or instruction.shape).leaves()),
+                attributes=row.attributes(instruction.op),
                 regions=regions,
             )
         )
 
     def _location(self, instruction: Instruction) -> str:
         return self.context.locations.of(instruction.metadata) if self.context.locations is not None else ""
+
+
+RULES = Registry[[BlockExporter, Instruction], list[Leaf]]()
+"""Functions that emit the operations for an instruction that no row of the table describes, and return its leaves."""
 
 
 # Leaves of shapes

@@ -1,17 +1,21 @@
-"""Rules of HLO operations that become several StableHLO ops or one of another form: `EXPANSIONS`, by opcode."""
+"""Rules of HLO operations that become several StableHLO ops or one of another form."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hloom.errors import ArgumentError
 from hloom.ir import Instruction
 from hloom.ops.attributes import ComparisonDirection, ComparisonType
-from hloom.ops.scan import TriState
+from hloom.ops.collectives import AllToAll, RaggedAllToAll
+from hloom.ops.dot import Dot, RaggedDot, ScaledDot
+from hloom.ops.reshape import Bitcast
+from hloom.ops.scan import Scan, TriState
+from hloom.ops.sort import TopK
 from hloom.shape import Shape
 from hloom.stablehlo.attributes import BOOLEAN, COMPARE_TYPE, DIRECTION, Groups, Precisions
-from hloom.stablehlo.exporter.block import BlockExporter, Leaf
+from hloom.stablehlo.exporter.block import RULES, BlockExporter, Leaf, leaf_count
 from hloom.stablehlo.mlir.ir import Attribute, DenseArray, DialectAttribute, Number, Value
 from hloom.stablehlo.mlir.types import I32, i64, i64_array, mlir_type
 from hloom.stablehlo.operations import BY_OPCODE
@@ -44,7 +48,8 @@ class _BlockBuilder:
 # Bitcasts
 
 
-def _bitcast(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+@RULES.rule(Bitcast)
+def _bitcast(op: Bitcast, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     """Reinterprets the elements, in the order of their layout, as another type and shape."""
     build, target = _BlockBuilder(block), instruction.shape
     (operand,) = instruction.operands
@@ -81,9 +86,9 @@ def _physical_order(shape: Shape) -> list[int]:
 # Selections
 
 
-def _top_k(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+@RULES.rule(TopK)
+def _top_k(op: TopK, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     """Emits chlo.top_k for the largest elements, otherwise a stable sort with indices and slices of both results."""
-    op: Any = instruction.op
     types = [mlir_type(leaf) for leaf in instruction.shape.leaves()]
     if op.largest:
         return list(block.emit_for(instruction, "chlo.top_k", types, attributes={"k": i64(op.k)}))
@@ -125,8 +130,8 @@ def _slice(build: _BlockBuilder, value: Value, shape: Shape, limits: Sequence[in
 # Products
 
 
-def _ragged_dot(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    op: Any = instruction.op
+@RULES.rule(RaggedDot)
+def _ragged_dot(op: RaggedDot, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     names = {
         "lhs_batching_dimensions": op.lhs_batch_dims,
         "rhs_batching_dimensions": op.rhs_batch_dims,
@@ -144,12 +149,13 @@ def _ragged_dot(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     return list(block.emit_for(instruction, "chlo.ragged_dot", [mlir_type(instruction.shape)], attributes=attributes))
 
 
-def _scaled_dot(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+@RULES.rule(ScaledDot)
+def _scaled_dot(op: ScaledDot, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     """Emits the dot of the operands in f32, multiplied by their scales; converts the result."""
-    build, op = _BlockBuilder(block), instruction.op
+    build = _BlockBuilder(block)
     lhs, rhs, lhs_scale, rhs_scale = instruction.operands
     scaled = [_scaled(build, *pair) for pair in ((lhs, lhs_scale), (rhs, rhs_scale))]
-    attributes = BY_OPCODE["dot"].codecs[0].write(op, ()) | Precisions().write(op, ())
+    attributes = BY_OPCODE[Dot.opcode].codecs[0].write(op.__dict__) | Precisions().write(op.__dict__)
     wide = instruction.shape.with_element_type(F32)
     product = block.emit_for(
         instruction, "stablehlo.dot_general", [mlir_type(wide)], attributes=attributes, operands=scaled
@@ -177,11 +183,11 @@ def _scaled(build: _BlockBuilder, operand: Instruction, scale: Instruction) -> V
 # Scans
 
 
-def _scan(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+@RULES.rule(Scan)
+def _scan(op: Scan, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     """Emits chlo.scan, whose operand and result segments count inputs, initial carries, outputs and final carries."""
-    op: Any = instruction.op
     inputs = len(instruction.operands) - op.num_carries
-    results = leaf_total(instruction.shape) - op.num_carries
+    results = leaf_count(instruction.shape) - op.num_carries
     attributes: dict[str, Attribute] = {
         "dimension": i64(op.scan_dimension),
         "is_reverse": BOOLEAN.write(op.is_reverse),
@@ -195,21 +201,16 @@ def _scan(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     return list(block.emit_for(instruction, "chlo.scan", types, attributes=attributes, regions=[region]))
 
 
-def leaf_total(shape: Shape) -> int:
-    """The number of leaves of a shape."""
-    return sum(1 for _ in shape.leaves())
-
-
 # Collectives
 
 
-def _all_to_all(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+@RULES.rule(AllToAll)
+def _all_to_all(op: AllToAll, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     """Emits all_to_all; the tuple form, without a dimension, becomes one on stacked operands whose result is sliced."""
-    op: Any = instruction.op
     if op.split_dimension is not None:
         count = _group_size(block, op)
         types = [mlir_type(instruction.shape)]
-        attributes = _exchange(instruction, op.split_dimension, count)
+        attributes = _exchange(op, op.split_dimension, count)
         return list(block.emit_for(instruction, "stablehlo.all_to_all", types, attributes=attributes))
     build, shape, count = _BlockBuilder(block), instruction.operands[0].shape, len(instruction.operands)
     row = Shape.array(shape.element_type, [1, *shape.dimensions])
@@ -220,7 +221,7 @@ def _all_to_all(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
         instruction,
         "stablehlo.all_to_all",
         [mlir_type(stacked_shape)],
-        attributes=_exchange(instruction, 0, count),
+        attributes=_exchange(op, 0, count),
         operands=[stacked],
     )
     return [
@@ -228,9 +229,9 @@ def _all_to_all(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     ]
 
 
-def _exchange(instruction: Instruction, dimension: int, count: int) -> dict[str, Attribute]:
+def _exchange(op: AllToAll, dimension: int, count: int) -> dict[str, Attribute]:
     """Attributes of an all_to_all that splits and concatenates along one dimension."""
-    attributes = BY_OPCODE["all-to-all"].attributes(instruction.op, instruction.operand_shapes)
+    attributes = BY_OPCODE[op.opcode].attributes(op)
     return attributes | {
         "split_dimension": i64(dimension),
         "concat_dimension": i64(dimension),
@@ -238,18 +239,18 @@ def _exchange(instruction: Instruction, dimension: int, count: int) -> dict[str,
     }
 
 
-def _group_size(block: BlockExporter, op: Any) -> int:
+def _group_size(block: BlockExporter, op: AllToAll) -> int:
     """The size of the largest group; without groups, all replicas or partitions."""
     sizes = op.group_sizes()
     if sizes:
-        return int(max(sizes))
+        return max(sizes)
     return block.module.replica_count if op.channel_id is None else block.module.num_partitions
 
 
-def _ragged_all_to_all(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+@RULES.rule(RaggedAllToAll)
+def _ragged_all_to_all(op: RaggedAllToAll, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     """Emits the custom call `ragged_all_to_all`, as XLA does."""
-    op: Any = instruction.op
-    config: dict[str, Any] = dict(Groups().write(op, ()))
+    config: dict[str, Any] = dict(Groups().write(op.__dict__))
     if op.channel_id is not None:
         config["channel_id"] = i64(op.channel_id)
     attributes: dict[str, Attribute] = {
@@ -259,14 +260,3 @@ def _ragged_all_to_all(block: BlockExporter, instruction: Instruction) -> list[L
     }
     types = [mlir_type(instruction.shape)]
     return list(block.emit_for(instruction, "stablehlo.custom_call", types, attributes=attributes))
-
-
-EXPANSIONS: dict[str, Callable[[BlockExporter, Instruction], list[Leaf]]] = {
-    "all-to-all": _all_to_all,
-    "bitcast": _bitcast,
-    "ragged-all-to-all": _ragged_all_to_all,
-    "ragged-dot": _ragged_dot,
-    "scaled-dot": _scaled_dot,
-    "scan": _scan,
-    "topk": _top_k,
-}

@@ -11,13 +11,10 @@ results.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from hloom.ir import Computation, Module, callees_first
 from hloom.stablehlo.embedded_text import embedded_text
 from hloom.stablehlo.exporter.block import (
     BlockExporter,
-    Rule,
     layout_attribute,
     leaf_count,
     leaf_range,
@@ -25,7 +22,6 @@ from hloom.stablehlo.exporter.block import (
     leaves_of,
 )
 from hloom.stablehlo.exporter.locations import Locations
-from hloom.stablehlo.exporter.rules import RULES
 from hloom.stablehlo.mlir.ir import (
     Attribute,
     Block,
@@ -59,8 +55,6 @@ def export_module(module: Module, *, locations: bool = True) -> Operation:
 
 
 class _ModuleExporter:
-    rules: Mapping[str, Rule] = RULES
-
     def __init__(self, module: Module, locations: bool) -> None:
         self.module = module
         self.locations = Locations(module.stack_frames) if locations else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hloom.ops.elementwise_binary import Monoid
 from hloom.stablehlo.mlir.attribute_text import attribute_text, bare_text
 from hloom.stablehlo.mlir.ir import Attribute, DenseArray, DenseElements, DialectAttribute, Operation, Region
 from hloom.stablehlo.mlir.printer import (
@@ -130,8 +131,8 @@ def _table(value: Attribute) -> str:
 # Operations with regions: a NUL separates the first line from the text after the last brace; the lines between are
 # printed already.
 
-# Operations that `applies` may name.
-_COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in ("add", "and", "maximum", "minimum", "multiply", "or", "xor"))
+_COMMUTATIVE = frozenset(f"stablehlo.{monoid.opcode}" for monoid in Monoid.__subclasses__())
+"""The operations that `applies` may name."""
 
 
 def _reduce(printer: Printer, operation: Operation) -> str:
