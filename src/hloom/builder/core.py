@@ -12,7 +12,8 @@ from hloom.builder.xla_op import Computationlike, XlaComputation, XlaOp
 from hloom.errors import ArgumentError, RuleError
 from hloom.ir import Computation, Instruction, Module, callees_first, clone_computation
 from hloom.literal import Literal
-from hloom.ops.operation import OPERATIONS, Operation
+from hloom.ops.operation import Operation
+from hloom.ops.structure import Constant, Parameter
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
 from hloom.verifier import verify_module
@@ -31,12 +32,12 @@ class BuilderCore:
         """Adds parameter `index` of the computation, from 0 (GEN-12)."""
         if not isinstance(shape, Shape):
             raise ArgumentError(f"a parameter has a shape like hl.f32[2, 3], got {shape!r}")
-        return self._add(OPERATIONS["parameter"](number=index), (), shape, name or f"arg{index}")
+        return self._add(Parameter(number=index), (), shape, name or f"arg{index}")
 
     def constant(self, literal: Any) -> XlaOp:
         """Adds a constant: an array, a number, a nested list, a tuple of these, or a Literal."""
         value = Literal.from_value(literal)
-        return self._add(OPERATIONS["constant"](literal=value), ())
+        return self._add(Constant(literal=value), ())
 
     def build(self, root: XlaOp | None = None) -> XlaComputation:
         """Returns the verified computation, whose root is `root` or else the last instruction (GEN-12).

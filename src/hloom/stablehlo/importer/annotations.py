@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from hloom.errors import ArgumentError
 from hloom.ir import Instruction
+from hloom.ops.structure import GetTupleElement
 from hloom.proto.annotations import read_sharding
 from hloom.proto.schema import message_class
 from hloom.shape import Shape
@@ -34,7 +35,7 @@ def annotate(attributes: Mapping[str, Attribute], results: Sequence[Instruction]
     if not interesting or not results:
         return
     instruction = results[0]
-    if instruction.opcode == "get-tuple-element" and instruction.operands:
+    if isinstance(instruction.op, GetTupleElement) and instruction.operands:
         instruction = instruction.operands[0]
     frontend = attributes.get("mhlo.frontend_attributes")
     if isinstance(frontend, dict):

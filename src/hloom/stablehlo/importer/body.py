@@ -18,9 +18,8 @@ from hloom.builder import XlaBuilder, XlaOp
 from hloom.errors import ArgumentError, HloomError, ParseError
 from hloom.ir import Computation, Instruction
 from hloom.literal import Literal
-from hloom.ops.operation import OPERATIONS
 from hloom.ops.operation import Operation as HloOperation
-from hloom.ops.structure import ElidedConstant
+from hloom.ops.structure import ElidedConstant, Tuple
 from hloom.shape import Shape
 from hloom.stablehlo.importer.annotations import annotate
 from hloom.stablehlo.importer.constant_folding import ConstantFolder
@@ -105,13 +104,13 @@ class Body(XlaBuilder):
     def close(self, results: Sequence[XlaOp]) -> Computation:
         """Completes the computation: a single result is the root, several form a tuple."""
         self.metadata = {}
-        root = results[0] if len(results) == 1 else self._add(OPERATIONS["tuple"](), results)
+        root = results[0] if len(results) == 1 else self._add(Tuple(), results)
         self._computation.root = root.instruction
         return self._computation
 
     def copy_of_root(self, root: Instruction) -> Instruction:
         """Adds a root with the same value: the element of a tuple of one, as XLA writes it."""
-        tuple_ = self._add(OPERATIONS["tuple"](), [XlaOp(self, root)])
+        tuple_ = self._add(Tuple(), [XlaOp(self, root)])
         copy = self.get_tuple_element(tuple_, 0).instruction
         self._computation.root = copy
         return copy

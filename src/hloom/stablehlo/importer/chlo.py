@@ -15,7 +15,13 @@ from hloom.builder import XlaOp
 from hloom.errors import ArgumentError
 from hloom.literal import Literal
 from hloom.ops.attributes import ComparisonDirection, ComparisonType
+from hloom.ops.compare import Compare
+from hloom.ops.dot import RaggedDot
+from hloom.ops.elementwise_binary import Binary
 from hloom.ops.operation import OPERATIONS
+from hloom.ops.operation import Operation as HloOperation
+from hloom.ops.scan import Scan
+from hloom.ops.select import Select
 from hloom.stablehlo.attributes import (
     COMPARE_TYPE,
     DIRECTION,
@@ -60,9 +66,9 @@ def _broadcast(body: Body, operation: Operation, operands: Ops) -> Ops:
     ]
 
 
-def _broadcasting(opcode: str) -> Rule:
+def _broadcasting(declaration: type[HloOperation]) -> Rule:
     def rule(body: Body, operation: Operation, operands: Ops) -> XlaOp:
-        return body._add(OPERATIONS[opcode](), _broadcast(body, operation, operands))
+        return body._add(declaration(), _broadcast(body, operation, operands))
 
     return rule
 
@@ -81,14 +87,8 @@ def _broadcast_compare(body: Body, operation: Operation, operands: Ops) -> XlaOp
     given = operation.attributes.get("compare_type")
     kind: ComparisonType | None = None if given is None else COMPARE_TYPE.read(given)
     lhs, rhs = _broadcast(body, operation, operands)
-    op = OPERATIONS["compare"](direction=direction, type=kind).canonical([lhs.shape, rhs.shape])
+    op = Compare(direction=direction, type=kind).canonical([lhs.shape, rhs.shape])
     return body._add(op, [lhs, rhs])
-
-
-_BROADCAST_OPCODES = (
-    *("add", "subtract", "multiply", "divide", "remainder", "power", "maximum", "minimum", "atan2", "complex"),
-    *("and", "or", "xor", "shift-left", "shift-right-arithmetic", "shift-right-logical", "select"),
-)
 
 
 # Element-wise functions
@@ -198,7 +198,7 @@ def ragged_dot(body: Body, operation: Operation, operands: Ops) -> Ops:
     Raises ArgumentError for missing or malformed attributes.
     """
     fields = _RAGGED.read(operation.attributes, ()) | Precisions().read(operation.attributes, ())
-    return body.emit(OPERATIONS["ragged-dot"](**fields), operands, [value.type for value in operation.results])
+    return body.emit(RaggedDot(**fields), operands, [value.type for value in operation.results])
 
 
 def _scan(body: Body, operation: Operation, operands: Ops) -> Ops:
@@ -213,11 +213,15 @@ def _scan(body: Body, operation: Operation, operands: Ops) -> Ops:
     }
     if "is_associative" in attributes:
         fields["is_associative"] = f"TRI_STATE_{str(boolean(attributes['is_associative'])).upper()}"
-    return body.emit(OPERATIONS["scan"](**fields), operands, [value.type for value in operation.results])
+    return body.emit(Scan(**fields), operands, [value.type for value in operation.results])
 
 
 RULES: dict[str, Rule] = {
-    **{f"chlo.broadcast_{opcode.replace('-', '_')}": _broadcasting(opcode) for opcode in _BROADCAST_OPCODES},
+    **{
+        f"chlo.broadcast_{opcode.replace('-', '_')}": _broadcasting(declaration)
+        for opcode, declaration in OPERATIONS.items()
+        if issubclass(declaration, (Binary, Select))
+    },
     "chlo.broadcast_compare": _broadcast_compare,
     "chlo.broadcast_next_after": _broadcast_function(_next_after),
     "chlo.broadcast_polygamma": _broadcast_function(special.polygamma),

@@ -6,7 +6,9 @@ import numpy as np
 
 from hloom.builder import XlaOp
 from hloom.errors import ArgumentError
-from hloom.ops.operation import OPERATIONS
+from hloom.ops.collectives import AllReduce, AllToAll
+from hloom.ops.communication import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
+from hloom.ops.structure import AfterAll, Tuple
 from hloom.shape import TOKEN, Layout, Shape, scalar
 from hloom.stablehlo.attributes import Groups, integer, integers, required, table
 from hloom.stablehlo.importer.body import Body, Rule
@@ -31,7 +33,7 @@ def _all_to_all(body: Body, operation: Operation, operands: Ops) -> Ops:
     """
     attributes = operation.attributes
     if "split_dimension" not in attributes and operation.name.startswith("mhlo."):
-        op = OPERATIONS["all-to-all"](**BY_NAME["all_to_all"].fields(attributes, ()))
+        op = AllToAll(**BY_NAME["all_to_all"].fields(attributes, ()))
         return body.emit(op, operands, result_types(operation))
     split, concat, count = (
         integer(required(attributes, name)) for name in ("split_dimension", "concat_dimension", "split_count")
@@ -43,11 +45,11 @@ def _all_to_all(body: Body, operation: Operation, operands: Ops) -> Ops:
         if not 0 <= split < len(sizes) or not 0 <= concat < len(sizes) or count < 1 or sizes[split] % count:
             raise ArgumentError(f"cannot split dimension {split} of {operand.shape} in {count} and join {concat}")
         if split == concat:
-            results.append(body._add(OPERATIONS["all-to-all"](**fields, split_dimension=split), [operand]))
+            results.append(body._add(AllToAll(**fields, split_dimension=split), [operand]))
             continue
         # The parts become a separate dimension, moved before the dimension to concatenate and collapsed with it.
         parts = body.reshape(operand, [*sizes[:split], count, sizes[split] // count, *sizes[split + 1 :]])
-        parts = body._add(OPERATIONS["all-to-all"](**fields, split_dimension=split), [parts])
+        parts = body._add(AllToAll(**fields, split_dimension=split), [parts])
         order = [d for d in range(len(sizes) + 1) if d != split]
         order.insert(concat, split)
         moved = body.transpose(parts, order)
@@ -63,7 +65,7 @@ def _collective_reduce(body: Body, operation: Operation, operands: Ops) -> Ops:
     fields = row.fields(operation.attributes, ())
     groups = fields["replica_groups"].groups
     reducer = body.computation(operation.regions[0], "computation")
-    reduced = body.emit(OPERATIONS["all-reduce"](**fields, computation=reducer), operands, result_types(operation))
+    reduced = body.emit(AllReduce(**fields, computation=reducer), operands, result_types(operation))
     if fields["use_global_device_ids"]:
         raise ArgumentError("use_global_device_ids is not supported")
     me = body.partition_id() if fields["channel_id"] else body.replica_id()
@@ -87,7 +89,7 @@ def _async_start(body: Body, operation: Operation, operands: Ops) -> Ops:
     (region,) = operation.regions
     body.values |= dict(zip(region.block.arguments, operands, strict=True))
     results = body.block(region)
-    return results if len(results) == 1 else [body._add(OPERATIONS["tuple"](), results)]
+    return results if len(results) == 1 else [body._add(Tuple(), results)]
 
 
 def _async_done(body: Body, operation: Operation, operands: Ops) -> Ops:
@@ -106,10 +108,8 @@ def _infeed(body: Body, operation: Operation, operands: Ops) -> Ops:
     data = Shape.tuple_of(shapes)
     # Infeeds read in the order of the text; in HLO, tokens must order them.
     last = body.last_infeed
-    tokens = (
-        operands if last is None or last is operands[0] else [body._add(OPERATIONS["after-all"](), [*operands, last])]
-    )
-    fed = body._add(OPERATIONS["infeed"](**config), tokens, Shape.tuple_of([data, TOKEN]))
+    tokens = operands if last is None or last is operands[0] else [body._add(AfterAll(), [*operands, last])]
+    fed = body._add(Infeed(**config), tokens, Shape.tuple_of([data, TOKEN]))
     values = body.get_tuple_element(fed, 0)
     token = body.last_infeed = body.get_tuple_element(fed, 1)
     return [*(body.get_tuple_element(values, i) for i in range(len(shapes))), token]
@@ -122,27 +122,27 @@ def _laid_out(shape: Shape, layout: Attribute) -> Shape:
 
 def _outfeed(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     *data, token = operands
-    value = body._add(OPERATIONS["tuple"](), data)
+    value = body._add(Tuple(), data)
     config = BY_NAME["outfeed"].fields(operation.attributes, ())
-    return body._add(OPERATIONS["outfeed"](**config, outfeed_shape=value.shape), [value, token])
+    return body._add(Outfeed(**config, outfeed_shape=value.shape), [value, token])
 
 
 def _send(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     *data, token = operands
-    value = data[0] if len(data) == 1 else body._add(OPERATIONS["tuple"](), data)
+    value = data[0] if len(data) == 1 else body._add(Tuple(), data)
     fields = BY_NAME["send"].fields(operation.attributes, ())
-    started = body._add(OPERATIONS["send"](**fields), [value, token])
+    started = body._add(Send(**fields), [value, token])
     _transfer_pairs(operation, started)
-    return body._add(OPERATIONS["send-done"](**fields), [started])
+    return body._add(SendDone(**fields), [started])
 
 
 def _recv(body: Body, operation: Operation, operands: Ops) -> Ops:
     fields = BY_NAME["recv"].fields(operation.attributes, ())
     shapes = [shape_of(type_) for type_ in result_types(operation)[:-1]]
     data = shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
-    started = body._add(OPERATIONS["recv"](**fields), operands, Shape.tuple_of([data, U32, TOKEN]))
+    started = body._add(Recv(**fields), operands, Shape.tuple_of([data, U32, TOKEN]))
     _transfer_pairs(operation, started)
-    done = body._add(OPERATIONS["recv-done"](**fields), [started])
+    done = body._add(RecvDone(**fields), [started])
     value, token = body.get_tuple_element(done, 0), body.get_tuple_element(done, 1)
     if len(shapes) == 1:
         return [value, token]

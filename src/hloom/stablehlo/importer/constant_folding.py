@@ -8,6 +8,10 @@ import numpy as np
 
 from hloom.errors import HloomError
 from hloom.ir import Instruction
+from hloom.ops.custom_call import CustomCall
+from hloom.ops.dynamic_size import GetDimensionSize
+from hloom.ops.structure import Constant, OptimizationBarrier, Parameter
+from hloom.ops.traits import DeviceIndex
 
 MAX_ELEMENTS = 4096
 MAX_INSTRUCTIONS = 4096
@@ -38,18 +42,18 @@ class ConstantFolder:
         return self.values[instruction]
 
     def _needed(self, instruction: Instruction) -> list[Instruction]:
-        if instruction.opcode == "get-dimension-size" or not _is_foldable(instruction):
+        if isinstance(instruction.op, GetDimensionSize) or not _is_foldable(instruction):
             return []
         return instruction.operands
 
     def _evaluate(self, instruction: Instruction) -> Array | None:
-        op: Any = instruction.op
-        if instruction.opcode == "constant":
+        op = instruction.op
+        if isinstance(op, Constant):
             value: Array = op.literal.value
             return value
         if not _is_foldable(instruction):
             return None
-        if instruction.opcode == "get-dimension-size":
+        if isinstance(op, GetDimensionSize):
             shape = instruction.operands[0].shape
             is_dynamic = shape.dynamic_dimensions[op.dimension]
             return None if is_dynamic else np.asarray(shape.dimensions[op.dimension], np.int32)
@@ -68,7 +72,7 @@ def _is_foldable(instruction: Instruction) -> bool:
         and shape.element_count <= MAX_ELEMENTS
         and not instruction.op.has_side_effect
         and not any(True for _ in instruction.op.computations)
-        and instruction.opcode not in ("parameter", "rng", "custom-call", "replica-id", "partition-id", "opt-barrier")
+        and not isinstance(instruction.op, (Parameter, CustomCall, DeviceIndex, OptimizationBarrier))
         and all(operand.shape.is_array for operand in instruction.operands)
     )
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from hloom.builder import XlaOp
 from hloom.errors import ArgumentError
 from hloom.ir import Computation
-from hloom.ops.operation import OPERATIONS
+from hloom.ops.control_flow import Conditional, While
+from hloom.ops.structure import Tuple
 from hloom.shape import Shape
 from hloom.stablehlo.importer.body import Body, Rule
 from hloom.stablehlo.mlir.ir import Operation, Region, Value
@@ -42,7 +43,7 @@ def _free_values(body: Body, region: Region) -> tuple[Value, ...]:
 
 def _packed(body: Body, values: Sequence[XlaOp]) -> XlaOp:
     """A single value itself, otherwise a tuple."""
-    return values[0] if len(values) == 1 else body._add(OPERATIONS["tuple"](), values)
+    return values[0] if len(values) == 1 else body._add(Tuple(), values)
 
 
 def _unpacked(body: Body, packed: XlaOp, count: int) -> list[XlaOp]:
@@ -79,7 +80,7 @@ def _while(body: Body, operation: Operation, operands: list[XlaOp]) -> list[XlaO
             raise ArgumentError(f"{len(operands)} initial values, but {len(region.block.arguments)} arguments")
     outside = captured(body, operation.regions)
     state = _packed(body, [*operands, *(body.value(value, operation) for value in outside)])
-    op = OPERATIONS["while"](
+    op = While(
         condition=_region_computation(
             body, condition, [*condition.block.arguments, *outside], state.shape, "condition", False
         ),
@@ -98,7 +99,7 @@ def _branches(body: Body, operation: Operation, operands: list[XlaOp]) -> list[X
         state = _packed(body, [body.value(value, operation) for value in outside])
         states.append(state)
         computations.append(_region_computation(body, region, outside, state.shape, f"branch_{i}", False))
-    op = OPERATIONS["conditional"](branch_computations=computations)
+    op = Conditional(branch_computations=tuple(computations))
     result = body._add(op, [*operands, *states])
     return _unpacked(body, result, len(operation.results))
 

@@ -12,6 +12,10 @@ from hloom.errors import ArgumentError
 from hloom.ir import Computation
 from hloom.ops.attributes import PaddingDimension, SliceDimension, WindowDimension
 from hloom.ops.operation import OPERATIONS
+from hloom.ops.pad import Pad
+from hloom.ops.reduce_window import ReduceWindow
+from hloom.ops.reshape import DynamicReshape
+from hloom.ops.slice import Slice
 from hloom.shape import Shape
 from hloom.stablehlo.attributes import integer, integers, required
 from hloom.stablehlo.importer.body import Body, Rule
@@ -49,7 +53,7 @@ def _reshape(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     if isinstance(declared, TensorType) and declared.bounds and body.constant_of(vector) is None:
         # HLO's dynamic-reshape, to sizes below bounds, takes each size as a scalar operand.
         parts = [body.reshape(body.slice(vector, [i], [i + 1]), ()) for i in range(len(declared.dimensions))]
-        return body._add(OPERATIONS["dynamic-reshape"](), [operand, *parts], shape_of(declared))
+        return body._add(DynamicReshape(), [operand, *parts], shape_of(declared))
     return body.reshape(operands[0], result_sizes(body, operation, operands[1]))
 
 
@@ -77,8 +81,8 @@ def _iota(body: Body, operation: Operation, operands: Ops) -> XlaOp:
 
 def _pad(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     columns = [constant_elements(body, operation, operand, "the paddings") for operand in operands[2:]]
-    config = [PaddingDimension(*row) for row in zip(*columns, strict=True)]
-    return body._add(OPERATIONS["pad"](padding_config=config), operands[:2])
+    config = tuple(PaddingDimension(*row) for row in zip(*columns, strict=True))
+    return body._add(Pad(padding_config=config), operands[:2])
 
 
 def _slice(body: Body, operation: Operation, operands: Ops) -> XlaOp:
@@ -86,8 +90,8 @@ def _slice(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     operand, start, limit, strides = operands
     if body.constant_of(start) is not None and body.constant_of(limit) is not None:
         columns = [constant_elements(body, operation, operand, "the bounds") for operand in (start, limit, strides)]
-        slices = [SliceDimension(*row) for row in zip(*columns, strict=True)]
-        return body._add(OPERATIONS["slice"](slice=slices), [operand])
+        slices = tuple(SliceDimension(*row) for row in zip(*columns, strict=True))
+        return body._add(Slice(slice=slices), [operand])
     if any(step != 1 for step in constant_elements(body, operation, strides, "the strides")):
         raise ArgumentError("a slice whose start is known only at run time needs strides of 1")
     declared = operation.results[0].type
@@ -130,7 +134,7 @@ def reduce_window(body: Body, operation: Operation, operands: Ops, combiner: Com
     names = ("size", "stride", "base_dilation", "window_dilation", "padding_low", "padding_high")
     columns = zip(*rows, low, high, strict=True)
     dimensions = tuple(WindowDimension(**dict(zip(names, column, strict=True))) for column in columns)
-    op = OPERATIONS["reduce-window"](window=dimensions, computation=combiner)
+    op = ReduceWindow(window=dimensions, computation=combiner)
     return body.emit(op, arrays, [value.type for value in operation.results])
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from hloom.builder import XlaOp
 from hloom.errors import ArgumentError
-from hloom.ops.attributes import Domain
+from hloom.ops.attributes import Domain as DomainShardings
 from hloom.ops.operation import OPERATIONS
+from hloom.ops.rng import RngGetAndUpdateState
+from hloom.ops.sort import TopK
+from hloom.ops.structure import Domain
 from hloom.stablehlo.attributes import boolean, integer, required, string
 from hloom.stablehlo.importer import chlo
 from hloom.stablehlo.importer.annotations import serialised_sharding
@@ -27,7 +30,7 @@ def _same(opcode: str) -> Rule:
 def _top_k(body: Body, operation: Operation, operands: Ops) -> Ops:
     """Adds topk of the largest or smallest elements; CHLO has the largest only."""
     largest = boolean(operation.attributes.get("largest", True))
-    op = OPERATIONS["topk"](k=integer(required(operation.attributes, "k")), largest=largest)
+    op = TopK(k=integer(required(operation.attributes, "k")), largest=largest)
     result = body._add(op, operands)
     return [body.get_tuple_element(result, i) for i in range(2)]
 
@@ -48,11 +51,11 @@ def _domain(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     """Adds a domain, whose shardings are serialised protos."""
     texts = [string(required(operation.attributes, name)) for name in ("entry_metadata", "exit_metadata")]
     entry, exit_ = map(serialised_sharding, texts)
-    return body._add(OPERATIONS["domain"](domain=Domain("sharding", entry, exit_)), operands)
+    return body._add(Domain(domain=DomainShardings("sharding", entry, exit_)), operands)
 
 
 def _random_state(body: Body, operation: Operation, operands: Ops) -> XlaOp:
-    op = OPERATIONS["rng-get-and-update-state"](delta=integer(required(operation.attributes, "delta")))
+    op = RngGetAndUpdateState(delta=integer(required(operation.attributes, "delta")))
     return body._add(op, operands)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from hloom.errors import HloomError, ParseError
 from hloom.ir import BufferDonor, Computation, InputOutputAlias, Module, callees_first
+from hloom.ops.structure import Tuple
 from hloom.shape import Layout, Shape
 from hloom.stablehlo.attributes import boolean, integer
 from hloom.stablehlo.embedded_text import embed_text
@@ -158,7 +159,7 @@ class ModuleImporter(ImportContext):
             self.error(main, error.message)
         if sharding is not None:
             root = computation.root
-            if not root.shape.is_tuple or root.opcode != "tuple":
+            if not root.shape.is_tuple or not isinstance(root.op, Tuple):
                 # The result may have another sharding than the instruction that computes it.
                 root = body.copy_of_root(root)
             root.sharding = sharding

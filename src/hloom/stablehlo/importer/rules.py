@@ -18,7 +18,13 @@ from hloom.builder import XlaOp
 from hloom.errors import ArgumentError
 from hloom.literal import Literal
 from hloom.ops.attributes import CustomCallApiVersion, OutputOperandAlias
-from hloom.ops.operation import OPERATIONS
+from hloom.ops.broadcast import Broadcast
+from hloom.ops.control_flow import Call
+from hloom.ops.custom_call import CustomCall
+from hloom.ops.dot import Dot
+from hloom.ops.elementwise_binary import Maximum, Minimum
+from hloom.ops.sort import Sort, TopK
+from hloom.ops.structure import AfterAll, Tuple
 from hloom.shape import Layout, Shape
 from hloom.stablehlo.attributes import integer, integers, required, string
 from hloom.stablehlo.importer import chlo, communication, control_flow, dynamic, mhlo, quantized, shardy
@@ -66,11 +72,11 @@ def _broadcast_in_dim(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     operands = [operand]
     shape = shape_of(operation.results[0].type)
     if shape.is_dynamic:
-        return body.emit(OPERATIONS["broadcast"](broadcast_dimensions=dimensions), operands, result_types(operation))[0]
+        return body.emit(Broadcast(broadcast_dimensions=tuple(dimensions)), operands, result_types(operation))[0]
     plan = Broadcasting.in_dim(operand.shape, shape.dimensions, dimensions)
     if plan.expanded:
         return body.broadcast_in_dim(operand, shape.dimensions, dimensions)
-    return body._add(OPERATIONS["broadcast"](broadcast_dimensions=dimensions), operands, plan.shape)
+    return body._add(Broadcast(broadcast_dimensions=tuple(dimensions)), operands, plan.shape)
 
 
 def _broadcast(body: Body, operation: Operation, operands: Ops) -> XlaOp:
@@ -99,14 +105,14 @@ def _cbrt(body: Body, operation: Operation, operands: Ops) -> Ops:
     return [body.select(body.eq(operand, zero), zero, root)]
 
 
-def _extremum(opcode: str) -> Rule:
+def _extremum(declaration: type[Maximum | Minimum]) -> Rule:
     """The rule of maximum and minimum; complex numbers are ordered by real, then imaginary part."""
 
     def rule(body: Body, operation: Operation, operands: Ops) -> XlaOp:
         lhs, rhs = operands
         if not lhs.shape.element_type.is_complex:
-            return body._add(OPERATIONS[opcode](), operands)
-        first, second = (lhs, rhs) if opcode == "maximum" else (rhs, lhs)
+            return body._add(declaration(), operands)
+        first, second = (lhs, rhs) if declaration is Maximum else (rhs, lhs)
         same = body.eq(body.real(first), body.real(second))
         greater = body.or_(
             body.gt(body.real(first), body.real(second)),
@@ -150,7 +156,7 @@ def _sort(body: Body, operation: Operation, operands: Ops) -> Ops:
 
 
 def _top_k(body: Body, operation: Operation, operands: Ops) -> Ops:
-    op = OPERATIONS["topk"](k=integer(required(operation.attributes, "k")))
+    op = TopK(k=integer(required(operation.attributes, "k")))
     result = body._add(op, operands)
     return [body.get_tuple_element(result, i) for i in range(2)]
 
@@ -158,12 +164,12 @@ def _top_k(body: Body, operation: Operation, operands: Ops) -> Ops:
 def _optimization_barrier(body: Body, operation: Operation, operands: Ops) -> Ops:
     if len(operands) == 1:
         return [body.optimization_barrier(operands[0])]
-    barrier = body.optimization_barrier(body.tuple(*operands) if operands else body._add(OPERATIONS["tuple"](), ()))
+    barrier = body.optimization_barrier(body.tuple(*operands) if operands else body._add(Tuple(), ()))
     return [body.get_tuple_element(barrier, i) for i in range(len(operands))]
 
 
 def _create_token(body: Body, operation: Operation, operands: Ops) -> XlaOp:
-    return body._add(OPERATIONS["after-all"](), ())
+    return body._add(AfterAll(), ())
 
 
 def _rng(body: Body, operation: Operation, operands: Ops) -> Ops:
@@ -180,7 +186,7 @@ def _rng(body: Body, operation: Operation, operands: Ops) -> Ops:
 def _dot(body: Body, operation: Operation, operands: Ops) -> Ops:
     lhs, _ = operands
     precision = BY_NAME["dot_general"].codecs[1].read(operation.attributes, ())
-    op = OPERATIONS["dot"](lhs_contracting_dims=(lhs.shape.rank - 1,), rhs_contracting_dims=(0,), **precision)
+    op = Dot(lhs_contracting_dims=(lhs.shape.rank - 1,), rhs_contracting_dims=(0,), **precision)
     return body.emit(op, operands, result_types(operation))
 
 
@@ -240,12 +246,12 @@ def _product(
     shared = [label for label in left if label in right]
     batch = [label for label in shared if label in result_labels]
     summed = [label for label in shared if label not in result_labels]
-    dimension_numbers = {
-        f"{side}_{kind}_dims": [labels.index(label) for label in chosen]
-        for side, labels in (("lhs", left), ("rhs", right))
-        for kind, chosen in (("batch", batch), ("contracting", summed))
-    }
-    dot = OPERATIONS["dot"](**dimension_numbers)
+    dot = Dot(
+        lhs_batch_dims=tuple(map(left.index, batch)),
+        lhs_contracting_dims=tuple(map(left.index, summed)),
+        rhs_batch_dims=tuple(map(right.index, batch)),
+        rhs_contracting_dims=tuple(map(right.index, summed)),
+    )
     product = body._add(dot, [lhs, rhs], dot.infer(lhs.shape, rhs.shape).with_element_type(element_type))
     rest = [label for label in left + right if label not in shared]
     return product, "".join([*batch, *rest])
@@ -303,7 +309,7 @@ def _call_function(
     known_values = {i: value for i, value in enumerate(values) if value is not None}
     shapes = [operand.shape.without_layout() for operand in operands]
     computation = computation_of(body.context, function, shapes, known_values)
-    result = body._add(OPERATIONS["call"](computation=computation, **fields), operands)
+    result = body._add(Call(computation=computation, **fields), operands)
     count = len(operation.results)
     results = [result] if count == 1 else [body.get_tuple_element(result, i) for i in range(count)]
     sizes = body.context.known_results.get(id(computation), [None] * count)
@@ -366,7 +372,7 @@ def _custom_call(body: Body, operation: Operation, operands: Ops) -> Ops:
     if isinstance(attributes.get("result_layouts"), list):
         shapes = _layouts(shapes, attributes["result_layouts"])
     shape = shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
-    result = body._add(OPERATIONS["custom-call"](**fields).canonical(()), operands, shape)
+    result = body._add(CustomCall(**fields).canonical(()), operands, shape)
     result.instruction.backend_config = _backend_config(attributes)
     if len(shapes) == 1:
         return [result]
@@ -384,7 +390,7 @@ def _approximate_top_k(body: Body, operation: Operation, operands: Ops) -> Ops:
     if not isinstance(called, list) or len(called) != 1:
         raise ArgumentError("ApproxTopK calls one computation")
     comparator = _called_computation(body, operation, called[0])
-    sort = OPERATIONS["sort"](dimension=dimension, comparator=comparator)
+    sort = Sort(dimension=dimension, comparator=comparator)
     ordered = body._add(sort, arrays)
     results: Ops = []
     for i, declared in enumerate(result_types(operation)):
@@ -453,8 +459,8 @@ RULES: dict[str, Rule] = {
     "stablehlo.broadcast": _broadcast,
     "stablehlo.convert": _convert,
     "stablehlo.cbrt": _cbrt,
-    "stablehlo.maximum": _extremum("maximum"),
-    "stablehlo.minimum": _extremum("minimum"),
+    "stablehlo.maximum": _extremum(Maximum),
+    "stablehlo.minimum": _extremum(Minimum),
     "stablehlo.set_dimension_size": _set_dimension_size,
     "stablehlo.sort": _sort,
     "stablehlo.optimization_barrier": _optimization_barrier,

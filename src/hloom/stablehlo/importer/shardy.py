@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 
 from hloom.builder import XlaOp
-from hloom.ops.operation import OPERATIONS
+from hloom.ops.control_flow import Call
+from hloom.ops.custom_call import CustomCall
 from hloom.shape import Shape
 from hloom.stablehlo.attributes import required
 from hloom.stablehlo.importer.body import Body, Rule
@@ -29,7 +30,7 @@ def _sharding_constraint(body: Body, operation: Operation, operands: Ops) -> Xla
     sharding = required(operation.attributes, name)
     if isinstance(sharding, DialectAttribute) and isinstance(sharding.body, str):
         operation.attributes["sdy.sharding"] = sharding
-    op = OPERATIONS["custom-call"](target_name="Sharding")
+    op = CustomCall(target_name="Sharding")
     return body._add(op, operands, operands[0].shape)
 
 
@@ -45,7 +46,7 @@ def _manual_computation(body: Body, operation: Operation, operands: Ops) -> Ops:
     inner = [shape_of(argument.type) for argument in region.block.arguments]
     local = _shape_change(body, operation, "GlobalToLocalShape", "in_shardings", operands, inner)
     computation = body.computation(region, "xla.sdy.manual_computation_body", inner)
-    call = body._add(OPERATIONS["call"](computation=computation), local)
+    call = body._add(Call(computation=computation), local)
     call.instruction.frontend_attributes["inlineable"] = "false"
     count = len(operation.results)
     results = [call] if count == 1 else [body.get_tuple_element(call, i) for i in range(count)]
@@ -73,7 +74,7 @@ def _shape_change(
 ) -> Ops:
     if not shapes:
         return []
-    op = OPERATIONS["custom-call"](target_name=f"xla.sdy.{target}", has_effect=True)
+    op = CustomCall(target_name=f"xla.sdy.{target}", has_effect=True)
     changed = body._add(op, operands, shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes))
     changed.instruction.frontend_attributes |= {
         f"xla.sdy.{shardings}": f"#sdy.sharding_per_value<{_text(body, operation, shardings)}>",
@@ -96,7 +97,7 @@ def _sharding_group(body: Body, operation: Operation, operands: Ops) -> Ops:
 def _marker(body: Body, operation: Operation, operands: Ops, target: str, attribute: str, name: str) -> XlaOp:
     """Adds a custom call that annotates its operand by a frontend attribute."""
     shape = operands[0].shape if operation.results else Shape.tuple_of([])
-    call = body._add(OPERATIONS["custom-call"](target_name=f"xla.sdy.{target}", has_effect=True), operands, shape)
+    call = body._add(CustomCall(target_name=f"xla.sdy.{target}", has_effect=True), operands, shape)
     value = attribute_text(required(operation.attributes, attribute))
     call.instruction.frontend_attributes[f"xla.sdy.{name}"] = value
     return call
