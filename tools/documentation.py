@@ -57,6 +57,7 @@ changes
 :caption: How it is built
 
 walkthrough
+glossary
 design
 figures
 libraries
