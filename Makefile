@@ -16,10 +16,11 @@ demo-mpi: $(VENV)/.installed-examples  ## sets up, then trains a transformer on 
 test: check  ## sets up, then runs all checks and the default tests, those that failed last first
 	$(BIN)/python -m pytest -n 2 -m "not long" --ff
 
-check: $(VENV)/.installed-dev  ## formatting, lint, types
+check: $(VENV)/.installed-dev  ## formatting, lint, types, language
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/prose.py
 
 # HLOOM_CASES bounds how many cases each generated test runs.
 test-long: $(VENV)/.installed-dev  ## generated cases by the thousand; other processors

@@ -58,7 +58,7 @@ IDENTIFIERS = {
 }
 """The subwords of identifiers that are retired, by what to say instead."""
 ALLOWED_NAMES = re.compile(
-    r"dimension_numbers|ConvolutionDimensionNumbers|round_nearest\w*|RoundNearest\w*|\w*(?i:replace)\w*|in_place|\w*_in_place"
+    r"dimension_numbers|ConvolutionDimensionNumbers|round_nearest\w*|RoundNearest\w*|\w*(?i:replace)\w*|\w*in_place\w*"
     r"|strip|[lr]strip|home|XDG_CACHE_HOME|most_common|fold_in|\w*round_trip\w*|\w*strip_mine\w*|\w*ties_to_\w+|\w*rounds_once\w*|constant_fold\w*|ConstantFold\w*|least_significant\w*|most_significant\w*|round"
 )
 """Names of XLA, StableHLO, Python and NumPy."""
@@ -149,6 +149,20 @@ def blank(match: re.Match[str]) -> str:
     return "\n" * match[0].count("\n")
 
 
+def comments(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tuple[int, str]]:
+    """The comments with their first lines; comments on consecutive lines are one."""
+    first, rows = 0, list[str]()
+    for token in tokens:
+        if token.type == tokenize.COMMENT:
+            if rows and token.start[0] != first + len(rows):
+                yield first, "\n".join(rows)
+                rows = []
+            first = first if rows else token.start[0]
+            rows.append(token.string.lstrip("# "))
+    if rows:
+        yield first, "\n".join(rows)
+
+
 def docstrings(tree: ast.Module) -> Iterator[ast.Constant]:
     """The strings that stand alone: docstrings, and those of constants and fields."""
     for node in ast.walk(tree):
@@ -205,9 +219,8 @@ def methods(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
 def python_findings(path: str, source: str, tree: ast.Module, inherited: dict[str, set[str]]) -> Iterator[Finding]:
     tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
     yield from name_findings(path, tokens)
-    for token in tokens:
-        if token.type == tokenize.COMMENT:
-            yield from prose_findings(path, token.start[0], token.string)
+    for line, text in comments(tokens):
+        yield from prose_findings(path, line, text)
     for node in docstrings(tree):
         yield from prose_findings(path, node.lineno, node.value)
     if path.startswith(("src", "tools", "benchmarks")):
