@@ -120,6 +120,7 @@ def retired(words: dict[str, str]) -> dict[str, re.Pattern[str]]:
 
 
 NAMES, TEXTS = retired(IDENTIFIERS), retired(PROSE)
+ANY_TEXT = re.compile("|".join(pattern.pattern for pattern in TEXTS.values()), re.IGNORECASE)
 
 
 def name_findings(path: str, tokens: Iterable[tokenize.TokenInfo]) -> Iterator[Finding]:
@@ -139,7 +140,7 @@ def name_findings(path: str, tokens: Iterable[tokenize.TokenInfo]) -> Iterator[F
 def prose_findings(path: str, line: int, text: str) -> Iterator[Finding]:
     """Retired words in a text that begins on a line."""
     plain = IDIOMS.sub(blank, text)
-    for term, pattern in TEXTS.items():
+    for term, pattern in TEXTS.items() if ANY_TEXT.search(plain) else ():
         for match in pattern.finditer(plain):
             yield Finding(path, line + plain.count("\n", 0, match.start()), "word", f"{match[0]}: {term}")
 
@@ -170,15 +171,16 @@ def docstrings(tree: ast.Module) -> Iterator[ast.Constant]:
             yield node.value
 
 
-def opening_findings(path: str, tree: ast.Module) -> Iterator[Finding]:
-    for node in docstrings(tree):
+def opening_findings(path: str, nodes: Iterable[ast.Constant]) -> Iterator[Finding]:
+    """Docstrings with an opening that is not allowed."""
+    for node in nodes:
         if OPENING.match(node.value):
             yield Finding(path, node.lineno, "opening", node.value.split("\n")[0])
 
 
 def undocumented(path: str, tree: ast.Module, inherited: dict[str, set[str]]) -> Iterator[Finding]:
     """Public functions, methods and classes without a docstring; overrides have that of the base class."""
-    for owner in [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]:
+    for owner in [tree, *classes_of(tree)]:
         if isinstance(owner, ast.ClassDef) and owner.name.startswith("_"):
             continue
         bases = {ast.unparse(base).split("[")[0].split(".")[-1] for base in getattr(owner, "bases", ())}
@@ -192,12 +194,19 @@ def undocumented(path: str, tree: ast.Module, inherited: dict[str, set[str]]) ->
                     yield Finding(path, node.lineno, "undocumented", node.name)
 
 
+def classes_of(owner: ast.Module | ast.ClassDef) -> Iterator[ast.ClassDef]:
+    """The classes of a module, and the classes inside them."""
+    for node in owner.body:
+        if isinstance(node, ast.ClassDef):
+            yield node
+            yield from classes_of(node)
+
+
 def methods(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
     """The names of the methods of each class, with those of its bases."""
     classes: dict[str, list[ast.ClassDef]] = defaultdict(list)
-    for node in (node for tree in trees.values() for node in ast.walk(tree)):
-        if isinstance(node, ast.ClassDef):
-            classes[node.name].append(node)
+    for node in (node for tree in trees.values() for node in classes_of(tree)):
+        classes[node.name].append(node)
     found: dict[str, set[str]] = {}
 
     def of(name: str) -> set[str]:
@@ -221,10 +230,11 @@ def python_findings(path: str, source: str, tree: ast.Module, inherited: dict[st
     yield from name_findings(path, tokens)
     for line, text in comments(tokens):
         yield from prose_findings(path, line, text)
-    for node in docstrings(tree):
+    nodes = list(docstrings(tree))
+    for node in nodes:
         yield from prose_findings(path, node.lineno, node.value)
     if path.startswith(("src", "tools", "benchmarks")):
-        yield from opening_findings(path, tree)
+        yield from opening_findings(path, nodes)
     if path.startswith("src"):
         yield from undocumented(path, tree, inherited)
 
@@ -239,8 +249,8 @@ def findings(paths: Iterable[str]) -> Iterator[Finding]:
     source = {str(file.relative_to(ROOT)): file.read_text() for file in files}
     source = {path: text for path, text in source.items() if not path.startswith(QUOTED)}
     trees = {path: ast.parse(text) for path, text in source.items() if path.endswith(".py")}
-    every = {str(file): ast.parse(file.read_text()) for file in (ROOT / "src").rglob("*.py")}
-    inherited = methods(every)
+    rest = {str(file.relative_to(ROOT)): file for file in (ROOT / "src").rglob("*.py")}
+    inherited = methods(trees | {path: ast.parse(file.read_text()) for path, file in rest.items() if path not in trees})
     for path, text in source.items():
         if path.endswith(".md"):
             yield from prose_findings(path, 1, CODE.sub(blank, text))
