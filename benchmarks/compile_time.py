@@ -64,7 +64,8 @@ def layers(instructions: int) -> str:
 def measure(instructions: int) -> list[float]:
     """Returns the microseconds per instruction of the stages: reading the text, passes, the rest of the compilation."""
     import hloom as hl
-    from hloom.backends.cpu.compiler import Topology, compile_module, cpu_pipeline
+    from hloom.backends.cpu.compiler import compile_module
+    from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
     from hloom.garbage import older_objects_frozen
     from hloom.passes import clone_module, run_passes
 

@@ -150,8 +150,9 @@ def compile(
     options = RunOptions(count, devices, timeout, seed, distributed)
     executable: DeviceExecutable
     if backend == "cpu":
-        from hloom.backends.cpu.compiler import Topology, compile_module
+        from hloom.backends.cpu.compiler import compile_module
         from hloom.backends.cpu.executable import CpuExecutable
+        from hloom.backends.cpu.pipeline import Topology
 
         topology = Topology.of(count * module.num_partitions, distributed)
         executable = CpuExecutable(module, options, compile_module(module, donate, topology))

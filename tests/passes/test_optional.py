@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,9 @@ import pytest
 import hloom as hl
 import hloom.backends.cpu.program.build_program as build_program
 from hlo_text import loop, module_text, run_loop
-from hloom.backends.cpu.compiler import cpu_pipeline
+from hloom.backends.cpu.pipeline import cpu_pipeline
 from hloom.passes import optional
-from hloom.passes.pipeline import Pass, Pipeline, is_optional
+from hloom.passes.pipeline import is_optional
 
 BODY = """zero = s32[] constant(0)
 c = f32[] constant(0)
@@ -27,15 +26,7 @@ y0 = f32[64,64] dynamic-update-slice(x0, row, i, zero)"""
 PROGRAM = module_text(run_loop("f32[64,64]") + "\nROOT r = f32[64,64] copy(y0)", loop("f32[64,64]", BODY))
 
 
-def passes(step: Pass | Pipeline) -> Iterator[Pass]:
-    if isinstance(step, Pipeline):
-        for part in step.passes:
-            yield from passes(part)
-    else:
-        yield step
-
-
-OPTIONAL = {step.name: type(step) for step in passes(cpu_pipeline()) if is_optional(step)}
+OPTIONAL = {step.name: type(step) for step in cpu_pipeline().leaves() if is_optional(step)}
 
 
 class Broken(KeyError):

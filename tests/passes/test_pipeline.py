@@ -10,7 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 import hloom as hl
+from hloom.backends.cpu.pipeline import Topology, cpu_pipeline, targeted_passes
 from hloom.cli import main
+from hloom.cli.pipelines import pipeline_named
 from hloom.compare_graphs import difference
 from hloom.errors import ArgumentError, HloomError
 from hloom.passes import (
@@ -22,6 +24,7 @@ from hloom.passes import (
     simplification_pipeline,
     totals,
 )
+from hloom.passes.fusion.fusion import FusionPass
 from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from hloom.passes.simplify.constant_folding import ConstantFolding
 from hloom.passes.simplify.dead_code import DeadCodeElimination
@@ -113,6 +116,21 @@ def test_every_pass_says_what_it_does() -> None:
     for name, cls in PASSES.items():
         assert cls.name == name
         assert "efore" in (cls.__doc__ or "") or "Merges" in (cls.__doc__ or "") or "->" in (cls.__doc__ or ""), name
+
+
+def test_every_pass_of_the_compiler_has_a_name_on_the_command_line() -> None:
+    for topology in Topology:
+        for step in cpu_pipeline(topology).leaves():
+            named = pipeline_named(step.name)
+            assert isinstance(named, Pipeline) and [found.name for found in named.leaves()] == [step.name]
+
+
+def test_fields_of_passes_that_depend_on_the_processor_can_be_set() -> None:
+    pipeline = parse_passes("fusion{max_depth=3}", targeted_passes())
+    (fusion,) = pipeline.passes
+    assert isinstance(fusion, FusionPass) and fusion.max_depth == 3
+    run = run_passes(module("ROOT r = f32[4] add(f32[4] negate(x), x)"), pipeline)
+    assert [(each.name, each.changes) for each in run] == [("fusion", 1)]
 
 
 def test_opt_prints_the_module_after_the_passes(tmp_path: Path) -> None:

@@ -63,11 +63,12 @@ def opt(
 
 
 def _list() -> None:
+    from hloom.backends.cpu.pipeline import targeted_passes
     from hloom.passes import PASSES, PIPELINES
     from hloom.passes.plugins import installed
     from hloom.passes.rewrite import Rule
 
-    for name, cls in PASSES.items():
+    for name, cls in {**PASSES, **targeted_passes()}.items():
         click.echo(f"{name}\n    {(cls.__doc__ or '').strip()}\n")
     for name, found in installed().items():
         click.echo(f"{name}\n    {(found.why if isinstance(found, Rule) else found.__doc__ or '').strip()}\n")

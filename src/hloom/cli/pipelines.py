@@ -12,11 +12,11 @@ STAGES = ("hlo", "loops", "llvm", "asm")
 
 
 def pipeline_named(text: str) -> Pass | Pipeline:
-    """Parses a pipeline as `parse_passes` does; `cpu` is the pipeline of the CPU backend."""
-    from hloom.backends.cpu.compiler import Topology, cpu_pipeline
+    """Parses a pipeline as `parse_passes` does, with the passes of the CPU backend; `cpu` is its pipeline."""
+    from hloom.backends.cpu.pipeline import Topology, cpu_pipeline, targeted_passes
     from hloom.passes import parse_passes
 
-    return cpu_pipeline(Topology.SINGLE) if text.strip() == "cpu" else parse_passes(text)
+    return cpu_pipeline(Topology.SINGLE) if text.strip() == "cpu" else parse_passes(text, targeted_passes())
 
 
 def stage_text(module: Module, stage: str) -> str:

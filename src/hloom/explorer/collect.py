@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from hloom.api import prepare
-from hloom.backends.cpu.compiler import Topology, cpu_pipeline
 from hloom.backends.cpu.llvm.half import provide_half_conversions
 from hloom.backends.cpu.llvm.processor import processor
+from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.debug import describe

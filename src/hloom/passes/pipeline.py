@@ -25,7 +25,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -73,6 +73,14 @@ class Pipeline:
     name: str
     passes: tuple[Pass | Pipeline, ...]
     fixpoint: bool = False
+
+    def leaves(self) -> Iterator[Pass]:
+        """Iterates over the passes, those of inner pipelines included."""
+        for step in self.passes:
+            if isinstance(step, Pipeline):
+                yield from step.leaves()
+            else:
+                yield step
 
     def run(self, module: Module) -> int:
         """Runs the passes on the module, in place; returns the total number of changes."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from hloom.errors import ArgumentError
@@ -17,6 +19,7 @@ from hloom.passes.expand.arg_max import ArgMax
 from hloom.passes.expand.asynchronous import AsyncToSync
 from hloom.passes.expand.batch_norm import BatchNormExpander
 from hloom.passes.expand.bits import BitsExpander
+from hloom.passes.expand.collective_dimensions import CollectiveDimensions
 from hloom.passes.expand.convolution_operands import ConvolutionOperandSwapper
 from hloom.passes.expand.declared import DeclaredExpander
 from hloom.passes.expand.dot_strength_reduction import DotStrengthReduction
@@ -30,6 +33,8 @@ from hloom.passes.expand.scan import ScanExpander
 from hloom.passes.expand.single_device import SingleDeviceCollectives
 from hloom.passes.expand.sort_keys import SortKeys
 from hloom.passes.expand.top_k import TopKCalls, TopKDecomposer
+from hloom.passes.expand.winograd.convolution import WinogradConvolution
+from hloom.passes.fusion.dot_operands import DotOperands
 from hloom.passes.memory_scheduler import MemoryScheduler
 from hloom.passes.pipeline import Pass, Pipeline
 from hloom.passes.rewrite import Rule
@@ -56,12 +61,15 @@ PASSES: dict[str, type[Any]] = {
         WhileLoopUnroller,
         MemoryScheduler,
         UpdateScheduler,
+        WinogradConvolution,
         AsyncToSync,
         BatchNormExpander,
         BitsExpander,
+        CollectiveDimensions,
         ConvolutionOperandSwapper,
         DeclaredExpander,
         ArgMax,
+        DotOperands,
         DotStrengthReduction,
         DynamicPadder,
         FftLengths,
@@ -99,10 +107,11 @@ PIPELINES = {"simplification": simplification_pipeline}
 _ITEM = re.compile(r"\s*([\w-]+)\s*(?:\{([^{}]*)\})?\s*")
 
 
-def parse_passes(text: str) -> Pipeline:
+def parse_passes(text: str, targeted: Mapping[str, Pass] = MappingProxyType({})) -> Pipeline:
     """Parses `name{field=value,..},name,..`: names of passes and pipelines, with values of the passes' fields.
 
-    A value is an integer, `true` or `false`, a word, or words joined by `+`, depending on the type of the field. Raises
+    A value is an integer, `true` or `false`, a word, or words joined by `+`, depending on the type of the field.
+    `targeted` has passes that depend on a target, by name: their other fields have the values of these. Raises
     ArgumentError for wrong syntax and unknown names.
     """
     steps: list[Pass | Pipeline] = []
@@ -113,17 +122,17 @@ def parse_passes(text: str) -> Pipeline:
             raise ArgumentError(
                 f"passes are written name{{field=value,..}},name,.. but {text!r} has {text[position:]!r}"
             )
-        steps.append(_make(match[1], match[2] or ""))
+        steps.append(_make(match[1], match[2] or "", targeted))
         position = match.end() + 1
     return Pipeline("passes", tuple(steps))
 
 
-def _make(name: str, options: str) -> Pass | Pipeline:
+def _make(name: str, options: str, targeted: Mapping[str, Pass]) -> Pass | Pipeline:
     if name in PIPELINES:
         if options.strip():
             raise ArgumentError(f"the pipeline {name} has no fields, got {{{options}}}")
         return PIPELINES[name]()
-    cls = find_pass(name)
+    cls: Any = targeted[name] if name in targeted else find_pass(name)
     if isinstance(cls, Rule):
         if options.strip():
             raise ArgumentError(f"the rule {name} has no fields, got {{{options}}}")
@@ -135,7 +144,7 @@ def _make(name: str, options: str) -> Pass | Pipeline:
         if key not in fields:
             raise ArgumentError(f"pass {name} has no field {key!r}; its fields are: {', '.join(fields) or 'none'}")
         values[key] = _value(name, fields[key], value)
-    step: Pass = cls(**values)
+    step: Pass = dataclasses.replace(cls, **values) if name in targeted else cls(**values)
     return step
 
 

@@ -15,9 +15,9 @@ from typing import Any, cast
 import numpy as np
 
 from hloom.api import compile as compile_hlo
-from hloom.backends.cpu.compiler import Topology, cpu_pipeline
 from hloom.backends.cpu.executable import CpuExecutable
 from hloom.backends.cpu.llvm.disk_cache import find_program, keep_program
+from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
 from hloom.errors import ArgumentError
 from hloom.flops import count_flops
 from hloom.garbage import older_objects_frozen

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from hloom.backends.cpu.compiler import Topology, cpu_pipeline
 from hloom.backends.cpu.llvm.processor import processor
+from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.counted_loop import trip_count

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,15 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from hloom.backends.cpu.codegen.emitter import Kernels, ProgramEmitter, with_kernels
 from hloom.backends.cpu.codegen.modules import module_of_units
-from hloom.backends.cpu.codegen.outline import ScalarComputationOutliner
 from hloom.backends.cpu.codegen.step_timer import StepTimer, TimedStep
-from hloom.backends.cpu.elements.ops import can_apply
 from hloom.backends.cpu.kernels.code import KernelCode
-from hloom.backends.cpu.kernels.products.dot import can_multiply
 from hloom.backends.cpu.llvm.disk_cache import cache_folder, find_program, keep_program
 from hloom.backends.cpu.llvm.half import provide_half_conversions
 from hloom.backends.cpu.llvm.machine_code import Compilation, target
 from hloom.backends.cpu.llvm.processor import processor
+from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.program.kernel_codes import KernelCodes, codes_before_fusion
@@ -41,49 +38,20 @@ from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.plan import Plan
 from hloom.garbage import older_objects_frozen
 from hloom.ir import Module
-from hloom.loops.lower import can_lower
 from hloom.loops.nest import nest_cost
 from hloom.passes import (
     Pass,
     PassStatistics,
-    Pipeline,
     clone_module,
     dump,
     is_watched,
     run_passes,
-    simplification_pipeline,
     statistics_text,
 )
-from hloom.passes.blocking.product_blocking import ProductBlocking
-from hloom.passes.control_flow.call_inliner import CallInliner
-from hloom.passes.control_flow.loop_unroller import WhileLoopUnroller
-from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion
-from hloom.passes.expand.arg_max import ArgMax
-from hloom.passes.expand.asynchronous import AsyncToSync
-from hloom.passes.expand.batch_norm import BatchNormExpander
-from hloom.passes.expand.bits import BitsExpander
-from hloom.passes.expand.collective_dimensions import CollectiveDimensions
-from hloom.passes.expand.convolution_operands import ConvolutionOperandSwapper
-from hloom.passes.expand.declared import DeclaredExpander
-from hloom.passes.expand.dot_strength_reduction import DotStrengthReduction
-from hloom.passes.expand.dynamic.padder import DynamicPadder
-from hloom.passes.expand.fft_lengths import FftLengths
-from hloom.passes.expand.linear_algebra import LinearAlgebraToLapack
-from hloom.passes.expand.map_inline import MapInliner
-from hloom.passes.expand.markers import MarkerRemover
-from hloom.passes.expand.product_types import ProductTypes
-from hloom.passes.expand.scan import ScanExpander
-from hloom.passes.expand.single_device import SingleDeviceCollectives
-from hloom.passes.expand.sort_keys import SortKeys
-from hloom.passes.expand.top_k import TopKCalls
-from hloom.passes.expand.winograd.convolution import WinogradConvolution
-from hloom.passes.fusion.dot_operands import DotOperands
 from hloom.passes.fusion.fusion import FusionPass
-from hloom.passes.memory_scheduler import MemoryScheduler
 from hloom.passes.optional import without_defects
-from hloom.passes.update_scheduler import UpdateScheduler
 from hloom.runtime.serialization import DataFormat
-from hloom.runtime.targets import markers, replaces_targets
+from hloom.runtime.targets import replaces_targets
 from hloom.shield import checkpoint, shielded
 from hloom.text import fingerprint
 from hloom.types import PrimitiveType
@@ -134,59 +102,6 @@ class HostPart:
 
 PROGRAM = DataFormat(CompiledModule, HostPart, Signature, Buffer, Routine, Slot, LoopInfo, PrimitiveType)
 """Format of programs on disk; only programs that do not need the host are kept."""
-
-
-class Topology(enum.Enum):
-    """Devices that run a program together, which determine how its collectives communicate."""
-
-    SINGLE = "one device"
-    THREADS = "devices of one process, each on threads of its own"
-    RANKS = "devices of several processes: MPI ranks"
-
-    @classmethod
-    def of(cls, devices: int, distributed: object) -> Topology:
-        """Returns the topology of a program that runs on `devices` of this process, or on all ranks' if
-        `distributed`."""
-        return cls.RANKS if distributed else cls.SINGLE if devices == 1 else cls.THREADS
-
-
-def cpu_pipeline(topology: Topology = Topology.THREADS) -> Pipeline:
-    """Returns the passes before code generation."""
-    return Pipeline(
-        "cpu",
-        (
-            AsyncToSync(),
-            *([SingleDeviceCollectives()] if topology is Topology.SINGLE else []),
-            *([CollectiveDimensions()] if topology is Topology.RANKS else []),
-            MarkerRemover(markers()),
-            TopKCalls(),
-            DeclaredExpander(),
-            DynamicPadder(),
-            CallInliner(fusions=True),
-            BitsExpander(),
-            ProductTypes(can_multiply),
-            ConvolutionOperandSwapper(),
-            BatchNormExpander(),
-            LinearAlgebraToLapack(),
-            FftLengths(),
-            ScanExpander(),
-            SortKeys(),
-            MapInliner(),
-            simplification_pipeline(),
-            WhileLoopUnroller(),
-            WhileLoopInvariantCodeMotion(),
-            ArgMax(),
-            DotStrengthReduction(),
-            ProductBlocking(),
-            simplification_pipeline(),
-            WinogradConvolution(),
-            DotOperands(),
-            ScalarComputationOutliner(processor().vector_bytes),
-            FusionPass(can_fuse=lambda instruction: can_lower(instruction, can_apply)),
-            MemoryScheduler(),
-            UpdateScheduler(),
-        ),
-    )
 
 
 @shielded

@@ -8,7 +8,6 @@ import pytest
 
 import hloom as hl
 from hloom.backends.cpu.codegen.emitter import ProgramEmitter
-from hloom.backends.cpu.compiler import cpu_pipeline
 from hloom.backends.cpu.llvm.debug_locations import (
     DebugLocations,
     assembly_functions,
@@ -16,6 +15,7 @@ from hloom.backends.cpu.llvm.debug_locations import (
     with_debug_locations,
 )
 from hloom.backends.cpu.llvm.machine_code import assembly
+from hloom.backends.cpu.pipeline import cpu_pipeline
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.passes import run_passes

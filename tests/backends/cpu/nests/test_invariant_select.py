@@ -9,7 +9,7 @@ import pytest
 
 import hloom as hl
 from hloom.backends.cpu.codegen.emitter import emit_program
-from hloom.backends.cpu.compiler import cpu_pipeline
+from hloom.backends.cpu.pipeline import cpu_pipeline
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.passes import run_passes

@@ -6,7 +6,7 @@ import numpy as np
 
 import hloom as hl
 from hlo_text import arrays_for, compiled, interpreted
-from hloom.backends.cpu.compiler import cpu_pipeline
+from hloom.backends.cpu.pipeline import cpu_pipeline
 from hloom.backends.cpu.program.buffer_assignment import Assignment, assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.program.program import CopyStep, Program, Step, all_steps

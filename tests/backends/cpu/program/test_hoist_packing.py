@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.backends.cpu.compiler import Topology, cpu_pipeline
+from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.program.program import CodeStep, Step, WhileStep
 from hloom.passes import clone_module, run_passes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hloom as hl
-from hloom.backends.cpu.compiler import Topology, cpu_pipeline
+from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.program.overlap import MAX_STARTED, overlap_collectives
 from hloom.backends.cpu.program.program import HostStep, Step, WaitStep, WhileStep

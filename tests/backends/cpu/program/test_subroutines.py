@@ -9,7 +9,7 @@ import pytest
 
 import hloom as hl
 from hlo_text import compiled, interpreted
-from hloom.backends.cpu.compiler import cpu_pipeline
+from hloom.backends.cpu.pipeline import cpu_pipeline
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.program.program import CallStep
 from hloom.passes import clone_module, run_passes
