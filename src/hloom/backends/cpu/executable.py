@@ -26,6 +26,7 @@ from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.interpreter import Execution, Site
 from hloom.errors import HloomError, ResourceExhaustedError, RunError
 from hloom.ir import Module
+from hloom.ops.collectives import RaggedAllToAll
 from hloom.ops.custom_call import PAD_TO_STATIC, REFUSE_SIZES, SLICE_TO_DYNAMIC
 from hloom.runtime.executable import DeviceExecutable, RunOptions, located, own_arrays
 from hloom.runtime.mpi.reductions import MakeReduction
@@ -298,7 +299,7 @@ class CpuExecutable(DeviceExecutable):
         assert self.world is not None
         try:
             if is_refused:
-                is_ragged = instruction.opcode == "ragged-all-to-all"
+                is_ragged = isinstance(instruction.op, RaggedAllToAll)
                 reason = "COLL-7: rows lie outside of the arrays, or " if is_ragged else ""
                 raise RunError(f"{reason}MPI refused it").at(repr(instruction))
             if getattr(self._runs, "waits", None) != request_id:

@@ -23,13 +23,10 @@ from hloom.backends.cpu.program.program import Buffer, Program, Routine
 from hloom.ir import Computation, Module, callees_first, clone_computation
 from hloom.loops.lower import can_lower
 from hloom.loops.scalar_computation import can_compute
+from hloom.ops.traits import AppliesScalar
 from hloom.passes.edit import callees_first_of
 from hloom.passes.fusion.fusion import FusionPass
 from hloom.passes.op_builder import OpBuilder, new_computation
-
-_APPLYING = {
-    "all-reduce", "map", "reduce", "reduce-scatter", "reduce-window", "scatter", "select-and-scatter", "sort", "topk",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class ScalarComputationOutliner:
         outlined_computations: dict[int, Computation] = {}
         for computation in callees_first(module.entry):
             for instruction in computation.instructions:
-                if instruction.opcode in _APPLYING:
+                if isinstance(instruction.op, AppliesScalar):
                     instruction.op = instruction.op.with_computations(
                         lambda c: self._outlined(module, c, outlined_computations)
                     )

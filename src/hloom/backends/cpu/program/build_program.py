@@ -35,12 +35,17 @@ from hloom.backends.cpu.program.program import (
     leaves,
 )
 from hloom.backends.interpreter.plan import make_plans
-from hloom.counted_loop import trip_count
+from hloom.counted_loop import carried_index, trip_count
 from hloom.ir import Computation, Instruction, Module
 from hloom.loops.lower import Lowered, can_lower, copy_kernel, lower
 from hloom.loops.nest import BufferType, Kernel
 from hloom.loops.schedule import schedule
-from hloom.ops.control_flow import Call
+from hloom.ops.control_flow import Call, Conditional, Fusion, While
+from hloom.ops.convert import BitcastConvert
+from hloom.ops.reshape import Reshape
+from hloom.ops.scatter import Scatter
+from hloom.ops.structure import AfterAll, GetTupleElement, Tuple
+from hloom.ops.traits import Identity
 from hloom.passes.edit import inlined_size, is_control_flow
 from hloom.passes.optional import is_left_out, optional
 from hloom.shape import Shape
@@ -187,39 +192,49 @@ class _Builder:
             instruction = planned.instruction
             operands = [value_of(operand) for operand in instruction.operands]
             values[instruction] = result = self._instruction(instruction, operands, steps)
-            for leaf in leaves(result) if instruction.opcode not in ("tuple", "get-tuple-element") else ():
+            for leaf in leaves(result) if not isinstance(instruction.op, (Tuple, GetTupleElement)) else ():
                 self.program.origins.setdefault(leaf, instruction)
         return value_of(computation.root)
 
     def _instruction(self, instruction: Instruction, operands: list[BufferTree], steps: list[Step]) -> BufferTree:
-        opcode = instruction.opcode
-        if opcode == "tuple":
-            return tuple(operands)
-        if opcode == "get-tuple-element" and isinstance(operands[0], tuple):
-            return operands[0][instruction.op.index]  # type: ignore[attr-defined]
-        if opcode in ("opt-barrier", "copy", "domain") and instruction.shape.compatible(instruction.operands[0].shape):
-            return operands[0]
-        if opcode == "add-dependency":
-            return operands[0]
-        if opcode == "after-all":
-            return TOKEN_SLOT
+        """Appends the steps of an instruction, and returns its value."""
+        match instruction.op:
+            case Tuple():
+                return tuple(operands)
+            case GetTupleElement(index=index) if isinstance(operands[0], tuple):
+                return operands[0][index]
+            case Identity() if instruction.shape.compatible(instruction.operands[0].shape):
+                return operands[0]
+            case AfterAll():
+                return TOKEN_SLOT
+        if self._needs_host(instruction, operands):
+            return self._host(instruction, operands, steps)
+        match instruction.op:
+            case Call(computation=computation):
+                return self._apply(computation, operands, steps)
+            case While() as op if _is_native_shape(instruction.shape):
+                return self._while(op, instruction, operands[0], steps)
+            case Conditional() as op if _is_native_shape(instruction.shape):
+                return self._conditional(op, instruction, operands, steps)
+            case Reshape() if not instruction.shape.is_dynamic:
+                return operands[0]
+            case BitcastConvert() if self._is_reinterpreted(instruction):
+                result = self._new_value(instruction.shape)
+                self._copy(result, operands[0], steps)
+                return result
+            case Fusion():
+                return self._kernel(instruction, operands, steps)
+        return self._computed(instruction, operands, steps)
+
+    def _needs_host(self, instruction: Instruction, operands: list[BufferTree]) -> bool:
+        """Whether an operand is held by the host, or a computation that it runs is too long to be inlined."""
         if any(isinstance(leaf, Slot) and leaf != TOKEN_SLOT for operand in operands for leaf in leaves(operand)):
-            return self._host(instruction, operands, steps)
-        if is_control_flow(instruction) and not self.shared.too_long.isdisjoint(instruction.op.computations):
-            return self._host(instruction, operands, steps)
-        if isinstance(instruction.op, Call):
-            return self._apply(instruction.op.computation, operands, steps)
-        if opcode == "while" and _is_native_shape(instruction.shape):
-            return self._while(instruction, operands[0], steps)
-        if opcode == "conditional" and _is_native_shape(instruction.shape):
-            return self._conditional(instruction, operands, steps)
-        if opcode == "reshape" and not instruction.shape.is_dynamic:
-            return operands[0]
-        if opcode == "bitcast-convert" and self._is_reinterpreted(instruction):
-            result = self._new_value(instruction.shape)
-            self._copy(result, operands[0], steps)
-            return result
-        if opcode == "fusion" or can_lower(instruction, can_apply):
+            return True
+        return is_control_flow(instruction) and not self.shared.too_long.isdisjoint(instruction.op.computations)
+
+    def _computed(self, instruction: Instruction, operands: list[BufferTree], steps: list[Step]) -> BufferTree:
+        """Appends a loop nest, a kernel of the operation's own, or else a host step."""
+        if can_lower(instruction, can_apply):
             return self._kernel(instruction, operands, steps)
         code = self.shared.codes.of(instruction)
         if code is not None:
@@ -248,7 +263,7 @@ class _Builder:
         result = self._new_value(instruction.shape)
         inputs: list[Any] = [leaf for operand in operands for leaf in leaves(operand)]
         results: list[Any] = [*leaves(result)]
-        if instruction.opcode == "scatter":
+        if isinstance(instruction.op, Scatter):
             # The kernel updates its first operands in place.
             for k, (target, source) in enumerate(zip(results, inputs, strict=False)):
                 self._copy(target, source, steps)
@@ -291,8 +306,7 @@ class _Builder:
             schedule(lowered.kernel, self.shared.codes.vector_bytes, self.shared.codes.threads)
         return lowered
 
-    def _while(self, instruction: Instruction, initial: BufferTree, steps: list[Step]) -> BufferTree:
-        op: Any = instruction.op
+    def _while(self, op: While, instruction: Instruction, initial: BufferTree, steps: list[Step]) -> BufferTree:
         state = self._new_value(instruction.shape)
         if isinstance(state, tuple):
             # Loop-invariant elements keep the buffers of the initial values.
@@ -326,8 +340,9 @@ class _Builder:
         written, tasks = [state[k] for k in arrays], min(threads, counted.trips)
         return ParallelLoop(state[counted.index], counted.start, counted.step, counted.trips, written, tasks)
 
-    def _conditional(self, instruction: Instruction, operands: list[BufferTree], steps: list[Step]) -> BufferTree:
-        op: Any = instruction.op
+    def _conditional(
+        self, op: Conditional, instruction: Instruction, operands: list[BufferTree], steps: list[Step]
+    ) -> BufferTree:
         result = self._new_value(instruction.shape)
         branches: list[list[Step]] = []
         for computation, operand in zip(op.branch_computations, operands[1:], strict=True):
@@ -384,11 +399,6 @@ def _is_native_shape(shape: Shape) -> bool:
 
 def loop_invariant_elements(body: Computation) -> set[int]:
     """Returns the indices of the state elements that a loop body returns unchanged."""
-    root, (parameter,) = body.root, body.parameters
-    if root.opcode != "tuple":
+    if not isinstance(body.root.op, Tuple):
         return set()
-    return {
-        k
-        for k, operand in enumerate(root.operands)
-        if operand.opcode == "get-tuple-element" and operand.operands[0] is parameter and operand.op.index == k  # type: ignore[attr-defined]
-    }
+    return {k for k, operand in enumerate(body.root.operands) if carried_index(operand, body) == k}

@@ -11,22 +11,32 @@ from hloom.backends.cpu.elements.ops import can_apply
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.loops.lower import can_lower
+from hloom.ops.control_flow import Fusion
+from hloom.ops.convolution import Convolution
+from hloom.ops.custom_call import CustomCall
+from hloom.ops.dot import Dot
+from hloom.ops.fft import Fft
+from hloom.ops.operation import Operation
+from hloom.ops.reduce_window import ReduceWindow, SelectAndScatter
+from hloom.ops.rng import RngBitGenerator
+from hloom.ops.scatter import Scatter
+from hloom.ops.sort import Sort, TopK
 from hloom.passes.edit import applied_computations, calls, loops_of
 from hloom.shape import Shape
 
-KERNELS = {
-    "convolution": "convolution.convolution",
-    "custom-call": "routine",
-    "dot": "products.dot",
-    "fft": "fft.fft",
-    "reduce-window": "scans.cumulative",
-    "rng-bit-generator": "rng",
-    "scatter": "scatter.scatter",
-    "select-and-scatter": "scatter.select_and_scatter",
-    "sort": "sort.sort",
-    "topk": "sort.top_k",
+KERNELS: dict[type[Operation], str] = {
+    Convolution: "convolution.convolution",
+    CustomCall: "routine",
+    Dot: "products.dot",
+    Fft: "fft.fft",
+    ReduceWindow: "scans.cumulative",
+    RngBitGenerator: "rng",
+    Scatter: "scatter.scatter",
+    SelectAndScatter: "scatter.select_and_scatter",
+    Sort: "sort.sort",
+    TopK: "sort.top_k",
 }
-"""Operations with kernels of their own, and the modules of `kernels` that emit them."""
+"""Operations with kernels of their own, and the modules of `kernels` that emit them, imported when first needed."""
 
 
 @dataclass
@@ -47,10 +57,9 @@ class Structures:
         first_positions: dict[Instruction, int] = {}
         sharing = tuple(first_positions.setdefault(operand, k) for k, operand in enumerate(instruction.operands))
         shapes = tuple(_shape_key(o.shape) for o in instruction.operands)
-        if instruction.opcode == "fusion":
-            (computation,) = instruction.op.computations
-            return ("fusion", sharing, shapes, callee_ids[computation])
-        if instruction.opcode == "custom-call":
+        if isinstance(op := instruction.op, Fusion):
+            return (Fusion, sharing, shapes, callee_ids[op.calls])
+        if isinstance(op, CustomCall):
             shapes = (*shapes, instruction.backend_config)
         return (_operation_key(instruction, callee_ids), sharing, shapes, _shape_key(instruction.shape))
 
@@ -66,7 +75,7 @@ class KernelCodes:
 
     def of(self, instruction: Instruction) -> KernelCode | None:
         """Returns the code of an instruction; None if its operation has no kernel or a shape is dynamic."""
-        writer = KERNELS.get(instruction.opcode)
+        writer = KERNELS.get(type(instruction.op))
         shapes = [*instruction.shape.leaves(), *(leaf for o in instruction.operands for leaf in o.shape.leaves())]
         if writer is None or any(not shape.is_array or shape.is_dynamic for shape in shapes):
             return None
@@ -99,7 +108,7 @@ def _run_computations(module: Module) -> Iterator[Computation]:
 
 
 def _has_kernel(instruction: Instruction) -> bool:
-    return instruction.opcode in KERNELS and not can_lower(instruction, can_apply)
+    return type(instruction.op) in KERNELS and not can_lower(instruction, can_apply)
 
 
 def _computation_key(computation: Computation, callee_ids: Mapping[Computation, int]) -> Any:

@@ -30,11 +30,9 @@ from hloom.backends.cpu.program.program import (
     leaves,
 )
 from hloom.loops.nest import nest_cost
+from hloom.ops.collectives import RaggedAllToAll
+from hloom.ops.traits import Communication, Start
 
-OVERLAPPED = frozenset(
-    {"all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute", "reduce-scatter"}
-)
-"""Opcodes of the collectives that are overlapped."""
 MAX_STARTED = 8
 """Maximum number of collectives in flight, since their buffers stay live."""
 _LATENCY, _BYTES_A_SECOND = 1e-5, 2e9
@@ -132,8 +130,14 @@ class _Scheduler:
 
 
 def _starts(step: Step) -> bool:
-    """Whether the step is an overlappable collective whose buffers all have static addresses."""
-    if not isinstance(step, HostStep) or step.instruction.opcode not in OVERLAPPED:
+    """Whether the step is an overlappable collective whose buffers all have static addresses.
+
+    Of a ragged-all-to-all the second exchange starts when the first one, of its sizes, has ended: it is not overlapped.
+    """
+    if not isinstance(step, HostStep):
+        return False
+    op = step.instruction.op
+    if not isinstance(op, Communication) or isinstance(op, (RaggedAllToAll, Start)):
         return False
     return not any(isinstance(leaf, Slot) for tree in (*step.operands, step.result) for leaf in leaves(tree))
 

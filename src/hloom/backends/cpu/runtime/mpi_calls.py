@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,8 +19,21 @@ import numpy as np
 from hloom.backends.cpu.program.interface import host_buffers
 from hloom.backends.cpu.program.program import Buffer, HostStep, Slot, WaitStep, leaves
 from hloom.backends.cpu.runtime.exchange import UNUSED, WORDS, ragged_address
-from hloom.ops.collectives import Collective
-from hloom.ops.communication import transfer_pairs
+from hloom.ir import Computation
+from hloom.ops.collectives import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    Collective,
+    CollectiveBroadcast,
+    CollectivePermute,
+    PartitionId,
+    RaggedAllToAll,
+    ReduceScatter,
+)
+from hloom.ops.communication import Send, Transfer, transfer_pairs
+from hloom.ops.registry import Registry
+from hloom.ops.traits import DeviceIndex, Done, Start
 from hloom.runtime.mpi.reductions import MakeReduction, mpi_functions, reduction_of
 from hloom.runtime.mpi.world import World, ranks_of
 from hloom.runtime.python_api import c_address
@@ -28,8 +41,6 @@ from hloom.values import Array
 
 Row = list[int]
 """Words of a `Call`; the last is the index of the request argument."""
-_MESSAGES = ("send", "recv", "send-done", "recv-done")
-_IDS = ("replica-id", "partition-id")
 TAGS = 1 << 15
 """Number of message tags that every MPI implementation supports."""
 _MAX = 2**31 - 1
@@ -57,11 +68,6 @@ class Site:
     make_reduction: MakeReduction
     kept: list[Any]
     """Memory that calls use, to be kept alive."""
-
-    @property
-    def op(self) -> Any:
-        """Operation of the step's instruction."""
-        return self.step.instruction.op
 
     @functools.cached_property
     def arrays(self) -> list[Buffer]:
@@ -150,37 +156,38 @@ def _waits(
 
     If some message has no done instruction that follows from it directly, Python transfers all messages.
     """
-    starts = {id(step.instruction): step for step in steps if step.instruction.opcode in ("send", "recv")}
+    messages = [step for step in steps if isinstance(step.instruction.op, Transfer)]
+    starts = {step.instruction: step for step in messages if isinstance(step.instruction.op, Start)}
     waits: dict[int, tuple[int, list[Row | Wait]]] = {}
-    for step in steps:
-        if step.instruction.opcode in ("send-done", "recv-done"):
-            start = starts.get(id(step.instruction.operands[0]))
+    for step in messages:
+        if isinstance(step.instruction.op, Done):
+            start = starts.get(step.instruction.operands[0])
             if start is not None and site_calls[start.site] is not None:
                 site_calls[step.site] = []
                 arrays = [*host_buffers(step)]
                 moves: list[Row | Wait] = [_move(0, 2, arrays[2].byte_size)] if len(arrays) == 3 else []
                 waits[step.site] = start.site, moves
-    messages = [step.site for step in steps if step.instruction.opcode in _MESSAGES]
-    if any(site_calls[site] is None for site in messages):
-        site_calls.update(dict.fromkeys(messages))
+    if any(site_calls[step.site] is None for step in messages):
+        site_calls.update((step.site, None) for step in messages)
         return {}
     return waits
 
 
 def _rows(step: HostStep, context: DeviceContext, ids: Array) -> Sequence[Row | Wait] | None:
     """Returns the calls of a step; None if Python evaluates it. `ids` are the replica id and the partition id."""
-    opcode = step.instruction.opcode
-    if opcode in _IDS:
-        return [_call(_c_function("memmove"), [0, int(ids[_IDS.index(opcode) :].ctypes.data), 4], [(0, 0)])]
-    if opcode in ("send", "recv"):
-        return _message(step, context)
-    make = _CALLS.get(opcode)
-    if make is None or any(isinstance(leaf, Slot) for part in (*step.operands, step.result) for leaf in leaves(part)):
+    op = step.instruction.op
+    if isinstance(op, DeviceIndex):
+        own = ids[int(isinstance(op, PartitionId)) :]
+        return [_call(_c_function("memmove"), [0, int(own.ctypes.data), 4], [(0, 0)])]
+    if isinstance(op, Transfer):
+        return _message(op, step, context) if isinstance(op, Start) else None
+    call_for, trees = _CALLS.get(op), (*step.operands, step.result)
+    if call_for is None or isinstance(op, Start) or any(isinstance(leaf, Slot) for t in trees for leaf in leaves(t)):
         return None
     site = context.site(step)
     if any(math.prod(array.dimensions) > _MAX for array in site.arrays):
         return None
-    return make(site)
+    return call_for(op, site)
 
 
 # Calls
@@ -233,12 +240,15 @@ def _items(size: int) -> tuple[int, int]:
     return (size // 8, _handle(MPI.UINT64_T)) if size % 8 == 0 else (size, _handle(MPI.BYTE))
 
 
-def _has_contiguous_blocks(axis: int, array: Buffer) -> bool:
-    """Whether blocks along a dimension are contiguous in memory."""
-    return math.prod(array.dimensions[:axis]) <= 1
+def _all_have_contiguous_blocks(axis: int, site: Site) -> bool:
+    """Whether blocks of the operands along a dimension are contiguous in memory."""
+    return all(math.prod(site.arrays[source].dimensions[:axis]) <= 1 for source, _ in site.pairs)
 
 
 # Collectives
+
+_CALLS = Registry[[Site], Sequence[Row | Wait] | None]()
+"""Calls of a collective; None if Python evaluates it."""
 
 
 def _self_copies(site: Site) -> list[Row]:
@@ -246,48 +256,59 @@ def _self_copies(site: Site) -> list[Row]:
     return [_move(source, target, site.arrays[target].byte_size) for source, target in site.pairs]
 
 
-def _reductions(function: str) -> Callable[[Site], list[Row] | None]:
-    def build(site: Site) -> list[Row] | None:
-        if site.comm is None:
-            return _self_copies(site)
-        rows = []
-        is_scattered = site.op.opcode == "reduce-scatter"
-        for source, target in site.pairs:
-            if is_scattered and not _has_contiguous_blocks(site.op.scatter_dimension, site.arrays[source]):
-                return None
-            reduction = reduction_of(site.op.computation, site.arrays[source].type, site.make_reduction)
-            if reduction is None:
-                return None
-            count, comm = math.prod(site.arrays[target].dimensions), _handle(site.comm)
-            words = [0, 0, count, _handle(reduction.type), _handle(reduction.op), comm]
-            rows.append(_mpi(function, words, [(0, source), (1, target)]))
-        return rows
-
-    return build
+@_CALLS.rule(AllReduce)
+def _all_reduce(op: AllReduce, site: Site) -> list[Row] | None:
+    return _reductions("Iallreduce", op.computation, site)
 
 
-def _block_moves(function: str, dimension: str) -> Callable[[Site], list[Row] | None]:
-    """Returns the translation of collectives in which members exchange contiguous blocks of one size."""
-
-    def build(site: Site) -> list[Row] | None:
-        if site.comm is None:
-            return _self_copies(site)
-        axis = getattr(site.op, dimension)
-        if axis is None:
-            return _all_to_all(site)
-        rows = []
-        for source, target in site.pairs:
-            if not _has_contiguous_blocks(axis, site.arrays[source]):
-                return None
-            count, type = _items(site.arrays[target].byte_size // len(site.members))
-            words = [0, count, type, 0, count, type, _handle(site.comm)]
-            rows.append(_mpi(function, words, [(0, source), (3, target)]))
-        return rows
-
-    return build
+@_CALLS.rule(ReduceScatter)
+def _reduce_scatter(op: ReduceScatter, site: Site) -> list[Row] | None:
+    if site.comm is not None and not _all_have_contiguous_blocks(op.scatter_dimension, site):
+        return None
+    return _reductions("Ireduce_scatter_block", op.computation, site)
 
 
-def _all_to_all(site: Site) -> list[Row]:
+def _reductions(function: str, computation: Computation, site: Site) -> list[Row] | None:
+    if site.comm is None:
+        return _self_copies(site)
+    rows = []
+    for source, target in site.pairs:
+        reduction = reduction_of(computation, site.arrays[source].type, site.make_reduction)
+        if reduction is None:
+            return None
+        count, comm = math.prod(site.arrays[target].dimensions), _handle(site.comm)
+        words = [0, 0, count, _handle(reduction.type), _handle(reduction.op), comm]
+        rows.append(_mpi(function, words, [(0, source), (1, target)]))
+    return rows
+
+
+@_CALLS.rule(AllGather)
+def _all_gather(op: AllGather, site: Site) -> list[Row] | None:
+    return _block_moves("Iallgather", op.all_gather_dim, site)
+
+
+@_CALLS.rule(AllToAll)
+def _all_to_all(op: AllToAll, site: Site) -> list[Row] | None:
+    if op.split_dimension is None and site.comm is not None:
+        return _operand_moves(site)
+    return _block_moves("Ialltoall", op.split_dimension or 0, site)
+
+
+def _block_moves(function: str, axis: int, site: Site) -> list[Row] | None:
+    """Exchanges blocks of one size, which are contiguous, along a dimension."""
+    if site.comm is None:
+        return _self_copies(site)
+    if not _all_have_contiguous_blocks(axis, site):
+        return None
+    rows = []
+    for source, target in site.pairs:
+        count, type = _items(site.arrays[target].byte_size // len(site.members))
+        words = [0, count, type, 0, count, type, _handle(site.comm)]
+        rows.append(_mpi(function, words, [(0, source), (3, target)]))
+    return rows
+
+
+def _operand_moves(site: Site) -> list[Row]:
     """Sends operand i to member i, and receives result i from it."""
     rows = []
     for member, (source, target) in enumerate(site.pairs):
@@ -308,12 +329,13 @@ def _receive(site: Site, target: int, member: int) -> Row:
     return _mpi("Irecv", [0, count, type, member, 0, _handle(site.comm)], [(0, target)])
 
 
-def _permute(site: Site) -> list[Row] | None:
+@_CALLS.rule(CollectivePermute)
+def _permute(op: CollectivePermute, site: Site) -> list[Row] | None:
     if any(isinstance(operand, tuple) for operand in site.step.operands):
         return None
     rows = []
-    senders = {target: source for source, target in site.op.source_target_pairs}
-    receivers = dict(site.op.source_target_pairs)
+    senders = {target: source for source, target in op.source_target_pairs}
+    receivers = dict(op.source_target_pairs)
     for source, target in site.pairs:
         sender, receiver = senders.get(site.own_index), receivers.get(site.own_index)
         if sender is None:
@@ -327,7 +349,8 @@ def _permute(site: Site) -> list[Row] | None:
     return rows
 
 
-def _broadcast(site: Site) -> list[Row]:
+@_CALLS.rule(CollectiveBroadcast)
+def _broadcast(op: CollectiveBroadcast, site: Site) -> list[Row]:
     """Broadcasts the first member's operand; devices in no group get zeros."""
     if site.comm is None:
         return _self_copies(site) if site.named else [_zero(t, site.arrays[t].byte_size) for _, t in site.pairs]
@@ -340,11 +363,10 @@ def _broadcast(site: Site) -> list[Row]:
     return rows
 
 
-def _message(step: HostStep, context: DeviceContext) -> list[Row] | None:
+def _message(op: Transfer, step: HostStep, context: DeviceContext) -> list[Row] | None:
     """Returns the calls that start a send or recv; its data is the first element of the context (data, id, token)."""
-    op: Any = step.instruction.op
     arrays = [*host_buffers(step)]
-    is_send = step.instruction.opcode == "send"
+    is_send = isinstance(op, Send)
     if op.is_host_transfer or len(arrays) != 2 + is_send or any(math.prod(a.dimensions) > _MAX for a in arrays):
         return None
     data = len(arrays) - 2
@@ -360,7 +382,8 @@ def _message(step: HostStep, context: DeviceContext) -> list[Row] | None:
     return rows
 
 
-def _ragged(site: Site) -> list[Row | Wait] | None:
+@_CALLS.rule(RaggedAllToAll)
+def _ragged(op: RaggedAllToAll, site: Site) -> list[Row | Wait] | None:
     """Exchanges sizes and offsets first, then rows. The sender checks that rows are in bounds."""
     operand, output, starts, *_ = site.arrays
     if site.comm is None or starts.dimensions != (len(site.members),) or starts.type.byte_width not in (4, 8):
@@ -386,14 +409,3 @@ def _ragged(site: Site) -> list[Row | Wait] | None:
     ]
     ragged = _call(ragged_address(), [0, words.ctypes.data], [], request=2, frame=0)
     return [_move(1, 6, output.byte_size), *exchanges, Wait(1), Wait(2), ragged]
-
-
-_CALLS: dict[str, Callable[[Site], Sequence[Row | Wait] | None]] = {
-    "all-gather": _block_moves("Iallgather", "all_gather_dim"),
-    "all-reduce": _reductions("Iallreduce"),
-    "all-to-all": _block_moves("Ialltoall", "split_dimension"),
-    "collective-broadcast": _broadcast,
-    "collective-permute": _permute,
-    "ragged-all-to-all": _ragged,
-    "reduce-scatter": _reductions("Ireduce_scatter_block"),
-}
