@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import byte_bounds
 
 from hloom.backends.cpu.compiler import CompiledModule
 from hloom.backends.cpu.llvm.machine_code import load_object
 from hloom.backends.cpu.program.interface import TABLE, host_buffers
 from hloom.backends.cpu.program.program import TOKEN_SLOT, Buffer, HostStep, Slot, WaitStep, leaves
 from hloom.backends.cpu.runtime import buffers
+from hloom.backends.cpu.runtime.arrays import (
+    array_at,
+    as_dense,
+    flat_arrays,
+    is_dense_array,
+    result_value,
+    sharing_memory,
+    with_copies,
+)
 from hloom.backends.cpu.runtime.dispatch import DOES_NOT_FIT, HEADER_WORDS, call_address, layout_is_known, template
 from hloom.backends.cpu.runtime.exchange import REFUSED, exchange_address
 from hloom.backends.cpu.runtime.interrupts import Host, host, poll_address, take_raised
@@ -175,7 +182,7 @@ class CpuExecutable(DeviceExecutable):
             if status == 0:
                 if self._result_is_array:
                     return results[0]
-                return results if self._result_is_flat else _collect(self.signature.result, results, [])
+                return results if self._result_is_flat else result_value(self.signature.result, results, [])
             if status == STOPPED:
                 raise self.stopped()
         # Slow path: arguments that are no dense arrays of the right types, and programs that need the host.
@@ -199,12 +206,12 @@ class CpuExecutable(DeviceExecutable):
     def _allocated_results(self, arguments: Sequence[Any], caller_arrays: Sequence[Any]) -> tuple[Array, ...]:
         if not self._donated:
             return tuple([buffers.empty(sizes, dtype) for sizes, dtype in self._outputs])
-        shared = _sharing(caller_arrays)
+        shared = sharing_memory(caller_arrays)
         results = []
         for index, (sizes, dtype) in enumerate(self._outputs):
             parameter = self._donated.get(index)
             taken = None if parameter is None else arguments[parameter]
-            if not _fits(taken, sizes, dtype):
+            if not is_dense_array(taken, sizes, dtype):
                 results.append(buffers.empty(sizes, dtype))
             elif parameter not in shared and taken.flags.writeable and buffers.is_well_aligned(taken):
                 results.append(taken.reshape(sizes))
@@ -239,23 +246,23 @@ class CpuExecutable(DeviceExecutable):
     def _copy_shared_arguments(self, lists: list[list[Value]]) -> list[list[Value]]:
         if not self._donated or self.list_count == 1:
             return lists
-        arrays = _flat_value(tuple(map(tuple, lists)))
-        shared = {id(arrays[k]) for k in _sharing(arrays)}
-        return [[_unshared(value, shared) for value in each] for each in lists]
+        arrays = flat_arrays(tuple(map(tuple, lists)))
+        shared = {id(arrays[k]) for k in sharing_memory(arrays)}
+        return [[with_copies(value, shared) for value in each] for each in lists]
 
     def _run(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
         signature = self.signature
         run = _Run(self, device, rendezvous)
         inputs, caller_arrays = [], []
         for tree, value in zip(signature.parameters, arguments, strict=True):
-            for leaf, array in zip(leaves(tree), _flat_value(value), strict=True):
+            for leaf, array in zip(leaves(tree), flat_arrays(value), strict=True):
                 if leaf == TOKEN_SLOT:
                     continue
                 if isinstance(leaf, Slot):
                     run.slots[leaf.index] = array
                 else:
                     caller_arrays.append(array)
-                    inputs.append(_dense(array, leaf))
+                    inputs.append(as_dense(array, leaf))
         results = self._results(inputs, caller_arrays)
         # A custom call may run this program again on the same thread.
         outer = getattr(self._runs, "current", None)
@@ -270,7 +277,7 @@ class CpuExecutable(DeviceExecutable):
             raise run.error
         if status == STOPPED:
             raise self.stopped()
-        return _collect(signature.result, results, [own_arrays(value, arguments) for value in run.slots])
+        return result_value(signature.result, results, [own_arrays(value, arguments) for value in run.slots])
 
     def _call_host(self, data: int | None, request_id: int, site: int, frame: int) -> int:
         """Callback of programs. Returns `request_id`, or 0 if the program must end."""
@@ -383,7 +390,7 @@ class _Run:
         """Evaluates an instruction on the arrays that a frame points to."""
         addresses = (ctypes.c_void_p * sum(1 for _ in host_buffers(step))).from_address(frame)
         arrays = iter(
-            [_array_at(address or 0, buffer) for address, buffer in zip(addresses, host_buffers(step), strict=True)]
+            [array_at(address or 0, buffer) for address, buffer in zip(addresses, host_buffers(step), strict=True)]
         )
         instruction = step.instruction
         # Values that outlive the step, here or on another device, must not lie in reused memory.
@@ -425,65 +432,3 @@ class _Run:
             self.slots[tree.index] = value
         elif (target := next(arrays)) is not value:
             target[...] = value
-
-
-def _sharing(arguments: Sequence[Any]) -> set[int]:
-    """Returns the indices of the arguments whose memory overlaps that of another one."""
-    arrays = {k: argument for k, argument in enumerate(arguments) if isinstance(argument, np.ndarray)}
-    owners = [array if array.base is None else array.base for array in arrays.values()]
-    if all(map(buffers.owns_memory, owners)) and len(set(map(id, owners))) == len(owners):
-        return set()
-    shared: set[int] = set()
-    last, reached = -1, 0
-    for start, end, k in sorted((*byte_bounds(array), k) for k, array in arrays.items() if array.size):
-        if start < reached:
-            shared |= {last, k}
-        if end > reached:
-            last, reached = k, end
-    return shared
-
-
-def _fits(array: Any, sizes: tuple[int, ...], dtype: np.dtype[Any]) -> TypeGuard[Array]:
-    """Whether a value is a dense array of an element type, with the number of elements of a shape."""
-    is_dense = isinstance(array, np.ndarray) and array.dtype == dtype and array.flags.c_contiguous
-    return is_dense and array.size == math.prod(sizes)
-
-
-def _unshared(value: Value, shared: set[int]) -> Value:
-    """Returns a value with copies of the arrays whose ids are in `shared`."""
-    if isinstance(value, tuple):
-        return tuple(_unshared(element, shared) for element in value)
-    return value.copy() if id(value) in shared else value
-
-
-def _collect(tree: Any, results: Sequence[Array], slots: list[Any]) -> Value:
-    """Returns the result in the shape of the root, from result arrays and slots."""
-    if isinstance(tree, tuple):
-        return tuple(_collect(element, results, slots) for element in tree)
-    if isinstance(tree, Slot):
-        return TOKEN_VALUE if tree == TOKEN_SLOT else slots[tree.index]
-    return results[tree.index]
-
-
-def _dense(array: Array, buffer: Buffer) -> Array:
-    """Returns an array as `hloom_call` requires: dense, aligned, with the element type's own descriptor object."""
-    dense = np.require(array, requirements=("C", "A"))
-    if type(dense) is not np.ndarray or dense.dtype is not buffer.type.dtype:
-        # Equal element types may be different objects.
-        return np.asarray(dense).astype(buffer.type.dtype, order="C", subok=False)
-    return dense
-
-
-def _array_at(address: int, buffer: Buffer) -> Array:
-    """Returns the array in a buffer, as a view."""
-    size = buffer.byte_size
-    if not size:
-        return np.empty(buffer.dimensions, buffer.type.dtype)
-    memory = (ctypes.c_char * size).from_address(address)
-    return np.frombuffer(memoryview(memory), buffer.type.dtype).reshape(buffer.dimensions)
-
-
-def _flat_value(value: Value) -> list[Any]:
-    if isinstance(value, tuple):
-        return [leaf for element in value for leaf in _flat_value(element)]
-    return [value]
