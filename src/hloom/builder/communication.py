@@ -11,7 +11,7 @@ from hloom.builder.arguments import integer, shape_of
 from hloom.builder.core import BuilderCore
 from hloom.builder.xla_op import Computationlike, XlaOp
 from hloom.errors import RuleError
-from hloom.ops.attributes import RandomDistribution
+from hloom.ops.attributes import REPLICA_GROUPS, RandomDistribution
 from hloom.ops.operation import OPERATIONS
 from hloom.shape import TOKEN, Shape, scalar
 from hloom.types import PrimitiveType
@@ -97,7 +97,7 @@ class CommunicationMethods(BuilderCore):
                 "ALLTOALL-5",
                 f"split_count {split_count} must divide dimension {split_dimension} of {shape}",
             )
-        groups = OPERATIONS["all-to-all"](replica_groups=replica_groups).replica_groups  # type: ignore[attr-defined]
+        groups = REPLICA_GROUPS.normalize("all-to-all", "replica_groups", replica_groups)
         if any(len(group) != split_count for group in groups.groups):
             raise RuleError("all-to-all", "ALLTOALL-4", f"split_count {split_count} must be the size of each group")
         # HLO's tuple form implies the size of a group; its array form does not.

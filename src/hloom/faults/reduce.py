@@ -179,7 +179,7 @@ def _edited(case: Case, position: int, choice: int) -> Case:
     op = instruction.op
     edit = Edit(module.entry)
     if not isinstance(op, (Call, Fusion)):
-        branches = [op.body] if isinstance(op, While) else [*op.computations]  # type: ignore[attr-defined]
+        branches = [op.body] if isinstance(op, While) else [*op.computations]
         operands = instruction.operands if isinstance(op, While) else [instruction.operands[1 + choice]]
         call = edit.add(Call(computation=branches[choice]), operands, instruction.shape, instruction)
         edit.replace(instruction, call)

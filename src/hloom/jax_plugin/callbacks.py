@@ -65,9 +65,9 @@ def install() -> None:
         register_custom_call(target, _call_host_function, wants_site=True)
     register_local(PARTITIONED_TARGET)
     emit = _emitter(jax_callback.emit_python_callback)
-    jax_callback.emit_python_callback = emit  # type: ignore[assignment]
-    mlir.emit_python_callback = emit  # type: ignore[assignment]  # an alias of the same function
-    xb.local_devices = _local_devices(xb.local_devices)  # type: ignore[assignment]
+    jax_callback.emit_python_callback = emit
+    mlir.emit_python_callback = emit  # an alias of the same function
+    xb.local_devices = _local_devices(xb.local_devices)
 
 
 def _checked(position: int, value: Any, want: Any) -> Array:
@@ -120,7 +120,7 @@ def _emitter(original: Callable[..., Any]) -> Callable[..., Any]:
         sharding: Any = None,
     ) -> tuple[Sequence[Any], Any, Any]:
         if ctx.module_context.platforms[0] != PLATFORM:
-            return original(  # type: ignore[no-any-return]
+            return original(
                 ctx, callback, token, operands, operand_avals, result_avals, has_side_effect=has_side_effect,
                 returns_token=returns_token, partitioned=partitioned, sharding=sharding,
             )  # fmt: skip

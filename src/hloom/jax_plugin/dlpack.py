@@ -59,7 +59,7 @@ lives.
 def install() -> None:
     """Patches JAX so that DLPack works on hloom; further calls have no effect."""
     jax_dlpack._DL_DEVICE_TO_PLATFORM = _Platforms(jax_dlpack._DL_DEVICE_TO_PLATFORM)
-    jax_dlpack._to_dlpack = _exporter(jax_dlpack._to_dlpack)  # type: ignore[assignment]
+    jax_dlpack._to_dlpack = _exporter(jax_dlpack._to_dlpack)
     array_type: Any = jax_array.ArrayImpl
     array_type.__dlpack_device__ = _device_of(array_type.__dlpack_device__)
 

@@ -45,24 +45,52 @@ class Context(Protocol):
     """The machine that evaluates an operation, as `Operation.evaluate` sees it; the interpreter implements it."""
 
     instruction: Instruction
-    shape: Shape
-    """The declared result shape (bounds, not actual sizes, of dynamic dimensions)."""
-    operand_shapes: tuple[Shape, ...]
-    """The declared shapes of the operands."""
-    replica_id: int
-    replica_count: int
-    partition_id: int
-    partition_count: int
-    rng: np.random.Generator
-    """The random generator of this execution, for operations without a random state of their own."""
-    device: HostQueues
-    """The queues for infeed, outfeed and host transfers."""
     destination: Array | None
     """An array of the result's shape and type that `evaluate` may fill and return; no operand aliases it. None if
     absent.
     """
     threads: int
     """The number of threads that the operation may use."""
+
+    @property
+    def shape(self) -> Shape:
+        """The declared result shape (bounds, not actual sizes, of dynamic dimensions)."""
+        ...
+
+    @property
+    def operand_shapes(self) -> tuple[Shape, ...]:
+        """The declared shapes of the operands."""
+        ...
+
+    @property
+    def replica_id(self) -> int:
+        """The replica of this device, from 0."""
+        ...
+
+    @property
+    def replica_count(self) -> int:
+        """The number of replicas."""
+        ...
+
+    @property
+    def partition_id(self) -> int:
+        """The partition of this device, from 0."""
+        ...
+
+    @property
+    def partition_count(self) -> int:
+        """The number of partitions."""
+        ...
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The random generator of this execution, for operations without a random state of their own."""
+        ...
+
+    @property
+    def device(self) -> HostQueues:
+        """The queues for infeed, outfeed and host transfers."""
+        ...
 
     def call(self, computation: Computation, *arguments: Value) -> Value:
         """Calls a computation with argument values."""

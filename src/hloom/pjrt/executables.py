@@ -253,7 +253,7 @@ class LoadedExecutable:
             if not self.is_native:
                 # Programs of several ranks can run natively after the first run, in which the ranks connect.
                 self._enable_native()
-        return results  # type: ignore[return-value] # the root is a tuple of arrays
+        return results  # the root is a tuple of arrays
 
 
 def _check_overrides(overrides: Iterable[str]) -> None:

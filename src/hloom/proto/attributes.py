@@ -140,9 +140,10 @@ def _read_enum(proto: Any, field: Field) -> Any:
     value = getattr(message, name)
     if isinstance(value, str):
         return value or None
-    members = field.kind.enumeration.__members__  # type: ignore[attr-defined]
+    assert isinstance(field.kind, EnumKind)
+    members = field.kind.enumeration.__members__
     descriptor = message.DESCRIPTOR.fields_by_name[name].enum_type
-    word = descriptor.values_by_number[value].name if value in descriptor.values_by_number else None
+    word = descriptor.values_by_number[value].name if value in descriptor.values_by_number else ""
     if word in members:
         return None if value == 0 and field.default is not REQUIRED else members[word]
     if value == 0 and field.default is not REQUIRED:

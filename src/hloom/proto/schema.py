@@ -254,7 +254,7 @@ def _pool() -> Any:
     from google.protobuf import descriptor_pool
 
     pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(_file().SerializeToString())  # type: ignore[no-untyped-call]
+    pool.AddSerializedFile(_file().SerializeToString())
     return pool
 
 

@@ -150,7 +150,7 @@ class DeviceExecutable(Executable):
 
             self.world = world()
             given = options.distributed
-            self.ranks = self.world.ranks(self.device_count) if given is True else given  # type: ignore[assignment]
+            self.ranks = self.world.ranks(self.device_count) if given is True else given
         self.local_devices = [device for device, rank in enumerate(self.ranks) if rank == self.rank]
 
     @property

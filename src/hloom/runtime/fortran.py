@@ -223,7 +223,7 @@ def routine_address(name: str) -> int:
     import scipy.linalg.cython_lapack
 
     for module in (scipy.linalg.cython_lapack, scipy.linalg.cython_blas):
-        capsule = module.__pyx_capi__.get(name)  # type: ignore[attr-defined]
+        capsule = module.__pyx_capi__.get(name)
         if capsule is not None:
             get_name = python_function("PyCapsule_GetName", ctypes.c_char_p, ctypes.py_object)
             get_pointer = python_function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)

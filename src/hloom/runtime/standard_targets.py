@@ -137,7 +137,7 @@ def _qr(binding: Binding, operand: Array) -> tuple[Array, Array]:
 def _householder_product(binding: Binding, reflectors: Array, factors: Array) -> Array:
     a, tau = _computable(reflectors, factors)
     (q,) = lapack.call("orgqr", (a, tau), [(a.shape, a.dtype)])
-    return q.astype(reflectors.dtype)  # type: ignore[no-any-return]
+    return q.astype(reflectors.dtype)
 
 
 def _lu(binding: Binding, operand: Array) -> tuple[Array, Array, Array]:
@@ -231,7 +231,7 @@ def _csr_times_dense(binding: Binding, data: Array, starts: Array, columns: Arra
     narrow = data.dtype.kind not in "biufc" or (data.dtype.itemsize == 2 and data.dtype.kind == "f")
     wide = np.dtype(np.float32) if narrow else data.dtype
     matrix = scipy.sparse.csr_matrix((data[first:last].astype(wide), columns, starts - first), shape=(rows, inside))
-    return (matrix @ dense.astype(wide)).astype(data.dtype)  # type: ignore[no-any-return]
+    return (matrix @ dense.astype(wide)).astype(data.dtype)
 
 
 def _reject_rows(message: str) -> NoReturn:

@@ -58,8 +58,7 @@ def read(kind: AttributeKind, text: str, full_text: str, base: int) -> Any:
 
 
 def _read(kind: AttributeKind, scanner: Scanner) -> Any:
-    reader = _enum if isinstance(kind, EnumKind) else TABLE[kind][0]
-    value = reader(scanner, kind) if isinstance(kind, EnumKind) else reader(scanner)  # type: ignore[call-arg]
+    value = _enum(scanner, kind) if isinstance(kind, EnumKind) else TABLE[kind][0](scanner)
     if not scanner.at_end():
         scanner.fail(f"expected {kind.description}, got {scanner.preview()}")
     return value

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
+from typing import Any
 
 from hloom.errors import ParseError, RuleError
 from hloom.shape import TOKEN, UNBOUNDED, Layout, Shape, SplitConfig, Tile
@@ -125,11 +126,11 @@ def scan_layout(scanner: Scanner, rank: int) -> Layout:
         order = list(range(rank - 1, -1, -1))
     fields = _scan_layout_fields(scanner) if scanner.take(":") else {}
     scanner.expect("}", "at the end of a layout")
-    return Layout(tuple(order), **fields)  # type: ignore[arg-type]
+    return Layout(tuple(order), **fields)
 
 
-def _scan_layout_fields(scanner: Scanner) -> dict[str, object]:
-    fields: dict[str, object] = {}
+def _scan_layout_fields(scanner: Scanner) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
     scanner.match(_DIM_LEVEL_TYPES)
     while not scanner.text.startswith("}", scanner.pos):
         if scanner.take("T"):
@@ -145,7 +146,7 @@ def _scan_layout_fields(scanner: Scanner) -> dict[str, object]:
                 splits.append(scanner.integer())
             scanner.expect(")")
             previous = fields.get("split_configs", ())
-            fields["split_configs"] = (*previous, SplitConfig(dimension, tuple(splits)))  # type: ignore[misc]
+            fields["split_configs"] = (*previous, SplitConfig(dimension, tuple(splits)))
         elif scanner.take("P("):
             fields["physical_shape"] = _scan(scanner, 1)
             scanner.expect(")")

@@ -141,35 +141,35 @@ class Site(Context):
         """Whether results may alias arrays that custom calls return; compiled programs copy them to their buffers."""
 
     @property
-    def shape(self) -> Shape:  # type: ignore[override]
+    def shape(self) -> Shape:
         return self.instruction.shape
 
     @property
-    def operand_shapes(self) -> tuple[Shape, ...]:  # type: ignore[override]
+    def operand_shapes(self) -> tuple[Shape, ...]:
         return tuple(self.instruction.operand_shapes)
 
     @property
-    def replica_id(self) -> int:  # type: ignore[override]
+    def replica_id(self) -> int:
         return self.execution.replica_id
 
     @property
-    def partition_id(self) -> int:  # type: ignore[override]
+    def partition_id(self) -> int:
         return self.execution.partition_id
 
     @property
-    def replica_count(self) -> int:  # type: ignore[override]
+    def replica_count(self) -> int:
         return self.execution.rendezvous.replica_count
 
     @property
-    def partition_count(self) -> int:  # type: ignore[override]
+    def partition_count(self) -> int:
         return self.execution.rendezvous.partition_count
 
     @property
-    def rng(self) -> np.random.Generator:  # type: ignore[override]
+    def rng(self) -> np.random.Generator:
         return self.execution.rng
 
     @property
-    def device(self) -> Device:  # type: ignore[override]
+    def device(self) -> Device:
         return self.execution.device
 
     def call(self, computation: Computation, *arguments: Value) -> Value:

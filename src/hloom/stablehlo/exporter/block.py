@@ -129,7 +129,7 @@ class BlockExporter:
             return self.emit("stablehlo.create_token", [], [mlir_type(shape)])[0]
         return self.constant(np.zeros(shape.dimensions, shape.element_type.dtype), tensor_type(shape))
 
-    def constant(self, array: np.ndarray, type_: TensorType) -> Value:  # type: ignore[type-arg]
+    def constant(self, array: np.ndarray, type_: TensorType) -> Value:
         """Emits `stablehlo.constant` with the elements of an array."""
         return self.emit("stablehlo.constant", [], [type_], {"value": DenseElements(type_, array)})[0]
 

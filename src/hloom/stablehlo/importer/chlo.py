@@ -77,7 +77,7 @@ def _broadcast_function(function: Any) -> Rule:
     def rule(body: Body, operation: Operation, operands: Ops) -> XlaOp:
         if len(operands) != 2:
             raise ArgumentError(f"takes 2 operands, got {len(operands)}")
-        return function(*_broadcast(body, operation, operands))  # type: ignore[no-any-return]
+        return function(*_broadcast(body, operation, operands))
 
     return rule
 
@@ -100,7 +100,7 @@ def _function(function: Any, count: int = 1) -> Rule:
     def rule(body: Body, operation: Operation, operands: Ops) -> XlaOp:
         if len(operands) != count:
             raise ArgumentError(f"takes {count} operands, got {len(operands)}")
-        return function(*operands)  # type: ignore[no-any-return]
+        return function(*operands)
 
     return rule
 
@@ -117,33 +117,33 @@ def _constant_like(body: Body, operation: Operation, operands: Ops) -> XlaOp:
 
 
 def _square(x: XlaOp) -> XlaOp:
-    return x.builder.mul(x, x)  # type: ignore[no-any-return]
+    return x.builder.mul(x, x)
 
 
 def _conj(x: XlaOp) -> XlaOp:
     b = x.builder
-    return b.complex(b.real(x), b.neg(b.imag(x))) if x.shape.element_type.is_complex else x  # type: ignore[no-any-return]
+    return b.complex(b.real(x), b.neg(b.imag(x))) if x.shape.element_type.is_complex else x
 
 
 def _atan(x: XlaOp) -> XlaOp:
     """atan2(x, 1); for a complex z, (log(1 + iz) - log(1 - iz)) / 2i = -i atanh(iz)."""
     b = x.builder
     if not x.shape.element_type.is_complex:
-        return b.atan2(x, b.broadcast(special.scalar_like(x, 1.0), x.shape.dimensions))  # type: ignore[no-any-return]
+        return b.atan2(x, b.broadcast(special.scalar_like(x, 1.0), x.shape.dimensions))
     atanh_iz = b.atanh(b.complex(b.neg(b.imag(x)), b.real(x)))
-    return b.complex(b.imag(atanh_iz), b.neg(b.real(atanh_iz)))  # type: ignore[no-any-return]
+    return b.complex(b.imag(atanh_iz), b.neg(b.real(atanh_iz)))
 
 
 def _is_inf(x: XlaOp) -> XlaOp:
-    return x.builder.eq(x.builder.abs(x), special.scalar_like(x, np.inf))  # type: ignore[no-any-return]
+    return x.builder.eq(x.builder.abs(x), special.scalar_like(x, np.inf))
 
 
 def _is_positive_inf(x: XlaOp) -> XlaOp:
-    return x.builder.eq(x, special.scalar_like(x, np.inf))  # type: ignore[no-any-return]
+    return x.builder.eq(x, special.scalar_like(x, np.inf))
 
 
 def _is_negative_inf(x: XlaOp) -> XlaOp:
-    return x.builder.eq(x, special.scalar_like(x, -np.inf))  # type: ignore[no-any-return]
+    return x.builder.eq(x, special.scalar_like(x, -np.inf))
 
 
 def _next_after(x: XlaOp, y: XlaOp) -> XlaOp:
@@ -153,7 +153,7 @@ def _next_after(x: XlaOp, y: XlaOp) -> XlaOp:
     minimum = -(1 << bits - 1)
 
     def integer_like(value: int) -> XlaOp:
-        return b.constant(Literal.from_numpy(np.asarray(value, kind.dtype)))  # type: ignore[no-any-return]
+        return b.constant(Literal.from_numpy(np.asarray(value, kind.dtype)))
 
     x_bits, y_bits = b.bitcast_convert_type(x, kind), b.bitcast_convert_type(y, kind)
     x_size, y_size = (b.and_(v, integer_like(~minimum)) for v in (x_bits, y_bits))
@@ -167,11 +167,11 @@ def _next_after(x: XlaOp, y: XlaOp) -> XlaOp:
     result = b.bitcast_convert_type(b.select(b.eq(x, y), y_bits, moved), x.shape.element_type)
     unordered = b.or_(b.ne(x, x), b.ne(y, y))
     nan = b.broadcast(special.scalar_like(x, np.nan), x.shape.dimensions)
-    return b.select(unordered, nan, result)  # type: ignore[no-any-return]
+    return b.select(unordered, nan, result)
 
 
 def _ones(like: XlaOp, one: XlaOp) -> XlaOp:
-    return like.builder.broadcast(one, like.shape.dimensions)  # type: ignore[no-any-return]
+    return like.builder.broadcast(one, like.shape.dimensions)
 
 
 # Others

@@ -203,7 +203,7 @@ class ModuleImporter(ImportContext):
         layout = next(layouts, None)
         if not shape.is_array or not isinstance(layout, DenseElements):
             return shape
-        return self._checked(  # type: ignore[no-any-return]
+        return self._checked(
             self.operation, lambda: shape.with_layout(Layout(tuple(map(int, layout.values.reshape(-1)))))
         )
 

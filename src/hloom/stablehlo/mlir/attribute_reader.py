@@ -205,7 +205,7 @@ class AttributeReader:
             scanner.pos = here
         if self.aliases[name] is _IN_PROGRESS:
             self.scanner.fail(f"the alias {name} is defined by itself", at)
-        return self.aliases[name]  # type: ignore[no-any-return]
+        return self.aliases[name]
 
     def _comma_separated(self, opening: str, closing: str, read: Callable[[], T]) -> list[T]:
         """Reads entries between brackets, separated by commas."""
