@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.backends.cpu.elements import ops as elements
-from hloom.backends.cpu.elements import vector_math
+from hloom.backends.cpu.elements.ops import REAL
 from hloom.errors import HloomError
 from hloom.faults import Case, Tolerance, first_difference, first_faulty_pass, reduce
 from hloom.faults.bisect import RUNNERS
-from hloom.loops import pull
+from hloom.loops.pull import PULL
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.elementwise_binary import Maximum, Multiply
 from hloom.ops.elementwise_unary import Exponential
 from hloom.ops.operation import OPERATIONS
+from hloom.ops.registry import Registry
 from hloom.passes import simplification_pipeline
 from hloom.passes.rewrite import Rule, RuleSet
 from hloom.passes.simplify import algebraic_simplifier
@@ -100,45 +100,49 @@ def program() -> Case:
     )
 
 
-# Kernels: tables of the code generator whose rows are exchanged
+# Kernels: registries of the code generator whose functions are exchanged
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
-def other_row(table: dict[str, Any], opcode: str, other: str) -> Plant:
-    return lambda patch: patch.setitem(table, opcode, table[other])
+def replaced(registry: Registry[..., Any], opcode: str, function: Callable[..., Any]) -> Plant:
+    return lambda patch: patch.setitem(registry._found, OPERATIONS[opcode], function)
+
+
+def other(opcode: str, instead: str) -> Plant:
+    """Computes another operation."""
+    return replaced(REAL, opcode, REAL._functions[OPERATIONS[instead]])
 
 
 def swapped(opcode: str) -> Plant:
     """Swaps the operands."""
-    right = elements._REAL[opcode]
-    return lambda patch: patch.setitem(elements._REAL, opcode, lambda b, e, x, y: right(b, e, y, x))
+    right = REAL._functions[OPERATIONS[opcode]]
+    return replaced(REAL, opcode, lambda op, b, e, x, y: right(op, b, e, y, x))
 
 
 def off_by_one(opcode: str) -> Plant:
     """Makes the element function read the neighbour along the last dimension."""
-    declaration = OPERATIONS[opcode]
-    right = pull.PULL._functions[declaration]
+    right = PULL._functions[OPERATIONS[opcode]]
 
     def wrong(op: Any, puller: Any, instruction: Any, index: Any) -> Any:
         indices = puller.space.indices
         moved = indices.remainder(indices.add(index[-1], indices.constant(1)), instruction.shape.dimensions[-1])
         return right(op, puller, instruction, (*index[:-1], moved))
 
-    return lambda patch: patch.setitem(pull.PULL._found, declaration, wrong)
+    return replaced(PULL, opcode, wrong)
 
 
 KERNELS: dict[str, Plant] = {
-    "tanh": other_row(vector_math.UNARY, "tanh", "sine"),
-    "exponential": other_row(vector_math.UNARY, "exponential", "exponential-minus-one"),
-    "logistic": other_row(vector_math.UNARY, "logistic", "tanh"),
+    "tanh": other("tanh", "sine"),
+    "exponential": other("exponential", "exponential-minus-one"),
+    "logistic": other("logistic", "tanh"),
     "subtract": swapped("subtract"),
     "divide": swapped("divide"),
     "remainder": swapped("remainder"),
-    "minimum": other_row(elements._REAL, "minimum", "maximum"),
-    "floor": other_row(elements._REAL, "floor", "ceil"),
-    "sqrt": other_row(elements._REAL, "sqrt", "abs"),
-    "negate": other_row(elements._REAL, "negate", "abs"),
+    "minimum": other("minimum", "maximum"),
+    "floor": other("floor", "ceil"),
+    "sqrt": other("sqrt", "abs"),
+    "negate": other("negate", "abs"),
     "reverse": off_by_one("reverse"),
     "pad": off_by_one("pad"),
     "reduce": off_by_one("reduce"),

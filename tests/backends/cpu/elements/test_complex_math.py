@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from backends.cpu.elements.compile_elementwise import Array, compile_elementwise
-from hloom.backends.cpu.elements.complex_math import COMPLEX_BINARY, COMPLEX_UNARY
+from hloom.backends.cpu.elements.complex_ops import COMPLEX
 from hloom.ops import elementwise_binary, elementwise_unary
 from hloom.ops.operation import Operation
 
@@ -50,12 +50,12 @@ BOUNDS = {
 
 def compiled(opcode: str, dtype: type) -> Any:
     """Compiles a function of complex arrays."""
-    emit: Any = {**COMPLEX_UNARY, **COMPLEX_BINARY}[opcode]
-    operands = 2 if opcode in COMPLEX_BINARY else 1
+    op = OPERATIONS[opcode]()
+    emit, operands = COMPLEX[op], len(op.operands)
     real = np.float32 if dtype == np.complex64 else np.float64
 
     def on_parts(b: Any, *parts: Any) -> Any:
-        return emit(b, *zip(parts[::2], parts[1::2]))
+        return emit(op, b, None, *zip(parts[::2], parts[1::2]))
 
     native = compile_elementwise(on_parts, real, 8, 2 * operands, 1 if opcode == "abs" else 2)
 
@@ -107,7 +107,7 @@ def relative_errors(got: Array, expected: Array, dtype: type) -> Array:
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 @pytest.mark.parametrize("opcode", BOUNDS)
 def test_complex_function_is_accurate(opcode: str, dtype: type) -> None:
-    operands = [samples(dtype, seed) for seed in range(2 if opcode in COMPLEX_BINARY else 1)]
+    operands = [samples(dtype, seed) for seed in range(len(OPERATIONS[opcode].operands))]
     expected = exact(opcode, *operands)
     error = relative_errors(compiled(opcode, dtype)(*operands), expected, dtype)
     if opcode == "logistic":
@@ -147,7 +147,7 @@ def test_special_values_are_those_of_the_interpreter(opcode: str) -> None:
     real, imaginary = np.meshgrid(SPECIAL, SPECIAL)
     z = joined(real.ravel(), imaginary.ravel())
     z = np.concatenate([z, np.ones(-z.size % 8)])
-    operands = [z] if opcode in COMPLEX_UNARY else [np.repeat(z, z.size), np.tile(z, z.size)]
+    operands = [z] if len(OPERATIONS[opcode].operands) == 1 else [np.repeat(z, z.size), np.tile(z, z.size)]
     got = compiled(opcode, np.complex128)(*operands)
     operation = OPERATIONS[opcode]
     expected = operation.evaluate(object.__new__(operation), None, *operands)

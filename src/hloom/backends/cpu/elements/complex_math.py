@@ -21,7 +21,29 @@ from hloom.backends.cpu.elements.exponentials import (
 )
 from hloom.backends.cpu.elements.lanes import Lanes, at_least, at_most, fma, sqrt, where, with_sign_of
 from hloom.backends.cpu.elements.trigonometry import atan2, sin, sin_and_cos
-from hloom.backends.cpu.llvm.text import Builder, Value
+from hloom.ops.elementwise_binary import Atan2, Divide, Power
+from hloom.ops.elementwise_unary import (
+    Acos,
+    Acosh,
+    Asin,
+    Asinh,
+    Atanh,
+    Cosh,
+    Cosine,
+    Expm1,
+    Exponential,
+    Log,
+    Log1p,
+    Logistic,
+    Rsqrt,
+    Sign,
+    Sine,
+    Sinh,
+    Sqrt,
+    Tan,
+    Tanh,
+)
+from hloom.ops.operation import Operation
 
 Pair = tuple[Lanes, Lanes]
 """A real and an imaginary part."""
@@ -375,81 +397,39 @@ def arc_tangent_of_quotient(y: Pair, x: Pair) -> Pair:
     return _over_i(logarithm(divide((x[0] + iy[0], x[1] + iy[1]), root)))
 
 
-# Tables
-
-_Values = tuple[Value, Value]
-"""The registers of a real and an imaginary part."""
-
-
-def _lanes(b: Builder, z: _Values, element: str) -> Pair:
-    return Lanes(b, z[0]).to(element), Lanes(b, z[1]).to(element)
-
-
-def _unary(function: Callable[[Pair], Pair]) -> Callable[[Builder, _Values], _Values]:
-    def emit(b: Builder, z: _Values) -> _Values:
-        real, imaginary = function(_lanes(b, z, "double"))
-        element = z[0].type.element
-        return real.to(element).value, imaginary.to(element).value
-
-    return emit
-
-
-def _binary(
-    function: Callable[[Pair, Pair], Pair], in_f64: bool = True
-) -> Callable[[Builder, _Values, _Values], _Values]:
-    def emit(b: Builder, z: _Values, w: _Values) -> _Values:
-        element = z[0].type.element
-        wide = "double" if in_f64 else element
-        real, imaginary = function(_lanes(b, z, wide), _lanes(b, w, wide))
-        return real.to(element).value, imaginary.to(element).value
-
-    return emit
-
-
-def _abs(b: Builder, z: _Values) -> Value:
+def absolute_value(z: Pair) -> Lanes:
     """|z| = max * sqrt(1 + (min / max)^2), computed in the type of the parts."""
-    x, y = (abs(part) for part in _lanes(b, z, z[0].type.element))
-    if z[0].type.element == "double":
-        return modulus((x, y)).value
+    x, y = abs(z[0]), abs(z[1])
+    if x.type.element == "double":
+        return modulus((x, y))
     large, small = where(x < y, y, x), where(x < y, x, y)
     ratio = small / where(large.equals(0.0), 1.0, large)
     size = where(_is_infinite((x, y)), INF, large * sqrt(fma(ratio, ratio, 1.0)))
-    return where(small.equals(0.0), large, size).value
+    return where(small.equals(0.0), large, size)
 
 
-COMPLEX_UNARY: dict[str, Callable[[Builder, _Values], _Values | Value]] = {
-    "abs": _abs,
-    **{
-        opcode: _unary(function)
-        for opcode, function in {
-            "acos": arc_cosine,
-            "acosh": hyperbolic_arc_cosine,
-            "asin": arc_sine,
-            "asinh": hyperbolic_arc_sine,
-            "atanh": hyperbolic_arc_tangent,
-            "cosh": hyperbolic_cosine,
-            "cosine": cosine,
-            "exponential": exponential,
-            "exponential-minus-one": exponential_minus_one,
-            "log": logarithm,
-            "log-plus-one": logarithm_of_one_plus,
-            "logistic": logistic,
-            "rsqrt": reciprocal_root,
-            "sign": sign,
-            "sine": sine,
-            "sinh": hyperbolic_sine,
-            "sqrt": square_root,
-            "tan": tangent,
-            "tanh": hyperbolic_tangent,
-        }.items()
-    },
+FUNCTIONS: dict[type[Operation], Callable[..., Pair]] = {
+    Atan2: arc_tangent_of_quotient,
+    Divide: divide,
+    Power: power,
+    Acos: arc_cosine,
+    Acosh: hyperbolic_arc_cosine,
+    Asin: arc_sine,
+    Asinh: hyperbolic_arc_sine,
+    Atanh: hyperbolic_arc_tangent,
+    Cosh: hyperbolic_cosine,
+    Cosine: cosine,
+    Exponential: exponential,
+    Expm1: exponential_minus_one,
+    Log: logarithm,
+    Log1p: logarithm_of_one_plus,
+    Logistic: logistic,
+    Rsqrt: reciprocal_root,
+    Sign: sign,
+    Sine: sine,
+    Sinh: hyperbolic_sine,
+    Sqrt: square_root,
+    Tan: tangent,
+    Tanh: hyperbolic_tangent,
 }
-"""The complex functions of one operand by HLO opcode; the result of abs is real."""
-
-COMPLEX_BINARY: dict[str, Callable[[Builder, _Values, _Values], _Values]] = {
-    "atan2": _binary(arc_tangent_of_quotient),
-    "divide": _binary(divide),
-    "multiply": _binary(multiply, in_f64=False),
-    "power": _binary(power),
-}
-"""The complex functions of two operands by HLO opcode."""
+"""The functions that are computed in f64 by operation: all but the product and the absolute value."""

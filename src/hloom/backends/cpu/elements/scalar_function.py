@@ -72,9 +72,8 @@ class ScalarFunctionCall(FunctionCall):
         return value[self.position] if isinstance(value, tuple) else value
 
 
-def apply_function(b: Builder, expression: Apply, *operands: Element) -> Element:
+def apply_function(op: ScalarFunctionCall, b: Builder, expression: Apply, *operands: Element) -> Element:
     """Emits a call of the function for each lane of the operands."""
-    op: Any = expression.op
     function = op.function
     for line in function.definitions:
         b.declarations[line] = None

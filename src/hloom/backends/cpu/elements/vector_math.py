@@ -41,7 +41,30 @@ from collections.abc import Callable
 from hloom.backends.cpu.elements import exponentials, trigonometry
 from hloom.backends.cpu.elements.exponentials import INF
 from hloom.backends.cpu.elements.lanes import Lanes, bit_pattern, fma, sqrt, where, with_sign_of
-from hloom.backends.cpu.llvm.text import Builder, Value
+from hloom.ops.elementwise_binary import Atan2
+from hloom.ops.elementwise_unary import (
+    Acos,
+    Acosh,
+    Asin,
+    Asinh,
+    Atanh,
+    Cbrt,
+    Cosh,
+    Cosine,
+    Erf,
+    Expm1,
+    Exponential,
+    Log,
+    Log1p,
+    Logistic,
+    Rsqrt,
+    Sine,
+    Sinh,
+    Sqrt,
+    Tan,
+    Tanh,
+)
+from hloom.ops.operation import Operation
 
 # m^(-1/3) for m in [1, 2); relative error 2^-14.7.
 _ROW = (0.028591182, -0.22123997, 0.69548935, -1.1728878, 1.6700094)
@@ -87,44 +110,27 @@ def cbrt(x: Lanes) -> Lanes:
     return where((magnitude > 0.0) & (magnitude < INF), with_sign_of(result, x), x)
 
 
-def _unary(function: Callable[[Lanes], Lanes]) -> Callable[[Builder, Value], Value]:
-    return lambda b, x: function(Lanes(b, x)).value
-
-
-def _binary(function: Callable[[Lanes, Lanes], Lanes]) -> Callable[[Builder, Value, Value], Value]:
-    return lambda b, x, y: function(Lanes(b, x), Lanes(b, y)).value
-
-
-UNARY: dict[str, Callable[[Builder, Value], Value]] = {
-    opcode: _unary(function)
-    for opcode, function in {
-        "acos": trigonometry.acos,
-        "acosh": exponentials.acosh,
-        "asin": trigonometry.asin,
-        "asinh": exponentials.asinh,
-        "atan": trigonometry.atan,
-        "atanh": exponentials.atanh,
-        "cbrt": cbrt,
-        "cosh": exponentials.cosh,
-        "cosine": trigonometry.cos,
-        "erf": exponentials.erf,
-        "exponential": exponentials.exp,
-        "exponential-minus-one": exponentials.expm1,
-        "log": exponentials.log,
-        "log-plus-one": exponentials.log1p,
-        "logistic": exponentials.logistic,
-        "rsqrt": rsqrt,
-        "sine": trigonometry.sin,
-        "sinh": exponentials.sinh,
-        "sqrt": fenced_sqrt,
-        "tan": trigonometry.tan,
-        "tanh": exponentials.tanh,
-    }.items()
+FUNCTIONS: dict[type[Operation], Callable[..., Lanes]] = {
+    Atan2: trigonometry.atan2,
+    Acos: trigonometry.acos,
+    Acosh: exponentials.acosh,
+    Asin: trigonometry.asin,
+    Asinh: exponentials.asinh,
+    Atanh: exponentials.atanh,
+    Cbrt: cbrt,
+    Cosh: exponentials.cosh,
+    Cosine: trigonometry.cos,
+    Erf: exponentials.erf,
+    Exponential: exponentials.exp,
+    Expm1: exponentials.expm1,
+    Log: exponentials.log,
+    Log1p: exponentials.log1p,
+    Logistic: exponentials.logistic,
+    Rsqrt: rsqrt,
+    Sine: trigonometry.sin,
+    Sinh: exponentials.sinh,
+    Sqrt: fenced_sqrt,
+    Tan: trigonometry.tan,
+    Tanh: exponentials.tanh,
 }
-"""Functions of one operand by HLO opcode, and atan, which is atan2 in HLO."""
-
-BINARY: dict[str, Callable[[Builder, Value, Value], Value]] = {
-    "atan2": _binary(trigonometry.atan2),
-    "power": _binary(exponentials.power),
-}
-"""Functions of two operands by HLO opcode."""
+"""The functions of floats by operation, but for power, which integers have too."""
