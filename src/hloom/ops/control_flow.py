@@ -15,7 +15,7 @@ from hloom.ops.attributes import (
 from hloom.ops.context import Computation, Context
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_computation
-from hloom.ops.traits import CallLike
+from hloom.ops.traits import CallLike, ControlFlow
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
 from hloom.values import Array, Value, zeros
@@ -24,7 +24,7 @@ PRED = scalar(PrimitiveType.PRED)
 S32 = scalar(PrimitiveType.S32)
 
 
-class Call(CallLike, Operation, opcode="call"):
+class Call(ControlFlow, Operation, opcode="call"):
     """Calls a computation with the operands, of any shapes, and returns its result (CALL-1).
 
     With `is_composite` it is a composite: a named operation whose decomposition is the computation; name, attributes
@@ -43,7 +43,7 @@ class Call(CallLike, Operation, opcode="call"):
         return ctx.call(self.computation, *args)
 
 
-class While(CallLike, Operation, opcode="while"):
+class While(ControlFlow, Operation, opcode="while"):
     """Applies `body` to `init`, then to its own result, while `condition` holds; the result is the last value
     (WHILE-1).
 
@@ -66,7 +66,7 @@ class While(CallLike, Operation, opcode="while"):
         return value
 
 
-class Conditional(CallLike, Operation, opcode="conditional"):
+class Conditional(ControlFlow, Operation, opcode="conditional"):
     """Calls one of several computations, each with its own operand, and returns its result (CONDITIONAL-1, -3).
 
     A PRED index chooses the first branch for true, the second for false; an S32 index below 0 or past the end chooses

@@ -20,6 +20,7 @@ class Pad(Movement, Operation, opcode="pad", builder="pad"):
     """
 
     operands = ("operand", "padding_value")
+    moved_operands = 2
     padding_config: tuple[PaddingDimension, ...] = attribute(
         PADDING, text="padding", proto="padding_config.dimensions", doc="low_high_interior of each dimension"
     )
@@ -71,6 +72,7 @@ class Concatenate(Movement, Operation, opcode="concatenate"):
     """
 
     operands = ("*operands",)
+    moved_operands = None
     dimension: int = attribute(DIMENSION, text="dimensions", proto="dimensions")
 
     def infer(self, operands: tuple[Shape, ...]) -> Shape:

@@ -96,6 +96,7 @@ class DynamicUpdateSlice(Movement, Operation, opcode="dynamic-update-slice"):
     """
 
     operands = ("operand", "update", "*start_indices")
+    moved_operands = 2
 
     def infer(self, operand: Shape, update: Shape, start_indices: tuple[Shape, ...]) -> Shape:
         check_array(self, "DYNAMICUPDATESLICE-3", operand, update)

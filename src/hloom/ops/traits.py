@@ -26,6 +26,9 @@ class Identity:
 class Movement:
     """Moves elements: every element of the result is an element of an operand, as in transpose, slice, pad, gather."""
 
+    moved_operands: ClassVar[int | None] = 1
+    """Number of leading operands whose elements are moved; None for all."""
+
 
 class View(Movement):
     """Moves no element in memory: the row-major order of operand and result is the same, as in reshape and bitcast."""
@@ -33,6 +36,10 @@ class View(Movement):
 
 class CallLike:
     """Runs computations on whole values: call, while, conditional, fusion, async-start."""
+
+
+class ControlFlow(CallLike):
+    """Runs computations instruction by instruction, as parts of the program: call, while, conditional."""
 
 
 class AppliesScalar:

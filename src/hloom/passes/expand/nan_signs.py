@@ -9,36 +9,43 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from hloom.ir import Computation, Instruction, Module
 from hloom.numerics import has_signed_nans
-from hloom.ops.attributes import ComparisonDirection, ComparisonType
+from hloom.ops.attributes import ComparisonDirection
+from hloom.ops.broadcast import Iota
+from hloom.ops.communication import Infeed, Recv
 from hloom.ops.compare import Compare
+from hloom.ops.control_flow import Call, Conditional, Fusion, While
+from hloom.ops.convert import BitcastConvert, Convert, ReducePrecision
+from hloom.ops.custom_call import CustomCall
+from hloom.ops.dynamic_size import SetDimensionSize
+from hloom.ops.elementwise_unary import Negate
+from hloom.ops.operation import Operation
+from hloom.ops.reduce import Map
+from hloom.ops.rng import Rng, RngBitGenerator
 from hloom.ops.select import Select
+from hloom.ops.sort import Sort, TopK
+from hloom.ops.structure import Constant, GetTupleElement, OptimizationBarrier, Parameter, Tuple
+from hloom.ops.traits import ControlFlow, Identity, Movement
 from hloom.passes.edit import Edit, callers
 from hloom.passes.op_builder import OpBuilder
 from hloom.runtime.standard_targets import TOP_K_TARGETS
+from hloom.shape import Shape
 
 ShapeIndex = tuple[int, ...]
 """Index of an array in nested tuples, as XLA's ShapeIndex; () if the value is an array itself."""
 Position = tuple[Instruction, ShapeIndex]
 """An array that an instruction returns, as XLA's HloPosition."""
 
-_MOVES = {
-    "add-dependency": 1, "bitcast": 1, "broadcast": 1, "concatenate": None, "convert": 1, "copy": 1,
-    "domain": 1, "dynamic-reshape": 1, "dynamic-slice": 1, "dynamic-update-slice": 2, "gather": 1, "negate": 1,
-    "pad": 2, "reduce-precision": 1, "reshape": 1, "reverse": 1, "set-dimension-size": 1, "slice": 1, "transpose": 1,
-}  # fmt: skip
-"""Operations that copy NaNs, with the number of leading operands that they copy from (None: all).
-
-Negate is among them: it inverts the signs of data.
-"""
-_SOURCES = {"constant", "infeed", "iota", "partition-id", "recv", "replica-id", "rng", "rng-bit-generator"}
+_FORWARDING = (Identity, Convert, Negate, ReducePrecision, SetDimensionSize)
+"""Operations that copy NaNs of their first operand, besides movements. Negate inverts the signs of data."""
+_SOURCES = (Constant, Infeed, Iota, Recv, Rng, RngBitGenerator)
 """Operations whose results are data, or are never NaN."""
-_WITH_TUPLES = {"call", "conditional", "fusion", "opt-barrier", "parameter", "sort", "topk", "tuple", "while"}
+_WITH_TUPLES = (ControlFlow, Fusion, OptimizationBarrier, Parameter, Sort, Tuple, TopK)
 """Operations whose elements of a tuple are tracked separately."""
 
 
@@ -71,15 +78,14 @@ def tells_nans_apart(instruction: Instruction) -> bool:
 
 def _observed(instruction: Instruction) -> Iterable[Position]:
     """Returns the operands whose signs of NaNs an instruction observes."""
-    op: Any = instruction.op
-    match instruction.opcode:
-        case "compare":
-            operands = instruction.operands if op.type is ComparisonType.TOTALORDER else ()
-        case "bitcast-convert" | "topk":
+    match instruction.op:
+        case Compare() as op:
+            operands = instruction.operands if op.is_total_order else ()
+        case BitcastConvert() | TopK():
             operands = instruction.operands
-        case "custom-call":
+        case CustomCall() as op:
             operands = instruction.operands[:1] if op.target_name in TOP_K_TARGETS else ()
-        case "convert":
+        case Convert():
             result = instruction.shape.element_type
             operands = instruction.operands if result.is_float and not has_signed_nans(result.dtype) else ()
         case _:
@@ -118,47 +124,45 @@ class _Origins:
             shape = shape.elements[k]
         if not shape.is_array or not shape.element_type.is_float or not has_signed_nans(shape.element_type.dtype):
             return []
-        op: Any = instruction.op
-        opcode, operands = instruction.opcode, instruction.operands
-        if opcode in _SOURCES:
-            return []
-        if opcode in _MOVES:
-            return [(operand, ()) for operand in operands[: _MOVES[opcode]]]
-        match opcode:
-            case "select":
+        operands = instruction.operands
+        match instruction.op:
+            case op if isinstance(op, _SOURCES):
+                return []
+            case Movement() as op:
+                return [(operand, ()) for operand in operands[: op.moved_operands]]
+            case op if isinstance(op, _FORWARDING):
+                return [(operands[0], index)]
+            case Select():
                 return [(operand, ()) for operand in operands[1 : 2 if _is_nan_test(instruction) else 3]]
-            case "parameter":
+            case Parameter() as op:
                 computation = instruction.parent
                 assert computation is not None
                 called = self.callers[computation]
                 return [position for caller in called for position in _given(caller, computation, op.number, index)]
-            case "get-tuple-element":
-                return [(operands[0], (op.index, *index))] if operands[0].opcode in _WITH_TUPLES else None
-            case "tuple":
+            case GetTupleElement() as op:
+                return [(operands[0], (op.index, *index))] if isinstance(operands[0].op, _WITH_TUPLES) else None
+            case Tuple():
                 return [(operands[index[0]], index[1:])]
-            case "while":
+            case While() as op:
                 return [(operands[0], index), (op.body.root, index)]
-            case "call" | "conditional" | "fusion":
+            case Call() | Conditional() | Fusion() as op:
                 return [(computation.root, index) for computation in op.computations]
-            case "opt-barrier":
-                return [(operands[0], index)]
-            case "sort" | "topk":
+            case Sort() | TopK():
                 return [(operands[index[0] if index else 0], ())]
         return None
 
 
 def _given(caller: Instruction, computation: Computation, number: int, index: ShapeIndex) -> Iterator[Position]:
     """Yields the values that an instruction passes to parameter `number` of a computation that it calls."""
-    op: Any = caller.op
-    match caller.opcode:
-        case "while":
+    match caller.op:
+        case While() as op:
             yield from ((caller.operands[0], index), (op.body.root, index))
-        case "conditional":
+        case Conditional() as op:
             branches = enumerate(op.branch_computations, 1)
             yield from ((caller.operands[k], index) for k, branch in branches if branch is computation)
-        case "call" | "fusion" | "map":
+        case Call() | Fusion() | Map():
             yield caller.operands[number], index
-        case "sort":
+        case Sort():
             yield caller.operands[number // 2], index
         case _:
             # Elements of any operand, and earlier results of the computation.
@@ -170,9 +174,9 @@ def _given(caller: Instruction, computation: Computation, number: int, index: Sh
 def _is_nan_test(select: Instruction) -> bool:
     """Whether a select returns elements of its last operand only if they are not NaN."""
     test, _, value = select.operands
-    op: Any = test.op
-    is_unequal = test.opcode == "compare" and op.direction is ComparisonDirection.NE
-    return is_unequal and op.type is not ComparisonType.TOTALORDER and [*test.operands] == [value, value]
+    op = test.op
+    is_unequal = isinstance(op, Compare) and op.direction is ComparisonDirection.NE and not op.is_total_order
+    return is_unequal and [*test.operands] == [value, value]
 
 
 def _settle(computation: Computation, computed: list[Instruction]) -> None:
@@ -181,7 +185,9 @@ def _settle(computation: Computation, computed: list[Instruction]) -> None:
     for old in computed:
         made: list[Instruction] = []
 
-        def add(op: Any, operands: Iterable[Instruction], shape: Any, made: list[Instruction] = made) -> Instruction:
+        def add(
+            op: Operation, operands: Iterable[Instruction], shape: Shape, made: list[Instruction] = made
+        ) -> Instruction:
             made.append(Instruction(edit.unique_name(op.opcode), shape, op, operands))
             made[-1].parent = computation
             return made[-1]

@@ -16,10 +16,9 @@ from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 
-def gather(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
+def gather(op: Gather, site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
     """Clamps the start indices to the dynamic sizes; dimensions that are gathered as a whole stay dynamic."""
-    op, (operand, indices) = site.old.op, operands
-    assert isinstance(op, Gather)
+    operand, indices = operands
     whole = {d for d in operand.sizes if op.slice_sizes[d] == operand.bounds[d] and d not in op.collapsed_slice_dims}
     sliced = [d for d in operand.sizes if d not in whole and d not in op.operand_batching_dims]
     if any(d not in op.start_index_map for d in sliced):
@@ -68,10 +67,9 @@ def _in_column(site: Site, value: Instruction, rest: Instruction, dimension: int
     return site.build(Select(), is_column, value, rest)
 
 
-def scatter(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
+def scatter(op: Scatter, site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
     """Sets the index vectors of updates beyond the sizes out of bounds, so that these are skipped."""
-    op, half = site.old.op, len(operands) // 2
-    assert isinstance(op, Scatter)
+    half = len(operands) // 2
     targets, indices, updates = operands[:half], operands[half], operands[half + 1 :]
     sizes, given = site.joint_sizes(targets), site.joint_sizes(updates)
     if not all(_keeps_dimension(site, op, d, sizes, given, updates[0]) for d in range(len(targets[0].bounds))):

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
-from hloom.ops.control_flow import Call
+from hloom.ops.control_flow import Call, Fusion
 from hloom.ops.custom_call import PAD_TO_STATIC, SLICE_TO_DYNAMIC, CustomCall
+from hloom.ops.structure import AddDependency, GetTupleElement, OptimizationBarrier, Parameter, Tuple
+from hloom.ops.traits import ControlFlow
 from hloom.passes.edit import Edit, callees_first_of, calls, copy_annotations, has_control_edges, is_dynamic
 from hloom.passes.expand.dynamic.rules import rule_of
 from hloom.passes.expand.dynamic.site import S32, Padded, Site
@@ -17,9 +19,9 @@ from hloom.passes.op_builder import OpBuilder, new_computation
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
-_CALLERS = {"call", "conditional", "fusion", "while"}
-_FORWARDING = _CALLERS | {"add-dependency", "get-tuple-element", "opt-barrier", "parameter", "tuple"}
-"""Operations that forward values as they are."""
+_CALLS = (ControlFlow, Fusion)
+_FORWARDING = (*_CALLS, AddDependency, GetTupleElement, OptimizationBarrier, Parameter, Tuple)
+"""Operations that forward values as they are. Constants, which are structural too, compute one."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def _can_pad(instruction: Instruction, dynamic: AbstractSet[Computation | None])
     """Whether an instruction can be changed to padded arrays; `dynamic` are the computations with dynamic shapes."""
     if is_dynamic(instruction) and (has_control_edges(instruction) or instruction.shape.is_unbounded):
         return False
-    return instruction.opcode in _CALLERS or dynamic.isdisjoint(calls(instruction.op))
+    return isinstance(instruction.op, _CALLS) or dynamic.isdisjoint(calls(instruction.op))
 
 
 def padded_shape(shape: Shape) -> Shape:
@@ -76,7 +78,7 @@ class _ComputationPadder:
         involved = [instruction for instruction in self.computation.instructions if is_dynamic(instruction)]
         for instruction in involved:
             self.shapes[instruction] = instruction.shape
-            if instruction.opcode in _FORWARDING:
+            if isinstance(instruction.op, _FORWARDING):
                 instruction.shape = padded_shape(instruction.shape)
             else:
                 self._replace(instruction)
@@ -87,11 +89,11 @@ class _ComputationPadder:
         build = OpBuilder.at(self.edit, old)
         shapes = [self.shapes.get(operand, operand.shape) for operand in old.operands]
         operands = [unpacked(build, operand, shape) for operand, shape in zip(old.operands, shapes, strict=True)]
-        rule = rule_of(old)
+        rule = rule_of(old.op)
         given = [operand for operand in operands if operand is not None]
         assert self.computation.parent is not None
         site = Site(build, old, shapes, self.computation.parent)
-        leaves = rule(site, given) if rule is not None and len(given) == len(operands) else None
+        leaves = rule(old.op, site, given) if rule is not None and len(given) == len(operands) else None
         new = self._packed(build, old.shape, leaves) if leaves is not None else self._converted(build, old, shapes)
         self.shapes[new] = old.shape
         self.edit.replace(old, new)

@@ -6,7 +6,6 @@ Elements beyond the sizes are masked.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from hloom.ir import Computation, Instruction
 from hloom.monoids import monoid_of
@@ -20,7 +19,8 @@ from hloom.ops.elementwise_unary import Not
 from hloom.ops.reduce import Reduce
 from hloom.ops.reduce_window import ReduceWindow
 from hloom.ops.select import Select
-from hloom.ops.sort import Sort
+from hloom.ops.sort import Sort, TopK
+from hloom.ops.structure import Constant
 from hloom.passes.expand.dynamic.site import Padded, Site, Sizes
 from hloom.passes.op_builder import OpBuilder, new_computation
 from hloom.shape import Shape, scalar
@@ -29,23 +29,21 @@ from hloom.types import PrimitiveType
 PRED = scalar(PrimitiveType.PRED)
 
 
-def reduce(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+def reduce(op: Reduce, site: Site, operands: Sequence[Padded]) -> list[Padded]:
     """Reduces the elements below the sizes."""
-    op, half = site.old.op, len(operands) // 2
-    assert isinstance(op, Reduce)
+    half = len(operands) // 2
     sizes = site.joint_sizes(operands[:half])
     kept = [d for d in range(len(operands[0].bounds)) if d not in op.dimensions]
-    results = _reduced(site, operands, {d: size for d, size in sizes.items() if d in op.dimensions})
+    results = _reduced(op, site, operands, {d: size for d, size in sizes.items() if d in op.dimensions})
     return [Padded(result, {kept.index(d): size for d, size in sizes.items() if d in kept}) for result in results]
 
 
-def reduce_window(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+def reduce_window(op: ReduceWindow, site: Site, operands: Sequence[Padded]) -> list[Padded]:
     """Reduces the elements of each window that are below the sizes."""
-    op, half = site.old.op, len(operands) // 2
-    assert isinstance(op, ReduceWindow)
+    half = len(operands) // 2
     sizes = site.joint_sizes(operands[:half])
     crossed = {d: size for d, size in sizes.items() if op.window[d] != WindowDimension()}
-    results = _reduced(site, operands, crossed)
+    results = _reduced(op, site, operands, crossed)
     counts = {d: _positions(site, op.window[d], size) if d in crossed else size for d, size in sizes.items()}
     return [Padded(result, counts) for result in results]
 
@@ -58,12 +56,11 @@ def _positions(site: Site, window: WindowDimension, size: Instruction) -> Instru
     return site.maximum(steps, 0)
 
 
-def _reduced(site: Site, operands: Sequence[Padded], sizes: Sizes) -> list[Instruction]:
+def _reduced(op: Reduce | ReduceWindow, site: Site, operands: Sequence[Padded], sizes: Sizes) -> list[Instruction]:
     """Builds a reduction that skips the elements beyond the sizes; returns its results.
 
     Elements are replaced by the identity of the combiner. If that is not known, a mask is reduced together with them.
     """
-    op: Any = site.old.op
     half = len(operands) // 2
     arrays = [operand.array for operand in operands]
     monoid = monoid_of(op.computation) if half == 1 else None
@@ -100,10 +97,9 @@ def _skipping(site: Site, combiner: Computation, count: int) -> Computation:
     return computation
 
 
-def dot(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+def dot(op: Dot, site: Site, operands: Sequence[Padded]) -> list[Padded]:
     """Multiplies the operands with zeros beyond the sizes of contracting dimensions."""
-    op, (lhs, rhs) = site.old.op, operands
-    assert isinstance(op, Dot)
+    lhs, rhs = operands
 
     def paired(left: Sequence[int], right: Sequence[int]) -> list[Instruction]:
         pairs = zip(left, right, strict=True)
@@ -113,7 +109,7 @@ def dot(site: Site, operands: Sequence[Padded]) -> list[Padded]:
     arrays = []
     for operand, dimensions in ((lhs, op.lhs_contracting_dims), (rhs, op.rhs_contracting_dims)):
         across = dict(zip(dimensions, contracted, strict=True))
-        dynamic = {d: size for d, size in across.items() if size.opcode != "constant"}
+        dynamic = {d: size for d, size in across.items() if not isinstance(size.op, Constant)}
         arrays.append(site.masked(operand.array, dynamic, site.zero(operand.array)))
     sizes = [
         *paired(op.lhs_batch_dims, op.rhs_batch_dims),
@@ -127,10 +123,9 @@ def _dynamic_ones(sizes: Sequence[Instruction], shape: Shape) -> Sizes:
     return {d: size for d, (size, dynamic) in enumerate(zip(sizes, shape.dynamic_dimensions, strict=True)) if dynamic}
 
 
-def convolution(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
+def convolution(op: Convolution, site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
     """Convolves images whose batch size is the only dynamic size; None for others."""
-    op, (images, kernel) = site.old.op, operands
-    assert isinstance(op, Convolution)
+    images, kernel = operands
     dimension_numbers = op.dimension_numbers
     batch = dimension_numbers.input_batch_dimension
     if kernel.sizes or set(images.sizes) != {batch} or op.batch_group_count != 1:
@@ -140,10 +135,8 @@ def convolution(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
     ]
 
 
-def sort(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+def sort(op: Sort, site: Site, operands: Sequence[Padded]) -> list[Padded]:
     """Sorts the elements beyond the size behind all others."""
-    op: Any = site.old.op
-    assert isinstance(op, Sort)
     sizes, arrays = site.joint_sizes(operands), [operand.array for operand in operands]
     if op.dimension not in sizes:
         result = site.apply(*arrays)
@@ -164,7 +157,7 @@ def _valid_first(site: Site, comparator: Computation) -> Computation:
     return computation
 
 
-def top_k(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
+def top_k(op: TopK, site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
     """Applies topk to rows of a static size; None for rows of a dynamic size."""
     (operand,) = operands
     if len(operand.bounds) - 1 in operand.sizes:

@@ -6,72 +6,88 @@ A rule returns the padded arrays of the result with their sizes; None if the ope
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hloom.ir import Instruction
 from hloom.ops.attributes import ComparisonDirection
-from hloom.ops.custom_call import PAD_TO_STATIC, SLICE_TO_DYNAMIC, slice_size_rule
+from hloom.ops.broadcast import Broadcast, Iota
+from hloom.ops.convert import BitcastConvert
+from hloom.ops.convolution import Convolution
+from hloom.ops.custom_call import PAD_TO_STATIC, SLICE_TO_DYNAMIC, CustomCall, slice_size_rule
+from hloom.ops.dot import Dot
+from hloom.ops.dynamic_size import GetDimensionSize, SetDimensionSize
 from hloom.ops.elementwise_binary import Add, Divide, Minimum, Multiply, Remainder
 from hloom.ops.gather import Gather
-from hloom.ops.reshape import Reshape, kept_dimensions
-from hloom.ops.slice import DynamicUpdateSlice
+from hloom.ops.operation import Operation
+from hloom.ops.pad import Concatenate, Pad
+from hloom.ops.reduce import Map, Reduce
+from hloom.ops.reduce_window import ReduceWindow
+from hloom.ops.registry import Registry, Rule
+from hloom.ops.reshape import Copy, DynamicReshape, Reshape, kept_dimensions
+from hloom.ops.scatter import Scatter
+from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
+from hloom.ops.sort import Sort, TopK
+from hloom.ops.transpose import Reverse, Transpose
 from hloom.passes.expand.dynamic import indexed, reductions
 from hloom.passes.expand.dynamic.site import Padded, Site, Sizes
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
-Rule = Callable[[Site, Sequence[Padded]], "list[Padded] | None"]
+RULES = Registry[[Site, Sequence[Padded]], list[Padded] | None]()
 
 
-def elementwise(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+def elementwise(op: Operation, site: Site, operands: Sequence[Padded]) -> list[Padded]:
     """Applies the operation to the padded arrays, whose sizes must be equal."""
     return [Padded(site.apply(*(operand.array for operand in operands)), site.joint_sizes(operands))]
 
 
-def _copy(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+@RULES.rule(Copy)
+def _copy(op: Copy, site: Site, operands: Sequence[Padded]) -> list[Padded]:
     return [operands[0]]
 
 
-def _bitcast_convert(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
-    return elementwise(site, operands) if site.shapes[0].same_dimensions(site.old.shape) else None
+@RULES.rule(BitcastConvert)
+def _bitcast_convert(op: BitcastConvert, site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
+    return elementwise(op, site, operands) if site.shapes[0].same_dimensions(site.old.shape) else None
 
 
-def _iota(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+@RULES.rule(Iota)
+def _iota(op: Iota, site: Site, operands: Sequence[Padded]) -> list[Padded]:
     shape = site.old.shape
     sizes = {d: site.s32(shape.dimensions[d]) for d, dynamic in enumerate(shape.dynamic_dimensions) if dynamic}
     return [Padded(site.apply(), sizes)]
 
 
-def _broadcast(site: Site, operands: Sequence[Padded]) -> list[Padded]:
-    op: Any = site.old.op
+@RULES.rule(Broadcast)
+def _broadcast(op: Broadcast, site: Site, operands: Sequence[Padded]) -> list[Padded]:
     sizes = {op.broadcast_dimensions[d]: size for d, size in operands[0].sizes.items()}
     return [Padded(site.apply(operands[0].array), sizes)]
 
 
-def _transpose(site: Site, operands: Sequence[Padded]) -> list[Padded]:
-    op: Any = site.old.op
+@RULES.rule(Transpose)
+def _transpose(op: Transpose, site: Site, operands: Sequence[Padded]) -> list[Padded]:
     sizes = {op.permutation.index(d): size for d, size in operands[0].sizes.items()}
     return [Padded(site.apply(operands[0].array), sizes)]
 
 
-def _reverse(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+@RULES.rule(Reverse)
+def _reverse(op: Reverse, site: Site, operands: Sequence[Padded]) -> list[Padded]:
     """Reverses the padded array, and shifts out the elements beyond the sizes, which then come first."""
-    op: Any = site.old.op
     (operand,) = operands
     excess = {d: site.difference(operand.bounds[d], s) for d, s in operand.sizes.items() if d in op.dimensions}
     backward = site.apply(operand.array)
     return [Padded(site.shifted(backward, excess) if excess else backward, operand.sizes)]
 
 
-def _get_dimension_size(site: Site, operands: Sequence[Padded]) -> list[Padded]:
-    op: Any = site.old.op
+@RULES.rule(GetDimensionSize)
+def _get_dimension_size(op: GetDimensionSize, site: Site, operands: Sequence[Padded]) -> list[Padded]:
     return [Padded(site.size(operands[0], op.dimension))]
 
 
-def _set_dimension_size(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+@RULES.rule(SetDimensionSize)
+def _set_dimension_size(op: SetDimensionSize, site: Site, operands: Sequence[Padded]) -> list[Padded]:
     """Sets the elements beyond the old size to zero, which a larger size makes valid."""
-    op: Any = site.old.op
     d, operand, size = op.dimension, operands[0], operands[1].array
     bound = operand.bounds[d]
     direction = ComparisonDirection.LE if site.old.shape.dynamic_dimensions[d] else ComparisonDirection.EQ
@@ -86,9 +102,9 @@ def _set_dimension_size(site: Site, operands: Sequence[Padded]) -> list[Padded]:
 _WRONG_SIZE = "SETDIMENSIONSIZE-5: the size of dimension {} must be in [0, {}], and the bound where it is static"
 
 
-def _pad(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+@RULES.rule(Pad)
+def _pad(op: Pad, site: Site, operands: Sequence[Padded]) -> list[Padded]:
     """Pads after setting the elements beyond the sizes to the padding value, since the high padding starts there."""
-    op: Any = site.old.op
     operand, value = operands[0], operands[1].array
     sizes = {}
     for d, size in operand.sizes.items():
@@ -99,9 +115,9 @@ def _pad(site: Site, operands: Sequence[Padded]) -> list[Padded]:
     return [Padded(site.apply(site.masked(operand.array, operand.sizes, value), value), sizes)]
 
 
-def _concatenate(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+@RULES.rule(Concatenate)
+def _concatenate(op: Concatenate, site: Site, operands: Sequence[Padded]) -> list[Padded]:
     """Writes each operand, along a dynamic dimension, over the elements beyond the size of the previous one."""
-    op: Any = site.old.op
     along, shape = op.dimension, site.old.shape.static()
     across = site.joint_sizes([Padded(o.array, {d: s for d, s in o.sizes.items() if d != along}) for o in operands])
     if not site.old.shape.dynamic_dimensions[along]:
@@ -114,7 +130,8 @@ def _concatenate(site: Site, operands: Sequence[Padded]) -> list[Padded]:
     return [Padded(joined, {**across, along: end})]
 
 
-def _slice(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+@RULES.rule(Slice)
+def _slice(op: Slice, site: Site, operands: Sequence[Padded]) -> list[Padded]:
     """Slices dynamic dimensions to static ones, with zeros beyond the size."""
     (operand,) = operands
     whole = {d: size for d, size in operand.sizes.items() if site.old.shape.dynamic_dimensions[d]}
@@ -122,8 +139,8 @@ def _slice(site: Site, operands: Sequence[Padded]) -> list[Padded]:
     return [Padded(site.apply(site.masked(operand.array, sliced, site.zero(operand.array))), whole)]
 
 
-def _dynamic_slice(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
-    op: Any = site.old.op
+@RULES.rule(DynamicSlice)
+def _dynamic_slice(op: DynamicSlice, site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
     operand, starts = operands[0], [start.array for start in operands[1:]]
     if any(start.shape.rank for start in starts):
         return None
@@ -135,7 +152,8 @@ def _dynamic_slice(site: Site, operands: Sequence[Padded]) -> list[Padded] | Non
     return [Padded(site.apply(array, *starts), whole)]
 
 
-def _dynamic_update_slice(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
+@RULES.rule(DynamicUpdateSlice)
+def _dynamic_update_slice(op: DynamicUpdateSlice, site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
     operand, update, starts = operands[0], operands[1], [start.array for start in operands[2:]]
     if update.sizes or any(start.shape.rank for start in starts):
         return None
@@ -150,7 +168,8 @@ def _clamped(site: Site, start: Instruction, size: Instruction, part: int) -> In
     return site.build(Minimum(), start, limit)
 
 
-def _reshape(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+@RULES.rule(Reshape)
+def _reshape(op: Reshape, site: Site, operands: Sequence[Padded]) -> list[Padded]:
     operand, shape = operands[0], site.old.shape
     kept = kept_dimensions(site.shapes[0], shape)
     sizes = {target: site.size(operand, d) for d, target in kept.items() if shape.dynamic_dimensions[target]}
@@ -168,7 +187,8 @@ def _reshape(site: Site, operands: Sequence[Padded]) -> list[Padded]:
     return [_refilled(site, operand, total, sizes)]
 
 
-def _dynamic_reshape(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+@RULES.rule(DynamicReshape)
+def _dynamic_reshape(op: DynamicReshape, site: Site, operands: Sequence[Padded]) -> list[Padded]:
     operand, shape = operands[0], site.old.shape
     given = [site.build.convert(size.array, PrimitiveType.S32) for size in operands[1:]]
     sizes = {}
@@ -210,9 +230,9 @@ def _refilled(site: Site, operand: Padded, total: Instruction, sizes: Sizes) -> 
     return Padded(site.build(look_up, flat, offset), sizes)
 
 
-def _custom_call(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
+@RULES.rule(CustomCall)
+def _custom_call(op: CustomCall, site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
     """Implements XLA's PadToStatic and SliceToDynamic, which convert between dynamic and padded arrays."""
-    op: Any = site.old.op
     operand = operands[0] if operands else None
     if op.target_name == PAD_TO_STATIC and operand is not None:
         return [Padded(operand.array), *(Padded(site.size(operand, d)) for d in range(len(operand.bounds)))]
@@ -227,37 +247,17 @@ def _custom_call(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
     return None
 
 
-RULES: dict[str, Rule] = {
-    "bitcast-convert": _bitcast_convert,
-    "broadcast": _broadcast,
-    "concatenate": _concatenate,
-    "convolution": reductions.convolution,
-    "copy": _copy,
-    "custom-call": _custom_call,
-    "dot": reductions.dot,
-    "dynamic-reshape": _dynamic_reshape,
-    "dynamic-slice": _dynamic_slice,
-    "dynamic-update-slice": _dynamic_update_slice,
-    "gather": indexed.gather,
-    "get-dimension-size": _get_dimension_size,
-    "iota": _iota,
-    "map": elementwise,
-    "pad": _pad,
-    "reduce": reductions.reduce,
-    "reduce-window": reductions.reduce_window,
-    "reshape": _reshape,
-    "reverse": _reverse,
-    "scatter": indexed.scatter,
-    "set-dimension-size": _set_dimension_size,
-    "slice": _slice,
-    "sort": reductions.sort,
-    "topk": reductions.top_k,
-    "transpose": _transpose,
-}
+RULES.add(Convolution, reductions.convolution)
+RULES.add(Dot, reductions.dot)
+RULES.add(Gather, indexed.gather)
+RULES.add(Map, elementwise)
+RULES.add(Reduce, reductions.reduce)
+RULES.add(ReduceWindow, reductions.reduce_window)
+RULES.add(Scatter, indexed.scatter)
+RULES.add(Sort, reductions.sort)
+RULES.add(TopK, reductions.top_k)
 
 
-def rule_of(instruction: Instruction) -> Rule | None:
-    """Returns the rule for an instruction, if there is one."""
-    if instruction.op.elementwise and instruction.opcode not in RULES:
-        return elementwise
-    return RULES.get(instruction.opcode)
+def rule_of(op: Operation) -> Rule[Any, [Site, Sequence[Padded]], list[Padded] | None] | None:
+    """Returns the rule for an operation, if there is one."""
+    return RULES.get(op) or (elementwise if op.elementwise else None)

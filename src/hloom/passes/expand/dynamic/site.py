@@ -17,6 +17,7 @@ from hloom.ops.operation import Operation
 from hloom.ops.pad import Pad
 from hloom.ops.select import Select
 from hloom.ops.slice import DynamicSlice
+from hloom.ops.structure import Constant
 from hloom.passes.op_builder import OpBuilder, new_computation
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
@@ -115,7 +116,7 @@ class Site:
     def one_size(self, sizes: Iterable[Instruction]) -> Instruction:
         """Returns the common size of several operands, checked to be equal at run time (SETDIMENSIONSIZE-3)."""
         distinct = dict.fromkeys(sizes)
-        static = [size for size in distinct if size.opcode == "constant"]
+        static = [size for size in distinct if isinstance(size.op, Constant)]
         first, *others = [size for size in distinct if size not in static] + static[:1]
         for other in others:
             equal = self.compare(first, ComparisonDirection.EQ, other)
