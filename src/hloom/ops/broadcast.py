@@ -22,6 +22,7 @@ class Broadcast(Movement, Operation, opcode="broadcast"):
     """
 
     operands = ("operand",)
+    cost = 0
     broadcast_dimensions: Ints = attribute(
         INTS, default=(), text="dimensions", proto="dimensions", always_printed=True, doc="none for a scalar"
     )
@@ -64,6 +65,7 @@ class Iota(Operation, opcode="iota"):
     The result is an array of integers, floats or complex numbers; narrow integers wrap (IOTA-3).
     """
 
+    cost = 0
     iota_dimension: int = attribute(INT, proto="dimensions")
 
     def check(self, result: Shape) -> None:

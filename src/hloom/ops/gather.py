@@ -24,6 +24,7 @@ class Gather(Movement, Operation, opcode="gather"):
     """
 
     operands = ("operand", "start_indices")
+    cost = 6
     offset_dims: Ints = attribute(INTS, proto="gather_dimension_numbers.offset_dims")
     collapsed_slice_dims: Ints = attribute(INTS, proto="gather_dimension_numbers.collapsed_slice_dims")
     start_index_map: Ints = attribute(INTS, proto="gather_dimension_numbers.start_index_map")

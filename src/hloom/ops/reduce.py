@@ -106,6 +106,7 @@ class Map(AppliesScalar, Operation, opcode="map"):
     """
 
     operands = ("*operands",)
+    cost = 20
     dimensions: Ints = attribute(INTS, default=(), always_printed=True, doc="all dimensions, in order; may be omitted")
     computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
 

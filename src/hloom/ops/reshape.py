@@ -140,6 +140,7 @@ class Copy(Identity, Movement, Linear, Operation, opcode="copy", builder="copy")
     """Copies the operand, perhaps to another layout (an addition of today's XLA)."""
 
     operands = ("operand",)
+    cost = 0
 
     def infer(self, operand: Shape) -> Shape:
         return operand

@@ -22,6 +22,7 @@ class Slice(Movement, Operation, opcode="slice"):
     """
 
     operands = ("operand",)
+    cost = 0
     slice: tuple[SliceDimension, ...] = attribute(SLICES, proto="slice_dimensions", doc="[start:limit:stride] of each")
 
     def infer(self, operand: Shape) -> Shape:

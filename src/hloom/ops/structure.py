@@ -37,6 +37,7 @@ class Parameter(Structural, Operation, opcode="parameter"):
 class Constant(Structural, Operation, opcode="constant"):
     """Returns a constant value, a literal (GEN-12)."""
 
+    cost = 0
     literal: Literal = attribute(LITERAL, text="", in_parentheses=True)
 
     def infer(self) -> Shape:

@@ -33,6 +33,8 @@ class Movement:
 class View(Movement):
     """Moves no element in memory: the row-major order of operand and result is the same, as in reshape and bitcast."""
 
+    cost = 0
+
 
 class CallLike:
     """Runs computations on whole values: call, while, conditional, fusion, async-start."""

@@ -17,6 +17,7 @@ class Transpose(Movement, Operation, opcode="transpose", builder="transpose"):
     """Permutes dimensions: result dimension i is operand dimension `permutation[i]` (TRANSPOSE-1)."""
 
     operands = ("operand",)
+    cost = 0
     permutation: Ints = attribute(INTS, text="dimensions", proto="dimensions", doc="a permutation of 0 .. rank-1")
 
     def infer(self, operand: Shape) -> Shape:
@@ -43,6 +44,7 @@ class Reverse(Movement, Operation, opcode="reverse", builder="rev"):
     """
 
     operands = ("operand",)
+    cost = 0
     dimensions: Ints = attribute(INTS)
 
     def infer(self, operand: Shape) -> Shape:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.reduce import Map
 from hloom.ops.sort import Sort
+from hloom.ops.structure import Constant, Parameter
 from hloom.passes.op_builder import OpBuilder, expand_each, new_computation
 
 MIN_KEY_COST = 8
@@ -59,7 +60,7 @@ def keys(comparator: Computation) -> list[tuple[Instruction, Instruction]]:
     ids: dict[Any, int] = {}
     for i in comparator.instructions:
         sides[i] = _side(i, sides)
-        function = i.op.number // 2 if i.opcode == "parameter" else i.op  # type: ignore[attr-defined]
+        function = i.op.number // 2 if isinstance(i.op, Parameter) else i.op
         value = (function, str(i.shape), *(value_ids[operand] for operand in i.operands))
         value_ids[i] = ids.setdefault(value, len(ids))
     found: dict[int, list[Instruction | None]] = {}
@@ -71,10 +72,10 @@ def keys(comparator: Computation) -> list[tuple[Instruction, Instruction]]:
 
 def _side(instruction: Instruction, sides: dict[Instruction, int]) -> int:
     """Returns the sides whose parameters an instruction depends on; both if it is not a pure function of them."""
-    if instruction.op.has_side_effect or instruction.control_predecessors or instruction.opcode.startswith("rng"):
+    if instruction.op.has_side_effect or instruction.control_predecessors:
         return LEFT | RIGHT
-    if instruction.opcode == "parameter":
-        return RIGHT if instruction.op.number % 2 else LEFT  # type: ignore[attr-defined]
+    if isinstance(instruction.op, Parameter):
+        return RIGHT if instruction.op.number % 2 else LEFT
     side = 0
     for operand in instruction.operands:
         side |= sides[operand]
@@ -84,19 +85,23 @@ def _side(instruction: Instruction, sides: dict[Instruction, int]) -> int:
 def _is_key(instruction: Instruction, sides: dict[Instruction, int]) -> bool:
     """Whether the instruction is a scalar with a user that depends on other sides too."""
     used = any(sides[user] != sides[instruction] for user in instruction.users)
-    return used and instruction.opcode != "parameter" and instruction.shape.is_scalar
+    return used and not isinstance(instruction.op, Parameter) and instruction.shape.is_scalar
 
 
 def _cost(root: Instruction) -> int:
     """Returns the cost of computing a value, in additions.
 
-    Arrays, calls and loops each count as MIN_KEY_COST.
+    Parameters and constants count as 1; arrays, calls and loops as MIN_KEY_COST.
     """
     cost = 0
     for instruction in _needed(root):
-        plain = instruction.op.elementwise or instruction.opcode in ("parameter", "constant")
-        scalar = all(leaf.is_scalar for leaf in instruction.shape.leaves())
-        cost += instruction.op.cost if plain and scalar else MIN_KEY_COST
+        op = instruction.op
+        if not all(leaf.is_scalar for leaf in instruction.shape.leaves()):
+            cost += MIN_KEY_COST
+        elif isinstance(op, (Parameter, Constant)):
+            cost += 1
+        else:
+            cost += op.cost if op.elementwise else MIN_KEY_COST
     return cost
 
 
@@ -115,10 +120,7 @@ def _function(module: Module, comparator: Computation, key: Instruction) -> Comp
     """Builds a computation of a key from the operands' elements."""
     function = new_computation(module, "sort-key")
     build = OpBuilder.of(function)
-    new = {
-        parameter: build.parameter(parameter.op.number // 2, parameter.shape)  # type: ignore[attr-defined]
-        for parameter in comparator.parameters[::2]
-    }
+    new = {parameter: build.parameter(k, parameter.shape) for k, parameter in enumerate(comparator.parameters[::2])}
     _copy(build, comparator, key, new)
     function.root = new[key]
     return function
@@ -128,7 +130,7 @@ def _on_keys(module: Module, comparator: Computation, pairs: list[tuple[Instruct
     """Builds a comparator with further parameters for the keys, which it does not compute any more."""
     computation = new_computation(module, comparator.name)
     build = OpBuilder.of(computation)
-    new = {p: build.parameter(p.op.number, p.shape) for p in comparator.parameters}  # type: ignore[attr-defined]
+    new = {p: build.parameter(k, p.shape) for k, p in enumerate(comparator.parameters)}
     for k, pair in enumerate(pairs):
         for side, key in enumerate(pair):
             new[key] = build.parameter(len(comparator.parameters) + 2 * k + side, key.shape)

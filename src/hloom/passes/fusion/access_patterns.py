@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 
 from hloom.ir import Instruction
+from hloom.ops.broadcast import Broadcast
+from hloom.ops.reduce import Reduce
+from hloom.ops.reshape import Reshape
 
 MAX_ROW = 1 << 14
 """Elements of a row up to which it stays in the cache between its reduction and its use."""
@@ -26,27 +29,27 @@ BY_ROWS: AccessPattern = ((),)
 def access_pattern(user: Instruction, operand: Instruction) -> AccessPattern | None:
     """Returns the pattern in which a user reads an operand that contains a reduction; None if no fused loop nest would
     compute each reduction once."""
-    sizes = operand.shape.dimensions
-    if user.op.elementwise:
+    op, sizes = user.op, operand.shape.dimensions
+    if op.elementwise:
         return ELEMENTWISE
-    if user.opcode == "broadcast":
-        rest, rows = row_length(user), math.prod(sizes)
+    if isinstance(op, Broadcast):
+        rest, rows = row_length(op, user.shape.dimensions), math.prod(sizes)
         if rest is not None and rest <= MAX_ROW and (rows >= MIN_ROWS or rest * rows <= 4096):
             return BY_ROWS
-        return columns_of_broadcast(user)
-    if user.opcode == "reduce":
-        reduced = tuple(user.op.dimensions)  # type: ignore[attr-defined]
+        return columns_of_broadcast(op, user.shape.dimensions)
+    if isinstance(op, Reduce):
         if user.operands[0] is not operand:
             return None
-        kept = [d for d in range(len(sizes)) if d not in reduced]
-        return BY_ROWS if _are_leading(kept, sizes) else _column_pattern(sizes, reduced)
-    is_same = user.opcode == "reshape" and without_ones(sizes) == without_ones(user.shape.dimensions)
+        kept = [d for d in range(len(sizes)) if d not in op.dimensions]
+        return BY_ROWS if _are_leading(kept, sizes) else _column_pattern(sizes, op.dimensions)
+    is_same = isinstance(op, Reshape) and without_ones(sizes) == without_ones(user.shape.dimensions)
     return ELEMENTWISE if is_same else None
 
 
-def columns_of_broadcast(broadcast: Instruction) -> AccessPattern | None:
-    """Returns the pattern by columns in which a broadcast reads its operand; None if it has another pattern."""
-    dimensions, sizes = broadcast.op.broadcast_dimensions, broadcast.shape.dimensions  # type: ignore[attr-defined]
+def columns_of_broadcast(op: Broadcast, sizes: tuple[int, ...]) -> AccessPattern | None:
+    """Returns the pattern by columns in which a broadcast to an array of these sizes reads its operand; None if it has
+    another pattern."""
+    dimensions = op.broadcast_dimensions
     in_order = list(dimensions) == sorted(dimensions)
     return _column_pattern(sizes, [d for d in range(len(sizes)) if d not in dimensions]) if in_order else None
 
@@ -60,9 +63,10 @@ def _column_pattern(sizes: tuple[int, ...], reduced: Sequence[int]) -> AccessPat
     return (sizes, tuple(reduced_dimensions)) if columns >= MIN_COLUMNS else None
 
 
-def row_length(broadcast: Instruction) -> int | None:
-    """Number of consecutive copies of each element of the operand; None unless the operand's order is preserved."""
-    dimensions, sizes = broadcast.op.broadcast_dimensions, broadcast.shape.dimensions  # type: ignore[attr-defined]
+def row_length(op: Broadcast, sizes: tuple[int, ...]) -> int | None:
+    """Number of consecutive copies that a broadcast to an array of these sizes makes of each element of its operand;
+    None unless the operand's order is preserved."""
+    dimensions = op.broadcast_dimensions
     if not _are_leading(dimensions, sizes):
         return None
     return math.prod(size for d, size in enumerate(sizes) if d not in dimensions)

@@ -9,7 +9,7 @@ from typing import ClassVar
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.dot import Dot
 from hloom.ops.transpose import Transpose
-from hloom.passes.edit import Edit
+from hloom.passes.edit import Edit, is_dynamic
 from hloom.shape import Shape
 
 
@@ -30,21 +30,16 @@ class DotOperands:
 
 
 def _run(computation: Computation) -> int:
-    dots = [i for i in computation.instructions if i.opcode == "dot" and not _dynamic(i)]
     edit = Edit(computation)
-    changes = sum(_arrange(edit, dot) for dot in dots)
+    changes = sum(_arrange(edit, i, i.op) for i in computation.instructions if isinstance(i.op, Dot))
     if changes:
         edit.finish()
     return changes
 
 
-def _dynamic(dot: Instruction) -> bool:
-    return any(shape.is_dynamic for shape in (dot.shape, *dot.operand_shapes))
-
-
-def _arrange(edit: Edit, dot: Instruction) -> int:
-    op = dot.op
-    assert isinstance(op, Dot)
+def _arrange(edit: Edit, dot: Instruction, op: Dot) -> int:
+    if is_dynamic(dot):
+        return 0
     lhs, rhs = dot.operands
     left = (op.lhs_batch_dims, op.free(lhs.shape.rank, True), op.lhs_contracting_dims)
     right = (op.rhs_batch_dims, op.rhs_contracting_dims, op.free(rhs.shape.rank, False))

@@ -18,13 +18,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module, post_order
 from hloom.ops.attributes import FusionKind
+from hloom.ops.broadcast import Broadcast, Iota
 from hloom.ops.control_flow import Fusion
-from hloom.ops.slice import DynamicUpdateSlice
-from hloom.ops.structure import GetTupleElement, Parameter, Tuple
+from hloom.ops.gather import Gather
+from hloom.ops.pad import Concatenate, Pad
+from hloom.ops.reduce import Reduce
+from hloom.ops.reduce_window import ReduceWindow
+from hloom.ops.reshape import Reshape
+from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
+from hloom.ops.structure import Constant, GetTupleElement, Parameter, Tuple
+from hloom.ops.transpose import Transpose
 from hloom.passes.edit import Edit, applied_computations, has_control_edges, runs_effects
 from hloom.passes.fusion.access_patterns import (
     BY_ROWS,
@@ -41,13 +48,13 @@ from hloom.shape import Shape
 CanFuse = Callable[[Instruction], bool]
 """Whether the target can compute an instruction element by element."""
 
-FREE = {"constant", "iota", "broadcast", "reshape", "bitcast", "transpose", "slice", "reverse", "copy"}
-"""Operations that cost nothing: they select or repeat elements."""
-READS_MEMORY = {"gather", "dynamic-update-slice"}
+_READS_MEMORY = (Gather, DynamicUpdateSlice)
 """Operations whose first operand must be in memory: it is read at run-time indices, or updated in place."""
-ROOT_ONLY = {"concatenate", "dynamic-update-slice"}
+_ROOT_ONLY = (Concatenate, DynamicUpdateSlice)
 """Operations that store their operands one after the other, and so are roots of fusions, except where a user knows
 which operand it reads."""
+_READS_ONCE = (Concatenate, DynamicUpdateSlice, Reduce, Reshape, Transpose)
+"""Operations that read each element of an operand once."""
 
 RECOMPUTED_COST = 12
 """Cost of an element, in additions, up to which computing it again is cheaper than storing and reading it."""
@@ -123,7 +130,7 @@ class _ComputationFusion:
         """Length of the longest chain of instructions from an instruction to a root of its fusions."""
 
     def _is_fusible(self, instruction: Instruction) -> bool:
-        if instruction.opcode in ("parameter", "tuple", "fusion") or has_control_edges(instruction):
+        if isinstance(instruction.op, (Parameter, Tuple, Fusion)) or has_control_edges(instruction):
             return False
         return self.options.can_fuse(instruction) and not runs_effects(instruction.op)
 
@@ -137,9 +144,9 @@ class _ComputationFusion:
         seen, stack = {part}, [part]
         while stack and len(seen) < self.options.max_instructions:
             instruction = stack.pop()
-            if instruction not in self.fusible or instruction.opcode in ROOT_ONLY:
+            if instruction not in self.fusible or isinstance(instruction.op, _ROOT_ONLY):
                 continue
-            is_same_part = instruction.opcode == "dynamic-slice" and instruction.operands[1:] == starts
+            is_same_part = isinstance(instruction.op, DynamicSlice) and instruction.operands[1:] == starts
             is_same_part = is_same_part and instruction.shape.dimensions == part.shape.dimensions
             changing = self.updated_arrays.intersection(map(origin, instruction.operands))
             if changing - ({array} if is_same_part else set()):
@@ -154,7 +161,7 @@ class _ComputationFusion:
         for instruction in self.computation.instructions:
             if instruction in self.fusible:
                 before = sum(min(costs.get(o, 0.0), 200.0) for o in dict.fromkeys(instruction.operands))
-                costs[instruction] = _own_cost(instruction) + before
+                costs[instruction] = float(_reduced_count(instruction) or instruction.op.cost) + before
         return costs
 
     def _find_reducing(self) -> set[Instruction]:
@@ -164,8 +171,7 @@ class _ComputationFusion:
         for instruction in self.computation.instructions:
             if instruction not in self.fusible:
                 continue
-            is_reduction = instruction.opcode in ("reduce", "reduce-window")
-            if (is_reduction and _reduced_count(instruction) > SMALL_REDUCTION) or any(
+            if _reduced_count(instruction) > SMALL_REDUCTION or any(
                 operand in found and access_pattern(instruction, operand) is not None
                 for operand in instruction.operands
             ):
@@ -180,7 +186,7 @@ class _ComputationFusion:
     def reasons(self) -> dict[Instruction, str]:
         """Explains the instructions that are not fused; parameters are left out."""
         self._decide_all()
-        rest = (i for i in self.computation.instructions if i not in self.inlined and i.opcode != "parameter")
+        rest = (i for i in self.computation.instructions if i not in self.inlined and not isinstance(i.op, Parameter))
         return {instruction: self._reason(instruction) for instruction in rest}
 
     def _reason(self, instruction: Instruction) -> str:
@@ -268,51 +274,51 @@ class _ComputationFusion:
 
     def _reads_same_index(self, user: Instruction, operand: Instruction) -> bool:
         """Whether each element of the user reads the operand's element at the same index."""
-        if user.opcode == "concatenate":
+        if isinstance(user.op, Concatenate):
             return user in self.inlined  # Only gathers inline it, and they know which operand they read.
-        if user.opcode == "reshape":
+        if isinstance(user.op, Reshape):
             return without_ones(user.shape.dimensions) == without_ones(operand.shape.dimensions)
         return user.op.elementwise and user.shape.dimensions == operand.shape.dimensions
 
     def _can_compute(self, user: Instruction, operand: Instruction) -> bool:
         """Whether the kernel of the user can compute the operand's elements where it reads them."""
         if (
-            user.opcode in READS_MEMORY
+            isinstance(user.op, _READS_MEMORY)
             and user.operands[0] is operand
-            and operand.opcode not in ("broadcast", "constant")
+            and not isinstance(operand.op, (Broadcast, Constant))
         ):
             return False
         if (user in self.conflicting_updates or _is_padding(user)) and user.operands[1] is operand:
             return False
-        if operand.opcode == "pad" or _is_padding(operand):
+        if isinstance(operand.op, Pad) or _is_padding(operand):
             return user.op.elementwise
-        if operand.shape.is_tuple or (operand.opcode in ROOT_ONLY and not _reads_concatenated_indices(user, operand)):
+        if operand.shape.is_tuple or (
+            isinstance(operand.op, _ROOT_ONLY) and not _reads_concatenated_indices(user, operand)
+        ):
             return False
         return operand not in self.reducing or access_pattern(user, operand) is not None
 
     def _average_reads(self, user: Instruction, operand: Instruction) -> float:
         """Average number of reads of each element of the operand, if each element of the user is computed once."""
-        size = max(1, operand.shape.element_count if operand.shape.is_array else 1)
+        op, size = user.op, max(1, operand.shape.element_count if operand.shape.is_array else 1)
         own = next(user.shape.leaves()).element_count
-        if user.opcode in ("reduce", "concatenate", "reshape", "transpose"):
+        if isinstance(op, _READS_ONCE):
             return 1.0
-        if user.opcode == "broadcast":
+        if isinstance(op, Broadcast):
             # The value is computed before the loop over the other dimensions, or in at most four unrolled copies.
-            is_once = row_length(user) is not None or own <= 4 * size
-            by_columns = operand in self.reducing and columns_of_broadcast(user) is not None
+            is_once = row_length(op, user.shape.dimensions) is not None or own <= 4 * size
+            by_columns = operand in self.reducing and columns_of_broadcast(op, user.shape.dimensions) is not None
             return 1.0 if is_once or by_columns else own / size
-        if user.opcode == "reduce-window":
-            return own * math.prod(d.size for d in user.op.window) / size  # type: ignore[attr-defined]
-        if user.op.elementwise and not operand.shape.dimensions:
+        if isinstance(op, ReduceWindow):
+            return own * _reduced_count(user) / size
+        if op.elementwise and not operand.shape.dimensions:
             return 1.0
-        if user.opcode == "dynamic-update-slice":
-            return 1.0
-        return min(1.0, own / size) if user.opcode in ("slice", "dynamic-slice") else own / size
+        return min(1.0, own / size) if isinstance(op, (Slice, DynamicSlice)) else own / size
 
     def _pays(self, instruction: Instruction, roots: set[Instruction], evaluations: float) -> bool:
         if any(self.sizes[root] >= self.options.max_instructions for root in roots):
             return False
-        if instruction.opcode in ("constant", "iota") or (
+        if isinstance(instruction.op, (Constant, Iota)) or (
             instruction.shape.is_scalar and self._is_free_chain(instruction)
         ):
             return True
@@ -340,7 +346,12 @@ class _ComputationFusion:
 
     def _may_merge(self, root: Instruction) -> bool:
         by_columns = bool(self.patterns[root] - {BY_ROWS})
-        return root.opcode not in ROOT_ONLY and root.shape.is_array and bool(root.shape.dimensions) and not by_columns
+        return (
+            not isinstance(root.op, _ROOT_ONLY)
+            and root.shape.is_array
+            and bool(root.shape.dimensions)
+            and not by_columns
+        )
 
     def _is_worth_fusing(self, group: list[Instruction]) -> bool:
         """Whether the group has more than one instruction; a single one is a kernel without a fusion."""
@@ -411,33 +422,27 @@ class _ComputationFusion:
 
 def _is_padding(instruction: Instruction) -> bool:
     """Whether an update of a broadcast pads its operand: each element is one of the operand's or the fill value."""
-    return instruction.opcode == "dynamic-update-slice" and instruction.operands[0].opcode == "broadcast"
+    return isinstance(instruction.op, DynamicUpdateSlice) and isinstance(instruction.operands[0].op, Broadcast)
 
 
 def _reads_concatenated_indices(user: Instruction, operand: Instruction) -> bool:
     """Whether a gather reads start indices that a concatenation joins from one operand for each index component."""
-    if user.opcode != "gather" or operand.opcode != "concatenate" or user.operands[0] is operand:
+    op, joined = user.op, operand.op
+    if not isinstance(op, Gather) or not isinstance(joined, Concatenate) or user.operands[0] is operand:
         return False
-    return bool(operand.op.dimension == user.op.index_vector_dim)  # type: ignore[attr-defined]
-
-
-def _own_cost(instruction: Instruction) -> float:
-    if instruction.opcode in FREE:
-        return 0.0
-    if instruction.opcode in ("reduce", "reduce-window"):
-        return float(_reduced_count(instruction))
-    if instruction.opcode == "map":
-        return 20.0
-    return float(6 if instruction.opcode == "gather" else instruction.op.cost)
+    return joined.dimension == op.index_vector_dim
 
 
 def _reduced_count(instruction: Instruction) -> int:
-    op: Any = instruction.op
-    if instruction.opcode == "reduce-window":
-        return math.prod(d.size for d in op.window)
-    sizes = instruction.operands[0].shape.dimensions
-    return math.prod(sizes[d] for d in op.dimensions)
+    """Number of elements that each element of a reduction combines; 0 for other operations."""
+    match instruction.op:
+        case Reduce() as op:
+            sizes = instruction.operands[0].shape.dimensions
+            return math.prod(sizes[d] for d in op.dimensions)
+        case ReduceWindow() as op:
+            return math.prod(d.size for d in op.window)
+    return 0
 
 
 def _kind(group: list[Instruction]) -> FusionKind:
-    return FusionKind.LOOP if all(root.opcode != "reduce" for root in group) else FusionKind.INPUT
+    return FusionKind.INPUT if any(isinstance(root.op, Reduce) for root in group) else FusionKind.LOOP

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 
 from hloom.ir import Instruction
+from hloom.ops.reduce import Reduce
 
 MAX_CANDIDATES = 6
 MAX_SEARCH = 300
@@ -162,9 +163,7 @@ def _can_share_loops(a: Instruction, b: Instruction) -> bool:
     """Whether one loop nest can compute both roots: equal sizes, and for reductions equal reduced dimensions."""
     if a.shape.is_tuple or b.shape.is_tuple or a.shape.dimensions != b.shape.dimensions:
         return False
-    if (a.opcode == "reduce") != (b.opcode == "reduce"):
-        return False
-    if a.opcode != "reduce":
-        return True
-    same = a.op.dimensions == b.op.dimensions  # type: ignore[attr-defined]
-    return same and a.operands[0].shape.dimensions == b.operands[0].shape.dimensions
+    if isinstance(a.op, Reduce) and isinstance(b.op, Reduce):
+        same = a.op.dimensions == b.op.dimensions
+        return same and a.operands[0].shape.dimensions == b.operands[0].shape.dimensions
+    return isinstance(a.op, Reduce) == isinstance(b.op, Reduce)
