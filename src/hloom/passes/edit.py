@@ -7,9 +7,13 @@ proportional to the instructions that it touches.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from hloom.ir import Computation, Instruction, Module, callees_first
+from hloom.ops.control_flow import While
 from hloom.ops.operation import Operation
+from hloom.ops.structure import Constant, Parameter
+from hloom.ops.traits import ControlFlow
 from hloom.shape import Shape
 
 
@@ -78,7 +82,7 @@ class Edit:
         return not (
             instruction.users
             or instruction is self.computation.root
-            or instruction.opcode == "parameter"
+            or isinstance(instruction.op, Parameter)
             or has_control_edges(instruction)
             or runs_effects(instruction.op)
         )
@@ -116,9 +120,9 @@ def is_dynamic(instruction: Instruction) -> bool:
     return instruction.shape.is_dynamic or any(shape.is_dynamic for shape in instruction.operand_shapes)
 
 
-def is_control_flow(instruction: Instruction) -> bool:
-    """Whether the instruction is a call, conditional or while, which do not apply computations to elements."""
-    return instruction.opcode in ("call", "conditional", "while")
+def constant_value(instruction: Instruction) -> Any:
+    """Returns the value of a constant; None for other instructions."""
+    return instruction.op.literal.value if isinstance(instruction.op, Constant) else None
 
 
 def calls(op: Operation) -> Sequence[Computation]:
@@ -128,7 +132,7 @@ def calls(op: Operation) -> Sequence[Computation]:
 
 def applied_computations(module: Module) -> set[Computation]:
     """Returns the computations that reductions, sorts, fusions and the like call, but not those of control flow."""
-    return {c for i in module.instructions() if not is_control_flow(i) for c in calls(i.op)}
+    return {c for i in module.instructions() if not isinstance(i.op, ControlFlow) for c in calls(i.op)}
 
 
 def runs_effects(op: Operation) -> bool:
@@ -164,7 +168,7 @@ def callees_first_of(module: Module) -> list[Computation]:
 
 def loops_of(module: Module) -> list[Instruction]:
     """Returns the while instructions of a module, inner loops first."""
-    return [i for c in callees_first_of(module) for i in c.instructions if i.opcode == "while"]
+    return [i for c in callees_first_of(module) for i in c.instructions if isinstance(i.op, While)]
 
 
 def inlined_size(computation: Computation, sizes: Mapping[Computation, int]) -> int:
@@ -172,7 +176,7 @@ def inlined_size(computation: Computation, sizes: Mapping[Computation, int]) -> 
 
     `sizes` has this number for the callees. It may be exponential in the number of computations if they share callees.
     """
-    run = (c for i in computation.instructions if is_control_flow(i) for c in i.op.computations)
+    run = (c for i in computation.instructions if isinstance(i.op, ControlFlow) for c in i.op.computations)
     return len(computation.instructions) + sum(sizes[c] for c in run)
 
 
@@ -198,8 +202,8 @@ def copy_into(edit: Edit, callee: Computation, arguments: Sequence[Instruction],
     """
     new: dict[Instruction, Instruction] = {}
     for old in callee.instructions:
-        if old.opcode == "parameter":
-            new[old] = arguments[old.op.number]  # type: ignore[attr-defined]
+        if isinstance(old.op, Parameter):
+            new[old] = arguments[old.op.number]
             continue
         copy = edit.add(old.op, [new[operand] for operand in old.operands], old.shape, caller)
         copy.metadata = dict(old.metadata or caller.metadata)

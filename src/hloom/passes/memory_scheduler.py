@@ -12,18 +12,11 @@ from itertools import accumulate
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
-from hloom.passes.edit import effectful_computations, has_effect, is_control_flow
+from hloom.ops.structure import OptimizationBarrier
+from hloom.ops.traits import ControlFlow, Structural, View
+from hloom.passes.edit import effectful_computations, has_effect
 
-_ALIASES = {
-    "tuple",
-    "get-tuple-element",
-    "bitcast",
-    "reshape",
-    "parameter",
-    "constant",
-    "opt-barrier",
-    "add-dependency",
-}
+_ALIASES = (Structural, View, OptimizationBarrier)
 """Operations whose results need no memory of their own: aliases of operands, parameters and constants."""
 
 
@@ -47,7 +40,7 @@ class MemoryScheduler:
 
 def run_computations(module: Module) -> list[Computation]:
     """Returns the entry and the computations that control flow runs, but not those that fusions or reductions apply."""
-    called = {id(c) for i in module.instructions() if is_control_flow(i) for c in i.op.computations}
+    called = {id(c) for i in module.instructions() if isinstance(i.op, ControlFlow) for c in i.op.computations}
     entry = module.entry_computation
     return [computation for computation in module.computations if computation is entry or id(computation) in called]
 
@@ -127,7 +120,7 @@ class _Memory:
         """Instructions that have yet to read each value; the root stands for the caller, which reads the result."""
         for instruction in computation.instructions:
             operands = frozenset(value for operand in instruction.operands for value in self.sources[operand])
-            own = instruction.op.opcode not in _ALIASES
+            own = not isinstance(instruction.op, _ALIASES)
             self.sources[instruction] = frozenset((instruction,)) if own else operands
             if own:
                 self.size[instruction] = instruction.shape.byte_size

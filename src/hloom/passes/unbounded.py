@@ -13,10 +13,12 @@ from dataclasses import replace
 from hloom.errors import HloomError, RuleError
 from hloom.ir import Computation, Instruction, Module, clone_computation
 from hloom.ops.broadcast import Broadcast
+from hloom.ops.control_flow import Conditional
 from hloom.ops.dynamic_size import SetDimensionSize
 from hloom.ops.operation import Operation
 from hloom.ops.reshape import DynamicReshape, Reshape
 from hloom.ops.structure import Parameter
+from hloom.ops.traits import CallLike
 from hloom.shape import UNBOUNDED, Shape
 from hloom.stablehlo.embedded_text import embedded_text
 from hloom.stablehlo.importer.constant_folding import ConstantFolder
@@ -115,7 +117,7 @@ class _Specializer:
             self._set_sizes(operand, sizes)
 
     def _set_sizes(self, instruction: Instruction, sizes: dict[int, int]) -> None:
-        if not instruction.shape.is_unbounded or instruction.opcode == "parameter":
+        if not instruction.shape.is_unbounded or isinstance(instruction.op, Parameter):
             return
         instruction.shape = _with_sizes(instruction.shape, sizes)
         if instruction.op.elementwise:
@@ -137,10 +139,10 @@ class _Specializer:
 def _callee_parameter_shapes(instruction: Instruction) -> list[Sequence[Shape]]:
     """Returns the shapes of the arguments that the instruction passes to each computation that it calls."""
     shapes, called = instruction.operand_shapes, list(instruction.op.computations)
-    if instruction.opcode in ("call", "fusion", "async-start", "while"):
-        return [shapes for _ in called]
-    if instruction.opcode == "conditional":
+    if isinstance(instruction.op, Conditional):
         return [[shape] for shape in shapes[1:]]
+    if isinstance(instruction.op, CallLike):
+        return [shapes for _ in called]
     return [computation.parameter_shapes for computation in called]
 
 

@@ -11,11 +11,11 @@ from hloom.ir import Computation, Instruction, Module
 from hloom.ops.control_flow import Fusion, While
 from hloom.ops.scatter import Scatter
 from hloom.ops.slice import DynamicUpdateSlice
-from hloom.ops.structure import Parameter
+from hloom.ops.structure import Parameter, Tuple
+from hloom.ops.traits import View
 from hloom.passes.edit import effectful_computations
 from hloom.passes.memory_scheduler import predecessors, run_computations, successors
 
-_VIEWS = {"bitcast", "reshape"}
 MAX_SEARCH = 4096
 """Instructions visited in the search for a dependence; a search that reaches the limit leaves the order alone."""
 
@@ -66,7 +66,7 @@ class _Order:
     def _late_readers(self, update: Instruction, array: Instruction) -> list[Instruction]:
         """Returns the readers of an updated array that follow the update; none if one of them updates it as well."""
         readers = {reader for reader in _readers(array) if self.position[reader] > self.position[update]}
-        if any(reader.opcode == "tuple" or array in updated(reader) for reader in readers):
+        if any(isinstance(reader.op, Tuple) or array in updated(reader) for reader in readers):
             return []
         return sorted(readers, key=self.position.__getitem__)
 
@@ -117,10 +117,10 @@ def updated(instruction: Instruction) -> Iterator[Instruction]:
         yield from map(origin, operands[: len(operands) // 2])
     elif isinstance(op, While):
         state = operands[0]
-        yield from map(origin, state.operands if state.opcode == "tuple" else operands)
+        yield from map(origin, state.operands if isinstance(state.op, Tuple) else operands)
     elif isinstance(op, Fusion):
         root = op.calls.root
-        for last in root.operands if root.opcode == "tuple" else (root,):
+        for last in root.operands if isinstance(root.op, Tuple) else (root,):
             source = origin(last.operands[0]).op if isinstance(last.op, DynamicUpdateSlice) else None
             if isinstance(source, Parameter):
                 yield origin(operands[source.number])
@@ -128,14 +128,14 @@ def updated(instruction: Instruction) -> Iterator[Instruction]:
 
 def origin(value: Instruction) -> Instruction:
     """Returns the instruction that owns the memory of a value: that of a reshape is its operand's."""
-    while value.opcode in _VIEWS:
+    while isinstance(value.op, View):
         (value,) = value.operands
     return value
 
 
 def _readers(array: Instruction) -> Iterator[Instruction]:
     for user in array.users:
-        if user.opcode in _VIEWS:
+        if isinstance(user.op, View):
             yield from _readers(user)
         else:
             yield user

@@ -24,9 +24,8 @@ from hloom.ops.convert import BitcastConvert
 from hloom.ops.dynamic_size import GetDimensionSize, SetDimensionSize
 from hloom.ops.reshape import DynamicReshape
 from hloom.ops.structure import Domain, OptimizationBarrier
-from hloom.ops.traits import Communication, DeviceIndex, Structural, View
+from hloom.ops.traits import Communication, ControlFlow, DeviceIndex, Structural, View
 from hloom.passes import clone_module, run_passes
-from hloom.passes.edit import is_control_flow
 from hloom.passes.spmd.traffic import run_counts, traffic_of
 from hloom.scaling.cluster import Cluster
 from hloom.scaling.collective_times import Estimate, estimate
@@ -136,7 +135,7 @@ def _part(instruction: Instruction, run: _Run) -> Part | None:
     op = instruction.op
     if isinstance(op, (Collective, CollectivePermute)):
         return _collective(op, instruction, run)
-    if isinstance(op, _COSTLESS) or is_control_flow(instruction):
+    if isinstance(op, _COSTLESS) or isinstance(instruction.op, ControlFlow):
         return None
     return _computation(instruction, run.cluster)
 

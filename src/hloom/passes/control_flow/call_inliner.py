@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.control_flow import Call, Fusion
+from hloom.ops.traits import ControlFlow
 from hloom.passes.edit import (
     Edit,
     callees_first_of,
@@ -17,7 +18,6 @@ from hloom.passes.edit import (
     copy_into,
     effectful_computations,
     has_control_edges,
-    is_control_flow,
 )
 from hloom.passes.simplify.dead_code import remove_unused_computations
 
@@ -59,7 +59,7 @@ class CallInliner:
             changes += inline_calls(computation, kept_in_applied if only_applied[computation] else kept)
             for instruction in computation.instructions:
                 # The callee is only applied to elements if that is so for all of its callers.
-                inside = only_applied[computation] or not is_control_flow(instruction)
+                inside = only_applied[computation] or not isinstance(instruction.op, ControlFlow)
                 for callee in calls(instruction.op):
                     only_applied[callee] = inside and only_applied.get(callee, True)
         if changes:
@@ -123,7 +123,8 @@ def inline_calls(computation: Computation, kept: AbstractSet[Computation] = froz
     edit, count = Edit(computation), 0
     while worklist:
         call = worklist.pop()
-        inline(edit, call, call.op.computation, call.operands)  # type: ignore[attr-defined]
+        (callee,) = call.op.computations
+        inline(edit, call, callee, call.operands)
         worklist += [i for i in edit.made_for(call) if _is_inlined(i, kept)]
         count += 1
     edit.finish()

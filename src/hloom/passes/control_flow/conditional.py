@@ -7,9 +7,8 @@ from typing import ClassVar
 
 from hloom.ir import Instruction, Module
 from hloom.ops.control_flow import Conditional
-from hloom.ops.structure import Constant
 from hloom.passes.control_flow.call_inliner import inline
-from hloom.passes.edit import Edit, callees_first_of, has_control_edges
+from hloom.passes.edit import Edit, callees_first_of, constant_value, has_control_edges
 
 
 @dataclass(frozen=True)
@@ -26,35 +25,30 @@ class ConditionalSimplifier:
     def run(self, module: Module) -> int:
         """Inlines known branches; returns the number of conditionals replaced."""
         return sum(
-            _simplify(instruction)
+            _simplify(instruction, instruction.op)
             for computation in callees_first_of(module)
             for instruction in computation.instructions
-            if instruction.opcode == "conditional" and not has_control_edges(instruction)
+            if isinstance(instruction.op, Conditional) and not has_control_edges(instruction)
         )
 
 
-def _simplify(instruction: Instruction) -> bool:
-    branch = _taken_branch(instruction)
+def _simplify(instruction: Instruction, op: Conditional) -> bool:
+    branch = _taken_branch(instruction, op)
     if branch is None or instruction.parent is None:
         return False
-    op = instruction.op
-    assert isinstance(op, Conditional)
     edit = Edit(instruction.parent)
     inline(edit, instruction, op.branch_computations[branch], [instruction.operands[1 + branch]])
     edit.finish()
     return True
 
 
-def _taken_branch(instruction: Instruction) -> int | None:
+def _taken_branch(instruction: Instruction, op: Conditional) -> int | None:
     """Returns the index of the branch that is taken, or 0 if all are the same; None if it is unknown."""
-    op = instruction.op
-    assert isinstance(op, Conditional)
     branches, arguments = op.branch_computations, instruction.operands[1:]
     if all(b is branches[0] for b in branches) and all(a is arguments[0] for a in arguments):
         return 0
-    index = instruction.operands[0].op
-    if not isinstance(index, Constant):
+    value = constant_value(instruction.operands[0])
+    if value is None:
         return None
-    value = index.literal.value
     chosen = (0 if value else 1) if value.dtype == bool else int(value)
     return chosen if 0 <= chosen < len(branches) else len(branches) - 1

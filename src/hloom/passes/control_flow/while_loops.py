@@ -8,8 +8,12 @@ from typing import ClassVar
 
 from hloom.counted_loop import carried_index, trip_count
 from hloom.ir import Computation, Instruction, Module
+from hloom.ops.broadcast import Broadcast, Iota
 from hloom.ops.control_flow import While
-from hloom.ops.structure import GetTupleElement, Parameter, Tuple
+from hloom.ops.custom_call import CustomCall
+from hloom.ops.reshape import Copy
+from hloom.ops.structure import GetTupleElement, OptimizationBarrier, Parameter, Tuple
+from hloom.ops.traits import ControlFlow, Structural, View
 from hloom.passes.control_flow.call_inliner import inline
 from hloom.passes.edit import Edit, callers, effectful_computations, has_control_edges, has_effect, loops_of
 from hloom.shape import Shape
@@ -22,7 +26,7 @@ def invariant_elements(body: Computation) -> dict[int, list[Instruction]]:
     """
     root = body.root
     readers: dict[int | None, list[Instruction]] = {}
-    for reader in body.parameters[0].users if root.opcode == "tuple" else ():
+    for reader in body.parameters[0].users if isinstance(root.op, Tuple) else ():
         readers.setdefault(carried_index(reader, body), []).append(reader)
     forwarded = (k for k, value in enumerate(root.operands) if k in readers and carried_index(value, body) == k)
     return {k: readers[k] for k in forwarded}
@@ -62,10 +66,10 @@ def _simplify(loop: Instruction, effectful: set[Computation]) -> bool:
 
 # Loop-invariant code motion
 
-_FREE = frozenset({"constant", "broadcast", "iota", "reshape", "bitcast", "get-tuple-element", "tuple", "copy"})
+_FREE = (Structural, View, Broadcast, Iota, Copy)
 """Operations that are too cheap for an element of the tuple: hoisted only as operands of other hoisted instructions."""
 
-_NEVER_HOISTED = frozenset({"parameter", "while", "conditional", "custom-call", "opt-barrier", "after-all", "call"})
+_NEVER_HOISTED = (ControlFlow, CustomCall, OptimizationBarrier, Parameter)
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ class WhileLoopInvariantCodeMotion:
             if (
                 has_own_computations
                 and loop.shape.is_tuple
-                and op.body.root.opcode == "tuple"
+                and isinstance(op.body.root.op, Tuple)
                 and not has_control_edges(loop)
             ):
                 changes += _hoist(loop, op, effectful)
@@ -104,13 +108,14 @@ class WhileLoopInvariantCodeMotion:
 
 def _hoist(loop: Instruction, op: While, effectful: set[Computation]) -> int:
     (parameter,) = op.body.parameters
-    if any(user.opcode != "get-tuple-element" for user in (*parameter.users, *op.condition.parameters[0].users)):
+    users = (*parameter.users, *op.condition.parameters[0].users)
+    if not all(isinstance(user.op, GetTupleElement) for user in users):
         return 0
     invariant = _invariant_instructions(op.body, effectful)
     hoisted = [
         i
         for i in invariant
-        if i.opcode not in _FREE and not _exceeds_operands(i) and any(user not in invariant for user in i.users)
+        if not isinstance(i.op, _FREE) and not _exceeds_operands(i) and any(user not in invariant for user in i.users)
     ]
     if hoisted:
         _carry(loop, op, hoisted)
@@ -123,7 +128,7 @@ def _invariant_instructions(body: Computation, effectful: set[Computation]) -> d
     found: dict[Instruction, None] = {}
     for instruction in body.instructions:
         if instruction in reads or (
-            instruction.opcode not in _NEVER_HOISTED
+            not isinstance(instruction.op, _NEVER_HOISTED)
             and instruction.shape.is_array
             and not has_effect(instruction, effectful)
             and not has_control_edges(instruction)

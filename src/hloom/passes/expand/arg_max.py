@@ -21,10 +21,13 @@ from hloom.ir import Computation, Instruction, Module
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.broadcast import Broadcast, Iota
 from hloom.ops.compare import FUNCTIONS, Compare
-from hloom.ops.elementwise_binary import Maximum, Minimum, Or
+from hloom.ops.elementwise_binary import And, Maximum, Minimum, Or, Xor
+from hloom.ops.elementwise_unary import Not
+from hloom.ops.operation import Operation
 from hloom.ops.reduce import Reduce
 from hloom.ops.select import Select
-from hloom.ops.structure import Constant, GetTupleElement, Parameter
+from hloom.ops.structure import GetTupleElement, Parameter, Tuple
+from hloom.passes.edit import constant_value
 from hloom.passes.op_builder import OpBuilder, expand_each, reduced
 from hloom.shape import Shape
 
@@ -100,7 +103,7 @@ def _counts_along(indices: Instruction, dimension: int) -> bool:
 def _starts_at_identity(
     initial: tuple[Instruction, ...] | list[Instruction], best: type[Maximum] | type[Minimum]
 ) -> bool:
-    value, index = (i.op.literal.value if isinstance(i.op, Constant) else None for i in initial)
+    value, index = map(constant_value, initial)
     if value is None or index is None or int(index) != 0:
         return False
     return bool(value == best.identity(initial[0].shape.element_type))
@@ -127,9 +130,9 @@ def _is_right(result: tuple[Any, ...], pair: tuple[float, float], is_better: Cal
     return index == int(takes_b) and (value == pair[takes_b] or (math.isnan(value) and math.isnan(pair[takes_b])))
 
 
-_LOGIC: dict[str, Callable[..., Any]] = {
-    "and": operator.and_, "or": operator.or_, "xor": operator.xor, "not": operator.not_,
-    "select": lambda condition, a, b: a if condition else b, "tuple": lambda *values: values,
+_LOGIC: dict[type[Operation], Callable[..., Any]] = {
+    And: operator.and_, Or: operator.or_, Xor: operator.xor, Not: operator.not_,
+    Select: lambda condition, a, b: a if condition else b, Tuple: lambda *values: values,
 }  # fmt: skip
 
 
@@ -142,10 +145,10 @@ def _evaluated(combiner: Computation, arguments: tuple[Any, ...]) -> tuple[Any, 
             values[instruction] = arguments[op.number]
         elif isinstance(op, Compare) and _compares_like_parameters(instruction, op):
             values[instruction] = FUNCTIONS[op.direction](*given)
-        elif op.opcode == "minimum" and {_parameter_index(operand) for operand in instruction.operands} == {1, 3}:
+        elif isinstance(op, Minimum) and {_parameter_index(operand) for operand in instruction.operands} == {1, 3}:
             values[instruction] = min(given)
-        elif op.opcode in _LOGIC and (op.opcode in ("select", "tuple") or instruction.shape.element_type.is_pred):
-            values[instruction] = _LOGIC[op.opcode](*given)
+        elif type(op) in _LOGIC and (isinstance(op, (Select, Tuple)) or instruction.shape.element_type.is_pred):
+            values[instruction] = _LOGIC[type(op)](*given)
         else:
             return None
     result = values[combiner.root]

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
+from hloom.ops.control_flow import AsyncDone, AsyncStart, AsyncUpdate
+from hloom.ops.structure import OptimizationBarrier, Parameter
+from hloom.ops.traits import Done, Start
 from hloom.passes.edit import (
     Edit,
     callees_first_of,
@@ -16,7 +19,7 @@ from hloom.passes.edit import (
     has_effect,
 )
 
-_NEVER_MERGED = {"parameter", "opt-barrier", "async-start", "async-update", "async-done", "copy-start", "copy-done"}
+_NEVER_MERGED = (Parameter, OptimizationBarrier, AsyncStart, AsyncUpdate, AsyncDone, Start, Done)
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ def _merge_instructions(computation: Computation, effectful: set[Computation]) -
     changes = 0
     for instruction in computation.instructions:
         if (
-            instruction.opcode in _NEVER_MERGED
+            isinstance(instruction.op, _NEVER_MERGED)
             or instruction.shape.is_token
             or has_control_edges(instruction)
             or has_effect(instruction, effectful)

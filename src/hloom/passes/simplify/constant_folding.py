@@ -11,15 +11,23 @@ import numpy as np
 from hloom.errors import HloomError
 from hloom.ir import Computation, Instruction, Module
 from hloom.literal import Literal
+from hloom.ops.convert import BitcastConvert
+from hloom.ops.dot import Dot
+from hloom.ops.gather import Gather
+from hloom.ops.pad import Concatenate, Pad
+from hloom.ops.reduce import Reduce
+from hloom.ops.reshape import Reshape
+from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
 from hloom.ops.structure import Constant
-from hloom.passes.edit import Edit, has_control_edges
+from hloom.ops.transpose import Reverse, Transpose
+from hloom.passes.edit import Edit, constant_value, has_control_edges
 from hloom.values import Array
 from hloom.verifier.precision import is_mixed
 
-_FOLDED = frozenset({
-    "bitcast-convert", "reshape", "transpose", "reverse", "slice", "dynamic-slice", "dynamic-update-slice", "pad",
-    "concatenate", "gather", "reduce", "dot",
-})  # fmt: skip
+_FOLDED = (
+    BitcastConvert, Reshape, Transpose, Reverse, Slice, DynamicSlice, DynamicUpdateSlice, Pad, Concatenate, Gather,
+    Reduce, Dot,
+)  # fmt: skip
 """Operations that are evaluated besides element-wise ones. Not broadcast and iota: the constant would be larger."""
 
 
@@ -59,8 +67,8 @@ class ConstantFolding:
     def _is_foldable(self, instruction: Instruction) -> bool:
         op, shape = instruction.op, instruction.shape
         return (
-            all(operand.opcode == "constant" for operand in instruction.operands)
-            and (op.elementwise or op.opcode in _FOLDED)
+            all(isinstance(operand.op, Constant) for operand in instruction.operands)
+            and (op.elementwise or isinstance(op, _FOLDED))
             and not op.has_side_effect
             and not has_control_edges(instruction)
             and shape.is_array
@@ -72,7 +80,7 @@ class ConstantFolding:
     def _is_small(self, instruction: Instruction) -> bool:
         shape, operands = instruction.shape, instruction.operand_shapes
         steps = max(shape.element_count, *(operand.element_count for operand in operands))
-        if instruction.opcode == "dot":
+        if isinstance(instruction.op, Dot):
             steps = shape.element_count * math.prod(operands[0].dimensions)
         return steps <= self.max_steps and (
             shape.byte_size <= self.max_bytes or shape.byte_size <= sum(operand.byte_size for operand in operands)
@@ -88,7 +96,7 @@ def evaluate(instruction: Instruction) -> Array | None:
 
     plans = {key: plan for called in instruction.op.computations for key, plan in make_plans(called).items()}
     execution = Execution(plans, Device(0), Rendezvous(1, 1, 1.0), 0, 0, seed=0)
-    values = [operand.op.literal.value for operand in instruction.operands]  # type: ignore[attr-defined]
+    values = [constant_value(operand) for operand in instruction.operands]
     try:
         with np.errstate(all="ignore"):
             value = instruction.op.evaluate(Site(execution, instruction, False), *instruction.op.bind(values))

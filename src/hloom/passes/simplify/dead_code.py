@@ -98,8 +98,8 @@ def _can_shrink(loop: Instruction, calling: dict[Computation, list[Instruction]]
         and not has_control_edges(loop)
         and loop.sharding is None
         and all(len(calling[computation]) == 1 for computation in (op.body, op.condition))
-        and all(user.opcode == "get-tuple-element" for value in values for user in value.users)
-        and op.body.root.opcode == "tuple"
+        and all(isinstance(user.op, GetTupleElement) for value in values for user in value.users)
+        and isinstance(op.body.root.op, Tuple)
         and not op.body.root.users
     )
 
@@ -149,7 +149,7 @@ def _shrink_body(body: Computation, shape: Shape, kept: list[int], needed: set[I
     root = body.root
     body.root = edit.add(Tuple(), [root.operands[k] for k in kept], shape, root)
     for instruction in body.instructions:
-        if instruction not in needed and instruction.opcode != "parameter":
+        if instruction not in needed and not isinstance(instruction.op, Parameter):
             edit.remove(instruction)
     _shrink_parameter(edit, shape, kept)
     edit.finish()

@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Module
+from hloom.ops.structure import GetTupleElement
 from hloom.passes.rewrite import Match, Rule, RuleSet
 
 
 def _is_taken_apart_and_joined(m: Match) -> bool:
     """Whether every operand k of the tuple is element k of another tuple, which has no further elements."""
     elements = m.root.operands
-    if not elements or any(e.op.opcode != "get-tuple-element" for e in elements):
+    if not elements or not isinstance(elements[0].op, GetTupleElement):
         return False
     source = elements[0].operands[0]
     return len(source.shape.elements) == len(elements) and all(
-        e.operands[0] is source and e.op.index == k  # type: ignore[attr-defined]
+        isinstance(e.op, GetTupleElement) and e.operands[0] is source and e.op.index == k
         for k, e in enumerate(elements)
     )
 

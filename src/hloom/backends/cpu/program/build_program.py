@@ -45,8 +45,8 @@ from hloom.ops.convert import BitcastConvert
 from hloom.ops.reshape import Reshape
 from hloom.ops.scatter import Scatter
 from hloom.ops.structure import AfterAll, GetTupleElement, Tuple
-from hloom.ops.traits import Identity
-from hloom.passes.edit import inlined_size, is_control_flow
+from hloom.ops.traits import ControlFlow, Identity
+from hloom.passes.edit import inlined_size
 from hloom.passes.optional import is_left_out, optional
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
@@ -230,7 +230,9 @@ class _Builder:
         """Whether an operand is held by the host, or a computation that it runs is too long to be inlined."""
         if any(isinstance(leaf, Slot) and leaf != TOKEN_SLOT for operand in operands for leaf in leaves(operand)):
             return True
-        return is_control_flow(instruction) and not self.shared.too_long.isdisjoint(instruction.op.computations)
+        return isinstance(instruction.op, ControlFlow) and not self.shared.too_long.isdisjoint(
+            instruction.op.computations
+        )
 
     def _computed(self, instruction: Instruction, operands: list[BufferTree], steps: list[Step]) -> BufferTree:
         """Appends a loop nest, a kernel of the operation's own, or else a host step."""

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 from hloom.ir import Computation, callees_first
 from hloom.ops.control_flow import Call
-from hloom.passes.edit import inlined_size, is_control_flow
+from hloom.ops.traits import ControlFlow
+from hloom.passes.edit import inlined_size
 
 LONG_PROGRAM = 4000
 """Number of inlined instructions above which loops and branches share computations."""
@@ -60,4 +61,4 @@ def functions_of(order: Sequence[Computation]) -> set[Computation]:
 
 def _run_by(computation: Computation) -> list[Computation]:
     """Returns the computations run by calls, loops and conditionals of a computation, repeated for each use."""
-    return [callee for i in computation.instructions if is_control_flow(i) for callee in i.op.computations]
+    return [callee for i in computation.instructions if isinstance(i.op, ControlFlow) for callee in i.op.computations]

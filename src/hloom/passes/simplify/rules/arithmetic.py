@@ -13,16 +13,29 @@ from hloom.numerics import bits_of, convert, widen
 from hloom.ops.attributes import ComparisonDirection, ComparisonType
 from hloom.ops.compare import Compare
 from hloom.ops.convert import BitcastConvert, Convert
-from hloom.ops.elementwise_binary import Add, And, Monoid, Multiply, ShiftRightLogical, Subtract
+from hloom.ops.elementwise_binary import (
+    Add,
+    And,
+    Maximum,
+    Minimum,
+    Monoid,
+    Multiply,
+    Or,
+    Shift,
+    ShiftRightLogical,
+    Subtract,
+    Xor,
+)
 from hloom.ops.elementwise_unary import Abs, Negate
-from hloom.ops.operation import OPERATIONS
 from hloom.ops.select import Select
 from hloom.passes.rewrite import Match, Rule, splat_source
 from hloom.types import PrimitiveType
 from hloom.values import Array
 
-_COMMUTATIVE = [cls.opcode for cls in OPERATIONS.values() if issubclass(cls, Monoid)]
-_ASSOCIATIVE_IN_INTEGERS = ("add", "multiply", "and", "or", "xor")
+_COMMUTATIVE = [cls.opcode for cls in Monoid.__subclasses__()]
+_ASSOCIATIVE_IN_INTEGERS = [cls.opcode for cls in (Add, Multiply, And, Or, Xor)]
+_IDEMPOTENT = [cls.opcode for cls in (Maximum, Minimum, And, Or)]
+_SHIFTS = [cls.opcode for cls in Shift.__subclasses__()]
 _EQ, _NE = ComparisonDirection.EQ, ComparisonDirection.NE
 _GE, _GT, _LE, _LT = (ComparisonDirection[name] for name in ("GE", "GT", "LE", "LT"))
 _SWAPPED = {_EQ: _EQ, _NE: _NE, _GE: _LE, _LE: _GE, _GT: _LT, _LT: _GT}
@@ -97,18 +110,17 @@ def _compare(m: Match, direction: ComparisonDirection, lhs: Instruction, rhs: In
 
 def _is_total(m: Match) -> bool:
     """Whether exactly one of <, = and > holds for any two elements that the root compares."""
-    return _orders_totally(m.root)
+    return _orders_totally(m.op, m.root.operands[0])
 
 
-def _orders_totally(comparison: Instruction) -> bool:
-    element_type = comparison.operands[0].shape.element_type
-    kind = comparison.op.type  # type: ignore[attr-defined]
-    return kind is ComparisonType.TOTALORDER or element_type.is_integer or element_type.is_pred
+def _orders_totally(op: Compare, operand: Instruction) -> bool:
+    element_type = operand.shape.element_type
+    return op.type is ComparisonType.TOTALORDER or element_type.is_integer or element_type.is_pred
 
 
 def _can_invert(m: Match) -> bool:
     """Whether a comparison can be inverted: with NaNs all but NE are false, so for floats only EQ and NE can."""
-    return m.inner.direction in (_EQ, _NE) or _orders_totally(m.root.operands[0])
+    return m.inner.direction in (_EQ, _NE) or _orders_totally(m.inner, m.root.operands[0].operands[0])
 
 
 def _unsigned_below_zero(m: Match) -> bool:
@@ -231,11 +243,11 @@ ARITHMETIC = [
          when=lambda m: _squares_exactly(m) and _is(2)(m)),
     *(
         Rule(f"{opcode}-zero", f"{opcode}(x, $c)", lambda m: m.x, "a shift by 0", when=_is(0))
-        for opcode in ("shift-left", "shift-right-logical", "shift-right-arithmetic")
+        for opcode in _SHIFTS
     ),
     *(
         Rule(f"{opcode}-self", f"{opcode}(x, x)", lambda m: m.x, "the operation is idempotent")
-        for opcode in ("maximum", "minimum", "and", "or")
+        for opcode in _IDEMPOTENT
     ),
     Rule("xor-self", "xor(x, x)", lambda m: m.splat(0), "equal bits cancel"),
     Rule("maximum-lowest", "maximum(x, $c)", lambda m: m.x, "no value is below the lowest; NaN stays NaN",

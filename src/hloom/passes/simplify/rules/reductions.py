@@ -90,8 +90,7 @@ def _untranspose(m: Match, side: str) -> Instruction:
 def _ends_with_left_dimension(m: Match) -> bool:
     """Whether the last dimension of a transposed dot is a free one of the left operand, and so not the dot's last."""
     dot, last = m.root.operands[0], m.op.permutation[-1:]
-    op = dot.op
-    assert isinstance(op, Dot)
+    op: Dot = m.inner
     batch, left = len(op.lhs_batch_dims), len(op.free(m.x.shape.rank, True))
     is_left = bool(last) and batch <= last[0] < batch + left < dot.shape.rank
     return is_left and len(dot.users) == 1 and dot.sharding is None
@@ -100,8 +99,7 @@ def _ends_with_left_dimension(m: Match) -> bool:
 def _swap_operands(m: Match) -> Instruction:
     """Swaps the operands of the transposed dot, and applies the rest of the transpose if there is one."""
     dot = m.root.operands[0]
-    op = dot.op
-    assert isinstance(op, Dot)
+    op: Dot = m.inner
     batch, left = len(op.lhs_batch_dims), len(op.free(m.x.shape.rank, True))
     right = dot.shape.rank - batch - left
     swapped = op.replace(

@@ -132,7 +132,7 @@ def _small_operand(m: Match, operand: Instruction, shape: Shape) -> Instruction:
 
 
 def _is_scalar_broadcast(operand: Instruction) -> bool:
-    return operand.opcode == "broadcast" and operand.operands[0].shape.is_scalar
+    return isinstance(operand.op, Broadcast) and operand.operands[0].shape.is_scalar
 
 
 def _widest(m: Match) -> Instruction | None:
@@ -141,7 +141,7 @@ def _widest(m: Match) -> Instruction | None:
     for operand in m.root.operands:
         if operand.shape.is_scalar and not m.root.shape.is_scalar:
             continue
-        if operand.opcode != "broadcast":
+        if not isinstance(operand.op, Broadcast):
             return None
         if widest is None or _is_scalar_broadcast(widest):
             widest = operand
@@ -166,14 +166,14 @@ def _broadcast_of_elementwise(m: Match) -> Instruction:
     return m.result(widest.op, m.build(m.op, operands, shape))
 
 
-def _common_movement(m: Match, opcode: str) -> Instruction | None:
+def _common_movement(m: Match, movement: type[Reshape | Transpose]) -> Instruction | None:
     """Returns the first of the operands that are the same transposes or reshapes, used by the root only; else None.
 
     The others must be splats. A single transpose or reshape is not enough, except for a reshape that only adds or
     removes dimensions of size 1.
     """
     movements = [operand for operand in m.root.operands if splat_source(operand) is None]
-    if not movements or any(len(operand.users) > 1 or operand.opcode != opcode for operand in movements):
+    if not movements or any(len(operand.users) > 1 or not isinstance(operand.op, movement) for operand in movements):
         return None
     first, root = movements[0], m.edit.computation.root
     source = first.operands[0].shape
@@ -181,7 +181,7 @@ def _common_movement(m: Match, opcode: str) -> Instruction | None:
         if operand.op != first.op or not operand.operands[0].shape.same_dimensions(source) or operand is root:
             return None
     several = any(operand is not first for operand in movements)
-    return first if several or (opcode == "reshape" and _is_degenerate(source, first.shape)) else None
+    return first if several or (movement is Reshape and _is_degenerate(source, first.shape)) else None
 
 
 def _respread(m: Match, splat: Instruction, shape: Shape) -> Instruction:
@@ -195,8 +195,8 @@ def _respread(m: Match, splat: Instruction, shape: Shape) -> Instruction:
     return m.spread(source, shape)
 
 
-def _move_after(m: Match, opcode: str) -> Instruction:
-    first = _common_movement(m, opcode)
+def _move_after(m: Match, movement: type[Reshape | Transpose]) -> Instruction:
+    first = _common_movement(m, movement)
     assert first is not None
     source = first.operands[0].shape
     operands = [
@@ -207,16 +207,19 @@ def _move_after(m: Match, opcode: str) -> Instruction:
     return m.result(first.op, m.build(m.op, operands, shape))
 
 
+def _movement_rule(movement: type[Reshape | Transpose]) -> Rule:
+    return Rule(
+        f"elementwise-of-{movement.opcode}s", f"elementwise({movement.opcode}*)", lambda m: _move_after(m, movement),
+        "one movement of the result, as late as possible, replaces those of the operands",
+        when=lambda m: _common_movement(m, movement) is not None,
+    )  # fmt: skip
+
+
 MOVEMENT = [
     Rule("elementwise-of-broadcasts", "elementwise(broadcast*)", _broadcast_of_elementwise,
          "computing before repeating takes less work", when=_computes_repeatedly),
-    *(
-        Rule(f"elementwise-of-{opcode}s", f"elementwise({opcode}*)",
-             lambda m, opcode=opcode: _move_after(m, opcode),  # type: ignore[misc]
-             "one movement of the result, as late as possible, replaces those of the operands",
-             when=lambda m, opcode=opcode: _common_movement(m, opcode) is not None)  # type: ignore[misc]
-        for opcode in ("reshape", "transpose")
-    ),
+    _movement_rule(Reshape),
+    _movement_rule(Transpose),
 ]  # fmt: skip
 
 RULES = [*RESHAPES, *BROADCASTS, *TRANSPOSES, *MOVEMENT]

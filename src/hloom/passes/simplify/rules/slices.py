@@ -8,6 +8,7 @@ from hloom.ops.broadcast import Broadcast
 from hloom.ops.pad import Concatenate
 from hloom.ops.reshape import Reshape
 from hloom.ops.slice import Slice, clamped_starts
+from hloom.passes.edit import constant_value
 from hloom.passes.rewrite import Match, Rule, splat_source
 from hloom.shape import Shape
 from hloom.values import Array
@@ -84,7 +85,7 @@ def _flat_operands(m: Match) -> list[Instruction]:
     """Returns the operands, with nested concatenations along the same dimension replaced by theirs if single-use."""
     operands: list[Instruction] = []
     for operand in m.root.operands:
-        single = operand.opcode == "concatenate" and operand.op == m.op and len(operand.users) == 1
+        single = operand.op == m.op and len(operand.users) == 1
         operands += operand.operands if single and m.root.operands.count(operand) == 1 else [operand]
     return operands
 
@@ -95,11 +96,10 @@ def _filled_operands(m: Match) -> list[Instruction]:
 
 def _joined_slices(m: Match) -> Slices | None:
     """Returns the union of the operands if they are adjacent slices of one array; else None."""
-    first = m.root.operands[0]
-    if any(o.opcode != "slice" or o.operands[0] is not first.operands[0] for o in m.root.operands):
+    sources, d = {operand.operands[0] for operand in m.root.operands if operand.operands}, m.op.dimension
+    slices: list[Slices] = [o.op.slice for o in m.root.operands if isinstance(o.op, Slice)]
+    if len(sources) != 1 or len(slices) < len(m.root.operands):
         return None
-    d = m.op.dimension
-    slices: list[Slices] = [o.op.slice for o in m.root.operands]  # type: ignore[attr-defined]
     parts = [s[d] for s in slices]
     adjacent = all(a.limit == b.start for a, b in zip(parts, parts[1:], strict=False))
     alike = all(s[:d] == slices[0][:d] and s[d + 1 :] == slices[0][d + 1 :] for s in slices)
@@ -116,7 +116,7 @@ def _join_slices(m: Match) -> Instruction:
 
 def _are_equal_splats(m: Match) -> bool:
     sources = {splat_source(operand) for operand in m.root.operands}
-    return len(sources) == 1 and None not in sources and all(o.opcode == "broadcast" for o in m.root.operands)
+    return len(sources) == 1 and None not in sources and all(isinstance(o.op, Broadcast) for o in m.root.operands)
 
 
 def _thin_pieces(m: Match) -> Instruction:
@@ -192,10 +192,8 @@ PADDINGS = [
 
 def _constant_starts(m: Match, first: int) -> list[Array] | None:
     """Returns the start indices, which are the operands from `first` on; None unless all of them are constants."""
-    starts = m.root.operands[first:]
-    if any(start.opcode != "constant" for start in starts):
-        return None
-    return [start.op.literal.value for start in starts]  # type: ignore[attr-defined]
+    starts = [constant_value(start) for start in m.root.operands[first:]]
+    return None if any(start is None for start in starts) else starts
 
 
 def _static_slice(m: Match) -> Instruction:

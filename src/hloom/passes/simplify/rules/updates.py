@@ -33,12 +33,12 @@ from hloom.types import PrimitiveType
 
 ChooseNew = Callable[[Instruction, Instruction, Instruction], Instruction]
 """Builds the select of (predicate, new value, old value), in the order of the original select's operands."""
-UPDATES = ("dynamic-update-slice", "scatter")
+UPDATES = (DynamicUpdateSlice, Scatter)
 
 
 def _base(value: Instruction) -> Instruction:
     """Returns the array that a value is computed from by updates that have no other users."""
-    while value.opcode in UPDATES and len(value.users) == 1 and _can_choose(value):
+    while isinstance(value.op, UPDATES) and len(value.users) == 1 and _can_choose(value):
         value = value.operands[0]
     return value
 
@@ -72,8 +72,9 @@ def _select_part(m: Match) -> Instruction:
 
     before = update.operands[0]
     array = before if before is other else select(predicate, before, other)
-    choose_part = _scatter_part if isinstance(update.op, Scatter) else _slice_part
-    return choose_part(m, update, array, select)
+    if isinstance(update.op, Scatter):
+        return _scatter_part(m, update, update.op, array, select)
+    return _slice_part(m, update, array, select)
 
 
 def _slice_part(m: Match, update: Instruction, array: Instruction, select: ChooseNew) -> Instruction:
@@ -110,10 +111,9 @@ def _is_overwriting(op: Scatter) -> bool:
     return isinstance(root, Parameter) and root.number == 1
 
 
-def _scatter_part(m: Match, update: Instruction, array: Instruction, select: ChooseNew) -> Instruction:
+def _scatter_part(m: Match, update: Instruction, op: Scatter, array: Instruction, select: ChooseNew) -> Instruction:
     _, indices, written = update.operands
-    op, monoid = update.op, monoid_of(update.op.update_computation)  # type: ignore[attr-defined]
-    assert isinstance(op, Scatter)
+    monoid = monoid_of(op.update_computation)
     part = _part(m, _windows(op, update.shape, written.shape), (indices,), written.shape)
     if monoid is None:
         old = part(array)
@@ -217,8 +217,8 @@ RULES = [
          when=_chooses_update),
     Rule("dynamic-slice-broadcast", "dynamic-slice(broadcast*)", _dynamic_slice_of_broadcast,
          "a slice of a broadcast is a broadcast of a slice",
-         when=lambda m: m.root.operands[0].opcode == "broadcast" and _has_a_start_each(m)),
+         when=lambda m: isinstance(m.inner, Broadcast) and _has_a_start_each(m)),
     Rule("gather-splat", "gather(broadcast*)", lambda m: m.spread(m.root.operands[0].operands[0], m.root.shape),
          "all elements are equal",
-         when=lambda m: m.root.operands[0].opcode == "broadcast" and m.root.operands[0].operands[0].shape.is_scalar),
+         when=lambda m: isinstance(m.inner, Broadcast) and m.root.operands[0].operands[0].shape.is_scalar),
 ]  # fmt: skip
