@@ -8,7 +8,7 @@ from hloom.backends.cpu.llvm.text import I1, I8, I64, PTR, Index, Type, Value, c
 from hloom.types import PrimitiveType
 
 
-class Variable:
+class StackVariable:
     """A stack slot for a value that loops update; LLVM promotes it to registers."""
 
     __slots__ = ("f", "pointer", "type")
@@ -34,9 +34,9 @@ class KernelFunction(Function):
                 return value
         raise KeyError(parameter)
 
-    def variable(self, initial: Value) -> Variable:
+    def variable(self, initial: Value) -> StackVariable:
         """Returns a stack variable with an initial value."""
-        variable = Variable(self, initial.type, self.slot(initial.type, 1, align=1))
+        variable = StackVariable(self, initial.type, self.slot(initial.type, 1, align=1))
         variable.set(initial)
         return variable
 

@@ -17,7 +17,7 @@ from backends.cpu.kernels.products.test_matmul import guarded
 from backends.cpu.kernels.run_kernel import Array, Kernel, assert_same, interpreted
 from hloom.backends.cpu.kernels.convolution import convolution
 from hloom.backends.cpu.kernels.convolution.form import normal_form
-from hloom.backends.cpu.kernels.convolution.plan import Plan, make_plan
+from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan, make_plan
 from hloom.backends.cpu.llvm.text import type_of
 from hloom.ops.attributes import WindowDimension
 
@@ -163,7 +163,7 @@ def test_many_convolutions_are_the_interpreters() -> None:
 # Large ones, of each kind of plan
 
 
-def plan_of(case: Case, threads: int = 2) -> Plan:
+def plan_of(case: Case, threads: int = 2) -> ConvolutionPlan:
     return make_plan(normal_form(hl.parse(case.text()).entry.root), type_of("float", 16), threads, 64)
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.convolution.form import normal_form
 from hloom.backends.cpu.kernels.convolution.packing import ImageCopy, KernelPack
-from hloom.backends.cpu.kernels.convolution.plan import MAX_ENTRIES, Plan, make_plan
+from hloom.backends.cpu.kernels.convolution.plan import MAX_ENTRIES, ConvolutionPlan, make_plan
 from hloom.backends.cpu.kernels.convolution.tile import StoreTile, SumTile
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.products.matmul import MatmulSpec
@@ -76,7 +76,7 @@ def _fill_zeros(f: KernelFunction, address: Value, size: Index) -> None:
 class _Emitter:
     """Writes the functions of one convolution."""
 
-    def __init__(self, name: str, plan: Plan, instruction: Instruction) -> None:
+    def __init__(self, name: str, plan: ConvolutionPlan, instruction: Instruction) -> None:
         self.name, self.plan, self.instruction = name, plan, instruction
         self.element = plan.tile.type.element
         self.copy, self.pack = ImageCopy(plan), KernelPack(plan, f"{name}.kernel_table")

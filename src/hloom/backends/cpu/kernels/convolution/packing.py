@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hloom.backends.cpu.kernels.convolution.plan import Plan
+from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
 from hloom.backends.cpu.llvm.text import I32, I64, PTR, Index, Value, constant, lane_indices, type_of
@@ -42,7 +42,7 @@ class Dimension:
     factor: int = 1
 
 
-def _sources(plan: Plan) -> dict[str, SourceAxis]:
+def _sources(plan: ConvolutionPlan) -> dict[str, SourceAxis]:
     form, g = plan.form, plan.geometry
     parts = form.parts
     sources = {f"x{d}": SourceAxis(axis.min_position, axis.size, axis.input_stride) for d, axis in enumerate(form.axes)}
@@ -54,7 +54,7 @@ def _sources(plan: Plan) -> dict[str, SourceAxis]:
     return sources
 
 
-def _dims(plan: Plan, sources: dict[str, SourceAxis]) -> list[Dimension]:
+def _dims(plan: ConvolutionPlan, sources: dict[str, SourceAxis]) -> list[Dimension]:
     """Dimensions of the copy, outermost first, without those that only have the first element of an axis."""
     g = plan.geometry
     dims = []
@@ -87,7 +87,7 @@ class ImageCopy:
     addresses of the input (from the first image of the pass on) and of the copies.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ConvolutionPlan) -> None:
         self.plan = plan
         self.sources = _sources(plan)
         self.dims = _merged(_dims(plan, self.sources), self.sources)
@@ -191,7 +191,7 @@ class KernelPack:
     numbers become two steps of two columns: (re, im), then (-im, re).
     """
 
-    def __init__(self, plan: Plan, table: str) -> None:
+    def __init__(self, plan: ConvolutionPlan, table: str) -> None:
         self.plan, self.table = plan, table
         self.type = plan.tile.type
         self.element = ELEMENTS[plan.form.types[1]]

@@ -41,7 +41,7 @@ class OutputClass:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ConvolutionPlan:
     """The geometry and tile of a convolution, its threads, and its division into tasks."""
 
     geometry: Geometry
@@ -217,7 +217,7 @@ class Plan:
         return self.images * self.tasks * levels * self.task_size
 
 
-def make_plan(form: Form, vector: Type, threads: int, vector_bytes: int) -> Plan:
+def make_plan(form: Form, vector: Type, threads: int, vector_bytes: int) -> ConvolutionPlan:
     """Returns the cheapest plan."""
     size, accumulators = size_of(vector.element), MAX_ACCUMULATORS[vector_bytes]
     candidates: list[tuple[float, Geometry, Tile]] = []
@@ -227,7 +227,7 @@ def make_plan(form: Form, vector: Type, threads: int, vector_bytes: int) -> Plan
             tile = min(_tiles(geometry, vector, accumulators), key=geometry.cost)
             candidates.append((geometry.cost(tile) + geometry.copy_cost, geometry, tile))
     _, geometry, tile = min(candidates, key=lambda each: each[0])
-    return Plan(geometry, tile, threads if form.work >= MIN_PARALLEL_WORK else 1)
+    return ConvolutionPlan(geometry, tile, threads if form.work >= MIN_PARALLEL_WORK else 1)
 
 
 def _modes(form: Form) -> tuple[Mode, ...]:

@@ -7,7 +7,7 @@ address of the row, `features` the number of columns (or rows) left, `counts` th
 
 from __future__ import annotations
 
-from hloom.backends.cpu.kernels.convolution.plan import Plan
+from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.sums import addition, group_length, move_sums
 from hloom.backends.cpu.llvm.function import size_of
@@ -17,7 +17,7 @@ from hloom.backends.cpu.llvm.text import I64, PTR, Index, Type, Value, constant
 class SumTile:
     """Writes `name.tile`."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ConvolutionPlan) -> None:
         self.plan, self.tile, self.type = plan, plan.tile, plan.tile.type
 
     def function(self, name: str) -> KernelFunction:
@@ -119,7 +119,7 @@ def _load(f: KernelFunction, address: Value, type: Type) -> Value:
 class StoreTile:
     """Writes `name.store`."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ConvolutionPlan) -> None:
         self.plan, self.tile, self.type = plan, plan.tile, plan.tile.type
         self.result = plan.geometry.result
 

@@ -18,7 +18,7 @@ VisitSquare = Callable[[Index, Index, Sequence[Value]], None]
 
 
 @dataclass(frozen=True)
-class View:
+class BlockView:
     """Sequences in an array: element j of sequence g is at offset (g / inner) outer + g % inner + j step."""
 
     type: PrimitiveType
@@ -28,9 +28,9 @@ class View:
     outer: int
 
     @staticmethod
-    def along(type: PrimitiveType, length: int, inner: int) -> View:
+    def along(type: PrimitiveType, length: int, inner: int) -> BlockView:
         """The sequences along a dimension of a row-major array; the dimensions after it have `inner` elements."""
-        return View(type, length, inner, inner, length * inner)
+        return BlockView(type, length, inner, inner, length * inner)
 
     def has_lanes(self, lanes: int) -> bool:
         """Whether at least `lanes` sequences are adjacent in memory."""
@@ -43,7 +43,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Block:
+class SequenceBlock:
     """Sequences of a task: `count` of them from `first` on. Lanes beyond have arbitrary values, and are not stored."""
 
     f: KernelFunction
@@ -57,7 +57,7 @@ class Block:
         """Lanes of a vector."""
         return self.fft.vector.width or 1
 
-    def load(self, view: View, memory: Value, arrays: Parts) -> None:
+    def load(self, view: BlockView, memory: Value, arrays: Parts) -> None:
         """Fills arrays with [view.length][lanes]."""
         if view.has_lanes(self.fft.lanes):
             self._each_vector(
@@ -82,7 +82,7 @@ class Block:
             view, memory, tiled, lambda address, at: self._store_parts(self._read_one(address, view), arrays, at)
         )
 
-    def store(self, view: View, memory: Value, arrays: Parts, scale: Value | None = None) -> None:
+    def store(self, view: BlockView, memory: Value, arrays: Parts, scale: Value | None = None) -> None:
         """Writes [view.length][lanes], each element times a scale."""
         if view.has_lanes(self.fft.lanes):
             self._each_vector(
@@ -114,18 +114,18 @@ class Block:
 
     # Traversals of a block
 
-    def _square_size(self, view: View) -> int:
+    def _square_size(self, view: BlockView) -> int:
         """Returns the number of elements of a sequence that a vector in memory has."""
         return self.width // 2 if view.type.is_complex else self.width
 
-    def _tiled(self, view: View) -> int:
+    def _tiled(self, view: BlockView) -> int:
         """Returns the number of elements of each sequence that are moved in squares: whole vectors of contiguous
         elements.
         """
         square = self._square_size(view)
         return view.length // square * square if view.step == 1 and self.width > 1 else 0
 
-    def _each_vector(self, view: View, memory: Value, visit: Callable[[Value, Index, Value | None], None]) -> None:
+    def _each_vector(self, view: BlockView, memory: Value, visit: Callable[[Value, Index, Value | None], None]) -> None:
         """Visits vectors of adjacent sequences, element after element."""
         f, base = self.f, view.base(self.f, self.first)
         groups = range(0, self.fft.lanes, self.width)
@@ -136,7 +136,7 @@ class Block:
                 at = f.add(f.multiply(loop.index, self.fft.lanes), k)
                 visit(f.element_at(memory, f.add(line, k), view.type), at, mask)
 
-    def _each_square(self, view: View, memory: Value, tiled: int, visit: VisitSquare, count: Index) -> None:
+    def _each_square(self, view: BlockView, memory: Value, tiled: int, visit: VisitSquare, count: Index) -> None:
         """Visits squares of contiguous sequences: a vector of each, for as many vectors of lanes as `count` sequences
         fill.
         """
@@ -155,7 +155,7 @@ class Block:
                 visit(loop.index, group.index, addresses)
 
     def _each_element(
-        self, view: View, memory: Value, first: int, visit: Callable[[Value, Index], None], only_held: bool = False
+        self, view: BlockView, memory: Value, first: int, visit: Callable[[Value, Index], None], only_held: bool = False
     ) -> None:
         """Visits single elements from `first` on; with `only_held`, only those of sequences that the block has."""
         f = self.f
@@ -167,7 +167,7 @@ class Block:
                 at = f.add(f.multiply(loop.index, self.fft.lanes), lane.index)
                 visit(f.element_at(address, f.multiply(loop.index, view.step), view.type), at)
 
-    def _sequence_start(self, view: View, memory: Value, lane: Index) -> Value:
+    def _sequence_start(self, view: BlockView, memory: Value, lane: Index) -> Value:
         """Returns the address of the sequence of a lane; lanes past the last one get its address."""
         f = self.f
         lane = lane if self.is_full else f.minimum(lane, f.left(self.count, 1))
@@ -179,18 +179,18 @@ class Block:
 
     # Elements and vectors
 
-    def _read(self, address: Value, view: View, mask: Value | None = None) -> Parts:
+    def _read(self, address: Value, view: BlockView, mask: Value | None = None) -> Parts:
         parts = self.f.load_lanes(address, view.type, self.fft.vector.width, mask)
         return parts if isinstance(parts, tuple) else (parts,)
 
-    def _read_one(self, address: Value, view: View) -> Parts:
+    def _read_one(self, address: Value, view: BlockView) -> Parts:
         parts = self.f.load_lanes(address, view.type)
         return parts if isinstance(parts, tuple) else (parts,)
 
-    def _write(self, parts: Parts, address: Value, view: View, mask: Value | None = None) -> None:
+    def _write(self, parts: Parts, address: Value, view: BlockView, mask: Value | None = None) -> None:
         self.f.store_lanes((parts[0], parts[1]) if len(parts) == 2 else parts[0], address, view.type, mask)
 
-    def _write_one(self, arrays: Parts, at: Index, scale: Value | None, address: Value, view: View) -> None:
+    def _write_one(self, arrays: Parts, at: Index, scale: Value | None, address: Value, view: BlockView) -> None:
         f, element = self.f, self.fft.vector.element
         parts = [f.load(f.at(array, at, element), self.fft.vector.scalar, self.fft.align) for array in arrays]
         scaled = [part if scale is None else f.binary("fmul", part, scale) for part in parts]

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function, has_native_arrays
-from hloom.backends.cpu.kernels.fft.blocks import View
+from hloom.backends.cpu.kernels.fft.blocks import BlockView
 from hloom.backends.cpu.kernels.fft.chirp_fft import ChirpFft
 from hloom.backends.cpu.kernels.fft.half_spectrum import HalfSpectrum
 from hloom.backends.cpu.kernels.fft.lane_fft import LaneFft
-from hloom.backends.cpu.kernels.fft.task import Kind, Pass, Task
+from hloom.backends.cpu.kernels.fft.task import FftPass, FftTask, Kind
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.text import Value, type_of
 from hloom.ir import Instruction
@@ -120,31 +120,33 @@ class _Writer:
         if inner == 1:
             self._rows(length, outer, source, target, scale)
             return
-        view = View.along(self.complex, length, inner)
-        self._run(Pass(view, view, self._lane_fft(length, inner * outer), inner * outer, scale=scale), source, target)
+        view = BlockView.along(self.complex, length, inner)
+        self._run(
+            FftPass(view, view, self._lane_fft(length, inner * outer), inner * outer, scale=scale), source, target
+        )
 
     def _rows(self, n: int, rows: int, source: Value, target: Value, scale: float) -> None:
         split = self._split(n, 2 * rows <= self.width)
         if split[0] > 1:
             self._long(*split, rows, source, target, scale)
             return
-        view = View.along(self.complex, n, 1)
-        self._run(Pass(view, view, self._lane_fft(n, rows), rows, scale=scale), source, target)
+        view = BlockView.along(self.complex, n, 1)
+        self._run(FftPass(view, view, self._lane_fft(n, rows), rows, scale=scale), source, target)
 
     def _half(self, n: int, rows: int, source: Value, target: Value, scale: float) -> None:
         is_even = n % 2 == 0
         if is_even and (n > MAX_LENGTH or self._split(n // 2, 2 * rows <= self.width) != (1, n // 2)):
             self._long_half(n, rows, source, target, scale)
             return
-        half = View.along(self.complex, n // 2 + 1, 1)
-        whole = View.along(self.complex, n // 2, 1) if is_even else View.along(self.real, n, 1)
+        half = BlockView.along(self.complex, n // 2 + 1, 1)
+        whole = BlockView.along(self.complex, n // 2, 1) if is_even else BlockView.along(self.real, n, 1)
         fft = self._lane_fft(whole.length, rows)
         if self.kind is FftType.RFFT:
             kind: Kind = "pairs to half" if is_even else "real to half"
-            self._run(Pass(whole, half, fft, rows, kind, scale=0.5 * scale if is_even else scale), source, target)
+            self._run(FftPass(whole, half, fft, rows, kind, scale=0.5 * scale if is_even else scale), source, target)
         else:
             kind = "half to pairs" if is_even else "half to real"
-            self._run(Pass(half, whole, fft, rows, kind, scale=scale), source, target)
+            self._run(FftPass(half, whole, fft, rows, kind, scale=scale), source, target)
 
     def _long_half(self, n: int, rows: int, source: Value, target: Value, scale: float) -> None:
         """Transforms row by row, as complex numbers in pairs of real ones."""
@@ -178,11 +180,11 @@ class _Writer:
         """Transforms row by row: columns of [a][b] to [b][a] in the workspace, whose columns are the result's."""
         f, n = self.entry, a * b
         offset = self._reserve(n)
-        columns = View(self.complex, a, b, b, n)
-        transposed = View(self.complex, a, 1, 1, a)
-        last = View(self.complex, b, a, a, n)
-        first = Pass(columns, transposed, self._lane_fft(a, b), b, twiddle=(a, b))
-        second = Pass(last, last, self._lane_fft(b, a), a, scale=scale)
+        columns = BlockView(self.complex, a, b, b, n)
+        transposed = BlockView(self.complex, a, 1, 1, a)
+        last = BlockView(self.complex, b, a, a, n)
+        first = FftPass(columns, transposed, self._lane_fft(a, b), b, twiddle=(a, b))
+        second = FftPass(last, last, self._lane_fft(b, a), a, scale=scale)
         with f.loop(rows) as row:
             start = f.multiply(row.index, n)
             intermediate = f.at(f["scratch"], offset, "i8")
@@ -202,7 +204,7 @@ class _Writer:
             self.functions += fft.functions(name)
         return self.ffts[fft]
 
-    def _run(self, p: Pass, source: Value, target: Value) -> None:
+    def _run(self, p: FftPass, source: Value, target: Value) -> None:
         """Calls the task of a pass for all its blocks."""
         lanes, factors = self._function(p.fft)
         twiddles = self._append_table(self._twiddles(p))
@@ -210,14 +212,14 @@ class _Writer:
         chunks = min(p.blocks, CHUNKS_PER_THREAD * self.threads) if parallel else 1
         array = aligned((p.fft.size + 2) * p.fft.lanes * self.bytes) + PADDING
         self.work_bytes = max(self.work_bytes, chunks * 4 * array)
-        task = Task(p, f"{self.name}.pass{len(self.functions)}", lanes, self.is_inverse, chunks, array)
+        task = FftTask(p, f"{self.name}.pass{len(self.functions)}", lanes, self.is_inverse, chunks, array)
         self.functions += task.functions()
         f = self.entry
         tables = [f.at(f["table"], offset, self.element) for offset in (factors, twiddles)]
         context = f.pack(source, target, f.at(f["scratch"], self.scratch_bytes, "i8"), *tables)
         f.run_chunks(task.name, context, chunks, (f["pool"], f["parallel_for"]) if parallel else None)
 
-    def _twiddles(self, p: Pass) -> np.ndarray[Any, Any]:
+    def _twiddles(self, p: FftPass) -> np.ndarray[Any, Any]:
         """Returns the factors of a pass beside those of its transform.
 
         With a twiddle, element k of sequence g is multiplied by w^(k g): by w^(k first) for each block and w^(k lane)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from hloom.backends.cpu.kernels.fft.blocks import Block, View
+from hloom.backends.cpu.kernels.fft.blocks import BlockView, SequenceBlock
 from hloom.backends.cpu.kernels.fft.half_spectrum import convert_ends, convert_pair
 from hloom.backends.cpu.kernels.fft.lane_fft import Complex, LaneFft, multiply
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
@@ -24,14 +24,14 @@ Kind = Literal["complex", "pairs to half", "half to pairs", "real to half", "hal
 
 
 @dataclass(frozen=True)
-class Pass:
+class FftPass:
     """A transform of all sequences of a view, from one array into another.
 
     `twiddle` has the two factors of a long sequence whose columns the pass transforms.
     """
 
-    source: View
-    target: View
+    source: BlockView
+    target: BlockView
     fft: LaneFft
     sequences: int
     kind: Kind = "complex"
@@ -49,10 +49,14 @@ class Pass:
         return math.ceil(self.inner / self.fft.lanes) * (self.sequences // self.inner)
 
 
-class Task:
+Move = Callable[[SequenceBlock, BlockView, Value, tuple[Value, ...]], None]
+"""Emits the move of a block between memory and arrays."""
+
+
+class FftTask:
     """A share of the blocks of a pass. It only calls functions, each of which does one thing to a block."""
 
-    def __init__(self, p: Pass, name: str, lanes: str, is_inverse: bool, chunks: int, array: int) -> None:
+    def __init__(self, p: FftPass, name: str, lanes: str, is_inverse: bool, chunks: int, array: int) -> None:
         self.p, self.name, self.lanes, self.is_inverse = p, name, lanes, is_inverse
         self.chunks, self.array = chunks, array
         self.fft = p.fft
@@ -61,8 +65,8 @@ class Task:
     def functions(self) -> list[KernelFunction]:
         """Returns the task, and the functions that it calls beside the transform."""
         scale = None if self.p.scale == 1.0 else constant(type_of(self.fft.vector.element), self.p.scale)
-        self._moves("load", self.p.source, Block.load)
-        self._moves("store", self.p.target, functools.partial(Block.store, scale=scale))
+        self._moves("load", self.p.source, SequenceBlock.load)
+        self._moves("store", self.p.target, functools.partial(SequenceBlock.store, scale=scale))
         self.f = f = task_function(self.name).as_call_only()
         self.source, self.target, work, self.table, self.twiddles = f.unpack(f["context"], *[PTR] * 5)
         first = f.multiply(f["chunk"], 4 * self.array)
@@ -74,11 +78,13 @@ class Task:
             self._block(block)
         return [*self.called, f]
 
-    def _moves(self, suffix: str, view: View, move: Callable[[Block, View, Value, tuple[Value, ...]], None]) -> None:
+    def _moves(
+        self, suffix: str, view: BlockView, move: Callable[[SequenceBlock, BlockView, Value, tuple[Value, ...]], None]
+    ) -> None:
         """Writes `name.suffix(memory, arrays .., first, count)`, which moves a block."""
         arrays = [f"array{k}" for k in range(2 if view.type.is_complex else 1)]
         f = KernelFunction(f"{self.name}.{suffix}", memory=PTR, **dict.fromkeys(arrays, PTR), first=I64, count=I64)
-        block = Block(f, self.fft, f["first"], f["count"], self.p.inner % self.fft.lanes == 0)
+        block = SequenceBlock(f, self.fft, f["first"], f["count"], self.p.inner % self.fft.lanes == 0)
         move(block, view, f["memory"], tuple(f[array] for array in arrays))
         self.called.append(f)
 

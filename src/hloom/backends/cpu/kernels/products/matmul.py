@@ -23,8 +23,8 @@ from hloom.backends.cpu.kernels.products.matmul_code import (
 )
 from hloom.backends.cpu.kernels.products.matmul_plan import (
     MIN_PARALLEL_WORK,
+    MatmulPlan,
     MatmulSpec,
-    Plan,
     Product,
     accumulator,
     align_up,
@@ -59,7 +59,7 @@ def emit_matmul(name: str, spec: MatmulSpec, threads: int, vector_bytes: int = 6
     return _Emitter(name, *_planned(p, vector, threads, vector_bytes)).code()
 
 
-def _planned(p: Product, vector: Type, threads: int, vector_bytes: int) -> tuple[Plan, DotInstruction | None]:
+def _planned(p: Product, vector: Type, threads: int, vector_bytes: int) -> tuple[MatmulPlan, DotInstruction | None]:
     instruction = dot_instruction(p, vector)
     if instruction is not None:
         p = in_words(p, instruction)
@@ -112,7 +112,7 @@ def _as_matvec(p: Product) -> Matvec | None:
 class _Emitter:
     """Writes the functions of one product."""
 
-    def __init__(self, name: str, plan: Plan, instruction: DotInstruction | None) -> None:
+    def __init__(self, name: str, plan: MatmulPlan, instruction: DotInstruction | None) -> None:
         self.name, self.plan, self.product, self.tile = name, plan, plan.product, plan.tile
         self.multiply_add = instruction.multiply_add if instruction else Function.multiply_add
         self.corrected = instruction is not None and instruction.flipped

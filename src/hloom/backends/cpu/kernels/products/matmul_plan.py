@@ -160,7 +160,7 @@ def accumulator(spec: MatmulSpec) -> Type:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MatmulPlan:
     """Tile, blocks and tasks of a product.
 
     `depth` is the number of steps in a block of K, `columns` the columns of B that are packed at once, and `b_storage`
@@ -232,7 +232,7 @@ class Plan:
         return math.ceil(math.ceil(self.columns / self.tile.columns) / self.column_groups)
 
 
-def make_plan(p: Product, vector: Type, threads: int, vector_bytes: int) -> Plan:
+def make_plan(p: Product, vector: Type, threads: int, vector_bytes: int) -> MatmulPlan:
     """Returns the plan of a product, whose sums are in vectors of type `vector`."""
     size = size_of(vector.element)
     tile = _tile(p, vector, vector_bytes)
@@ -250,7 +250,7 @@ def make_plan(p: Product, vector: Type, threads: int, vector_bytes: int) -> Plan
     if b_storage == "shared":
         passes = math.ceil(p.n / max(MIN_COLUMNS, MAX_PACKED_B_BYTES // (p.k * size)))
         columns = min(p.n, align_up(math.ceil(p.n / passes), tile.columns))
-    whole = Plan(p, tile, depth, columns, b_storage, a_is_direct, 1, 1, parallel)
+    whole = MatmulPlan(p, tile, depth, columns, b_storage, a_is_direct, 1, 1, parallel)
     return _split_into_tasks(whole, threads if parallel else 1)
 
 
@@ -294,7 +294,7 @@ def _choose_b_storage(p: Product, tile: Tile, threads: int) -> str:
     return "shared"
 
 
-def _split_into_tasks(undivided: Plan, threads: int) -> Plan:
+def _split_into_tasks(undivided: MatmulPlan, threads: int) -> MatmulPlan:
     """Returns the plan with its tasks: blocks that fit the stack, and enough of them for the threads."""
     p, tile, size = undivided.product, undivided.tile, size_of(undivided.tile.type.element)
     batch = 1 if undivided.b_storage == "shared" else p.batch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.scans.scan import BLOCK, Elements, Scan, State, flat, select
+from hloom.backends.cpu.kernels.scans.scan import BLOCK, Elements, Scan, ScanState, flat, select
 from hloom.backends.cpu.llvm.text import PTR, Index, Value, type_of
 
 MIN_BLOCKS_PER_THREAD = 4
@@ -51,7 +51,7 @@ class ScanAlong:
                 f.element_at(array, start, type)
                 for array, type in zip(arrays[:count] + arrays[2 * count :], self.scan.types * 2, strict=True)
             ]
-            before = State(f, self.scan, initial)
+            before = ScanState(f, self.scan, initial)
             if self.splits_rows:
                 context = f.pack(*row, *arrays[count : 2 * count], scratch)
                 f.run_chunks(f"{self.name}.totals", context, self.parts, (pool, parallel_for))
@@ -83,7 +83,7 @@ class ScanAlong:
             self._put_total(f, scratch, block, self._block(f, row, block, None, None))
         return f
 
-    def _prefix_totals(self, f: KernelFunction, scratch: Value, before: State) -> None:
+    def _prefix_totals(self, f: KernelFunction, scratch: Value, before: ScanState) -> None:
         """Replaces the reduction of each block by the reduction of all preceding blocks."""
         with f.each(0, self.blocks) as block:
             total, preceding = self._total(f, scratch, block), before.get()
@@ -128,7 +128,7 @@ class ScanAlong:
             return self._last(f, running)
 
         first = f.multiply(block, BLOCK)
-        state = State(f, self.scan, step(first, None))
+        state = ScanState(f, self.scan, step(first, None))
         with f.each(f.add(first, 1), f.minimum(f.add(first, BLOCK), self.vectors)) as vector:
             state.set(step(vector, state.get()))
         return state.get()

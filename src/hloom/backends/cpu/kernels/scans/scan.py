@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from hloom.backends.cpu.elements.ops import FLOAT_INSTRUCTIONS
 from hloom.backends.cpu.elements.types import Element, register_type, rounded
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction, Variable
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, StackVariable
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation, parts
 from hloom.backends.cpu.llvm.text import Builder, Index, Type, Value
 from hloom.ir import Instruction
@@ -110,12 +110,12 @@ def select(f: KernelFunction, condition: Value, x: Elements, y: Elements) -> Ele
     return [select_element(a, b) for a, b in zip(x, y, strict=True)]
 
 
-class State:
+class ScanState:
     """Elements that a loop carries."""
 
     def __init__(self, f: KernelFunction, scan: Scan, initial: Elements) -> None:
         self.scan = scan
-        self.variables: list[Variable] = [f.variable(part) for part in flat(initial)]
+        self.variables: list[StackVariable] = [f.variable(part) for part in flat(initial)]
 
     def get(self) -> Elements:
         """Loads the elements."""

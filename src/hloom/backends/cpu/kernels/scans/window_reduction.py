@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
-from hloom.backends.cpu.kernels.scans.scan import Elements, Scan, State
+from hloom.backends.cpu.kernels.scans.scan import Elements, Scan, ScanState
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant
 from hloom.ir import Instruction
 from hloom.ops.attributes import Window, WindowDimension
@@ -24,7 +24,7 @@ MAX_CHAIN_LENGTH = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class WindowAxis:
     """Windows along one dimension: arrays [outer, size, inner] are reduced to [outer, count, inner]."""
 
     window: WindowDimension
@@ -48,14 +48,14 @@ class Axis:
         return min(first, self.count), max(min(first, self.count), min(last, self.count))
 
 
-def axes_of(window: Window, sizes: tuple[int, ...]) -> list[Axis] | None:
+def axes_of(window: Window, sizes: tuple[int, ...]) -> list[WindowAxis] | None:
     """Returns the dimensions to reduce along; None if a window is not handled."""
     axes = []
     shape = list(sizes)
     for d, w in enumerate(window):
         if w == WindowDimension():
             continue
-        axis = Axis(w, math.prod(shape[:d]), shape[d], w.count(shape[d]), math.prod(shape[d + 1 :]))
+        axis = WindowAxis(w, math.prod(shape[:d]), shape[d], w.count(shape[d]), math.prod(shape[d + 1 :]))
         ends = (axis.bounds(position) for position in range(axis.count))
         if w.base_dilation > 1 or not axis.count or any(first >= last for first, last in ends):
             return None
@@ -68,7 +68,7 @@ class WindowReduction:
     """Writes the functions of a reduce-window, one task for each axis."""
 
     def __init__(
-        self, name: str, instruction: Instruction, computation: ScalarComputation, axes: list[Axis], threads: int,
+        self, name: str, instruction: Instruction, computation: ScalarComputation, axes: list[WindowAxis], threads: int,
         vector_bytes: int,
     ) -> None:  # fmt: skip
         self.name, self.instruction, self.axes, self.threads = name, instruction, axes, threads
@@ -104,7 +104,9 @@ class WindowReduction:
 class _AxisTask:
     """Writes the task that reduces the windows at some positions along an axis."""
 
-    def __init__(self, kernel: WindowReduction, name: str, axis: Axis, step: int, blocks: int, is_last: bool) -> None:
+    def __init__(
+        self, kernel: WindowReduction, name: str, axis: WindowAxis, step: int, blocks: int, is_last: bool
+    ) -> None:
         self.scan, self.types, self.axis = kernel.scan, kernel.types, axis
         self.lanes, self.step, self.blocks, self.is_last = kernel.lanes, step, blocks, is_last
         self.f = task_function(name)
@@ -155,7 +157,7 @@ class _AxisTask:
             self._reduction(position, low, high, whole, lanes, f.first_lanes(inner - whole, lanes))
 
     def _bounds(self, position: Value) -> tuple[Index, Index]:
-        """Returns `Axis.bounds` of a position that is known at run time."""
+        """Returns `WindowAxis.bounds` of a position that is known at run time."""
         f, w = self.f, self.axis.window
         moved = f.binary("mul", position, constant(I64, w.stride))
         start = f.binary("sub", constant(I64, w.padding_low), moved)
@@ -180,7 +182,7 @@ class _AxisTask:
             return self._load(self.source, f.add(f.multiply(at, axis.inner), column), lanes, mask)
 
         def reduced(first: Index, end: Index) -> Elements:
-            state = State(f, self.scan, element(first))
+            state = ScanState(f, self.scan, element(first))
             with f.each(f.add(first, 1), end) as step:
                 state.set(self.scan.combine(f, state.get(), element(step)))
             return state.get()
@@ -197,7 +199,7 @@ class _AxisTask:
         """Reduces about as many blocks as each has elements, so that no chain of additions is long (GEN-13)."""
         f, block = self.f, math.isqrt(self.axis.window.size)
         end = f.minimum(f.add(low, block), high)
-        state = State(f, self.scan, reduced(low, end))
+        state = ScanState(f, self.scan, reduced(low, end))
         with f.each(end, high, block) as first:
             part = reduced(first, f.minimum(f.add(first, block), high))
             state.set(self.scan.combine(f, state.get(), part))

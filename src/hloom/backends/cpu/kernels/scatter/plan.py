@@ -24,7 +24,7 @@ MAX_LANES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class ScatterLoop:
     """A loop, with the distance of its iterations in each of its arrays."""
 
     size: int
@@ -32,7 +32,7 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class WindowStart:
     """A component of the index vectors: its offset in a vector, largest valid value, and stride in the operand.
 
     `extent` is the size of the window along its dimension of the operand.
@@ -48,12 +48,12 @@ class Start:
 class ScatterPlan:
     """The loops of a scatter: `batches` advance in (indices, updates, operand), `window` in (updates, operand)."""
 
-    batches: list[Loop]
-    starts: list[Start]
-    window: list[Loop]
+    batches: list[ScatterLoop]
+    starts: list[WindowStart]
+    window: list[ScatterLoop]
     shares: int
     """The number of tasks, each of which has a part of the operand."""
-    partitioned: Start | Loop | None
+    partitioned: WindowStart | ScatterLoop | None
     """The component of index vectors, first of `batches`, or last of `window` whose range tasks divide; None for one
     task.
     """
@@ -79,11 +79,11 @@ def plan_scatter(instruction: Instruction, threads: int) -> ScatterPlan:
     window = []
     for u, d in zip(op.update_window_dims, windowed, strict=True):
         extents[d] = update[u]
-        window.append(Loop(update[u], (update_strides[u], operand_strides[d])))
+        window.append(ScatterLoop(update[u], (update_strides[u], operand_strides[d])))
     index_strides = row_major_strides(indices)
     vector_stride = index_strides[op.index_vector_dim] if op.index_vector_dim < len(indices) else 0
     starts = [
-        Start(k * vector_stride, operand[d] - extents[d], operand_strides[d], extents[d])
+        WindowStart(k * vector_stride, operand[d] - extents[d], operand_strides[d], extents[d])
         for k, d in enumerate(op.scatter_dims_to_operand_dims)
     ]
     batches = _batches(op, update, update_strides, index_strides, operand_strides)
@@ -99,7 +99,7 @@ def plan_scatter(instruction: Instruction, threads: int) -> ScatterPlan:
 
 def _batches(
     op: Any, update: tuple[int, ...], update_strides: list[int], index_strides: list[int], operand_strides: list[int]
-) -> list[Loop]:
+) -> list[ScatterLoop]:
     """Returns a loop for each scatter dimension."""
     loops = []
     for k, u in enumerate(u for u in range(len(update)) if u not in op.update_window_dims):
@@ -107,32 +107,36 @@ def _batches(
         operand_stride = 0
         if source in op.scatter_indices_batching_dims:
             operand_stride = operand_strides[op.input_batching_dims[op.scatter_indices_batching_dims.index(source)]]
-        loops.append(Loop(update[u], (index_strides[source], update_strides[u], operand_stride)))
+        loops.append(ScatterLoop(update[u], (index_strides[source], update_strides[u], operand_stride)))
     return loops
 
 
-def _collapsed(loops: list[Loop]) -> list[Loop]:
+def _collapsed(loops: list[ScatterLoop]) -> list[ScatterLoop]:
     """Drops loops of one iteration, and joins two loops if the outer one continues where the inner one ends."""
-    result: list[Loop] = []
+    result: list[ScatterLoop] = []
     for loop in loops:
         if loop.size == 1:
             continue
         if result and all(o == loop.size * i for o, i in zip(result[-1].strides, loop.strides, strict=True)):
-            result[-1] = Loop(result[-1].size * loop.size, loop.strides)
+            result[-1] = ScatterLoop(result[-1].size * loop.size, loop.strides)
         else:
             result.append(loop)
     return result
 
 
-def _vectors(window: list[Loop]) -> int:
+def _vectors(window: list[ScatterLoop]) -> int:
     """Returns the iterations over a window, in vectors if its elements are contiguous."""
     width = MAX_LANES if window and window[-1].strides == (1, 1) else 1
     return math.prod(-(-loop.size // (width if loop is window[-1] else 1)) for loop in window)
 
 
 def _choose_partitioned(
-    instruction: Instruction, batches: list[Loop], starts: list[Start], window: list[Loop], threads: int
-) -> Start | Loop | None:
+    instruction: Instruction,
+    batches: list[ScatterLoop],
+    starts: list[WindowStart],
+    window: list[ScatterLoop],
+    threads: int,
+) -> WindowStart | ScatterLoop | None:
     """Chooses the range that tasks divide, so that no two write the same element; None for one task."""
     operand, update = instruction.operands[0].shape, instruction.operands[-1].shape
     elements = update.element_count

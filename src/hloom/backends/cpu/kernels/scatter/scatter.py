@@ -12,7 +12,7 @@ from hloom.backends.cpu.elements.types import Element
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
-from hloom.backends.cpu.kernels.scatter.plan import ScatterPlan, Start, plan_scatter
+from hloom.backends.cpu.kernels.scatter.plan import ScatterPlan, WindowStart, plan_scatter
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant
 from hloom.ir import Instruction
 
@@ -117,7 +117,7 @@ class _Scatter:
         partitioned = self.plan.partitioned
         if partitioned is None:
             return 0, 0
-        size = partitioned.limit + 1 if isinstance(partitioned, Start) else partitioned.size
+        size = partitioned.limit + 1 if isinstance(partitioned, WindowStart) else partitioned.size
         unit = max(self.lanes, 1) if self.plan.window and partitioned is self.plan.window[-1] else 1
         return f.share(size, unit, self.plan.shares, f["chunk"])
 

@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction, Variable, task_function
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, StackVariable, task_function
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation, parts
 from hloom.backends.cpu.llvm.text import I1, I64, PTR, Index, Value, constant
 from hloom.ir import Instruction
@@ -54,7 +54,7 @@ class _SelectAndScatter:
         operand, source, initial, result = f.unpack(f["context"], *[PTR] * 4)
         self.initial = f.load_lanes(initial, self.type)
         self.found, self.chosen = f.variable(constant(I1, False)), f.variable(constant(I64, 0))
-        self.best: list[Variable] = [f.variable(part) for part in parts(self.initial)]
+        self.best: list[StackVariable] = [f.variable(part) for part in parts(self.initial)]
         first, count = f.share(self.slabs, 1, self.shares, f["chunk"])
         size = math.prod(self.sizes)
         with f.each(first, f.add(first, count)) as slab:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction, Variable
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, StackVariable
 from hloom.backends.cpu.kernels.sort.context import RowContext
 from hloom.backends.cpu.kernels.sort.keys import SortKey
 from hloom.backends.cpu.kernels.sort.merge import ParallelFor
@@ -32,7 +32,7 @@ MAX_AVX2_ROW = 1 << 15
 SAMPLES = 9
 """Vectors whose median is the pivot, approximately."""
 
-State = tuple[Variable, Variable, Variable, Variable]
+State = tuple[StackVariable, StackVariable, StackVariable, StackVariable]
 """Addresses of the keys, of scratch memory and of the target, and the number of keys."""
 
 
@@ -150,7 +150,7 @@ class QuickSort:
         """
         return self.row.counts(f, f["context"])
 
-    def _encode(self, f: KernelFunction, records: Value, left: Index, changes: Variable) -> Value:
+    def _encode(self, f: KernelFunction, records: Value, left: Index, changes: StackVariable) -> Value:
         """Returns the keys of a vector, and accumulates in `changes` the bits of records that decoding does not
         restore.
         """
@@ -166,7 +166,7 @@ class QuickSort:
         assert self.key is not None
         return self.key.decode(f, keys)
 
-    def _make_keys(self, f: KernelFunction, source: Value, target: Value, count: Index, changes: Variable) -> None:
+    def _make_keys(self, f: KernelFunction, source: Value, target: Value, count: Index, changes: StackVariable) -> None:
         with f.each(0, count, self.type.width) as start:
             left = f.left(count, start)
             records = self._load(f, f.at(source, start, self.type.element), left)
@@ -174,7 +174,7 @@ class QuickSort:
             self._store(f, keys, f.at(target, start, self.type.element), left)
 
     def _sort_leaf(
-        self, f: KernelFunction, source: Value, target: Value, count: Index, changes: Variable | None
+        self, f: KernelFunction, source: Value, target: Value, count: Index, changes: StackVariable | None
     ) -> None:
         """Sorts as many keys as a network holds; with `changes`, they are encoded before and decoded after that."""
         addresses, lefts = self._vector_addresses(f, source, count)
@@ -319,13 +319,13 @@ class QuickSort:
             positions[1].set(f.select(is_second, chosen.get(), positions[1].get()))
         return f
 
-    def _next_vector(self, f: KernelFunction, source: Value, position: Variable, end: Value) -> Value:
+    def _next_vector(self, f: KernelFunction, source: Value, position: StackVariable, end: Value) -> Value:
         """Loads the next vector of a run."""
         start = position.get()
         position.set(f.index(f.add(start, self.type.width)))
         return self._load(f, f.at(source, start, self.type.element), f.left(end, start))
 
-    def _head(self, f: KernelFunction, source: Value, position: Variable, end: Value) -> Value:
+    def _head(self, f: KernelFunction, source: Value, position: StackVariable, end: Value) -> Value:
         """Returns the first remaining key of a run; the maximum after its end."""
         inside = f.compare("ult", position.get(), end)
         key = load_raw(f, source, f.select(inside, position.get(), constant(I64, 0)), self.type.scalar)
