@@ -163,7 +163,7 @@ def _operand_parts(cheap: Instruction, tiled: TiledDimension | None) -> list[Til
     """The parts of its operands that a part of a cheap value needs; None if it cannot be tiled there."""
     if tiled is None and is_view(cheap):
         return None
-    if tiled is None or cheap.opcode in SLICES:
+    if tiled is None or isinstance(cheap.op, SLICES):
         return [None] * len(cheap.operands)
     try:
         return [operand_dimension(cheap, k, tiled) for k in range(len(cheap.operands))]
@@ -234,7 +234,7 @@ class Block:
                 part = self._slice(self.inputs[operand], tiled)
             else:
                 before = [self._part(o, p) for o, p in zip(operand.operands, parts, strict=True)]
-                if operand.opcode in SLICES and tiled is not None:
+                if isinstance(operand.op, SLICES) and tiled is not None:
                     part = self._slice_of_slice(operand, before, tiled)
                 else:
                     part = self.copy(operand, before, tiled)

@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from hloom.ir import Instruction
+from hloom.ops.broadcast import Broadcast, Iota
 from hloom.ops.dot import Dot
-
-MEMBERS = frozenset({"broadcast", "iota", "reshape", "transpose", "reduce", "dot"})
-"""Opcodes that can be computed block by block, in addition to element-wise operations."""
+from hloom.ops.operation import Operation
+from hloom.ops.reduce import Reduce
+from hloom.ops.registry import Registry
+from hloom.ops.reshape import Reshape
+from hloom.ops.transpose import Transpose
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,29 +33,23 @@ class Untileable(Exception):
     """Raised if the tiled dimension cannot be followed through an instruction."""
 
 
+def can_be_tiled(op: Operation) -> bool:
+    """Whether a tiled dimension can be followed through an operation."""
+    return op.elementwise or isinstance(op, Reshape) or op in _OPERAND_DIMENSIONS
+
+
 def operand_dimension(user: Instruction, position: int, tiled: TiledDimension) -> TiledDimension | None:
     """The tiled dimension of an operand, given that of the result; None if all of the operand is needed.
 
     Raises Untileable if it cannot be followed.
     """
-    op: Any = user.op
-    operand = user.operands[position].shape
+    op = user.op
     if op.elementwise:
         return _elementwise(user, position, tiled)
-    if user.opcode == "broadcast":
-        dimensions = op.broadcast_dimensions
-        return TiledDimension(dimensions.index(tiled.index), tiled.multiple) if tiled.index in dimensions else None
-    if user.opcode == "reshape":
-        return _reshaped(user.shape.dimensions, operand.dimensions, tiled)
-    if user.opcode == "transpose":
-        return TiledDimension(op.permutation[tiled.index], tiled.multiple)
-    if user.opcode == "reduce":
-        kept = [d for d in range(operand.rank) if d not in op.dimensions]
-        return TiledDimension(kept[tiled.index], tiled.multiple) if position == 0 else None
-    if isinstance(op, Dot):
-        own = _dot_dimensions(user, position)
-        return TiledDimension(own[tiled.index], tiled.multiple) if tiled.index in own else None
-    raise Untileable
+    if isinstance(op, Reshape):
+        return _reshaped(user.shape.dimensions, user.operands[position].shape.dimensions, tiled)
+    found = _operand_dimensions(user, position).get(tiled.index)
+    return None if found is None else TiledDimension(found, tiled.multiple)
 
 
 def result_dimension(user: Instruction, position: int, tiled: TiledDimension) -> TiledDimension | None:
@@ -61,22 +57,13 @@ def result_dimension(user: Instruction, position: int, tiled: TiledDimension) ->
 
     Raises Untileable if it cannot be followed.
     """
-    op: Any = user.op
+    op = user.op
     if op.elementwise:
         return _elementwise(user, position, tiled)
-    if user.opcode == "broadcast":
-        return TiledDimension(op.broadcast_dimensions[tiled.index], tiled.multiple)
-    if user.opcode == "reshape":
-        return _reshaped(user.operands[0].shape.dimensions, user.shape.dimensions, tiled)
-    if user.opcode == "transpose":
-        return TiledDimension(op.permutation.index(tiled.index), tiled.multiple)
-    if user.opcode == "reduce":
-        before = sum(d < tiled.index for d in op.dimensions)
-        return None if tiled.index in op.dimensions else TiledDimension(tiled.index - before, tiled.multiple)
-    if isinstance(op, Dot):
-        own = {operand: result for result, operand in _dot_dimensions(user, position).items()}
-        return TiledDimension(own[tiled.index], tiled.multiple) if tiled.index in own else None
-    raise Untileable
+    if isinstance(op, Reshape):
+        return _reshaped(user.operands[position].shape.dimensions, user.shape.dimensions, tiled)
+    found = {operand: result for result, operand in _operand_dimensions(user, position).items()}.get(tiled.index)
+    return None if found is None else TiledDimension(found, tiled.multiple)
 
 
 def _elementwise(user: Instruction, position: int, tiled: TiledDimension) -> TiledDimension | None:
@@ -96,13 +83,42 @@ def contracted_dimension(user: Instruction, position: int, tiled: TiledDimension
     return 1 - position, TiledDimension(other[own.index(tiled.index)], tiled.multiple)
 
 
-def _dot_dimensions(dot: Instruction, position: int) -> Mapping[int, int]:
-    """Maps dimensions of a dot's result to dimensions of an operand."""
-    op = dot.op
-    assert isinstance(op, Dot)
+def _operand_dimensions(user: Instruction, position: int) -> Mapping[int, int]:
+    """Maps dimensions of an operation's result to those of an operand; Untileable for operations without a rule."""
+    rule = _OPERAND_DIMENSIONS.get(user.op)
+    if rule is None:
+        raise Untileable
+    return rule(user.op, user, position)
+
+
+_OPERAND_DIMENSIONS = Registry[[Instruction, int], Mapping[int, int]]()
+
+
+@_OPERAND_DIMENSIONS.rule(Iota)
+def _iota(op: Iota, user: Instruction, position: int) -> Mapping[int, int]:
+    return {}
+
+
+@_OPERAND_DIMENSIONS.rule(Broadcast)
+def _broadcast(op: Broadcast, user: Instruction, position: int) -> Mapping[int, int]:
+    return {result: d for d, result in enumerate(op.broadcast_dimensions)}
+
+
+@_OPERAND_DIMENSIONS.rule(Transpose)
+def _transpose(op: Transpose, user: Instruction, position: int) -> Mapping[int, int]:
+    return dict(enumerate(op.permutation))
+
+
+@_OPERAND_DIMENSIONS.rule(Reduce)
+def _reduce(op: Reduce, user: Instruction, position: int) -> Mapping[int, int]:
+    return dict(enumerate(d for d in range(user.operands[position].shape.rank) if d not in op.dimensions))
+
+
+@_OPERAND_DIMENSIONS.rule(Dot)
+def _dot(op: Dot, user: Instruction, position: int) -> Mapping[int, int]:
     batch = (op.lhs_batch_dims, op.rhs_batch_dims)[position]
-    free = op.free(dot.operands[position].shape.rank, position == 0)
-    first = len(batch) if position == 0 else dot.shape.rank - len(free)
+    free = op.free(user.operands[position].shape.rank, position == 0)
+    first = len(batch) if position == 0 else user.shape.rank - len(free)
     return {**dict(enumerate(batch)), **{first + k: d for k, d in enumerate(free)}}
 
 

@@ -8,9 +8,9 @@ import ml_dtypes
 
 from hloom.ir import Instruction, Module
 from hloom.ops.attributes import ComparisonDirection
-from hloom.ops.broadcast import Iota
+from hloom.ops.broadcast import Broadcast, Iota
 from hloom.ops.compare import Compare
-from hloom.ops.elementwise_binary import Add, Maximum, Minimum, Or
+from hloom.ops.elementwise_binary import Add, And, Maximum, Minimum, Or
 from hloom.ops.elementwise_unary import Not
 from hloom.ops.select import Select
 from hloom.ops.structure import Constant
@@ -36,10 +36,10 @@ class Masking:
 
 def masking_of(scores: Instruction) -> Masking | None:
     """The masking of scores by a select; None if there is none."""
-    if scores.opcode == "select" and scores.operands[0].shape.rank:
+    if isinstance(scores.op, Select) and scores.operands[0].shape.rank:
         for position, kept_where in ((2, True), (1, False)):
             hidden = scores.operands[position]
-            value = hidden.operands[0] if hidden.opcode == "broadcast" else hidden
+            value = hidden.operands[0] if isinstance(hidden.op, Broadcast) else hidden
             if isinstance(value.op, Constant) and value.shape.is_scalar:
                 return Masking(scores.operands[0], kept_where, float(value.op.literal.value))
     return None
@@ -52,16 +52,16 @@ def visible_key_count(
 
     A key is visible where the mask is `kept_where`; keys are along `dimension` of the mask.
     """
-    if mask.opcode == "not":
+    op = mask.op
+    if isinstance(op, Not):
         return visible_key_count(build, module, mask.operands[0], dimension, not kept_where)
-    if mask.opcode == ("and" if kept_where else "or"):
+    if isinstance(op, And if kept_where else Or):
         return build(
             Minimum(), *(visible_key_count(build, module, part, dimension, kept_where) for part in mask.operands)
         )
-    if mask.opcode == "broadcast":
-        source = mask.op.broadcast_dimensions  # type: ignore[attr-defined]
-        if dimension in source:
-            return visible_key_count(build, module, mask.operands[0], source.index(dimension), kept_where)
+    if isinstance(op, Broadcast) and dimension in op.broadcast_dimensions:
+        source = op.broadcast_dimensions.index(dimension)
+        return visible_key_count(build, module, mask.operands[0], source, kept_where)
     count = _count_from_comparison(build, module, mask, dimension, kept_where)
     return (
         _one_past_last(build, module, _keys_kept_anywhere(build, module, mask, dimension, kept_where))
@@ -128,12 +128,14 @@ def _positions_below(build: OpBuilder, limit: Instruction, positions: Instructio
 def _extreme(build: OpBuilder, module: Module, values: Instruction, wants_maximum: bool) -> Instruction:
     """Emits the maximum or minimum of integers."""
     element_type = values.shape.element_type
-    if values.opcode == "add" and values.operands[0].opcode == "iota" and values.operands[1].opcode == "broadcast":
-        # Consecutive positions from `first` on.
-        iota, (first,) = values.operands[0], values.operands[1].operands
-        if iota.shape.rank == 1 and first.shape.is_scalar:
-            (count,) = iota.shape.dimensions
-            return build(Add(), first, build.constant(count - 1 if wants_maximum else 0, element_type))
+    if isinstance(values.op, Add):
+        positions, offset = values.operands
+        if isinstance(positions.op, Iota) and isinstance(offset.op, Broadcast):
+            # Consecutive positions from `first` on.
+            (first,) = offset.operands
+            if positions.shape.rank == 1 and first.shape.is_scalar:
+                (count,) = positions.shape.dimensions
+                return build(Add(), first, build.constant(count - 1 if wants_maximum else 0, element_type))
     limits = ml_dtypes.iinfo(element_type.dtype)
     if wants_maximum:
         return reduced(build, module, Maximum(), values, int(limits.min))
@@ -144,8 +146,8 @@ def _key_vector(build: OpBuilder, operand: Instruction, dimension: int) -> Instr
     """The vector of keys that an array repeats for each query; None for other arrays."""
     op = operand.op
     if isinstance(op, Iota) and op.iota_dimension == dimension:
-        return _positions(build, operand)
-    along = operand.opcode == "broadcast" and op.broadcast_dimensions == (dimension,)  # type: ignore[attr-defined]
+        return _positions(build, op, operand.shape)
+    along = isinstance(op, Broadcast) and op.broadcast_dimensions == (dimension,)
     return operand.operands[0] if along else None
 
 
@@ -153,8 +155,8 @@ def _query_values(build: OpBuilder, operand: Instruction, dimension: int) -> Ins
     """The integers that an array repeats for each key; None for other arrays."""
     op = operand.op
     if isinstance(op, Iota) and op.iota_dimension != dimension:
-        return _positions(build, operand)
-    if operand.opcode == "broadcast" and dimension not in op.broadcast_dimensions:  # type: ignore[attr-defined]
+        return _positions(build, op, operand.shape)
+    if isinstance(op, Broadcast) and dimension not in op.broadcast_dimensions:
         return operand.operands[0]
     if isinstance(op, Add):
         positions, first = (_query_values(build, part, dimension) for part in operand.operands)
@@ -163,9 +165,7 @@ def _query_values(build: OpBuilder, operand: Instruction, dimension: int) -> Ins
     return None
 
 
-def _positions(build: OpBuilder, iota: Instruction) -> Instruction:
-    """The vector that an iota repeats."""
-    op = iota.op
-    assert isinstance(op, Iota)
-    shape = Shape.array(iota.shape.element_type, (iota.shape.dimensions[op.iota_dimension],))
-    return build(Iota(iota_dimension=0), shape=shape)
+def _positions(build: OpBuilder, op: Iota, shape: Shape) -> Instruction:
+    """The vector that an iota of a shape repeats."""
+    vector = Shape.array(shape.element_type, (shape.dimensions[op.iota_dimension],))
+    return build(Iota(iota_dimension=0), shape=vector)

@@ -14,22 +14,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hloom.ir import Computation, Instruction
+from hloom.ops.broadcast import Broadcast, Iota
 from hloom.ops.dot import Dot
-from hloom.ops.slice import Slice
-from hloom.passes.blocking.dimensions import MEMBERS
+from hloom.ops.reduce import Reduce
+from hloom.ops.reshape import Reshape
+from hloom.ops.slice import DynamicSlice, Slice
+from hloom.ops.structure import Constant
+from hloom.passes.blocking.dimensions import can_be_tiled
 from hloom.passes.edit import has_control_edges
 
 CHEAP_COST = 4
 """The greatest work per element, in additions, that is repeated in each block rather than stored whole."""
 
-SLICES = frozenset({"slice", "dynamic-slice"})
+SLICES = (Slice, DynamicSlice)
+"""Operations whose result is a contiguous part of the operand, or a strided one."""
 
 
 def is_view(instruction: Instruction) -> bool:
     """Whether an instruction is a slice, perhaps reshaped: a part of it is a part of the sliced array."""
-    if instruction.opcode == "reshape":
+    if isinstance(instruction.op, Reshape):
         return is_view(instruction.operands[0])
-    return instruction.opcode in SLICES
+    return isinstance(instruction.op, SLICES)
 
 
 @dataclass(eq=False)
@@ -47,7 +52,7 @@ class Region:
 
 def is_large_product(instruction: Instruction, min_bytes: int) -> bool:
     """Whether an instruction is a dot with a result of at least `min_bytes` and twice the elements of both operands."""
-    if instruction.opcode != "dot" or not _is_plain(instruction) or instruction.shape.byte_size < min_bytes:
+    if not isinstance(instruction.op, Dot) or not _is_plain(instruction) or instruction.shape.byte_size < min_bytes:
         return False
     return instruction.shape.element_count >= 2 * sum(shape.element_count for shape in instruction.operand_shapes)
 
@@ -80,9 +85,7 @@ def _is_plain(instruction: Instruction) -> bool:
 
 def _can_be_member(instruction: Instruction) -> bool:
     op = instruction.op
-    if not _is_plain(instruction) or op.has_side_effect:
-        return False
-    return op.elementwise or instruction.opcode in MEMBERS
+    return _is_plain(instruction) and not op.has_side_effect and can_be_tiled(op)
 
 
 class _Finder:
@@ -104,7 +107,7 @@ class _Finder:
         for instruction in self.computation.instructions:
             is_derived = any(operand in found for operand in instruction.operands)
             if instruction in self.products or (
-                is_derived and instruction.opcode != "dot" and _can_be_member(instruction)
+                is_derived and not isinstance(instruction.op, Dot) and _can_be_member(instruction)
             ):
                 found[instruction] = None
         return found
@@ -130,7 +133,9 @@ class _Finder:
     def _is_sum(self, instruction: Instruction) -> bool:
         """Whether an instruction is a small product or reduction of large values."""
         return (
-            instruction.opcode in ("dot", "reduce") and _can_be_member(instruction) and not self._is_large(instruction)
+            isinstance(instruction.op, (Dot, Reduce))
+            and _can_be_member(instruction)
+            and not self._is_large(instruction)
         )
 
     def _components(self) -> dict[Instruction, Instruction]:
@@ -198,14 +203,14 @@ class _Finder:
 
     def _is_cheap(self, instruction: Instruction) -> bool:
         """Whether an operand is recomputed in each block: constants, masks made of positions, repeated rows."""
-        if instruction.opcode == "constant":
+        op = instruction.op
+        if isinstance(op, Constant):
             return instruction.shape.is_scalar
         if is_view(instruction):
             return _is_plain(instruction) and self._is_view_of_stored(instruction)
-        if instruction.opcode in ("dot", "reduce") or not _can_be_member(instruction):
+        if isinstance(op, (Dot, Reduce)) or not _can_be_member(instruction):
             return False
-        is_repeated = instruction.opcode in ("broadcast", "iota")
-        return is_repeated or (self._is_wide(instruction) and instruction.op.cost <= CHEAP_COST)
+        return isinstance(op, (Broadcast, Iota)) or (self._is_wide(instruction) and op.cost <= CHEAP_COST)
 
     def _is_view_of_stored(self, view: Instruction) -> bool:
         """Whether a view is, perhaps through other views, a contiguous slice of an array that is stored whole."""

@@ -8,8 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hloom.ir import Instruction
+from hloom.monoids import monoid_of
+from hloom.ops.broadcast import Broadcast
+from hloom.ops.convert import Convert
 from hloom.ops.dot import Dot
+from hloom.ops.elementwise_binary import Add, Divide, Maximum, Monoid, Multiply, Subtract
+from hloom.ops.elementwise_unary import Exponential
 from hloom.ops.reduce import Reduce
+from hloom.ops.reshape import Reshape
+from hloom.ops.transpose import Transpose
 from hloom.passes.blocking.dimensions import TiledDimension, Untileable, follow, result_dimension
 from hloom.passes.blocking.regions import Region
 from hloom.passes.blocking.tiling import is_zero
@@ -68,8 +75,9 @@ class Softmax:
         `start` is the member that reads the broadcast; dimensions of size 1 are left out. None if the rows are not
         separate dimensions, in order.
         """
-        broadcast = repeated.op.broadcast_dimensions  # type: ignore[attr-defined]
-        tiled_dimensions = [TiledDimension(d) for d in broadcast if repeated.shape.dimensions[d] > 1]
+        assert isinstance(repeated.op, Broadcast)
+        sizes = repeated.shape.dimensions
+        tiled_dimensions = [TiledDimension(d) for d in repeated.op.broadcast_dimensions if sizes[d] > 1]
         try:
             for member, position in self._path(start, total):
                 found = [result_dimension(member, position, tiled) for tiled in tiled_dimensions]
@@ -112,14 +120,14 @@ def find_softmax(region: Region) -> Softmax | None:
 
 def _find_scores_and_shift(region: Region) -> Softmax | None:
     """Matches the scores, the maximum and the exponentials."""
-    exponentials = [member for member in region.members if member.opcode == "exponential"]
-    if len(exponentials) != 1 or exponentials[0].operands[0].opcode != "subtract":
+    exponentials = [member for member in region.members if isinstance(member.op, Exponential)]
+    if len(exponentials) != 1 or not isinstance(exponentials[0].operands[0].op, Subtract):
         return None
     scores, shift = exponentials[0].operands[0].operands
-    if shift.opcode != "broadcast" or scores.shape.element_type not in WIDE:
+    if not isinstance(shift.op, Broadcast) or scores.shape.element_type not in WIDE:
         return None
     maximum = _unshaped(shift.operands[0])
-    if not _reduces_by(maximum, "maximum") or _unshaped(maximum.operands[0]) is not _unshaped(scores):
+    if not _reduces_by(maximum, Maximum) or _unshaped(maximum.operands[0]) is not _unshaped(scores):
         return None
     assert isinstance(maximum.op, Reduce)
     (dimension,) = maximum.op.dimensions
@@ -133,19 +141,19 @@ def _find_scores_and_shift(region: Region) -> Softmax | None:
 
 
 def _unshaped(instruction: Instruction) -> Instruction:
-    while instruction.opcode == "reshape":
+    while isinstance(instruction.op, Reshape):
         instruction = instruction.operands[0]
     return instruction
 
 
-def _reduces_by(member: Instruction, opcode: str) -> bool:
+def _reduces_by(member: Instruction, monoid: type[Monoid]) -> bool:
     """Whether an instruction reduces one dimension of one array by an operation."""
     op = member.op
     return (
         isinstance(op, Reduce)
         and len(member.operands) == 2
         and len(op.dimensions) == 1
-        and op.computation.root.opcode == opcode
+        and monoid_of(op.computation) is monoid
     )
 
 
@@ -206,7 +214,7 @@ class _Classifier:
     def _classify_broadcast(self, member: Instruction, operands: Sequence[Instruction]) -> bool:
         if member is self.softmax.shift:
             self.softmax.shifts.append(member)
-        elif member.opcode == "broadcast":
+        elif isinstance(member.op, Broadcast):
             self.repeated[member] = None
         else:
             return False
@@ -221,11 +229,11 @@ class _Classifier:
             return False
         (weight,) = weights
         scale = softmax.weights[weight]
-        if member.opcode in ("convert", "reshape", "transpose") and member in softmax.key_dimensions:
+        if isinstance(member.op, (Convert, Reshape, Transpose)) and member in softmax.key_dimensions:
             softmax.weights[member] = scale
-        elif member.opcode in ("divide", "multiply") and scale is None and others[0] in self.repeated:
+        elif isinstance(member.op, (Divide, Multiply)) and scale is None and others[0] in self.repeated:
             softmax.weights[member] = member
-            return member.opcode == "multiply" or member.operands[0] is weight
+            return isinstance(member.op, Multiply) or member.operands[0] is weight
         elif self._is_total(member, others, scale):
             softmax.totals.append(member)
         else:
@@ -239,4 +247,4 @@ class _Classifier:
             return others[0] not in self.inside
         same = member.shape.element_count == self.softmax.maximum.shape.element_count
         wide = member.shape.element_type in WIDE and is_zero(member.operands[-1])
-        return _reduces_by(member, "add") and wide and same and scale is None
+        return _reduces_by(member, Add) and wide and same and scale is None

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hloom.ir import Instruction
+from hloom.monoids import monoid_of
 from hloom.ops.dot import Dot
+from hloom.ops.elementwise_binary import Add
 from hloom.ops.reduce import Reduce
 from hloom.ops.structure import Constant
 from hloom.passes.blocking.dimensions import (
@@ -118,7 +120,7 @@ def _adds_up(member: Instruction) -> bool:
     op, element_type = member.op, member.shape.element_type
     if isinstance(op, Reduce):
         is_wide = element_type.bits >= 32 or not element_type.is_float
-        return is_wide and op.computation.root.opcode == "add" and is_zero(member.operands[1])
+        return is_wide and monoid_of(op.computation) is Add and is_zero(member.operands[1])
     return isinstance(op, Dot)
 
 
