@@ -13,6 +13,7 @@ from hloom.errors import ArgumentError, HloomError, RuleError, RunError
 from hloom.ir import Instruction
 from hloom.literal import Literal
 from hloom.ops.attributes import CustomCallApiVersion
+from hloom.ops.custom_call import CustomCall
 from hloom.runtime import fortran
 from hloom.runtime.fortran import RoutineCall
 from hloom.runtime.python_api import c_address
@@ -86,7 +87,7 @@ class HostFunctionCaller:
         self.function, self.wants_site = function, wants_site
 
     def __call__(self, instruction: Instruction, args: tuple[Value, ...]) -> Value:
-        name = instruction.op.target_name  # type: ignore[attr-defined]
+        name = custom_call_of(instruction).target_name
         if self.wants_site:
             args = (site_of(instruction), *args)
         try:
@@ -118,7 +119,7 @@ class FunctionCaller:
 
     def __call__(self, instruction: Instruction, args: tuple[Value, ...]) -> Value:
         result = self.function(binding_of(instruction, self.signature), *args)
-        return _checked(result, instruction.shape, instruction.op.target_name)  # type: ignore[attr-defined]
+        return _checked(result, instruction.shape, custom_call_of(instruction).target_name)
 
 
 class RoutineCaller:
@@ -138,15 +139,21 @@ class RoutineCaller:
         return values if instruction.shape.is_tuple else values[0]
 
 
+def custom_call_of(instruction: Instruction) -> CustomCall:
+    """The operation of an instruction that is a custom call."""
+    assert isinstance(instruction.op, CustomCall)
+    return instruction.op
+
+
 def binding_of(instruction: Instruction, signature: Signature) -> Binding:
     """Binds a call to the target's signature; RuleError[CUSTOMCALL-7] if they do not match."""
-    name = instruction.op.target_name  # type: ignore[attr-defined]
+    name = custom_call_of(instruction).target_name
     return signature.bind(name, instruction.operand_shapes, instruction.shape, instruction.backend_config)
 
 
 def site_of(instruction: Instruction) -> CustomCallSite:
     """Describes a call for functions registered with `wants_site=True`."""
-    config, name = instruction.backend_config, instruction.op.target_name  # type: ignore[attr-defined]
+    config, name = instruction.backend_config, custom_call_of(instruction).target_name
     shapes = tuple(instruction.operand_shapes)
     return CustomCallSite(name, shapes, instruction.shape, config, parse_attributes(config))
 
@@ -206,8 +213,7 @@ def _c_caller(address: int) -> Caller:
         ins = [_buffer(value, shape, keep) for value, shape in zip(args, instruction.operand_shapes, strict=True)]
         pointers = (ctypes.c_void_p * max(1, len(ins)))(*ins)
         out, read = _out_buffer(instruction.shape, keep)
-        version = instruction.op.api_version  # type: ignore[attr-defined]
-        if version is CustomCallApiVersion.API_VERSION_STATUS_RETURNING_UNIFIED:
+        if custom_call_of(instruction).api_version is CustomCallApiVersion.API_VERSION_STATUS_RETURNING_UNIFIED:
             opaque = instruction.backend_config.encode("utf-8", "surrogateescape")
             status = ctypes.create_string_buffer(64)
             function = ctypes.CFUNCTYPE(

@@ -9,7 +9,7 @@ from hloom.errors import RuleError
 from hloom.ir import Instruction, Module
 from hloom.ops.custom_call import CustomCall
 from hloom.runtime import lapack, standard_targets
-from hloom.runtime.custom_calls import DECLARED, REGISTERED, ROUTINES, Caller, binding_of
+from hloom.runtime.custom_calls import DECLARED, REGISTERED, ROUTINES, Caller, binding_of, custom_call_of
 from hloom.runtime.fortran import RoutineCall
 from hloom.runtime.signature import Signature
 from hloom.shape import Shape
@@ -18,7 +18,7 @@ from hloom.shape import Shape
 def routine_call(instruction: Instruction) -> RoutineCall | None:
     """The BLAS or LAPACK routine of a custom call; None if its target is something else, or not registered yet."""
     _declare_own()
-    name = instruction.op.target_name  # type: ignore[attr-defined]
+    name = custom_call_of(instruction).target_name
     caller = ROUTINES.get(name) if name not in REGISTERED else None
     return caller.routine_call(instruction) if caller is not None else None
 
