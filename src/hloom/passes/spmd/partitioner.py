@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from hloom.errors import ArgumentError
 from hloom.ir import Computation, Instruction, Module, callees_first
@@ -13,33 +13,23 @@ from hloom.ops.broadcast import Iota
 from hloom.ops.compare import Compare
 from hloom.ops.control_flow import Call, Conditional, While
 from hloom.ops.elementwise_binary import Add
-from hloom.ops.operation import Operation
 from hloom.ops.rng import Rng
-from hloom.ops.structure import AfterAll, Constant, Parameter, Tuple
+from hloom.ops.structure import AfterAll, Constant, Parameter
 from hloom.ops.transpose import Reverse
 from hloom.passes.op_builder import OpBuilder, ScalarComputations, adopt, new_computation
 from hloom.passes.pipeline import clone_module
-from hloom.passes.spmd.annotations import Annotation, maximal_device, read_sharding
+from hloom.passes.spmd.annotations import Annotation, maximal_device
+from hloom.passes.spmd.block_values import BlockValues, copy_attributes
 from hloom.passes.spmd.blocks import is_constant, on_blocks, write_iota
-from hloom.passes.spmd.choice import choose_assignment, reduce_scatter_axes, spec_of_labels, summed_axes
+from hloom.passes.spmd.choice import choose_assignment, spec_of_labels, summed_axes
 from hloom.passes.spmd.custom import Partitioner, inspector_of, is_local, partitioner_of
+from hloom.passes.spmd.markers import CONSTRAINTS, ENTRIES, GROUPS, IDENTITIES, MANUAL, marker
 from hloom.passes.spmd.mesh import Axes, Mesh, Placement, Spec
+from hloom.passes.spmd.normalization import normalize, remove_annotations
 from hloom.passes.spmd.partial_sums import UnreducedOperands, unreduced_axes, unreduced_operands
-from hloom.passes.spmd.planning import (
-    CONSTRAINTS,
-    ENTRIES,
-    GROUPS,
-    IDENTITIES,
-    MANUAL,
-    Plan,
-    marker,
-    normalize,
-    placement_of,
-    plan_shardings,
-    remove_annotations,
-)
+from hloom.passes.spmd.planning import Plan, plan_shardings
 from hloom.passes.spmd.propagation import Cell
-from hloom.passes.spmd.resharding import Resharding, block_shape
+from hloom.passes.spmd.resharding import block_shape
 from hloom.passes.spmd.rules import Rule
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
@@ -144,10 +134,6 @@ class _Partitioner:
         """Emits a computation for one partition, with its result sharded as `results` are."""
         return _Writer(self, old).write(results)
 
-    def combiner(self, monoid: type[Operation], element_type: PrimitiveType) -> Computation:
-        """The computation that applies an operation to two scalars."""
-        return self.combiners(monoid(), element_type)
-
 
 def _with_layouts(shape: Shape, like: Shape) -> Shape:
     """A shape with the layouts of another one."""
@@ -156,39 +142,12 @@ def _with_layouts(shape: Shape, like: Shape) -> Shape:
     return shape.with_layout(like.layout) if shape.is_array else shape
 
 
-@dataclass
-class _Writer:
-    """Emits one computation.
+class _Writer(BlockValues):
+    """Emits one computation."""
 
-    `values` maps instructions to the new ones, which are sharded as the plan's cells are.
-    """
-
-    partitioner: _Partitioner
-    old: Computation
-    new: Computation = field(init=False)
-    values: dict[Instruction, Instruction] = field(default_factory=dict)
-    moved: dict[tuple[Instruction, Placement, Placement], Instruction] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        plan = self.partitioner.plan
-        self.plan, self.mesh, self.cells = plan, plan.mesh, plan.cells
-        self.new = Computation(self.old.name)
-        self.new.execution_thread = self.old.execution_thread
-        self.new.parent = self.partitioner.module
-        self.current: Instruction | None = None
-        self.names = {instruction.name for instruction in self.old.instructions}
-        self.name_counter = itertools.count(len(self.names))
-        self.build = OpBuilder(self._add)
-        self.moves = Resharding(self.mesh, self.partitioner.module, self.partitioner.channels, self.build)
-
-    def _add(self, op: Operation, operands: Iterable[Instruction], shape: Shape) -> Instruction:
-        """Appends an instruction, with the metadata of the instruction that is being partitioned."""
-        name = next(n for k in self.name_counter if (n := f"{op.opcode}.{k}") not in self.names)
-        instruction = self.new.add(Instruction(name, shape, op, operands))
-        if self.current is not None:
-            instruction.metadata = dict(self.current.metadata)
-            instruction.location = self.current.location
-        return instruction
+    def __init__(self, partitioner: _Partitioner, old: Computation) -> None:
+        super().__init__(partitioner.plan, old, partitioner.channels, partitioner.combiners)
+        self.partitioner = partitioner
 
     def write(self, results: Sequence[Cell]) -> Computation:
         """Emits all instructions and the result, and returns the new computation."""
@@ -196,7 +155,7 @@ class _Writer:
             self.current = instruction
             self.values[instruction] = self.write_instruction(instruction)
         root = self.old.root
-        if self.old is self.partitioner.module.entry:
+        if self.old is self.plan.module.entry:
             self.new.root = self.distribute_results(self.move_leaves(root, self.values[root], results))
         else:
             self.new.root = self.move_leaves(root, self.values[root], results)
@@ -205,12 +164,6 @@ class _Writer:
                 if not marker(before) and not marker(instruction):
                     self.values[before].add_control_dependency(self.values[instruction])
         return self.new
-
-    def build_like(
-        self, old: Instruction, op: Operation, *operands: Instruction, shape: Shape | None = None
-    ) -> Instruction:
-        """Emits the replacement of an instruction, with its name and the attributes that users may have set."""
-        return _copy_attributes(old, self.build(op, *operands, shape=shape))
 
     def write_instruction(self, old: Instruction) -> Instruction:
         """Emits the replacement of one instruction and returns it."""
@@ -238,68 +191,10 @@ class _Writer:
             return self.write_on_one_device(old, device)
         return self.write_by_rule(old, self.plan.rules[old])
 
-    # Resharding of values
-
-    def move(self, value: Instruction, source: Cell, target: Placement) -> Instruction:
-        """Reshards a value to another placement; all users that want it there share the result."""
-        key = (value, source.placement, target)
-        if key not in self.moved:
-            self.moved[key] = self.reshard(*key)
-        return self.moved[key]
-
-    def reshard(self, value: Instruction, source: Placement, target: Placement) -> Instruction:
-        """Emits the change of a value from one placement to another.
-
-        Sums that are to be complete are reduced, blocks are moved, and where partial sums are wanted a block becomes
-        one by zeros, without communication.
-        """
-        spec = source.spec
-        if sums := tuple(axis for axis in source.unreduced if axis not in target.unreduced):
-            adding = self.partitioner.combiner(Add, value.shape.element_type)
-            value, spec = self.reduce_over(value, spec, target.spec, sums, adding)
-        new = {*target.unreduced} - {*source.unreduced}
-        for d, axes in enumerate(spec):
-            tail = axes[next((k for k in range(len(axes)) if new >= {*axes[k:]}), len(axes)) :]
-            value = self.moves.pad_to_partial_sums(value, d, tail)
-            spec, new = (*spec[:d], axes[: len(axes) - len(tail)], *spec[d + 1 :]), new - {*tail}
-        value = self.moves.move(value, spec, target.spec)
-        return self.moves.keep_one_partial_sum(value, tuple(sorted(new)))
-
-    def move_leaves(self, old: Instruction, value: Instruction, targets: Sequence[Cell]) -> Instruction:
-        """The value with each of its leaves in the sharding of a cell."""
-        return self.move_to(old, value, [cell.placement for cell in targets])
-
-    def move_to(self, old: Instruction, value: Instruction, wanted: Sequence[Placement]) -> Instruction:
-        """The value with each of its leaves in the wanted placement."""
-        have = self.cells.of[old]
-        if all(cell.placement == want for cell, want in zip(have, wanted, strict=True)):
-            return value
-        leaves = zip(self.leaves(value), have, wanted, strict=True)
-        return self.rebuild(value.shape, iter([self.move(leaf, cell, want) for leaf, cell, want in leaves]))
-
-    def leaves(self, value: Instruction) -> list[Instruction]:
-        """The leaves of a value, taken out of its tuples."""
-        if not value.shape.is_tuple:
-            return [value]
-        elements = value.operands if isinstance(value.op, Tuple) else None
-        return [
-            leaf
-            for k in range(len(value.shape.elements))
-            for leaf in self.leaves(elements[k] if elements else self.build.element(value, k))
-        ]
-
-    def rebuild(self, shape: Shape, leaves: Iterator[Instruction]) -> Instruction:
-        """Rebuilds a value of the structure of `shape` from its leaves."""
-        if not shape.is_tuple:
-            return next(leaves)
-        return self.build.tuple(*[self.rebuild(element, leaves) for element in shape.elements])
-
-    # Instructions
-
     def write_parameter(self, old: Instruction, op: Parameter) -> Instruction:
         """Emits a parameter; blocks in irregular shardings are assembled to whole arrays."""
         cells = self.cells.of[old]
-        entry = self.old is self.partitioner.module.entry
+        entry = self.old is self.plan.module.entry
         irregular = [self.plan.irregular.get((op.number, k)) if entry else None for k in range(len(cells))]
         blocks = [
             self.mesh.local_shape(cell.shape, tuple(cell.spec))
@@ -393,12 +288,12 @@ class _Writer:
             self.moves.partition,
             self.build.constant(device, PrimitiveType.U32),
         )
-        module = self.partitioner.module
+        module = self.plan.module
         run, skip = (new_computation(module, f"{old.opcode}.{word}") for word in ("here", "elsewhere"))
         build = OpBuilder.of(run)
         values = build.parameter(0, arguments.shape)
         operands = [build.element(values, k) for k in range(len(old.operands))]
-        _copy_attributes(old, build(old.op, *operands, shape=old.shape))
+        copy_attributes(old, build(old.op, *operands, shape=old.shape))
         build = OpBuilder.of(skip)
         build.parameter(0, arguments.shape)
         _write_zeros(build, old.shape)
@@ -478,26 +373,10 @@ class _Writer:
         leaves = [leaf for operand in old.operands for leaf in self.leaves(self.values[operand])]
         blocks = [self.block_of(*each) for each in zip(leaves, sources, part.operands, strict=True)]
         entry = part.module.entry
-        adopt(self.partitioner.module, entry)
+        adopt(self.plan.module, entry)
         called = self.build(Call(computation=entry), *blocks, shape=entry.result_shape)
         produced = [self.from_block(*each) for each in zip(self.leaves(called), cells, part.results, strict=True)]
         return self.rebuild(old.shape, iter(produced))
-
-    def block_of(self, value: Instruction, cell: Cell, sharding: Sharding) -> Instruction:
-        """The block of a value under any sharding."""
-        annotation = read_sharding(sharding, cell.shape.rank, self.mesh.count)
-        placement = placement_of(annotation, cell.shape, self.mesh)
-        if placement is not None:
-            return self.move(value, cell, placement)
-        return self.moves.distribute(self.move(value, cell, Placement.replicated(cell.shape.rank)), annotation)
-
-    def from_block(self, block: Instruction, cell: Cell, sharding: Sharding) -> Instruction:
-        """The value of a cell, from its block under any sharding."""
-        annotation = read_sharding(sharding, cell.shape.rank, self.mesh.count)
-        placement = placement_of(annotation, cell.shape, self.mesh)
-        if placement is None:
-            block, placement = self.moves.assemble(block, cell.shape, annotation), Placement.replicated(cell.shape.rank)
-        return self.reshard(block, placement, cell.placement)
 
     def write_reduction(
         self,
@@ -520,7 +399,7 @@ class _Writer:
             initial = self.build.constant(monoid.identity(value.shape.element_type), value.shape.element_type)
             operands[k] = self.build.broadcast(initial, value.shape)
         part = self.write_blocks(old, operands, [produced.spec])
-        combiner = self.partitioner.combiner(monoid, part.shape.element_type)
+        combiner = self.combiners(monoid(), part.shape.element_type)
         (wanted,) = (cell.placement for cell in self.cells.of[old])
         kept = tuple(axis for axis in summed if monoid is Add and axis in wanted.unreduced)
         sums = tuple(axis for axis in summed if axis not in kept)
@@ -536,28 +415,6 @@ class _Writer:
                 )
                 value = self.build(monoid(), self.build.broadcast(accumulator, value.shape), value)
         return self.reshard(value, reduced_placement, wanted)
-
-    def reduce_over(
-        self, part: Instruction, produced: Spec, wanted: Spec, axes: tuple[int, ...], combiner: Computation
-    ) -> tuple[Instruction, Spec]:
-        """Reduces a value over some axes.
-
-        A reduce-scatter handles the axes along which the result is to be sharded, an all-reduce the others.
-        """
-        d, tail = reduce_scatter_axes(produced, wanted, axes)
-        if tail and self.mesh.divides(part.shape.dimensions[d], tail):
-            part = self.moves.reduce_scatter(part, d, tail, combiner)
-            produced = (*produced[:d], wanted[d], *produced[d + 1 :])
-            axes = tuple(axis for axis in axes if axis not in tail)
-        return self.moves.all_reduce(part, axes, combiner), produced
-
-
-def _copy_attributes(old: Instruction, new: Instruction) -> Instruction:
-    """Copies name and attributes of an instruction to its replacement, except for Shardy's."""
-    new.name = old.name
-    new.extra_attributes, new.backend_config = dict(old.extra_attributes), old.backend_config
-    new.frontend_attributes = {k: v for k, v in old.frontend_attributes.items() if not k.startswith("xla.sdy")}
-    return new
 
 
 def _shape_of(whole: Shape, blocks: Iterator[Shape]) -> Shape:
