@@ -16,7 +16,7 @@ are partition ids: positions in the device assignment.
 
 Read `mesh.py` first (how a sharding is represented), then `rules.py` (how operations are partitioned), `propagation.py`
 (which sharding each value gets), `partial_sums.py` (values that are sums over partitions), `normalization.py` and
-`planning.py` (from annotations to the shardings of all values), `choice.py` and `resharding.py` (which data moves where),
+`planning.py` (from annotations to the shardings of all values), `choice.py` and `resharding.py` (which data moves),
 `custom.py` (custom calls), `block_values.py` and `partitioner.py` (emitting the program).
 """
 
