@@ -24,8 +24,8 @@ def convert(b: Builder, x: Value, source: PrimitiveType, target: PrimitiveType) 
         return _float_to_integer(b, x, target) if target.is_integer else _float_to_float(b, x, source, target)
     if target.is_integer:
         return rounded(b, _resized(b, x, source, element), target)
-    opcode = "sitofp" if source.is_signed else "uitofp"
-    return rounded(b, b.convert(opcode, x, element), target)
+    instruction = "sitofp" if source.is_signed else "uitofp"
+    return rounded(b, b.convert(instruction, x, element), target)
 
 
 def _resized(b: Builder, x: Value, source: PrimitiveType, element: str) -> Value:

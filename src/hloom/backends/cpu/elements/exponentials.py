@@ -171,7 +171,7 @@ def _power_of_two(n: Lanes, mantissa_bits: int, factor: float = 1.0) -> Lanes:
 def exp_parts(x: Lanes, low: Lanes | None = None, halved: bool = False) -> tuple[Lanes, Lanes, Lanes]:
     """Three factors of e^(x + low), or half of it: e^r and two powers of two, all normal numbers.
 
-    Multiplied in this order, they round a subnormal result once. |x| must be below twice the largest exponent.
+    Their product in this order is rounded once where it is subnormal. |x| must be below twice the largest exponent.
     """
     bits, n, r = _reduce(x)
     r = _without_low(n, r) if low is None else r + _without_low(n, low)

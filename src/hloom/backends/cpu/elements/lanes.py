@@ -44,8 +44,8 @@ class Lanes:
     # Arithmetic
 
     def _binary(self, on_floats: str, on_integers: str, other: Lanes | Number) -> Lanes:
-        opcode = on_floats if self.type.is_float else on_integers
-        return Lanes(self.b, self.b.binary(opcode, self.value, self.like(other).value))
+        instruction = on_floats if self.type.is_float else on_integers
+        return Lanes(self.b, self.b.binary(instruction, self.value, self.like(other).value))
 
     def __add__(self, other: Lanes | Number) -> Lanes:
         return self._binary("fadd", "add", other)

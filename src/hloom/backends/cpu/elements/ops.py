@@ -205,9 +205,9 @@ def _clamp(op: Clamp, b: Builder, e: Apply, low: Value, x: Value, high: Value) -
     return _minimum(op, b, e, _maximum(op, b, e, low, x), high)
 
 
-def _bitwise(opcode: str) -> Emit:
+def _bitwise(instruction: str) -> Emit:
     def emit(op: Operation, b: Builder, e: Apply, x: Value, y: Value) -> Element:
-        return b.binary(opcode, x, y)
+        return b.binary(instruction, x, y)
 
     return emit
 
@@ -217,19 +217,19 @@ REAL.add(Or, _bitwise("or"))
 REAL.add(Xor, _bitwise("xor"))
 
 
-def _shift(opcode: str) -> Emit:
+def _shift(instruction: str) -> Emit:
     def emit(op: Operation, b: Builder, e: Apply, x: Value, y: Value) -> Element:
         # Unsigned types narrower than a byte are zero-extended: their sign bit is not that of the register.
         bits = e.type.bits
-        if opcode == "ashr" and bits < 8:
+        if instruction == "ashr" and bits < 8:
             amount = constant(x.type, 8 - bits)
             x = b.binary("ashr", b.binary("shl", x, amount), amount)
-        if opcode == "lshr" and bits < 8:
+        if instruction == "lshr" and bits < 8:
             x = b.binary("and", x, constant(x.type, (1 << bits) - 1))
         inside = b.compare("ult", y, constant(y.type, bits))
-        safe = b.select(inside, y, constant(y.type, 0 if opcode != "ashr" else bits - 1))
-        shifted = b.binary(opcode, x, safe)
-        if opcode != "ashr":
+        safe = b.select(inside, y, constant(y.type, 0 if instruction != "ashr" else bits - 1))
+        shifted = b.binary(instruction, x, safe)
+        if instruction != "ashr":
             shifted = b.select(inside, shifted, constant(x.type, 0))
         return rounded(b, shifted, e.type)
 

@@ -194,9 +194,9 @@ def combine_unrounded(e: NestState, reduction: Reduction, x: Element, y: Element
     assert isinstance(expression, Apply)
     type = expression.type
     if type.is_float and type.bits < 32 and isinstance(x, Value) and isinstance(y, Value):
-        opcode = element_ops.FLOAT_INSTRUCTIONS.get(reduction.monoid)
-        if opcode:
-            return e.builder.binary(opcode, x, y)
+        instruction = element_ops.FLOAT_INSTRUCTIONS.get(reduction.monoid)
+        if instruction:
+            return e.builder.binary(instruction, x, y)
     return element_ops.apply(e.builder, expression, [x, y])
 
 
