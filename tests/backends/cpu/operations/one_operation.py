@@ -17,19 +17,19 @@ TYPES = ["f32", "s8", "u64", "bf16", "f8e4m3fn", "c64", "pred", "s4"]
 """An element type of each kind and width: wide, narrow, complex, packed."""
 
 
-def numbers(sizes: Sequence[int], type: str = "f32", start: int = 0) -> Array:
+def values(sizes: Sequence[int], type: str = "f32", start: int = 0) -> Array:
     """Returns elements that differ from their neighbours, and are exact in each element type."""
     counted = (np.arange(np.prod(sizes, dtype=int)) * 5 + start) % 13
     dtype = BY_NAME[type].dtype
     if type == "pred":
-        values: Array = counted % 3 == 0
+        result: Array = counted % 3 == 0
     elif type in ("s4", "u4"):
-        values = counted % 8
+        result = counted % 8
     elif BY_NAME[type].is_complex:
-        values = counted + 1j * counted[::-1]
+        result = counted + 1j * counted[::-1]
     else:
-        values = counted
-    return values.astype(dtype).reshape(tuple(sizes))
+        result = counted
+    return result.astype(dtype).reshape(tuple(sizes))
 
 
 def shape_of(array: Array) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from backends.cpu.operations.one_operation import TYPES, Array, check, numbers
+from backends.cpu.operations.one_operation import TYPES, Array, check, values
 from hlo_text import compiled
 from hloom.types import BY_NAME
 
@@ -21,7 +21,7 @@ def check_broadcast(sizes: list[int], result: list[int], dimensions: list[int], 
             out[index] = x[tuple(index[d] for d in dimensions)]
         return out
 
-    check(f"broadcast(x0), dimensions={braces(dimensions)}", formula, numbers(sizes, type, 5))
+    check(f"broadcast(x0), dimensions={braces(dimensions)}", formula, values(sizes, type, 5))
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def check_transpose(sizes: list[int], permutation: list[int], type: str = "f32")
     def formula(x: Array) -> Array:
         out = np.empty([x.shape[p] for p in permutation], x.dtype)
         for index in np.ndindex(out.shape):
-            place = [0] * x.ndim
+            target = [0] * x.ndim
             for k, p in enumerate(permutation):
-                place[p] = index[k]
-            out[index] = x[tuple(place)]
+                target[p] = index[k]
+            out[index] = x[tuple(target)]
         return out
 
-    check(f"transpose(x0), dimensions={braces(permutation)}", formula, numbers(sizes, type))
+    check(f"transpose(x0), dimensions={braces(permutation)}", formula, values(sizes, type))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_reshapes(sizes: list[int], result: list[int]) -> None:
             out[index] = x[other]
         return out
 
-    check("reshape(x0)", formula, numbers(sizes))
+    check("reshape(x0)", formula, values(sizes))
 
 
 def test_bits_are_reinterpreted_least_significant_part_first() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from backends.cpu.operations.one_operation import TYPES, Array, check, numbers
+from backends.cpu.operations.one_operation import TYPES, Array, check, values
 
 
 def check_concatenate(sizes: list[list[int]], dimension: int, type: str = "f32", operands: str | None = None) -> None:
@@ -19,13 +19,13 @@ def check_concatenate(sizes: list[list[int]], dimension: int, type: str = "f32",
         out, before = np.empty(result, joined[0].dtype), 0
         for x in joined:
             for index in np.ndindex(x.shape):
-                place = list(index)
-                place[dimension] += before
-                out[tuple(place)] = x[index]
+                target = list(index)
+                target[dimension] += before
+                out[tuple(target)] = x[index]
             before += x.shape[dimension]
         return out
 
-    arrays = [numbers(s, type, k) for k, s in enumerate(sizes)]
+    arrays = [values(s, type, k) for k, s in enumerate(sizes)]
     check(f"concatenate({names}), dimensions={{{dimension}}}", formula, *arrays)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.cpu.operations.one_operation import numbers, same, shape_of, twice
+from backends.cpu.operations.one_operation import values, same, shape_of, twice
 from hlo_text import compiled
 from hloom.types import BY_NAME
 
@@ -31,13 +31,13 @@ def test_integers_wrap(target: str) -> None:
         assert int(result) == (wrapped - 2**bits if target[0] == "s" and wrapped >= 2 ** (bits - 1) else wrapped)
 
 
-def rounded(value: float, mantissa: int, least: int, most: float) -> float:
-    """To the nearest multiple of the last place, ties to even; beyond `most` by half a place: infinity."""
+def nearest(value: float, mantissa: int, least: int, most: float) -> float:
+    """To the nearest multiple of the last bit, ties to even; beyond `most`: infinity."""
     if value == 0:
         return value
     exponent = max(math.frexp(value)[1] - 1, least)
-    place = 2.0 ** (exponent - mantissa)
-    result = round(value / place) * place  # Python's round takes ties to even
+    unit = 2.0 ** (exponent - mantissa)
+    result = round(value / unit) * unit
     return math.copysign(math.inf, value) if abs(result) > most else result
 
 
@@ -52,7 +52,7 @@ def test_floats_are_rounded_to_even(target: str) -> None:
         + [2.0**-14, 2.0**-17, 3 * 2.0**-17, 2.0**-24, 2.0**-25, 3 * 2.0**-26, -0.0, -1.1, 1 / 3, -70000],
         np.float32,
     )  # fmt: skip
-    expected = [rounded(float(value), *FORMATS[target]) for value in x]
+    expected = [nearest(float(value), *FORMATS[target]) for value in x]
     same(converted(x, target).astype(np.float64), np.array(expected))
 
 
@@ -79,9 +79,9 @@ def test_predicates() -> None:
         assert converted(np.array([True, False]), type).astype(complex).tolist() == [1, 0]
 
 
-def test_complex_numbers() -> None:
+def test_complex_elements() -> None:
     """CONVERT-5: the imaginary part becomes 0, or is left out."""
-    z = numbers([3, 5], "c64")
+    z = values([3, 5], "c64")
     same(converted(z, "f64"), z.real.astype(np.float64))
     same(converted(z.real.copy(), "c128"), z.real.astype(np.complex128))
 
@@ -89,8 +89,8 @@ def test_complex_numbers() -> None:
 @pytest.mark.parametrize("sizes", [[0], [2, 0], [], [1, 1], [3, 21]])
 @pytest.mark.parametrize(("source", "target"), [("s8", "f32"), ("f32", "bf16"), ("u4", "s64"), ("f8e4m3fn", "f16")])
 def test_between_element_wise_operations(source: str, target: str, sizes: list[int]) -> None:
-    """CONVERT-1: the dimensions stay; these numbers are exact in both types."""
-    x, dims = numbers(sizes, source), ",".join(map(str, sizes))
+    """CONVERT-1: the dimensions stay; these values are exact in both types."""
+    x, dims = values(sizes, source), ",".join(map(str, sizes))
     text = f"""ENTRY e {{ x = {source}[{dims}] parameter(0)
   y = {source}[{dims}] add(x, x)
   z = {target}[{dims}] convert(y)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from backends.cpu.operations.one_operation import TYPES, Array, check, numbers
+from backends.cpu.operations.one_operation import TYPES, Array, check, values
 from ops.test_gather_scatter import Dims, braces, naive_gather
 
 ROWS = Dims([1], [0], [0], 1)
@@ -37,9 +37,9 @@ def check_gather(x: Array, indices: Array, dims: Dims, slice_sizes: list[int]) -
         ([5, 3], Dims([0], [0], [0, 1], 0), [1, 4]),  # one index vector
     ],
 )
-def test_dimension_numbers(indices: list[list[int]], dims: Dims, slice_sizes: list[int]) -> None:
+def test_dimensions(indices: list[list[int]], dims: Dims, slice_sizes: list[int]) -> None:
     """GATHER-2 to GATHER-6, GATHER-8 and GATHER-10."""
-    check_gather(numbers([16, 11]), np.array(indices), dims, slice_sizes)
+    check_gather(values([16, 11]), np.array(indices), dims, slice_sizes)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_dimension_numbers(indices: list[list[int]], dims: Dims, slice_sizes: li
 )
 def test_starts_outside_are_clamped(indices: Array) -> None:
     """GATHER-7: unsigned starts are large, not negative."""
-    check_gather(numbers([6, 5]), indices, Dims([1, 2], [], [0], 1), [2, 3])
+    check_gather(values([6, 5]), indices, Dims([1, 2], [], [0], 1), [2, 3])
 
 
 @pytest.mark.parametrize(
@@ -70,15 +70,15 @@ def test_starts_outside_are_clamped(indices: Array) -> None:
 )
 def test_empty_arrays_and_sizes_of_one(sizes: list[int], indices: Array, dims: Dims, slice_sizes: list[int]) -> None:
     """GATHER-4, GEN-10."""
-    check_gather(numbers(sizes), indices, dims, slice_sizes)
+    check_gather(values(sizes), indices, dims, slice_sizes)
 
 
 def test_batching_dimensions() -> None:
     """GATHER-13: row b of the indices picks in row b of the operand."""
-    check_gather(numbers([3, 11]), np.array([[1], [5], [9]]), Dims([1], [], [1], 1, [0], [0]), [1, 2])
+    check_gather(values([3, 11]), np.array([[1], [5], [9]]), Dims([1], [], [1], 1, [0], [0]), [1, 2])
 
 
 @pytest.mark.parametrize("type", TYPES)
 def test_element_types(type: str) -> None:
     """GATHER-1."""
-    check_gather(numbers([5, 17], type), np.array([[4], [1], [9]]), ROWS, [1, 17])
+    check_gather(values([5, 17], type), np.array([[4], [1], [9]]), ROWS, [1, 17])

@@ -5,29 +5,29 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from backends.cpu.operations.one_operation import TYPES, Array, check, numbers
+from backends.cpu.operations.one_operation import TYPES, Array, check, values
 
 Paddings = list[tuple[int, int, int]]
 
 
 def padded(x: Array, value: Array, paddings: Paddings) -> Array:
-    """PAD-1, PAD-2: element i of a dimension goes to low + i * (interior + 1), if that place is there."""
+    """PAD-1, PAD-2: element i of a dimension goes to low + i * (interior + 1), if that target is there."""
     sizes = [
         low + (n - 1) * (interior + 1) + 1 + high if n else low + high
         for n, (low, high, interior) in zip(x.shape, paddings)
     ]
     out = np.full(sizes, value, x.dtype)
     for index in np.ndindex(x.shape):
-        place = tuple(low + i * (interior + 1) for i, (low, _, interior) in zip(index, paddings))
-        if all(0 <= p < n for p, n in zip(place, sizes)):
-            out[place] = x[index]
+        target = tuple(low + i * (interior + 1) for i, (low, _, interior) in zip(index, paddings))
+        if all(0 <= p < n for p, n in zip(target, sizes)):
+            out[target] = x[index]
     return out
 
 
 def check_pad(sizes: list[int], paddings: Paddings, type: str = "f32") -> None:
     text = "x".join("_".join(map(str, padding)) for padding in paddings)
-    value = numbers([1], type, start=2).reshape(())
-    check(f"pad(x0, x1), padding={text}", lambda x, v: padded(x, v, paddings), numbers(sizes, type), value)
+    value = values([1], type, start=2).reshape(())
+    check(f"pad(x0, x1), padding={text}", lambda x, v: padded(x, v, paddings), values(sizes, type), value)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.cpu.operations.one_operation import Array, check, numbers, same
+from backends.cpu.operations.one_operation import Array, check, values, same
 from hlo_text import compiled
 from hloom.types import BY_NAME
 
@@ -25,12 +25,12 @@ FUNCTIONS: dict[str, Combine] = {
 
 
 def reduced(x: Array, init: Array, dimensions: list[int], combine: Combine) -> Array:
-    """REDUCE-3 and REDUCE-4: the fold of the reduced dimensions from the initial value, which enters once."""
+    """REDUCE-3 and REDUCE-4: all elements are combined from the initial value on, which enters once."""
     left = [d for d in range(x.ndim) if d not in dimensions]
     out = np.full([x.shape[d] for d in left], init, x.dtype)
     for index in np.ndindex(x.shape):
-        place = tuple(index[d] for d in left)
-        out[place] = combine(out[place], x[index])
+        target = tuple(index[d] for d in left)
+        out[target] = combine(out[target], x[index])
     return out
 
 
@@ -43,7 +43,7 @@ def check_reduce(
     check(
         f"reduce(x0, x1), dimensions={{{listed}}}, to_apply=f",
         lambda x, i: reduced(x, i, dimensions, FUNCTIONS[function]),
-        numbers(sizes, type),
+        values(sizes, type),
         np.array(init, BY_NAME[type].dtype),
         computations=combiner,
     )
@@ -92,7 +92,7 @@ def test_extrema(function: str, type: str) -> None:
 
 def test_a_nan_is_the_maximum() -> None:
     """REDUCE-3 with a combiner that gives NaN for NaN, wherever it stands."""
-    x = numbers([4, 40])
+    x = values([4, 40])
     x[1, 0] = x[2, 39] = x[3, 17] = np.nan
     combiner = "f { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }"
     text = f"""{combiner}
@@ -124,7 +124,7 @@ def test_element_types(type: str, function: str, init: Any) -> None:
 
 def test_several_sums_of_several_types() -> None:
     """REDUCE-7: the running values are the first parameters."""
-    x, y = numbers([3, 20]), numbers([3, 20], "s32", 4)
+    x, y = values([3, 20]), values([3, 20], "s32", 4)
     text = """f { a = f32[] parameter(0) b = s32[] parameter(1) c = f32[] parameter(2) d = s32[] parameter(3)
   s = f32[] add(a, c) t = s32[] maximum(b, d) ROOT r = (f32[], s32[]) tuple(s, t) }
 ENTRY e { x = f32[3,20] parameter(0) y = s32[3,20] parameter(1)
@@ -137,8 +137,8 @@ ENTRY e { x = f32[3,20] parameter(0) y = s32[3,20] parameter(1)
 
 @pytest.mark.parametrize("dimension", [0, 1])
 def test_the_maximum_and_its_index(dimension: int) -> None:
-    """REDUCE-8: of equal elements the last one folded wins."""
-    x = numbers([26, 26])
+    """REDUCE-8: of equal elements the last one wins."""
+    x = values([26, 26])
     text = f"""f {{ m = f32[] parameter(0) i = s32[] parameter(1) v = f32[] parameter(2) k = s32[] parameter(3)
   p = pred[] compare(v, m), direction=GE
   a = f32[] select(p, v, m) b = s32[] select(p, k, i) ROOT r = (f32[], s32[]) tuple(a, b) }}
@@ -148,9 +148,9 @@ ENTRY e {{ x = f32[26,26] parameter(0) y = f32[26,26] negate(x) k = s32[26,26] i
     best = np.full(26, -np.inf, np.float32)
     at = np.full(26, -1, np.int32)
     for index in np.ndindex(26, 26):
-        k, place = index[dimension], index[1 - dimension]
-        if -x[index] >= best[place]:
-            best[place], at[place] = -x[index], k
+        k, target = index[dimension], index[1 - dimension]
+        if -x[index] >= best[target]:
+            best[target], at[target] = -x[index], k
     found, found_at = compiled(text, x)
     same(found, best)
     same(found_at, at)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.cpu.operations.one_operation import TYPES, Array, check, numbers
+from backends.cpu.operations.one_operation import TYPES, Array, check, values
 
 ROWS = "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1"
 
@@ -35,11 +35,11 @@ def check_rows(sizes: list[int], indices: Any, body: str, type: str = "f32") -> 
                 out[row, column] = combine(out[row, column], updates[k, column])
         return out
 
-    updates = numbers([len(indices), sizes[1]], type, 7)
+    updates = values([len(indices), sizes[1]], type, 7)
     check(
         f"scatter(x0, x1, x2), {ROWS}, to_apply=f",
         formula,
-        numbers(sizes, type),
+        values(sizes, type),
         np.asarray(indices),
         updates,
         computations=combiner(type, body),

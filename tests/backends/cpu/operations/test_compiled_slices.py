@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from backends.cpu.operations.one_operation import TYPES, Array, check, numbers
+from backends.cpu.operations.one_operation import TYPES, Array, check, values
 
 Bounds = list[tuple[int, int, int]]
 
@@ -20,7 +20,7 @@ def sliced(x: Array, bounds: Bounds) -> Array:
 
 def check_slice(sizes: list[int], bounds: Bounds, type: str = "f32") -> None:
     text = ", ".join("[" + ":".join(map(str, bound)) + "]" for bound in bounds)
-    check(f"slice(x0), slice={{{text}}}", lambda x: sliced(x, bounds), numbers(sizes, type))
+    check(f"slice(x0), slice={{{text}}}", lambda x: sliced(x, bounds), values(sizes, type))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def reversed_in(x: Array, dimensions: list[int]) -> Array:
 def test_reversals(sizes: list[int], dimensions: list[int], type: str) -> None:
     """REV-1 and REV-2."""
     text = ",".join(map(str, dimensions))
-    check(f"reverse(x0), dimensions={{{text}}}", lambda x: reversed_in(x, dimensions), numbers(sizes, type))
+    check(f"reverse(x0), dimensions={{{text}}}", lambda x: reversed_in(x, dimensions), values(sizes, type))
 
 
 # Dynamic slices
@@ -81,7 +81,7 @@ def clamped(starts: tuple[Array, ...], sizes: tuple[int, ...], slice_sizes: tupl
 
 
 def check_dynamic(sizes: list[int], slice_sizes: list[int], starts: list[Array], type: str = "f32") -> None:
-    """Slices there, then overwrites the same place."""
+    """Slices there, then overwrites the same elements."""
     names = ", ".join(f"x{k + 1}" for k in range(len(starts)))
 
     def slice_there(x: Array, *starts: Array) -> Array:
@@ -97,10 +97,10 @@ def check_dynamic(sizes: list[int], slice_sizes: list[int], starts: list[Array],
         return out
 
     text = ",".join(map(str, slice_sizes))
-    x = numbers(sizes, type)
+    x = values(sizes, type)
     check(f"dynamic-slice(x0, {names}), dynamic_slice_sizes={{{text}}}", slice_there, x, *starts)
     names = ", ".join(f"x{k + 2}" for k in range(len(starts)))
-    check(f"dynamic-update-slice(x0, x1, {names})", update_there, x, numbers(slice_sizes, type, 3), *starts)
+    check(f"dynamic-update-slice(x0, x1, {names})", update_there, x, values(slice_sizes, type, 3), *starts)
 
 
 def s32(*values: int) -> list[Array]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from backends.cpu.operations.one_operation import Array, check, numbers, same
+from backends.cpu.operations.one_operation import Array, check, values, same
 from hlo_text import compiled, sort_text
 
 
@@ -38,7 +38,7 @@ def test_dimensions(sizes: list[int], dimension: int, direction: str) -> None:
     check(
         f"sort(x0), dimensions={{{dimension}}}, to_apply=less",
         lambda x: sorted_along(x, dimension, direction == "GT"),
-        numbers(sizes),
+        values(sizes),
         computations=less("f32", direction),
     )
 
@@ -49,7 +49,7 @@ def test_element_types(type: str) -> None:
     check(
         "sort(x0), dimensions={1}, to_apply=less",
         lambda x: sorted_along(x, 1, False),
-        numbers([2, 21], type),
+        values([2, 21], type),
         computations=less(type),
     )
 
@@ -66,8 +66,8 @@ def test_a_total_order_puts_nans_at_the_ends() -> None:
 
 def test_operands_of_several_types_are_sorted_together() -> None:
     """SORT-3 and SORT-5: by the first alone; rows of equal keys keep their order."""
-    keys, ids = numbers([40], "s8") // 4, np.arange(40, dtype=np.int32)
-    values, flags = numbers([40], "c64"), numbers([40], "pred")
+    keys, ids = values([40], "s8") // 4, np.arange(40, dtype=np.int32)
+    values, flags = values([40], "c64"), values([40], "pred")
     text = sort_text([keys, ids, values, flags], "ROOT r = pred[] compare(a0, b0), direction=LT", 0)
     order = [k for key in range(-1, 4) for k in range(40) if keys[k] == key]
     for found, x in zip(compiled(text, keys, ids, values, flags), (keys, ids, values, flags), strict=True):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.cpu.operations.one_operation import Array, check, numbers
+from backends.cpu.operations.one_operation import Array, check, values
 from hloom.ops.attributes import WindowDimension
 from hloom.text.attributes import window_text
 from hloom.types import BY_NAME
@@ -82,7 +82,7 @@ def check_reduce_window(sizes: list[int], window: list[WindowDimension], type: s
     check(
         f"reduce-window(x0, x1), window={window_text(tuple(window))}, to_apply=f",
         formula,
-        numbers(sizes, type),
+        values(sizes, type),
         np.array(init, BY_NAME[type].dtype),
         computations=f"f {{ a = {type}[] parameter(0) b = {type}[] parameter(1) ROOT r = {type}[] add(a, b) }}",
     )
@@ -120,7 +120,7 @@ def test_convolutions(sizes: list[int], kernel: list[int], window: list[WindowDi
     spatial = "012"[: len(window)]
     text = f"convolution(x0, x1), window={window_text(tuple(window))}, " if window else "convolution(x0, x1), "
     text += f"dim_labels=bf{spatial}_oi{spatial}->bf{spatial}, feature_group_count={groups}"
-    check(text, formula, numbers(sizes), numbers(kernel, start=3))
+    check(text, formula, values(sizes), values(kernel, start=3))
 
 
 @pytest.mark.parametrize(
@@ -146,12 +146,12 @@ def test_the_largest_of_each_window_gets_the_source(sizes: list[int], window: li
             out[best] += source[position]
         return out
 
-    x = numbers(sizes)
+    x = values(sizes)
     check(
         f"select-and-scatter(x0, x1, x2), window={window_text(tuple(window))}, select=s, scatter=f",
         formula,
         x,
-        numbers(positions(window, x.shape), start=4),
+        values(positions(window, x.shape), start=4),
         np.array(2, np.float32),
         computations="""
 s { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = pred[] compare(a, b), direction=GE }
