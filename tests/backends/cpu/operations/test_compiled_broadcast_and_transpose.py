@@ -136,7 +136,7 @@ def test_iotas(type: str, sizes: list[int], dimension: int) -> None:
     np.testing.assert_array_equal(found, expected.astype(BY_NAME[type].dtype))
 
 
-def test_an_iota_of_bfloat16_rounds_to_even() -> None:
+def test_an_iota_of_bfloat16() -> None:
     """IOTA-2: 257 lies between 256 and 258, whose last bit is odd; 259 between 258 and 260."""
     (found,) = compiled("ENTRY e { ROOT r = bf16[260] iota(), iota_dimension=0 }")
     assert found[255:].astype(int).tolist() == [255, 256, 256, 258, 260]

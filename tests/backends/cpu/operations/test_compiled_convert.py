@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.cpu.operations.one_operation import values, same, shape_of, twice
+from backends.cpu.operations.one_operation import same, shape_of, twice, values
 from hlo_text import compiled
 from hloom.types import BY_NAME
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.cpu.operations.one_operation import Array, check, values, same
+from backends.cpu.operations.one_operation import Array, check, same, values
 from hlo_text import compiled
 from hloom.types import BY_NAME
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from backends.cpu.operations.one_operation import Array, check, values, same
+from backends.cpu.operations.one_operation import Array, check, same, values
 from hlo_text import compiled, sort_text
 
 
@@ -67,8 +67,10 @@ def test_a_total_order_puts_nans_at_the_ends() -> None:
 def test_operands_of_several_types_are_sorted_together() -> None:
     """SORT-3 and SORT-5: by the first alone; rows of equal keys keep their order."""
     keys, ids = values([40], "s8") // 4, np.arange(40, dtype=np.int32)
-    values, flags = values([40], "c64"), values([40], "pred")
-    text = sort_text([keys, ids, values, flags], "ROOT r = pred[] compare(a0, b0), direction=LT", 0)
+    complex_values, flags = values([40], "c64"), values([40], "pred")
+    text = sort_text([keys, ids, complex_values, flags], "ROOT r = pred[] compare(a0, b0), direction=LT", 0)
     order = [k for key in range(-1, 4) for k in range(40) if keys[k] == key]
-    for found, x in zip(compiled(text, keys, ids, values, flags), (keys, ids, values, flags), strict=True):
+    for found, x in zip(
+        compiled(text, keys, ids, complex_values, flags), (keys, ids, complex_values, flags), strict=True
+    ):
         same(found, np.array([x[k] for k in order]))
