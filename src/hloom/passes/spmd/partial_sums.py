@@ -19,12 +19,10 @@ from hloom.ops.convert import Convert
 from hloom.ops.convolution import Convolution
 from hloom.ops.dot import Dot
 from hloom.ops.elementwise_binary import Add, Multiply
-from hloom.ops.gather import Gather
 from hloom.ops.reduce import Reduce
 from hloom.ops.reshape import Bitcast
 from hloom.ops.scatter import Scatter
 from hloom.ops.select import Select
-from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
 from hloom.ops.traits import Linear, Movement
 from hloom.passes.spmd.blocks import is_constant
 from hloom.passes.spmd.mesh import Axes
@@ -51,9 +49,7 @@ def linear_in(instruction: Instruction, rule: Rule) -> tuple[Together, ...]:
             return ()
         case Multiply() | Dot() | Convolution():
             return (_FIRST, _SECOND)
-        case Gather() | DynamicSlice():
-            return (_FIRST,)
-        case DynamicUpdateSlice() | Reduce():
+        case Reduce():
             return (Together({0, 1}),)
         case Scatter():
             return (Together({0, 2}),)
@@ -62,7 +58,8 @@ def linear_in(instruction: Instruction, rule: Rule) -> tuple[Together, ...]:
         case Bitcast():
             return ()  # may reinterpret elements as another type
         case Linear() | Movement():
-            return (Together(range(len(instruction.operands))),)
+            count = op.moved_operands if isinstance(op, Movement) else None
+            return (Together(range(len(instruction.operands) if count is None else count)),)
     return ()
 
 

@@ -37,6 +37,7 @@ from hloom.ops.reshape import Copy, Reshape
 from hloom.ops.scatter import Scatter
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
 from hloom.ops.sort import Sort, TopK
+from hloom.ops.traits import Start
 from hloom.ops.transpose import Reverse, Transpose
 from hloom.passes.edit import is_dynamic
 from hloom.shape import Shape
@@ -65,9 +66,9 @@ RULES = Registry[[Instruction], Rule]()
 
 
 def rule_of(instruction: Instruction) -> Rule:
-    """The rule of an instruction; arrays with dynamic dimensions are never sharded."""
+    """The rule of an instruction; arrays with dynamic dimensions and operands of a start are never sharded."""
     op = instruction.op
-    if is_dynamic(instruction):
+    if is_dynamic(instruction) or isinstance(op, Start):
         return _whole(op, instruction)
     make = _elementwise if op.elementwise else RULES.get(op) or _whole
     return make(op, instruction)
@@ -110,9 +111,6 @@ def _aligned(instruction: Instruction, kept: Sequence[bool]) -> Rule:
 # the program groups of partitions act on blocks as on whole arrays.
 for _declaration in (Copy, Map, Reverse, C.AllReduce, C.CollectivePermute, C.CollectiveBroadcast):
     RULES.add(_declaration, _elementwise)
-# The value between the start and the end of a collective is not resharded.
-for _start in (C.AllGatherStart, C.AllReduceStart, C.CollectivePermuteStart):
-    RULES.add(_start, _whole)
 
 
 @RULES.rule(Broadcast)
