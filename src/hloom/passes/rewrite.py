@@ -31,7 +31,7 @@ from hloom.numerics import convert
 from hloom.ops.broadcast import Broadcast
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.structure import Constant
-from hloom.passes.edit import Edit, has_control_edges, runs_effects
+from hloom.passes.edit import Edit, constant_value, has_control_edges, runs_effects
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 from hloom.values import Array
@@ -192,9 +192,9 @@ def parse_pattern(text: str) -> Pattern:
 
 def splat_source(instruction: Instruction) -> Instruction | None:
     """Returns the constant of one element that every element of the instruction equals; None if it isn't a splat."""
-    if instruction.op.opcode == "broadcast":
+    if isinstance(instruction.op, Broadcast):
         instruction = instruction.operands[0]
-    if instruction.op.opcode == "constant" and instruction.shape.is_effective_scalar:
+    if isinstance(instruction.op, Constant) and instruction.shape.is_effective_scalar:
         return instruction
     return None
 
@@ -235,8 +235,8 @@ class Match:
         """Returns the value of a splat's elements, as an array of rank 0."""
         source = splat_source(self.bound[name])
         assert source is not None
-        literal: Array = source.op.literal.value  # type: ignore[attr-defined]
-        return literal.reshape(())
+        value: Array = constant_value(source)
+        return value.reshape(())
 
     # Building replacements
 

@@ -70,10 +70,13 @@ SORTS = [
 # Dots
 
 
-def _untransposed(m: Match, side: str, operand: Instruction) -> Dot | None:
+def _untransposed(m: Match, side: str) -> Dot | None:
     """Returns the dot that reads a transposed operand directly; None if that changes the order of free dimensions."""
     op: Dot = m.op
-    permutation = operand.op.permutation  # type: ignore[attr-defined]
+    operand = m.root.operands[side == "rhs"]
+    if not isinstance(operand.op, Transpose):
+        return None
+    permutation = operand.op.permutation
     free = [permutation[d] for d in op.free(operand.shape.rank, left=side == "lhs")]
     if free != sorted(free):
         return None
@@ -82,7 +85,7 @@ def _untransposed(m: Match, side: str, operand: Instruction) -> Dot | None:
 
 
 def _untranspose(m: Match, side: str) -> Instruction:
-    op = _untransposed(m, side, m.root.operands[side == "rhs"])
+    op = _untransposed(m, side)
     assert op is not None
     return m.result(op, m.x, m.y)
 
@@ -125,10 +128,10 @@ PRODUCTS = [
          when=_ends_with_left_dimension),
     Rule("dot-transpose-left", "dot(transpose(x), y)", lambda m: _untranspose(m, "lhs"),
          "the same products are summed in the same order",
-         when=lambda m: _untransposed(m, "lhs", m.root.operands[0]) is not None),
+         when=lambda m: _untransposed(m, "lhs") is not None),
     Rule("dot-transpose-right", "dot(x, transpose(y))", lambda m: _untranspose(m, "rhs"),
          "the same products are summed in the same order",
-         when=lambda m: _untransposed(m, "rhs", m.root.operands[1]) is not None),
+         when=lambda m: _untransposed(m, "rhs") is not None),
     Rule("dot-of-none", "dot(x, y)", lambda m: m.splat(0), "a sum of no products is 0",
          when=lambda m: any(m.x.shape.dimensions[d] == 0 for d in m.op.lhs_contracting_dims)
          and m.element_type is not PrimitiveType.PRED),
