@@ -12,8 +12,8 @@ from dataclasses import replace
 from hloom.loops.expressions import ExpressionSpace
 from hloom.loops.index import Index, Variable
 from hloom.loops.nest import Nest, split_loop
+from hloom.target import CACHE_LINE
 
-LINE_BYTES = 64
 TILE_EXTENTS = (2048, 1024, 512, 256, 128)
 """Extents, in order of preference, of the tiles of a vector loop that threads share."""
 
@@ -66,12 +66,12 @@ def _line_sharing_loops(nest: Nest, vector: Variable) -> dict[Variable, int]:
     for index, size in [(load.index, load.type.byte_width) for load in nest.loads] + [
         (store.index, store.value.type.byte_width) for store in nest.stores
     ]:
-        if _stride(index, vector) * size < LINE_BYTES:
+        if _stride(index, vector) * size < CACHE_LINE:
             continue
         for loop in nest.loops:
             stride = _stride(index, loop) * size
-            if loop is not vector and 0 < 2 * stride <= LINE_BYTES:
-                found[loop] = max(found.get(loop, 0), LINE_BYTES // stride)
+            if loop is not vector and 0 < 2 * stride <= CACHE_LINE:
+                found[loop] = max(found.get(loop, 0), CACHE_LINE // stride)
     return found
 
 

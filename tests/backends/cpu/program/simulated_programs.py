@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from collections.abc import Hashable, Iterator
 
-from hloom.backends.cpu.program.arena import ALIGNMENT
 from hloom.backends.cpu.program.buffer_assignment import Assignment
 from hloom.backends.cpu.program.program import (
     Buffer,
@@ -25,10 +24,11 @@ from hloom.backends.cpu.program.program import (
     leaves,
 )
 from hloom.loops.nest import BufferType, Kernel
+from hloom.target import CACHE_LINE
 from hloom.types import PrimitiveType
 
 F32 = PrimitiveType.F32
-CELL = ALIGNMENT
+CELL = CACHE_LINE
 MAX_ITERATIONS = 4
 PARTS = 4
 """Number of slices of an array that a parallel loop writes, each a cell."""

@@ -13,6 +13,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.text import PTR, Type
 from hloom.ir import Instruction, flatten
 from hloom.shape import Shape
+from hloom.target import CACHE_LINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,5 +94,5 @@ def code_of(
 
 
 def aligned(size: int) -> int:
-    """Returns a size in bytes rounded up to whole cache lines of 64 bytes."""
-    return -(-size // 64) * 64
+    """Returns a size in bytes rounded up to whole cache lines."""
+    return -(-size // CACHE_LINE) * CACHE_LINE

@@ -17,6 +17,7 @@ from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.backends.cpu.llvm.text import PTR, Index, Type, Value, constant, type_of
 from hloom.ir import Instruction
 from hloom.runtime.fortran import Matrices, RoutineCall
+from hloom.target import CACHE_LINE
 
 MIN_COUNT = 4
 """Matrices of the smallest batch that is vectorised."""
@@ -25,7 +26,6 @@ MAX_ELEMENTS = 512
 """Elements of the largest operand, for example of the right-hand sides of a triangular system."""
 MIN_PARALLEL_WORK = 1 << 19
 """Work from which a batch runs on several threads: the elements of all operands times the order of the matrices."""
-_LINE_BYTES = 64
 
 
 def emit(name: str, instruction: Instruction, call: RoutineCall, threads: int) -> KernelCode | None:
@@ -62,10 +62,10 @@ class _Lanes:
         return replace(self, strides=self.strides[::-1])
 
     def __getitem__(self, indices: Index | tuple[Index, ...]) -> Value:
-        return self.f.load(self._address(indices), self.type, _LINE_BYTES // 2)
+        return self.f.load(self._address(indices), self.type, CACHE_LINE // 2)
 
     def __setitem__(self, indices: Index | tuple[Index, ...], value: Value) -> None:
-        self.f.store(value, self._address(indices), _LINE_BYTES // 2)
+        self.f.store(value, self._address(indices), CACHE_LINE // 2)
 
     def _address(self, indices: Index | tuple[Index, ...]) -> Value:
         f, components = self.f, indices if isinstance(indices, tuple) else (indices,)
@@ -79,7 +79,7 @@ class _Batch:
     def __init__(self, name: str, instruction: Instruction, call: RoutineCall, threads: int) -> None:
         self.name, self.instruction, self.call = name, instruction, call
         self.type = type_of(
-            "float" if call.routine[0] == "s" else "double", _LINE_BYTES // call.operands[0].dtype.itemsize
+            "float" if call.routine[0] == "s" else "double", CACHE_LINE // call.operands[0].dtype.itemsize
         )
         self.groups = -(-call.count // self.type.width)
         work = sum(matrices.elements for matrices in call.operands) * max(call.operands[0].sizes) * call.count

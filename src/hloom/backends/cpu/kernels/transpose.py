@@ -5,8 +5,7 @@ from __future__ import annotations
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.text import PTR, Index, Value, type_of
 from hloom.backends.cpu.nests.interleaved_accesses import transpose_vectors
-
-_LINE_BYTES = 64
+from hloom.target import CACHE_LINE
 
 
 class Transposes:
@@ -32,7 +31,7 @@ class _Transpose:
         self.element = f"i{8 * width}"
 
     def write(self) -> KernelFunction:
-        f, lanes = self.f, _LINE_BYTES // self.width
+        f, lanes = self.f, CACHE_LINE // self.width
         whole_rows, whole_columns = self.m // lanes * lanes, self.n // lanes * lanes
         if whole_rows and whole_columns:
             with f.loop(whole_columns, lanes) as column, f.loop(whole_rows, lanes) as row:

@@ -12,10 +12,9 @@ from hloom.backends.cpu.nests.state import NestState
 from hloom.loops.expressions import Load
 from hloom.loops.index import Index, Quotient
 from hloom.loops.nest import BufferType
+from hloom.target import CACHE_LINE
 from hloom.types import PrimitiveType
 
-ALIGNMENT = 64
-"""Alignment of large buffers in bytes: a cache line."""
 MIN_NONTEMPORAL_BYTES = 40 << 20
 """The smallest memory traffic of a kernel with non-temporal stores, in bytes: more than the last-level cache holds."""
 
@@ -237,7 +236,7 @@ def emit_store(e: NestState, buffer: int, index: Index, value: Element) -> None:
         pointer = b.element_pointer(pointer, base, element)
         stored = store_element(b, value, type)
         if mask is None and is_nontemporal(e, buffer, index):
-            b.store(stored, pointer, ALIGNMENT, "!nontemporal !0")
+            b.store(stored, pointer, CACHE_LINE, "!nontemporal !0")
         else:
             vector_store(e, stored, pointer, type.byte_width, mask)
 
@@ -245,7 +244,7 @@ def emit_store(e: NestState, buffer: int, index: Index, value: Element) -> None:
 def is_nontemporal(e: NestState, buffer: int, index: Index) -> bool:
     """Whether stores to a buffer are non-temporal: those that write whole cache lines of a large result."""
     kind = e.buffers[buffer]
-    per_line = ALIGNMENT // kind.type.byte_width
+    per_line = CACHE_LINE // kind.type.byte_width
     return (
         kind.role == "output"
         and e.lanes % per_line == 0

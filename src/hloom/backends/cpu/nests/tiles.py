@@ -12,8 +12,8 @@ from hloom.loops.index import Variable
 from hloom.loops.interleaved_accesses import is_transposable
 from hloom.loops.nest import Nest
 from hloom.loops.schedule import tile_step
+from hloom.target import CACHE_LINE
 
-LINE_BYTES = 64
 NARROW_BYTES = 2
 """The largest element size for which a vector of `lanes` elements is much shorter than a cache line."""
 FAR_BYTES = 512
@@ -65,15 +65,15 @@ def allocate_transposed(e: NestState) -> None:
     if tile is not None and vector is not None and _staged_width(e, tile, vector) > lanes:
         for k, load in enumerate(transposed_loads(e.nest, tile, vector)):
             count, element = tile_step(tile, lanes) * _staged_width(e, tile, vector), memory_element(load.type)
-            e.builder.line(f"%transposed{k} = alloca [{count} x {element}], align {LINE_BYTES}")
+            e.builder.line(f"%transposed{k} = alloca [{count} x {element}], align {CACHE_LINE}")
 
 
 def _staged_width(e: NestState, tile: Variable, vector: Variable) -> int:
     """The number of elements of a row that are stored together: a cache line of narrow ones if rows are far apart."""
     lanes, index = e.nest.schedule.lanes, e.nest.stores[0].index
-    widest = max((load.type.byte_width for load in transposed_loads(e.nest, tile, vector)), default=LINE_BYTES)
+    widest = max((load.type.byte_width for load in transposed_loads(e.nest, tile, vector)), default=CACHE_LINE)
     is_far = index.is_affine_in(tile) and index.coefficient(tile) * widest >= FAR_BYTES
-    wide = LINE_BYTES // widest if tile_step(tile, lanes) > lanes else lanes
+    wide = CACHE_LINE // widest if tile_step(tile, lanes) > lanes else lanes
     return wide if is_far and widest <= NARROW_BYTES and lanes < wide <= vector.extent else lanes
 
 

@@ -7,8 +7,7 @@ import heapq
 from collections.abc import Iterable
 from typing import TypeVar
 
-ALIGNMENT = 64
-"""Alignment of every buffer in bytes: a cache line."""
+from hloom.target import CACHE_LINE
 
 Key = TypeVar("Key")
 
@@ -26,7 +25,7 @@ def best_fit(intervals: Iterable[tuple[int, int, int, Key]]) -> tuple[dict[Key, 
         while active and active[0][0] < first:
             _, offset, size = heapq.heappop(active)
             free.release(offset, size)
-        size = -(-byte_size // ALIGNMENT) * ALIGNMENT
+        size = -(-byte_size // CACHE_LINE) * CACHE_LINE
         offset = offsets[key] = free.take(size)
         heapq.heappush(active, (last, offset, size))
     return offsets, free.end

@@ -18,9 +18,9 @@ import numpy.typing as npt
 from hloom.backends.cpu.runtime.memory_pool import MAX, SMALLEST, memory_pool
 from hloom.errors import ResourceExhaustedError
 from hloom.runtime.python_api import python_function
+from hloom.target import CACHE_LINE
 
 _BYTE = np.dtype(np.uint8)
-_LINE = 64  # bytes
 _WRITABLE = 0x200  # PyBUF_WRITE
 _pointer = python_function("PyCapsule_GetPointer", ctypes.c_size_t, ctypes.py_object, ctypes.c_void_p)
 _view = python_function("PyMemoryView_FromMemory", ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
@@ -82,7 +82,7 @@ def owns_memory(owner: object) -> bool:
 
 def is_well_aligned(array: npt.NDArray[Any]) -> bool:
     """Whether an array is aligned as `empty` aligns arrays of its size, as programs require of their results."""
-    return array.nbytes < SMALLEST or array.ctypes.data % _LINE == 0
+    return array.nbytes < SMALLEST or array.ctypes.data % CACHE_LINE == 0
 
 
 def release_cached() -> None:

@@ -23,9 +23,10 @@ from functools import cached_property
 from typing import Literal
 
 from hloom.backends.cpu.kernels.convolution.form import Axis, Form
-from hloom.backends.cpu.kernels.products.matmul_plan import L2_BYTES, align_up
+from hloom.backends.cpu.kernels.products.matmul_plan import align_up
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.micro_kernel import Tile
+from hloom.target import L2_BYTES
 
 Mode = Literal["rows", "columns", "lanes"]
 PASS_BYTES = 2 * L2_BYTES  # of the images that a pass copies

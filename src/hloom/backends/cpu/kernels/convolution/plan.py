@@ -11,7 +11,6 @@ from functools import cached_property
 from hloom.backends.cpu.kernels.convolution.form import Form, Tap
 from hloom.backends.cpu.kernels.convolution.geometry import PASS_BYTES, Geometry, Mode
 from hloom.backends.cpu.kernels.products.matmul_plan import (
-    L2_BYTES,
     MAX_ACCUMULATORS,
     MAX_VECTORS,
     MIN_PARALLEL_WORK,
@@ -22,6 +21,7 @@ from hloom.backends.cpu.kernels.products.micro_kernel import Tile
 from hloom.backends.cpu.kernels.products.sums import block_length, group_length
 from hloom.backends.cpu.llvm.function import size_of
 from hloom.backends.cpu.llvm.text import Type
+from hloom.target import L2_BYTES
 
 PANEL_BYTES = L2_BYTES // 4  # of the part of a kernel panel that a block of K reads
 MAX_ENTRIES = 1 << 16  # of the table

@@ -23,8 +23,8 @@ from hloom.backends.cpu.kernels.products.micro_kernel import Tile
 from hloom.backends.cpu.kernels.products.sums import block_length, group_length
 from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
 from hloom.backends.cpu.llvm.text import Type, type_of
+from hloom.target import L2_BYTES
 
-L2_BYTES = 1 << 20
 MAX_PACKED_B_BYTES = 8 << 20  # stays in the L3 cache
 STACK_BYTES = L2_BYTES // 8  # for each of: a block of A, partial sums, a private B
 MAX_DIRECT_BYTES = L2_BYTES // 4  # of a B that is read in place

@@ -15,6 +15,7 @@ from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.kernels.scatter.plan import ScatterPlan, WindowStart, plan_scatter
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant
 from hloom.ir import Instruction
+from hloom.target import CACHE_LINE
 
 PREFETCH_DISTANCE = 12
 """Windows between the prefetch of a target and its use."""
@@ -166,8 +167,8 @@ class _Scatter:
         if self.plan.partitioned is self.plan.window[-1]:
             target, size = f.add(target, self.part[0]), size // self.plan.shares
         address = f.element_at(self.results[0], target, self.types[0])
-        for line in range(min(MAX_PREFETCHED_LINES, -(-size * self.types[0].byte_width // 64))):
-            f.prefetch(f.at(address, 64 * line, "i8"), writes=True)
+        for line in range(min(MAX_PREFETCHED_LINES, -(-size * self.types[0].byte_width // CACHE_LINE))):
+            f.prefetch(f.at(address, CACHE_LINE * line, "i8"), writes=True)
 
     def _start(self, f: KernelFunction, index: Index) -> Value:
         """Loads a component of an index vector; as an unsigned number a negative one is too large."""
