@@ -27,7 +27,7 @@ def stage_text(module: Module, stage: str) -> str:
     from hloom.backends.cpu.llvm.processor import processor
     from hloom.backends.cpu.program.buffer_assignment import assign_buffers
     from hloom.backends.cpu.program.build_program import build_program
-    from hloom.backends.cpu.program.program import program_lines
+    from hloom.backends.cpu.program.program_text import program_text
     from hloom.backends.cpu.runtime.thread_pool import shared_pool
     from hloom.passes import clone_module, run_passes
 
@@ -36,7 +36,8 @@ def stage_text(module: Module, stage: str) -> str:
     run_passes(work, pipeline_named("cpu"))
     width = processor().vector_bytes
     program = build_program(work, width, shared_pool().threads)
+    assignment = assign_buffers(program, donate=False)
     if stage == "loops":
-        return "\n".join([*program_lines(program.steps), ""])
-    texts = emit_program(program, assign_buffers(program, donate=False), width)
+        return f"{program_text(program, assignment)}\n"
+    texts = emit_program(program, assignment, width)
     return "\n".join(texts if stage == "llvm" else map(assembly, texts))

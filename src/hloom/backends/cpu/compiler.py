@@ -32,13 +32,12 @@ from hloom.backends.cpu.program.program import (
     Slot,
     WaitStep,
     codes_of,
-    program_lines,
 )
+from hloom.backends.cpu.program.program_text import program_text
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.plan import Plan
 from hloom.garbage import older_objects_frozen
 from hloom.ir import Module
-from hloom.loops.nest import nest_cost
 from hloom.passes import (
     Pass,
     PassStatistics,
@@ -161,7 +160,7 @@ def _compile_once(module: Module, donate: bool, topology: Topology, timer: StepT
             texts = emitter.texts(early.kernels)
         with stages.timed("make machine code"):
             object_files = compilation.finish(texts)
-    dump(module, "program.txt", lambda: "\n".join(program_lines(program.steps)))
+    dump(module, "program.txt", lambda: program_text(program, assignment))
     dump(module, "program.ll", lambda: "\n".join([*texts, *early.kernels.texts()]))
     dump(module, "statistics.txt", lambda: statistics_text(stages.statistics))
     host = HostPart(program.host_steps, program.slot_count, program.plans)
@@ -232,5 +231,4 @@ def _largest_buffers(program: Program) -> list[str]:
 def _is_brief(program: Program) -> bool:
     if not all(isinstance(step, (KernelStep, CopyStep)) for step in program.steps):
         return False
-    nests = [nest for step in program.steps if isinstance(step, KernelStep) for nest in step.kernel.nests]
-    return sum(map(nest_cost, nests)) <= BRIEF_COST
+    return sum(step.nest_work for step in program.steps) <= BRIEF_COST

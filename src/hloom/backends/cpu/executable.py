@@ -13,7 +13,7 @@ import numpy as np
 
 from hloom.backends.cpu.compiler import CompiledModule
 from hloom.backends.cpu.llvm.machine_code import load_object
-from hloom.backends.cpu.program.interface import TABLE, host_buffers
+from hloom.backends.cpu.program.interface import TABLE
 from hloom.backends.cpu.program.program import TOKEN_SLOT, Buffer, HostStep, Slot, WaitStep, leaves
 from hloom.backends.cpu.runtime import buffers
 from hloom.backends.cpu.runtime.arrays import (
@@ -302,7 +302,7 @@ class CpuExecutable(DeviceExecutable):
         """Returns whether a pending exchange may go on waiting; `request_id` identifies the exchange."""
         run: _Run | None = getattr(self._runs, "current", None)
         step = self.host.steps[site]
-        instruction = (step.start if isinstance(step, WaitStep) else step).instruction
+        instruction = step.start.instruction
         assert self.world is not None
         try:
             if is_refused:
@@ -388,10 +388,9 @@ class _Run:
 
     def evaluate(self, step: HostStep, frame: int) -> None:
         """Evaluates an instruction on the arrays that a frame points to."""
-        addresses = (ctypes.c_void_p * sum(1 for _ in host_buffers(step))).from_address(frame)
-        arrays = iter(
-            [array_at(address or 0, buffer) for address, buffer in zip(addresses, host_buffers(step), strict=True)]
-        )
+        frame_buffers = step.buffers
+        addresses = (ctypes.c_void_p * len(frame_buffers)).from_address(frame)
+        arrays = iter([array_at(a or 0, buffer) for a, buffer in zip(addresses, frame_buffers, strict=True)])
         instruction = step.instruction
         # Values that outlive the step, here or on another device, must not lie in reused memory.
         keep = self.executable.list_count > 1 or any(isinstance(leaf, Slot) for leaf in leaves(step.result))

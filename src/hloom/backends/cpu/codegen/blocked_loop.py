@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hloom.backends.cpu.program.buffer_assignment import STACK_BYTES, Assignment
-from hloom.backends.cpu.program.liveness import accesses
 from hloom.backends.cpu.program.program import Buffer, CopyStep, KernelStep, Step, WhileStep
 from hloom.loops.expressions import Load
 from hloom.loops.index import Index, Variable
@@ -42,7 +41,7 @@ def blocked_loop(loop: WhileStep, assignment: Assignment) -> BlockedLoop | None:
     steps = [*loop.condition, *loop.body]
     if not all(isinstance(step, (KernelStep, CopyStep)) for step in steps):
         return None
-    written = dict.fromkeys(assignment.representative(b) for step in steps for b, writes in accesses(step) if writes)
+    written = dict.fromkeys(assignment.representative(b) for step in steps for b in step.writes)
     arrays = {buffer for buffer in written if buffer.byte_size > STACK_BYTES}
     scalars = [buffer for buffer in written if buffer not in arrays]
     if not arrays or any(buffer.kind != "temp" for buffer in scalars):
@@ -53,7 +52,7 @@ def blocked_loop(loop: WhileStep, assignment: Assignment) -> BlockedLoop | None:
     (size,) = sizes
     if not all(_keeps_elements(step, assignment, arrays, size) for step in steps):
         return None
-    used = dict.fromkeys(assignment.representative(b) for step in steps for b, _ in accesses(step))
+    used = dict.fromkeys(assignment.representative(b) for step in steps for b in (*step.reads, *step.writes))
     shared = [buffer for buffer in used if buffer not in set(scalars)]
     row = sum(buffer.byte_size for buffer in shared if _element_count(buffer) == size) // size
     if row * size < MIN_BYTES:
@@ -68,7 +67,7 @@ def _element_count(buffer: Buffer) -> int:
 
 def _keeps_elements(step: Step, assignment: Assignment, arrays: set[Buffer], size: int) -> bool:
     """Whether element i of each array that changes depends on elements i only, in a single loop over all."""
-    representatives = [assignment.representative(buffer) for buffer, _ in accesses(step)]
+    representatives = [assignment.representative(buffer) for buffer in (*step.reads, *step.writes)]
     if not any(buffer in arrays for buffer in representatives):
         return True
     if isinstance(step, CopyStep):
@@ -103,6 +102,5 @@ def is_blocked_step(step: Step, assignment: Assignment, blocked: BlockedLoop) ->
     return any(
         assignment.representative(buffer).byte_size > STACK_BYTES
         and _element_count(assignment.representative(buffer)) == blocked.size
-        for buffer, writes in accesses(step)
-        if writes
+        for buffer in step.writes
     )

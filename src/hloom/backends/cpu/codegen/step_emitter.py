@@ -35,7 +35,6 @@ from hloom.backends.cpu.program.interface import (
     REQUEST_MASK,
     REQUEST_WORD,
     TABLE,
-    host_buffers,
     table_starts,
 )
 from hloom.backends.cpu.program.program import (
@@ -52,7 +51,7 @@ from hloom.backends.cpu.program.program import (
     WhileStep,
 )
 from hloom.loops.expressions import Constant
-from hloom.loops.nest import Nest, invariant_select, nest_cost
+from hloom.loops.nest import Kernel, Nest, invariant_select, nest_cost
 
 INLINED_LINES = 200
 """Maximum length in lines of a single-threaded function that is inlined into the loop that calls it."""
@@ -164,7 +163,7 @@ class StepEmitter:
 
     def _write_code(self, steps: Sequence[Step], depth: int) -> None:
         for step in steps:
-            timed = self.task is None and is_timed(step) and not self._is_elided(step)
+            timed = self.task is None and is_timed(step) and not self.assignment.is_elided(step)
             with self.time(step) if timed else nullcontext():
                 self._step(step, depth)
 
@@ -174,27 +173,29 @@ class StepEmitter:
 
     def _step(self, step: Step, depth: int) -> None:
         step = self._as_kernel(step)
-        if isinstance(step, KernelStep):
-            for position, nest in enumerate(step.kernel.nests):
-                self._nest(step, position, nest, depth)
-        elif isinstance(step, CodeStep):
-            self._code(step)
-        elif isinstance(step, CopyStep):
-            self._copy(step)
-        elif isinstance(step, WhileStep):
-            self._while(step, depth)
-        elif isinstance(step, ConditionalStep):
-            self._conditional(step, depth)
-        elif isinstance(step, CallStep):
-            self._call(step)
-        else:
-            self._host(step)
+        match step:
+            case KernelStep():
+                for position, nest in enumerate(step.kernel.nests):
+                    self._nest(step, position, nest, depth)
+            case CodeStep():
+                self._code(step)
+            case CopyStep():
+                self._copy(step)
+            case WhileStep():
+                self._while(step, depth)
+            case ConditionalStep():
+                self._conditional(step, depth)
+            case CallStep():
+                self._call(step)
+            case HostStep() | WaitStep():
+                self._host(step)
 
     def _as_kernel(self, step: Step) -> Step:
         """Returns the kernel step of a copy that runs on several threads; any other step unchanged."""
-        if not isinstance(step, CopyStep) or step.kernel is None or self.task is not None or self._is_elided(step):
-            return step
-        return KernelStep(step.kernel, [step.source, step.target], "copy")
+        match step:
+            case CopyStep(kernel=Kernel() as kernel) if self.task is None and not self.assignment.is_elided(step):
+                return KernelStep(kernel, step.buffers, "copy")
+        return step
 
     def _code(self, step: CodeStep) -> None:
         self.fill_frame([*map(self.pointer, step.buffers), *(Value(f"%{name}", PTR) for name in THREADS)])
@@ -204,8 +205,7 @@ class StepEmitter:
         """Whether the step may be an entry of a call table: all its buffers are reachable from the program's table."""
         if not isinstance(step, (KernelStep, CodeStep, CopyStep)):
             return False
-        buffers = [step.target, step.source] if isinstance(step, CopyStep) else step.buffers
-        representatives = map(self.assignment.representative, buffers)
+        representatives = map(self.assignment.representative, step.buffers)
         return all(buffer.kind != "temp" or buffer in self.assignment.offsets for buffer in representatives)
 
     def _write_table(self, steps: Sequence[Step]) -> None:
@@ -218,19 +218,17 @@ class StepEmitter:
 
     def _table_calls(self, step: Step) -> Iterator[TableCall]:
         step = self._as_kernel(step)
-        if isinstance(step, KernelStep):
-            for position, nest in enumerate(step.kernel.nests):
-                function = self.functions.of(step.kernel, position, nest, self._chunk(step, nest))
-                pointers = [self._table_address(step.buffers[k]) for k in function.buffers]
-                yield TableCall(function.needed_task(), pointers, chunks=function.chunks)
-        elif isinstance(step, CodeStep):
-            yield TableCall(f"{step.code.entry}.call", kernel_arguments(map(self._table_address, step.buffers)))
-        elif isinstance(step, CopyStep) and not self._is_elided(step):
-            yield TableCall(
-                COPY,
-                [self._table_address(step.target), self._table_address(step.source)],
-                argument=step.target.byte_size,
-            )
+        match step:
+            case KernelStep():
+                for position, nest in enumerate(step.kernel.nests):
+                    function = self.functions.of(step.kernel, position, nest, self._chunk(step, nest))
+                    pointers = [self._table_address(step.buffers[k]) for k in function.buffers]
+                    yield TableCall(function.needed_task(), pointers, chunks=function.chunks)
+            case CodeStep():
+                yield TableCall(f"{step.code.entry}.call", kernel_arguments(map(self._table_address, step.buffers)))
+            case CopyStep() if not self.assignment.is_elided(step):
+                pointers = [self._table_address(step.target), self._table_address(step.source)]
+                yield TableCall(COPY, pointers, argument=step.target.byte_size)
 
     def _table_address(self, buffer: Buffer) -> TableAddress:
         buffer = self.assignment.representative(buffer)
@@ -238,17 +236,8 @@ class StepEmitter:
             return TABLE.index("arena"), self.assignment.offsets[buffer]
         return self.table_starts[buffer.kind] + buffer.index, 0
 
-    def _is_elided(self, step: Step) -> bool:
-        """Whether the step is a copy whose source and target share memory, or that is empty."""
-        if not isinstance(step, CopyStep):
-            return False
-        return (
-            self.assignment.representative(step.target) is self.assignment.representative(step.source)
-            or not step.target.byte_size
-        )
-
     def _copy(self, step: CopyStep) -> None:
-        if self._is_elided(step):
+        if self.assignment.is_elided(step):
             return
         target, source = self.pointer(step.target), self.pointer(step.source)
         size = constant(I64, step.target.byte_size)
@@ -333,14 +322,15 @@ class StepEmitter:
 
         In blocked loops an iteration does only the `share` of the work of the whole arrays.
         """
-        cost = 8
+        cost = 8.0
         for inner in (*step.condition, *step.body):
-            if isinstance(inner, KernelStep):
-                cost += sum(map(nest_cost, inner.kernel.nests))
-            elif isinstance(inner, CopyStep):
-                cost += 0 if self._is_elided(inner) else inner.target.byte_size // 16
-            else:
-                return 1
+            match inner:
+                case KernelStep():
+                    cost += inner.nest_work
+                case CopyStep():
+                    cost += 0 if self.assignment.is_elided(inner) else inner.target.byte_size // 16
+                case _:
+                    return 1
         return 1 << max(0, (POLL_COST // max(8, int(cost * share))).bit_length() - 1)
 
     def _conditional(self, step: ConditionalStep, depth: int) -> None:
@@ -363,8 +353,7 @@ class StepEmitter:
     def _host(self, step: HostStep | WaitStep) -> None:
         """Emits a host call with the addresses of all arrays that the instruction reads and writes."""
         b = self.builder
-        buffers = host_buffers(step.start if isinstance(step, WaitStep) else step)
-        self.fill_frame([self.pointer(buffer) for buffer in buffers])
+        self.fill_frame([self.pointer(buffer) for buffer in step.start.buffers])
         word = b.element_pointer(Value("%host_data", PTR), constant(I64, REQUEST_WORD), "i64")
         next_id = b.binary("add", b.load(word, I64, 8), constant(I64, 2))
         b.store(next_id, word, 8)

@@ -7,13 +7,14 @@ of busy cycles over all threads; tasks that a step forks are timed individually.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hloom.backends.cpu.llvm.text import I64, Builder, constant
 from hloom.backends.cpu.program.interface import CLOCK
 from hloom.backends.cpu.program.program import (
+    Buffer,
     CodeStep,
     CopyStep,
     HostStep,
@@ -21,7 +22,6 @@ from hloom.backends.cpu.program.program import (
     Step,
     WaitStep,
     WhileStep,
-    leaves,
 )
 
 MAX_EVENTS = 1 << 16
@@ -153,18 +153,22 @@ def is_timed(step: Step) -> bool:
 
 def describe(step: Step) -> TimedStep:
     """Returns the counter row of a step."""
-    if isinstance(step, KernelStep):
-        return TimedStep(step.name, "nest", sum(b.byte_size for b in step.buffers if b.kind != "constant"))
-    if isinstance(step, CodeStep):
-        used = step.buffers[:-1] if step.code.scratch_bytes else step.buffers
-        return TimedStep(step.name, step.code.entry.split(".")[0].rstrip("0123456789"), sum(b.byte_size for b in used))
-    if isinstance(step, CopyStep):
-        return TimedStep("copy", "copy", 2 * step.target.byte_size)
-    if isinstance(step, HostStep):
-        trees = [*step.operands, step.result]
-        sizes = [leaf.byte_size for tree in trees for leaf in leaves(tree) if hasattr(leaf, "byte_size")]
-        return TimedStep(step.instruction.name, "host", sum(sizes))
-    if isinstance(step, WaitStep):
-        return TimedStep(step.start.instruction.name, "wait", 0)
-    assert isinstance(step, WhileStep)
-    return TimedStep(step.name, "loop", 0)
+    match step:
+        case KernelStep():
+            return TimedStep(step.name, "nest", _bytes_of(b for b in step.buffers if b.kind != "constant"))
+        case CodeStep():
+            used = step.buffers[:-1] if step.code.scratch_bytes else step.buffers
+            return TimedStep(step.name, step.code.entry.split(".")[0].rstrip("0123456789"), _bytes_of(used))
+        case CopyStep():
+            return TimedStep("copy", "copy", _bytes_of((step.source, step.target)))
+        case HostStep():
+            return TimedStep(step.instruction.name, "host", _bytes_of(step.buffers))
+        case WaitStep():
+            return TimedStep(step.start.instruction.name, "wait", 0)
+        case WhileStep():
+            return TimedStep(step.name, "loop", 0)
+    raise AssertionError(f"{step} is not timed")
+
+
+def _bytes_of(buffers: Iterable[Buffer]) -> int:
+    return sum(buffer.byte_size for buffer in buffers)

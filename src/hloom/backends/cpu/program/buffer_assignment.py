@@ -13,15 +13,12 @@ from dataclasses import dataclass, field, replace
 
 from hloom.backends.cpu.program.arena import best_fit
 from hloom.backends.cpu.program.live_range import LiveRange
-from hloom.backends.cpu.program.liveness import Region, Use, accesses
+from hloom.backends.cpu.program.liveness import Region, Use
 from hloom.backends.cpu.program.program import (
     Buffer,
     BufferTree,
-    CallStep,
-    CodeStep,
     ConditionalStep,
     CopyStep,
-    HostStep,
     KernelStep,
     ParallelLoop,
     Program,
@@ -33,8 +30,6 @@ from hloom.backends.cpu.program.program import (
 )
 from hloom.types import PrimitiveType
 
-PlainStep = KernelStep | CodeStep | CopyStep | HostStep | WaitStep | CallStep
-"""Steps without inner steps."""
 STACK_BYTES = 64
 """Maximum size of a temporary on the stack, where LLVM may promote it to registers."""
 MAX_STACK_BUFFERS = 128
@@ -70,6 +65,12 @@ class Assignment:
         while buffer is not representative:
             self.coalesced_into[buffer], buffer = representative, self.coalesced_into[buffer]
         return representative
+
+    def is_elided(self, step: Step) -> bool:
+        """Whether the step is a copy that needs no code: source and target share memory or are empty."""
+        if not isinstance(step, CopyStep):
+            return False
+        return not step.target.byte_size or self.representative(step.source) is self.representative(step.target)
 
 
 @dataclass(eq=False, slots=True)
@@ -135,42 +136,48 @@ class _Assigner:
     def _visit(self, steps: list[Step], region: tuple[Region, ...]) -> None:
         for step in steps:
             self.position += 1
-            if isinstance(step, WhileStep):
-                loop = Region(self.position, [])
-                loop.branches.append(loop)
-                self.loops.append((step, (*region, loop)))
-                self._visit(step.condition, (*region, loop))
-                self.position += 1
-                self._add_use(step.predicate, True, False, step, (*region, loop))
-                loop.exit = self.position
-                self._visit(step.body, (*region, loop))
-                self.position += 1
-                loop.end = self.position
-            elif isinstance(step, ConditionalStep):
-                self._add_use(step.selector, True, False, step, region)
-                branches: list[Region] = []
-                for steps_of_branch in step.branches:
-                    branch = Region(self.position, branches)
-                    branches.append(branch)
-                    self._visit(steps_of_branch, (*region, branch))
-                    self.position += 1
-                    branch.end = self.position
-            else:
-                self._visit_plain(step, region)
+            match step:
+                case WhileStep():
+                    self._visit_loop(step, region)
+                    continue
+                case ConditionalStep():
+                    self._add_uses(step, region)
+                    self._visit_branches(step, region)
+                    continue
+                case CopyStep():
+                    self.copies.append((step.source, step.target))
+                case KernelStep():
+                    for output, source in step.kernel.in_place:
+                        if step.buffers[source].type.byte_width == step.buffers[output].type.byte_width:
+                            self.in_place.append((step.buffers[source], step.buffers[output]))
+            self._add_uses(step, region)
 
-    def _visit_plain(self, step: PlainStep, region: tuple[Region, ...]) -> None:
-        read = dict.fromkeys(buffer for buffer, writes in accesses(step) if not writes)
-        written = dict.fromkeys(buffer for buffer, writes in accesses(step) if writes)
-        partially_written = set()
-        if isinstance(step, CopyStep):
-            self.copies.append((step.source, step.target))
-        elif isinstance(step, KernelStep):
-            partially_written = {step.buffers[k] for k in step.partial}
-            for output, source in step.kernel.in_place:
-                if step.buffers[source].type.byte_width == step.buffers[output].type.byte_width:
-                    self.in_place.append((step.buffers[source], step.buffers[output]))
-        for buffer in dict.fromkeys([*read, *written]):
-            self._add_use(buffer, buffer in read or buffer in partially_written, buffer in written, step, region)
+    def _visit_loop(self, step: WhileStep, region: tuple[Region, ...]) -> None:
+        loop = Region(self.position, [])
+        loop.branches.append(loop)
+        self.loops.append((step, (*region, loop)))
+        self._visit(step.condition, (*region, loop))
+        self.position += 1
+        self._add_uses(step, (*region, loop))
+        loop.exit = self.position
+        self._visit(step.body, (*region, loop))
+        self.position += 1
+        loop.end = self.position
+
+    def _visit_branches(self, step: ConditionalStep, region: tuple[Region, ...]) -> None:
+        branches: list[Region] = []
+        for steps in step.branches:
+            branch = Region(self.position, branches)
+            branches.append(branch)
+            self._visit(steps, (*region, branch))
+            self.position += 1
+            branch.end = self.position
+
+    def _add_uses(self, step: Step, region: tuple[Region, ...]) -> None:
+        """Records the uses of a step itself at the current position."""
+        read, written = dict.fromkeys(step.reads), dict.fromkeys(step.writes)
+        for buffer in read | written:
+            self._add_use(buffer, buffer in read, buffer in written, step, region)
 
     def _add_use(self, buffer: Buffer, reads: bool, writes: bool, step: Step, region: tuple[Region, ...]) -> None:
         self.uses.setdefault(buffer, []).append(Use(self.position, reads, writes, step, region, self.part))

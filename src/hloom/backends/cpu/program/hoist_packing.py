@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hloom.backends.cpu.kernels.code import PackedCode
-from hloom.backends.cpu.program.liveness import accesses
 from hloom.backends.cpu.program.program import Buffer, CodeStep, Step, all_steps
 
 
@@ -15,15 +14,16 @@ def hoist_packing(condition: list[Step], body: list[Step], new_buffer: Callable[
     Each invariant operand is packed once, including packing steps hoisted out of inner loops. `new_buffer` allocates a
     buffer of a number of bytes.
     """
-    written = {buffer for step in all_steps([*condition, *body]) for buffer, writes in accesses(step) if writes}
+    written = {buffer for step in all_steps([*condition, *body]) for buffer in step.writes}
     before: list[Step] = []
     packed_buffers: dict[tuple[str, Buffer], Buffer] = {}
     kept: list[Step] = []
     for step in body:
-        packed = _packed(step, written)
-        if isinstance(step, CodeStep) and step.is_packing and step.buffers[0] not in written:
+        if not isinstance(step, CodeStep):
+            kept.append(step)
+        elif step.is_packing and step.buffers[0] not in written:
             before.append(step)
-        elif isinstance(step, CodeStep) and packed is not None:
+        elif (packed := _packed(step, written)) is not None:
             operand, code = step.buffers[packed.operand], packed.packing
             if (code.entry, operand) not in packed_buffers:
                 packed_buffer = packed_buffers[code.entry, operand] = new_buffer(packed.size)
@@ -37,13 +37,9 @@ def hoist_packing(condition: list[Step], body: list[Step], new_buffer: Callable[
     return before
 
 
-def _packed(step: Step, written: set[Buffer]) -> PackedCode | None:
+def _packed(step: CodeStep, written: set[Buffer]) -> PackedCode | None:
     """Returns a step's two-step code (packing and product) if it packs a loop-invariant operand, else None."""
-    if (
-        not isinstance(step, CodeStep)
-        or step.code.packed is None
-        or written.issuperset(step.buffers[: step.operand_count])
-    ):
+    if step.code.packed is None or written.issuperset(step.reads):
         return None
     packed = step.code.packed()
     return packed if packed is not None and step.buffers[packed.operand] not in written else None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from hloom.backends.cpu.program.program import Buffer, HostStep, Program, Slot, leaves
+from hloom.backends.cpu.program.program import Program
 from hloom.runtime.machine import architecture
 
 REQUEST_WORD = 6
@@ -31,11 +29,3 @@ def table_starts(program: Program) -> dict[str, int]:
     """Returns the index in the table of the first parameter, output and constant pointer."""
     outputs = len(TABLE) + len(program.of_kind("parameter"))
     return {"parameter": len(TABLE), "output": outputs, "constant": outputs + len(program.of_kind("output"))}
-
-
-def host_buffers(step: HostStep) -> Iterator[Buffer]:
-    """Yields the arrays that a host step reads, then those that it writes."""
-    for tree in (*step.operands, step.result):
-        for leaf in leaves(tree):
-            if not isinstance(leaf, Slot):
-                yield leaf

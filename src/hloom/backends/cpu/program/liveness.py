@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hloom.backends.cpu.program.program import (
-    Buffer,
-    CallStep,
-    CodeStep,
-    CopyStep,
-    HostStep,
-    KernelStep,
-    Step,
-    WaitStep,
-    leaves,
-)
+from hloom.backends.cpu.program.program import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,33 +155,3 @@ def _by_branch(uses: list[Use], depth: int) -> dict[Region, list[Use]]:
     for use in uses:
         groups.setdefault(use.region[depth], []).append(use)
     return groups
-
-
-def accesses(step: Step) -> Iterator[tuple[Buffer, bool]]:
-    """Yields the buffers that a step without inner steps reads (False) and writes (True)."""
-    if isinstance(step, CopyStep):
-        yield step.source, False
-        yield step.target, True
-    elif isinstance(step, KernelStep):
-        for position, buffer in enumerate(step.buffers):
-            writes = step.kernel.buffers[position].role in ("output", "temporary")
-            if writes or position in step.kernel.reads:
-                yield buffer, writes
-    elif isinstance(step, CallStep):
-        for buffer in (*step.operands, *step.constants):
-            yield buffer, False
-        for buffer in (*step.results, step.scratch):
-            yield buffer, True
-    elif isinstance(step, CodeStep):
-        for position, buffer in enumerate(step.buffers):
-            yield buffer, position >= step.operand_count
-    elif isinstance(step, HostStep):
-        for tree in step.operands:
-            for leaf in leaves(tree):
-                if isinstance(leaf, Buffer):
-                    yield leaf, False
-        for leaf in leaves(step.result):
-            if isinstance(leaf, Buffer):
-                yield leaf, True
-    elif isinstance(step, WaitStep):
-        yield from ((buffer, False) for buffer, _ in accesses(step.start))

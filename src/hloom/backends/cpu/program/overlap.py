@@ -11,25 +11,21 @@ from __future__ import annotations
 import heapq
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from typing import TypeGuard
 
-from hloom.backends.cpu.program.liveness import accesses
 from hloom.backends.cpu.program.program import (
     Buffer,
     CallStep,
     CodeStep,
     ConditionalStep,
-    CopyStep,
     HostStep,
     KernelStep,
     Program,
-    Slot,
     Step,
     WaitStep,
     WhileStep,
-    leaves,
+    all_steps,
 )
-from hloom.loops.nest import nest_cost
 from hloom.ops.collectives import RaggedAllToAll
 from hloom.ops.traits import Communication, Start
 
@@ -48,15 +44,13 @@ def overlap_collectives(program: Program) -> None:
 
 def _scheduled(program: Program, steps: list[Step]) -> list[Step]:
     for step in steps:
-        if isinstance(step, WhileStep):
-            step.condition, step.body = _scheduled(program, step.condition), _scheduled(program, step.body)
-        elif isinstance(step, ConditionalStep):
-            step.branches = [_scheduled(program, branch) for branch in step.branches]
+        for inner in step.children:
+            inner[:] = _scheduled(program, inner)
     if not any(map(_starts, steps)):
         return steps
     split: list[Step] = []
     for step in steps:
-        split += [step, WaitStep(step, 0)] if isinstance(step, HostStep) and _starts(step) else [step]
+        split += [step, WaitStep(step, 0)] if _starts(step) else [step]
     order = _Scheduler(split).run()
     return _with_sites(program, order)
 
@@ -129,7 +123,7 @@ class _Scheduler:
         return k + len(self.steps) if k < 0 else k
 
 
-def _starts(step: Step) -> bool:
+def _starts(step: Step) -> TypeGuard[HostStep]:
     """Whether the step is an overlappable collective whose buffers all have static addresses.
 
     Of a ragged-all-to-all the second exchange starts when the first one, of its sizes, has ended: it is not overlapped.
@@ -139,26 +133,27 @@ def _starts(step: Step) -> bool:
     op = step.instruction.op
     if not isinstance(op, Communication) or isinstance(op, (RaggedAllToAll, Start)):
         return False
-    return not any(isinstance(leaf, Slot) for tree in (*step.operands, step.result) for leaf in leaves(tree))
+    return not step.slots
 
 
 def _dependencies(steps: list[Step]) -> tuple[list[list[int]], list[int]]:
     """Returns the successors of each step and the number of its predecessors."""
     before: list[set[int]] = []
-    writer: dict[Buffer | Slot, int] = {}
-    readers: defaultdict[Buffer | Slot, set[int]] = defaultdict(set)
+    writer: dict[Buffer, int] = {}
+    readers: defaultdict[Buffer, set[int]] = defaultdict(set)
     effect: int | None = None
     for k, step in enumerate(steps):
-        needed: set[int] = set()
-        for leaf, writes in _all_accesses(step):
-            needed |= {writer[leaf]} if leaf in writer else set()
-            needed |= readers[leaf] if writes else set()
-        for leaf, writes in _all_accesses(step):
-            if writes:
-                writer[leaf], readers[leaf] = k, set()
-            else:
-                readers[leaf].add(k)
-        if _has_effect(step):
+        within = [*all_steps([step])]
+        read = {buffer for inner in within for buffer in inner.reads}
+        written = {buffer for inner in within for buffer in inner.writes}
+        needed = {writer[buffer] for buffer in read | written if buffer in writer}
+        needed |= {reader for buffer in written for reader in readers[buffer]}
+        for buffer in read:
+            readers[buffer].add(k)
+        for buffer in written:
+            writer[buffer], readers[buffer] = k, set()
+        # Messages and callbacks keep their order on all ranks; so do values in slots, which host steps alone use.
+        if any(isinstance(inner, HostStep) for inner in within):
             needed |= {effect} if effect is not None else set()
             effect = k
         before.append(needed - {k})
@@ -167,35 +162,6 @@ def _dependencies(steps: list[Step]) -> tuple[list[list[int]], list[int]]:
         for other in needed:
             after[other].append(k)
     return after, [len(needed) for needed in before]
-
-
-def _all_accesses(step: Step) -> Iterator[tuple[Buffer | Slot, bool]]:
-    """Yields the buffers and slots that a step or its inner steps read (False) and write (True)."""
-    if isinstance(step, WhileStep):
-        yield step.predicate, False
-    elif isinstance(step, ConditionalStep):
-        yield step.selector, False
-    else:
-        yield from accesses(step)
-    if isinstance(step, HostStep):
-        yield from ((leaf, False) for tree in step.operands for leaf in leaves(tree) if isinstance(leaf, Slot))
-        yield from ((leaf, True) for leaf in leaves(step.result) if isinstance(leaf, Slot))
-    if isinstance(step, WaitStep):
-        # Received data is valid only after the wait.
-        yield from ((leaf, True) for leaf in leaves(step.start.result))
-    for inner in _inner_steps(step):
-        yield from _all_accesses(inner)
-
-
-def _inner_steps(step: Step) -> list[Step]:
-    if isinstance(step, WhileStep):
-        return [*step.condition, *step.body]
-    return [inner for branch in step.branches for inner in branch] if isinstance(step, ConditionalStep) else []
-
-
-def _has_effect(step: Step) -> bool:
-    """Whether the step calls the host: messages and callbacks must keep their order on all ranks."""
-    return isinstance(step, HostStep) or any(map(_has_effect, _inner_steps(step)))
 
 
 # Estimated durations
@@ -207,21 +173,25 @@ def _transfer_seconds(step: HostStep) -> float:
 
 def _seconds(step: Step) -> float:
     """Estimates the duration of a step in seconds; loops count as longer than any transfer."""
-    if isinstance(step, KernelStep):
-        additions = sum(map(nest_cost, step.kernel.nests))
-        return max(additions / _ADDITIONS, _bytes_of(step) / _MEMORY_RATE)
-    if isinstance(step, CodeStep):
-        # For a product of matrices of m k, k n and m n elements the root of their product is m n k.
-        sizes = sorted((math.prod(buffer.dimensions) for buffer in step.buffers), reverse=True)
-        return max(2 * math.sqrt(math.prod(sizes[:3])) / _FLOPS, _bytes_of(step) / _MEMORY_RATE)
-    if isinstance(step, WhileStep):
-        return math.inf
-    if isinstance(step, ConditionalStep):
-        return max(sum(map(_seconds, branch)) for branch in step.branches)
-    if isinstance(step, CallStep):
-        return sum(map(_seconds, step.subroutine.program.steps))
-    return 0.0 if isinstance(step, (HostStep, WaitStep)) else _bytes_of(step) / _MEMORY_RATE
+    match step:
+        case KernelStep():
+            return max(step.nest_work / _ADDITIONS, _bytes_of(step) / _MEMORY_RATE)
+        case CodeStep():
+            # For a product of matrices of m k, k n and m n elements the root of their product is m n k.
+            sizes = sorted((math.prod(buffer.dimensions) for buffer in step.buffers), reverse=True)
+            return max(2 * math.sqrt(math.prod(sizes[:3])) / _FLOPS, _bytes_of(step) / _MEMORY_RATE)
+        case WhileStep():
+            return math.inf
+        case ConditionalStep():
+            return max(sum(map(_seconds, branch)) for branch in step.branches)
+        case CallStep():
+            return sum(map(_seconds, step.subroutine.program.steps))
+        case HostStep() | WaitStep():
+            return 0.0
+    return _bytes_of(step) / _MEMORY_RATE
 
 
-def _bytes_of(step: KernelStep | CodeStep | CopyStep | HostStep) -> int:
-    return sum(buffer.byte_size for buffer, _ in accesses(step))
+def _bytes_of(step: Step) -> int:
+    """Sums the sizes of a step's buffers; one that it reads and writes counts once."""
+    written = step.writes
+    return sum(buffer.byte_size for buffer in (*(b for b in step.reads if b not in written), *written))

@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.program.program import (
+    CallStep,
     CodeStep,
-    ConditionalStep,
-    CopyStep,
-    KernelStep,
+    HostStep,
     Step,
-    WhileStep,
+    WaitStep,
     all_steps,
 )
 from hloom.counted_loop import (
@@ -32,7 +31,6 @@ from hloom.counted_loop import (
     resolve,
 )
 from hloom.ir import Computation, Instruction
-from hloom.loops.nest import nest_cost
 from hloom.ops.control_flow import Fusion, While
 from hloom.ops.convert import Convert
 from hloom.ops.elementwise_binary import Add, Divide, Multiply, Remainder
@@ -69,10 +67,9 @@ def _is_invariant(body: Computation, index: int) -> bool:
 def may_run_in_parallel(body: Sequence[Step]) -> bool:
     """Whether the steps of an iteration may run on any thread, and do enough work to pay for one."""
     steps = [*all_steps(body)]
-    if not all(isinstance(step, (KernelStep, CodeStep, CopyStep, WhileStep, ConditionalStep)) for step in steps):
+    if any(isinstance(step, (HostStep, WaitStep, CallStep)) for step in steps):
         return False
-    work = sum(nest_cost(nest) for step in steps if isinstance(step, KernelStep) for nest in step.kernel.nests)
-    return work >= MIN_WORK or any(isinstance(step, CodeStep) for step in steps)
+    return sum(step.nest_work for step in steps) >= MIN_WORK or any(isinstance(step, CodeStep) for step in steps)
 
 
 def fills_threads(trips: int, threads: int) -> bool:

@@ -8,7 +8,7 @@ side and pass from one host step to the next.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.interpreter.plan import Plan
 from hloom.ir import Instruction, Module
-from hloom.loops.nest import Kernel
+from hloom.loops.nest import Kernel, nest_cost
 from hloom.runtime.fortran import routine_address
 from hloom.types import PrimitiveType
 
@@ -72,14 +72,42 @@ class Slot:
 
 TOKEN_SLOT = Slot(-1)
 """Slot of all tokens, which hold no value."""
+WRITTEN_ROLES = ("output", "temporary")
+"""Roles of a kernel's buffers that it writes."""
 PART_STEPS = 256
 """Number of steps in a part of a program."""
 BufferTree = Any
 """Buffer or slot of a value, or the tuple of the trees of its elements (a recursive type)."""
 
 
+class Step:
+    """Step of a program: what it reads and writes, and the sequences of steps inside it, stand in its class."""
+
+    __slots__ = ()
+
+    @property
+    def reads(self) -> Sequence[Buffer]:
+        """Buffers that the step itself reads; those of its inner steps are not among them."""
+        return ()
+
+    @property
+    def writes(self) -> Sequence[Buffer]:
+        """Buffers that the step itself writes, perhaps only in part; those of its inner steps are not among them."""
+        return ()
+
+    @property
+    def children(self) -> Sequence[list[Step]]:
+        """Sequences of inner steps: condition and body of a loop, branches of a conditional."""
+        return ()
+
+    @property
+    def nest_work(self) -> float:
+        """Work of the step's own loop nests in element additions."""
+        return 0.0
+
+
 @dataclass(eq=False, slots=True)
-class KernelStep:
+class KernelStep(Step):
     """Runs a kernel on one buffer for each of the kernel's own; outputs in `partial` are only partly overwritten."""
 
     kernel: Kernel
@@ -87,9 +115,23 @@ class KernelStep:
     name: str
     partial: tuple[int, ...] = ()
 
+    @property
+    def reads(self) -> Sequence[Buffer]:
+        roles, read = self.kernel.buffers, self.kernel.reads
+        inputs = (b for k, b in enumerate(self.buffers) if k in read and roles[k].role not in WRITTEN_ROLES)
+        return [*inputs, *(self.buffers[k] for k in self.partial)]
+
+    @property
+    def writes(self) -> Sequence[Buffer]:
+        return [b for b, kind in zip(self.buffers, self.kernel.buffers, strict=True) if kind.role in WRITTEN_ROLES]
+
+    @property
+    def nest_work(self) -> float:
+        return sum(map(nest_cost, self.kernel.nests))
+
 
 @dataclass(eq=False, slots=True)
-class CodeStep:
+class CodeStep(Step):
     """Runs a kernel that is more than a loop nest, on operands, results and an optional workspace."""
 
     code: KernelCode
@@ -100,15 +142,36 @@ class CodeStep:
     is_packing: bool = False
     """Whether the step packs a loop-invariant operand of a product."""
 
+    @property
+    def reads(self) -> Sequence[Buffer]:
+        return self.buffers[: self.operand_count]
+
+    @property
+    def writes(self) -> Sequence[Buffer]:
+        return self.buffers[self.operand_count :]
+
 
 @dataclass(eq=False, slots=True)
-class CopyStep:
+class CopyStep(Step):
     """Copies one buffer to another of the same size."""
 
     target: Buffer
     source: Buffer
     kernel: Kernel | None = None
     """Kernel for copies large enough to run on several threads; None means memcpy."""
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """Source and target: the buffers of `kernel`."""
+        return [self.source, self.target]
+
+    @property
+    def reads(self) -> Sequence[Buffer]:
+        return (self.source,)
+
+    @property
+    def writes(self) -> Sequence[Buffer]:
+        return (self.target,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +190,7 @@ class ParallelLoop:
 
 
 @dataclass(eq=False, slots=True)
-class WhileStep:
+class WhileStep(Step):
     """Runs `condition`, which writes `predicate`, and then `body`, as long as the predicate is true."""
 
     name: str
@@ -139,17 +202,33 @@ class WhileStep:
     parallel: ParallelLoop | None = None
     """Description of the parallel iterations; None for a serial loop."""
 
+    @property
+    def reads(self) -> Sequence[Buffer]:
+        return (self.predicate,)
+
+    @property
+    def children(self) -> Sequence[list[Step]]:
+        return (self.condition, self.body)
+
 
 @dataclass(eq=False, slots=True)
-class ConditionalStep:
+class ConditionalStep(Step):
     """Runs the branch that a predicate (branch 0 for true) or an s32 index selects."""
 
     selector: Buffer
     branches: list[list[Step]]
 
+    @property
+    def reads(self) -> Sequence[Buffer]:
+        return (self.selector,)
+
+    @property
+    def children(self) -> Sequence[list[Step]]:
+        return self.branches
+
 
 @dataclass(eq=False, slots=True)
-class HostStep:
+class HostStep(Step):
     """Evaluates an instruction on the host; `site` is the index of the step in `Program.host_steps`."""
 
     instruction: Instruction
@@ -157,13 +236,44 @@ class HostStep:
     result: BufferTree
     site: int
 
+    @property
+    def reads(self) -> Sequence[Buffer]:
+        return [leaf for tree in self.operands for leaf in leaves(tree) if isinstance(leaf, Buffer)]
+
+    @property
+    def writes(self) -> Sequence[Buffer]:
+        return [leaf for leaf in leaves(self.result) if isinstance(leaf, Buffer)]
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """Arrays that the host gets: those that the step reads, then those that it writes."""
+        return [*self.reads, *self.writes]
+
+    @property
+    def slots(self) -> Sequence[Slot]:
+        """Slots of operands and results, those of tokens among them."""
+        return [leaf for tree in (*self.operands, self.result) for leaf in leaves(tree) if isinstance(leaf, Slot)]
+
+    @property
+    def start(self) -> HostStep:
+        """The step itself, as that of a wait is the step that it waits for."""
+        return self
+
 
 @dataclass(eq=False, slots=True)
-class WaitStep:
+class WaitStep(Step):
     """Waits for the collective that a host step started; until then its buffers may be read and written by MPI."""
 
     start: HostStep
     site: int
+
+    @property
+    def reads(self) -> Sequence[Buffer]:
+        return self.start.buffers
+
+    @property
+    def writes(self) -> Sequence[Buffer]:
+        return self.start.writes
 
 
 @dataclass(eq=False, slots=True)
@@ -177,7 +287,7 @@ class Subroutine:
 
 
 @dataclass(eq=False, slots=True)
-class CallStep:
+class CallStep(Step):
     """Calls a subroutine, which reads operands and constants of the caller and writes results.
 
     `scratch` is the arena of the subroutine.
@@ -194,8 +304,13 @@ class CallStep:
         """Buffers in the order of the subroutine's table."""
         return [*self.operands, *self.results, *self.constants]
 
+    @property
+    def reads(self) -> Sequence[Buffer]:
+        return [*self.operands, *self.constants]
 
-Step = KernelStep | CodeStep | CopyStep | WhileStep | ConditionalStep | HostStep | WaitStep | CallStep
+    @property
+    def writes(self) -> Sequence[Buffer]:
+        return [*self.results, self.scratch]
 
 
 @dataclass(slots=True)
@@ -259,10 +374,7 @@ def all_steps(steps: Iterable[Step]) -> Iterator[Step]:
     while waiting:
         step = waiting.pop()
         yield step
-        if isinstance(step, WhileStep):
-            waiting += [*step.condition, *step.body][::-1]
-        elif isinstance(step, ConditionalStep):
-            waiting += [inner for branch in step.branches for inner in branch][::-1]
+        waiting += [inner for steps in step.children for inner in steps][::-1]
 
 
 def codes_of(program: Program) -> dict[str, KernelCode]:
@@ -270,29 +382,3 @@ def codes_of(program: Program) -> dict[str, KernelCode]:
     programs = [program, *(subroutine.program for subroutine in program.subroutines)]
     steps = (step for each in programs for step in all_steps(each.steps))
     return {step.code.entry: step.code for step in steps if isinstance(step, CodeStep)}
-
-
-def program_lines(steps: list[Step], indent: str = "") -> list[str]:
-    """Formats steps for dumps, one line each, followed by loop nests and inner steps."""
-    lines = []
-    for step in steps:
-        if isinstance(step, KernelStep):
-            lines.append(f"{indent}kernel {step.name}({', '.join(map(str, step.buffers))})")
-            lines += [f"{indent}  {line}" for line in step.kernel.to_text().split("\n")]
-        elif isinstance(step, CodeStep):
-            lines.append(f"{indent}code {step.code.entry}({', '.join(map(str, step.buffers))})")
-        elif isinstance(step, CopyStep):
-            lines.append(f"{indent}copy {step.target} <- {step.source}")
-        elif isinstance(step, WhileStep):
-            lines += [f"{indent}while", *program_lines(step.condition, indent + "  ")]
-            lines += [f"{indent}  {step.predicate}", f"{indent}do", *program_lines(step.body, indent + "  ")]
-        elif isinstance(step, ConditionalStep):
-            for index, branch in enumerate(step.branches):
-                lines += [f"{indent}branch {index} of {step.selector}", *program_lines(branch, indent + "  ")]
-        elif isinstance(step, CallStep):
-            lines.append(f"{indent}call {step.subroutine.name}({', '.join(map(str, step.buffers))})")
-        elif isinstance(step, WaitStep):
-            lines.append(f"{indent}wait for %{step.start.instruction.name}")
-        else:
-            lines.append(f"{indent}host {step.instruction!r}")
-    return lines

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.backends.cpu.program.interface import host_buffers
-from hloom.backends.cpu.program.program import Buffer, HostStep, Slot, WaitStep, leaves
+from hloom.backends.cpu.program.program import Buffer, HostStep, WaitStep
 from hloom.backends.cpu.runtime.exchange import UNUSED, WORDS, ragged_address
 from hloom.ir import Computation
 from hloom.ops.collectives import (
@@ -72,7 +71,7 @@ class Site:
     @functools.cached_property
     def arrays(self) -> list[Buffer]:
         """Arrays in the order of the step's frame."""
-        return [*host_buffers(self.step)]
+        return self.step.buffers
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -110,8 +109,9 @@ class DeviceContext:
 def exchanges_of(steps: Sequence[HostStep | WaitStep], context: DeviceContext) -> tuple[Array, bool, list[Any]]:
     """Returns the memory of a program's `Exchanges`, whether it covers all host steps, and objects to keep alive."""
     ids = np.array(divmod(context.device, context.partitions), np.uint32)
-    site_calls = {s.site: _rows(s, context, ids) if mpi_functions() else None for s in steps if isinstance(s, HostStep)}
-    waits = _waits([step for step in steps if isinstance(step, HostStep)], site_calls)
+    starts = list(dict.fromkeys(step.start for step in steps))
+    site_calls = {start.site: _rows(start, context, ids) if mpi_functions() else None for start in starts}
+    waits = _waits(starts, site_calls)
     waits |= {step.site: (step.start.site, []) for step in steps if isinstance(step, WaitStep)}
     site_rows, call_rows = _lay_out([step.site for step in steps], site_calls, waits)
     table, calls = np.array(site_rows, np.uint64), np.array(call_rows, np.uint64)
@@ -164,7 +164,7 @@ def _waits(
             start = starts.get(step.instruction.operands[0])
             if start is not None and site_calls[start.site] is not None:
                 site_calls[step.site] = []
-                arrays = [*host_buffers(step)]
+                arrays = step.buffers
                 moves: list[Row | Wait] = [_move(0, 2, arrays[2].byte_size)] if len(arrays) == 3 else []
                 waits[step.site] = start.site, moves
     if any(site_calls[step.site] is None for step in messages):
@@ -181,8 +181,8 @@ def _rows(step: HostStep, context: DeviceContext, ids: Array) -> Sequence[Row | 
         return [_call(_c_function("memmove"), [0, int(own.ctypes.data), 4], [(0, 0)])]
     if isinstance(op, Transfer):
         return _message(op, step, context) if isinstance(op, Start) else None
-    call_for, trees = _CALLS.get(op), (*step.operands, step.result)
-    if call_for is None or isinstance(op, Start) or any(isinstance(leaf, Slot) for t in trees for leaf in leaves(t)):
+    call_for = _CALLS.get(op)
+    if call_for is None or isinstance(op, Start) or step.slots:
         return None
     site = context.site(step)
     if any(math.prod(array.dimensions) > _MAX for array in site.arrays):
@@ -365,7 +365,7 @@ def _broadcast(op: CollectiveBroadcast, site: Site) -> list[Row]:
 
 def _message(op: Transfer, step: HostStep, context: DeviceContext) -> list[Row] | None:
     """Returns the calls that start a send or recv; its data is the first element of the context (data, id, token)."""
-    arrays = [*host_buffers(step)]
+    arrays = step.buffers
     is_send = isinstance(op, Send)
     if op.is_host_transfer or len(arrays) != 2 + is_send or any(math.prod(a.dimensions) > _MAX for a in arrays):
         return None
