@@ -9,13 +9,21 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from hloom.backends.cpu.kernels.products import matmul_plan
 from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.program.program import CodeStep, Step, WhileStep
 from hloom.passes import clone_module, run_passes
 
-SIZE = 288  # a product of this size packs its right operand for all threads
+SIZE = 64
 STATE = f"(s32[], f32[{SIZE},{SIZE}], f32[{SIZE},{SIZE}])"
+
+
+@pytest.fixture(autouse=True)
+def _products_pack_their_right_operand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of this size too: as though it were too large to be read in place, or packed by each thread."""
+    monkeypatch.setattr(matmul_plan, "MAX_DIRECT_BYTES", 0)
+    monkeypatch.setattr(matmul_plan, "STACK_BYTES", 0)
 
 
 def loop(name: str, body: str, inner: str = "") -> str:
@@ -23,7 +31,7 @@ def loop(name: str, body: str, inner: str = "") -> str:
     return f"""{inner}
 {name}_condition {{ p = {STATE} parameter(0)
   i = s32[] get-tuple-element(p), index=0
-  n = s32[] constant(20)
+  n = s32[] constant(17)
   ROOT l = pred[] compare(i, n), direction=LT }}
 {name}_body {{ p = {STATE} parameter(0)
   i = s32[] get-tuple-element(p), index=0
