@@ -8,6 +8,7 @@ The worked examples name the clause that they show, and run on the interpreter a
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 from collections import Counter, defaultdict
@@ -58,6 +59,7 @@ def cited(text: str, families: frozenset[str]) -> Iterator[tuple[str, int]]:
             last = int(number)
 
 
+@functools.cache
 def citations(folder: Path) -> Citations:
     """Returns the citations in the Python files of a folder."""
     families = frozenset(clause.partition("-")[0] for clause in clauses())

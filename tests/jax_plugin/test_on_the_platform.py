@@ -1,12 +1,12 @@
-"""Callbacks, DLPack and linear algebra on the platform, each in a child process whose JAX platform is hloom."""
+"""Callbacks, DLPack and linear algebra on the platform, in a child process whose JAX platform is hloom."""
 
 from __future__ import annotations
 
-from jax_plugin.platform_process import run
+from jax_plugin.platform_process import run_in_shared_process
 
 
 def test_callbacks_use_jax_and_their_errors_reach_the_caller() -> None:
-    out = run("""
+    out = run_in_shared_process("""
         x = jnp.arange(4.0)
         print(jax.jit(lambda x: jax.pure_callback(lambda v: jnp.sin(v) * 0 + v, x, x) + 1)(x))
         jax.debug.print("eager {}", x[1])
@@ -28,7 +28,7 @@ def test_callbacks_use_jax_and_their_errors_reach_the_caller() -> None:
 
 
 def test_callbacks_may_keep_their_arguments() -> None:
-    out = run("""
+    out = run_in_shared_process("""
         from jax.experimental import io_callback
         from jax.experimental.buffer_callback import buffer_callback
         kept = []
@@ -55,7 +55,7 @@ def test_callbacks_may_keep_their_arguments() -> None:
 
 
 def test_donated_arguments_are_deleted() -> None:
-    out = run("""
+    out = run_in_shared_process("""
         import warnings
         warnings.simplefilter("error")
         x = jnp.zeros(3)
@@ -66,7 +66,7 @@ def test_donated_arguments_are_deleted() -> None:
 
 
 def test_dlpack_does_not_copy() -> None:
-    out = run("""
+    out = run_in_shared_process("""
         x = jnp.arange(3.0)
         there = np.from_dlpack(x)
         print(x.__dlpack_device__(), there, there.ctypes.data == x.unsafe_buffer_pointer())
@@ -79,7 +79,7 @@ def test_dlpack_does_not_copy() -> None:
 
 
 def test_linear_algebra_fills_failures_with_nan() -> None:
-    out = run("""
+    out = run_in_shared_process("""
         a = jnp.array([[[4.0, 2.0], [2.0, 5.0]], [[1.0, 2.0], [2.0, 1.0]]])
         print(jnp.linalg.cholesky(a).ravel())
         x = jnp.linalg.solve(a, jnp.ones((2, 2, 1)))
@@ -89,7 +89,7 @@ def test_linear_algebra_fills_failures_with_nan() -> None:
 
 
 def test_an_interrupted_program_raises_an_error() -> None:
-    out = run("""
+    out = run_in_shared_process("""
         import os, signal, threading
         def count(x, n):
             return jax.lax.fori_loop(0, n, lambda i, x: x * 1.0000001 + i, x)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jax_plugin.platform_process import run
+from jax_plugin.platform_process import run_in_shared_process
 
 MESH = """
 from jax.sharding import NamedSharding, PartitionSpec as P
@@ -14,7 +14,7 @@ x = jax.device_put(np.arange(64.0, dtype=np.float32).reshape(8, 8), NamedShardin
 
 
 def test_custom_partitioning_runs_what_it_lowers_for_one_partition() -> None:
-    out = run(
+    out = run_in_shared_process(
         MESH
         + """
 from jax.experimental.custom_partitioning import custom_partitioning
@@ -44,8 +44,7 @@ try:
         jax.jit(lambda x: total(x) + 2)(x)
 except jax.errors.JaxRuntimeError as error:
     print("ValueError: no partition today" in str(error))
-""",
-        devices=8,
+"""
     )
     assert out.splitlines() == [
         "['x', 'y'] ['x']",
@@ -55,7 +54,7 @@ except jax.errors.JaxRuntimeError as error:
 
 
 def test_shardings_are_inspected_in_a_jitted_function() -> None:
-    out = run(
+    out = run_in_shared_process(
         MESH
         + """
 @jax.jit
@@ -65,14 +64,13 @@ def f(x):
     return y.sum()
 
 f(x)
-""",
-        devices=8,
+"""
     )
     assert out == "['y', 'x']\n"
 
 
 def test_partitioned_callbacks_see_blocks() -> None:
-    out = run(
+    out = run_in_shared_process(
         MESH
         + """
 seen = []
@@ -85,15 +83,14 @@ jax.block_until_ready(f(x))
 jax.effects_barrier()
 blocks = [2 * np.asarray(shard.data) for shard in x.addressable_shards]
 print(sorted(v.tolist() for v in seen) == sorted(v.tolist() for v in blocks))
-""",
-        devices=8,
+"""
     )
     assert out == "True\n"
 
 
 @pytest.mark.long
 def test_programs_exported_for_the_cpu_run_here() -> None:
-    out = run("""
+    out = run_in_shared_process("""
         from jax import export
         a = jnp.array([[4.0, 2.0], [2.0, 5.0]])
         for platforms in (["cpu"], ["tpu", "cpu"]):

@@ -9,6 +9,8 @@ import pytest
 import scipy.fft
 
 import hloom as hl
+from hloom.backends.cpu.kernels.fft import fft as fft_kernel
+from hloom.passes.expand import fft_lengths
 from hloom.passes.expand.fft_lengths import FftLengths
 
 Array = np.ndarray[Any, Any]
@@ -42,6 +44,25 @@ CASES = [
     ((1, 4099, 2187), 2),
     ((2049, 2, 30), 3),
 ]
+SHORT_CASES = [
+    ((67,), 1),
+    ((3, 81), 1),
+    ((2, 134), 1),
+    ((128, 6), 2),
+    ((71, 5), 2),
+    ((3, 128, 4), 3),
+    ((1, 67, 81), 2),
+    ((74, 2, 30), 3),
+]
+"""Lengths that relate to `SHORT` as those of `CASES` to the largest length with a kernel."""
+SHORT = 64
+
+
+@pytest.fixture
+def kernels_of_short_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets kernels transform lengths up to `SHORT` only, and products of two."""
+    monkeypatch.setattr(fft_lengths, "MAX_LENGTH", SHORT)
+    monkeypatch.setattr(fft_kernel, "MAX_LENGTH", SHORT)
 
 
 def check(kind: str, x: Array, lengths: tuple[int, ...], expected: Array) -> None:
@@ -58,17 +79,49 @@ def check(kind: str, x: Array, lengths: tuple[int, ...], expected: Array) -> Non
     assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
 
 
+@pytest.mark.parametrize(("sizes", "rank"), [case for case in SHORT_CASES if case[0] != (3, 81)])
+@pytest.mark.parametrize("kind", ["FFT", "IFFT"])
+@pytest.mark.usefixtures("kernels_of_short_sequences")
+def test_complex(sizes: tuple[int, ...], rank: int, kind: str) -> None:
+    check_complex(sizes, rank, kind)
+
+
+@pytest.mark.parametrize("kind", ["FFT", "IFFT"])
+def test_a_long_complex_sequence(kind: str) -> None:
+    check_complex((4099,), 1, kind)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(("sizes", "rank"), [case for case in CASES if case[0] != (3, 6561)])
 @pytest.mark.parametrize("kind", ["FFT", "IFFT"])
-def test_complex(sizes: tuple[int, ...], rank: int, kind: str) -> None:
+def test_long_complex_sequences(sizes: tuple[int, ...], rank: int, kind: str) -> None:
+    check_complex(sizes, rank, kind)
+
+
+def check_complex(sizes: tuple[int, ...], rank: int, kind: str) -> None:
     lengths = sizes[-rank:]
     x, axes = random_array(sizes, True), tuple(range(-rank, 0))
     function = scipy.fft.fftn if kind == "FFT" else scipy.fft.ifftn
     check(kind, x, lengths, function(x.astype(np.complex128), axes=axes))
 
 
-@pytest.mark.parametrize(("sizes", "rank"), CASES)
+@pytest.mark.parametrize(("sizes", "rank"), SHORT_CASES)
+@pytest.mark.usefixtures("kernels_of_short_sequences")
 def test_real(sizes: tuple[int, ...], rank: int) -> None:
+    check_real(sizes, rank)
+
+
+def test_a_long_real_sequence() -> None:
+    check_real((4099,), 1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("sizes", "rank"), CASES)
+def test_long_real_sequences(sizes: tuple[int, ...], rank: int) -> None:
+    check_real(sizes, rank)
+
+
+def check_real(sizes: tuple[int, ...], rank: int) -> None:
     lengths, axes = sizes[-rank:], tuple(range(-rank, 0))
     x = random_array(sizes, False)
     spectrum = scipy.fft.rfftn(x.astype(np.float64), axes=axes)
