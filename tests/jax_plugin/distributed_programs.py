@@ -1,13 +1,15 @@
-"""JAX programs on two processes of two devices each: `mpiexec -n 2 python distributed_programs.py NAME`."""
+"""JAX programs on two processes of two devices each: `mpiexec -n 2 python distributed_programs.py NAME,..`."""
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
 import numpy as np
 
 
+@functools.cache
 def start() -> Any:
     import jax
 
@@ -137,5 +139,6 @@ def without_mpi() -> None:
 
 
 if __name__ == "__main__":
-    globals()[sys.argv[1]]()
+    for name in sys.argv[1].split(","):
+        globals()[name]()
     print("well")

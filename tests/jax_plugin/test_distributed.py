@@ -26,7 +26,7 @@ def run(name: str, *first: str, more: tuple[str, ...] = ()) -> subprocess.Comple
 LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("training", "pmap", "elsewhere")]
 
 
-@pytest.mark.parametrize("name", ["collectives", "local_work", *LONG])
+@pytest.mark.parametrize("name", ["collectives,local_work", *LONG])
 def test_programs_on_two_processes(name: str) -> None:
     done = run(name, str(MPIEXEC), "-n", "2")
     assert done.returncode == 0 and done.stdout.count("well") == 2, done.stdout + done.stderr
