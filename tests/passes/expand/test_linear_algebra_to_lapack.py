@@ -62,19 +62,25 @@ def test_only_matrices_without_a_factor_become_nan() -> None:
 @pytest.mark.parametrize("left", [True, pytest.param(False, marks=pytest.mark.long)])
 @pytest.mark.parametrize("transpose", TRANSPOSES)
 def test_triangular_solve(element_type: str, left: bool, transpose: str) -> None:
-    for lower, unit, (batch, n, k) in itertools.product(
-        [True, False], [True, False], [((), 1, 1), ((2, 3), 4, 1), ((), 17, 5), ((70,), 9, 9)]
-    ):
+    """Solves systems of all sizes, triangles and diagonals in one program."""
+    cases = [*itertools.product([True, False], [True, False], [((), 1, 1), ((2, 3), 4, 1), ((), 17, 5), ((70,), 9, 9)])]
+    lines, roots, operands, systems = [], [], [], []
+    for number, (lower, unit, (batch, n, k)) in enumerate(cases):
         a = matrices(element_type, *batch, n, n) / n + 2 * np.eye(n, dtype=TYPES[element_type])
         b = matrices(element_type, *batch, n, k) if left else matrices(element_type, *batch, k, n)
         is_read = np.tri(n, k=-unit, dtype=bool)
-        given = np.where(is_read if lower else is_read.T, a, np.nan).astype(a.dtype)
+        operands += [np.where(is_read if lower else is_read.T, a, np.nan).astype(a.dtype), b]
+        systems.append((a, b))
         shapes = [f"{element_type}[{','.join(map(str, x.shape))}]" for x in (a, b)]
-        x = native(
-            f"a = {shapes[0]} parameter(0)\nb = {shapes[1]} parameter(1)\n"
-            f"ROOT r = {shapes[1]} triangular-solve(a, b), left_side={str(left).lower()}, lower={str(lower).lower()}, "
-            f"unit_diagonal={str(unit).lower()}, transpose_a={transpose}"
-        )(given, b)
+        roots.append(shapes[1])
+        lines.append(
+            f"a{number} = {shapes[0]} parameter({2 * number})\nb{number} = {shapes[1]} parameter({2 * number + 1})\n"
+            f"x{number} = {shapes[1]} triangular-solve(a{number}, b{number}), left_side={str(left).lower()}, "
+            f"lower={str(lower).lower()}, unit_diagonal={str(unit).lower()}, transpose_a={transpose}"
+        )
+    names = ", ".join(f"x{number}" for number in range(len(cases)))
+    solutions = native("\n".join([*lines, f"ROOT r = ({', '.join(roots)}) tuple({names})"]))(*operands)
+    for (lower, unit, (batch, _, _)), (a, b), x in zip(cases, systems, solutions, strict=True):
         for index in np.ndindex(*batch):
             # x op(a) = b is op(a)^T x^T = b^T.
             op = [a[index], a[index].T, a[index].conj().T][TRANSPOSES[transpose]]
