@@ -11,7 +11,7 @@ import pytest
 import hloom as hl
 from hloom.errors import HloomError
 from hloom.pjrt import api_address
-from hloom.pjrt.executables import LoadedExecutable
+from hloom.pjrt.loaded_executable import LoadedExecutable
 from hloom.pjrt.programs import Source
 from hloom.proto import module_to_proto
 from hloom.proto.schema import message_class
