@@ -16,8 +16,8 @@ import hloom as hl
 from hloom.cli import main
 from hloom.errors import ArgumentError
 from hloom.ops import plugins
-from hloom.ops.attributes import INTS
 from hloom.ops.elementwise_binary import Add
+from hloom.ops.kinds import INTS
 from hloom.ops.operation import OPERATIONS, Operation, attribute
 from hloom.proto import module_from_bytes, module_to_bytes
 

@@ -11,12 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hloom as hl
-from hloom.ops import attributes as kinds
+from hloom.ops import kinds
 from hloom.ops.attributes import (
-    AttributeKind,
     ComparisonDirection,
     ConvolutionDimensionNumbers,
-    EnumKind,
     FftType,
     IotaReplicaGroups,
     OutputOperandAlias,
@@ -27,6 +25,7 @@ from hloom.ops.attributes import (
     SliceDimension,
     WindowDimension,
 )
+from hloom.ops.kinds import AttributeKind, EnumKind
 from hloom.text.attributes import read, write
 
 DIRECTION, FFT = EnumKind(ComparisonDirection), EnumKind(FftType)

@@ -9,7 +9,7 @@ import numpy as np
 
 from hloom.builder.xla_op import XlaOp
 from hloom.errors import ArgumentError, RuleError
-from hloom.ops.attributes import INT, INTS
+from hloom.ops.kinds import INT, INTS
 from hloom.shape import Shape
 from hloom.types import BY_NAME, PrimitiveType
 

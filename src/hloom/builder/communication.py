@@ -11,7 +11,8 @@ from hloom.builder.arguments import integer, shape_of
 from hloom.builder.core import BuilderCore
 from hloom.builder.xla_op import Computationlike, XlaOp
 from hloom.errors import RuleError
-from hloom.ops.attributes import REPLICA_GROUPS, RandomDistribution
+from hloom.ops.attributes import RandomDistribution
+from hloom.ops.kinds import REPLICA_GROUPS
 from hloom.ops.operation import OPERATIONS
 from hloom.shape import TOKEN, Shape, scalar
 from hloom.types import PrimitiveType

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hloom.numerics import convert, widen
-from hloom.ops.attributes import FLOAT, INT
 from hloom.ops.context import Context
+from hloom.ops.kinds import FLOAT, INT
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimension, check_same_type
 from hloom.shape import Shape

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hloom.numerics import convert
-from hloom.ops.attributes import INT, INTS
 from hloom.ops.context import Context
+from hloom.ops.kinds import INT, INTS
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimension, check_dimensions
 from hloom.ops.traits import Movement

@@ -15,17 +15,9 @@ from typing import ClassVar
 import numpy as np
 
 from hloom.errors import RunError
-from hloom.ops.attributes import (
-    BOOL,
-    COMPUTATION,
-    DIMENSION,
-    INT,
-    PAIRS,
-    REPLICA_GROUPS,
-    AnyReplicaGroups,
-    ReplicaGroups,
-)
+from hloom.ops.attributes import AnyReplicaGroups, ReplicaGroups
 from hloom.ops.context import Computation, Context
+from hloom.ops.kinds import BOOL, COMPUTATION, DIMENSION, INT, PAIRS, REPLICA_GROUPS
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_computation, check_dimension, reduction_signature
 from hloom.ops.traits import AppliesScalar, Communication, DeviceIndex, Done, Start

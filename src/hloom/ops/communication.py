@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hloom.ops.attributes import BOOL, INT, SHAPE, STRING
 from hloom.ops.context import Context, Instruction
+from hloom.ops.kinds import BOOL, INT, SHAPE, STRING
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.traits import Done, Start
 from hloom.shape import TOKEN, Shape, scalar

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from hloom.numerics import total_order_key, widen
-from hloom.ops.attributes import ComparisonDirection, ComparisonOrder, ComparisonType, EnumKind
+from hloom.ops.attributes import ComparisonDirection, ComparisonOrder, ComparisonType
 from hloom.ops.context import Context
 from hloom.ops.elementwise_binary import check_actual_sizes, joint_shape
+from hloom.ops.kinds import EnumKind
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_same_type
 from hloom.shape import Shape

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from hloom.ops.attributes import (
-    ALIASING,
-    BOOL,
-    COMPUTATION,
-    COMPUTATIONS,
-    STRING,
-    EnumKind,
-    FusionKind,
-    OutputOperandAlias,
-)
+from hloom.ops.attributes import FusionKind, OutputOperandAlias
 from hloom.ops.context import Computation, Context
+from hloom.ops.kinds import ALIASING, BOOL, COMPUTATION, COMPUTATIONS, STRING, EnumKind
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_computation
 from hloom.ops.traits import CallLike, ControlFlow

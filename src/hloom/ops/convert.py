@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hloom.numerics import bits_of, convert, pack_narrow, reduce_precision, unpack_narrow
-from hloom.ops.attributes import INT
 from hloom.ops.context import Context
+from hloom.ops.kinds import INT
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
 from hloom.ops.traits import Linear

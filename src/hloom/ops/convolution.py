@@ -10,18 +10,10 @@ from typing import Any
 import numpy as np
 
 from hloom.numerics import convert, pairwise_sum
-from hloom.ops.attributes import (
-    DIM_LABELS,
-    INT,
-    PRECISIONS,
-    WINDOW,
-    ConvolutionDimensionNumbers,
-    Precision,
-    Window,
-    WindowDimension,
-)
+from hloom.ops.attributes import ConvolutionDimensionNumbers, Precision, Window, WindowDimension
 from hloom.ops.context import Context
 from hloom.ops.dot import accumulator, check_product_types, matmul
+from hloom.ops.kinds import DIM_LABELS, INT, PRECISIONS, WINDOW
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.reduce_window import check_window
 from hloom.ops.rules import check_array

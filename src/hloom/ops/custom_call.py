@@ -6,24 +6,15 @@ from collections.abc import Sequence
 
 from hloom.literal import Literal
 from hloom.ops.attributes import (
-    ALIASING,
-    BOOL,
-    COMPUTATIONS,
-    DIM_LABELS,
-    INT,
-    LITERAL,
-    SHAPES,
-    STRING,
-    WINDOW,
     ConvolutionDimensionNumbers,
     CustomCallApiVersion,
     CustomCallSchedule,
-    EnumKind,
     OutputOperandAlias,
     PaddingType,
     Window,
 )
 from hloom.ops.context import Computation, Context
+from hloom.ops.kinds import ALIASING, BOOL, COMPUTATIONS, DIM_LABELS, INT, LITERAL, SHAPES, STRING, WINDOW, EnumKind
 from hloom.ops.operation import Operation, attribute
 from hloom.shape import Shape
 from hloom.values import Value

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from hloom.numerics import convert
-from hloom.ops.attributes import INTS, PRECISIONS, WORD, Precision
+from hloom.ops.attributes import Precision
 from hloom.ops.context import Context
+from hloom.ops.kinds import INTS, PRECISIONS, WORD
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimensions
 from hloom.shape import Ints, Shape

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hloom.errors import RunError
-from hloom.ops.attributes import DIMENSION
 from hloom.ops.context import Context
+from hloom.ops.kinds import DIMENSION
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimension
 from hloom.shape import Shape, scalar

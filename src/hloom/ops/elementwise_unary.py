@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hloom.numerics import C64, C128, bits_of, compute, compute_accurately, widen
-from hloom.ops.attributes import RESULT_ACCURACY, ResultAccuracy
+from hloom.ops.attributes import ResultAccuracy
 from hloom.ops.context import Context
+from hloom.ops.kinds import RESULT_ACCURACY
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
 from hloom.ops.traits import Linear

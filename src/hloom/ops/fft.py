@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from hloom.ops.attributes import INTS, EnumKind, FftType
+from hloom.ops.attributes import FftType
 from hloom.ops.context import Context
+from hloom.ops.kinds import INTS, EnumKind
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
 from hloom.shape import Ints, Shape

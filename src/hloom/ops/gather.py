@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hloom.ops.attributes import BOOL, INT, INTS
 from hloom.ops.context import Context
+from hloom.ops.kinds import BOOL, INT, INTS
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimensions
 from hloom.ops.traits import Movement

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from hloom.numerics import convert, widen
-from hloom.ops.attributes import BOOL, EnumKind, Transpose
+from hloom.ops.attributes import Transpose
 from hloom.ops.context import Context
+from hloom.ops.kinds import BOOL, EnumKind
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
 from hloom.shape import Shape

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NoReturn, Self, dataclass_transform
 
 from hloom.errors import ArgumentError, RuleError
-from hloom.ops.attributes import AttributeKind, ComputationKind
 from hloom.ops.context import Computation, Context
+from hloom.ops.kinds import AttributeKind, ComputationKind
 from hloom.shape import Shape
 from hloom.values import Value
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from hloom.ops.attributes import DIMENSION, PADDING, PaddingDimension
+from hloom.ops.attributes import PaddingDimension
 from hloom.ops.context import Context
+from hloom.ops.kinds import DIMENSION, PADDING
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimension, check_same_type
 from hloom.ops.traits import Movement

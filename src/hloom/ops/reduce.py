@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hloom.ops.attributes import COMPUTATION, INTS
 from hloom.ops.context import Computation, Context
 from hloom.ops.elementwise_binary import check_actual_sizes
+from hloom.ops.kinds import COMPUTATION, INTS
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_computation, check_dimensions, reduction_signature
 from hloom.ops.traits import AppliesScalar, Reduction

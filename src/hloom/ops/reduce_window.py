@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hloom.ops.attributes import COMPUTATION, WINDOW, Window, WindowDimension
+from hloom.ops.attributes import Window, WindowDimension
 from hloom.ops.context import Computation, Context
 from hloom.ops.elementwise_binary import check_actual_sizes
+from hloom.ops.kinds import COMPUTATION, WINDOW
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.reduce import Arrays, check_reduction, combine
 from hloom.ops.rules import check_array, check_computation

@@ -8,8 +8,8 @@ import numpy as np
 
 from hloom.errors import RunError
 from hloom.literal import Literal
-from hloom.ops.attributes import INT
 from hloom.ops.context import Context
+from hloom.ops.kinds import INT
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
 from hloom.ops.traits import Identity, Linear, Movement, View

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from hloom.numerics import convert, widen
-from hloom.ops.attributes import INT, EnumKind, RandomAlgorithm, RandomDistribution
+from hloom.ops.attributes import RandomAlgorithm, RandomDistribution
 from hloom.ops.context import Context
+from hloom.ops.kinds import INT, EnumKind
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_same_type
 from hloom.shape import Shape

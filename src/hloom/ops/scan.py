@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from hloom.errors import RunError
-from hloom.ops.attributes import BOOL, COMPUTATION, DIMENSION, INT, EnumKind
 from hloom.ops.context import Computation, Context
+from hloom.ops.kinds import BOOL, COMPUTATION, DIMENSION, INT, EnumKind
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_computation, check_dimension
 from hloom.shape import Shape

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from hloom.ops.attributes import BOOL, COMPUTATION, INT, INTS
 from hloom.ops.context import Computation, Context
 from hloom.ops.gather import check_index_vectors, index_columns
+from hloom.ops.kinds import BOOL, COMPUTATION, INT, INTS
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_computation, check_dimensions, reduction_signature
 from hloom.ops.traits import AppliesScalar

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hloom.ops.attributes import INTS, SLICES, SliceDimension
+from hloom.ops.attributes import SliceDimension
 from hloom.ops.context import Context
+from hloom.ops.kinds import INTS, SLICES
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
 from hloom.ops.traits import Movement

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from hloom.numerics import total_order_key, widen
-from hloom.ops.attributes import BOOL, COMPUTATION, DIMENSION, INT
 from hloom.ops.context import Computation, Context
 from hloom.ops.elementwise_binary import check_actual_sizes
+from hloom.ops.kinds import BOOL, COMPUTATION, DIMENSION, INT
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_computation, check_dimension
 from hloom.ops.traits import AppliesScalar

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hloom.errors import RunError
 from hloom.literal import Literal
-from hloom.ops.attributes import BOOLS, DOMAIN, INT, LITERAL, WORD
 from hloom.ops.attributes import Domain as DomainShardings
 from hloom.ops.context import Context
+from hloom.ops.kinds import BOOLS, DOMAIN, INT, LITERAL, WORD
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.traits import Identity, Structural
 from hloom.shape import TOKEN, Shape

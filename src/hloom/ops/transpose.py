@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hloom.ops.attributes import INTS
 from hloom.ops.context import Context
+from hloom.ops.kinds import INTS
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimensions
 from hloom.ops.traits import Movement

@@ -13,13 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 from hloom.errors import ArgumentError, ProtoError
-from hloom.ops import attributes as kinds
+from hloom.ops import kinds
 from hloom.ops.attributes import (
-    AttributeKind,
     AxisRef,
     ConvolutionDimensionNumbers,
     Domain,
-    EnumKind,
     IotaReplicaGroups,
     MeshReplicaGroups,
     OutputOperandAlias,
@@ -30,6 +28,7 @@ from hloom.ops.attributes import (
     SliceDimension,
     WindowDimension,
 )
+from hloom.ops.kinds import AttributeKind, EnumKind
 from hloom.ops.operation import REQUIRED, Field, Operation
 from hloom.proto.annotations import read_iota, read_sharding, utf8, write_sharding
 from hloom.proto.schema import message_class

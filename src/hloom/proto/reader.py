@@ -8,8 +8,8 @@ from typing import Any
 from hloom.errors import HloomError, ProtoError
 from hloom.forms import write_declared_forms
 from hloom.ir import BufferDonor, Computation, InputOutputAlias, Instruction, Module
-from hloom.ops import attributes as kinds
-from hloom.ops.attributes import ComputationKind
+from hloom.ops import kinds
+from hloom.ops.kinds import ComputationKind
 from hloom.ops.operation import REQUIRED, Field, Operation
 from hloom.ops.plugins import operation_named
 from hloom.ops.structure import Constant, ElidedConstant

@@ -6,8 +6,8 @@ from typing import Any
 
 from hloom.errors import ProtoError
 from hloom.ir import Computation, Instruction, Module, callees_first
-from hloom.ops.attributes import ComputationKind
 from hloom.ops.control_flow import Fusion
+from hloom.ops.kinds import ComputationKind
 from hloom.ops.operation import Operation
 from hloom.proto.annotations import utf8, utf8_entries, write_metadata, write_sharding, write_stack_frames
 from hloom.proto.attributes import write

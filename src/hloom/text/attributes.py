@@ -14,14 +14,12 @@ from typing import Any
 import numpy as np
 
 from hloom.errors import ArgumentError, HloomError
-from hloom.ops import attributes as kinds
+from hloom.ops import kinds
 from hloom.ops.attributes import (
     AnyReplicaGroups,
-    AttributeKind,
     AxisRef,
     ConvolutionDimensionNumbers,
     Domain,
-    EnumKind,
     IotaReplicaGroups,
     MeshReplicaGroups,
     OutputOperandAlias,
@@ -32,6 +30,7 @@ from hloom.ops.attributes import (
     SliceDimension,
     WindowDimension,
 )
+from hloom.ops.kinds import AttributeKind, EnumKind
 from hloom.text.scanner import STRING, Scanner, quote, scan_list, unquote
 from hloom.text.shapes import scan_shape
 from hloom.text.sharding import iota_text, scan_iota, scan_sharding, sharding_text

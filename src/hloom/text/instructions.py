@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 
 from hloom.errors import ArgumentError, HloomError
 from hloom.ir import Computation, Instruction, Module
-from hloom.ops import attributes as kinds
-from hloom.ops.attributes import ComputationKind
+from hloom.ops import kinds
 from hloom.ops.communication import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
 from hloom.ops.control_flow import AsyncStart, Conditional
+from hloom.ops.kinds import ComputationKind
 from hloom.ops.operation import REQUIRED, Field, Operation
 from hloom.ops.plugins import operation_named, unknown_opcode
 from hloom.ops.structure import AfterAll, Constant, ElidedConstant, GetTupleElement, Parameter

@@ -7,7 +7,7 @@ import re
 from hloom.errors import ParseError
 from hloom.forms import write_declared_forms
 from hloom.ir import BufferDonor, Computation, InputOutputAlias, Module
-from hloom.ops import attributes as kinds
+from hloom.ops import kinds
 from hloom.shape import Shape
 from hloom.text import attributes
 from hloom.text.instructions import ATTRIBUTE, SINGLE_INSTRUCTION, InstructionParser

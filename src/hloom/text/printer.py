@@ -11,9 +11,9 @@ from typing import Any
 from hloom.errors import ParseError
 from hloom.ir import Computation, Instruction, Module, called_by, callees_first, post_order
 from hloom.literal import Literal
-from hloom.ops import attributes as kinds
-from hloom.ops.attributes import ComputationKind
+from hloom.ops import kinds
 from hloom.ops.control_flow import Conditional
+from hloom.ops.kinds import ComputationKind
 from hloom.ops.operation import Field
 from hloom.shape import Shape
 from hloom.text.attributes import write

@@ -21,8 +21,8 @@ from hloom.backends.cpu.elements.types import (
 )
 from hloom.backends.cpu.llvm.text import PTR, Builder, Value, type_of
 from hloom.loops.expressions import Apply, FunctionCall
-from hloom.ops.attributes import BOOL, COMPUTATION, INT, AttributeKind
 from hloom.ops.context import Computation, Context
+from hloom.ops.kinds import BOOL, COMPUTATION, INT, AttributeKind
 from hloom.ops.operation import attribute
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
