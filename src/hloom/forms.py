@@ -12,8 +12,9 @@ import numpy as np
 
 from hloom.ir import Computation, Instruction, Module, clone_computation
 from hloom.literal import Literal
+from hloom.ops.async_collectives import AllGatherStart, AllReduceStart, CollectivePermuteStart
 from hloom.ops.broadcast import Broadcast
-from hloom.ops.collectives import AllGatherStart, AllReduce, AllReduceStart, CollectivePermuteStart, ReduceScatter
+from hloom.ops.collectives import AllReduce, ReduceScatter
 from hloom.ops.convolution import Convolution
 from hloom.ops.dynamic_size import SetDimensionSize
 from hloom.ops.gather import Gather

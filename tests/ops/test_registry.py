@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hloom.ops.collectives import AllReduce, AllReduceStart
+from hloom.ops.async_collectives import AllReduceStart
+from hloom.ops.collectives import AllReduce
 from hloom.ops.elementwise_binary import Add, Monoid, Subtract
 from hloom.ops.registry import Registry
 

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from hloom.errors import ArgumentError
-from hloom.ops.collectives import AllReduce, AllReduceStart
+from hloom.ops.async_collectives import AllReduceStart
+from hloom.ops.collectives import AllReduce
 from hloom.ops.operation import OPERATIONS
 from hloom.scaling.cluster import Cluster, Level
 from hloom.scaling.collective_times import estimate

@@ -4,6 +4,7 @@ Importing this package registers all of them in `hloom.ops.operation.OPERATIONS`
 """
 
 from hloom.ops import (
+    async_collectives,
     batch_norm,
     broadcast,
     collectives,
@@ -13,6 +14,7 @@ from hloom.ops import (
     convert,
     convolution,
     custom_call,
+    device_index,
     dot,
     dynamic_size,
     elementwise_binary,

@@ -1,4 +1,4 @@
-"""Collective communication among replicas and partitions (spec 2, 3, 4, 16, 97, 99; COLL-1 to COLL-7).
+"""Collective communication among replicas and partitions (spec 2, 3, 4, 16, 97; COLL-1 to COLL-7).
 
 Every device runs the program: device d is replica d // P and partition d % P of P partitions. The mode determines the
 groups (COLL-7): without a channel, ids are replica ids, within each partition; with a channel, they are partition ids
@@ -20,10 +20,9 @@ from hloom.ops.context import Computation, Context
 from hloom.ops.kinds import BOOL, COMPUTATION, DIMENSION, INT, PAIRS, REPLICA_GROUPS
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_computation, check_dimension, reduction_signature
-from hloom.ops.traits import AppliesScalar, Communication, DeviceIndex, Done, Start
-from hloom.shape import Shape, scalar
-from hloom.types import PrimitiveType
-from hloom.values import Array, Value, zeros
+from hloom.ops.traits import AppliesScalar, Communication
+from hloom.shape import Shape
+from hloom.values import Array, Value
 
 NO_GROUPS = ReplicaGroups()
 
@@ -194,40 +193,6 @@ class AllGather(Collective, opcode="all-gather"):
         return self.exchange(ctx, operands, combine)
 
 
-class AllGatherStart(Start, AllGather, opcode="all-gather-start"):
-    """Starts an all-gather; the result is (operands, gathered), the context for all-gather-done (COLL-7)."""
-
-    def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
-        if not result.is_tuple or len(result.elements) < 2:
-            self.reject("COLL-7", f"the result is (operands, gathered), got {result}")
-        super().check(result.elements[1], operands)
-
-    def _gathered(self, result: Shape) -> Shape:
-        return result.elements[1]
-
-    def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
-        gathered = self._gather(ctx, operands)
-        return (operands, gathered) if len(operands) > 1 else (operands[0], gathered[0])
-
-
-class _ResultDone(Done, Operation):
-    """Base class of dones whose context is (operands, results, ..)."""
-
-    operands = ("context",)
-
-    def infer(self, context: Shape) -> Shape:
-        if not context.is_tuple or len(context.elements) < 2:
-            self.reject("COLL-7", f"takes the context of {self.start.opcode}, got {context}")
-        return context.elements[1]
-
-    def evaluate(self, ctx: Context, context: Value) -> Value:
-        return context[1]
-
-
-class AllGatherDone(_ResultDone, opcode="all-gather-done", start=AllGatherStart):
-    """Waits for all-gather-start; the result is the gathered arrays (COLL-7)."""
-
-
 class AllReduce(AppliesScalar, Collective, opcode="all-reduce"):
     """Reduces the operands of each group's members element by element by `computation` (ALLREDUCE-1).
 
@@ -249,22 +214,6 @@ class AllReduce(AppliesScalar, Collective, opcode="all-reduce"):
     def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
         reduced = self.exchange(ctx, operands, partial(reduce_members, ctx, self.computation))
         return reduced if ctx.shape.is_tuple else reduced[0]
-
-
-class AllReduceStart(Start, AllReduce, opcode="all-reduce-start"):
-    """Starts an all-reduce, which all-reduce-done completes (COLL-7)."""
-
-
-class AllReduceDone(Done, Operation, opcode="all-reduce-done", start=AllReduceStart):
-    """Waits for all-reduce-start; the result is the reduced arrays (COLL-7)."""
-
-    operands = ("context",)
-
-    def infer(self, context: Shape) -> Shape:
-        return context
-
-    def evaluate(self, ctx: Context, context: Value) -> Value:
-        return context
 
 
 def _check_reducer(op: Operation, clause: str, computation: Computation, operand: Shape) -> None:
@@ -432,26 +381,6 @@ def _offsets_count(buffer: Shape, offsets: Shape) -> int:
     return len((offsets.elements[0] if buffer.is_tuple and offsets.elements else offsets).elements)
 
 
-class CollectivePermuteStart(Start, CollectivePermute, opcode="collective-permute-start"):
-    """Starts a collective-permute; the result is (operand, received, contexts..) (COLL-7)."""
-
-    def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
-        received = self.infer(operands)
-        if not result.is_tuple or len(result.elements) < 2 or not result.elements[1].compatible(received):
-            self.reject("COLL-7", f"the result is (operand, {received}, contexts..), got {result}")
-
-    def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
-        received = self._permute(ctx, operands)
-        contexts = tuple(map(zeros, ctx.shape.elements[2:]))
-        if len(operands) > 1:
-            return (operands, received, *contexts)
-        return (operands[0], received[0], *contexts)
-
-
-class CollectivePermuteDone(_ResultDone, opcode="collective-permute-done", start=CollectivePermuteStart):
-    """Waits for collective-permute-start; the result is what was received (COLL-7)."""
-
-
 class CollectiveBroadcast(Collective, opcode="collective-broadcast", builder="collective_broadcast"):
     """Sends the operand of the first member of each group to all members (an addition of today's XLA).
 
@@ -517,23 +446,3 @@ class RaggedAllToAll(Collective, opcode="ragged-all-to-all"):
                     self.reject("COLL-7", f"{size} rows from {start} to {target} lie outside the arrays")
                 result[target : target + size] = rows[start : start + size]
         return result
-
-
-class ReplicaId(DeviceIndex, Operation, opcode="replica-id", builder="replica_id"):
-    """Returns the id of the executing replica, in [0, N), as u32[] (REPLICAID-1)."""
-
-    def infer(self) -> Shape:
-        return scalar(PrimitiveType.U32)
-
-    def evaluate(self, ctx: Context) -> Array:
-        return np.asarray(ctx.replica_id, np.uint32)
-
-
-class PartitionId(DeviceIndex, Operation, opcode="partition-id", builder="partition_id"):
-    """Returns the id of the executing partition as u32[] (an addition of today's XLA)."""
-
-    def infer(self) -> Shape:
-        return scalar(PrimitiveType.U32)
-
-    def evaluate(self, ctx: Context) -> Array:
-        return np.asarray(ctx.partition_id, np.uint32)

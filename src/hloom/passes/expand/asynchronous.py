@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
-from hloom.ops.collectives import (
-    AllGather,
+from hloom.ops.async_collectives import (
     AllGatherDone,
     AllGatherStart,
-    AllReduce,
     AllReduceDone,
     AllReduceStart,
-    CollectivePermute,
     CollectivePermuteDone,
     CollectivePermuteStart,
 )
+from hloom.ops.collectives import AllGather, AllReduce, CollectivePermute
 from hloom.ops.communication import CopyDone, CopyStart
 from hloom.ops.control_flow import AsyncDone, AsyncStart, AsyncUpdate, Call
 from hloom.ops.operation import Operation

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
-from hloom.ops.collectives import Collective, CollectivePermute, PartitionId, RaggedAllToAll, ReplicaId
+from hloom.ops.collectives import Collective, CollectivePermute, RaggedAllToAll
+from hloom.ops.device_index import PartitionId, ReplicaId
 from hloom.ops.operation import Operation
 from hloom.ops.traits import Start
 from hloom.passes.op_builder import Expanders, OpBuilder, expand_all

@@ -19,16 +19,9 @@ import numpy as np
 from hloom.ir import Computation, Instruction, Module
 from hloom.literal import Literal
 from hloom.ops.attributes import ComparisonDirection, ReplicaGroups, SliceDimension
-from hloom.ops.collectives import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    CollectiveBroadcast,
-    CollectivePermute,
-    PartitionId,
-    ReduceScatter,
-)
+from hloom.ops.collectives import AllGather, AllReduce, AllToAll, CollectiveBroadcast, CollectivePermute, ReduceScatter
 from hloom.ops.compare import Compare
+from hloom.ops.device_index import PartitionId
 from hloom.ops.pad import Concatenate
 from hloom.ops.reshape import Reshape
 from hloom.ops.select import Select

@@ -14,18 +14,16 @@ import numpy as np
 
 from hloom.errors import ArgumentError
 from hloom.ir import Computation, Instruction
-from hloom.ops.attributes import CustomCallApiVersion, PaddingType
-from hloom.ops.collectives import (
-    AllGather,
+from hloom.ops.async_collectives import (
     AllGatherDone,
     AllGatherStart,
-    AllReduce,
     AllReduceDone,
     AllReduceStart,
-    CollectivePermute,
     CollectivePermuteDone,
     CollectivePermuteStart,
 )
+from hloom.ops.attributes import CustomCallApiVersion, PaddingType
+from hloom.ops.collectives import AllGather, AllReduce, CollectivePermute
 from hloom.ops.communication import CopyDone, CopyStart, Recv, RecvDone, Send, SendDone
 from hloom.ops.control_flow import AsyncDone, AsyncStart, AsyncUpdate, Call, Conditional, Fusion, While
 from hloom.ops.convert import StochasticConvert

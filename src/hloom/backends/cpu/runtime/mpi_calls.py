@@ -26,11 +26,11 @@ from hloom.ops.collectives import (
     Collective,
     CollectiveBroadcast,
     CollectivePermute,
-    PartitionId,
     RaggedAllToAll,
     ReduceScatter,
 )
 from hloom.ops.communication import Send, Transfer, transfer_pairs
+from hloom.ops.device_index import PartitionId
 from hloom.ops.registry import Registry
 from hloom.ops.traits import DeviceIndex, Done, Start
 from hloom.runtime.mpi.reductions import MakeReduction, mpi_functions, reduction_of
