@@ -19,6 +19,7 @@ UPWARDS = {
     ("types.py", "shape.py"): "f32[2, 3], an element type with sizes, is a Shape",
     ("ops/context.py", "ir.py"): "an operation holds the computations it calls, whose instructions hold operations",
     ("ir.py", "text/__init__.py"): "Module.to_text: the graph shows itself",
+    ("layout.py", "shape.py"): "a layout may have the physical shape of an array",
     ("shape.py", "display.py"): "in notebooks a shape shows where its elements lie",
 }
 """The upward imports, and their reasons. None of them happens while modules are loaded."""

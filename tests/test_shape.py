@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hloom as hl
+from hloom.layout import default_layout, tiled_dimensions
 from hloom.proto import schema
-from hloom.shape import TOKEN, default_layout, normalize_dimension, scalar, tiled_buffer_size, tiled_dimensions
+from hloom.shape import TOKEN, normalize_dimension, scalar, tiled_buffer_size
 from hloom.text import parse_shape
 from hloom.types import BY_NAME, BY_NUMBER, Kind, PrimitiveType
 

@@ -10,7 +10,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 from hloom.errors import ArgumentError, HloomError, ParseError, ProtoError, RuleError, RunError, VerifyError
-from hloom.shape import Layout, PaddingValue, Shape, Tile
+from hloom.layout import Layout, PaddingValue, Tile
+from hloom.shape import Shape
 from hloom.shield import shielded
 from hloom.types import PrimitiveType
 

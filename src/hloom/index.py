@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from hloom.errors import RuleError
-from hloom.shape import Layout, Shape, Tile, default_layout, merge_tile_dimensions, tiled_buffer_size, tiled_dimensions
+from hloom.layout import Layout, Tile, default_layout, merge_tile_dimensions, tiled_dimensions
+from hloom.shape import Shape, tiled_buffer_size
 
 IndexArray = np.ndarray[Any, np.dtype[np.int64]]
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from hloom.errors import ArgumentError, RuleError
 from hloom.index import linear_indices
+from hloom.layout import Layout, PaddingValue
 from hloom.numerics import pack_narrow, unpack_narrow
-from hloom.shape import TOKEN, Layout, PaddingValue, Shape, tiled_buffer_size
+from hloom.shape import TOKEN, Shape, tiled_buffer_size
 from hloom.types import BY_DTYPE, PrimitiveType
 from hloom.values import TOKEN_VALUE, Array, Token, Value
 

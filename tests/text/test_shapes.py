@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hloom as hl
-from hloom.shape import TOKEN, SplitConfig
+from hloom.layout import SplitConfig
+from hloom.shape import TOKEN
 from hloom.text import parse_shape
 from hloom.types import PrimitiveType
 

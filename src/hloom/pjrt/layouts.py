@@ -12,10 +12,11 @@ import re
 
 from hloom.errors import ArgumentError
 from hloom.ir import Module
+from hloom.layout import Layout
 from hloom.ops.control_flow import Call
 from hloom.passes import clone_module
 from hloom.passes.op_builder import OpBuilder, new_computation
-from hloom.shape import Layout, Shape
+from hloom.shape import Shape
 
 _MODE = "mhlo.layout_mode"
 _ORDER = re.compile(r"\{([\d,]*)\}\Z")

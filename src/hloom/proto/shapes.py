@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from hloom.errors import ProtoError
+from hloom.layout import Layout, PaddingValue, SplitConfig, Tile
 from hloom.literal import Literal
 from hloom.numerics import pack_narrow, unpack_narrow
 from hloom.proto.schema import message_class
-from hloom.shape import TOKEN, Layout, PaddingValue, Shape, SplitConfig, Tile
+from hloom.shape import TOKEN, Shape
 from hloom.types import BY_NUMBER, PrimitiveType
 from hloom.values import TOKEN_VALUE, Array
 

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from hloom.errors import ArgumentError, HloomError
 from hloom.ir import Computation, Instruction, Module
+from hloom.layout import Layout
 from hloom.ops import kinds
 from hloom.ops.communication import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
 from hloom.ops.control_flow import AsyncStart, Conditional
@@ -21,7 +22,7 @@ from hloom.ops.operation import REQUIRED, Field, Operation
 from hloom.ops.plugins import operation_named, unknown_opcode
 from hloom.ops.structure import AfterAll, Constant, ElidedConstant, GetTupleElement, Parameter
 from hloom.ops.transpose import Transpose
-from hloom.shape import TOKEN, Layout, Shape, scalar
+from hloom.shape import TOKEN, Shape, scalar
 from hloom.shield import checkpoint
 from hloom.text import attributes
 from hloom.text.async_syntax import AttributeTexts, expand_async, is_short_form

@@ -10,7 +10,8 @@ import re
 from typing import Any
 
 from hloom.errors import ParseError, RuleError
-from hloom.shape import TOKEN, UNBOUNDED, Layout, Shape, SplitConfig, Tile
+from hloom.layout import Layout, SplitConfig, Tile
+from hloom.shape import TOKEN, UNBOUNDED, Shape
 from hloom.text.scanner import MAX_NESTING, Scanner, without_comments
 from hloom.types import BY_NAME, PrimitiveType
 

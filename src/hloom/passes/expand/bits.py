@@ -9,6 +9,7 @@ from typing import ClassVar
 import ml_dtypes
 
 from hloom.ir import Instruction, Module
+from hloom.layout import Layout, Tile
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.broadcast import Iota
 from hloom.ops.compare import Compare
@@ -18,7 +19,7 @@ from hloom.ops.elementwise_unary import Abs, Floor, IsFinite, Negate
 from hloom.ops.reshape import Bitcast, Reshape
 from hloom.ops.select import Select
 from hloom.passes.op_builder import Expanders, OpBuilder, expand_all, reduced
-from hloom.shape import Layout, Shape, Tile
+from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 UNSIGNED = {t.bits: t for t in PrimitiveType if t.is_integer and not t.is_signed}

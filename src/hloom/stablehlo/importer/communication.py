@@ -6,10 +6,11 @@ import numpy as np
 
 from hloom.builder import XlaOp
 from hloom.errors import ArgumentError
+from hloom.layout import Layout
 from hloom.ops.collectives import AllReduce, AllToAll
 from hloom.ops.communication import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
 from hloom.ops.structure import AfterAll, Tuple
-from hloom.shape import TOKEN, Layout, Shape, scalar
+from hloom.shape import TOKEN, Shape, scalar
 from hloom.stablehlo.attributes import Groups, integer, integers, required, table
 from hloom.stablehlo.importer.body import Body, Rule
 from hloom.stablehlo.mlir.ir import Attribute, DenseElements, Operation, Type

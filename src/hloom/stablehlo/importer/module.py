@@ -12,8 +12,9 @@ from typing import Any
 
 from hloom.errors import HloomError, ParseError
 from hloom.ir import BufferDonor, Computation, InputOutputAlias, Module, callees_first
+from hloom.layout import Layout
 from hloom.ops.structure import Tuple
-from hloom.shape import Layout, Shape
+from hloom.shape import Shape
 from hloom.stablehlo.attributes import boolean, integer
 from hloom.stablehlo.embedded_text import embed_text
 from hloom.stablehlo.importer.annotations import argument_annotations, result_sharding

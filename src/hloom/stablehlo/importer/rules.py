@@ -16,6 +16,7 @@ import numpy as np
 from hloom.broadcasting import Broadcasting
 from hloom.builder import XlaOp
 from hloom.errors import ArgumentError
+from hloom.layout import Layout
 from hloom.literal import Literal
 from hloom.ops.attributes import CustomCallApiVersion, OutputOperandAlias
 from hloom.ops.broadcast import Broadcast
@@ -25,7 +26,7 @@ from hloom.ops.dot import Dot
 from hloom.ops.elementwise_binary import Maximum, Minimum
 from hloom.ops.sort import Sort, TopK
 from hloom.ops.structure import AfterAll, Tuple
-from hloom.shape import Layout, Shape
+from hloom.shape import Shape
 from hloom.stablehlo.attributes import integer, integers, required, string
 from hloom.stablehlo.importer import chlo, communication, control_flow, dynamic, mhlo, quantized, shardy
 from hloom.stablehlo.importer.body import Body, Rule, computation_of
