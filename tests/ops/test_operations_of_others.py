@@ -22,7 +22,7 @@ from hloom.ops.operation import OPERATIONS, Operation, attribute
 from hloom.proto import module_from_bytes, module_to_bytes
 
 FILE = '''
-from hloom.ops.attributes import FLOAT
+from hloom.ops.kinds import FLOAT
 from hloom.ops.elementwise_binary import Multiply
 from hloom.ops.operation import Operation, attribute
 
