@@ -46,7 +46,7 @@ from hloom.ops.reshape import Reshape
 from hloom.ops.scatter import Scatter
 from hloom.ops.structure import AfterAll, GetTupleElement, Tuple
 from hloom.ops.traits import ControlFlow, Identity
-from hloom.passes.edit import inlined_size
+from hloom.passes.edit import constant_value, inlined_size
 from hloom.passes.optional import is_left_out, optional
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
@@ -152,7 +152,7 @@ class _Builder:
         return value if isinstance(value, Slot) else self._buffer(shape, "output")
 
     def _constant(self, instruction: Instruction) -> Buffer:
-        value = np.ascontiguousarray(instruction.op.literal.value)  # type: ignore[attr-defined]
+        value = np.ascontiguousarray(constant_value(instruction))
         return self._constant_array(Shape.array(instruction.shape.element_type, instruction.shape.dimensions), value)
 
     def _constant_array(self, shape: Shape, value: np.ndarray[Any, Any]) -> Buffer:

@@ -14,6 +14,8 @@ def hoist_packing(condition: list[Step], body: list[Step], new_buffer: Callable[
     Each invariant operand is packed once, including packing steps hoisted out of inner loops. `new_buffer` allocates a
     buffer of a number of bytes.
     """
+    if not any(isinstance(step, CodeStep) for step in body):
+        return []
     written = {buffer for step in all_steps([*condition, *body]) for buffer in step.writes}
     before: list[Step] = []
     packed_buffers: dict[tuple[str, Buffer], Buffer] = {}

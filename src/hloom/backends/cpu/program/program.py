@@ -374,7 +374,8 @@ def all_steps(steps: Iterable[Step]) -> Iterator[Step]:
     while waiting:
         step = waiting.pop()
         yield step
-        waiting += [inner for steps in step.children for inner in steps][::-1]
+        for steps_inside in reversed(step.children):
+            waiting += reversed(steps_inside)
 
 
 def codes_of(program: Program) -> dict[str, KernelCode]:

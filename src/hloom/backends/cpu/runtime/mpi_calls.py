@@ -92,9 +92,8 @@ class DeviceContext:
     make_reduction: MakeReduction
     kept: list[Any] = field(default_factory=list)
 
-    def site(self, step: HostStep) -> Site:
+    def site(self, op: Collective | CollectivePermute, step: HostStep) -> Site:
         """Returns the site of a step, with a communicator for its group."""
-        op: Any = step.instruction.op
         groups = op.device_groups(self.replicas, self.partitions)
         members = next((tuple(group) for group in groups if self.device in group), (self.device,))
         present = ranks_of(members, self.ranks)
@@ -181,13 +180,12 @@ def _rows(step: HostStep, context: DeviceContext, ids: Array) -> Sequence[Row | 
         return [_call(_c_function("memmove"), [0, int(own.ctypes.data), 4], [(0, 0)])]
     if isinstance(op, Transfer):
         return _message(op, step, context) if isinstance(op, Start) else None
-    call_for = _CALLS.get(op)
-    if call_for is None or isinstance(op, Start) or step.slots:
+    if not isinstance(op, (Collective, CollectivePermute)) or isinstance(op, Start) or step.slots:
         return None
-    site = context.site(step)
-    if any(math.prod(array.dimensions) > _MAX for array in site.arrays):
+    calls, site = _CALLS.get(op), context.site(op, step)
+    if calls is None or any(math.prod(array.dimensions) > _MAX for array in site.arrays):
         return None
-    return call_for(op, site)
+    return calls(op, site)
 
 
 # Calls
