@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -47,20 +47,26 @@ def test_reversed_elements(type: str) -> None:
         assert np.array_equal(run(x), x[:, ::-1])
 
 
-def _check_transpose(type: str, size: tuple[int, ...], order: tuple[int, ...]) -> None:
-    x = _integers(size, TYPES[type])
-    given, wanted, dimensions = (
-        ",".join(map(str, dimensions)) for dimensions in (size, [size[k] for k in order], order)
-    )
-    line = f"x = {type}[{given}] parameter(0) ROOT r = {type}[{wanted}] transpose(x), dimensions={{{dimensions}}}"
-    assert np.array_equal(hl.compile(_text(line))(x), x.transpose(order)), order
+def _check_transposes(type: str, cases: Iterable[tuple[tuple[int, ...], tuple[int, ...]]]) -> None:
+    """Compares transpositions of arrays of the given sizes and orders, all in one program."""
+    arrays, lines, shapes, orders = [], [], [], []
+    for k, (size, order) in enumerate(cases):
+        arrays.append(_integers(size, TYPES[type]))
+        orders.append(order)
+        given, wanted, dimensions = (",".join(map(str, ints)) for ints in (size, [size[d] for d in order], order))
+        shapes.append(f"{type}[{wanted}]")
+        lines.append(f"x{k} = {type}[{given}] parameter({k})")
+        lines.append(f"t{k} = {shapes[k]} transpose(x{k}), dimensions={{{dimensions}}}")
+    names = ", ".join(f"t{k}" for k in range(len(arrays)))
+    lines.append(f"ROOT r = ({', '.join(shapes)}) tuple({names})")
+    for found, x, order in zip(hl.compile(_text("\n".join(lines)))(*arrays), arrays, orders, strict=True):
+        assert np.array_equal(found, x.transpose(order)), (x.shape, order)
 
 
 @pytest.mark.parametrize(("type", "planes"), each_type_and_size((2, 3, 4, 5, 8, 13, 16), short=(3, 16)))
 def test_planes_to_pixels_and_back(type: str, planes: int) -> None:
-    for n in SIZES:
-        _check_transpose(type, (2, planes, n), (0, 2, 1))
-        _check_transpose(type, (2, n, planes), (0, 2, 1))
+    sizes = [size for n in SIZES for size in ((2, planes, n), (2, n, planes))]
+    _check_transposes(type, [(size, (0, 2, 1)) for size in sizes])
 
 
 @pytest.mark.parametrize(
@@ -71,8 +77,7 @@ def test_planes_to_pixels_and_back(type: str, planes: int) -> None:
 )
 def test_short_runs_in_any_order(type: str, size: tuple[int, ...]) -> None:
     """Every permutation of dimensions, some of which are shorter than a cache line."""
-    for order in itertools.permutations(range(4)):
-        _check_transpose(type, size, order)
+    _check_transposes(type, [(size, order) for order in itertools.permutations(range(4))])
 
 
 @pytest.mark.parametrize("n", SIZES)
