@@ -110,17 +110,20 @@ def test_reductions_of_short_rows(opcode: str, row: int, type: str) -> None:
     if (type, opcode) in (("c64", "maximum"), ("pred", "add")):
         return
     combiner = f"combiner {{ a = {type}[] parameter(0) b = {type}[] parameter(1) ROOT r = {type}[] {opcode}(a, b) }}\n"
-    for n in SIZES:
-        line = f"""
-          x = {type}[{n},{row}] parameter(0)
-          i = {type}[] parameter(1)
-          f = {type}[{n}] reduce(x, i), dimensions={{1}}, to_apply=combiner
-          b = {type}[{n},{row}] broadcast(f), dimensions={{0}}
-          ROOT r = {type}[{n},{row}] {opcode}(b, x)"""
-        x, i = _integers((n, row), TYPES[type], 4), _integers((), TYPES[type], 4)
-        text = combiner + _text(line)
-        expected = hl.compile(text, backend="interpreter")(x, i)
-        assert np.array_equal(hl.compile(text, backend="cpu")(x, i), expected)
+    initial, lines, arrays = _integers((), TYPES[type], 4), [f"i = {type}[] parameter(0)"], []
+    for k, n in enumerate(SIZES):
+        arrays.append(_integers((n, row), TYPES[type], 4))
+        lines.append(f"""
+          x{k} = {type}[{n},{row}] parameter({k + 1})
+          f{k} = {type}[{n}] reduce(x{k}, i), dimensions={{1}}, to_apply=combiner
+          b{k} = {type}[{n},{row}] broadcast(f{k}), dimensions={{0}}
+          r{k} = {type}[{n},{row}] {opcode}(b{k}, x{k})""")
+    shapes, names = (f"{type}[{n},{row}]" for n in SIZES), (f"r{k}" for k in range(len(SIZES)))
+    lines.append(f"ROOT r = ({', '.join(shapes)}) tuple({', '.join(names)})")
+    text = combiner + _text("\n".join(lines))
+    expected = hl.compile(text, backend="interpreter")(initial, *arrays)
+    found = hl.compile(text, backend="cpu")(initial, *arrays)
+    assert all(np.array_equal(f, e) for f, e in zip(found, expected, strict=True))
 
 
 @pytest.mark.parametrize("n", SIZES)
