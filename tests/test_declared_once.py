@@ -1,0 +1,87 @@
+"""Facts about operations stand on the operations: no file outside `ops/` lists opcodes, and few list classes.
+
+A table is a constant of a module with two or more operations among its entries. Registries of functions are no tables:
+their functions are what the file is for.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+
+from conftest import ROOT
+from hloom.ops.operation import OPERATIONS
+
+SOURCE = ROOT / "src" / "hloom"
+CLASSES = {declaration.__name__ for declaration in OPERATIONS.values()}
+
+TABLES = {
+    "backends/cpu/elements/complex_math.py": (1, "the functions of complex arithmetic, which ops.py registers"),
+    "backends/cpu/elements/extrema.py": (1, "intrinsics of LLVM that have the names of opcodes"),
+    "backends/cpu/elements/ops.py": (1, "LLVM has an instruction for these sums of floats"),
+    "backends/cpu/elements/vector_math.py": (1, "the functions of vector arithmetic, which ops.py registers"),
+    "backends/cpu/llvm/native/memory.py": (1, "operations of atomics that have the names of opcodes"),
+    "backends/cpu/program/kernel_codes.py": (1, "the kernels that are more than a loop nest"),
+    "backends/interpreter/plan.py": (1, "NumPy returns views for these"),
+    "faults/instrument.py": (1, "computations that get a state: control flow without starts"),
+    "flops.py": (1, "results that depend on sizes or bits alone count as no arithmetic"),
+    "loops/scalar_computation.py": (1, "callees that are inlined into expressions"),
+    "passes/blocking/regions.py": (1, "slices that blocks are read through"),
+    "passes/control_flow/while_loops.py": (2, "what costs nothing to compute again, and what must not be hoisted"),
+    "passes/expand/arg_max.py": (1, "what a comparator of values and indices is written with"),
+    "passes/expand/dynamic/padder.py": (1, "operations that forward padded arrays as they are"),
+    "passes/expand/nan_signs.py": (3, "how each treats the sign of a NaN, beyond movements"),
+    "passes/fusion/fusion.py": (3, "which operands are read from memory, and which results end a fusion"),
+    "passes/simplify/common_subexpressions.py": (1, "instructions that stay apart though they are equal"),
+    "passes/simplify/constant_folding.py": (1, "operations cheap enough to evaluate at compile time"),
+    "passes/simplify/rules/arithmetic.py": (2, "laws that hold for some monoids: of wrapping integers, idempotence"),
+    "passes/simplify/rules/updates.py": (1, "operations that update a part of an array"),
+    "scaling/collective_times.py": (1, "the algorithm of each collective"),
+    "scaling/predict.py": (1, "operations that take no time"),
+    "stablehlo/importer/body.py": (1, "operations of StableHLO that regions may rematerialise"),
+    "stablehlo/operations.py": (1, "the regions of an operation of StableHLO"),
+    "text/instructions.py": (2, "what the text says of data after, or before, the operands"),
+    "verifier/asynchronous.py": (2, "how starts and transfers may travel to their dones"),
+    "verifier/precision.py": (4, "where float types may differ, group by group as in XLA's verifier"),
+}
+"""By file: how many tables it has, and why they are its own."""
+
+
+def tables() -> Iterator[str]:
+    """The file of each table of operation classes, or of opcodes."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = str(path.relative_to(SOURCE))
+        if name.startswith("ops/"):
+            continue
+        for statement in ast.parse(path.read_text()).body:
+            if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+                yield from (name for node in ast.walk(statement.value) if is_table(node))
+
+
+def is_table(node: ast.AST) -> bool:
+    entries = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
+    return sum(is_operation(entry) for entry in entries) >= max(2, 0.6 * len(entries))
+
+
+def is_operation(entry: ast.expr | None) -> bool:
+    if isinstance(entry, ast.Constant):
+        return entry.value in OPERATIONS
+    return isinstance(entry, ast.Name) and entry.id in CLASSES
+
+
+def test_tables_of_operations_are_listed_with_their_reasons() -> None:
+    assert Counter(tables()) == {name: count for name, (count, _) in TABLES.items()}
+
+
+def test_comparisons_with_opcodes_are_few() -> None:
+    """Passes ask for classes and traits. Comparing opcodes is the work of the pattern matcher and of diffs."""
+    found = Counter(
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Compare)
+        and any(isinstance(side, ast.Attribute) and side.attr == "opcode" for side in (node.left, *node.comparators))
+        and "ops/" not in str(path)
+    )
+    assert sum(found.values()) <= 15, found
