@@ -24,7 +24,7 @@ class Identity:
 
 
 class Movement:
-    """Moves elements, bit for bit, from operands to the result: transpose, slice, pad, concatenate, gather, bitcast .."""
+    """Moves elements, bit for bit, from operands to the result: transpose, slice, pad, gather, bitcast .."""
 
     moved_operands: ClassVar[int | None] = 1
     """Number of leading operands whose elements are moved; None for all."""
