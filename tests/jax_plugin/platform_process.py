@@ -53,9 +53,9 @@ def run_in_shared_process(program: str) -> str:
     process = _shared_process()
     assert process.stdin is not None and process.stdout is not None
     print(json.dumps(START + textwrap.dedent(program)), file=process.stdin, flush=True)
-    answer = process.stdout.readline()
-    assert answer, "the shared process has ended"
-    output, error = json.loads(answer)
+    reply = process.stdout.readline()
+    assert reply, "the shared process has ended"
+    output, error = json.loads(reply)
     assert not error, error
     return str(output)
 
@@ -74,7 +74,7 @@ def _shared_process() -> subprocess.Popen[str]:
 def main() -> None:
     import jax
 
-    answers = sys.stdout
+    replies = sys.stdout
     for line in sys.stdin:
         output, error = io.StringIO(), ""
         with contextlib.redirect_stdout(output):
@@ -83,7 +83,7 @@ def main() -> None:
                 jax.effects_barrier()
             except Exception:
                 error = traceback.format_exc()
-        print(json.dumps([output.getvalue(), error]), file=answers, flush=True)
+        print(json.dumps([output.getvalue(), error]), file=replies, flush=True)
 
 
 if __name__ == "__main__":

@@ -117,9 +117,12 @@ class Worker:
 
 
 def collect(setting: Setting, file: str) -> list[str]:
-    """Returns the ids of all tests of a file, whose path is relative to the checkout."""
+    """Returns the ids of all tests of a file, whose path is relative to the checkout; Broken without any."""
     with Worker(setting, file) as worker:
-        return [message["collected"] for message in worker.messages()]
+        found = [message["collected"] for message in worker.messages()]
+        if not found:
+            raise Broken(f"{file}: no test was found\n{worker.output()}")
+        return found
 
 
 def collected(setting: Setting, file: str, path: Path) -> list[str]:
