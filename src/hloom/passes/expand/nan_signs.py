@@ -43,8 +43,8 @@ Position = tuple[Instruction, ShapeIndex]
 
 _FORWARDING = (Identity, Convert, Negate, ReducePrecision, SetDimensionSize)
 """Operations that copy NaNs of their first operand, besides movements. Negate inverts the signs of data."""
-_SOURCES = (Constant, Infeed, Iota, Recv, Rng, RngBitGenerator)
-"""Operations whose results are data, or are never NaN."""
+_SOURCES = (BitcastConvert, Constant, Infeed, Iota, Recv, Rng, RngBitGenerator)
+"""Operations whose results are data, or are never NaN; the operand of a bitcast-convert is examined at the latter."""
 _WITH_TUPLES = (ControlFlow, Fusion, OptimizationBarrier, Parameter, Sort, Tuple, TopK)
 """Operations whose elements of a tuple are tracked separately."""
 

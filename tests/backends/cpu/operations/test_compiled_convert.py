@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hloom as hl
 from backends.cpu.operations.one_operation import same, shape_of, twice, values
 from hlo_text import compiled
 from hloom.types import BY_NAME
@@ -107,3 +108,16 @@ def test_reduced_precision() -> None:
     (found,) = compiled(text, x)
     same(found, expected)
     assert np.signbit(found).tolist() == np.signbit(expected).tolist()
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_bits_of_nans_pass_unchanged(backend: str) -> None:
+    """BITCASTCONVERT-7: payloads, and signalling NaNs, from integers and back."""
+    text = """HloModule bits
+    ENTRY e {
+      u = u32[4] parameter(0)
+      f = f32[4] bitcast-convert(u)
+      ROOT r = u32[4] bitcast-convert(f)
+    }"""
+    bits = np.array([0x7FC00001, 0xFFC12345, 0x7F812345, 0x00000001], np.uint32)
+    assert np.array_equal(np.asarray(hl.compile(text, backend=backend)(bits)), bits)
