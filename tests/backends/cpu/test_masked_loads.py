@@ -47,7 +47,7 @@ def test_a_load_whose_lanes_are_all_off_has_an_address_inside_the_array(
           ROOT r = f32[200000] negate(updated) }"""
     )
     text = (tmp_path / "m" / "program.ll").read_text()
-    assert "call <16 x float> @llvm.masked.load" in text or "call <8 x float> @llvm.masked.load" in text
+    assert re.search(r"call <\d+ x float> @llvm\.masked\.load", text)
     indices = re.findall(r"(.*)\n.* = getelementptr float, ptr %b0, i64 (%\S+)\n", text)
     vectors = [(before, index) for before, index in indices if f"{index} = select i1" in before]
     assert vectors, "the index is that of a lane that is on, or 0"
