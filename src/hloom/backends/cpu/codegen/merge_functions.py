@@ -1,6 +1,6 @@
 """Merges functions that differ in constants only, such as those of a network's layers.
 
-One function of each group is kept. It loads the constants that differ from a table, its last argument; the other
+One function of each group is kept and loads the constants that differ from a table, its last argument; the other
 members become calls of it with tables of their own. LLVM's time is proportional to the amount of text, so merging saves
 most of the time spent on similar layers. A constant is an i64 operand or the name of a function or global.
 """

@@ -139,7 +139,7 @@ class ConvolutionPlan:
 
     @property
     def group(self) -> int:
-        """Entries whose blocks are added in one chain: a whole number of blocks."""
+        """Entries whose blocks are added in one chain; an integral number of blocks."""
         return self.block * max(1, group_length(self.steps) // (self.block * self.geometry.run.length))
 
     @property

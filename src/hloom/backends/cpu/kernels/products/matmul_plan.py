@@ -198,7 +198,7 @@ class MatmulPlan:
 
     @property
     def group(self) -> int:
-        """Steps of K that are added in one chain: a whole number of blocks."""
+        """Steps of K that are added in one chain; an integral number of blocks."""
         return self.depth * max(1, group_length(self.product.k) // self.depth)
 
     @property

@@ -127,7 +127,7 @@ class Matvec:
     def _sum_iterations(
         self, f: Function, row_addresses: list[Value], vector: Value, part_of_k: tuple[Index, Index], sums: list[Value]
     ) -> list[Value]:
-        """Adds the products of a part of K, a whole number of iterations, to the sums."""
+        """Adds the products of a part of K, an integral number of iterations, to the sums."""
         (first, end), count, width = part_of_k, len(row_addresses), sums[0].type.width
         with f.loop(end, UNROLL * width, sums, first) as loop:
             for j in range(UNROLL):
