@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hloom.backends.cpu.elements.types import Element, load_element, memory_element, store_element
 from hloom.backends.cpu.llvm.function import Function
-from hloom.backends.cpu.llvm.text import I1, I8, I64, PTR, Index, Type, Value, constant, type_of
+from hloom.backends.cpu.llvm.text import I1, I8, I64, PTR, IndexValue, Type, Value, constant, type_of
 from hloom.types import PrimitiveType
 
 
@@ -53,7 +53,7 @@ class KernelFunction(Function):
         """Loads the words that `pack` stored, as values of the given types."""
         return [self.load(self.at(context, k, "i64"), type, 8) for k, type in enumerate(types)]
 
-    def run_chunks(self, task: str, context: Value, chunks: Index, on: tuple[Value, Value] | None) -> None:
+    def run_chunks(self, task: str, context: Value, chunks: IndexValue, on: tuple[Value, Value] | None) -> None:
         """Calls a task for each chunk: on the threads of `on`, a pool and its `parallel_for`, or sequentially if it is
         None.
         """
@@ -67,11 +67,11 @@ class KernelFunction(Function):
 
     # Memory
 
-    def fill(self, target: Value, byte: int, size: Index) -> None:
+    def fill(self, target: Value, byte: int, size: IndexValue) -> None:
         """Sets `size` bytes from `target` on to a value."""
         self.call_void("llvm.memset.p0.i64", target, constant(I8, byte), self.index(size), constant(I1, False))
 
-    def element_at(self, base: Value, index: Index, type: PrimitiveType) -> Value:
+    def element_at(self, base: Value, index: IndexValue, type: PrimitiveType) -> Value:
         """Returns the address of an element of an array."""
         parts = 2 if type.is_complex else 1
         return self.at(base, self.multiply(index, parts), memory_element(type))

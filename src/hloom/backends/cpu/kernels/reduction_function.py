@@ -10,7 +10,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.llvm.machine_code import load_object, make_object
 from hloom.backends.cpu.llvm.processor import processor
-from hloom.backends.cpu.llvm.text import I32, PTR, Index
+from hloom.backends.cpu.llvm.text import I32, PTR, IndexValue
 from hloom.ir import Computation, Module
 from hloom.ops.operation import OPERATIONS
 from hloom.passes.op_builder import scalar_computation
@@ -42,7 +42,7 @@ def reduction_text(name: str, computation: Computation) -> str | None:
     length = f.convert("sext", f.load(f["length"], I32, 4), "i64")
     lanes = max(2, processor().vector_bytes // max(4, type.byte_width))
 
-    def reduction(index: Index, width: int) -> None:
+    def reduction(index: IndexValue, width: int) -> None:
         addresses = [f.element_at(f[array], index, type) for array in ("operand", "accumulator")]
         (result,) = scalar.emit(f, [f.load_lanes(address, type, width) for address in addresses])
         f.store_lanes(result, addresses[1], type)

@@ -9,7 +9,7 @@ from typing import Any
 from hloom.backends.cpu.elements.lanes import Lanes
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, lane_indices, type_of
+from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, lane_indices, type_of
 from hloom.ir import Instruction
 from hloom.ops.attributes import RandomAlgorithm
 from hloom.shape import Shape
@@ -58,7 +58,7 @@ class _Generator:
             self.blocks(f, data, state, start, f.subtract(self.count, start))
         return f
 
-    def blocks(self, f: KernelFunction, data: Value, state: list[Value], start: Value, left: Index) -> None:
+    def blocks(self, f: KernelFunction, data: Value, state: list[Value], start: Value, left: IndexValue) -> None:
         """Writes the data of a vector of blocks from index `start` on, of which `left` exist."""
         raise NotImplementedError
 
@@ -70,7 +70,7 @@ class _Generator:
         vector = type_of("i64", self.lanes)
         return f.binary("add", f.splat(start, self.lanes), lane_indices(vector))
 
-    def store(self, f: KernelFunction, words: Value, address: Value, left: Index) -> None:
+    def store(self, f: KernelFunction, words: Value, address: Value, left: IndexValue) -> None:
         """Stores the first `left` of some 32-bit or 64-bit words, truncated to the element type, consecutively."""
         bits = f.convert("trunc", words, self.element) if words.type.bits > type_of(self.element).bits else words
         f.store_first(bits, address, f"u{bits.type.bits}", left)
@@ -93,7 +93,7 @@ class _ThreeFry(_Generator):
     def next_state(self, f: KernelFunction, state: list[Value]) -> list[Value]:
         return [state[0], f.binary("add", state[1], constant(I64, self.count))]
 
-    def blocks(self, f: KernelFunction, data: Value, state: list[Value], start: Value, left: Index) -> None:
+    def blocks(self, f: KernelFunction, data: Value, state: list[Value], start: Value, left: IndexValue) -> None:
         counter = f.binary("add", self.block_indices(f, start), f.splat(state[1], self.lanes))
         words = _three_fry(f, state[0], counter)
         is_side_by_side = self.inner == 1 and (self.outer == 1 or self.size % 2 == 0)
@@ -154,7 +154,7 @@ class _Philox(_Generator):
         carry = f.convert("zext", f.compare("ult", low, state[1]), "i64")
         return [state[0], low, f.binary("add", self._counter_high(state), carry)][: self.width]
 
-    def blocks(self, f: KernelFunction, data: Value, state: list[Value], start: Value, left: Index) -> None:
+    def blocks(self, f: KernelFunction, data: Value, state: list[Value], start: Value, left: IndexValue) -> None:
         steps = Lanes(f, self.block_indices(f, start))
         low = steps + Lanes(f, f.splat(state[1], self.lanes))
         carry = Lanes(f, f.convert("zext", f.compare("ult", low.value, steps.value), "i64"))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.transpose import Transposes
-from hloom.backends.cpu.llvm.text import PTR, Index, Type, Value, constant, type_of
+from hloom.backends.cpu.llvm.text import PTR, IndexValue, Type, Value, constant, type_of
 from hloom.ir import Instruction
 from hloom.runtime.fortran import Matrices, RoutineCall
 from hloom.target import CACHE_LINE
@@ -61,13 +61,13 @@ class _Lanes:
         """A transposed view of the matrices."""
         return replace(self, strides=self.strides[::-1])
 
-    def __getitem__(self, indices: Index | tuple[Index, ...]) -> Value:
+    def __getitem__(self, indices: IndexValue | tuple[IndexValue, ...]) -> Value:
         return self.f.load(self._address(indices), self.type, CACHE_LINE // 2)
 
-    def __setitem__(self, indices: Index | tuple[Index, ...], value: Value) -> None:
+    def __setitem__(self, indices: IndexValue | tuple[IndexValue, ...], value: Value) -> None:
         self.f.store(value, self._address(indices), CACHE_LINE // 2)
 
-    def _address(self, indices: Index | tuple[Index, ...]) -> Value:
+    def _address(self, indices: IndexValue | tuple[IndexValue, ...]) -> Value:
         f, components = self.f, indices if isinstance(indices, tuple) else (indices,)
         parts = [f.multiply(index, stride) for index, stride in zip(components, self.strides, strict=True)]
         return f.at(self.memory, f.multiply(functools.reduce(f.add, parts), self.type.width), self.type.element)
@@ -138,7 +138,7 @@ class _Batch:
     def _is_full(self, f: KernelFunction, left: Value) -> Value:
         return f.compare("eq", left, f.index(self.type.width))
 
-    def _at(self, f: KernelFunction, array: Value, index: Index, matrices: Matrices) -> Value:
+    def _at(self, f: KernelFunction, array: Value, index: IndexValue, matrices: Matrices) -> Value:
         return f.at(array, f.multiply(index, matrices.byte_size), "i8")
 
 

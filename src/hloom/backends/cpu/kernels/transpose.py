@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.llvm.text import PTR, Index, Value, type_of
+from hloom.backends.cpu.llvm.text import PTR, IndexValue, Value, type_of
 from hloom.backends.cpu.nests.interleaved_accesses import transpose_vectors
 from hloom.target import CACHE_LINE
 
@@ -42,7 +42,7 @@ class _Transpose:
         self._elements(whole_rows, self.m, 0, self.n)
         return f
 
-    def _square(self, row: Index, column: Index, lanes: int) -> None:
+    def _square(self, row: IndexValue, column: IndexValue, lanes: int) -> None:
         f, vector = self.f, type_of(self.element, lanes)
         lines = [f.load(self._source(f.add(row, k), column), vector, self.width) for k in range(lanes)]
         for k, line in enumerate(transpose_vectors(f, lines)):
@@ -54,10 +54,10 @@ class _Transpose:
             with f.each(first_row, last_row) as row, f.each(first_column, last_column) as column:
                 f.store(f.load(self._source(row, column), type, 4), self._target(row, column), 4)
 
-    def _source(self, row: Index, column: Index) -> Value:
+    def _source(self, row: IndexValue, column: IndexValue) -> Value:
         f = self.f
         return f.at(f["source"], f.add(f.multiply(row, self.n), column), self.element)
 
-    def _target(self, row: Index, column: Index) -> Value:
+    def _target(self, row: IndexValue, column: IndexValue) -> Value:
         f = self.f
         return f.at(f["target"], f.add(f.multiply(column, self.m), row), self.element)

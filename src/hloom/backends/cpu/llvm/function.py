@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from hloom.backends.cpu.llvm.text import PTR, Builder, Index, Type, Value, constant, lane_indices, type_of
+from hloom.backends.cpu.llvm.text import PTR, Builder, IndexValue, Type, Value, constant, lane_indices, type_of
 
 ELEMENTS = {  # LLVM types of XLA element types in memory; bf16 is only converted, so its bits are enough
     "f32": "float", "f64": "double", "f16": "half", "bf16": "i16",
@@ -56,7 +56,7 @@ class Function(Builder):
 
     # Index arithmetic
 
-    def add(self, a: Index, b: Index) -> Index:
+    def add(self, a: IndexValue, b: IndexValue) -> IndexValue:
         """Adds indices without overflow."""
         if isinstance(a, int) and isinstance(b, int):
             return a + b
@@ -64,19 +64,19 @@ class Function(Builder):
             return a if b == 0 else b
         return self.binary("add", self.index(a), self.index(b), "nuw nsw")
 
-    def subtract(self, a: Index, b: Index) -> Index:
+    def subtract(self, a: IndexValue, b: IndexValue) -> IndexValue:
         """Subtracts indices."""
         if isinstance(a, int) and isinstance(b, int):
             return a - b
         return self.binary("sub", self.index(a), self.index(b), "nsw")
 
-    def left(self, count: Index, start: Index) -> Index:
+    def left(self, count: IndexValue, start: IndexValue) -> IndexValue:
         """Returns max(count - start, 0), how many of `count` items are left from `start` on."""
         if isinstance(count, int) and isinstance(start, int):
             return max(count - start, 0)
         return self.intrinsic("usub.sat", self.index(count), self.index(start)) if start != 0 else count
 
-    def multiply(self, a: Index, b: Index) -> Index:
+    def multiply(self, a: IndexValue, b: IndexValue) -> IndexValue:
         """Multiplies indices without overflow."""
         if isinstance(a, int) and isinstance(b, int):
             return a * b
@@ -86,29 +86,29 @@ class Function(Builder):
             return b if a == 1 else a
         return self.binary("mul", self.index(a), self.index(b), "nuw nsw")
 
-    def divide(self, a: Index, b: int) -> Index:
+    def divide(self, a: IndexValue, b: int) -> IndexValue:
         """Divides an index, rounding down."""
         if isinstance(a, int):
             return a // b
         return a if b == 1 else self.binary("udiv", a, self.index(b))
 
-    def ceil_divide(self, a: Index, b: int) -> Index:
+    def ceil_divide(self, a: IndexValue, b: int) -> IndexValue:
         """Divides an index, rounding up."""
         return self.divide(self.add(a, b - 1), b)
 
-    def remainder(self, a: Index, b: int) -> Index:
+    def remainder(self, a: IndexValue, b: int) -> IndexValue:
         """Returns an index modulo a constant."""
         if isinstance(a, int):
             return a % b
         return 0 if b == 1 else self.binary("urem", a, self.index(b))
 
-    def minimum(self, a: Index, b: Index) -> Index:
+    def minimum(self, a: IndexValue, b: IndexValue) -> IndexValue:
         """Returns the smaller index."""
         if isinstance(a, int) and isinstance(b, int):
             return min(a, b)
         return self.intrinsic("umin", self.index(a), self.index(b))
 
-    def share(self, total: Index, unit: int, shares: int, share: Index) -> tuple[Index, Index]:
+    def share(self, total: IndexValue, unit: int, shares: int, share: IndexValue) -> tuple[IndexValue, IndexValue]:
         """Returns start and length of one of `shares` even shares of `total`, in multiples of `unit` except
         the last."""
         if shares == 1:
@@ -124,11 +124,11 @@ class Function(Builder):
 
     # Elements in memory
 
-    def at(self, base: Value, offset: Index, element: str) -> Value:
+    def at(self, base: Value, offset: IndexValue, element: str) -> Value:
         """Returns the address of the element at an offset, in elements."""
         return base if offset == 0 else self.element_pointer(base, self.index(offset), element)
 
-    def first_lanes(self, count: Index, width: int) -> Value:
+    def first_lanes(self, count: IndexValue, width: int) -> Value:
         """Returns the mask of the lanes below `count`."""
         if isinstance(count, int):
             lanes = ", ".join("i1 true" if lane < count else "i1 false" for lane in range(width))
@@ -187,7 +187,7 @@ class Function(Builder):
         else:
             self.store_masked(raw, pointer, align, mask)
 
-    def store_first(self, value: Value, pointer: Value, target: str, left: Index) -> None:
+    def store_first(self, value: Value, pointer: Value, target: str, left: IndexValue) -> None:
         """Stores the lanes below `left` as the XLA type `target`; unmasked, which is faster, if these are all."""
         width = value.type.width
         if isinstance(left, int):

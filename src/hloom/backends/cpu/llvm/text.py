@@ -80,14 +80,14 @@ class Value:
         return f"{self.type.text} {self.text}"
 
 
-Index = Value | int  # an i64, or a number known when the code is written
+IndexValue = Value | int  # an i64, or a number known when the code is written
 
 
 @dataclass
 class Loop:
     """Loop under construction: its counter, and the loop-carried values."""
 
-    index: Index
+    index: IndexValue
     carried: list[Value] = field(default_factory=list)
 
 
@@ -186,12 +186,12 @@ class Builder:
 
     # Control flow
 
-    def index(self, value: Index) -> Value:
+    def index(self, value: IndexValue) -> Value:
         """Returns an index as an i64 value."""
         return value if isinstance(value, Value) else constant(I64, value)
 
     @contextmanager
-    def loop(self, stop: Index, step: Index = 1, carried: Sequence[Value] = (), first: Index = 0) -> Iterator[Loop]:
+    def loop(self, stop: IndexValue, step: IndexValue = 1, carried: Sequence[Value] = (), first: IndexValue = 0) -> Iterator[Loop]:
         """Context manager for a loop over first, first + step, .. below `stop`, with at least one iteration.
 
         The body may replace the values in `carried`, which then hold the final values.
@@ -218,7 +218,7 @@ class Builder:
         self.start(after)
 
     @contextmanager
-    def each(self, first: Index, stop: Index, step: Index = 1) -> Iterator[Value]:
+    def each(self, first: IndexValue, stop: IndexValue, step: IndexValue = 1) -> Iterator[Value]:
         """Context manager for a loop over first, first + step, .. below `stop`, possibly without iterations.
 
         All bounds are unsigned.
@@ -361,7 +361,7 @@ class Builder:
         """Appends a store; `note` is metadata such as `!nontemporal !0`."""
         self.line(f"store {value}, ptr {pointer.text}, align {align}{', ' + note if note else ''}")
 
-    def copy(self, target: Value, source: Value, size: Index) -> None:
+    def copy(self, target: Value, source: Value, size: IndexValue) -> None:
         """Copies bytes between disjoint memory."""
         self.call_void("llvm.memcpy.p0.p0.i64", target, source, self.index(size), constant(I1, False))
 

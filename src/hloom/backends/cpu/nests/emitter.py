@@ -16,7 +16,7 @@ from hloom.backends.cpu.elements.types import (
     rounded,
     select_element,
 )
-from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, mask_constant, type_of
+from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, mask_constant, type_of
 from hloom.backends.cpu.nests.indices import index_value
 from hloom.backends.cpu.nests.interleaved_accesses import load_group, store_group
 from hloom.backends.cpu.nests.memory import emit_load, emit_store
@@ -120,8 +120,8 @@ class NestEmitter(NestState):
         variable = self.nest.loops[depth]
         schedule = self.nest.schedule
         chunked = depth == 0 and schedule.chunk
-        first: Index = Value("%first", I64) if chunked else variable.low
-        last: Index = Value("%last", I64) if chunked else variable.high + 1
+        first: IndexValue = Value("%first", I64) if chunked else variable.low
+        last: IndexValue = Value("%last", I64) if chunked else variable.high + 1
 
         def body(value: Value) -> None:
             with self.bound(variable, value):
@@ -135,7 +135,7 @@ class NestEmitter(NestState):
             self.counted_loop(first, last, 1, body)
 
     def _vector_loop(
-        self, variable: Variable, lanes: int, first: Index, last: Index, body: Callable[[Value], None]
+        self, variable: Variable, lanes: int, first: IndexValue, last: IndexValue, body: Callable[[Value], None]
     ) -> None:
         """Emits a loop over whole vectors, and the remainder as a masked vector.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hloom.backends.cpu.elements import ops as element_ops
 from hloom.backends.cpu.elements.types import Element, parts, rounded, select_element, width_of
-from hloom.backends.cpu.llvm.text import I64, Index, Value, constant, mask_constant
+from hloom.backends.cpu.llvm.text import I64, IndexValue, Value, constant, mask_constant
 from hloom.backends.cpu.nests.memory import any_lane
 from hloom.backends.cpu.nests.state import NestState
 from hloom.loops.expressions import Apply, Argument, Reduction, walk
@@ -126,7 +126,7 @@ def summed_in_blocks(
     ]
     inner = loop_body(e, reductions, variable, body)
 
-    def summed(first: Index, last: Index, level: int, states: States) -> States:
+    def summed(first: IndexValue, last: IndexValue, level: int, states: States) -> States:
         def add_block(at: Value, states: States) -> States:
             end = b.intrinsic("smin", b.binary("add", at, b.index(sizes[level])), b.index(last))
             sums = summed(at, end, level - 1, zeros)
@@ -209,7 +209,7 @@ def identity_element(reduction: Reduction, like: Element) -> Element:
     return constant(like.type, float(value) if type.is_float else int(value))
 
 
-def loop_elements(e: NestState, first: Index, last: Index, step: int, states: States, body: Step) -> States:
+def loop_elements(e: NestState, first: IndexValue, last: IndexValue, step: int, states: States, body: Step) -> States:
     """Emits a loop that carries the accumulators of several reductions."""
     with e.builder.loop(last, step, _flatten(states), first) as loop:
         loop.carried = _flatten(body(e.builder.index(loop.index), _unflatten(states, loop.carried)))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from hloom.backends.cpu.elements.types import Element, width_of
-from hloom.backends.cpu.llvm.text import Builder, Index, Value
+from hloom.backends.cpu.llvm.text import Builder, IndexValue, Value
 from hloom.loops.expressions import Load, Reduction, Where
 from hloom.loops.index import Expression, Quotient, Remainder, Variable
 from hloom.loops.interleaved_accesses import AccessGroup, load_groups, max_record_length, store_groups
@@ -70,7 +70,7 @@ class NestState(ABC):
         kind = self.buffers[buffer]
         self.builder.lines.append(f"  %b{buffer} = alloca [{max(kind.byte_size, 1)} x i8], align 64")
 
-    def counted_loop(self, first: Index, last: Index, step: int, body: Callable[[Value], None]) -> None:
+    def counted_loop(self, first: IndexValue, last: IndexValue, step: int, body: Callable[[Value], None]) -> None:
         """Emits a loop from `first` until `last` (excluded); `body` takes the counter."""
         with self.builder.loop(last, step, first=first) as loop:
             body(self.builder.index(loop.index))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloom.backends.cpu.elements.types import load_element, memory_element
-from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, mask_constant, type_of
+from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, mask_constant, type_of
 from hloom.backends.cpu.nests.indices import index_parts
 from hloom.backends.cpu.nests.interleaved_accesses import transpose_vectors
 from hloom.backends.cpu.nests.state import NestState
@@ -20,7 +20,7 @@ FAR_BYTES = 512
 """The distance of rows below which they stay in the L1 cache while their vectors are stored."""
 
 
-def emit_tiles(e: NestState, depth: int, first: Index, last: Index) -> None:
+def emit_tiles(e: NestState, depth: int, first: IndexValue, last: IndexValue) -> None:
     """Emits the tile loop in blocks of lanes x lanes iterations; the remaining iterations run row by row."""
     tile, vector, lanes = e.nest.schedule.transposed, e.nest.schedule.vector, e.nest.schedule.lanes
     assert tile is not None and vector is not None
@@ -84,7 +84,7 @@ def _staged_blocks(e: NestState, depth: int, rows: tuple[Value, int], columns: t
     (row, step), (column, wide) = rows, columns
     e.vector, e.lanes = vector, e.nest.schedule.lanes
 
-    def address(k: int, load: Load, r: Value, c: Index) -> Value:
+    def address(k: int, load: Load, r: Value, c: IndexValue) -> Value:
         offset = b.binary("add", b.binary("mul", r, constant(I64, wide)), b.index(c))
         return b.element_pointer(Value(f"%transposed{k}", PTR), offset, memory_element(load.type))
 

@@ -23,7 +23,7 @@ from hloom.backends.cpu.kernels.products.matmul import MatmulSpec
 from hloom.backends.cpu.kernels.products.matmul_plan import accumulator
 from hloom.backends.cpu.kernels.products.sums import sums_of_group
 from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
-from hloom.backends.cpu.llvm.text import I1, I8, I64, PTR, Index, Value, constant, type_of
+from hloom.backends.cpu.llvm.text import I1, I8, I64, PTR, IndexValue, Value, constant, type_of
 from hloom.ir import Instruction
 from hloom.ops.convolution import Convolution
 
@@ -69,7 +69,7 @@ def _zeros(name: str, instruction: Instruction) -> KernelCode:
     return code_of(name, [f])
 
 
-def _fill_zeros(f: KernelFunction, address: Value, size: Index) -> None:
+def _fill_zeros(f: KernelFunction, address: Value, size: IndexValue) -> None:
     f.call_void("llvm.memset.p0.i64", address, constant(I8, 0), f.index(size), constant(I1, False))
 
 
@@ -133,7 +133,7 @@ class _Emitter:
         plan, form, g = self.plan, self.plan.form, self.plan.geometry
         f.is_call_only = plan.has_long_tiles
         images, weights, result, partial = f.unpack(f["context"], PTR, PTR, PTR, PTR)
-        index: Index = f["chunk"]
+        index: IndexValue = f["chunk"]
         indices = []
         for count in (plan.blocks[1], plan.blocks[0], len(plan.classes), g.groups):
             indices.append(f.remainder(index, count))
@@ -172,7 +172,7 @@ class _Emitter:
             sums = self._group_sums(f, block.sums, start, last) if plan.has_groups else block.sums
             self._tiles(f, replace(block, sums=sums), f.index(f.add(first, start)), f.index(count), last)
 
-    def _group_sums(self, f: KernelFunction, sums: Value, entry: Index, last: Value) -> Value:
+    def _group_sums(self, f: KernelFunction, sums: Value, entry: IndexValue, last: Value) -> Value:
         """Returns the address to which the block of K at `entry` adds its sums; the totals follow the sums."""
         size = self.plan.task_size
         is_first = f.compare("eq", f.index(f.remainder(entry, self.plan.group)), f.index(0))
@@ -197,7 +197,7 @@ class _Emitter:
         self,
         f: KernelFunction,
         block: TaskBlock,
-        tile: tuple[Index, Index],
+        tile: tuple[IndexValue, IndexValue],
         entries: tuple[Value, Value],
         last: Value | None,
     ) -> None:
@@ -225,10 +225,10 @@ class _Emitter:
                 features = f.index(f.subtract(g.output_features, column))
                 f.invoke(f"{self.name}.store", block.sums, result, position, features, block.counts)
 
-    def _row_offsets(self, f: KernelFunction, block: TaskBlock, row: Index) -> tuple[Index, Index, Value | None]:
+    def _row_offsets(self, f: KernelFunction, block: TaskBlock, row: IndexValue) -> tuple[IndexValue, IndexValue, Value | None]:
         """Returns offsets of a row of positions in image and result, and whether the class has it; None if all do."""
-        image: Index = 0
-        result: Index = 0
+        image: IndexValue = 0
+        result: IndexValue = 0
         is_inside: Value | None = None
         for d in reversed(range(len(self.plan.geometry.outer_axes))):
             axis = self.plan.form.axes[d]
@@ -251,8 +251,8 @@ class TaskBlock:
     result: Value
     sums: Value
     counts: Value
-    rows: tuple[Index, Index]
-    columns: tuple[Index, Index]
+    rows: tuple[IndexValue, IndexValue]
+    columns: tuple[IndexValue, IndexValue]
 
 
 def _when(f: KernelFunction, condition: Value | None) -> AbstractContextManager[None]:

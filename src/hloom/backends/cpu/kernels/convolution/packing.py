@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
-from hloom.backends.cpu.llvm.text import I32, I64, PTR, Index, Value, constant, lane_indices, type_of
+from hloom.backends.cpu.llvm.text import I32, I64, PTR, IndexValue, Value, constant, lane_indices, type_of
 
 MAX_PACK_CHUNKS = 16
 MIN_CHUNK_ROWS = 8  # of an image
@@ -108,17 +108,17 @@ class ImageCopy:
             self._row(f, source, target, f.add(first, row))
         return f
 
-    def _row(self, f: KernelFunction, source: Value, target: Value, row: Index) -> None:
+    def _row(self, f: KernelFunction, source: Value, target: Value, row: IndexValue) -> None:
         """Copies one row of an image; all of it is zero if it is outside of the input."""
-        indices: dict[str, Index] = {}
-        target_offset: Index = 0
+        indices: dict[str, IndexValue] = {}
+        target_offset: IndexValue = 0
         for dim in reversed(self.dims[:-1]):
             i = f.remainder(row, dim.extent)
             row = f.divide(row, dim.extent)
             target_offset = f.add(target_offset, f.multiply(i, dim.stride))
             indices[dim.axis] = f.add(indices.get(dim.axis, 0), f.multiply(i, dim.factor))
         inner, is_inside = self.dims[-1], None
-        source_offset: Index = 0
+        source_offset: IndexValue = 0
         for axis, index in indices.items():
             if axis == inner.axis:
                 continue
@@ -219,7 +219,7 @@ class KernelPack:
                 self._columns(f, start, step_address, feature.index, column)
         return f
 
-    def _columns(self, f: KernelFunction, source: Value, target: Value, feature: Index, column: Index) -> None:
+    def _columns(self, f: KernelFunction, source: Value, target: Value, feature: IndexValue, column: IndexValue) -> None:
         """Packs one step of a panel."""
         form, tile_features, type = self.plan.form, self.plan.tile_features, self.type
         feature_stride, column_stride = form.kernel_strides
@@ -240,7 +240,7 @@ class KernelPack:
             )
             _store(f, value, f.at(target, start, type.element), store_mask)
 
-    def _element(self, f: KernelFunction, source: Value, feature: Index, column: Index) -> Value:
+    def _element(self, f: KernelFunction, source: Value, feature: IndexValue, column: IndexValue) -> Value:
         form, scalar = self.plan.form, self.type.scalar
         feature_stride, column_stride = form.kernel_strides
         if not form.is_complex:

@@ -11,7 +11,7 @@ from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.sums import addition, group_length, move_sums
 from hloom.backends.cpu.llvm.function import size_of
-from hloom.backends.cpu.llvm.text import I64, PTR, Index, Type, Value, constant
+from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Type, Value, constant
 
 
 class SumTile:
@@ -78,7 +78,7 @@ class SumTile:
             f.store(value, f.at(target, i * type.width, type.element), type.width * size_of(type.element))
 
     def _accumulate(
-        self, f: KernelFunction, entries: tuple[Index, Index], steps: tuple[Index, Index], sums: list[Value]
+        self, f: KernelFunction, entries: tuple[IndexValue, IndexValue], steps: tuple[IndexValue, IndexValue], sums: list[Value]
     ) -> list[Value]:
         """Adds the products of a range of entries, and of a range of steps of their runs, to the sums."""
         g, element, tile_features = self.plan.geometry, self.type.element, self.plan.tile_features
@@ -128,7 +128,7 @@ class StoreTile:
         f = KernelFunction(name, sums=PTR, result=PTR, position=I64, features=I64, counts=PTR)
         axes = self.plan.geometry.flat_axes
         if len(axes) < 2:
-            count: Index = self._count(f, len(self.plan.form.axes) - 1) if axes else self.plan.form.batch
+            count: IndexValue = self._count(f, len(self.plan.form.axes) - 1) if axes else self.plan.form.batch
             self._store_line(f, f["position"], f["result"], 0, count)
             return f
         pitch = self.plan.geometry.pitches[-2]
@@ -138,7 +138,7 @@ class StoreTile:
             self._store_part_of_line(f, line, pitch)
         return f
 
-    def _count(self, f: KernelFunction, d: int) -> Index:
+    def _count(self, f: KernelFunction, d: int) -> IndexValue:
         """Outputs of the class along an axis."""
         axis = self.plan.form.axes[d]
         return axis.max_outputs if axis.period == 1 else f.load(f.at(f["counts"], d, "i64"), I64, 8)
@@ -147,8 +147,8 @@ class StoreTile:
         """Stores the part of the tile that is in a line of the last axis, if the result has this line."""
         g, axes = self.plan.geometry, self.plan.form.axes
         start = f.multiply(line, pitch)
-        remaining: Index = line
-        offset: Index = 0
+        remaining: IndexValue = line
+        offset: IndexValue = 0
         is_inside: Value | None = None
         for d in range(len(axes) - 2, len(axes) - 1 - g.flat, -1):
             index, outermost = remaining, d == len(axes) - g.flat
@@ -164,7 +164,7 @@ class StoreTile:
                 f, f["position"], f.at(f["result"], offset, self.result.element), start, self._count(f, len(axes) - 1)
             )
 
-    def _store_line(self, f: KernelFunction, position: Value, result: Value, start: Index, count: Index) -> None:
+    def _store_line(self, f: KernelFunction, position: Value, result: Value, start: IndexValue, count: IndexValue) -> None:
         """Stores the positions of the tile from `start` on, `count` at most, to a line of the result."""
         begin = f.intrinsic("umax", position, f.index(start))
         end = f.minimum(f.add(position, self.plan.tile_positions), f.add(start, count))

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from hloom.backends.cpu.kernels.fft.lane_fft import LaneFft
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.function import size_of
-from hloom.backends.cpu.llvm.text import PTR, Index, Value
+from hloom.backends.cpu.llvm.text import PTR, IndexValue, Value
 from hloom.types import PrimitiveType
 
 Parts = tuple[Value, ...]
 """Real and imaginary parts of a complex vector, or arrays of them; the one part of a real vector."""
-VisitSquare = Callable[[Index, Index, Sequence[Value]], None]
+VisitSquare = Callable[[IndexValue, IndexValue, Sequence[Value]], None]
 """A function of a square: its first element, its first lane, and the addresses of the sequences of its lanes."""
 
 
@@ -36,7 +36,7 @@ class BlockView:
         """Whether at least `lanes` sequences are adjacent in memory."""
         return self.inner >= lanes and self.inner > 1
 
-    def base(self, f: KernelFunction, sequence: Index) -> Index:
+    def base(self, f: KernelFunction, sequence: IndexValue) -> IndexValue:
         """Returns the offset of the first element of a sequence."""
         behind = f.remainder(sequence, self.inner)
         return f.add(f.multiply(f.divide(sequence, self.inner), self.outer), behind)
@@ -48,8 +48,8 @@ class SequenceBlock:
 
     f: KernelFunction
     fft: LaneFft
-    first: Index
-    count: Index
+    first: IndexValue
+    count: IndexValue
     is_full: bool
 
     @property
@@ -66,7 +66,7 @@ class SequenceBlock:
             return
         f, tiled = self.f, self._tiled(view)
 
-        def tile(j: Index, group: Index, addresses: Sequence[Value]) -> None:
+        def tile(j: IndexValue, group: IndexValue, addresses: Sequence[Value]) -> None:
             rows = [
                 f.load(f.element_at(address, j, view.type), self.fft.vector, view.type.real.byte_width)
                 for address in addresses
@@ -93,7 +93,7 @@ class SequenceBlock:
             return
         f, tiled = self.f, self._tiled(view)
 
-        def tile(j: Index, group: Index, addresses: Sequence[Value]) -> None:
+        def tile(j: IndexValue, group: IndexValue, addresses: Sequence[Value]) -> None:
             lines = [
                 self._load_parts(arrays, f.add(f.multiply(f.add(j, k), self.fft.lanes), group), scale)
                 for k in range(self._square_size(view))
@@ -125,7 +125,7 @@ class SequenceBlock:
         square = self._square_size(view)
         return view.length // square * square if view.step == 1 and self.width > 1 else 0
 
-    def _each_vector(self, view: BlockView, memory: Value, visit: Callable[[Value, Index, Value | None], None]) -> None:
+    def _each_vector(self, view: BlockView, memory: Value, visit: Callable[[Value, IndexValue, Value | None], None]) -> None:
         """Visits vectors of adjacent sequences, element after element."""
         f, base = self.f, view.base(self.f, self.first)
         groups = range(0, self.fft.lanes, self.width)
@@ -136,7 +136,7 @@ class SequenceBlock:
                 at = f.add(f.multiply(loop.index, self.fft.lanes), k)
                 visit(f.element_at(memory, f.add(line, k), view.type), at, mask)
 
-    def _each_square(self, view: BlockView, memory: Value, tiled: int, visit: VisitSquare, count: Index) -> None:
+    def _each_square(self, view: BlockView, memory: Value, tiled: int, visit: VisitSquare, count: IndexValue) -> None:
         """Visits squares of contiguous sequences: a vector of each, for as many vectors of lanes as `count` sequences
         fill.
         """
@@ -155,7 +155,7 @@ class SequenceBlock:
                 visit(loop.index, group.index, addresses)
 
     def _each_element(
-        self, view: BlockView, memory: Value, first: int, visit: Callable[[Value, Index], None], only_held: bool = False
+        self, view: BlockView, memory: Value, first: int, visit: Callable[[Value, IndexValue], None], only_held: bool = False
     ) -> None:
         """Visits single elements from `first` on; with `only_held`, only those of sequences that the block has."""
         f = self.f
@@ -167,13 +167,13 @@ class SequenceBlock:
                 at = f.add(f.multiply(loop.index, self.fft.lanes), lane.index)
                 visit(f.element_at(address, f.multiply(loop.index, view.step), view.type), at)
 
-    def _sequence_start(self, view: BlockView, memory: Value, lane: Index) -> Value:
+    def _sequence_start(self, view: BlockView, memory: Value, lane: IndexValue) -> Value:
         """Returns the address of the sequence of a lane; lanes past the last one get its address."""
         f = self.f
         lane = lane if self.is_full else f.minimum(lane, f.left(self.count, 1))
         return f.element_at(memory, view.base(f, f.add(self.first, lane)), view.type)
 
-    def _holds(self, lane: Index) -> Value | None:
+    def _holds(self, lane: IndexValue) -> Value | None:
         """Whether the block has a sequence in a lane; None where it is full."""
         return None if self.is_full else self.f.compare("ult", self.f.index(lane), self.f.index(self.count))
 
@@ -190,17 +190,17 @@ class SequenceBlock:
     def _write(self, parts: Parts, address: Value, view: BlockView, mask: Value | None = None) -> None:
         self.f.store_lanes((parts[0], parts[1]) if len(parts) == 2 else parts[0], address, view.type, mask)
 
-    def _write_one(self, arrays: Parts, at: Index, scale: Value | None, address: Value, view: BlockView) -> None:
+    def _write_one(self, arrays: Parts, at: IndexValue, scale: Value | None, address: Value, view: BlockView) -> None:
         f, element = self.f, self.fft.vector.element
         parts = [f.load(f.at(array, at, element), self.fft.vector.scalar, self.fft.align) for array in arrays]
         scaled = [part if scale is None else f.binary("fmul", part, scale) for part in parts]
         self._write(tuple(scaled), address, view)
 
-    def _store_parts(self, parts: Parts, arrays: Parts, at: Index) -> None:
+    def _store_parts(self, parts: Parts, arrays: Parts, at: IndexValue) -> None:
         for part, array in zip(parts, arrays, strict=True):
             self.f.store(part, self.f.at(array, at, self.fft.vector.element), self.fft.align)
 
-    def _load_parts(self, arrays: Parts, at: Index, scale: Value | None) -> Parts:
+    def _load_parts(self, arrays: Parts, at: IndexValue, scale: Value | None) -> Parts:
         f, vector = self.f, self.fft.vector
         parts = [f.load(f.at(array, at, vector.element), vector, self.fft.align) for array in arrays]
         if scale is None:

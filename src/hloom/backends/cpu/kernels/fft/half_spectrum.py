@@ -14,7 +14,7 @@ import numpy as np
 
 from hloom.backends.cpu.kernels.fft.lane_fft import Complex, add, multiply, subtract
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.llvm.text import PTR, Index, Value, constant
+from hloom.backends.cpu.llvm.text import PTR, IndexValue, Value, constant
 from hloom.types import PrimitiveType
 
 FINE_POWERS = 256
@@ -90,10 +90,10 @@ class HalfSpectrum:
         for k, value in zip((0, self.h), convert_ends(f, ends), strict=False):
             self._store(f, value, target, k)
 
-    def _load(self, f: KernelFunction, array: Value, index: Index) -> Complex:
+    def _load(self, f: KernelFunction, array: Value, index: IndexValue) -> Complex:
         value = f.load_lanes(f.element_at(array, index, self.type), self.type)
         assert isinstance(value, tuple)
         return value
 
-    def _store(self, f: KernelFunction, value: Complex, array: Value, index: Index) -> None:
+    def _store(self, f: KernelFunction, value: Complex, array: Value, index: IndexValue) -> None:
         f.store_lanes(value, f.element_at(array, index, self.type), self.type)

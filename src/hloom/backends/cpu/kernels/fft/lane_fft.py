@@ -17,7 +17,7 @@ import numpy as np
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.function import size_of
-from hloom.backends.cpu.llvm.text import PTR, Index, Type, Value, constant
+from hloom.backends.cpu.llvm.text import PTR, IndexValue, Type, Value, constant
 from hloom.passes.expand.fft_lengths import radices_of
 
 Complex = tuple[Value, Value]
@@ -94,11 +94,11 @@ class LaneFft:
                     value = multiply(f, value, factors[k - 1]) if factors and k else value
                     self.store(f, value, target, f.add(first, k * width))
 
-    def _factors(self, f: KernelFunction, radix: int, p: Index, table_offset: int) -> list[Complex]:
+    def _factors(self, f: KernelFunction, radix: int, p: IndexValue, table_offset: int) -> list[Complex]:
         first = f.at(f["table"], f.add(f.multiply(p, 2 * (radix - 1)), table_offset), self.vector.element)
         return [self.factor(f, first, k) for k in range(radix - 1)]
 
-    def factor(self, f: KernelFunction, table: Value, index: Index) -> Complex:
+    def factor(self, f: KernelFunction, table: Value, index: IndexValue) -> Complex:
         """Loads a complex number of a table, in all lanes."""
         first = f.at(table, f.multiply(index, 2), self.vector.element)
         parts = (f.load(f.at(first, k, self.vector.element), self.vector.scalar, self.align) for k in range(2))
@@ -110,16 +110,16 @@ class LaneFft:
         """The first lane of each vector."""
         return range(0, self.lanes, self.vector.width or 1)
 
-    def offsets(self, f: KernelFunction, element: Index) -> list[Index]:
+    def offsets(self, f: KernelFunction, element: IndexValue) -> list[IndexValue]:
         """Returns the offsets of an element's vectors."""
         return [f.add(f.multiply(element, self.lanes), lane) for lane in self.vectors]
 
-    def load(self, f: KernelFunction, arrays: Complex, offset: Index) -> Complex:
+    def load(self, f: KernelFunction, arrays: Complex, offset: IndexValue) -> Complex:
         """Loads the vectors at an offset of a pair of arrays."""
         re, im = (f.load(f.at(array, offset, self.vector.element), self.vector, self.align) for array in arrays)
         return re, im
 
-    def store(self, f: KernelFunction, value: Complex, arrays: Complex, offset: Index) -> None:
+    def store(self, f: KernelFunction, value: Complex, arrays: Complex, offset: IndexValue) -> None:
         """Stores vectors at an offset of a pair of arrays."""
         for part, array in zip(value, arrays, strict=True):
             f.store(part, f.at(array, offset, self.vector.element), self.align)

@@ -17,7 +17,7 @@ from hloom.backends.cpu.kernels.fft.blocks import BlockView, SequenceBlock
 from hloom.backends.cpu.kernels.fft.half_spectrum import convert_ends, convert_pair
 from hloom.backends.cpu.kernels.fft.lane_fft import Complex, LaneFft, multiply
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, type_of
+from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, type_of
 
 Kind = Literal["complex", "pairs to half", "half to pairs", "real to half", "half to real"]
 """Source and target of a pass; `half` is half a spectrum, `pairs` are real elements two by two."""
@@ -175,7 +175,7 @@ class FftTask:
             for k, value in zip((0, h), convert_ends(f, ends), strict=False):
                 fft.store(f, value, target, k * fft.lanes + lane)
 
-        def join(k: Index, offset: Index, mirrored: Index) -> None:
+        def join(k: IndexValue, offset: IndexValue, mirrored: IndexValue) -> None:
             pair, power = (fft.load(f, source, offset), fft.load(f, source, mirrored)), fft.factor(f, twiddles, k)
             for value, target_offset in zip(convert_pair(f, *pair, power, backwards), (offset, mirrored), strict=True):
                 fft.store(f, value, target, target_offset)
@@ -201,14 +201,14 @@ class FftTask:
             # The imaginary part of the first element is ignored.
             fft.store(f, (fft.load(f, source, lane)[0], constant(fft.vector, 0.0)), target, lane)
 
-        def mirror(k: Index, offset: Index, mirrored: Index) -> None:
+        def mirror(k: IndexValue, offset: IndexValue, mirrored: IndexValue) -> None:
             re, im = fft.load(f, source, offset)
             fft.store(f, (re, im), target, offset)
             fft.store(f, (re, f.fneg(im)), target, mirrored)
 
         self._each_mirrored(f, (fft.n + 1) // 2, mirror)
 
-    def _each_mirrored(self, f: KernelFunction, end: int, visit: Callable[[Index, Index, Index], None]) -> None:
+    def _each_mirrored(self, f: KernelFunction, end: int, visit: Callable[[IndexValue, IndexValue, IndexValue], None]) -> None:
         """Visits k = 1 .. end - 1, with the offsets of elements k and n - k."""
         fft = self.fft
         if end <= 1:

@@ -40,7 +40,7 @@ from hloom.backends.cpu.kernels.products.micro_kernel import (
 )
 from hloom.backends.cpu.kernels.products.sums import sums_of_group
 from hloom.backends.cpu.llvm.function import Function, size_of
-from hloom.backends.cpu.llvm.text import I1, I64, PTR, Index, Type, Value, constant, type_of
+from hloom.backends.cpu.llvm.text import I1, I64, PTR, IndexValue, Type, Value, constant, type_of
 
 __all__ = ["MatmulCode", "MatmulSpec", "PackedMatmul", "emit_matmul", "emit_packed_matmul"]
 
@@ -212,7 +212,7 @@ class _Emitter:
             return pack_b.pack_columns_of_b(name, p.b, self.tile, self.depth_of_b, p.k, ragged)
         return pack_b.pack_any_b(name, p.b, self.tile, self.depth_of_b, p.k, p.is_complex)
 
-    def _packing_units(self, f: Function, columns: Index) -> Index:
+    def _packing_units(self, f: Function, columns: IndexValue) -> IndexValue:
         """Returns the units that the packing of B counts: steps of K if its rows are contiguous, else panels."""
         if self.product.b.has_contiguous_rows:
             return self.product.k // (2 if self.product.is_complex else 1)
@@ -240,7 +240,7 @@ class _Emitter:
             self._tiles(f, (panels_of_a, panels_of_b, c, sums), steps, rows, columns, last)
         return f
 
-    def _group_sums(self, f: Function, partial: Value, totals: Value, step: Index, last: Value) -> Value:
+    def _group_sums(self, f: Function, partial: Value, totals: Value, step: IndexValue, last: Value) -> Value:
         """Returns the address to which the block of K at `step` adds its sums."""
         is_first = f.compare("eq", f.index(f.remainder(step, self.plan.group)), f.index(0))
         return sums_of_group(f, self.tile.type, partial, totals, self._partial_count, is_first, last)
@@ -272,7 +272,7 @@ class _Emitter:
                 last,
             )
 
-    def _offset_of_a(self, f: Function, panel: Index, row: Index) -> Index:
+    def _offset_of_a(self, f: Function, panel: IndexValue, row: IndexValue) -> IndexValue:
         return f.multiply(row, self.product.a.row) if self.plan.a_is_direct else f.multiply(panel, self.a.panel)
 
     def _allocate_packed_a(self, f: Function) -> Value | None:
@@ -380,7 +380,7 @@ class _Emitter:
         return f
 
 
-def _batch_pointers(f: Function, p: Product, pointers: tuple[Value, Value, Value], batch_index: Index) -> list[Value]:
+def _batch_pointers(f: Function, p: Product, pointers: tuple[Value, Value, Value], batch_index: IndexValue) -> list[Value]:
     """A, B and C of one product of the batch."""
     parts = zip(pointers, p.batch_strides, (p.a, p.b, p.c), strict=True)
     return [f.at(pointer, f.multiply(batch_index, stride), matrix.element) for pointer, stride, matrix in parts]

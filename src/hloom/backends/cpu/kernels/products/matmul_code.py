@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.products.matmul_plan import MatmulSpec, real_type
 from hloom.backends.cpu.llvm.function import ELEMENTS, Function
-from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, type_of
+from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, type_of
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def zeros_code(name: str, spec: MatmulSpec) -> MatmulCode:
     if spec.batch * spec.m * spec.n > 0:
         with f.loop(spec.batch) as b, f.loop(spec.m) as i, f.loop(spec.n) as j, f.loop(parts) as part:
             indices = zip((b.index, i.index, j.index), spec.out_strides, strict=True)
-            offset: Index = 0
+            offset: IndexValue = 0
             for index, stride in indices:
                 offset = f.add(offset, f.multiply(index, stride * parts))
             f.store(constant(type, 0), f.at(out, f.add(offset, part.index), type.element), 1)

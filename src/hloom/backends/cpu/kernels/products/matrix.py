@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hloom.backends.cpu.llvm.function import ELEMENTS, Function, size_of
-from hloom.backends.cpu.llvm.text import Index, Type, Value, constant, type_of
+from hloom.backends.cpu.llvm.text import IndexValue, Type, Value, constant, type_of
 
 
 @dataclass(frozen=True)
@@ -69,18 +69,18 @@ class Matrix:
         """Returns the elements of K in all steps; the last word may not be full."""
         return self.words.total if self.words else steps
 
-    def elements_left(self, f: Function, steps: int, step: Index) -> Index:
+    def elements_left(self, f: Function, steps: int, step: IndexValue) -> IndexValue:
         """Returns the elements of K from a step on."""
         return f.subtract(self.elements(steps), f.multiply(step, self.per_step))
 
-    def offset(self, f: Function, row: Index, column: Index) -> Index:
+    def offset(self, f: Function, row: IndexValue, column: IndexValue) -> IndexValue:
         """Returns the offset of an element, in elements."""
         along_row = f.multiply(column, self.column)
         if self.paired:
             along_row = f.add(f.multiply(f.divide(column, 2), self.column), f.remainder(column, 2))
         return f.add(f.multiply(row, self.row), along_row)
 
-    def load_step(self, f: Function, pointer: Value, type: Type, left: Index, mask: Value | None = None) -> Value:
+    def load_step(self, f: Function, pointer: Value, type: Type, left: IndexValue, mask: Value | None = None) -> Value:
         """Loads one step of K, for neighbours across K: an element or a word of each. `left` elements of K remain."""
         words = self.words
         if words is None:
@@ -98,7 +98,7 @@ class Matrix:
             whole = f.binary("or", whole, part)
         return self._finished(f, whole, type)
 
-    def load_steps(self, f: Function, pointer: Value, type: Type, left: Index | None) -> Value:
+    def load_steps(self, f: Function, pointer: Value, type: Type, left: IndexValue | None) -> Value:
         """Loads consecutive steps of K, whose elements are contiguous; lanes past the remaining `left` elements are
         zero.
         """

@@ -19,7 +19,7 @@ from hloom.backends.cpu.kernels.products.sums import (
     multiplication,
 )
 from hloom.backends.cpu.llvm.function import Function, size_of
-from hloom.backends.cpu.llvm.text import I64, PTR, Index, Type, Value, constant
+from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Type, Value, constant
 
 ROWS_PER_ITERATION = 4  # of `_dot`
 UNROLL = 4  # vectors of each row in an iteration of `_dot`
@@ -75,7 +75,7 @@ class Matvec:
         emit(f, type, pointers, *f.share(self.m, unit, shares, share))
         return f
 
-    def _dot(self, f: Function, type: Type, pointers: list[Value], first: Index, rows: Index) -> None:
+    def _dot(self, f: Function, type: Type, pointers: list[Value], first: IndexValue, rows: IndexValue) -> None:
         matrix, vector, out = pointers
         with f.loop(rows, ROWS_PER_ITERATION) as loop:
             last = f.subtract(rows, 1)  # rows past the last one repeat it
@@ -107,7 +107,7 @@ class Matvec:
         f: Function,
         row_addresses: list[Value],
         vector: Value,
-        part_of_k: tuple[Index, Index],
+        part_of_k: tuple[IndexValue, IndexValue],
         blocks: list[int],
         zeros: list[Value],
     ) -> list[Value]:
@@ -125,7 +125,7 @@ class Matvec:
         return loop.carried
 
     def _sum_iterations(
-        self, f: Function, row_addresses: list[Value], vector: Value, part_of_k: tuple[Index, Index], sums: list[Value]
+        self, f: Function, row_addresses: list[Value], vector: Value, part_of_k: tuple[IndexValue, IndexValue], sums: list[Value]
     ) -> list[Value]:
         """Adds the products of a part of K, an integral number of iterations, to the sums."""
         (first, end), count, width = part_of_k, len(row_addresses), sums[0].type.width
@@ -137,7 +137,7 @@ class Matvec:
         return loop.carried
 
     def _add_products(
-        self, f: Function, row_addresses: list[Value], vector: Value, at: Index, left: int, sums: list[Value]
+        self, f: Function, row_addresses: list[Value], vector: Value, at: IndexValue, left: int, sums: list[Value]
     ) -> list[Value]:
         type = sums[0].type
         mask = f.first_lanes(left, type.width) if left < type.width else None
@@ -145,7 +145,7 @@ class Matvec:
         parts = [f.load_as(f.at(row, at, self.matrix.element), self.matrix.type, type, mask) for row in row_addresses]
         return [f.multiply_add(part, factor, total) for part, total in zip(parts, sums, strict=True)]
 
-    def _axpy(self, f: Function, type: Type, pointers: list[Value], first: Index, rows: Index) -> None:
+    def _axpy(self, f: Function, type: Type, pointers: list[Value], first: IndexValue, rows: IndexValue) -> None:
         max_rows = TILE_BYTES // size_of(type.element)
         whole = self.k // COLUMNS_PER_ITERATION * COLUMNS_PER_ITERATION
         block = COLUMNS_PER_ITERATION * chain_length(self.k // COLUMNS_PER_ITERATION, MIN_CHAIN_ITERATIONS)
@@ -173,7 +173,7 @@ class Matvec:
             self._store_tile(f, type, totals, out, tile_rows)
 
     def _add_columns(
-        self, f: Function, type: Type, matrix: Value, vector: Value, tile: Value, first: Index, count: int, rows: Index
+        self, f: Function, type: Type, matrix: Value, vector: Value, tile: Value, first: IndexValue, count: int, rows: IndexValue
     ) -> None:
         """Adds the sum of `count` columns from `first` on, each times its element of the vector, to the tile."""
         columns = [f.add(first, i) for i in range(count)]
@@ -193,7 +193,7 @@ class Matvec:
                 total = f.multiply_add(part, factor, total)
             f.store(_add_pairwise(f, f.load(address, type, 64), total), address, 64)
 
-    def _store_tile(self, f: Function, type: Type, tile: Value, out: Value, rows: Index) -> None:
+    def _store_tile(self, f: Function, type: Type, tile: Value, out: Value, rows: IndexValue) -> None:
         is_contiguous = self.out.row == 1
         step, part = (type.width, type) if is_contiguous else (1, type.scalar)
         with f.loop(rows, step) as loop:
@@ -201,7 +201,7 @@ class Matvec:
             mask = self._mask(f, type, rows, loop.index) if is_contiguous else None
             f.store_as(value, f.at(out, f.multiply(loop.index, self.out.row), self.out.element), self.out.type, mask)
 
-    def _mask(self, f: Function, type: Type, rows: Index, at: Index) -> Value | None:
+    def _mask(self, f: Function, type: Type, rows: IndexValue, at: IndexValue) -> Value | None:
         """Returns the lanes of a vector from `at` on that are rows; None if no vector ends past the last row."""
         return f.first_lanes(f.subtract(rows, at), type.width) if self.m % type.width else None
 

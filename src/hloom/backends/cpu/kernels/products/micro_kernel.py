@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.sums import addition
 from hloom.backends.cpu.llvm.function import Function, size_of
-from hloom.backends.cpu.llvm.text import I1, I64, PTR, Index, Type, Value, constant
+from hloom.backends.cpu.llvm.text import I1, I64, PTR, IndexValue, Type, Value, constant
 
 LONG_CALL = 1 << 12  # multiply-adds of vectors, beside which a call costs nothing
 
@@ -157,7 +157,7 @@ class MicroKernel:
         for i, value in enumerate(sums):
             f.store(value, f.at(spilled, i * self.tile.type.width, self.tile.type.element), 64)
 
-    def _products(self, f: Function, first: Index, end: Index, sums: list[Value]) -> list[Value]:
+    def _products(self, f: Function, first: IndexValue, end: IndexValue, sums: list[Value]) -> list[Value]:
         """Writes the loop over steps of K, which adds products to the sums."""
         tile, type = self.tile, self.tile.type
         a, b, _, _, _, _, columns, _ = f.parameters
@@ -207,7 +207,7 @@ class MicroKernel:
             left = f.left(columns, start) if self.has_ragged_columns else type.width
             f.store_first(value, f.at(target, start, self.c.element), self.c.type, left)
 
-    def _scatter_row(self, f: Function, line: Value, c: Value, row: Index, columns: Value) -> None:
+    def _scatter_row(self, f: Function, line: Value, c: Value, row: IndexValue, columns: Value) -> None:
         type = self.tile.type
         with f.loop(columns) as column:
             value = f.load(f.at(line, column.index, type.element), type.scalar, _align(type))

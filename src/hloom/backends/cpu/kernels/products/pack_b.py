@@ -11,7 +11,7 @@ from hloom.backends.cpu.kernels.products.dot_instructions import correction
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.micro_kernel import Tile
 from hloom.backends.cpu.llvm.function import Function, size_of
-from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, type_of
+from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, type_of
 
 
 def _function(name: str) -> Function:
@@ -131,7 +131,7 @@ def pack_any_b(name: str, source: Matrix, tile: Tile, depth: int, steps: int, is
     return f
 
 
-def _complex_element(f: Function, base: Value, source: Matrix, tile: Tile, step: Index, column: Index) -> Value:
+def _complex_element(f: Function, base: Value, source: Matrix, tile: Tile, step: IndexValue, column: IndexValue) -> Value:
     """Loads the real number at (step, column) of a complex matrix viewed as real: see the top of this file."""
     swap, part = f.index(f.remainder(step, 2)), f.index(f.remainder(column, 2))
     pair = f.subtract(column, part)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from hloom.backends.cpu.llvm.function import Function
-from hloom.backends.cpu.llvm.text import Index, Type, Value, constant
+from hloom.backends.cpu.llvm.text import IndexValue, Type, Value, constant
 
 MAX_STEPS = 512  # of a block
 MIN_STEPS = 64  # of a block: shorter ones would be stored and added more often than accuracy requires
@@ -40,7 +40,7 @@ def chain_length(count: int, minimum: int) -> int:
     return max(minimum, math.isqrt(count))
 
 
-def move_sums(f: Function, type: Type, sums: Value, totals: Value, count: Index) -> None:
+def move_sums(f: Function, type: Type, sums: Value, totals: Value, count: IndexValue) -> None:
     """Adds the sums of a block of K to the totals, in vectors of the type, and sets the sums to zero."""
     with f.loop(count, type.width) as loop:
         source, target = f.at(sums, loop.index, type.element), f.at(totals, loop.index, type.element)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.scans.scan import BLOCK, Elements, Scan, flat
-from hloom.backends.cpu.llvm.text import PTR, Index, Value
+from hloom.backends.cpu.llvm.text import PTR, IndexValue, Value
 
 MAX_TILE_VECTORS = 64
 """Vectors of a row that are reduced together, so that their running reductions stay in the cache."""
@@ -77,7 +77,7 @@ class _Tile:
             before, running = self._get(self.before, vector), self._get(self.running, vector)
             self._put(self.before, vector, scan.extended(f, before, running, block))
 
-    def _step(self, block: Value, index: Index, initial: Elements, is_first: bool) -> None:
+    def _step(self, block: Value, index: IndexValue, initial: Elements, is_first: bool) -> None:
         """Adds one row to the reductions of the block, and stores its results."""
         f, scan = self.f, self.scan
         row = f.subtract(scan.size - 1, index) if scan.backward else index
@@ -97,12 +97,12 @@ class _Tile:
             for value, p, type in zip(results, self.rows[count:], scan.types, strict=True):
                 f.store_lanes(value, f.element_at(p, offset, type), type, mask)
 
-    def _get(self, slots: list[Value], vector: Index) -> Elements:
+    def _get(self, slots: list[Value], vector: IndexValue) -> Elements:
         f = self.f
         loads = [f.load(f.at(s, vector, str(r)), r, 1) for s, r in zip(slots, self.registers, strict=True)]
         return self.scan.grouped(loads)
 
-    def _put(self, slots: list[Value], vector: Index, values: Elements) -> None:
+    def _put(self, slots: list[Value], vector: IndexValue, values: Elements) -> None:
         f = self.f
         for slot, register, value in zip(slots, self.registers, flat(values), strict=True):
             f.store(value, f.at(slot, vector, str(register)), 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.scans.scan import BLOCK, Elements, Scan, ScanState, flat, select
-from hloom.backends.cpu.llvm.text import PTR, Index, Value, type_of
+from hloom.backends.cpu.llvm.text import PTR, IndexValue, Value, type_of
 
 MIN_BLOCKS_PER_THREAD = 4
 """Blocks for each thread from which a row is divided among threads."""
@@ -67,7 +67,7 @@ class ScanAlong:
 
     # One row on many threads
 
-    def _task(self, phase: str) -> tuple[KernelFunction, list[Value], Elements, Value, Index, Index]:
+    def _task(self, phase: str) -> tuple[KernelFunction, list[Value], Elements, Value, IndexValue, IndexValue]:
         """Returns a task, the row, the initial value, the scratch, and the blocks of its part."""
         f = task_function(f"{self.name}.{phase}")
         count = len(self.scan.types)
@@ -96,16 +96,16 @@ class ScanAlong:
             self._block(f, row, block, initial, self._total(f, scratch, block))
         return f
 
-    def _total_addresses(self, f: KernelFunction, scratch: Value, block: Index) -> list[Value]:
+    def _total_addresses(self, f: KernelFunction, scratch: Value, block: IndexValue) -> list[Value]:
         start = f.at(scratch, f.multiply(block, self.total_bytes), "i8")
         offsets = [sum(self.state_bytes[:k]) for k in range(len(self.state_bytes))]
         return [f.at(start, offset, "i8") for offset in offsets]
 
-    def _put_total(self, f: KernelFunction, scratch: Value, block: Index, total: Elements) -> None:
+    def _put_total(self, f: KernelFunction, scratch: Value, block: IndexValue, total: Elements) -> None:
         for address, value in zip(self._total_addresses(f, scratch, block), flat(total), strict=True):
             f.store(value, address, 64)
 
-    def _total(self, f: KernelFunction, scratch: Value, block: Index) -> Elements:
+    def _total(self, f: KernelFunction, scratch: Value, block: IndexValue) -> Elements:
         addresses = self._total_addresses(f, scratch, block)
         registers = self.scan.registers(self.lanes)
         return self.scan.grouped([f.load(p, register, 64) for p, register in zip(addresses, registers, strict=True)])
@@ -113,11 +113,11 @@ class ScanAlong:
     # Blocks and vectors
 
     def _block(
-        self, f: KernelFunction, row: list[Value], block: Index, initial: Elements | None, before: Elements | None
+        self, f: KernelFunction, row: list[Value], block: IndexValue, initial: Elements | None, before: Elements | None
     ) -> Elements:
         """Scans a block of whole vectors; returns its reduction, in all lanes. Without `before` nothing is stored."""
 
-        def step(vector: Index, carried: Elements | None) -> Elements:
+        def step(vector: IndexValue, carried: Elements | None) -> Elements:
             position = f.multiply(vector, self.lanes)
             if self.scan.backward:
                 position = f.subtract(self.scan.size - self.lanes, position)
@@ -160,7 +160,7 @@ class ScanAlong:
         lane = 0 if self.scan.backward else self.lanes - 1
         return self.scan.grouped([f.shuffle(part, None, [lane] * self.lanes) for part in flat(values)])
 
-    def _load(self, f: KernelFunction, row: list[Value], position: Index, mask: Value | None) -> Elements:
+    def _load(self, f: KernelFunction, row: list[Value], position: IndexValue, mask: Value | None) -> Elements:
         types = self.scan.types
         return [
             f.load_lanes(f.element_at(p, position, type), type, self.lanes, mask)
@@ -168,7 +168,7 @@ class ScanAlong:
         ]
 
     def _store(
-        self, f: KernelFunction, values: Elements, row: list[Value], position: Index, mask: Value | None
+        self, f: KernelFunction, values: Elements, row: list[Value], position: IndexValue, mask: Value | None
     ) -> None:
         types = self.scan.types
         for value, p, type in zip(values, row[len(types) :], types, strict=True):

@@ -13,7 +13,7 @@ from hloom.backends.cpu.elements.ops import FLOAT_INSTRUCTIONS
 from hloom.backends.cpu.elements.types import Element, register_type, rounded
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, StackVariable
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation, parts
-from hloom.backends.cpu.llvm.text import Builder, Index, Type, Value
+from hloom.backends.cpu.llvm.text import Builder, IndexValue, Type, Value
 from hloom.ir import Instruction
 from hloom.monoids import monoid_of
 from hloom.types import PrimitiveType
@@ -59,7 +59,7 @@ class Scan:
             return [b.binary(self.wide_opcode, x, y)]
         return self.computation.emit(b, [*left, *right])
 
-    def extended(self, f: KernelFunction, before: Elements, running: Elements, block: Index) -> Elements:
+    def extended(self, f: KernelFunction, before: Elements, running: Elements, block: IndexValue) -> Elements:
         """Combines the reduction before a block with one inside of it; before block 0 there may be none."""
         both = self.combine(f, before, running)
         if self.starts_with_initial:
@@ -70,7 +70,7 @@ class Scan:
         return select(f, is_first, running, both)
 
     def result(
-        self, f: KernelFunction, initial: Elements, before: Elements, running: Elements, block: Index
+        self, f: KernelFunction, initial: Elements, before: Elements, running: Elements, block: IndexValue
     ) -> Elements:
         """Returns the results for the reductions before a block and inside of it."""
         value = self.extended(f, before, running, block)

@@ -14,7 +14,7 @@ from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.kernels.scans.scan import Elements, Scan, ScanState
-from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant
+from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant
 from hloom.ir import Instruction
 from hloom.ops.attributes import Window, WindowDimension
 
@@ -156,7 +156,7 @@ class _AxisTask:
         if whole < inner:
             self._reduction(position, low, high, whole, lanes, f.first_lanes(inner - whole, lanes))
 
-    def _bounds(self, position: Value) -> tuple[Index, Index]:
+    def _bounds(self, position: Value) -> tuple[IndexValue, IndexValue]:
         """Returns `WindowAxis.bounds` of a position that is known at run time."""
         f, w = self.f, self.axis.window
         moved = f.binary("mul", position, constant(I64, w.stride))
@@ -171,17 +171,17 @@ class _AxisTask:
         return ceil_divided(start), f.minimum(end, w.size)
 
     def _reduction(
-        self, position: Value, low: Index, high: Index, column: Index, lanes: int, mask: Value | None
+        self, position: Value, low: IndexValue, high: IndexValue, column: IndexValue, lanes: int, mask: Value | None
     ) -> None:
         """Reduces window elements low .. high - 1 at a position, and stores the result."""
         f, axis, w = self.f, self.axis, self.axis.window
         start = f.binary("sub", f.index(f.multiply(position, w.stride)), constant(I64, w.padding_low))
 
-        def element(step: Index) -> Elements:
+        def element(step: IndexValue) -> Elements:
             at = f.binary("add", start, f.index(f.multiply(step, w.window_dilation)))
             return self._load(self.source, f.add(f.multiply(at, axis.inner), column), lanes, mask)
 
-        def reduced(first: Index, end: Index) -> Elements:
+        def reduced(first: IndexValue, end: IndexValue) -> Elements:
             state = ScanState(f, self.scan, element(first))
             with f.each(f.add(first, 1), end) as step:
                 state.set(self.scan.combine(f, state.get(), element(step)))
@@ -195,7 +195,7 @@ class _AxisTask:
         for value, p, type in zip(result, self.target, self.types, strict=True):
             f.store_lanes(value, f.element_at(p, offset, type), type, mask)
 
-    def _reduce_in_blocks(self, reduced: Callable[[Index, Index], Elements], low: Index, high: Index) -> Elements:
+    def _reduce_in_blocks(self, reduced: Callable[[IndexValue, IndexValue], Elements], low: IndexValue, high: IndexValue) -> Elements:
         """Reduces about as many blocks as each has elements, so that no chain of additions is long (GEN-13)."""
         f, block = self.f, math.isqrt(self.axis.window.size)
         end = f.minimum(f.add(low, block), high)
@@ -205,7 +205,7 @@ class _AxisTask:
             state.set(self.scan.combine(f, state.get(), part))
         return state.get()
 
-    def _load(self, pointers: list[Value], offset: Index, lanes: int, mask: Value | None) -> Elements:
+    def _load(self, pointers: list[Value], offset: IndexValue, lanes: int, mask: Value | None) -> Elements:
         f = self.f
         return [
             f.load_lanes(f.element_at(p, offset, type), type, lanes, mask)

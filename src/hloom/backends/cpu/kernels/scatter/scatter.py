@@ -13,7 +13,7 @@ from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function,
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.kernels.scatter.plan import ScatterPlan, WindowStart, plan_scatter
-from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant
+from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant
 from hloom.ir import Instruction
 from hloom.target import CACHE_LINE
 
@@ -113,7 +113,7 @@ class _Scatter:
         self._batch(f, 0, 0, 0, 0)
         return f
 
-    def _part(self, f: KernelFunction) -> tuple[Index, Index]:
+    def _part(self, f: KernelFunction) -> tuple[IndexValue, IndexValue]:
         """Returns the first index of the task's part of the range that tasks divide, and its size."""
         partitioned = self.plan.partitioned
         if partitioned is None:
@@ -122,7 +122,7 @@ class _Scatter:
         unit = max(self.lanes, 1) if self.plan.window and partitioned is self.plan.window[-1] else 1
         return f.share(size, unit, self.plan.shares, f["chunk"])
 
-    def _batch(self, f: KernelFunction, depth: int, index: Index, update: Index, target: Index) -> None:
+    def _batch(self, f: KernelFunction, depth: int, index: IndexValue, update: IndexValue, target: IndexValue) -> None:
         """Writes the loops over index vectors; the offsets are those in indices, updates and operand."""
         if depth == len(self.plan.batches):
             self._window(f, index, update, target)
@@ -135,7 +135,7 @@ class _Scatter:
             offsets = [f.multiply(step, stride) for stride in loop.strides]
             self._batch(f, depth + 1, f.add(index, offsets[0]), f.add(update, offsets[1]), f.add(target, offsets[2]))
 
-    def _window(self, f: KernelFunction, index: Index, update: Index, target: Index) -> None:
+    def _window(self, f: KernelFunction, index: IndexValue, update: IndexValue, target: IndexValue) -> None:
         """Applies one window if the whole of it is inside the operand, and in this task's part."""
         is_inside: Value | None = None
         for start in self.plan.starts:
@@ -153,12 +153,12 @@ class _Scatter:
         with f.when(is_inside):
             self._elements(f, 0, update, target)
 
-    def _prefetch(self, f: KernelFunction, step: Index) -> None:
+    def _prefetch(self, f: KernelFunction, step: IndexValue) -> None:
         """Prefetches the first lines of the window at iteration `step` of the only loop over index vectors, even if it
         is invalid.
         """
         index = f.multiply(step, self.plan.batches[0].strides[0])
-        target: Index = 0
+        target: IndexValue = 0
         for start in self.plan.starts:
             value = self._start(f, f.add(index, start.offset))
             offset = f.binary("mul", value, constant(I64, start.stride))
@@ -170,7 +170,7 @@ class _Scatter:
         for line in range(min(MAX_PREFETCHED_LINES, -(-size * self.types[0].byte_width // CACHE_LINE))):
             f.prefetch(f.at(address, CACHE_LINE * line, "i8"), writes=True)
 
-    def _start(self, f: KernelFunction, index: Index) -> Value:
+    def _start(self, f: KernelFunction, index: IndexValue) -> Value:
         """Loads a component of an index vector; as an unsigned number a negative one is too large."""
         value = f.load_lanes(f.element_at(self.indices, index, self.index_type), self.index_type)
         assert isinstance(value, Value)
@@ -178,7 +178,7 @@ class _Scatter:
             return value
         return f.convert("sext" if self.index_type.is_signed else "zext", value, "i64")
 
-    def _elements(self, f: KernelFunction, depth: int, update: Index, target: Index) -> None:
+    def _elements(self, f: KernelFunction, depth: int, update: IndexValue, target: IndexValue) -> None:
         """Writes the loops over a window, the last one in vectors."""
         loops = self.plan.window
         if depth == len(loops):
@@ -199,7 +199,7 @@ class _Scatter:
             mask = f.first_lanes(loop.size - whole, self.lanes)
             self._apply(f, f.add(update, whole), f.add(target, whole), self.lanes, mask)
 
-    def _apply(self, f: KernelFunction, update: Index, target: Index, lanes: int, mask: Value | None) -> None:
+    def _apply(self, f: KernelFunction, update: IndexValue, target: IndexValue, lanes: int, mask: Value | None) -> None:
         """Combines one element, or a vector of them, with those of the results."""
         targets = [f.element_at(p, target, type) for p, type in zip(self.results, self.types, strict=True)]
         sources = [f.element_at(p, update, type) for p, type in zip(self.updates, self.types, strict=True)]

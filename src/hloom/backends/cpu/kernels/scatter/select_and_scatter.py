@@ -10,7 +10,7 @@ from typing import Any
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, StackVariable, task_function
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation, parts
-from hloom.backends.cpu.llvm.text import I1, I64, PTR, Index, Value, constant
+from hloom.backends.cpu.llvm.text import I1, I64, PTR, IndexValue, Value, constant
 from hloom.ir import Instruction
 from hloom.loops.pull import row_major_strides
 from hloom.ops.attributes import Window, WindowDimension
@@ -66,7 +66,7 @@ class _SelectAndScatter:
             self._windows(f, 0, [], 0)
         return f
 
-    def _windows(self, f: KernelFunction, depth: int, position: list[Index], source: Index) -> None:
+    def _windows(self, f: KernelFunction, depth: int, position: list[IndexValue], source: IndexValue) -> None:
         """Writes the loops over window positions, in row-major order."""
         if depth < len(self.counts):
             with f.each(0, self.counts[depth]) as step:
@@ -82,7 +82,7 @@ class _SelectAndScatter:
             f.store_lanes(combined, address, self.type)
 
     def _elements(
-        self, f: KernelFunction, depth: int, position: list[Index], linear: Index, is_inside: Value | None
+        self, f: KernelFunction, depth: int, position: list[IndexValue], linear: IndexValue, is_inside: Value | None
     ) -> None:
         """Writes the loops over the elements of one window; `is_inside`: whether the indices so far are inside the
         operand.

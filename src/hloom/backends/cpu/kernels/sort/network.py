@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from hloom.backends.cpu.llvm.function import Function
 from hloom.backends.cpu.llvm.processor import processor
-from hloom.backends.cpu.llvm.text import PTR, Index, Type, Value, constant, lane_indices, type_of
+from hloom.backends.cpu.llvm.text import PTR, IndexValue, Type, Value, constant, lane_indices, type_of
 from hloom.runtime.machine import architecture
 
 MAX_VECTORS = 16
@@ -51,7 +51,7 @@ def merged(f: Function, low: Value, high: Value) -> tuple[Value, Value]:
     return low, high
 
 
-def _sorted_bitonic_lanes(f: Function, columns: list[Value], bit: Value, stages: Index) -> list[Value]:
+def _sorted_bitonic_lanes(f: Function, columns: list[Value], bit: Value, stages: IndexValue) -> list[Value]:
     """Sorts groups of 2 * `bit` lanes, each of which ascends and then descends, or the reverse."""
     type = columns[0].type
     with f.loop(stages, carried=columns) as stage:
@@ -64,7 +64,7 @@ def _sorted_bitonic_lanes(f: Function, columns: list[Value], bit: Value, stages:
     return stage.carried
 
 
-def _lanes_with_bit(f: Function, type: Type, bit: Index) -> Value:
+def _lanes_with_bit(f: Function, type: Type, bit: IndexValue) -> Value:
     """Returns all bits of the lanes whose indices have a bit, none of the others."""
     bits = f.splat(f.convert("trunc", f.index(bit), type.element) if type.bits < 64 else f.index(bit), type.width)
     has_bit = f.compare("ne", f.binary("and", lane_indices(type), bits), constant(type, 0))

@@ -25,7 +25,7 @@ from hloom.backends.cpu.kernels.sort.network import (
     sorted_vectors,
 )
 from hloom.backends.cpu.kernels.sort.records import Records, load_raw, store_raw
-from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, type_of
+from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, type_of
 
 MAX_AVX2_ROW = 1 << 15
 """Elements up to which vectors of 32 bytes pay; longer rows are sorted by digits in less time."""
@@ -103,18 +103,18 @@ class QuickSort:
         """Levels of merges."""
         return (self.parts - 1).bit_length()
 
-    def _columns(self, f: KernelFunction, start: Index) -> list[Value]:
+    def _columns(self, f: KernelFunction, start: IndexValue) -> list[Value]:
         """Returns the addresses of a position in `from`, `spare`, and `to`."""
         return [f.at(self.row.pointers(f, group)[0], start, self.type.element) for group in ("from", "spare", "to")]
 
     # Vectors in memory
 
-    def _load(self, f: KernelFunction, address: Value, left: Index) -> Value:
+    def _load(self, f: KernelFunction, address: Value, left: IndexValue) -> Value:
         """Loads up to `left` keys; other lanes hold the maximum."""
         mask = f.first_lanes(left, self.type.width)
         return f.load_masked(address, self.type, self._align, mask, constant(self.type, -1))
 
-    def _store(self, f: KernelFunction, value: Value, address: Value, left: Index) -> None:
+    def _store(self, f: KernelFunction, value: Value, address: Value, left: IndexValue) -> None:
         if isinstance(left, int) and left >= self.type.width:
             f.store(value, address, self._align)
         else:
@@ -150,7 +150,7 @@ class QuickSort:
         """
         return self.row.counts(f, f["context"])
 
-    def _encode(self, f: KernelFunction, records: Value, left: Index, changes: StackVariable) -> Value:
+    def _encode(self, f: KernelFunction, records: Value, left: IndexValue, changes: StackVariable) -> Value:
         """Returns the keys of a vector, and accumulates in `changes` the bits of records that decoding does not
         restore.
         """
@@ -166,7 +166,7 @@ class QuickSort:
         assert self.key is not None
         return self.key.decode(f, keys)
 
-    def _make_keys(self, f: KernelFunction, source: Value, target: Value, count: Index, changes: StackVariable) -> None:
+    def _make_keys(self, f: KernelFunction, source: Value, target: Value, count: IndexValue, changes: StackVariable) -> None:
         with f.each(0, count, self.type.width) as start:
             left = f.left(count, start)
             records = self._load(f, f.at(source, start, self.type.element), left)
@@ -174,7 +174,7 @@ class QuickSort:
             self._store(f, keys, f.at(target, start, self.type.element), left)
 
     def _sort_leaf(
-        self, f: KernelFunction, source: Value, target: Value, count: Index, changes: StackVariable | None
+        self, f: KernelFunction, source: Value, target: Value, count: IndexValue, changes: StackVariable | None
     ) -> None:
         """Sorts as many keys as a network holds; with `changes`, they are encoded before and decoded after that."""
         addresses, lefts = self._vector_addresses(f, source, count)
@@ -193,7 +193,7 @@ class QuickSort:
         self._sort_leaf(f, f["source"], f["target"], f["count"], None)
         return f
 
-    def _vector_addresses(self, f: KernelFunction, base: Value, count: Index) -> tuple[list[Value], list[Index]]:
+    def _vector_addresses(self, f: KernelFunction, base: Value, count: IndexValue) -> tuple[list[Value], list[IndexValue]]:
         """Returns the addresses of the vectors of a network, and the number of keys in each."""
         starts = [k * self.type.width for k in range(self.vectors)]
         return [f.at(base, start, self.type.element) for start in starts], [f.left(count, start) for start in starts]
@@ -331,7 +331,7 @@ class QuickSort:
         key = load_raw(f, source, f.select(inside, position.get(), constant(I64, 0)), self.type.scalar)
         return f.select(inside, key, constant(self.type.scalar, -1))
 
-    def _merge_path(self, f: KernelFunction, source: Value, runs: list[Value], count: Index) -> tuple[Value, Value]:
+    def _merge_path(self, f: KernelFunction, source: Value, runs: list[Value], count: IndexValue) -> tuple[Value, Value]:
         """Returns the positions in two runs, delimited by `runs`, where the first `count` keys of both together end."""
         start, middle, end = runs
         low = f.variable(f.index(f.left(count, f.subtract(end, middle))))

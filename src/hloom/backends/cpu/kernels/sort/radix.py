@@ -11,14 +11,14 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.sort.context import RowContext
 from hloom.backends.cpu.kernels.sort.merge import ParallelFor
 from hloom.backends.cpu.kernels.sort.records import load_raw, store_raw
-from hloom.backends.cpu.llvm.text import I32, I64, Index, Value, constant, type_of
+from hloom.backends.cpu.llvm.text import I32, I64, IndexValue, Value, constant, type_of
 
 MIN_LONG_DIGIT_SIZE = 1 << 15
 """Elements of a row from which digits have 11 bits instead of 8."""
 LANES = 16
 """Records whose digits are computed at once."""
 
-Visit = Callable[[Index, Value], object]
+Visit = Callable[[IndexValue, Value], object]
 """A function of a position and its digit."""
 
 
@@ -78,7 +78,7 @@ class RadixSort:
         f, source, counts, first, last = self._part("move")
         (target,) = self.row.pointers(f, "to")
 
-        def move(index: Index, digit: Value) -> None:
+        def move(index: IndexValue, digit: Value) -> None:
             record = load_raw(f, source, index, self.records.columns[0])
             store_raw(f, record, target, self._post_increment(f, counts, digit))
 

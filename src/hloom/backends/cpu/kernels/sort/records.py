@@ -10,7 +10,7 @@ from hloom.backends.cpu.elements.types import Element, load_element, memory_elem
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.kernels.sort.keys import SortKey
-from hloom.backends.cpu.llvm.text import Index, Type, Value, constant, type_of
+from hloom.backends.cpu.llvm.text import IndexValue, Type, Value, constant, type_of
 from hloom.types import PrimitiveType
 
 
@@ -22,7 +22,7 @@ class Rows:
     size: int
     stride: int
 
-    def start(self, f: KernelFunction, row: Index) -> Index:
+    def start(self, f: KernelFunction, row: IndexValue) -> IndexValue:
         """Returns the offset of the first element of a row."""
         outer = f.multiply(f.divide(row, self.stride), self.size * self.stride)
         return f.add(outer, f.remainder(row, self.stride))
@@ -33,12 +33,12 @@ def raw_type(type: PrimitiveType) -> Type:
     return type_of(f"i{8 * type.byte_width}")
 
 
-def load_raw(f: KernelFunction, base: Value, index: Index, type: Type) -> Value:
+def load_raw(f: KernelFunction, base: Value, index: IndexValue, type: Type) -> Value:
     """Loads an element as an integer of a type."""
     return f.load(f.at(base, index, type.element), type, min(8, type.bits // 8))
 
 
-def store_raw(f: KernelFunction, value: Value, base: Value, index: Index) -> None:
+def store_raw(f: KernelFunction, value: Value, base: Value, index: IndexValue) -> None:
     """Stores an integer that holds an element."""
     f.store(value, f.at(base, index, value.type.element), min(8, value.type.bits // 8))
 

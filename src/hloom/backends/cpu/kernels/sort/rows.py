@@ -10,7 +10,7 @@ from hloom.backends.cpu.kernels.sort.merge import MergeSort, ParallelFor
 from hloom.backends.cpu.kernels.sort.quick import QuickSort
 from hloom.backends.cpu.kernels.sort.radix import RadixSort
 from hloom.backends.cpu.kernels.sort.records import Records, Rows, raw_type
-from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value
+from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value
 from hloom.ir import Instruction
 from hloom.types import PrimitiveType
 
@@ -100,7 +100,7 @@ class SortRows:
         return sets
 
     def _row_of(
-        self, f: KernelFunction, arrays: list[Value], types: list[PrimitiveType], rows: Rows, row: Index
+        self, f: KernelFunction, arrays: list[Value], types: list[PrimitiveType], rows: Rows, row: IndexValue
     ) -> list[Value]:
         start = rows.start(f, row)
         return [f.at(array, start, raw_type(type).element) for array, type in zip(arrays, types, strict=True)]
