@@ -191,7 +191,9 @@ class Builder:
         return value if isinstance(value, Value) else constant(I64, value)
 
     @contextmanager
-    def loop(self, stop: IndexValue, step: IndexValue = 1, carried: Sequence[Value] = (), first: IndexValue = 0) -> Iterator[Loop]:
+    def loop(
+        self, stop: IndexValue, step: IndexValue = 1, carried: Sequence[Value] = (), first: IndexValue = 0
+    ) -> Iterator[Loop]:
         """Context manager for a loop over first, first + step, .. below `stop`, with at least one iteration.
 
         The body may replace the values in `carried`, which then hold the final values.

@@ -225,7 +225,9 @@ class _Emitter:
                 features = f.index(f.subtract(g.output_features, column))
                 f.invoke(f"{self.name}.store", block.sums, result, position, features, block.counts)
 
-    def _row_offsets(self, f: KernelFunction, block: TaskBlock, row: IndexValue) -> tuple[IndexValue, IndexValue, Value | None]:
+    def _row_offsets(
+        self, f: KernelFunction, block: TaskBlock, row: IndexValue
+    ) -> tuple[IndexValue, IndexValue, Value | None]:
         """Returns offsets of a row of positions in image and result, and whether the class has it; None if all do."""
         image: IndexValue = 0
         result: IndexValue = 0

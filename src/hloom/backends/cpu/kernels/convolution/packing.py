@@ -219,7 +219,9 @@ class KernelPack:
                 self._columns(f, start, step_address, feature.index, column)
         return f
 
-    def _columns(self, f: KernelFunction, source: Value, target: Value, feature: IndexValue, column: IndexValue) -> None:
+    def _columns(
+        self, f: KernelFunction, source: Value, target: Value, feature: IndexValue, column: IndexValue
+    ) -> None:
         """Packs one step of a panel."""
         form, tile_features, type = self.plan.form, self.plan.tile_features, self.type
         feature_stride, column_stride = form.kernel_strides

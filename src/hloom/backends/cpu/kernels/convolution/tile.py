@@ -78,7 +78,11 @@ class SumTile:
             f.store(value, f.at(target, i * type.width, type.element), type.width * size_of(type.element))
 
     def _accumulate(
-        self, f: KernelFunction, entries: tuple[IndexValue, IndexValue], steps: tuple[IndexValue, IndexValue], sums: list[Value]
+        self,
+        f: KernelFunction,
+        entries: tuple[IndexValue, IndexValue],
+        steps: tuple[IndexValue, IndexValue],
+        sums: list[Value],
     ) -> list[Value]:
         """Adds the products of a range of entries, and of a range of steps of their runs, to the sums."""
         g, element, tile_features = self.plan.geometry, self.type.element, self.plan.tile_features
@@ -164,7 +168,9 @@ class StoreTile:
                 f, f["position"], f.at(f["result"], offset, self.result.element), start, self._count(f, len(axes) - 1)
             )
 
-    def _store_line(self, f: KernelFunction, position: Value, result: Value, start: IndexValue, count: IndexValue) -> None:
+    def _store_line(
+        self, f: KernelFunction, position: Value, result: Value, start: IndexValue, count: IndexValue
+    ) -> None:
         """Stores the positions of the tile from `start` on, `count` at most, to a line of the result."""
         begin = f.intrinsic("umax", position, f.index(start))
         end = f.minimum(f.add(position, self.plan.tile_positions), f.add(start, count))

@@ -125,7 +125,9 @@ class SequenceBlock:
         square = self._square_size(view)
         return view.length // square * square if view.step == 1 and self.width > 1 else 0
 
-    def _each_vector(self, view: BlockView, memory: Value, visit: Callable[[Value, IndexValue, Value | None], None]) -> None:
+    def _each_vector(
+        self, view: BlockView, memory: Value, visit: Callable[[Value, IndexValue, Value | None], None]
+    ) -> None:
         """Visits vectors of adjacent sequences, element after element."""
         f, base = self.f, view.base(self.f, self.first)
         groups = range(0, self.fft.lanes, self.width)
@@ -155,7 +157,12 @@ class SequenceBlock:
                 visit(loop.index, group.index, addresses)
 
     def _each_element(
-        self, view: BlockView, memory: Value, first: int, visit: Callable[[Value, IndexValue], None], only_held: bool = False
+        self,
+        view: BlockView,
+        memory: Value,
+        first: int,
+        visit: Callable[[Value, IndexValue], None],
+        only_held: bool = False,
     ) -> None:
         """Visits single elements from `first` on; with `only_held`, only those of sequences that the block has."""
         f = self.f

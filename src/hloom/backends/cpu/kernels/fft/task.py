@@ -208,7 +208,9 @@ class FftTask:
 
         self._each_mirrored(f, (fft.n + 1) // 2, mirror)
 
-    def _each_mirrored(self, f: KernelFunction, end: int, visit: Callable[[IndexValue, IndexValue, IndexValue], None]) -> None:
+    def _each_mirrored(
+        self, f: KernelFunction, end: int, visit: Callable[[IndexValue, IndexValue, IndexValue], None]
+    ) -> None:
         """Visits k = 1 .. end - 1, with the offsets of elements k and n - k."""
         fft = self.fft
         if end <= 1:

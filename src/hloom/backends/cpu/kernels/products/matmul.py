@@ -380,7 +380,9 @@ class _Emitter:
         return f
 
 
-def _batch_pointers(f: Function, p: Product, pointers: tuple[Value, Value, Value], batch_index: IndexValue) -> list[Value]:
+def _batch_pointers(
+    f: Function, p: Product, pointers: tuple[Value, Value, Value], batch_index: IndexValue
+) -> list[Value]:
     """A, B and C of one product of the batch."""
     parts = zip(pointers, p.batch_strides, (p.a, p.b, p.c), strict=True)
     return [f.at(pointer, f.multiply(batch_index, stride), matrix.element) for pointer, stride, matrix in parts]

@@ -125,7 +125,12 @@ class Matvec:
         return loop.carried
 
     def _sum_iterations(
-        self, f: Function, row_addresses: list[Value], vector: Value, part_of_k: tuple[IndexValue, IndexValue], sums: list[Value]
+        self,
+        f: Function,
+        row_addresses: list[Value],
+        vector: Value,
+        part_of_k: tuple[IndexValue, IndexValue],
+        sums: list[Value],
     ) -> list[Value]:
         """Adds the products of a part of K, an integral number of iterations, to the sums."""
         (first, end), count, width = part_of_k, len(row_addresses), sums[0].type.width
@@ -173,7 +178,15 @@ class Matvec:
             self._store_tile(f, type, totals, out, tile_rows)
 
     def _add_columns(
-        self, f: Function, type: Type, matrix: Value, vector: Value, tile: Value, first: IndexValue, count: int, rows: IndexValue
+        self,
+        f: Function,
+        type: Type,
+        matrix: Value,
+        vector: Value,
+        tile: Value,
+        first: IndexValue,
+        count: int,
+        rows: IndexValue,
     ) -> None:
         """Adds the sum of `count` columns from `first` on, each times its element of the vector, to the tile."""
         columns = [f.add(first, i) for i in range(count)]

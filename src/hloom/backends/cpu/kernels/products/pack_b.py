@@ -131,7 +131,9 @@ def pack_any_b(name: str, source: Matrix, tile: Tile, depth: int, steps: int, is
     return f
 
 
-def _complex_element(f: Function, base: Value, source: Matrix, tile: Tile, step: IndexValue, column: IndexValue) -> Value:
+def _complex_element(
+    f: Function, base: Value, source: Matrix, tile: Tile, step: IndexValue, column: IndexValue
+) -> Value:
     """Loads the real number at (step, column) of a complex matrix viewed as real: see the top of this file."""
     swap, part = f.index(f.remainder(step, 2)), f.index(f.remainder(column, 2))
     pair = f.subtract(column, part)

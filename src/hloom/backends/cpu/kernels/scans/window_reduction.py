@@ -195,7 +195,9 @@ class _AxisTask:
         for value, p, type in zip(result, self.target, self.types, strict=True):
             f.store_lanes(value, f.element_at(p, offset, type), type, mask)
 
-    def _reduce_in_blocks(self, reduced: Callable[[IndexValue, IndexValue], Elements], low: IndexValue, high: IndexValue) -> Elements:
+    def _reduce_in_blocks(
+        self, reduced: Callable[[IndexValue, IndexValue], Elements], low: IndexValue, high: IndexValue
+    ) -> Elements:
         """Reduces about as many blocks as each has elements, so that no chain of additions is long (GEN-13)."""
         f, block = self.f, math.isqrt(self.axis.window.size)
         end = f.minimum(f.add(low, block), high)

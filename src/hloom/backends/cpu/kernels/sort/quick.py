@@ -166,7 +166,9 @@ class QuickSort:
         assert self.key is not None
         return self.key.decode(f, keys)
 
-    def _make_keys(self, f: KernelFunction, source: Value, target: Value, count: IndexValue, changes: StackVariable) -> None:
+    def _make_keys(
+        self, f: KernelFunction, source: Value, target: Value, count: IndexValue, changes: StackVariable
+    ) -> None:
         with f.each(0, count, self.type.width) as start:
             left = f.left(count, start)
             records = self._load(f, f.at(source, start, self.type.element), left)
@@ -193,7 +195,9 @@ class QuickSort:
         self._sort_leaf(f, f["source"], f["target"], f["count"], None)
         return f
 
-    def _vector_addresses(self, f: KernelFunction, base: Value, count: IndexValue) -> tuple[list[Value], list[IndexValue]]:
+    def _vector_addresses(
+        self, f: KernelFunction, base: Value, count: IndexValue
+    ) -> tuple[list[Value], list[IndexValue]]:
         """Returns the addresses of the vectors of a network, and the number of keys in each."""
         starts = [k * self.type.width for k in range(self.vectors)]
         return [f.at(base, start, self.type.element) for start in starts], [f.left(count, start) for start in starts]
@@ -331,7 +335,9 @@ class QuickSort:
         key = load_raw(f, source, f.select(inside, position.get(), constant(I64, 0)), self.type.scalar)
         return f.select(inside, key, constant(self.type.scalar, -1))
 
-    def _merge_path(self, f: KernelFunction, source: Value, runs: list[Value], count: IndexValue) -> tuple[Value, Value]:
+    def _merge_path(
+        self, f: KernelFunction, source: Value, runs: list[Value], count: IndexValue
+    ) -> tuple[Value, Value]:
         """Returns the positions in two runs, delimited by `runs`, where the first `count` keys of both together end."""
         start, middle, end = runs
         low = f.variable(f.index(f.left(count, f.subtract(end, middle))))
