@@ -189,8 +189,8 @@ def prepare(source: Module | XlaComputation | Computation | str, fill_elided: in
 
     The argument is not modified. Arguments and errors are those of `compile`.
     """
-    from hloom.passes.expand.mixed_precision import MixedPrecisionExpander
-    from hloom.passes.expand.nan_signs import NanSigns, tells_nans_apart
+    from hloom.passes.legalize.mixed_precision import MixedPrecisionExpander
+    from hloom.passes.legalize.nan_signs import NanSigns, tells_nans_apart
     from hloom.runtime.targets import check_targets
     from hloom.verifier import verify_module
     from hloom.verifier.precision import is_mixed

@@ -9,9 +9,10 @@ import ml_dtypes
 import numpy as np
 
 import hloom as hl
-from hlo_text import module_text
+from hlo_text import arrays_for, compiled, interpreted, module_text
 from hloom.files.arrays import flat
-from hloom.passes import clone_module
+from hloom.passes import clone_module, run_passes
+from hloom.passes.pipeline import Pass
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.text import fingerprint
 from hloom.verifier import verify_module
@@ -107,4 +108,17 @@ def check_same_results(before: hl.Module, transform: Any, arrays: list[Any]) -> 
     verify_module(after)
     found = difference(run(before, arrays), run(after, arrays))
     assert found is None, f"{found}\n{before.to_text()}\n{after.to_text()}"
+    return after
+
+
+def check_natively(module: hl.Module, step: Pass) -> hl.Module:
+    """Runs a pass on a copy of the module, checks the results of both and of native code, and returns the copy."""
+    after = clone_module(module)
+    assert run_passes(after, step, verify=True)[0].changes >= 1
+    arrays = arrays_for(module)
+    for want, got, native in zip(
+        interpreted(module, *arrays), interpreted(after, *arrays), compiled(module, *arrays), strict=True
+    ):
+        np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(native, want)
     return after

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.passes.expand.top_k import TopKCalls
+from hloom.passes.canonicalize.top_k_calls import TopKCalls
 from hloom.runtime.custom_calls import ROUTINES, declare_routine
 from hloom.runtime.fortran import ArrayArgument, RoutineCall, Status
 from hloom.runtime.lapack import Batch

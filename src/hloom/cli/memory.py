@@ -12,7 +12,7 @@ def show_memory(module: Module) -> None:
     """Prints the live values at the peak, for the instruction order of the module."""
     from rich.table import Table
 
-    from hloom.passes.memory_scheduler import memory_use
+    from hloom.passes.optimize.memory_scheduler import memory_use
 
     use = memory_use(module.entry)
     table = Table("value", "shape", "bytes")

@@ -22,7 +22,7 @@ from hloom.files.arrays import flat
 from hloom.ir import Instruction, Module
 from hloom.passes import Pass, clone_module, run_passes
 from hloom.passes.fusion.fusion import FusionPass, reasons
-from hloom.passes.memory_scheduler import memory_use
+from hloom.passes.optimize.memory_scheduler import memory_use
 from hloom.profiler import profile
 from hloom.types import BY_DTYPE
 from hloom.values import Value

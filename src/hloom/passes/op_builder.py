@@ -100,6 +100,12 @@ class OpBuilder:
         """Creates a tuple of the operands."""
         return self(Tuple(), *operands)
 
+    def zeros(self, shape: Shape) -> Instruction:
+        """Creates zeros of an array or tuple shape."""
+        if shape.is_tuple:
+            return self.tuple(*(self.zeros(element) for element in shape.elements))
+        return self.broadcast(self.constant(0, shape.element_type), shape)
+
 
 def new_computation(module: Module, name: str) -> Computation:
     """Adds an empty computation to the module, with a unique name that starts with `name`."""

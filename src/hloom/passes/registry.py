@@ -11,31 +11,33 @@ from typing import Any
 from hloom.errors import ArgumentError
 from hloom.passes import plugins
 from hloom.passes.blocking.product_blocking import ProductBlocking
+from hloom.passes.canonicalize.map_inline import MapInliner
+from hloom.passes.canonicalize.single_device import SingleDeviceCollectives
+from hloom.passes.canonicalize.top_k_calls import TopKCalls
 from hloom.passes.control_flow.call_inliner import CallInliner
 from hloom.passes.control_flow.conditional import ConditionalSimplifier
 from hloom.passes.control_flow.loop_unroller import WhileLoopUnroller
 from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion, WhileLoopSimplifier
-from hloom.passes.expand.arg_max import ArgMax
-from hloom.passes.expand.asynchronous import AsyncToSync
-from hloom.passes.expand.batch_norm import BatchNormExpander
-from hloom.passes.expand.bits import BitsExpander
-from hloom.passes.expand.collective_dimensions import CollectiveDimensions
-from hloom.passes.expand.convolution_operands import ConvolutionOperandSwapper
-from hloom.passes.expand.declared import DeclaredExpander
-from hloom.passes.expand.dot_strength_reduction import DotStrengthReduction
-from hloom.passes.expand.dynamic.padder import DynamicPadder
-from hloom.passes.expand.fft_lengths import FftLengths
-from hloom.passes.expand.linear_algebra import LinearAlgebraToLapack
-from hloom.passes.expand.map_inline import MapInliner
-from hloom.passes.expand.mixed_precision import MixedPrecisionExpander
-from hloom.passes.expand.nan_signs import NanSigns
-from hloom.passes.expand.scan import ScanExpander
-from hloom.passes.expand.single_device import SingleDeviceCollectives
-from hloom.passes.expand.sort_keys import SortKeys
-from hloom.passes.expand.top_k import TopKCalls, TopKDecomposer
-from hloom.passes.expand.winograd.convolution import WinogradConvolution
 from hloom.passes.fusion.dot_operands import DotOperands
-from hloom.passes.memory_scheduler import MemoryScheduler
+from hloom.passes.legalize.asynchronous import AsyncToSync
+from hloom.passes.legalize.batch_norm import BatchNormExpander
+from hloom.passes.legalize.bits import BitsExpander
+from hloom.passes.legalize.collective_dimensions import CollectiveDimensions
+from hloom.passes.legalize.declared import DeclaredExpander
+from hloom.passes.legalize.dynamic.padder import DynamicPadder
+from hloom.passes.legalize.fft_lengths import FftLengths
+from hloom.passes.legalize.linear_algebra import LinearAlgebraToLapack
+from hloom.passes.legalize.mixed_precision import MixedPrecisionExpander
+from hloom.passes.legalize.nan_signs import NanSigns
+from hloom.passes.legalize.scan import ScanExpander
+from hloom.passes.legalize.top_k import TopKDecomposer
+from hloom.passes.optimize.arg_max import ArgMax
+from hloom.passes.optimize.convolution_operands import ConvolutionOperandSwapper
+from hloom.passes.optimize.dot_strength_reduction import DotStrengthReduction
+from hloom.passes.optimize.memory_scheduler import MemoryScheduler
+from hloom.passes.optimize.sort_keys import SortKeys
+from hloom.passes.optimize.update_scheduler import UpdateScheduler
+from hloom.passes.optimize.winograd.convolution import WinogradConvolution
 from hloom.passes.pipeline import Pass, Pipeline
 from hloom.passes.rewrite import Rule
 from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
@@ -44,7 +46,6 @@ from hloom.passes.simplify.constant_folding import ConstantFolding
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.simplify.tuple_simplifier import TupleSimplifier
 from hloom.passes.spmd.spmd_pass import SpmdPartitioner
-from hloom.passes.update_scheduler import UpdateScheduler
 
 PASSES: dict[str, type[Any]] = {
     cls.name: cls

@@ -29,7 +29,7 @@ from hloom.passes.blocking.regions import Region
 from hloom.passes.blocking.softmax import Softmax
 from hloom.passes.blocking.tiling import Tiling
 from hloom.passes.edit import Edit
-from hloom.passes.expand.bits import UNSIGNED
+from hloom.passes.legalize.bits import UNSIGNED
 from hloom.passes.op_builder import OpBuilder, below, loop, reduced
 from hloom.shape import Shape
 from hloom.types import PrimitiveType

@@ -42,7 +42,7 @@ from hloom.passes.fusion.access_patterns import (
     without_ones,
 )
 from hloom.passes.fusion.sibling_fusion import merge_siblings
-from hloom.passes.update_scheduler import origin
+from hloom.passes.optimize.update_scheduler import origin
 from hloom.shape import Shape
 
 CanFuse = Callable[[Instruction], bool]

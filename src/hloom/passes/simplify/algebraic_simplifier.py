@@ -4,7 +4,7 @@ The law of rewrite rules:
 
  1. Results are preserved bit for bit for every input: -0 and +0 are different, infinities, NaNs and subnormal numbers
     are valid inputs, integers wrap. Only the sign and payload of NaNs may change: HLO does not specify them, and where
-    a program observes them, `passes/expand/nan_signs.py` has made them explicit before.
+    a program observes them, `passes/legalize/nan_signs.py` has made them explicit before.
  2. A rule never adds work or memory, even if inner instructions of the pattern have other users. Reshapes and
     broadcasts are free; constants are computed once.
  3. A rule is not clever: pattern, condition and replacement take a few lines, and one line says why it is right.

@@ -11,7 +11,7 @@ import pytest
 
 import hloom as hl
 from hloom.ops.attributes import FftType
-from hloom.passes.expand.fft_lengths import radices_of
+from hloom.passes.legalize.fft_lengths import radices_of
 
 KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
 DTYPES = {"f32": (np.float32, np.complex64), "f64": (np.float64, np.complex128)}

@@ -15,7 +15,7 @@ import numpy as np
 from hloom.backends.cpu.kernels.fft.lane_fft import Complex, LaneFft, multiply
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.text import PTR, Value, constant
-from hloom.passes.expand.fft_lengths import chirp_of
+from hloom.passes.legalize.fft_lengths import chirp_of
 
 
 @dataclass(frozen=True)

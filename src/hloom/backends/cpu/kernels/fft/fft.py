@@ -23,7 +23,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.text import Value, type_of
 from hloom.ir import Instruction
 from hloom.ops.attributes import FftType
-from hloom.passes.expand.fft_lengths import MAX_LENGTH, has_code, product_of_two, radices_of
+from hloom.passes.legalize.fft_lengths import MAX_LENGTH, has_code, product_of_two, radices_of
 from hloom.types import PrimitiveType
 
 MIN_SPLIT = 64
@@ -36,7 +36,7 @@ PADDING = 320
 
 
 def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
-    """Returns the code of an fft; None for lengths without native code (`passes/expand/fft_lengths.py`)."""
+    """Returns the code of an fft; None for lengths without native code (`passes/legalize/fft_lengths.py`)."""
     op: Any = instruction.op
     if not has_native_arrays(instruction) or 0 in (*instruction.shape.dimensions, *op.fft_length):
         return None

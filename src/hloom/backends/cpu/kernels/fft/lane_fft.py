@@ -18,7 +18,7 @@ import numpy as np
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.function import size_of
 from hloom.backends.cpu.llvm.text import PTR, IndexValue, Type, Value, constant
-from hloom.passes.expand.fft_lengths import radices_of
+from hloom.passes.legalize.fft_lengths import radices_of
 
 Complex = tuple[Value, Value]
 
