@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from hloom.backends.cpu.elements import complex_math
@@ -9,7 +10,7 @@ from hloom.backends.cpu.elements.complex_math import Pair
 from hloom.backends.cpu.elements.conversions import convert
 from hloom.backends.cpu.elements.lanes import Lanes
 from hloom.backends.cpu.elements.scalar_function import ScalarFunctionCall, apply_function
-from hloom.backends.cpu.elements.types import Element
+from hloom.backends.cpu.elements.types import Element, map_parts
 from hloom.backends.cpu.llvm.text import Builder, Value, constant
 from hloom.loops.expressions import Apply
 from hloom.ops.attributes import ComparisonDirection
@@ -60,7 +61,7 @@ def _abs(op: Abs, b: Builder, e: Apply, z: Values) -> Element:
 
 def _partwise(instruction: str) -> Callable[..., Element]:
     def emit(op: Operation, b: Builder, e: Apply, z: Values, w: Values) -> Element:
-        return b.binary(instruction, z[0], w[0]), b.binary(instruction, z[1], w[1])
+        return map_parts(functools.partial(b.binary, instruction), z, w)
 
     return emit
 
@@ -71,7 +72,7 @@ COMPLEX.add(Subtract, _partwise("fsub"))
 
 @COMPLEX.rule(Negate)
 def _negate(op: Negate, b: Builder, e: Apply, z: Values) -> Element:
-    return b.fneg(z[0]), b.fneg(z[1])
+    return map_parts(b.fneg, z)
 
 
 @COMPLEX.rule(Real)

@@ -13,7 +13,9 @@ import numpy as np
 
 from hloom.backends.cpu.elements.types import (
     Element,
+    element_of,
     load_element,
+    map_parts,
     memory_element,
     parts,
     store_element,
@@ -130,8 +132,7 @@ def _wrapper(op: ScalarFunctionCall) -> str:
 
 
 def _lane(b: Builder, element: Element, lane: int) -> Element:
-    chosen = [b.extract(part, lane) if part.type.width else part for part in parts(element)]
-    return (chosen[0], chosen[1]) if len(chosen) == 2 else chosen[0]
+    return map_parts(lambda part: b.extract(part, lane) if part.type.width else part, element)
 
 
 def _side_by_side(b: Builder, lanes: list[Element]) -> Element:
@@ -142,4 +143,4 @@ def _side_by_side(b: Builder, lanes: list[Element]) -> Element:
         for k, value in enumerate(scalars):
             vector = b.emit(f"insertelement {vector}, {value}, i64 {k}", vector.type)
         vectors.append(vector)
-    return (vectors[0], vectors[1]) if len(vectors) == 2 else vectors[0]
+    return element_of(vectors)

@@ -7,9 +7,13 @@ number is a pair of registers.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from hloom.backends.cpu.elements import narrow_floats
 from hloom.backends.cpu.llvm.text import Builder, Type, Value, constant, type_of
-from hloom.types import Kind, PrimitiveType
+from hloom.types import PrimitiveType
 
 Element = Value | tuple[Value, Value]
 """The register of an element, or those of the real and imaginary part of a complex one."""
@@ -116,14 +120,19 @@ def register_type(type: PrimitiveType, lanes: int) -> Type:
     return type_of(register_element(type), lanes)
 
 
-def is_signed(type: PrimitiveType) -> bool:
-    """Whether the type is one of signed integers."""
-    return type.kind is Kind.SIGNED
-
-
 def parts(element: Element) -> tuple[Value, ...]:
     """The registers of an element: one, or those of the real and imaginary part."""
     return element if isinstance(element, tuple) else (element,)
+
+
+def element_of(registers: Sequence[Value]) -> Element:
+    """The element of one register, or of those of the real and imaginary part."""
+    return (registers[0], registers[1]) if len(registers) == 2 else registers[0]
+
+
+def map_parts(function: Callable[..., Value], *elements: Element) -> Element:
+    """Applies a function to the registers of elements, part by part."""
+    return element_of([function(*registers) for registers in zip(*map(parts, elements), strict=True)])
 
 
 def width_of(element: Element) -> int:
@@ -131,9 +140,14 @@ def width_of(element: Element) -> int:
     return parts(element)[0].type.width
 
 
+def constant_element(type: PrimitiveType, value: Any, lanes: int = 0) -> Element:
+    """A constant of the type in registers, in all lanes of a vector."""
+    register = register_type(type, lanes)
+    if type.is_complex:
+        return constant(register, float(value.real)), constant(register, float(value.imag))
+    return constant(register, float(value) if type.is_float else int(value))
+
+
 def select_element(b: Builder, condition: Value, x: Element, y: Element) -> Element:
     """Selects x where the condition holds, else y."""
-    if isinstance(x, tuple) and isinstance(y, tuple):
-        return b.select(condition, x[0], y[0]), b.select(condition, x[1], y[1])
-    assert isinstance(x, Value) and isinstance(y, Value)
-    return b.select(condition, x, y)
+    return map_parts(functools.partial(b.select, condition), x, y)

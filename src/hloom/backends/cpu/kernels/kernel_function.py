@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hloom.backends.cpu.elements.types import Element, load_element, memory_element, store_element
+from hloom.backends.cpu.elements.memory import load_lanes, store_lanes
+from hloom.backends.cpu.elements.types import Element, memory_element
 from hloom.backends.cpu.llvm.function import Function
-from hloom.backends.cpu.llvm.text import I1, I8, I64, PTR, IndexValue, Type, Value, constant, type_of
+from hloom.backends.cpu.llvm.text import I1, I8, I64, PTR, IndexValue, Type, Value, constant
 from hloom.types import PrimitiveType
 
 
@@ -78,40 +79,11 @@ class KernelFunction(Function):
 
     def load_lanes(self, address: Value, type: PrimitiveType, lanes: int = 0, mask: Value | None = None) -> Element:
         """Loads one element, or a vector of `lanes` consecutive elements; lanes outside the mask are zero."""
-        parts, element = (2 if type.is_complex else 1), memory_element(type)
-        align = type.byte_width // parts
-        if type.is_complex and not lanes:
-            first, second = address, self.at(address, 1, element)
-            return self.load(first, type_of(element), align), self.load(second, type_of(element), align)
-        memory = type_of(element, lanes * parts)
-        if mask is None:
-            raw = self.load(address, memory, align)
-        else:
-            mask = self.shuffle(mask, None, [k // parts for k in range(lanes * parts)]) if parts > 1 else mask
-            raw = self.load_masked(address, memory, align, mask)
-        if type.is_complex:
-            even, odd = range(0, 2 * lanes, 2), range(1, 2 * lanes, 2)
-            return self.shuffle(raw, None, even), self.shuffle(raw, None, odd)
-        return load_element(self, raw, type)
+        return load_lanes(self, address, type, lanes, mask)
 
     def store_lanes(self, value: Element, address: Value, type: PrimitiveType, mask: Value | None = None) -> None:
         """Stores an element or a vector of consecutive elements; with a mask, only its lanes."""
-        parts, element = (2 if type.is_complex else 1), memory_element(type)
-        align = type.byte_width // parts
-        if isinstance(value, tuple):
-            lanes = value[0].type.width
-            if not lanes:
-                self.store(value[0], address, align)
-                self.store(value[1], self.at(address, 1, element), align)
-                return
-            raw = self.shuffle(value[0], value[1], [k // 2 + k % 2 * lanes for k in range(2 * lanes)])
-            mask = self.shuffle(mask, None, [k // 2 for k in range(2 * lanes)]) if mask is not None else None
-        else:
-            raw = store_element(self, value, type)
-        if mask is None:
-            self.store(raw, address, align)
-        else:
-            self.store_masked(raw, address, align, mask)
+        store_lanes(self, value, address, type, mask)
 
 
 def task_function(name: str) -> KernelFunction:

@@ -133,9 +133,7 @@ class _ThreeFry(_Generator):
         masks = inside, f.binary("and", inside, has_second)
         for word, offsets, mask in zip(words, (offset, second), masks, strict=True):
             bits = f.convert("trunc", word, self.element) if self.element != "i32" else word
-            pointers = f.emit(f"getelementptr {self.element}, {data}, {offsets}", type_of("ptr", self.lanes))
-            align = constant(type_of("i32"), bits.type.bits // 8)
-            f.call_void(f"llvm.masked.scatter.{bits.type.suffix}.v{self.lanes}p0", bits, pointers, align, mask)
+            f.scatter(bits, f.element_pointer(data, offsets, self.element), bits.type.bits // 8, mask)
 
 
 class _Philox(_Generator):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hloom.backends.cpu.elements import ops as element_ops
-from hloom.backends.cpu.elements.types import Element, is_native, register_element
-from hloom.backends.cpu.llvm.text import Builder, Value, constant, type_of
+from hloom.backends.cpu.elements.types import Element, constant_element, is_native, width_of
+from hloom.backends.cpu.llvm.text import Builder
 from hloom.ir import Computation
 from hloom.loops.expressions import Apply, Argument, Constant, ExpressionSpace, is_function_call, walk
 from hloom.loops.index import Expression
@@ -48,30 +48,15 @@ class ScalarComputation:
 
 def emit_expressions(b: Builder, roots: Sequence[Expression], arguments: Sequence[Element]) -> list[Element]:
     """Emits expressions, each Argument of which is an index into `arguments`."""
-    width = max((parts(argument)[0].type.width for argument in arguments), default=0)
+    width = max(map(width_of, arguments), default=0)
     values: dict[int, Element] = {}
     for expression in walk(roots):
         if isinstance(expression, Argument):
             value = arguments[expression.number]
         elif isinstance(expression, Constant):
-            value = _constant(expression, width)
+            value = constant_element(expression.type, expression.value, width)
         else:
             assert isinstance(expression, Apply)
             value = element_ops.apply(b, expression, [values[id(operand)] for operand in expression.operands])
         values[id(expression)] = value
     return [values[id(root)] for root in roots]
-
-
-def _constant(expression: Constant, width: int) -> Element:
-    type, value = expression.type, expression.value
-    register = type_of(register_element(type), width)
-    if type.is_complex:
-        return constant(register, float(value.real)), constant(register, float(value.imag))
-    if type.is_float:
-        return constant(register, float(value))
-    return constant(register, bool(value) if type.is_pred else int(value))
-
-
-def parts(element: Element) -> tuple[Value, ...]:
-    """Registers of an element: one, or its real and imaginary parts."""
-    return element if isinstance(element, tuple) else (element,)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.text import PTR, IndexValue, Value, type_of
-from hloom.backends.cpu.nests.interleaved_accesses import transpose_vectors
 from hloom.target import CACHE_LINE
 
 
@@ -45,7 +45,7 @@ class _Transpose:
     def _square(self, row: IndexValue, column: IndexValue, lanes: int) -> None:
         f, vector = self.f, type_of(self.element, lanes)
         lines = [f.load(self._source(f.add(row, k), column), vector, self.width) for k in range(lanes)]
-        for k, line in enumerate(transpose_vectors(f, lines)):
+        for k, line in enumerate(transpose(f, lines)):
             f.store(line, self._target(row, f.add(column, k)), self.width)
 
     def _elements(self, first_row: int, last_row: int, first_column: int, last_column: int) -> None:

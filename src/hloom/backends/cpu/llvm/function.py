@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Self
 
-from hloom.backends.cpu.llvm.text import PTR, Builder, IndexValue, Type, Value, constant, lane_indices, type_of
+from hloom.backends.cpu.llvm.text import (
+    PTR,
+    Builder,
+    IndexValue,
+    Type,
+    Value,
+    constant,
+    lane_indices,
+    mask_constant,
+    type_of,
+)
 
 ELEMENTS = {  # LLVM types of XLA element types in memory; bf16 is only converted, so its bits are enough
     "f32": "float", "f64": "double", "f16": "half", "bf16": "i16",
@@ -131,20 +141,14 @@ class Function(Builder):
     def first_lanes(self, count: IndexValue, width: int) -> Value:
         """Returns the mask of the lanes below `count`."""
         if isinstance(count, int):
-            lanes = ", ".join("i1 true" if lane < count else "i1 false" for lane in range(width))
-            return Value(f"<{lanes}>", type_of("i1", width))
+            return mask_constant(count, width)
         count = self.convert("trunc", count, "i32")
         return self.compare("ult", lane_indices(type_of("i32", width)), self.splat(count, width))
 
     def load_as(self, pointer: Value, source: str, type: Type, mask: Value | None = None) -> Value:
         """Loads elements of the XLA type `source`, converted to `type`; inactive lanes are not read, and zero."""
         memory = type.of(ELEMENTS[source])
-        align = size_of(memory.element)
-        if mask is None:
-            raw = self.load(pointer, memory, align)
-        else:
-            raw = self.load_masked(pointer, memory, align, mask)
-        return self.widen(raw, source, type)
+        return self.widen(self.load_masked(pointer, memory, size_of(memory.element), mask), source, type)
 
     def widen(self, raw: Value, source: str, type: Type) -> Value:
         """Converts elements of the XLA type `source`, as loaded, to a type at least as wide, or modulo 2^n."""
@@ -181,11 +185,7 @@ class Function(Builder):
     def store_as(self, value: Value, pointer: Value, target: str, mask: Value | None = None) -> None:
         """Stores a value as the XLA type `target`, under an optional mask."""
         raw = self.narrow(value, target)
-        align = size_of(raw.type.element)
-        if mask is None:
-            self.store(raw, pointer, align)
-        else:
-            self.store_masked(raw, pointer, align, mask)
+        self.store_masked(raw, pointer, size_of(raw.type.element), mask)
 
     def store_first(self, value: Value, pointer: Value, target: str, left: IndexValue) -> None:
         """Stores the lanes below `left` as the XLA type `target`; unmasked, which is faster, if these are all."""

@@ -347,8 +347,8 @@ class Builder:
     # Memory
 
     def element_pointer(self, base: Value, index: Value, element: str) -> Value:
-        """Returns the address of the element at an index."""
-        return self.emit(f"getelementptr {element}, ptr {base.text}, {index}", PTR)
+        """Returns the address of the element at an index, or a vector of addresses for a vector of indices."""
+        return self.emit(f"getelementptr {element}, ptr {base.text}, {index}", type_of("ptr", index.type.width))
 
     def load(self, pointer: Value, type: Type, align: int) -> Value:
         """Appends a load; `align` is in bytes."""
@@ -367,12 +367,16 @@ class Builder:
         """Copies bytes between disjoint memory."""
         self.call_void("llvm.memcpy.p0.p0.i64", target, source, self.index(size), constant(I1, False))
 
-    def load_masked(self, pointer: Value, type: Type, align: int, mask: Value, rest: Value | None = None) -> Value:
-        """Loads the lanes of a mask; the others are those of `rest`, by default zeros.
+    def load_masked(
+        self, pointer: Value, type: Type, align: int, mask: Value | None, rest: Value | None = None
+    ) -> Value:
+        """Loads the lanes of a mask, None for all; the others are those of `rest`, by default zeros.
 
         LLVM 22 reads inactive lanes if it splits a vector over registers of which one has no active lane and the mask
         is partly constant. So vectors are split into registers here.
         """
+        if mask is None:
+            return self.load(pointer, type, align)
         rest = rest if rest is not None else Value("zeroinitializer", type)
         lanes = 8 * processor().vector_bytes // type.bits
         if type.width <= lanes:
@@ -398,13 +402,26 @@ class Builder:
             b = self.shuffle(b, None, [min(lane, second - 1) for lane in range(first)])
         return self.shuffle(a, b, range(first + second))
 
-    def store_masked(self, value: Value, pointer: Value, align: int, mask: Value) -> None:
-        """Stores the lanes of a mask.
+    def store_masked(self, value: Value, pointer: Value, align: int, mask: Value | None) -> None:
+        """Stores the lanes of a mask, None for all.
 
         LLVM 22 stores too many bytes if it combines a truncation with a store of one constant lane. Masks of stores
         that may follow a truncation therefore depend on a condition unknown to LLVM: that the pointer is not null.
         """
+        if mask is None:
+            self.store(value, pointer, align)
+            return
         if not value.type.is_float and value.type.bits < 64:
             is_somewhere = self.compare("ne", pointer, constant(PTR, 0))
             mask = self.binary("and", mask, self.splat(is_somewhere, value.type.width))
         self.call_void(f"llvm.masked.store.{value.type.suffix}.p0", value, pointer, constant(I32, align), mask)
+
+    def gather(self, pointers: Value, type: Type, align: int, mask: Value) -> Value:
+        """Loads the lanes of a mask from a vector of addresses; the others are zero."""
+        name = f"llvm.masked.gather.{type.suffix}.v{type.width}p0"
+        return self.call(name, type, pointers, constant(I32, align), mask, Value("zeroinitializer", type))
+
+    def scatter(self, value: Value, pointers: Value, align: int, mask: Value) -> None:
+        """Stores the lanes of a mask to a vector of addresses, in order."""
+        name = f"llvm.masked.scatter.{value.type.suffix}.v{value.type.width}p0"
+        self.call_void(name, value, pointers, constant(I32, align), mask)

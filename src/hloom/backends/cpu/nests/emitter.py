@@ -12,6 +12,7 @@ from typing import Any, cast
 from hloom.backends.cpu.elements import ops as element_ops
 from hloom.backends.cpu.elements.types import (
     Element,
+    constant_element,
     register_element,
     rounded,
     select_element,
@@ -181,10 +182,9 @@ class NestEmitter(NestState):
     def value(self, expression: Expression) -> Element:
         """The register of an expression, which is emitted at its first use."""
         key = id(expression)
-        for scope in reversed(self.scopes):
-            found = scope.get(key)
-            if found is not None:
-                return cast(Element, found)
+        found = self.known(key)
+        if found is not None:
+            return cast(Element, found)
         if isinstance(expression, ReductionResult):
             results = results_of(self, expression.reduction)
             if results is None:
@@ -207,7 +207,7 @@ class NestEmitter(NestState):
         if isinstance(expression, Load):
             return self._load(expression)
         if isinstance(expression, Constant):
-            return self._constant(expression)
+            return constant_element(expression.type, expression.value)
         if isinstance(expression, FromIndex):
             return self._from_index(expression)
         if isinstance(expression, InRange):
@@ -226,15 +226,6 @@ class NestEmitter(NestState):
             return emit_load(self, load)
         load_group(self, group)
         return cast(Element, self.scopes[-1][id(load)])
-
-    def _constant(self, expression: Constant) -> Element:
-        type = expression.type
-        scalar = type_of(register_element(type))
-        if type.is_complex:
-            return constant(scalar, float(expression.value.real)), constant(scalar, float(expression.value.imag))
-        if type.is_float:
-            return constant(scalar, float(expression.value))
-        return constant(scalar, bool(expression.value) if type.is_pred else int(expression.value))
 
     def _from_index(self, expression: FromIndex) -> Element:
         index = index_value(self, expression.index)

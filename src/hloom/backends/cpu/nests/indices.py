@@ -16,7 +16,7 @@ def index_parts(e: NestState, index: Index, uncached: bool = False) -> tuple[Val
     """
     b = e.builder
     key = ("terms", index.terms)
-    found = next((scope[key] for scope in reversed(e.scopes) if key in scope), None)
+    found = e.known(key)
     if found is None:
         found = sum_terms(e, index.terms)
         if not uncached:
@@ -37,13 +37,13 @@ def sum_terms(e: NestState, terms: tuple[tuple[Atom, int], ...]) -> tuple[Value 
     coefficient = 0
     for atom, c in terms:
         if e.vector is not None and e.vector in atom.variables and atom is not e.vector:
-            part = atom_vector(e, atom)
+            part = atom_value(e, atom)
             part = b.binary("mul", part, constant(part.type, c)) if c != 1 else part
             extra = part if extra is None else b.binary("add", extra, part)
             continue
         if atom is e.vector:
             coefficient += c
-        value = atom_scalar(e, atom)
+        value = atom_value(e, atom)
         if value.type.width:
             part = b.binary("mul", value, constant(value.type, c)) if c != 1 else value
             extra = part if extra is None else b.binary("add", extra, part)
@@ -53,21 +53,12 @@ def sum_terms(e: NestState, terms: tuple[tuple[Atom, int], ...]) -> tuple[Value 
     return base, coefficient, extra
 
 
-def atom_scalar(e: NestState, atom: Atom) -> Value:
+def atom_value(e: NestState, atom: Atom) -> Value:
     """The register of a loop variable, or of an atom that is emitted at its first use."""
     if isinstance(atom, Variable):
         return e.variables[atom]
     key = ("atom", atom)
-    found = next((scope[key] for scope in reversed(e.scopes) if key in scope), None)
-    if found is None:
-        found = e.scopes[-1][key] = emit_atom(e, atom)
-    return cast(Value, found)
-
-
-def atom_vector(e: NestState, atom: Atom) -> Value:
-    """The register of an atom other than a loop variable, emitted at its first use."""
-    key = ("atom", atom)
-    found = next((scope[key] for scope in reversed(e.scopes) if key in scope), None)
+    found = e.known(key)
     if found is None:
         found = e.scopes[-1][key] = emit_atom(e, atom)
     return cast(Value, found)

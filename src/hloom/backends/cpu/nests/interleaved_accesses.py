@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from hloom.backends.cpu.elements.memory import repeated_lanes
+from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.elements.types import Element, load_element, memory_element, store_element
 from hloom.backends.cpu.llvm.text import I64, PTR, Builder, Value, constant, mask_constant, type_of
 from hloom.backends.cpu.nests.indices import index_parts
-from hloom.backends.cpu.nests.memory import active_mask, repeated, strided_loads, vector_store
+from hloom.backends.cpu.nests.memory import active_mask, strided_loads
 from hloom.backends.cpu.nests.state import NestState
 from hloom.loops.expressions import Load
 from hloom.loops.index import Index
@@ -38,7 +40,7 @@ def _load_transposed(e: NestState, group: AccessGroup[Load]) -> list[Element]:
     mask = mask_constant(group.length, e.lanes)
     pointers = _record_pointers(e, load.buffer, group, type.element)
     records = [b.load_masked(pointer, type, load.type.byte_width, mask) for pointer in pointers]
-    elements = transpose_vectors(b, _padded(records, e.lanes))
+    elements = transpose(b, _padded(records, e.lanes))
     return [load_element(b, elements[k], load.type) for k in group.offsets]
 
 
@@ -56,7 +58,7 @@ def _store_transposed(e: NestState, group: AccessGroup[Store], values: Sequence[
     b, type = e.builder, e.buffers[buffer].type
     elements = [store_element(b, cast(Value, e.splat(value, e.lanes)), type) for value in values]
     pointers = _record_pointers(e, buffer, group, memory_element(type))
-    records = transpose_vectors(b, _padded(elements, e.lanes))[: len(pointers)]
+    records = transpose(b, _padded(elements, e.lanes))[: len(pointers)]
     if not group.is_dense:
         for record, pointer in zip(records, pointers, strict=True):
             b.store(b.shuffle(record, None, range(length)), pointer, type.byte_width)
@@ -94,9 +96,9 @@ def _store_one_vector(e: NestState, buffer: int, index: Index, values: Sequence[
         stored = [b.joined(stored[0], stored[1]), b.joined(stored[2], stored[-1])]
     order = [k * e.lanes + lane for lane in range(e.lanes) for k in range(count)]
     mask = active_mask(e)
-    mask = repeated(e, b.splat(mask, e.lanes), count) if mask is not None else None
+    mask = repeated_lanes(b, b.splat(mask, e.lanes), count) if mask is not None else None
     pointer = b.element_pointer(Value(f"%b{buffer}", PTR), base, memory_element(type))
-    vector_store(e, b.shuffle(stored[0], stored[1], order), pointer, type.byte_width, mask)
+    b.store_masked(b.shuffle(stored[0], stored[1], order), pointer, type.byte_width, mask)
 
 
 def _record_pointers(
@@ -112,22 +114,3 @@ def _record_pointers(
 
 def _padded(vectors: list[Value], count: int) -> list[Value]:
     return vectors + [Value("poison", vectors[0].type)] * (count - len(vectors))
-
-
-def transpose_vectors(b: Builder, rows: list[Value]) -> list[Value]:
-    """Transposes a square of n registers with n lanes, in log2(n) steps of two-register shuffles."""
-    n = len(rows)
-    distance = n // 2
-    while distance:
-        new = list(rows)
-        for i in range(n):
-            if i & distance:
-                continue
-            j = i | distance
-            low = [k if not k & distance else n + (k ^ distance) for k in range(n)]
-            high = [(k | distance) if not k & distance else n + k for k in range(n)]
-            new[i] = b.shuffle(rows[i], rows[j], low)
-            new[j] = b.shuffle(rows[i], rows[j], high)
-        rows = new
-        distance //= 2
-    return rows

@@ -5,8 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 
-from hloom.backends.cpu.elements.types import Element, load_element, memory_element, parts, store_element
-from hloom.backends.cpu.llvm.text import I64, PTR, Type, Value, constant, lane_indices, type_of
+from hloom.backends.cpu.elements.memory import load_lanes, store_lanes
+from hloom.backends.cpu.elements.types import (
+    Element,
+    element_of,
+    load_element,
+    map_parts,
+    memory_element,
+    parts,
+    store_element,
+)
+from hloom.backends.cpu.llvm.text import I64, PTR, Value, constant, lane_indices, type_of
 from hloom.backends.cpu.nests.indices import index_parts
 from hloom.backends.cpu.nests.state import NestState
 from hloom.loops.expressions import Load
@@ -39,11 +48,11 @@ def emit_load(e: NestState, load: Load) -> Element:
     if not load.in_bounds:
         base = guarded_index(e, base, e.lanes - 1 if coefficient == -1 else 0)
     if not coefficient and extra is None:
-        return scalar_load(e, pointer, base, type)
+        return load_lanes(b, element_address(e, pointer, base, type), type)
     if mask is not None:
         mask = b.splat(mask, e.lanes)
     if extra is None and coefficient == 1:
-        return contiguous_load(e, pointer, base, type, mask)
+        return load_lanes(b, element_address(e, pointer, base, type), type, e.lanes, mask)
     if extra is None and coefficient == -1:
         return reversed_load(e, pointer, base, type, mask)
     if extra is None and 2 <= coefficient <= 4 and not type.is_complex:
@@ -51,17 +60,12 @@ def emit_load(e: NestState, load: Load) -> Element:
     return gather(e, pointer, base, coefficient, extra, type, mask)
 
 
-def scalar_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType) -> Element:
-    """Emits the load of one element."""
-    b, element = e.builder, memory_element(type)
+def element_address(e: NestState, pointer: Value, base: Value, type: PrimitiveType) -> Value:
+    """The address of the element at an index."""
     if type.is_complex:
-        first = b.binary("mul", base, constant(I64, 2)) if base.text.startswith("%") else _doubled(base)
-        pointer = b.element_pointer(pointer, first, element)
-        size = type.byte_width // 2
-        real = b.load(pointer, type_of(element), size)
-        return real, b.load(b.element_pointer(pointer, constant(I64, 1), element), type_of(element), size)
-    raw = b.load(b.element_pointer(pointer, base, element), type_of(element), type.byte_width)
-    return load_element(b, raw, type)
+        is_known = not base.text.startswith("%")
+        base = constant(I64, 2 * int(base.text)) if is_known else e.builder.binary("mul", base, constant(I64, 2))
+    return e.builder.element_pointer(pointer, base, memory_element(type))
 
 
 def guarded_index(e: NestState, index: Value, otherwise: int = 0) -> Value:
@@ -81,37 +85,13 @@ def any_lane(e: NestState, mask: Value) -> Value:
     return e.builder.call(f"llvm.vector.reduce.or.{mask.type.suffix}", type_of("i1"), mask)
 
 
-def contiguous_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType, mask: Value | None) -> Element:
-    """Emits the load of a vector of adjacent elements."""
-    b, element = e.builder, memory_element(type)
-    if type.is_complex:
-        pointer = b.element_pointer(pointer, b.binary("mul", base, constant(I64, 2)), element)
-        interleaved = vector_load(e, pointer, type_of(element, 2 * e.lanes), type.byte_width // 2, repeated(e, mask, 2))
-        real = b.shuffle(interleaved, None, range(0, 2 * e.lanes, 2))
-        return real, b.shuffle(interleaved, None, range(1, 2 * e.lanes, 2))
-    pointer = b.element_pointer(pointer, base, element)
-    return load_element(b, vector_load(e, pointer, type_of(element, e.lanes), type.byte_width, mask), type)
-
-
 def reversed_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType, mask: Value | None) -> Element:
     """Emits the load of a vector with stride -1: a contiguous load that ends at the first lane's element, reversed."""
     b, reversed_lanes = e.builder, range(e.lanes - 1, -1, -1)
     first = b.binary("sub", base, constant(I64, e.lanes - 1))
     mask = None if mask is None else b.shuffle(mask, None, reversed_lanes)
-    found = contiguous_load(e, pointer, first, type, mask)
-    if isinstance(found, tuple):
-        return b.shuffle(found[0], None, reversed_lanes), b.shuffle(found[1], None, reversed_lanes)
-    return b.shuffle(found, None, reversed_lanes)
-
-
-def vector_load(e: NestState, pointer: Value, type: Type, align: int, mask: Value | None) -> Value:
-    """Emits a load, masked if there is a mask."""
-    return e.builder.load(pointer, type, align) if mask is None else e.builder.load_masked(pointer, type, align, mask)
-
-
-def repeated(e: NestState, mask: Value | None, count: int) -> Value | None:
-    """The mask with each lane repeated `count` times, for as many adjacent elements."""
-    return None if mask is None else e.builder.shuffle(mask, None, [k // count for k in range(count * e.lanes)])
+    found = load_lanes(b, element_address(e, pointer, first, type), type, e.lanes, mask)
+    return map_parts(lambda part: b.shuffle(part, None, reversed_lanes), found)
 
 
 def strided_loads(
@@ -130,7 +110,7 @@ def strided_loads(
     if mask is not None:
         no_lanes = Value("zeroinitializer", mask.type)
         mask = b.shuffle(mask, no_lanes, [k // stride if k % stride in offsets else e.lanes for k in range(length)])
-    whole = vector_load(e, pointer, type_of(element, length), type.byte_width, mask)
+    whole = b.load_masked(pointer, type_of(element, length), type.byte_width, mask)
     return [load_element(b, b.shuffle(whole, None, range(k, length, stride)), type) for k in offsets]
 
 
@@ -157,7 +137,7 @@ def repeated_load(e: NestState, load: Load, quotient: Quotient, mask: Value | No
         whole = b.splat(mask, e.lanes)
         phases = [b.shuffle(whole, None, range(phase, e.lanes, times)) for phase in range(times)]
         mask = functools.reduce(lambda a, c: b.binary("or", a, c), phases)
-    part = vector_load(e, pointer, type_of(element, e.lanes // times), load.type.byte_width, mask)
+    part = b.load_masked(pointer, type_of(element, e.lanes // times), load.type.byte_width, mask)
     return load_element(b, b.shuffle(part, None, [lane // times for lane in range(e.lanes)]), load.type)
 
 
@@ -173,14 +153,9 @@ def gather(
     """Emits a gather."""
     b, vector = e.builder, type_of(memory_element(type), e.lanes)
     mask = mask if mask is not None else _all_lanes(e)
-    align = constant(type_of("i32"), type.byte_width // (2 if type.is_complex else 1))
-    name = f"llvm.masked.gather.{vector.suffix}.v{e.lanes}p0"
-    zeros = Value("zeroinitializer", vector)
-    found = [
-        b.call(name, vector, pointers, align, mask, zeros)
-        for pointers in lane_pointers(e, pointer, base, coefficient, extra, type)
-    ]
-    return (found[0], found[1]) if type.is_complex else load_element(b, found[0], type)
+    addresses = lane_pointers(e, pointer, base, coefficient, extra, type)
+    found = [b.gather(pointers, vector, type.real.byte_width, mask) for pointers in addresses]
+    return element_of(found) if type.is_complex else load_element(b, found[0], type)
 
 
 def lane_pointers(
@@ -194,7 +169,7 @@ def lane_pointers(
     start = b.element_pointer(pointer, index, element)
     for part in range(count):
         origin = b.element_pointer(start, constant(I64, part), element) if part else start
-        yield b.emit(f"getelementptr {element}, ptr {origin.text}, {offsets}", type_of("ptr", e.lanes))
+        yield b.element_pointer(origin, offsets, element)
 
 
 def _all_lanes(e: NestState) -> Value:
@@ -218,27 +193,20 @@ def emit_store(e: NestState, buffer: int, index: Index, value: Element) -> None:
     b, type = e.builder, e.buffers[buffer].type
     base, coefficient, extra = index_parts(e, index)
     pointer = Value(f"%b{buffer}", type_of("ptr"))
-    element = memory_element(type)
     if not coefficient and extra is None:
-        scalar_store(e, pointer, base, value, type)
+        store_lanes(b, value, element_address(e, pointer, base, type), type)
         return
     value = e.splat(value, e.lanes)
     mask = active_mask(e)
     mask = b.splat(mask, e.lanes) if mask is not None else None
     if coefficient != 1 or extra is not None:
         scatter(e, pointer, base, coefficient, extra, value, type, mask)
-    elif isinstance(value, tuple):
-        pointer = b.element_pointer(pointer, b.binary("mul", base, constant(I64, 2)), element)
-        order = [k // 2 + (k % 2) * e.lanes for k in range(2 * e.lanes)]
-        interleaved = b.shuffle(value[0], value[1], order)
-        vector_store(e, interleaved, pointer, type.byte_width // 2, repeated(e, mask, 2))
+        return
+    address = element_address(e, pointer, base, type)
+    if isinstance(value, Value) and mask is None and is_nontemporal(e, buffer, index):
+        b.store(store_element(b, value, type), address, CACHE_LINE, "!nontemporal !0")
     else:
-        pointer = b.element_pointer(pointer, base, element)
-        stored = store_element(b, value, type)
-        if mask is None and is_nontemporal(e, buffer, index):
-            b.store(stored, pointer, CACHE_LINE, "!nontemporal !0")
-        else:
-            vector_store(e, stored, pointer, type.byte_width, mask)
+        store_lanes(b, value, address, type, mask)
 
 
 def is_nontemporal(e: NestState, buffer: int, index: Index) -> bool:
@@ -266,27 +234,6 @@ def pays_nontemporal(buffers: Sequence[BufferType], written: int) -> bool:
     return read + written >= MIN_NONTEMPORAL_BYTES and 2 * read >= written
 
 
-def scalar_store(e: NestState, pointer: Value, base: Value, value: Element, type: PrimitiveType) -> None:
-    """Emits the store of one element."""
-    b, element = e.builder, memory_element(type)
-    if isinstance(value, tuple):
-        first = b.binary("mul", base, constant(I64, 2)) if base.text.startswith("%") else _doubled(base)
-        pointer = b.element_pointer(pointer, first, element)
-        b.store(value[0], pointer, type.byte_width // 2)
-        b.store(value[1], b.element_pointer(pointer, constant(I64, 1), element), type.byte_width // 2)
-        return
-    b.store(store_element(b, value, type), b.element_pointer(pointer, base, element), type.byte_width)
-
-
-def vector_store(e: NestState, value: Value, pointer: Value, align: int, mask: Value | None) -> None:
-    """Emits a store, masked if there is a mask."""
-    b = e.builder
-    if mask is None:
-        b.store(value, pointer, align)
-    else:
-        b.store_masked(value, pointer, align, mask)
-
-
 def scatter(
     e: NestState,
     pointer: Value,
@@ -300,12 +247,7 @@ def scatter(
     """Emits a scatter."""
     b = e.builder
     mask = mask if mask is not None else _all_lanes(e)
-    align = constant(type_of("i32"), type.byte_width // (2 if type.is_complex else 1))
     addresses = lane_pointers(e, pointer, base, coefficient, extra, type)
     for part, pointers in zip(parts(value), addresses, strict=True):
         stored = part if type.is_complex else store_element(b, part, type)
-        b.call_void(f"llvm.masked.scatter.{stored.type.suffix}.v{e.lanes}p0", stored, pointers, align, mask)
-
-
-def _doubled(base: Value) -> Value:
-    return constant(I64, 2 * int(base.text))
+        b.scatter(stored, pointers, type.real.byte_width, mask)

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from hloom.backends.cpu.elements import ops as element_ops
-from hloom.backends.cpu.elements.types import Element, parts, rounded, select_element, width_of
+from hloom.backends.cpu.elements.types import (
+    Element,
+    constant_element,
+    map_parts,
+    parts,
+    rounded,
+    select_element,
+    width_of,
+)
 from hloom.backends.cpu.llvm.text import I64, IndexValue, Value, constant, mask_constant
 from hloom.backends.cpu.nests.memory import any_lane
 from hloom.backends.cpu.nests.state import NestState
@@ -66,8 +74,7 @@ def emit_reductions(e: NestState, reductions: list[Reduction]) -> None:
 
 def results_of(e: NestState, reduction: Reduction) -> list[Element] | None:
     """The results of a reduction; None if it has not been emitted."""
-    key = ("reduction", id(reduction))
-    return next((scope[key] for scope in reversed(e.scopes) if key in scope), None)
+    return cast("list[Element] | None", e.known(("reduction", id(reduction))))
 
 
 def serial_reductions(e: NestState, reductions: list[Reduction]) -> States:
@@ -202,11 +209,7 @@ def combine_unrounded(e: NestState, reduction: Reduction, x: Element, y: Element
 
 def identity_element(reduction: Reduction, like: Element) -> Element:
     """The identity of a reorderable combiner, as scalar or vector as `like`."""
-    type = reduction.initial[0].type
-    value = reduction.identity
-    if isinstance(like, tuple):
-        return constant(like[0].type, float(value.real)), constant(like[1].type, float(value.imag))
-    return constant(like.type, float(value) if type.is_float else int(value))
+    return constant_element(reduction.initial[0].type, reduction.identity, width_of(like))
 
 
 def loop_elements(e: NestState, first: IndexValue, last: IndexValue, step: int, states: States, body: Step) -> States:
@@ -292,20 +295,11 @@ def horizontal_reduction(e: NestState, reduction: Reduction, lanes: Element) -> 
         return b.call(f"llvm.vector.reduce.{_reduction_intrinsic(reduction)}.{vector.suffix}", vector.scalar, lanes)
     width = width_of(lanes)
     while width > 1:
-        low = shuffled(e, lanes, range(width // 2))
-        high = shuffled(e, lanes, range(width // 2, width))
+        halves = range(width // 2), range(width // 2, width)
+        low, high = (map_parts(lambda part, half=half: b.shuffle(part, None, half), lanes) for half in halves)
         lanes = combine_unrounded(e, reduction, low, high)
         width //= 2
-    if isinstance(lanes, tuple):
-        return b.extract(lanes[0], 0), b.extract(lanes[1], 0)
-    return b.extract(lanes, 0)
-
-
-def shuffled(e: NestState, element: Element, lanes: Sequence[int]) -> Element:
-    """Selects lanes of a vector, as a shorter vector."""
-    if isinstance(element, tuple):
-        return e.builder.shuffle(element[0], None, lanes), e.builder.shuffle(element[1], None, lanes)
-    return e.builder.shuffle(element, None, lanes)
+    return map_parts(lambda part: b.extract(part, 0), lanes)
 
 
 def _reduction_intrinsic(reduction: Reduction) -> str:

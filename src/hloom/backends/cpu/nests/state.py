@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
-from hloom.backends.cpu.elements.types import Element, width_of
+from hloom.backends.cpu.elements.types import Element, map_parts, width_of
 from hloom.backends.cpu.llvm.text import Builder, IndexValue, Value
 from hloom.loops.expressions import Load, Reduction, Where
 from hloom.loops.index import Expression, Quotient, Remainder, Variable
@@ -84,6 +84,10 @@ class NestState(ABC):
         self.scopes.pop()
         del self.variables[variable]
 
+    def known(self, key: Any) -> Any:
+        """The value recorded for a key in the innermost scope that has one; None if none has."""
+        return next((scope[key] for scope in reversed(self.scopes) if key in scope), None)
+
     def to_common_width(self, operands: list[Element]) -> list[Element]:
         """Splats scalar operands if another one is a vector."""
         width = max((width_of(operand) for operand in operands), default=0)
@@ -91,9 +95,7 @@ class NestState(ABC):
 
     def splat(self, element: Element, width: int) -> Element:
         """A vector of `width` lanes of a scalar element; the element itself if it is a vector, or the width 0."""
-        if isinstance(element, tuple):
-            return self.builder.splat(element[0], width), self.builder.splat(element[1], width)
-        return self.builder.splat(element, width)
+        return map_parts(lambda part: self.builder.splat(part, width), element)
 
     def logical_and(self, a: Value, c: Value) -> Value:
         """The conjunction of two masks, either of which may be a scalar."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.elements.types import load_element, memory_element
 from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, mask_constant, type_of
 from hloom.backends.cpu.nests.indices import index_parts
-from hloom.backends.cpu.nests.interleaved_accesses import transpose_vectors
 from hloom.backends.cpu.nests.state import NestState
 from hloom.loops.expressions import Load, walk
 from hloom.loops.index import Variable
@@ -88,7 +88,7 @@ def _staged_blocks(e: NestState, depth: int, rows: tuple[Value, int], columns: t
         offset = b.binary("add", b.binary("mul", r, constant(I64, wide)), b.index(c))
         return b.element_pointer(Value(f"%transposed{k}", PTR), offset, memory_element(load.type))
 
-    def transpose(r: Value, c: Value) -> None:
+    def transpose_block(r: Value, c: Value) -> None:
         with e.bound(vector, b.binary("add", column, c)):
             for k, (load, vectors) in enumerate(load_transposed(e, tile, b.binary("add", row, r))):
                 for n, elements in enumerate(vectors):
@@ -104,7 +104,7 @@ def _staged_blocks(e: NestState, depth: int, rows: tuple[Value, int], columns: t
                     e.scopes[-1][id(load)] = load_element(b, elements, load.type)
                 e.emit_loops(depth + 2)
 
-    e.counted_loop(0, wide, e.lanes, lambda c: e.counted_loop(0, step, e.lanes, lambda r: transpose(r, c)))
+    e.counted_loop(0, wide, e.lanes, lambda c: e.counted_loop(0, step, e.lanes, lambda r: transpose_block(r, c)))
     e.counted_loop(0, step, 1, emit_row)
     e.vector, e.lanes = None, 0
 
@@ -163,7 +163,7 @@ def load_transposed(e: NestState, tile: Variable, row: Value) -> list[tuple[Load
             pointer = b.element_pointer(Value(f"%b{load.buffer}", type_of("ptr")), shifted, element)
             pieces.append(b.load(pointer, type_of(element, e.lanes), load.type.byte_width))
             e.scopes[-1].pop(("terms", load.index.terms), None)
-        result.append((load, transpose_vectors(b, pieces)))
+        result.append((load, transpose(b, pieces)))
     return result
 
 

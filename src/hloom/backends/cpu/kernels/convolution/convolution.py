@@ -10,7 +10,6 @@ of threads.
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
@@ -23,7 +22,7 @@ from hloom.backends.cpu.kernels.products.matmul import MatmulSpec
 from hloom.backends.cpu.kernels.products.matmul_plan import accumulator
 from hloom.backends.cpu.kernels.products.sums import sums_of_group
 from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
-from hloom.backends.cpu.llvm.text import I1, I8, I64, PTR, IndexValue, Value, constant, type_of
+from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, type_of
 from hloom.ir import Instruction
 from hloom.ops.convolution import Convolution
 
@@ -65,12 +64,8 @@ def _taps(instruction: Instruction) -> int:
 
 def _zeros(name: str, instruction: Instruction) -> KernelCode:
     f = entry_function(name, instruction)
-    _fill_zeros(f, f["result0"], instruction.shape.element_count * instruction.shape.element_type.byte_width)
+    f.fill(f["result0"], 0, instruction.shape.element_count * instruction.shape.element_type.byte_width)
     return code_of(name, [f])
-
-
-def _fill_zeros(f: KernelFunction, address: Value, size: IndexValue) -> None:
-    f.call_void("llvm.memset.p0.i64", address, constant(I8, 0), f.index(size), constant(I1, False))
 
 
 class _Emitter:
@@ -164,7 +159,7 @@ class _Emitter:
             sums = f.slot(plan.tile.type, plan.tile.rows * plan.tile.vectors)
             self._tiles(f, replace(block, sums=sums), first, entries, None)
             return
-        _fill_zeros(f, block.sums, plan.task_size * size_of(self.element) * (2 if plan.has_groups else 1))
+        f.fill(block.sums, 0, plan.task_size * size_of(self.element) * (2 if plan.has_groups else 1))
         with f.loop(entries, plan.block) as loop:
             start, end = loop.index, f.add(loop.index, plan.block)
             count = f.minimum(plan.block, f.subtract(entries, start))
@@ -211,7 +206,7 @@ class _Emitter:
         offset = f.add(
             offset, f.divide(f.multiply(column, stride), 2) if g.result.paired else f.multiply(column, stride)
         )
-        with _when(f, is_inside):
+        with f.when(is_inside):
             f.invoke(
                 f"{self.name}.tile",
                 f.at(block.image, image, self.element),
@@ -220,7 +215,7 @@ class _Emitter:
                 entries[1],
                 block.sums,
             )
-            with _when(f, last):
+            with f.when(last):
                 result = f.at(block.result, offset, g.result.element)
                 features = f.index(f.subtract(g.output_features, column))
                 f.invoke(f"{self.name}.store", block.sums, result, position, features, block.counts)
@@ -255,7 +250,3 @@ class TaskBlock:
     counts: Value
     rows: tuple[IndexValue, IndexValue]
     columns: tuple[IndexValue, IndexValue]
-
-
-def _when(f: KernelFunction, condition: Value | None) -> AbstractContextManager[None]:
-    return f.when(condition)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
-from hloom.backends.cpu.llvm.text import I32, I64, PTR, IndexValue, Value, constant, lane_indices, type_of
+from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, lane_indices, type_of
 
 MAX_PACK_CHUNKS = 16
 MIN_CHUNK_ROWS = 8  # of an image
@@ -164,23 +164,12 @@ class ImageCopy:
                 value = self._gather(f, source, self._offset(f, s, indices), mask)
             left = f.first_lanes(f.subtract(inner.extent, loop.index), words.width)
             store_mask = left if inner.extent % words.width else None
-            _store(f, value, f.at(target_row, loop.index, self.type.element), store_mask)
+            f.store_masked(value, f.at(target_row, loop.index, self.type.element), self.type.bits // 8, store_mask)
 
     def _gather(self, f: KernelFunction, source: Value, offsets: Value, mask: Value) -> Value:
-        pointers = type_of("ptr", self.type.width)
-        memory = self.type.of(self.element)
-        addresses = f.emit(f"getelementptr {self.element}, {source}, {offsets}", pointers)
-        name = f"llvm.masked.gather.{memory.suffix}.v{self.type.width}p0"
-        align, zero = constant(I32, size_of(self.element)), Value("zeroinitializer", memory)
-        return f.widen(f.call(name, memory, addresses, align, mask, zero), self.plan.form.types[0], self.type)
-
-
-def _store(f: KernelFunction, value: Value, address: Value, mask: Value | None) -> None:
-    align = size_of(value.type.element)
-    if mask is None:
-        f.store(value, address, align)
-    else:
-        f.store_masked(value, address, align, mask)
+        addresses = f.element_pointer(source, offsets, self.element)
+        raw = f.gather(addresses, self.type.of(self.element), size_of(self.element), mask)
+        return f.widen(raw, self.plan.form.types[0], self.type)
 
 
 class KernelPack:
@@ -240,7 +229,7 @@ class KernelPack:
             store_mask = (
                 f.first_lanes(tile_features - start, type.width) if tile_features - start < type.width else None
             )
-            _store(f, value, f.at(target, start, type.element), store_mask)
+            f.store_masked(value, f.at(target, start, type.element), type.bits // 8, store_mask)
 
     def _element(self, f: KernelFunction, source: Value, feature: IndexValue, column: IndexValue) -> Value:
         form, scalar = self.plan.form, self.type.scalar

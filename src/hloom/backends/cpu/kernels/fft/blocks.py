@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from hloom.backends.cpu.elements.transpose import transpose
+from hloom.backends.cpu.elements.types import Element, element_of, parts
 from hloom.backends.cpu.kernels.fft.lane_fft import LaneFft
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.function import size_of
@@ -71,11 +74,9 @@ class SequenceBlock:
                 f.load(f.element_at(address, j, view.type), self.fft.vector, view.type.real.byte_width)
                 for address in addresses
             ]
-            columns = (
-                list(transpose_and_split(f, rows)) if view.type.is_complex else [(row,) for row in transpose(f, rows)]
-            )
-            for k, parts in enumerate(columns):
-                self._store_parts(parts, arrays, f.add(f.multiply(f.add(j, k), self.fft.lanes), group))
+            columns: Iterable[Element] = transpose_and_split(f, rows) if view.type.is_complex else _transposed(f, rows)
+            for k, column in enumerate([*columns]):
+                self._store_parts(parts(column), arrays, f.add(f.multiply(f.add(j, k), self.fft.lanes), group))
 
         self._each_square(view, memory, tiled, tile, self.fft.lanes)
         self._each_element(
@@ -98,11 +99,8 @@ class SequenceBlock:
                 self._load_parts(arrays, f.add(f.multiply(f.add(j, k), self.fft.lanes), group), scale)
                 for k in range(self._square_size(view))
             ]
-            rows = (
-                transpose_and_interleave(f, lines)
-                if view.type.is_complex
-                else transpose(f, [line for (line,) in lines])
-            )
+            is_complex = view.type.is_complex
+            rows = transpose_and_interleave(f, lines) if is_complex else _transposed(f, [line for (line,) in lines])
             # In reverse, since lanes beyond the last sequence are stored to its address, which it overwrites.
             for address, row in zip(reversed(addresses), reversed(rows), strict=True):
                 f.store(row, f.element_at(address, j, view.type), view.type.real.byte_width)
@@ -187,54 +185,42 @@ class SequenceBlock:
     # Elements and vectors
 
     def _read(self, address: Value, view: BlockView, mask: Value | None = None) -> Parts:
-        parts = self.f.load_lanes(address, view.type, self.fft.vector.width, mask)
-        return parts if isinstance(parts, tuple) else (parts,)
+        return parts(self.f.load_lanes(address, view.type, self.fft.vector.width, mask))
 
     def _read_one(self, address: Value, view: BlockView) -> Parts:
-        parts = self.f.load_lanes(address, view.type)
-        return parts if isinstance(parts, tuple) else (parts,)
+        return parts(self.f.load_lanes(address, view.type))
 
-    def _write(self, parts: Parts, address: Value, view: BlockView, mask: Value | None = None) -> None:
-        self.f.store_lanes((parts[0], parts[1]) if len(parts) == 2 else parts[0], address, view.type, mask)
+    def _write(self, values: Parts, address: Value, view: BlockView, mask: Value | None = None) -> None:
+        self.f.store_lanes(element_of(values), address, view.type, mask)
 
     def _write_one(self, arrays: Parts, at: IndexValue, scale: Value | None, address: Value, view: BlockView) -> None:
         f, element = self.f, self.fft.vector.element
-        parts = [f.load(f.at(array, at, element), self.fft.vector.scalar, self.fft.align) for array in arrays]
-        scaled = [part if scale is None else f.binary("fmul", part, scale) for part in parts]
-        self._write(tuple(scaled), address, view)
+        values = [f.load(f.at(array, at, element), self.fft.vector.scalar, self.fft.align) for array in arrays]
+        self._write(tuple(_scaled(f, values, scale)), address, view)
 
-    def _store_parts(self, parts: Parts, arrays: Parts, at: IndexValue) -> None:
-        for part, array in zip(parts, arrays, strict=True):
+    def _store_parts(self, values: Parts, arrays: Parts, at: IndexValue) -> None:
+        for part, array in zip(values, arrays, strict=True):
             self.f.store(part, self.f.at(array, at, self.fft.vector.element), self.fft.align)
 
     def _load_parts(self, arrays: Parts, at: IndexValue, scale: Value | None) -> Parts:
         f, vector = self.f, self.fft.vector
-        parts = [f.load(f.at(array, at, vector.element), vector, self.fft.align) for array in arrays]
-        if scale is None:
-            return tuple(parts)
-        return tuple(f.binary("fmul", part, f.splat(scale, vector.width)) for part in parts)
+        return tuple(
+            _scaled(f, [f.load(f.at(array, at, vector.element), vector, self.fft.align) for array in arrays], scale)
+        )
 
 
-def transpose(f: KernelFunction, rows: list[Value], span: int = 1) -> list[Value]:
-    """Transposes vectors of items of `span` lanes, as many vectors as items, one bit of the index after the other."""
-    count, bit = len(rows), 1
-    while bit < count:
-        low = [item if not item & bit else count + (item ^ bit) for item in range(count)]
-        high = [item | bit if not item & bit else count + item for item in range(count)]
-        masks = [[item * span + k for item in items for k in range(span)] for items in (low, high)]
-        shuffled = list(rows)
-        for k in range(count):
-            if not k & bit:
-                shuffled[k], shuffled[k | bit] = (f.shuffle(rows[k], rows[k | bit], mask) for mask in masks)
-        rows, bit = shuffled, 2 * bit
-    return rows
+_transposed = functools.partial(transpose, nearest_first=True)
+
+
+def _scaled(f: KernelFunction, values: list[Value], scale: Value | None) -> list[Value]:
+    return values if scale is None else [f.binary("fmul", value, f.splat(scale, value.type.width)) for value in values]
 
 
 def transpose_and_split(f: KernelFunction, rows: list[Value]) -> Iterator[tuple[Value, Value]]:
     """Transposes rows of complex numbers, as many as a vector has lanes; yields real and imaginary parts of each
     column.
     """
-    halves = [transpose(f, [rows[k] for k in half], span=2) for half in _halves(rows[0])]
+    halves = [_transposed(f, [rows[k] for k in half], span=2) for half in _halves(rows[0])]
     masks = [_gathering(rows[0], part) for part in range(2)]
     for a, b in zip(*halves, strict=True):
         yield f.shuffle(a, b, masks[0]), f.shuffle(a, b, masks[1])
@@ -245,7 +231,7 @@ def transpose_and_interleave(f: KernelFunction, columns: list[Parts]) -> list[Va
     example = columns[0][0]
     rows_by_index: dict[int, Value] = {}
     for half, mask in zip(_halves(example), _spreading(example), strict=True):
-        rows = transpose(f, [f.shuffle(real, imaginary, mask) for real, imaginary in columns], span=2)
+        rows = _transposed(f, [f.shuffle(real, imaginary, mask) for real, imaginary in columns], span=2)
         rows_by_index |= zip(half, rows, strict=True)
     return [rows_by_index[k] for k in range(len(rows_by_index))]
 

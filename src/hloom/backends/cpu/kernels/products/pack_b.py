@@ -7,6 +7,7 @@ imaginary part (-im, re), so that the kernel's real sums are those of the comple
 
 from __future__ import annotations
 
+from hloom.backends.cpu.elements.transpose import transpose_squares
 from hloom.backends.cpu.kernels.products.dot_instructions import correction
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.micro_kernel import Tile
@@ -85,7 +86,7 @@ def pack_columns_of_b(name: str, source: Matrix, tile: Tile, depth: int, steps: 
             addresses = [f.at(line, along, source.element) for line in lines]
             parts = [source.load_steps(f, address, part, None if is_whole else left) for address in addresses]
             rows = [_concatenated(f, parts[i :: part.width]) for i in range(part.width)]
-            for i, row in enumerate(_transposed(f, rows)):
+            for i, row in enumerate(transpose_squares(f, rows)):
                 offset = f.multiply(f.add(step.index, i), tile.columns)
                 f.store(row, f.at(target, offset, type.element), size_of(type.element))
     return f
@@ -96,18 +97,6 @@ def _concatenated(f: Function, parts: list[Value]) -> Value:
     while len(parts) > 1:
         parts = [f.joined(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
     return parts[0]
-
-
-def _transposed(f: Function, rows: list[Value]) -> list[Value]:
-    """Transposes squares of len(rows) lanes: rows i and i + half are interleaved, log2(len(rows)) times."""
-    size, half, width = len(rows), len(rows) // 2, rows[0].type.width
-    squares = range(0, width, size)
-    low = [square + lane // 2 + lane % 2 * width for square in squares for lane in range(size)]
-    high = [lane + half for lane in low]
-    for _ in range(half.bit_length()):
-        pairs = [(rows[i], rows[i + half]) for i in range(half)]
-        rows = [f.shuffle(a, b, lanes) for a, b in pairs for lanes in (low, high)]
-    return rows
 
 
 def pack_any_b(name: str, source: Matrix, tile: Tile, depth: int, steps: int, is_complex: bool) -> Function:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hloom.backends.cpu.elements.ops import FLOAT_INSTRUCTIONS
-from hloom.backends.cpu.elements.types import Element, register_type, rounded
+from hloom.backends.cpu.elements.types import Element, parts, register_type, rounded, select_element
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, StackVariable
-from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation, parts
+from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.llvm.text import Builder, IndexValue, Type, Value
 from hloom.ir import Instruction
 from hloom.monoids import monoid_of
@@ -100,14 +100,7 @@ def flat(elements: Sequence[Element]) -> list[Value]:
 
 def select(f: KernelFunction, condition: Value, x: Elements, y: Elements) -> Elements:
     """Returns x if the condition holds, else y."""
-
-    def select_element(a: Element, b: Element) -> Element:
-        if isinstance(a, tuple) and isinstance(b, tuple):
-            return f.select(condition, a[0], b[0]), f.select(condition, a[1], b[1])
-        assert isinstance(a, Value) and isinstance(b, Value)
-        return f.select(condition, a, b)
-
-    return [select_element(a, b) for a, b in zip(x, y, strict=True)]
+    return [select_element(f, condition, a, b) for a, b in zip(x, y, strict=True)]
 
 
 class ScanState:

@@ -147,9 +147,6 @@ class _Scatter:
             is_inside = fits if is_inside is None else f.binary("and", is_inside, fits)
             offset = value if start.stride == 1 else f.binary("mul", value, constant(I64, start.stride))
             target = offset if target == 0 else f.binary("add", offset, f.index(target))
-        if is_inside is None:
-            self._elements(f, 0, update, target)
-            return
         with f.when(is_inside):
             self._elements(f, 0, update, target)
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from hloom.backends.cpu.elements.types import element_of, parts
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, StackVariable, task_function
-from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation, parts
+from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.llvm.text import I1, I64, PTR, IndexValue, Value, constant
 from hloom.ir import Instruction
 from hloom.loops.pull import row_major_strides
@@ -88,11 +89,8 @@ class _SelectAndScatter:
         operand.
         """
         if depth == len(self.window):
-            if is_inside is None:
+            with f.when(is_inside):
                 self._compete(f, f.index(linear))
-            else:
-                with f.when(is_inside):
-                    self._compete(f, f.index(linear))
             return
         w, stride = self.window[depth], self.strides[depth]
         if w == WindowDimension():
@@ -115,8 +113,7 @@ class _SelectAndScatter:
         """Selects an element unless `select` keeps the best one so far."""
         element = f.load_lanes(f.element_at(self.operand, linear, self.type), self.type)
         values = [variable.get() for variable in self.best]
-        best = (values[0], values[1]) if len(values) == 2 else values[0]
-        (keeps,) = self.select.emit(f, [best, element])
+        (keeps,) = self.select.emit(f, [element_of(values), element])
         assert isinstance(keeps, Value)
         keeps = f.binary("and", self.found.get(), keeps)
         for variable, old, new in zip(self.best, values, parts(element), strict=True):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.sort.context import RowContext
 from hloom.backends.cpu.kernels.sort.records import load_raw, store_raw
-from hloom.backends.cpu.llvm.text import I32, I64, PTR, Type, Value, constant, type_of
+from hloom.backends.cpu.llvm.text import I64, PTR, Type, Value, constant, type_of
 
 RUN_LENGTH = 16
 """Elements of a run that is sorted at once."""
@@ -115,10 +115,7 @@ class MergeSort:
         for lane in range(RUN_LENGTH):
             is_less = f.compare("ult", f.shuffle(records, None, [lane] * RUN_LENGTH), records)
             rank = f.select(is_less, f.binary("add", rank, constant(vector, 1)), rank)
-        addresses = f.emit(
-            f"getelementptr i64, ptr {f.at(target, start, 'i64').text}, {rank}", type_of("ptr", RUN_LENGTH)
-        )
-        f.call_void(f"llvm.masked.scatter.{vector.suffix}.v{RUN_LENGTH}p0", records, addresses, constant(I32, 8), mask)
+        f.scatter(records, f.element_pointer(f.at(target, start, "i64"), rank, "i64"), 8, mask)
 
     def _insertion_sort(
         self, f: KernelFunction, source: list[Value], target: list[Value], start: Value, end: Value

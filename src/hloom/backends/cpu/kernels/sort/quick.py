@@ -115,10 +115,8 @@ class QuickSort:
         return f.load_masked(address, self.type, self._align, mask, constant(self.type, -1))
 
     def _store(self, f: KernelFunction, value: Value, address: Value, left: IndexValue) -> None:
-        if isinstance(left, int) and left >= self.type.width:
-            f.store(value, address, self._align)
-        else:
-            f.store_masked(value, address, self._align, f.first_lanes(left, self.type.width))
+        is_whole = isinstance(left, int) and left >= self.type.width
+        f.store_masked(value, address, self._align, None if is_whole else f.first_lanes(left, self.type.width))
 
     @property
     def _align(self) -> int:

@@ -1,0 +1,39 @@
+"""Loads and stores of elements in memory: one, or a vector of adjacent ones."""
+
+from __future__ import annotations
+
+from hloom.backends.cpu.elements.types import Element, load_element, memory_element, store_element
+from hloom.backends.cpu.llvm.text import I64, Builder, Value, constant, type_of
+from hloom.types import PrimitiveType
+
+
+def load_lanes(b: Builder, address: Value, type: PrimitiveType, lanes: int = 0, mask: Value | None = None) -> Element:
+    """Loads one element, or a vector of `lanes` consecutive elements; lanes outside the mask are zero."""
+    element, align = memory_element(type), type.real.byte_width
+    if not type.is_complex:
+        return load_element(b, b.load_masked(address, type_of(element, lanes), align, mask), type)
+    if not lanes:
+        real = b.load(address, type_of(element), align)
+        return real, b.load(b.element_pointer(address, constant(I64, 1), element), type_of(element), align)
+    raw = b.load_masked(address, type_of(element, 2 * lanes), align, repeated_lanes(b, mask, 2))
+    return b.shuffle(raw, None, range(0, 2 * lanes, 2)), b.shuffle(raw, None, range(1, 2 * lanes, 2))
+
+
+def store_lanes(b: Builder, value: Element, address: Value, type: PrimitiveType, mask: Value | None = None) -> None:
+    """Stores an element or a vector of consecutive elements; with a mask, only its lanes."""
+    align = type.real.byte_width
+    if isinstance(value, Value):
+        b.store_masked(store_element(b, value, type), address, align, mask)
+        return
+    lanes = value[0].type.width
+    if lanes:
+        raw = b.shuffle(value[0], value[1], [k // 2 + k % 2 * lanes for k in range(2 * lanes)])
+        b.store_masked(raw, address, align, repeated_lanes(b, mask, 2))
+    else:
+        b.store(value[0], address, align)
+        b.store(value[1], b.element_pointer(address, constant(I64, 1), memory_element(type)), align)
+
+
+def repeated_lanes(b: Builder, mask: Value | None, count: int) -> Value | None:
+    """The mask with each lane repeated `count` times, for as many adjacent elements."""
+    return None if mask is None else b.shuffle(mask, None, [k // count for k in range(count * mask.type.width)])

@@ -1,0 +1,41 @@
+"""Transposition of squares of elements in vector registers, by shuffles of two registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hloom.backends.cpu.llvm.text import Builder, Value
+
+
+def transpose(b: Builder, rows: Sequence[Value], span: int = 1, nearest_first: bool = False) -> list[Value]:
+    """Transposes as many vectors as each has items of `span` lanes, a power of two.
+
+    Each step exchanges one bit of the index of the row with that of the item: the highest one first, or with
+    `nearest_first` the lowest one, which stays within 16 bytes.
+    """
+    count, rows = len(rows), list(rows)
+    bits = [1 << k for k in range(count.bit_length() - 1)]
+    for bit in bits if nearest_first else reversed(bits):
+        low = [item if not item & bit else count + (item ^ bit) for item in range(count)]
+        high = [item | bit if not item & bit else count + item for item in range(count)]
+        masks = [[item * span + k for item in items for k in range(span)] for items in (low, high)]
+        for k in range(count):
+            if not k & bit:
+                rows[k], rows[k | bit] = (b.shuffle(rows[k], rows[k | bit], mask) for mask in masks)
+    return rows
+
+
+def transpose_squares(b: Builder, rows: Sequence[Value]) -> list[Value]:
+    """Transposes each square of len(rows) lanes: rows i and i + half are interleaved, log2(len(rows)) times.
+
+    Squares of 16 bytes take one instruction for each shuffle.
+    """
+    size, half, width = len(rows), len(rows) // 2, rows[0].type.width
+    squares = range(0, width, size)
+    low = [square + lane // 2 + lane % 2 * width for square in squares for lane in range(size)]
+    high = [lane + half for lane in low]
+    rows = list(rows)
+    for _ in range(half.bit_length()):
+        pairs = [(rows[i], rows[i + half]) for i in range(half)]
+        rows = [b.shuffle(a, c, lanes) for a, c in pairs for lanes in (low, high)]
+    return rows
