@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.loops.index import Atom, Dynamic, Expression, Index, IndexSpace, Quotient, Remainder, Variable
+from hloom.affine import Atom, Dynamic, Expression, Index, IndexSpace, Quotient, Remainder, Variable
 from hloom.ops.elementwise_binary import Monoid
 from hloom.ops.operation import Operation
 from hloom.types import PrimitiveType

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
+from hloom.affine import Expression, Index, Variable
 from hloom.loops.expressions import Apply, ExpressionSpace, Load, Reduction, ReductionResult
-from hloom.loops.index import Expression, Index, Variable
 from hloom.loops.lanes import min_masked_bits, native_lanes
 from hloom.loops.nest import Nest, Store, loads_of, substitute
 from hloom.ops.convert import Convert

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from hloom.affine import Expression, Index, Variable
 from hloom.loops.expressions import Apply, Load, Reduction, Where, walk
-from hloom.loops.index import Expression, Index, Variable
 from hloom.loops.nest import expression_cost, loads_of
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hloom.affine import Index, Variable
 from hloom.loops.expressions import ExpressionSpace
-from hloom.loops.index import Index, Variable
 from hloom.loops.nest import Nest, split_loop
 from hloom.target import CACHE_LINE
 

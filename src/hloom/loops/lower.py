@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from hloom.affine import Index, Variable, row_major_strides
 from hloom.ir import Computation, Instruction
 from hloom.loops.expressions import ExpressionSpace, FunctionCall, Load, ReductionResult
-from hloom.loops.index import Index, Variable
 from hloom.loops.nest import BufferType, Kernel, Nest, Store, expressions_of, in_place_pairs
-from hloom.loops.pull import PULL, Puller, row_major_strides, start_indices
+from hloom.loops.pull import Puller, PullIndexing, can_pull
 from hloom.loops.scalar_computation import CanApply, can_compute, is_applied_to_elements
 from hloom.ops.control_flow import Fusion
 from hloom.ops.pad import Concatenate
 from hloom.ops.reduce_window import ReduceWindow, cumulative_dimension
 from hloom.ops.reshape import Bitcast
 from hloom.ops.select import Select
-from hloom.ops.slice import DynamicUpdateSlice
+from hloom.ops.slice import DynamicUpdateSlice, start_indices
 from hloom.ops.structure import Constant, Tuple
 from hloom.ops.traits import AppliesScalar, Reduction
 from hloom.shape import Shape
@@ -66,7 +66,7 @@ def can_lower(instruction: Instruction, can_apply: CanApply, any_window: bool = 
     result = results[0].element_type
     if is_applied_to_elements(op):
         return can_apply(op, result, types)
-    if op not in PULL or not all(_can_hold(can_apply, type) for type in (*types, result)):
+    if not can_pull(op) or not all(_can_hold(can_apply, type) for type in (*types, result)):
         return False
     if isinstance(op, AppliesScalar):
         (computation,) = op.computations
@@ -224,7 +224,7 @@ class _Lowering:
         """Stores the update alone: the result starts as a copy of the operand."""
         operand, update = root.operands[:2]
         self.copies.append((output, self.puller.buffers[operand]))
-        starts = start_indices(self.puller, root.operands[2:], operand.shape, update.shape.dimensions)
+        starts = start_indices(PullIndexing(self.puller, root), 2, update.shape.dimensions)
         return self._store_part(root.shape, output, update, starts, self._loops(update.shape.dimensions))
 
     def _concatenate(self, op: Concatenate, root: Instruction, output: int) -> list[Nest]:

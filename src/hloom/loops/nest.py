@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from hloom.affine import Atom, Expression, Index, Quotient, Remainder, Variable
 from hloom.loops.expressions import Apply, ExpressionSpace, Load, Reduction, ReductionResult, Where, walk
-from hloom.loops.index import Atom, Expression, Index, Quotient, Remainder, Variable
 from hloom.ops.select import Select
 from hloom.types import PrimitiveType
 

@@ -11,40 +11,24 @@ from typing import Any
 
 import numpy as np
 
+from hloom.affine import Expression, Index, Variable, row_major_strides
 from hloom.ir import Computation, Instruction
 from hloom.loops import expressions
 from hloom.loops.expressions import Apply, ExpressionSpace, FunctionCall, walk
-from hloom.loops.index import Expression, Index, Variable
 from hloom.loops.scalar_computation import compute
 from hloom.monoids import monoid_of
-from hloom.ops.broadcast import Broadcast, Iota
+from hloom.ops.broadcast import Iota
 from hloom.ops.convert import BitcastConvert
 from hloom.ops.dynamic_size import GetDimensionSize
 from hloom.ops.elementwise_binary import And
-from hloom.ops.gather import Gather
+from hloom.ops.indexing import Indexing, Indices, Read
 from hloom.ops.operation import Operation
-from hloom.ops.pad import Concatenate, Pad
 from hloom.ops.reduce import Map, Reduce
 from hloom.ops.reduce_window import ReduceWindow
 from hloom.ops.registry import Registry
-from hloom.ops.reshape import Bitcast, Copy, Reshape
-from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
 from hloom.ops.structure import Constant, GetTupleElement, OptimizationBarrier
-from hloom.ops.traits import Reduction
-from hloom.ops.transpose import Reverse, Transpose
-from hloom.shape import Shape
+from hloom.ops.traits import Movement, Reduction
 from hloom.types import PrimitiveType
-
-Indices = tuple[Index, ...]
-
-
-def row_major_strides(sizes: Sequence[int]) -> list[int]:
-    """The strides, in elements, of the dimensions of a dense row-major array."""
-    strides, step = [0] * len(sizes), 1
-    for d in range(len(sizes) - 1, -1, -1):
-        strides[d] = step
-        step *= sizes[d]
-    return strides
 
 
 class Puller:
@@ -93,6 +77,8 @@ class Puller:
         if op.elementwise:
             operands = [self.element(o, index if o.shape.rank or not index else ()) for o in instruction.operands]
             return [self.space.apply(op, instruction.shape.element_type, *operands)]
+        if isinstance(op, Movement):
+            return [self.moved(instruction, index)]
         result = PULL[op](op, self, instruction, index)
         return result if isinstance(result, list) else [result]
 
@@ -100,16 +86,33 @@ class Puller:
         """Evaluates a scalar computation on expressions; returns its results."""
         return compute(self.space, computation, arguments)
 
-    def scalar_index(self, instruction: Instruction, low: int, high: int) -> Index:
-        """A scalar integer instruction as an index clamped to [low, high]."""
-        value = self.element(instruction, ())
-        return self.clamped(value, low, high)
+    def reads(self, instruction: Instruction, index: Indices) -> tuple[PullIndexing, list[Read]]:
+        """The reads of an operation with an indexing map, and the context, which has the reduction variables."""
+        at = PullIndexing(self, instruction)
+        reads = instruction.op.indexing(at, index)
+        assert reads is not None, instruction.opcode
+        return at, reads
 
-    def clamped(self, value: Expression, low: int, high: int) -> Index:
-        """An integer expression as an index clamped to [low, high]."""
-        if isinstance(value, expressions.Constant):
-            return self.space.indices.constant(max(low, min(int(value.value), high)))
-        return self.space.indices.dynamic(value, low, high)
+    def moved(self, instruction: Instruction, index: Indices) -> Expression:
+        """The element of a movement: that of the first read whose conditions hold."""
+        result: Expression | None = None
+        for read in reversed(self.reads(instruction, index)[1]):
+            inside = self.holds(read)
+            if inside is not False:
+                element = self.element(instruction.operands[read.operand], read.index)
+                result = element if result is None else self.space.where(inside, element, result)
+        if result is None:  # the array has no elements
+            type = instruction.shape.element_type
+            return self.space.constant(type, np.zeros((), type.dtype))
+        return result
+
+    def holds(self, read: Read) -> Expression | bool:
+        """Whether the conditions of a read hold."""
+        result: Expression | bool = True
+        for condition in read.conditions:
+            inside = self.space.in_range(condition.index, condition.low, condition.high)
+            result = self.logical_and(result, inside)
+        return result
 
     def logical_and(self, a: Expression | bool, b: Expression | bool) -> Expression | bool:
         """The conjunction of conditions, some of which may be known."""
@@ -120,12 +123,41 @@ class Puller:
         return self.space.apply(And(), PrimitiveType.PRED, a, b)
 
 
+class PullIndexing(Indexing):
+    """Context of the indexing map of an instruction; `over` collects the variables of its reductions."""
+
+    def __init__(self, puller: Puller, instruction: Instruction) -> None:
+        shape = instruction.shape.elements[0] if instruction.shape.is_tuple else instruction.shape
+        super().__init__(puller.space.indices, shape, instruction.operand_shapes)
+        self.puller, self.instruction = puller, instruction
+        self.over: list[Variable] = []
+
+    def reduction(self, size: int, position: int) -> Index:
+        if size == 1:
+            return self.space.constant(0)
+        depth = self.puller.reduction_depth(self.instruction)
+        variable = self.puller.space.reduction_variable(size, depth, position)
+        self.over.append(variable)
+        return self.space.of(variable) if size else self.space.constant(0)
+
+    def runtime(self, operand: int, index: Indices, low: int, high: int) -> Index:
+        value = self.puller.element(self.instruction.operands[operand], index)
+        if isinstance(value, expressions.Constant):
+            return self.space.constant(max(low, min(int(value.value), high)))
+        return self.space.dynamic(value, low, high)
+
+
+def can_pull(op: Operation) -> bool:
+    """Whether there is an element function for operations of this class."""
+    return op in PULL or (op.has_indexing() and isinstance(op, Movement))
+
+
 # The element functions
 
 PULL = Registry[[Puller, Instruction, Indices], Expression | list[Expression]]()
 """The element functions: each makes the element at an index of an instruction, or the elements of a tuple of arrays.
 
-Element-wise operations need none.
+Element-wise operations and movements need none: their indexing maps say all.
 """
 
 
@@ -149,175 +181,19 @@ def _iota(op: Iota, puller: Puller, instruction: Instruction, index: Indices) ->
     return puller.space.from_index(instruction.shape.element_type, index[op.iota_dimension])
 
 
-@PULL.rule(Broadcast)
-def _broadcast(op: Broadcast, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
-    return puller.element(instruction.operands[0], tuple(index[d] for d in op.broadcast_dimensions))
-
-
-def _forwarded(op: Operation, puller: Puller, instruction: Instruction, index: Indices) -> list[Expression]:
+@PULL.rule(OptimizationBarrier)
+def _optimization_barrier(
+    op: OptimizationBarrier, puller: Puller, instruction: Instruction, index: Indices
+) -> list[Expression]:
     return puller.elements(instruction.operands[0], index)
-
-
-PULL.add(Copy, _forwarded)
-PULL.add(OptimizationBarrier, _forwarded)
-
-
-def _reshape(op: Operation, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
-    indices = puller.space.indices
-    old, new = instruction.operands[0].shape.dimensions, instruction.shape.dimensions
-    if 0 in new:
-        return puller.element(instruction.operands[0], tuple(indices.constant(0) for _ in old))
-    linear = indices.linear(index, row_major_strides(new))
-    return puller.element(instruction.operands[0], tuple(indices.delinearize(linear, old)))
-
-
-PULL.add(Reshape, _reshape)
-PULL.add(Bitcast, _reshape)
-
-
-@PULL.rule(Transpose)
-def _transpose(op: Transpose, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
-    inner: list[Index] = [index[0]] * len(index)
-    for result, source in enumerate(op.permutation):
-        inner[source] = index[result]
-    return puller.element(instruction.operands[0], tuple(inner))
-
-
-@PULL.rule(Reverse)
-def _reverse(op: Reverse, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
-    indices = puller.space.indices
-    reversed_index = [
-        indices.shift(indices.scale(i, -1), size - 1) if d in op.dimensions else i
-        for d, (i, size) in enumerate(zip(index, instruction.shape.dimensions, strict=True))
-    ]
-    return puller.element(instruction.operands[0], tuple(reversed_index))
-
-
-@PULL.rule(Slice)
-def _slice(op: Slice, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
-    indices = puller.space.indices
-    inner = tuple(indices.shift(indices.scale(i, p.stride), p.start) for i, p in zip(index, op.slice, strict=True))
-    return puller.element(instruction.operands[0], inner)
-
-
-def start_indices(puller: Puller, operands: Sequence[Instruction], shape: Shape, sizes: Sequence[int]) -> list[Index]:
-    """The clamped start indices of dynamic-slice and dynamic-update-slice."""
-    limits = [size - part for size, part in zip(shape.dimensions, sizes, strict=True)]
-    if len(operands) == 1 and operands[0].shape.rank == 1:
-        values = [puller.element(operands[0], (puller.space.indices.constant(d),)) for d in range(shape.rank)]
-        return [puller.clamped(value, 0, limit) for value, limit in zip(values, limits, strict=True)]
-    return [puller.scalar_index(o, 0, limit) for o, limit in zip(operands, limits, strict=True)]
-
-
-@PULL.rule(DynamicSlice)
-def _dynamic_slice(op: DynamicSlice, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
-    operand = instruction.operands[0]
-    starts = start_indices(puller, instruction.operands[1:], operand.shape, instruction.shape.dimensions)
-    return puller.element(operand, tuple(puller.space.indices.add(i, s) for i, s in zip(index, starts, strict=True)))
-
-
-@PULL.rule(DynamicUpdateSlice)
-def _dynamic_update_slice(
-    op: DynamicUpdateSlice, puller: Puller, instruction: Instruction, index: Indices
-) -> Expression:
-    operand, update = instruction.operands[:2]
-    indices, space = puller.space.indices, puller.space
-    starts = start_indices(puller, instruction.operands[2:], operand.shape, update.shape.dimensions)
-    inner = tuple(indices.add(i, indices.scale(s, -1)) for i, s in zip(index, starts, strict=True))
-    inside: Expression | bool = True
-    for i, size in zip(inner, update.shape.dimensions, strict=True):
-        inside = puller.logical_and(inside, space.in_range(i, 0, size))
-    if inside is False:
-        return puller.element(operand, index)
-    return space.where(inside, puller.element(update, inner), puller.element(operand, index))
-
-
-@PULL.rule(Pad)
-def _pad(op: Pad, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
-    operand, padding = instruction.operands
-    inside: Expression | bool = True
-    inner = []
-    for i, p, size in zip(index, op.padding_config, operand.shape.dimensions, strict=True):
-        position, here = dilated_index(
-            puller, puller.space.indices.shift(i, -p.edge_padding_low), size, p.interior_padding + 1
-        )
-        inside = puller.logical_and(inside, here)
-        inner.append(position)
-    filler = puller.element(padding, ())
-    return filler if inside is False else puller.space.where(inside, puller.element(operand, tuple(inner)), filler)
-
-
-def dilated_index(puller: Puller, position: Index, size: int, step: int) -> tuple[Index, Expression | bool]:
-    """The index of the element at a position of a dimension dilated by `step`, and whether there is one."""
-    indices, space = puller.space.indices, puller.space
-    inside = space.in_range(position, 0, (size - 1) * step + 1 if size else 0)
-    if step == 1 or inside is False:
-        return position, inside
-    here = space.in_range(indices.remainder(position, step), 0, 1)
-    return indices.quotient(position, step), puller.logical_and(inside, here)
-
-
-@PULL.rule(Concatenate)
-def _concatenate(op: Concatenate, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
-    dimension = op.dimension
-    indices, space = puller.space.indices, puller.space
-    position = index[dimension]
-    result: Expression | None = None
-    end = instruction.shape.dimensions[dimension]
-    for operand in reversed(instruction.operands):
-        size = operand.shape.dimensions[dimension]
-        start = end - size
-        here = space.in_range(position, start, max(start, end)) if size else False
-        if here is not False:
-            inner = (*index[:dimension], indices.shift(position, -start), *index[dimension + 1 :])
-            element = puller.element(operand, inner)
-            result = element if result is None else space.where(here, element, result)
-        end = start
-    if result is None:
-        return space.constant(instruction.shape.element_type, np.zeros((), instruction.shape.element_type.dtype))
-    return result
-
-
-@PULL.rule(Gather)
-def _gather(op: Gather, puller: Puller, instruction: Instruction, index: Indices) -> Expression:
-    operand, starts = instruction.operands
-    batch = [index[d] for d in range(len(index)) if d not in op.offset_dims]
-    offsets = [index[d] for d in op.offset_dims]
-    inner: list[Index] = [puller.space.indices.constant(0)] * operand.shape.rank
-    collapsed = {*op.collapsed_slice_dims, *op.operand_batching_dims}
-    for d, offset in zip((d for d in range(operand.shape.rank) if d not in collapsed), offsets, strict=True):
-        inner[d] = offset
-    for component, d in enumerate(op.start_index_map):
-        start_index = list(batch)
-        start_index.insert(op.index_vector_dim, puller.space.indices.constant(component))
-        start_index = start_index if op.index_vector_dim < starts.shape.rank else batch
-        value = puller.element(starts, tuple(start_index))
-        start = puller.clamped(value, 0, operand.shape.dimensions[d] - op.slice_sizes[d])
-        inner[d] = puller.space.indices.add(inner[d], start)
-    for d, source in zip(op.operand_batching_dims, op.start_indices_batching_dims, strict=True):
-        inner[d] = batch[source - (source > op.index_vector_dim)]
-    return puller.element(operand, tuple(inner))
 
 
 @PULL.rule(Reduce)
 def _reduce(op: Reduce, puller: Puller, instruction: Instruction, index: Indices) -> list[Expression]:
-    count = len(instruction.operands) // 2
-    operands, initial = instruction.operands[:count], instruction.operands[count:]
-    sizes = operands[0].shape.dimensions
-    kept = iter(index)
-    depth = puller.reduction_depth(instruction)
-    inner: list[Index] = []
-    over = []
-    for d, size in enumerate(sizes):
-        if d in op.dimensions:
-            variable = puller.space.reduction_variable(size, depth, len(inner))
-            if size != 1:
-                over.append(variable)
-            inner.append(puller.space.indices.of(variable) if size else puller.space.indices.constant(0))
-        else:
-            inner.append(next(kept))
-    values = tuple(puller.element(operand, tuple(inner)) for operand in operands)
-    return _reduction(puller, op.computation, tuple(over), values, tuple(puller.element(i, ()) for i in initial))
+    at, reads = puller.reads(instruction, index)
+    elements = [puller.element(instruction.operands[read.operand], read.index) for read in reads]
+    half = len(elements) // 2
+    return _reduction(puller, op.computation, tuple(at.over), tuple(elements[:half]), tuple(elements[half:]))
 
 
 def _reduction(
@@ -332,30 +208,16 @@ def _reduction(
 
 @PULL.rule(ReduceWindow)
 def _reduce_window(op: ReduceWindow, puller: Puller, instruction: Instruction, index: Indices) -> list[Expression]:
-    count = len(instruction.operands) // 2
-    operands, initial = instruction.operands[:count], instruction.operands[count:]
-    indices = puller.space.indices
-    depth = puller.reduction_depth(instruction)
-    inside: Expression | bool = True
-    inner: list[Index] = []
-    over: list[Variable] = []
-    for i, d, size in zip(index, op.window, operands[0].shape.dimensions, strict=True):
-        step = indices.constant(0)
-        if d.size > 1:
-            variable = puller.space.reduction_variable(d.size, depth, len(inner))
-            over.append(variable)
-            step = indices.scale(indices.of(variable), d.window_dilation)
-        position = indices.shift(indices.add(indices.scale(i, d.stride), step), -d.padding_low)
-        element, here = dilated_index(puller, position, size, d.base_dilation)
-        inside = puller.logical_and(inside, here)
-        inner.append(element)
-    starts = tuple(puller.element(i, ()) for i in initial)
+    at, reads = puller.reads(instruction, index)
+    half = len(reads) // 2
+    initial = tuple(puller.element(operand, ()) for operand in instruction.operands[half:])
+    inside = puller.holds(reads[0])
     if inside is False:
-        return list(starts)
-    values = tuple(puller.element(operand, tuple(inner)) for operand in operands)
+        return list(initial)
+    values = tuple(puller.element(instruction.operands[read.operand], read.index) for read in reads[:half])
     if inside is True:
-        return _reduction(puller, op.computation, tuple(over), values, starts)
-    return _guarded_reduction(puller, op.computation, tuple(over), inside, values, starts)
+        return _reduction(puller, op.computation, tuple(at.over), values, initial)
+    return _guarded_reduction(puller, op.computation, tuple(at.over), inside, values, initial)
 
 
 def _guarded_reduction(

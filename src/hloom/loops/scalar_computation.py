@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from hloom.affine import Expression
 from hloom.ir import Computation, Instruction
 from hloom.loops.expressions import ExpressionSpace
-from hloom.loops.index import Expression
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.compare import Compare
 from hloom.ops.control_flow import Call, Conditional, Fusion

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hloom.affine import Expression, Variable
 from hloom.loops.expressions import Apply, ExpressionSpace, is_function_call, walk
-from hloom.loops.index import Expression, Variable
 from hloom.loops.interleaved_accesses import (
     MAX_LANES,
     interleaved_loops,

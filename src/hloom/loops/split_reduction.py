@@ -15,10 +15,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from hloom.affine import Expression, Index, Variable, row_major_strides
 from hloom.loops.expressions import Apply, ExpressionSpace, Reduction, ReductionResult, walk
-from hloom.loops.index import Expression, Index, Variable
 from hloom.loops.nest import BufferType, Kernel, Nest, Store, loads_of, nest_cost, reductions_of
-from hloom.loops.pull import row_major_strides
 
 MIN_WORK = 150_000
 """The smallest cost, in additions, of a nest whose reductions are split."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from hloom.numerics import convert
 from hloom.ops.context import Context
+from hloom.ops.indexing import Indexing, Indices, Read
 from hloom.ops.kinds import INT, INTS
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimension, check_dimensions
@@ -58,6 +59,9 @@ class Broadcast(Movement, Operation, opcode="broadcast"):
             aligned[target] = sizes[target] = operand.shape[d]
         return np.broadcast_to(operand.transpose(order).reshape(aligned), sizes)
 
+    def indexing(self, at: Indexing, index: Indices) -> list[Read]:
+        return [Read(0, tuple(index[d] for d in self.broadcast_dimensions))]
+
 
 class Iota(Operation, opcode="iota"):
     """Counts 0, 1, 2, .. along `iota_dimension`, constant along the other dimensions (IOTA-1).
@@ -82,3 +86,6 @@ class Iota(Operation, opcode="iota"):
         aligned = [1] * len(sizes)
         aligned[self.iota_dimension] = len(counted)
         return np.broadcast_to(counted.reshape(aligned), sizes)
+
+    def indexing(self, at: Indexing, index: Indices) -> list[Read]:
+        return []

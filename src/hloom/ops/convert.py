@@ -9,6 +9,7 @@ import numpy as np
 
 from hloom.numerics import bits_of, convert, pack_narrow, reduce_precision, unpack_narrow
 from hloom.ops.context import Context
+from hloom.ops.indexing import Indexing, Indices, Read
 from hloom.ops.kinds import INT
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
@@ -72,6 +73,11 @@ class BitcastConvert(Operation, opcode="bitcast-convert"):
         packed = np.ascontiguousarray(operand).reshape(-1).view(np.uint8) if old >= 8 else pack_narrow(operand)
         values = packed.view(dtype) if new >= 8 else unpack_narrow(packed, math.prod(sizes), dtype)
         return values.reshape(sizes)
+
+    def indexing(self, at: Indexing, index: Indices) -> list[Read]:
+        (operand,) = at.operands
+        parts = [at.reduction(operand.dimensions[-1], 0)] if operand.rank > len(index) else []
+        return [Read(0, (*index, *parts)[: operand.rank])]
 
 
 class ReducePrecision(Operation, opcode="reduce-precision", builder="reduce_precision"):

@@ -11,6 +11,7 @@ import numpy as np
 from hloom.numerics import convert
 from hloom.ops.attributes import Precision
 from hloom.ops.context import Context
+from hloom.ops.indexing import Indexing, Indices, Read
 from hloom.ops.kinds import INTS, PRECISIONS, WORD
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimensions
@@ -132,6 +133,19 @@ class Dot(DotDimensions, opcode="dot"):
         product = matmul(a, b, lhs.dtype, rhs.dtype)
         sizes = [*batch, *(lhs.shape[d] for d in left), *(rhs.shape[d] for d in right)]
         return convert(product.reshape(sizes), dtype)
+
+    def indexing(self, at: Indexing, index: Indices) -> list[Read]:
+        lhs, rhs = at.operands
+        summed = [at.reduction(lhs.dimensions[d], k) for k, d in enumerate(self.lhs_contracting_dims)]
+        left, right = self.free(lhs.rank, True), self.free(rhs.rank, False)
+        count = len(self.lhs_batch_dims)
+        batch, rows, columns = index[:count], index[count : count + len(left)], index[count + len(left) :]
+        sides = (
+            ((*self.lhs_batch_dims, *left, *self.lhs_contracting_dims), (*batch, *rows, *summed)),
+            ((*self.rhs_batch_dims, *right, *self.rhs_contracting_dims), (*batch, *columns, *summed)),
+        )
+        inner = [dict(zip(dimensions, indices, strict=True)) for dimensions, indices in sides]
+        return [Read(k, tuple(of[d] for d in range(len(of)))) for k, of in enumerate(inner)]
 
 
 def _matrix(

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hloom.affine import Index
 from hloom.ops.context import Context
+from hloom.ops.indexing import Indexing, Indices, Read
 from hloom.ops.kinds import BOOL, INT, INTS
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimensions
@@ -115,6 +117,23 @@ class Gather(Movement, Operation, opcode="gather"):
         gathered = np.broadcast_to(gathered, result_sizes)
         batch_dims = [d for d in range(len(result_sizes)) if d not in self.offset_dims]
         return np.moveaxis(gathered, range(len(result_sizes)), [*batch_dims, *self.offset_dims])
+
+    def indexing(self, at: Indexing, index: Indices) -> list[Read]:
+        operand, starts = at.operands
+        batch = [i for d, i in enumerate(index) if d not in self.offset_dims]
+        collapsed = {*self.collapsed_slice_dims, *self.operand_batching_dims}
+        inner: list[Index] = [at.space.constant(0)] * operand.rank
+        for d, r in zip((d for d in range(operand.rank) if d not in collapsed), self.offset_dims, strict=True):
+            inner[d] = index[r]
+        for component, d in enumerate(self.start_index_map):
+            vector = list(batch)
+            if self.index_vector_dim < starts.rank:
+                vector.insert(self.index_vector_dim, at.space.constant(component))
+            start = at.runtime(1, tuple(vector), 0, operand.dimensions[d] - self.slice_sizes[d])
+            inner[d] = at.space.add(inner[d], start)
+        for d, source in zip(self.operand_batching_dims, self.start_indices_batching_dims, strict=True):
+            inner[d] = batch[source - (source > self.index_vector_dim)]
+        return [Read(0, tuple(inner))]
 
 
 def check_index_vectors(

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, NoReturn, Self, dataclass_transform
 
 from hloom.errors import ArgumentError, RuleError
 from hloom.ops.context import Computation, Context
+from hloom.ops.indexing import Indexing, Indices, Read
 from hloom.ops.kinds import AttributeKind, ComputationKind
 from hloom.shape import Shape
 from hloom.values import Value
@@ -187,7 +188,20 @@ class Operation:
         """Computes the value of the result from the values of the operands."""
         raise NotImplementedError(self.opcode)
 
+    def indexing(self, at: Indexing, index: Indices) -> list[Read] | None:
+        """Returns the operand elements from which the result element at `index` is computed; None if they are not a
+        function of the index, as in sort.
+        """
+        if not self.elementwise:
+            return None
+        return [Read(k, index if shape.rank else ()) for k, shape in enumerate(at.operands)]
+
     # Services
+
+    @classmethod
+    def has_indexing(cls) -> bool:
+        """Whether the operation declares an indexing map, for some shapes at least."""
+        return cls.elementwise or cls.indexing is not Operation.indexing
 
     @property
     def computations(self) -> Iterator[Computation]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from hloom.ops.attributes import PaddingDimension
 from hloom.ops.context import Context
+from hloom.ops.indexing import Indexing, Indices, Range, Read
 from hloom.ops.kinds import DIMENSION, PADDING
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimension, check_same_type
@@ -59,6 +60,14 @@ class Pad(Movement, Operation, opcode="pad", builder="pad"):
             result[tuple(target)] = operand[tuple(source)]
         return result
 
+    def indexing(self, at: Indexing, index: Indices) -> list[Read]:
+        elements = [
+            at.dilated(at.space.shift(i, -p.edge_padding_low), size, p.interior_padding + 1)
+            for i, p, size in zip(index, self.padding_config, at.operands[0].dimensions, strict=True)
+        ]
+        conditions = tuple(condition for _, inside in elements for condition in inside)
+        return [Read(0, tuple(element for element, _ in elements), conditions), Read(1, ())]
+
 
 def padded_size(size: int, padding: PaddingDimension) -> int:
     """Returns the size of a dimension after padding (PAD-1)."""
@@ -97,3 +106,12 @@ class Concatenate(Movement, Operation, opcode="concatenate"):
 
     def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Array:
         return np.concatenate(operands, self.dimension)
+
+    def indexing(self, at: Indexing, index: Indices) -> list[Read]:
+        reads, start, d = [], 0, self.dimension
+        for k, operand in enumerate(at.operands):
+            end = start + operand.dimensions[d]
+            inner = (*index[:d], at.space.shift(index[d], -start), *index[d + 1 :])
+            reads.append(Read(k, inner, (Range(index[d], start, end),)))
+            start = end
+        return reads

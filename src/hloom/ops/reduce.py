@@ -8,6 +8,7 @@ import numpy as np
 
 from hloom.ops.context import Computation, Context
 from hloom.ops.elementwise_binary import check_actual_sizes
+from hloom.ops.indexing import Indexing, Indices, Read
 from hloom.ops.kinds import COMPUTATION, INTS
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_computation, check_dimensions, reduction_signature
@@ -98,6 +99,14 @@ class Reduce(Reduction, Operation, opcode="reduce"):
             init = combine(ctx, self.computation, init, reduce_axis(ctx, self.computation, rows))
         return init if len(init) > 1 else init[0]
 
+    def indexing(self, at: Indexing, index: Indices) -> list[Read]:
+        kept, half = iter(index), len(at.operands) // 2
+        inner = tuple(
+            at.reduction(size, d) if d in self.dimensions else next(kept)
+            for d, size in enumerate(at.operands[0].dimensions)
+        )
+        return [Read(k, inner if k < half else ()) for k in range(2 * half)]
+
 
 class Map(AppliesScalar, Operation, opcode="map"):
     """Applies a computation of scalars to the elements at equal indices of all operands (MAP-1, MAP-2).
@@ -137,3 +146,6 @@ class Map(AppliesScalar, Operation, opcode="map"):
         check_actual_sizes(*operands)
         mapped: Array = ctx.map(self.computation, *operands)
         return mapped
+
+    def indexing(self, at: Indexing, index: Indices) -> list[Read]:
+        return [Read(k, index) for k in range(len(at.operands))]

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hloom.affine import Index
 from hloom.ops.attributes import Window, WindowDimension
 from hloom.ops.context import Computation, Context
 from hloom.ops.elementwise_binary import check_actual_sizes
+from hloom.ops.indexing import Indexing, Indices, Range, Read
 from hloom.ops.kinds import COMPUTATION, WINDOW
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.reduce import Arrays, check_reduction, combine
@@ -74,6 +76,19 @@ class ReduceWindow(Reduction, Operation, opcode="reduce-window"):
         reduced = combine(ctx, self.computation, init, arrays) if present.size else init
         results = tuple(np.where(present, new, old) for new, old in zip(reduced, init, strict=True))
         return results if len(results) > 1 else results[0]
+
+    def indexing(self, at: Indexing, index: Indices) -> list[Read]:
+        inner: list[Index] = []
+        conditions: list[Range] = []
+        for i, d, size in zip(index, self.window, at.operands[0].dimensions, strict=True):
+            step = at.space.scale(at.reduction(d.size, len(inner)), d.window_dilation)
+            position = at.space.shift(at.space.add(at.space.scale(i, d.stride), step), -d.padding_low)
+            element, inside = at.dilated(position, size, d.base_dilation)
+            inner.append(element)
+            conditions += inside
+        half = len(at.operands) // 2
+        values = [Read(k, tuple(inner), tuple(conditions)) for k in range(half)]
+        return [*values, *(Read(half + k, ()) for k in range(half))]
 
 
 def _reduce_window_axis(

@@ -6,9 +6,11 @@ import math
 
 import numpy as np
 
+from hloom.affine import row_major_strides
 from hloom.errors import RunError
 from hloom.literal import Literal
 from hloom.ops.context import Context
+from hloom.ops.indexing import Indexing, Indices, Read
 from hloom.ops.kinds import INT
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
@@ -57,6 +59,17 @@ class Reshape(View, Operation, opcode="reshape"):
         if math.prod(sizes) != operand.size:
             raise RunError(f"RESHAPE-2: {list(operand.shape)} has {operand.size} elements, which do not fill {sizes}")
         return operand.reshape(sizes)
+
+    def indexing(self, at: Indexing, index: Indices) -> list[Read]:
+        return [Read(0, _same_position(at, index))]
+
+
+def _same_position(at: Indexing, index: Indices) -> Indices:
+    """Returns the index of the operand's element at the same position in row-major order."""
+    if 0 in at.result.dimensions:
+        return tuple(at.space.constant(0) for _ in at.operands[0].dimensions)
+    position = at.space.linear(index, row_major_strides(at.result.dimensions))
+    return tuple(at.space.delinearize(position, at.operands[0].dimensions))
 
 
 def kept_dimensions(operand: Shape, result: Shape) -> dict[int, int]:
@@ -135,6 +148,13 @@ class Bitcast(View, Operation, opcode="bitcast"):
             shape, source = (s.with_layout(s.layout.minor_to_major if s.layout else None) for s in (shape, source))
         return Literal.from_linear_memory(shape, Literal(source, operand).to_linear_memory()).value
 
+    def indexing(self, at: Indexing, index: Indices) -> list[Read] | None:
+        shapes = (at.result, *at.operands)
+        is_reshape = len({shape.element_type for shape in shapes}) == 1 and all(
+            shape.layout is not None and shape.layout.is_dense_row_major for shape in shapes
+        )
+        return [Read(0, _same_position(at, index))] if is_reshape else None
+
 
 class Copy(Identity, Movement, Linear, Operation, opcode="copy", builder="copy"):
     """Copies the operand, perhaps to another layout (an addition of today's XLA)."""
@@ -147,3 +167,6 @@ class Copy(Identity, Movement, Linear, Operation, opcode="copy", builder="copy")
 
     def evaluate(self, ctx: Context, operand: Value) -> Value:
         return operand
+
+    def indexing(self, at: Indexing, index: Indices) -> list[Read]:
+        return [Read(0, index)]

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hloom.affine import Index
 from hloom.ops.attributes import SliceDimension
 from hloom.ops.context import Context
+from hloom.ops.indexing import Indexing, Indices, Range, Read
 from hloom.ops.kinds import INTS, SLICES
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
@@ -48,6 +50,10 @@ class Slice(Movement, Operation, opcode="slice"):
     def evaluate(self, ctx: Context, operand: Array) -> Array:
         sliced = operand[tuple(slice(part.start, part.limit, part.stride) for part in self.slice)]
         return _padded_to_static(sliced, ctx.shape)
+
+    def indexing(self, at: Indexing, index: Indices) -> list[Read]:
+        parts = zip(index, self.slice, strict=True)
+        return [Read(0, tuple(at.space.shift(at.space.scale(i, part.stride), part.start) for i, part in parts))]
 
 
 def _padded_to_static(array: Array, shape: Shape) -> Array:
@@ -90,6 +96,10 @@ class DynamicSlice(Movement, Operation, opcode="dynamic-slice"):
         sliced = operand[tuple(slice(start, start + size) for start, size in zip(starts, sizes, strict=True))]
         return _padded_to_static(sliced, ctx.shape)
 
+    def indexing(self, at: Indexing, index: Indices) -> list[Read]:
+        starts = start_indices(at, 1, at.result.dimensions)
+        return [Read(0, tuple(at.space.add(i, start) for i, start in zip(index, starts, strict=True)))]
+
 
 class DynamicUpdateSlice(Movement, Operation, opcode="dynamic-update-slice"):
     """Overwrites a part of the operand with `update`, at run-time start indices, clamped (DYNAMICUPDATESLICE-1).
@@ -115,6 +125,13 @@ class DynamicUpdateSlice(Movement, Operation, opcode="dynamic-update-slice"):
         result[tuple(slice(start, start + size) for start, size in zip(starts, update.shape, strict=True))] = update
         return result
 
+    def indexing(self, at: Indexing, index: Indices) -> list[Read]:
+        sizes = at.operands[1].dimensions
+        starts = start_indices(at, 2, sizes)
+        inner = tuple(at.space.add(i, at.space.scale(s, -1)) for i, s in zip(index, starts, strict=True))
+        inside = tuple(Range(i, 0, size) for i, size in zip(inner, sizes, strict=True))
+        return [Read(1, inner, inside), Read(0, index)]
+
 
 def check_starts(op: Operation, clause: str, operand: Shape, starts: Sequence[Shape]) -> None:
     """Checks start indices: an integer scalar for each dimension, of one type, or, in an older form, a vector
@@ -135,3 +152,11 @@ def clamped_starts(starts: Sequence[Array], sizes: Sequence[int], parts: Sequenc
     """Returns start indices clamped to [0, size - part] (DYNAMICSLICE-2)."""
     values = starts[0].tolist() if len(starts) == 1 and starts[0].ndim == 1 else [int(start) for start in starts]
     return [max(0, min(int(v), size - part)) for v, size, part in zip(values, sizes, parts, strict=True)]
+
+
+def start_indices(at: Indexing, first: int, parts: Sequence[int]) -> list[Index]:
+    """Returns the clamped start indices of a part of operand 0, which are the operands from `first` on."""
+    limits = [size - part for size, part in zip(at.operands[0].dimensions, parts, strict=True)]
+    if [shape.rank for shape in at.operands[first:]] == [1]:
+        return [at.runtime(first, (at.space.constant(d),), 0, limit) for d, limit in enumerate(limits)]
+    return [at.runtime(first + d, (), 0, limit) for d, limit in enumerate(limits)]

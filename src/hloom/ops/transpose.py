@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hloom.ops.context import Context
+from hloom.ops.indexing import Indexing, Indices, Read
 from hloom.ops.kinds import INTS
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimensions
@@ -36,6 +37,9 @@ class Transpose(Movement, Operation, opcode="transpose", builder="transpose"):
     def evaluate(self, ctx: Context, operand: Array) -> Array:
         return operand.transpose(self.permutation)
 
+    def indexing(self, at: Indexing, index: Indices) -> list[Read]:
+        return [Read(0, tuple(index[self.permutation.index(d)] for d in range(len(index))))]
+
 
 class Reverse(Movement, Operation, opcode="reverse", builder="rev"):
     """Reverses the order of elements along `dimensions`: index i becomes N - 1 - i (REV-1).
@@ -54,3 +58,8 @@ class Reverse(Movement, Operation, opcode="reverse", builder="rev"):
 
     def evaluate(self, ctx: Context, operand: Array) -> Array:
         return np.flip(operand, self.dimensions)
+
+    def indexing(self, at: Indexing, index: Indices) -> list[Read]:
+        last = [size - 1 for size in at.result.dimensions]
+        reverse = [at.space.shift(at.space.scale(i, -1), n) for i, n in zip(index, last, strict=True)]
+        return [Read(0, tuple(reverse[d] if d in self.dimensions else i for d, i in enumerate(index)))]

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hloom.affine import Index, Variable
 from hloom.backends.cpu.program.buffer_assignment import STACK_BYTES, Assignment
 from hloom.backends.cpu.program.program import Buffer, CopyStep, KernelStep, Step, WhileStep
 from hloom.loops.expressions import Load
-from hloom.loops.index import Index, Variable
 from hloom.loops.nest import Nest, expressions_of
 
 BLOCK_BYTES = 1 << 17

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+from hloom.affine import Expression, Variable
 from hloom.backends.cpu.elements import ops as element_ops
 from hloom.backends.cpu.elements.types import (
     Element,
@@ -25,7 +26,6 @@ from hloom.backends.cpu.nests.reductions import emit_ready_reductions, emit_redu
 from hloom.backends.cpu.nests.state import NestState
 from hloom.backends.cpu.nests.tiles import allocate_transposed, emit_tiles
 from hloom.loops.expressions import Apply, Argument, Constant, FromIndex, InRange, Load, ReductionResult, Where
-from hloom.loops.index import Expression, Variable
 from hloom.loops.nest import Kernel, Nest, Store, expressions_of, invariant_select
 
 

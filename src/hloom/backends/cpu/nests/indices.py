@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
+from hloom.affine import Atom, Dynamic, Index, Quotient, Remainder, Variable
 from hloom.backends.cpu.llvm.text import I64, Value, constant, lane_indices, type_of
 from hloom.backends.cpu.nests.state import NestState
-from hloom.loops.index import Atom, Dynamic, Index, Quotient, Remainder, Variable
 
 
 def index_parts(e: NestState, index: Index, uncached: bool = False) -> tuple[Value, int, Value | None]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from hloom.affine import Expression, Variable
 from hloom.backends.cpu.elements import ops as element_ops
 from hloom.backends.cpu.elements.types import (
     Element,
@@ -20,7 +21,6 @@ from hloom.backends.cpu.llvm.text import I64, IndexValue, Value, constant, mask_
 from hloom.backends.cpu.nests.memory import any_lane
 from hloom.backends.cpu.nests.state import NestState
 from hloom.loops.expressions import Apply, Argument, Reduction, walk
-from hloom.loops.index import Expression, Variable
 from hloom.loops.lanes import reduction_lanes
 from hloom.loops.nest import reductions_of
 from hloom.ops.elementwise_binary import Add, And, Maximum, Minimum, Multiply, Or, Xor

@@ -8,7 +8,6 @@ from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, 
 from hloom.backends.cpu.nests.indices import index_parts
 from hloom.backends.cpu.nests.state import NestState
 from hloom.loops.expressions import Load, walk
-from hloom.loops.index import Variable
 from hloom.loops.interleaved_accesses import is_transposable
 from hloom.loops.nest import Nest
 from hloom.loops.schedule import tile_step

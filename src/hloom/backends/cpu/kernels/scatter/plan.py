@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from hloom.affine import row_major_strides
 from hloom.ir import Instruction
-from hloom.loops.pull import row_major_strides
 
 MIN_PARALLEL_ELEMENTS = 1 << 16
 """Update elements from which a scatter runs on several threads."""

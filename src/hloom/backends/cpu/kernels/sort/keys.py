@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from hloom.affine import Expression
 from hloom.backends.cpu.elements import narrow_floats
 from hloom.backends.cpu.elements.types import Element, memory_element, register_element, store_element
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation, emit_expressions
 from hloom.backends.cpu.llvm.text import Builder, Value, constant, type_of
 from hloom.loops.expressions import Apply, Argument, Constant, ExpressionSpace, walk
-from hloom.loops.index import Expression
 from hloom.ops.attributes import ComparisonDirection, ComparisonType
 from hloom.ops.compare import Compare
 from hloom.ops.select import Select

@@ -7,14 +7,14 @@ vanish: with j in [0, 4), (8 i + j) // 8 is i and (8 i + j) % 4 is j.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hloom.types import PrimitiveType
 
 
 class Expression:
-    """A scalar of an element type; the subclasses are in `expressions.py`.
+    """A scalar of an element type that is computed at run time; the subclasses are in `loops/expressions.py`.
 
     `variables` are the loop variables that the value depends on, `children` the expressions it is computed from,
     including those inside indices.
@@ -282,6 +282,15 @@ class IndexSpace:
                     rest = Index(tuple(sorted(terms.items(), key=_by_ordinal)), constant)
                     return self.add(rest, self.scale(atom.operand, factor))
         return Index(tuple(sorted(((a, c) for a, c in terms.items() if c), key=_by_ordinal)), constant)
+
+
+def row_major_strides(sizes: Sequence[int]) -> list[int]:
+    """The strides, in elements, of the dimensions of a dense row-major array."""
+    strides, step = [0] * len(sizes), 1
+    for d in range(len(sizes) - 1, -1, -1):
+        strides[d] = step
+        step *= sizes[d]
+    return strides
 
 
 def _operand(index: Index) -> str:

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hloom.affine import Atom, Index, IndexSpace, Quotient, Remainder, Variable, row_major_strides
 from hloom.loops.expressions import ExpressionSpace
-from hloom.loops.index import Atom, Index, IndexSpace, Quotient, Remainder, Variable
-from hloom.loops.pull import row_major_strides
 
 Values = Mapping[Variable, int]
 Reference = Callable[[Values], int]

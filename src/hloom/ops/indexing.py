@@ -1,0 +1,205 @@
+"""Indexing maps: the operand elements from which an element of the result is computed.
+
+An operation declares its map once, as `Operation.indexing`, in index arithmetic over the index of the result element:
+
+    transpose       (d0, d1) -> operand(d1, d0)
+    pad             (d0) -> operand(d0 - 1) if 0 <= d0 - 1 < 4; padding_value()
+    gather          (d0, d1) -> operand(clamp(0, start_indices(d0, 0), 6), d1)
+    reduce          (d0) -> operands(d0, r0), init_values()          r0 in [0, 8)
+
+Loops evaluate the map at the index of a loop nest; partitioning, tiling and fusion look at the map of a whole array,
+which `indexing_map` returns. Prior art: the indexing maps of XLA, with dimension, reduction (range) and run-time
+variables; `linalg.generic` in MLIR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from hloom.affine import Atom, Expression, Index, IndexSpace, Quotient, Remainder, Variable
+from hloom.shape import Shape
+
+Indices = tuple[Index, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The condition low <= index < high."""
+
+    index: Index
+    low: int
+    high: int
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the condition holds wherever the variables of the index are; None if it depends on them."""
+        if self.low <= self.index.low and self.index.high < self.high:
+            return True
+        return False if self.index.high < self.low or self.index.low >= self.high else None
+
+    def __repr__(self) -> str:
+        return f"{self.low} <= {self.index} < {self.high}"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """An element of an operand that a result element is computed from, where all conditions hold.
+
+    A result element of a movement is the first read whose conditions hold; other operations combine all reads.
+    """
+
+    operand: int
+    index: Indices
+    conditions: tuple[Range, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the conditions hold nowhere."""
+        return any(condition.holds is False for condition in self.conditions)
+
+
+class Indexing:
+    """Context of a map: the shapes of an instruction, the index arithmetic, and reduction and run-time variables.
+
+    `result` is the shape of the result, or of one of several results with the same dimensions.
+    """
+
+    def __init__(self, space: IndexSpace, result: Shape, operands: Sequence[Shape]) -> None:
+        self.space, self.result, self.operands = space, result, operands
+
+    def reduction(self, size: int, position: int) -> Index:
+        """Returns the variable of a reduction over `size` elements, the one at a position among those of the map."""
+        raise NotImplementedError
+
+    def runtime(self, operand: int, index: Indices, low: int, high: int) -> Index:
+        """Returns an element of an integer operand, clamped to [low, high], as an index."""
+        raise NotImplementedError
+
+    def dilated(self, position: Index, size: int, step: int) -> tuple[Index, tuple[Range, ...]]:
+        """Returns the index of the element at a position of a dimension dilated by `step`, and where there is one."""
+        inside = Range(position, 0, (size - 1) * step + 1 if size else 0)
+        if step == 1 or inside.holds is False:
+            return position, (inside,)
+        return self.space.quotient(position, step), (inside, Range(self.space.remainder(position, step), 0, 1))
+
+
+class RuntimeValue(Expression):
+    """An element of an integer operand, of which an index depends."""
+
+    __slots__ = ("index", "operand")
+
+    def __init__(self, operand: int, index: Indices, shape: Shape) -> None:
+        self.operand, self.index, self.type = operand, index, shape.element_type
+        self.variables = frozenset().union(*(i.variables for i in index))
+        self.children = ()
+
+    def __repr__(self) -> str:
+        return f"operand{self.operand}({', '.join(map(str, self.index))})"
+
+
+@dataclass(frozen=True)
+class IndexingMap:
+    """The reads of each element of an array, over `dimensions`, the index of the element, and `reductions`."""
+
+    dimensions: tuple[Variable, ...]
+    reductions: tuple[Variable, ...]
+    reads: tuple[Read, ...]
+    _independent: dict[Variable, bool] = field(default_factory=dict, repr=False, compare=False)
+
+    def independent(self, operands: Sequence[Shape]) -> frozenset[Variable]:
+        """Returns the variables along which the operation consists of independent parts.
+
+        Each occurrence of such a variable is the whole index of a dimension as long as the variable, forward or
+        backward: part k of the result then needs part k (from the end) of each such dimension, and all of the others.
+        """
+        mixed: set[Variable] = set()
+        for read in self.all_reads():
+            for condition in read.conditions:
+                mixed |= _static_variables(condition.index) if condition.holds is None else set()
+            for d, index in enumerate(read.index):
+                if variable_of(index, operands[read.operand].dimensions[d]) is None:
+                    mixed |= _static_variables(index)
+        return frozenset(self.dimensions + self.reductions) - mixed
+
+    def all_reads(self) -> Iterator[Read]:
+        """Yields the reads, and those of run-time values inside their indices."""
+        pending = list(self.reads)
+        while pending:
+            read = pending.pop(0)
+            if read.is_empty:
+                continue
+            yield read
+            for index in (*read.index, *(condition.index for condition in read.conditions)):
+                values = (value for value in index.reads if isinstance(value, RuntimeValue))
+                pending += [Read(value.operand, value.index) for value in values]
+
+    def __str__(self) -> str:
+        dimensions, reductions = (", ".join(map(str, v)) for v in (self.dimensions, self.reductions))
+        return f"({dimensions}){f'[{reductions}]' if reductions else ''} -> " + "; ".join(map(_text, self.reads))
+
+
+def _text(read: Read) -> str:
+    where = " and ".join(str(condition) for condition in read.conditions if condition.holds is None)
+    return f"operand{read.operand}({', '.join(map(str, read.index))})" + (f" if {where}" if where else "")
+
+
+def variable_of(index: Index, size: int) -> Variable | None:
+    """Returns the variable that is the whole index of a dimension of `size` elements, forward or backward."""
+    if len(index.terms) != 1:
+        return None
+    ((atom, coefficient),) = index.terms
+    if not isinstance(atom, Variable) or atom.extent != size:
+        return None
+    return atom if (coefficient, index.constant) in ((1, 0), (-1, size - 1)) else None
+
+
+def _static_variables(index: Index) -> set[Variable]:
+    """Returns the variables of an index, except those on which only run-time values depend."""
+    return {variable for atom, _ in index.terms for variable in _variables(atom)}
+
+
+def _variables(atom: Atom) -> set[Variable]:
+    match atom:
+        case Variable():
+            return {atom}
+        case Quotient() | Remainder():
+            return _static_variables(atom.operand)
+    return set()
+
+
+class _MapIndexing(Indexing):
+    """Context that makes the variables of a map."""
+
+    def __init__(self, result: Shape, operands: Sequence[Shape]) -> None:
+        super().__init__(IndexSpace(), result, operands)
+        self.reductions: list[Variable] = []
+
+    def reduction(self, size: int, position: int) -> Index:
+        variable = self.space.variable(f"r{len(self.reductions)}", size)
+        self.reductions.append(variable)
+        return Index(((variable, 1),))
+
+    def runtime(self, operand: int, index: Indices, low: int, high: int) -> Index:
+        return self.space.dynamic(RuntimeValue(operand, index, self.operands[operand]), low, high)
+
+
+class HasIndexing(Protocol):
+    """An operation, as far as maps are concerned."""
+
+    def indexing(self, at: Indexing, index: Indices) -> list[Read] | None:
+        """Returns the reads of the result element at an index (`Operation.indexing`)."""
+
+
+def indexing_map(op: HasIndexing, result: Shape, operands: Sequence[Shape]) -> IndexingMap | None:
+    """Returns the indexing map of an operation for shapes of its result and operands.
+
+    None if the operation has none, for example because an element of the result depends on all elements of an operand.
+    """
+    if not result.is_array or not all(shape.is_array for shape in operands):
+        return None
+    at = _MapIndexing(result, operands)
+    dimensions = tuple(at.space.variable(f"d{d}", size) for d, size in enumerate(result.dimensions))
+    reads = op.indexing(at, tuple(Index(((variable, 1),)) for variable in dimensions))
+    return None if reads is None else IndexingMap(dimensions, tuple(at.reductions), tuple(reads))
