@@ -74,10 +74,9 @@ class BitcastConvert(Operation, opcode="bitcast-convert"):
         values = packed.view(dtype) if new >= 8 else unpack_narrow(packed, math.prod(sizes), dtype)
         return values.reshape(sizes)
 
-    def indexing(self, at: Indexing, index: Indices) -> list[Read]:
-        (operand,) = at.operands
-        parts = [at.reduction(operand.dimensions[-1], 0)] if operand.rank > len(index) else []
-        return [Read(0, (*index, *parts)[: operand.rank])]
+    def indexing(self, at: Indexing, index: Indices) -> list[Read] | None:
+        # Parts of a wider element have an index that selects bits, not elements.
+        return [Read(0, index)] if at.operands[0].rank == len(index) else None
 
 
 class ReducePrecision(Operation, opcode="reduce-precision", builder="reduce_precision"):

@@ -15,7 +15,8 @@ variables; `linalg.generic` in MLIR.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from hloom.affine import Atom, Expression, Index, IndexSpace, Quotient, Remainder, Variable
@@ -106,22 +107,38 @@ class IndexingMap:
     dimensions: tuple[Variable, ...]
     reductions: tuple[Variable, ...]
     reads: tuple[Read, ...]
-    _independent: dict[Variable, bool] = field(default_factory=dict, repr=False, compare=False)
+    operands: tuple[Shape, ...]
 
-    def independent(self, operands: Sequence[Shape]) -> frozenset[Variable]:
-        """Returns the variables along which the operation consists of independent parts.
+    @cached_property
+    def independent(self) -> frozenset[Variable]:
+        """The variables along which the operation consists of independent parts.
 
-        Each occurrence of such a variable is the whole index of a dimension as long as the variable, forward or
-        backward: part k of the result then needs part k (from the end) of each such dimension, and all of the others.
+        Such a variable occurs only as the whole index of dimensions as long as itself, one of an operand at most, in
+        every read of that operand: part k of the result needs part k of these dimensions, and all of the others.
         """
         mixed: set[Variable] = set()
+        uses: dict[tuple[int, int], list[Index]] = {}
         for read in self.all_reads():
-            for condition in read.conditions:
-                mixed |= _static_variables(condition.index) if condition.holds is None else set()
+            mixed.update(*(_static_variables(c.index) for c in read.conditions if c.holds is None))
             for d, index in enumerate(read.index):
-                if variable_of(index, operands[read.operand].dimensions[d]) is None:
-                    mixed |= _static_variables(index)
+                uses.setdefault((read.operand, d), []).append(index)
+        seen: set[tuple[int, Variable]] = set()
+        for (operand, d), indices in uses.items():
+            variable = variable_of(indices[0])
+            is_whole = variable is not None and variable.extent == self.operands[operand].dimensions[d]
+            if not is_whole or (operand, variable) in seen or any(variable_of(i) is not variable for i in indices):
+                mixed.update(*map(_static_variables, indices))
+            elif variable is not None:
+                seen.add((operand, variable))
         return frozenset(self.dimensions + self.reductions) - mixed
+
+    def dimension_variables(self, operand: int) -> tuple[Variable | None, ...]:
+        """Returns the independent variable of each dimension of an operand; None for dimensions without one."""
+        found: list[Variable | None] = [None] * self.operands[operand].rank
+        for read in self.all_reads():
+            if read.operand == operand:
+                found = [v if v in self.independent else None for v in map(variable_of, read.index)]
+        return tuple(found)
 
     def all_reads(self) -> Iterator[Read]:
         """Yields the reads, and those of run-time values inside their indices."""
@@ -145,14 +162,12 @@ def _text(read: Read) -> str:
     return f"operand{read.operand}({', '.join(map(str, read.index))})" + (f" if {where}" if where else "")
 
 
-def variable_of(index: Index, size: int) -> Variable | None:
-    """Returns the variable that is the whole index of a dimension of `size` elements, forward or backward."""
-    if len(index.terms) != 1:
+def variable_of(index: Index) -> Variable | None:
+    """Returns the variable that an index is; None for any other index."""
+    if index.constant or len(index.terms) != 1:
         return None
     ((atom, coefficient),) = index.terms
-    if not isinstance(atom, Variable) or atom.extent != size:
-        return None
-    return atom if (coefficient, index.constant) in ((1, 0), (-1, size - 1)) else None
+    return atom if coefficient == 1 and isinstance(atom, Variable) else None
 
 
 def _static_variables(index: Index) -> set[Variable]:
@@ -177,6 +192,8 @@ class _MapIndexing(Indexing):
         self.reductions: list[Variable] = []
 
     def reduction(self, size: int, position: int) -> Index:
+        if size == 1:
+            return self.space.constant(0)
         variable = self.space.variable(f"r{len(self.reductions)}", size)
         self.reductions.append(variable)
         return Index(((variable, 1),))
@@ -202,4 +219,4 @@ def indexing_map(op: HasIndexing, result: Shape, operands: Sequence[Shape]) -> I
     at = _MapIndexing(result, operands)
     dimensions = tuple(at.space.variable(f"d{d}", size) for d, size in enumerate(result.dimensions))
     reads = op.indexing(at, tuple(Index(((variable, 1),)) for variable in dimensions))
-    return None if reads is None else IndexingMap(dimensions, tuple(at.reductions), tuple(reads))
+    return None if reads is None else IndexingMap(dimensions, tuple(at.reductions), tuple(reads), tuple(operands))

@@ -1,14 +1,14 @@
 """Partitioning rules: which dimensions of an operation's operands and results are sharded together.
 
 A rule labels dimensions, as in an einsum. Dimensions of one label are sharded along the same axes; the operation on
-blocks then gives blocks of the result:
+blocks then gives blocks of the result. The independent variables of an indexing map are such labels:
 
     dot             b m k, b k n -> b m n      k is missing in the result: an all-reduce adds the partial sums
     reduce of dim 1 i j, () -> i               so is j, with the computation of the reduce
     transpose       i j -> j i
     sort of dim 1   i -, i - -> i -, i -       a dimension without a label (-) must be whole
 
-Operations without a rule have no labels: operands are gathered, and every partition computes everything.
+Operations with neither rule nor map have no labels: operands are gathered, and every partition computes everything.
 """
 
 from __future__ import annotations
@@ -16,29 +16,28 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
+from hloom.affine import Variable
 from hloom.ir import Instruction, flatten
 from hloom.monoids import monoid_of
 from hloom.ops import collectives as C
-from hloom.ops.broadcast import Broadcast, Iota
+from hloom.ops.attributes import WindowDimension
 from hloom.ops.convert import BitcastConvert
 from hloom.ops.convolution import Convolution
 from hloom.ops.custom_call import CustomCall
 from hloom.ops.dot import Dot
 from hloom.ops.elementwise_binary import Add, Monoid
 from hloom.ops.fft import Fft
-from hloom.ops.gather import Gather
+from hloom.ops.indexing import indexing_map
 from hloom.ops.linear_algebra import Cholesky, TriangularSolve
 from hloom.ops.operation import Operation
-from hloom.ops.pad import Concatenate, Pad
-from hloom.ops.reduce import Map, Reduce
-from hloom.ops.reduce_window import ReduceWindow, SelectAndScatter
+from hloom.ops.reduce import Reduce
+from hloom.ops.reduce_window import SelectAndScatter
 from hloom.ops.registry import Registry
-from hloom.ops.reshape import Copy, Reshape
+from hloom.ops.reshape import Bitcast, Copy, Reshape
 from hloom.ops.scatter import Scatter
-from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
 from hloom.ops.sort import Sort, TopK
 from hloom.ops.traits import Start
-from hloom.ops.transpose import Reverse, Transpose
+from hloom.ops.transpose import Reverse
 from hloom.passes.edit import is_dynamic
 from hloom.shape import Shape
 
@@ -70,7 +69,7 @@ def rule_of(instruction: Instruction) -> Rule:
     op = instruction.op
     if is_dynamic(instruction) or isinstance(op, Start):
         return _whole(op, instruction)
-    make = _elementwise if op.elementwise else RULES.get(op) or _whole
+    make = _elementwise if op.elementwise else RULES.get(op) or _mapped
     return make(op, instruction)
 
 
@@ -82,6 +81,22 @@ def _labelled(instruction: Instruction, labels: Callable[[int], Labels]) -> Rule
     """Gives all operands and results the same labels, which depend on the rank alone."""
     operands, results = _ranks(instruction.operand_shapes), _ranks([instruction.shape])
     return Rule(tuple(map(labels, operands)), tuple(map(labels, results)))
+
+
+def _mapped(
+    op: Operation, instruction: Instruction, monoid: type[Monoid] | None = None, accumulators: tuple[int, ...] = ()
+) -> Rule:
+    """Labels dimensions by the variables of the indexing map along which the operation has independent parts."""
+    shapes = instruction.operand_shapes
+    results = [*instruction.shape.leaves()]
+    mapped = indexing_map(op, results[0], shapes)
+    if mapped is None:
+        return _whole(op, instruction)
+    labels: dict[Variable | None, Label] = {
+        v: v.name for v in mapped.independent if monoid is not None or v in mapped.dimensions
+    }
+    operands = tuple(tuple(map(labels.get, mapped.dimension_variables(k))) for k in range(len(shapes)))
+    return Rule(operands, (tuple(map(labels.get, mapped.dimensions)),) * len(results), monoid, accumulators)
 
 
 def _whole(op: Operation, instruction: Instruction) -> Rule:
@@ -109,28 +124,11 @@ def _aligned(instruction: Instruction, kept: Sequence[bool]) -> Rule:
 
 # Element-wise operations without that trait. The order of the blocks of a reverse is reversed, too; in collectives of
 # the program groups of partitions act on blocks as on whole arrays.
-for _declaration in (Copy, Map, Reverse, C.AllReduce, C.CollectivePermute, C.CollectiveBroadcast):
+for _declaration in (Copy, Reverse, C.AllReduce, C.CollectivePermute, C.CollectiveBroadcast):
     RULES.add(_declaration, _elementwise)
 
 
-@RULES.rule(Broadcast)
-def _broadcast(op: Broadcast, instruction: Instruction) -> Rule:
-    sizes = instruction.operands[0].shape.dimensions
-    kept = [n == instruction.shape.dimensions[d] for n, d in zip(sizes, op.broadcast_dimensions, strict=True)]
-    operand = tuple(d if k else None for d, k in zip(op.broadcast_dimensions, kept, strict=True))
-    lost = {d for d, k in zip(op.broadcast_dimensions, kept, strict=True) if not k}
-    return Rule((operand,), (tuple(None if d in lost else d for d in range(instruction.shape.rank)),))
-
-
-@RULES.rule(Iota)
-def _iota(op: Iota, instruction: Instruction) -> Rule:
-    return Rule((), (tuple(range(instruction.shape.rank)),))
-
-
-@RULES.rule(Transpose)
-def _transpose(op: Transpose, instruction: Instruction) -> Rule:
-    permutation = op.permutation
-    return Rule((tuple(range(len(permutation))),), (permutation,))
+RULES.add(Bitcast, _whole)  # the meaning of a bitcast depends on layouts, which blocks lack
 
 
 @RULES.rule(Reshape)
@@ -166,17 +164,7 @@ def _bitcast_convert(op: BitcastConvert, instruction: Instruction) -> Rule:
 
 @RULES.rule(Dot)
 def _dot(op: Dot, instruction: Instruction) -> Rule:
-    lhs, rhs = instruction.operand_shapes
-    left: list[Label] = [f"m{d}" for d in range(lhs.rank)]
-    right: list[Label] = [f"n{d}" for d in range(rhs.rank)]
-    for name, a, b in (
-        ("b", op.lhs_batch_dims, op.rhs_batch_dims),
-        ("k", op.lhs_contracting_dims, op.rhs_contracting_dims),
-    ):
-        for k, (x, y) in enumerate(zip(a, b, strict=True)):
-            left[x] = right[y] = f"{name}{k}"
-    free = [*(left[d] for d in op.free(lhs.rank, True)), *(right[d] for d in op.free(rhs.rank, False))]
-    return Rule((tuple(left), tuple(right)), ((*(left[d] for d in op.lhs_batch_dims), *free),), Add)
+    return _mapped(op, instruction, Add)
 
 
 @RULES.rule(Convolution)
@@ -195,24 +183,15 @@ def _convolution(op: Convolution, instruction: Instruction) -> Rule:
 
 @RULES.rule(Reduce)
 def _reduce(op: Reduce, instruction: Instruction) -> Rule:
-    half = len(instruction.operands) // 2
-    rank = instruction.operands[0].shape.rank
-    monoid = monoid_of(op.computation) if half == 1 else None
-    operand = tuple(None if d in op.dimensions and monoid is None else d for d in range(rank))
-    result = tuple(d for d in range(rank) if d not in op.dimensions)
-    return Rule((operand,) * half + ((),) * half, (result,) * half, monoid, (1,) if monoid else ())
+    monoid = monoid_of(op.computation) if len(instruction.operands) == 2 else None
+    return _mapped(op, instruction, monoid, (1,) if monoid else ())
 
 
-def _windows(op: ReduceWindow | SelectAndScatter, instruction: Instruction) -> Rule:
+@RULES.rule(SelectAndScatter)
+def _select_and_scatter(op: SelectAndScatter, instruction: Instruction) -> Rule:
     """Element-wise along dimensions whose window is a single element with stride 1."""
-    trivial = [
-        (w.size, w.stride, w.padding_low, w.padding_high, w.base_dilation) == (1, 1, 0, 0, 1) for w in op.window
-    ] or [True] * instruction.operands[0].shape.rank
-    return _aligned(instruction, trivial)
-
-
-RULES.add(ReduceWindow, _windows)
-RULES.add(SelectAndScatter, _windows)
+    rank = instruction.shape.rank
+    return _aligned(instruction, [window == WindowDimension() for window in op.window] or [True] * rank)
 
 
 @RULES.rule(Sort)
@@ -223,43 +202,6 @@ def _sort(op: Sort, instruction: Instruction) -> Rule:
 @RULES.rule(TopK)
 def _top_k(op: TopK, instruction: Instruction) -> Rule:
     return _leading(instruction.operands[0].shape.rank - 1, instruction)
-
-
-@RULES.rule(Concatenate)
-def _concatenate(op: Concatenate, instruction: Instruction) -> Rule:
-    return _all_but(op.dimension, instruction)
-
-
-@RULES.rule(Pad)
-def _pad(op: Pad, instruction: Instruction) -> Rule:
-    config = op.padding_config
-    return _aligned(
-        instruction, [not (p.edge_padding_low or p.edge_padding_high or p.interior_padding) for p in config]
-    )
-
-
-@RULES.rule(Slice)
-def _slice(op: Slice, instruction: Instruction) -> Rule:
-    sizes = instruction.operands[0].shape.dimensions
-    parts = op.slice
-    return _aligned(instruction, [(p.start, p.limit, p.stride) == (0, n, 1) for p, n in zip(parts, sizes, strict=True)])
-
-
-@RULES.rule(DynamicSlice)
-def _dynamic_slice(op: DynamicSlice, instruction: Instruction) -> Rule:
-    """Element-wise along the dimensions that are taken whole."""
-    operand, *starts = instruction.operand_shapes
-    if any(start.rank for start in starts):
-        return _whole(op, instruction)
-    return _aligned(instruction, [a == b for a, b in zip(operand.dimensions, instruction.shape.dimensions)])
-
-
-@RULES.rule(DynamicUpdateSlice)
-def _dynamic_update_slice(op: DynamicUpdateSlice, instruction: Instruction) -> Rule:
-    operand, update = (o.shape.dimensions for o in instruction.operands[:2])
-    if any(start.shape.rank for start in instruction.operands[2:]):
-        return _whole(op, instruction)
-    return _aligned(instruction, [a == b for a, b in zip(operand, update, strict=True)])
 
 
 @RULES.rule(Fft)
@@ -280,24 +222,6 @@ def _triangular_solve(op: TriangularSolve, instruction: Instruction) -> Rule:
     left = op.left_side
     b = (*batch, None, "side") if left else (*batch, "side", None)
     return Rule(((*batch, None, None), b), (b,))
-
-
-@RULES.rule(Gather)
-def _gather(op: Gather, instruction: Instruction) -> Rule:
-    """Labels dimensions that slices take whole, and the batch of index vectors."""
-    operand, indices = (list[Label | None]([None] * o.shape.rank) for o in instruction.operands)
-    result: list[Label | None] = [None] * instruction.shape.rank
-    sizes = instruction.operands[0].shape.dimensions
-    collapsed = {*op.collapsed_slice_dims, *op.operand_batching_dims}
-    for d, r in zip((d for d in range(len(sizes)) if d not in collapsed), op.offset_dims, strict=True):
-        if op.slice_sizes[d] == sizes[d]:
-            operand[d] = result[r] = f"slice{d}"
-    batch = [e for e in range(len(indices)) if e != op.index_vector_dim]
-    for e, r in zip(batch, (r for r in range(len(result)) if r not in op.offset_dims), strict=True):
-        indices[e] = result[r] = f"batch{e}"
-    for d, e in zip(op.operand_batching_dims, op.start_indices_batching_dims, strict=True):
-        operand[d] = indices[e]
-    return Rule((tuple(operand), tuple(indices)), (tuple(result),))
 
 
 @RULES.rule(Scatter)
