@@ -8,15 +8,16 @@ no part of a row is contiguous, and it cannot be tiled there.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hloom.affine import Variable
 from hloom.ir import Instruction
 from hloom.ops.broadcast import Broadcast, Iota
 from hloom.ops.dot import Dot
+from hloom.ops.indexing import indexing_map
 from hloom.ops.operation import Operation
 from hloom.ops.reduce import Reduce
-from hloom.ops.registry import Registry
 from hloom.ops.reshape import Reshape
 from hloom.ops.transpose import Transpose
 
@@ -29,13 +30,17 @@ class TiledDimension:
     multiple: int = 1
 
 
+TILEABLE = (Broadcast, Dot, Iota, Reduce, Reshape, Transpose)
+"""Operations that compute a block of the result with the attributes that they have for the whole."""
+
+
 class Untileable(Exception):
     """Raised if the tiled dimension cannot be followed through an instruction."""
 
 
 def can_be_tiled(op: Operation) -> bool:
     """Whether a tiled dimension can be followed through an operation."""
-    return op.elementwise or isinstance(op, Reshape) or op in _OPERAND_DIMENSIONS
+    return op.elementwise or isinstance(op, TILEABLE)
 
 
 def operand_dimension(user: Instruction, position: int, tiled: TiledDimension) -> TiledDimension | None:
@@ -48,8 +53,7 @@ def operand_dimension(user: Instruction, position: int, tiled: TiledDimension) -
         return _elementwise(user, position, tiled)
     if isinstance(op, Reshape):
         return _reshaped(user.shape.dimensions, user.operands[position].shape.dimensions, tiled)
-    found = _operand_dimensions(user, position).get(tiled.index)
-    return None if found is None else TiledDimension(found, tiled.multiple)
+    return _matching(tiled, *_variables(user, position))
 
 
 def result_dimension(user: Instruction, position: int, tiled: TiledDimension) -> TiledDimension | None:
@@ -62,8 +66,7 @@ def result_dimension(user: Instruction, position: int, tiled: TiledDimension) ->
         return _elementwise(user, position, tiled)
     if isinstance(op, Reshape):
         return _reshaped(user.operands[position].shape.dimensions, user.shape.dimensions, tiled)
-    found = {operand: result for result, operand in _operand_dimensions(user, position).items()}.get(tiled.index)
-    return None if found is None else TiledDimension(found, tiled.multiple)
+    return _matching(tiled, *_variables(user, position)[::-1])
 
 
 def _elementwise(user: Instruction, position: int, tiled: TiledDimension) -> TiledDimension | None:
@@ -83,43 +86,20 @@ def contracted_dimension(user: Instruction, position: int, tiled: TiledDimension
     return 1 - position, TiledDimension(other[own.index(tiled.index)], tiled.multiple)
 
 
-def _operand_dimensions(user: Instruction, position: int) -> Mapping[int, int]:
-    """Maps dimensions of an operation's result to those of an operand; Untileable for operations without a rule."""
-    rule = _OPERAND_DIMENSIONS.get(user.op)
-    if rule is None:
+def _variables(user: Instruction, position: int) -> tuple[Sequence[Variable], Sequence[Variable | None]]:
+    """The variables of the dimensions of an operation's result and of an operand; Untileable if it cannot be tiled."""
+    mapped = indexing_map(user.op, user.shape, user.operand_shapes) if can_be_tiled(user.op) else None
+    if mapped is None:
         raise Untileable
-    return rule(user.op, user, position)
+    return mapped.dimensions, mapped.dimension_variables(position)
 
 
-_OPERAND_DIMENSIONS = Registry[[Instruction, int], Mapping[int, int]]()
-
-
-@_OPERAND_DIMENSIONS.rule(Iota)
-def _iota(op: Iota, user: Instruction, position: int) -> Mapping[int, int]:
-    return {}
-
-
-@_OPERAND_DIMENSIONS.rule(Broadcast)
-def _broadcast(op: Broadcast, user: Instruction, position: int) -> Mapping[int, int]:
-    return {result: d for d, result in enumerate(op.broadcast_dimensions)}
-
-
-@_OPERAND_DIMENSIONS.rule(Transpose)
-def _transpose(op: Transpose, user: Instruction, position: int) -> Mapping[int, int]:
-    return dict(enumerate(op.permutation))
-
-
-@_OPERAND_DIMENSIONS.rule(Reduce)
-def _reduce(op: Reduce, user: Instruction, position: int) -> Mapping[int, int]:
-    return dict(enumerate(d for d in range(user.operands[position].shape.rank) if d not in op.dimensions))
-
-
-@_OPERAND_DIMENSIONS.rule(Dot)
-def _dot(op: Dot, user: Instruction, position: int) -> Mapping[int, int]:
-    batch = (op.lhs_batch_dims, op.rhs_batch_dims)[position]
-    free = op.free(user.operands[position].shape.rank, position == 0)
-    first = len(batch) if position == 0 else user.shape.rank - len(free)
-    return {**dict(enumerate(batch)), **{first + k: d for k, d in enumerate(free)}}
+def _matching(
+    tiled: TiledDimension, source: Sequence[Variable | None], target: Sequence[Variable | None]
+) -> TiledDimension | None:
+    """The dimension of `target` with the variable of the tiled dimension of `source`; None if there is none."""
+    variable = source[tiled.index]
+    return TiledDimension(target.index(variable), tiled.multiple) if variable and variable in target else None
 
 
 def _reshaped(old: Sequence[int], new: Sequence[int], tiled: TiledDimension) -> TiledDimension:
