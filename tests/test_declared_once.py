@@ -27,6 +27,7 @@ TABLES = {
     "faults/instrument.py": (1, "computations that get a state: control flow without starts"),
     "flops.py": (1, "results that depend on sizes or bits alone count as no arithmetic"),
     "loops/scalar_computation.py": (1, "callees that are inlined into expressions"),
+    "passes/blocking/dimensions.py": (1, "operations that compute blocks with unchanged attributes"),
     "passes/blocking/regions.py": (1, "slices that blocks are read through"),
     "passes/control_flow/while_loops.py": (2, "what costs nothing to compute again, and what must not be hoisted"),
     "passes/optimize/arg_max.py": (1, "what a comparator of values and indices is written with"),

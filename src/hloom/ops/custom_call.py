@@ -95,3 +95,10 @@ class CustomCall(Operation, opcode="custom-call"):
 
     def evaluate(self, ctx: Context, args: tuple[Value, ...]) -> Value:
         return ctx.custom_call(self.target_name, args)
+
+    def on_blocks(self, whole: Sequence[Shape], blocks: Sequence[Shape], result: Shape) -> CustomCall:
+        if self.operand_layout_constraints is None:
+            return self
+        pairs = zip(blocks, self.operand_layout_constraints, strict=True)
+        layouts = tuple(new.with_layout(old.layout) if old.is_array else old for new, old in pairs)
+        return self.replace(operand_layout_constraints=layouts)

@@ -135,6 +135,10 @@ class Gather(Movement, Operation, opcode="gather"):
             inner[d] = batch[source - (source > self.index_vector_dim)]
         return [Read(0, tuple(inner))]
 
+    def on_blocks(self, whole: Sequence[Shape], blocks: Sequence[Shape], result: Shape) -> Gather:
+        sizes = zip(self.slice_sizes, whole[0].dimensions, blocks[0].dimensions, strict=True)
+        return self.replace(slice_sizes=tuple(min(part, new) if part == old else part for part, old, new in sizes))
+
 
 def check_index_vectors(
     op: Operation,

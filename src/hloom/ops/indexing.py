@@ -55,11 +55,6 @@ class Read:
     index: Indices
     conditions: tuple[Range, ...] = ()
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether the conditions hold nowhere."""
-        return any(condition.holds is False for condition in self.conditions)
-
 
 class Indexing:
     """Context of a map: the shapes of an instruction, the index arithmetic, and reduction and run-time variables.
@@ -119,7 +114,7 @@ class IndexingMap:
         mixed: set[Variable] = set()
         uses: dict[tuple[int, int], list[Index]] = {}
         for read in self.all_reads():
-            mixed.update(*(_static_variables(c.index) for c in read.conditions if c.holds is None))
+            mixed.update(*(_static_variables(c.index) for c in read.conditions if not c.holds))
             for d, index in enumerate(read.index):
                 uses.setdefault((read.operand, d), []).append(index)
         seen: set[tuple[int, Variable]] = set()
@@ -145,8 +140,6 @@ class IndexingMap:
         pending = list(self.reads)
         while pending:
             read = pending.pop(0)
-            if read.is_empty:
-                continue
             yield read
             for index in (*read.index, *(condition.index for condition in read.conditions)):
                 values = (value for value in index.reads if isinstance(value, RuntimeValue))

@@ -196,6 +196,14 @@ class Operation:
             return None
         return [Read(k, index if shape.rank else ()) for k, shape in enumerate(at.operands)]
 
+    def on_blocks(self, whole: Sequence[Shape], blocks: Sequence[Shape], result: Shape) -> Operation:
+        """Returns the operation for blocks of its operands and its result, in place of the `whole` operands.
+
+        Blocks are parts along dimensions in which the operation is independent (`IndexingMap.independent`). Attributes
+        that hold sizes are adapted.
+        """
+        return self
+
     # Services
 
     @classmethod

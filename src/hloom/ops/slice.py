@@ -55,6 +55,10 @@ class Slice(Movement, Operation, opcode="slice"):
         parts = zip(index, self.slice, strict=True)
         return [Read(0, tuple(at.space.shift(at.space.scale(i, part.stride), part.start) for i, part in parts))]
 
+    def on_blocks(self, whole: Sequence[Shape], blocks: Sequence[Shape], result: Shape) -> Slice:
+        sizes = zip(self.slice, whole[0].dimensions, blocks[0].dimensions, strict=True)
+        return Slice(slice=tuple(part if old == new else SliceDimension(0, new) for part, old, new in sizes))
+
 
 def _padded_to_static(array: Array, shape: Shape) -> Array:
     """Pads with zeros: the elements of a static slice beyond the actual size of a dynamic dimension are unspecified."""
@@ -99,6 +103,9 @@ class DynamicSlice(Movement, Operation, opcode="dynamic-slice"):
     def indexing(self, at: Indexing, index: Indices) -> list[Read]:
         starts = start_indices(at, 1, at.result.dimensions)
         return [Read(0, tuple(at.space.add(i, start) for i, start in zip(index, starts, strict=True)))]
+
+    def on_blocks(self, whole: Sequence[Shape], blocks: Sequence[Shape], result: Shape) -> DynamicSlice:
+        return DynamicSlice(size_indices=result.dimensions)
 
 
 class DynamicUpdateSlice(Movement, Operation, opcode="dynamic-update-slice"):

@@ -20,7 +20,7 @@ from hloom.passes.op_builder import OpBuilder, ScalarComputations, adopt, new_co
 from hloom.passes.pipeline import clone_module
 from hloom.passes.spmd.annotations import Annotation, maximal_device
 from hloom.passes.spmd.block_values import BlockValues, copy_attributes
-from hloom.passes.spmd.blocks import is_constant, on_blocks, write_iota
+from hloom.passes.spmd.blocks import is_constant, write_iota
 from hloom.passes.spmd.choice import choose_assignment, spec_of_labels, summed_axes
 from hloom.passes.spmd.custom import Partitioner, inspector_of, is_local, partitioner_of
 from hloom.passes.spmd.markers import CONSTRAINTS, ENTRIES, GROUPS, IDENTITIES, MANUAL, marker
@@ -345,7 +345,7 @@ class _Writer(BlockValues):
             return write_iota(self.moves, old.op, old.shape, produced[0])
         blocks = iter([self.mesh.local_shape(s, m) for s, m in zip(old.shape.leaves(), produced, strict=True)])
         shape = _shape_of(old.shape, blocks)
-        op = on_blocks(old.op, old, [o.shape for o in operands], shape)
+        op = old.op.on_blocks(old.operand_shapes, [o.shape for o in operands], shape)
         value = self.build_like(old, op, *operands, shape=shape)
         if isinstance(op, Rng) and old.sharding != MANUAL:
             value = self.moves.broadcast_from(value, 0)  # every partition would draw numbers of its own
@@ -359,7 +359,7 @@ class _Writer(BlockValues):
             self.move_to(o, self.values[o], [Placement(tuple(cell.spec)) for cell in self.cells.of[o]])
             for o in old.operands
         ]
-        op = on_blocks(old.op, old, [operand.shape for operand in operands], old.shape)
+        op = old.op.on_blocks(old.operand_shapes, [operand.shape for operand in operands], old.shape)
         return self.build_like(old, op, *operands, shape=old.shape)
 
     def write_custom_partition(self, old: Instruction, partitioner: Partitioner) -> Instruction:
