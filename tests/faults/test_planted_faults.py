@@ -13,10 +13,10 @@ from hloom.backends.cpu.elements.ops import REAL
 from hloom.errors import HloomError
 from hloom.faults import Case, Tolerance, first_difference, first_faulty_pass, reduce
 from hloom.faults.bisect import RUNNERS
-from hloom.loops.pull import PULL
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.elementwise_binary import Maximum, Multiply
 from hloom.ops.elementwise_unary import Exponential
+from hloom.ops.indexing import Indexing, Indices, Read
 from hloom.ops.operation import OPERATIONS
 from hloom.ops.registry import Registry
 from hloom.passes import simplification_pipeline
@@ -100,7 +100,7 @@ def program() -> Case:
     )
 
 
-# Kernels: registries of the code generator whose functions are exchanged
+# Kernels: emitters and indexing maps that are exchanged
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -121,15 +121,15 @@ def swapped(opcode: str) -> Plant:
 
 
 def off_by_one(opcode: str) -> Plant:
-    """Makes the element function read the neighbour along the last dimension."""
-    right = PULL._functions[OPERATIONS[opcode]]
+    """Makes the indexing map read the neighbour along the last dimension."""
+    declaration = OPERATIONS[opcode]
+    right = declaration.indexing
 
-    def wrong(op: Any, puller: Any, instruction: Any, index: Any) -> Any:
-        indices = puller.space.indices
-        moved = indices.remainder(indices.add(index[-1], indices.constant(1)), instruction.shape.dimensions[-1])
-        return right(op, puller, instruction, (*index[:-1], moved))
+    def wrong(op: Any, at: Indexing, index: Indices) -> list[Read] | None:
+        moved = at.space.remainder(at.space.shift(index[-1], 1), at.result.dimensions[-1])
+        return right(op, at, (*index[:-1], moved))
 
-    return replaced(PULL, opcode, wrong)
+    return lambda patch: patch.setattr(declaration, "indexing", wrong)
 
 
 KERNELS: dict[str, Plant] = {
