@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-<<<<<<< HEAD
+from hloom.affine import Index
 from hloom.backends.cpu.elements.memory import repeated_lanes
 from hloom.backends.cpu.elements.transpose import transpose
-=======
-from hloom.affine import Index
->>>>>>> 001b788 (Indexing maps: movements, reductions and products declare once which operand elements a result element reads; loops follow the maps)
 from hloom.backends.cpu.elements.types import Element, load_element, memory_element, store_element
 from hloom.backends.cpu.llvm.text import I64, PTR, Builder, Value, constant, mask_constant, type_of
 from hloom.backends.cpu.nests.indices import index_parts

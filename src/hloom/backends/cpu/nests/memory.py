@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 
-<<<<<<< HEAD
+from hloom.affine import Index, Quotient
 from hloom.backends.cpu.elements.memory import load_lanes, store_lanes
 from hloom.backends.cpu.elements.types import (
     Element,
@@ -17,11 +17,6 @@ from hloom.backends.cpu.elements.types import (
     store_element,
 )
 from hloom.backends.cpu.llvm.text import I64, PTR, Value, constant, lane_indices, type_of
-=======
-from hloom.affine import Index, Quotient
-from hloom.backends.cpu.elements.types import Element, load_element, memory_element, parts, store_element
-from hloom.backends.cpu.llvm.text import I64, PTR, Type, Value, constant, lane_indices, type_of
->>>>>>> 001b788 (Indexing maps: movements, reductions and products declare once which operand elements a result element reads; loops follow the maps)
 from hloom.backends.cpu.nests.indices import index_parts
 from hloom.backends.cpu.nests.state import NestState
 from hloom.loops.expressions import Load

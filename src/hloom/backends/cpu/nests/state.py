@@ -7,12 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
-<<<<<<< HEAD
-from hloom.backends.cpu.elements.types import Element, map_parts, width_of
-=======
 from hloom.affine import Expression, Quotient, Remainder, Variable
-from hloom.backends.cpu.elements.types import Element, width_of
->>>>>>> 001b788 (Indexing maps: movements, reductions and products declare once which operand elements a result element reads; loops follow the maps)
+from hloom.backends.cpu.elements.types import Element, map_parts, width_of
 from hloom.backends.cpu.llvm.text import Builder, IndexValue, Value
 from hloom.loops.expressions import Load, Reduction, Where
 from hloom.loops.interleaved_accesses import AccessGroup, load_groups, max_record_length, store_groups

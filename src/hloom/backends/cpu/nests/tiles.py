@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hloom.affine import Variable
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.elements.types import load_element, memory_element
 from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, mask_constant, type_of

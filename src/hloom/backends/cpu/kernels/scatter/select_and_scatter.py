@@ -7,11 +7,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-<<<<<<< HEAD
-from hloom.backends.cpu.elements.types import element_of, parts
-=======
 from hloom.affine import row_major_strides
->>>>>>> 001b788 (Indexing maps: movements, reductions and products declare once which operand elements a result element reads; loops follow the maps)
+from hloom.backends.cpu.elements.types import element_of, parts
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, StackVariable, task_function
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
