@@ -1,4 +1,4 @@
-"""Access patterns: how the consumers of a fusion may read values that contain reductions."""
+"""How instructions read their operands: access patterns of values that contain reductions, and numbers of reads."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections.abc import Sequence
 
 from hloom.ir import Instruction
 from hloom.ops.broadcast import Broadcast
+from hloom.ops.pad import Concatenate
 from hloom.ops.reduce import Reduce
+from hloom.ops.reduce_window import ReduceWindow
 from hloom.ops.reshape import Reshape
+from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
 
 MAX_ROW = 1 << 14
 """Elements of a row up to which it stays in the cache between its reduction and its use."""
@@ -18,6 +21,9 @@ MIN_COLUMNS = 64
 """Columns that make a loop over vectors of columns worthwhile."""
 MIN_ROWS = 16
 """Rows that make a loop over rows worthwhile, unless the array is small."""
+
+_READS_ONCE = (Concatenate, DynamicUpdateSlice, Reduce)
+"""Operations that read each element of an operand once."""
 
 AccessPattern = tuple[tuple[int, ...], ...]
 """Description of how a consumer reads a value that contains a reduction: ELEMENTWISE (compatible with every other
@@ -82,3 +88,42 @@ def _are_leading(dimensions: Sequence[int], sizes: Sequence[int]) -> bool:
 def without_ones(sizes: tuple[int, ...]) -> list[int]:
     """Returns the sizes that are not 1, in order."""
     return [size for size in sizes if size != 1]
+
+
+def reads_same_index(user: Instruction, operand: Instruction) -> bool:
+    """Whether each element of the user reads the operand's element at the same index."""
+    if isinstance(user.op, Reshape):
+        return without_ones(user.shape.dimensions) == without_ones(operand.shape.dimensions)
+    return user.op.elementwise and user.shape.dimensions == operand.shape.dimensions
+
+
+def average_reads(user: Instruction, operand: Instruction, is_reduction: bool) -> float:
+    """Average number of reads of each element of the operand, if each element of the user is computed once.
+
+    `is_reduction` says whether the operand contains a reduction, which loops over columns compute once.
+    """
+    op, size = user.op, max(1, operand.shape.element_count if operand.shape.is_array else 1)
+    own = next(user.shape.leaves()).element_count
+    if isinstance(op, _READS_ONCE):
+        return 1.0
+    if isinstance(op, Broadcast):
+        # The value is computed before the loop over the other dimensions, or in at most four unrolled copies.
+        is_once = row_length(op, user.shape.dimensions) is not None or own <= 4 * size
+        by_columns = is_reduction and columns_of_broadcast(op, user.shape.dimensions) is not None
+        return 1.0 if is_once or by_columns else own / size
+    if isinstance(op, ReduceWindow):
+        return own * reduced_count(user) / size
+    if op.elementwise and not operand.shape.dimensions:
+        return 1.0
+    return min(1.0, own / size) if isinstance(op, (Slice, DynamicSlice)) else own / size
+
+
+def reduced_count(instruction: Instruction) -> int:
+    """Number of elements that each element of a reduction combines; 0 for other operations."""
+    match instruction.op:
+        case Reduce() as op:
+            sizes = instruction.operands[0].shape.dimensions
+            return math.prod(sizes[d] for d in op.dimensions)
+        case ReduceWindow() as op:
+            return math.prod(d.size for d in op.window)
+    return 0
