@@ -17,7 +17,7 @@ import hloom as hl
 from hloom.errors import HloomError
 from hloom.runtime.device import Device
 from hloom.stablehlo.importer.module import import_module
-from hloom.stablehlo.mlir.assembly import Form, _template
+from hloom.stablehlo.mlir.assembly.reader import template_form
 from hloom.stablehlo.mlir.ir import (
     Block,
     DenseElements,
@@ -28,7 +28,7 @@ from hloom.stablehlo.mlir.ir import (
     Region,
     Value,
 )
-from hloom.stablehlo.mlir.parser import Parser, results_of
+from hloom.stablehlo.mlir.parser import Form, Parser, results_of
 from hloom.stablehlo.mlir.text import parse_mlir
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -75,7 +75,7 @@ CHECKS = ("eq", "eq_const", "almost_eq", "almost_eq_const", "close", "serialized
 CHECK_FORMS: dict[str, Form] = {
     **{f"check.expect_{name}": _check for name in CHECKS},
     "interpreter.probe": _probe,
-    "interpreter.print": _template("{operands}{attributes} : {operand_types}"),
+    "interpreter.print": template_form("{operands}{attributes} : {operand_types}"),
 }
 
 

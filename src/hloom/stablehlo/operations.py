@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hloom.ops.elementwise_binary import Binary
+from hloom.ops.elementwise_unary import AccurateUnary, Unary
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.shape import Shape
 from hloom.stablehlo.attributes import (
@@ -50,6 +52,7 @@ from hloom.stablehlo.attributes import (
     Slices,
     Windows,
 )
+from hloom.stablehlo.mlir.assembly.formats import CHLO_NAMES
 from hloom.stablehlo.mlir.ir import Attribute
 
 
@@ -90,9 +93,12 @@ class Row:
         return written
 
 
-def _same(names: str, *codecs: AttributeCodec, dialect: str = "stablehlo") -> list[Row]:
-    """Rows of ops whose names are HLO's opcodes with underscores for dashes."""
-    return [Row(name, name.replace("_", "-"), codecs, dialect=dialect) for name in names.split()]
+def _element_wise(opcode: str) -> Row:
+    """The row of a unary or binary operation, which is an op of the same name."""
+    name = opcode.replace("-", "_")
+    if name in CHLO_NAMES.split():
+        return Row(name, opcode, dialect="chlo")
+    return Row(name, opcode, (Accuracy(),) if issubclass(OPERATIONS[opcode], AccurateUnary) else ())
 
 
 _COLLECTIVE = (Groups(), Channel())
@@ -139,18 +145,14 @@ _DOT = Fields(
 
 ROWS: tuple[Row, ...] = (
     # Element by element
-    *_same("abs ceil floor round_nearest_afz round_nearest_even negate sign real imag is_finite not popcnt"),
-    *_same("count_leading_zeros"),
-    *_same("log logistic sqrt rsqrt cbrt sine cosine tan tanh exponential", Accuracy()),
-    Row("exponential_minus_one", "exponential-minus-one", (Accuracy(),)),
-    Row("log_plus_one", "log-plus-one", (Accuracy(),)),
-    *_same("add subtract multiply divide remainder power maximum minimum and or xor atan2 complex"),
-    *_same("shift_left shift_right_arithmetic shift_right_logical"),
+    *(_element_wise(opcode) for opcode, known in OPERATIONS.items() if issubclass(known, (Unary, Binary))),
     Row("compare", "compare", (Plain("comparison_direction", DIRECTION, "direction"),
                                Plain("compare_type", COMPARE_TYPE, "type", None))),
-    *_same("select clamp convert bitcast_convert"),
+    Row("select", "select"),
+    Row("clamp", "clamp"),
+    Row("convert", "convert"),
+    Row("bitcast_convert", "bitcast-convert"),
     Row("reduce_precision", "reduce-precision", (Plain("exponent_bits", INT32), Plain("mantissa_bits", INT32))),
-    *_same("asin acos asinh acosh atanh sinh cosh erf mulhi", dialect="chlo"),
     # Shapes
     Row("reshape", "reshape"),
     Row("broadcast_in_dim", "broadcast", (Plain("broadcast_dimensions", INT64_ARRAY),)),

@@ -95,9 +95,7 @@ def _bool(scanner: Scanner) -> bool:
 
 
 def _float(scanner: Scanner) -> float:
-    match = scanner.match(_NUMBER)
-    if not match:
-        scanner.fail(f"expected a number, got {scanner.preview()}")
+    match = scanner.expect_match(_NUMBER, "a number")
     return float(match[0])
 
 
@@ -107,16 +105,12 @@ def _float_text(value: Any) -> str:
 
 
 def _string(scanner: Scanner) -> str:
-    match = scanner.match(STRING)
-    if not match:
-        scanner.fail(f"expected a quoted string, got {scanner.preview()}")
+    match = scanner.expect_match(STRING, "a quoted string")
     return unquote(match[0])
 
 
 def _word(scanner: Scanner) -> str:
-    match = scanner.match(_WORD)
-    if not match:
-        scanner.fail(f"expected a word, got {scanner.preview()}")
+    match = scanner.expect_match(_WORD, "a word")
     return match[0]
 
 
@@ -386,9 +380,7 @@ def _mesh_groups(scanner: Scanner) -> MeshReplicaGroups:
 
 
 def _mesh_axis(scanner: Scanner) -> tuple[str, int]:
-    match = scanner.match(_AXIS_NAME)
-    if not match:
-        scanner.fail(f"expected an axis like 'x'=2, got {scanner.preview()}")
+    match = scanner.expect_match(_AXIS_NAME, "an axis like 'x'=2")
     scanner.expect("=")
     return match[1], scanner.integer("the size of the axis")
 

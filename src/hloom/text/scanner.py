@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn, TypeVar
 
 from hloom.errors import ParseError
+
+T = TypeVar("T")
+S = TypeVar("S", bound="Scanner")
 
 SPACE = re.compile(r"\s*+")
 NAME = re.compile(r"%?([A-Za-z_][\w.\-]*+)")
@@ -91,18 +94,22 @@ class Scanner:
             self.pos = match.end()
         return match
 
+    def expect_match(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
+        """Matches a pattern and moves past it; `what` names it in the error if it does not match."""
+        return self.match(pattern) or self.fail(f"expected {what}, got {self.preview()}")
+
+    def expect_end(self, what: str) -> None:
+        """Skips white space up to the end of the text; `what` is the text's kind, for the error if it goes on."""
+        if not self.at_end():
+            self.fail(f"expected the end of the {what}, got {self.preview()}")
+
     def name(self, what: str) -> str:
         """Reads a name, without its percent sign; `what` names it in errors."""
-        match = self.match(NAME)
-        if not match:
-            self.fail(f"expected {what}, got {self.preview()}")
-        return match[1]
+        return self.expect_match(NAME, what)[1]
 
     def integer(self, what: str = "an integer") -> int:
         """Reads an integer of 64 bits; `what` names it in errors."""
-        match = self.match(INTEGER)
-        if not match:
-            self.fail(f"expected {what}, got {self.preview()}")
+        match = self.expect_match(INTEGER, what)
         if len(match[0]) > 20 or not -(2**63) <= int(match[0]) < 2**63:
             self.fail(f"{match[0][:40]} does not fit 64 bits", match.start())
         return int(match[0])
@@ -207,12 +214,16 @@ def is_printable(text: str) -> bool:
     return not _UNPRINTABLE.search(text)
 
 
-def scan_list(scanner: Scanner, element: Callable[[Scanner], Any], opening: str = "{", closing: str = "}") -> list[Any]:
-    """Reads elements in brackets, separated by commas; raises ParseError for anything else."""
+def scan_list(
+    scanner: S, element: Callable[[S], T], opening: str = "{", closing: str = "}", what: str = "between elements"
+) -> list[T]:
+    """Reads elements in brackets, separated by commas, of which errors say `what`; raises ParseError for anything
+    else.
+    """
     scanner.expect(opening)
-    elements: list[Any] = []
+    elements: list[T] = []
     while not scanner.take(closing):
         if elements:
-            scanner.expect(",", "between elements")
+            scanner.expect(",", what)
         elements.append(element(scanner))
     return elements

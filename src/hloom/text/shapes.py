@@ -95,9 +95,7 @@ def _scan_sizes(scanner: Scanner) -> tuple[list[int], list[bool]]:
     while not scanner.take("]"):
         if dimensions:
             scanner.expect(",", "between sizes")
-        match = scanner.match(_SIZE)
-        if not match:
-            scanner.fail(f"expected a size, got {scanner.preview()}")
+        match = scanner.expect_match(_SIZE, "a size")
         if match[2] == "?":
             if match[1]:
                 scanner.fail("a size is '?', or has a bound as in <=10", match.start())

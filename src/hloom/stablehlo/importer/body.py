@@ -25,7 +25,6 @@ from hloom.stablehlo.importer.annotations import annotate
 from hloom.stablehlo.importer.constant_folding import ConstantFolder
 from hloom.stablehlo.importer.context import ImportContext
 from hloom.stablehlo.importer.meshes import with_mesh
-from hloom.stablehlo.mlir.attribute_reader import location_parts
 from hloom.stablehlo.mlir.ir import (
     Attribute,
     DenseElements,
@@ -38,6 +37,7 @@ from hloom.stablehlo.mlir.ir import (
     Type,
     Value,
 )
+from hloom.stablehlo.mlir.location_reader import location_parts
 from hloom.stablehlo.mlir.types import is_sized, shape_of, type_text
 from hloom.stablehlo.operations import BY_NAME, Row
 from hloom.types import PrimitiveType

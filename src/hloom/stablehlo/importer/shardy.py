@@ -12,9 +12,9 @@ from hloom.shape import Shape
 from hloom.stablehlo.attributes import required
 from hloom.stablehlo.importer.body import Body, Rule
 from hloom.stablehlo.importer.meshes import mesh_axes, with_named_meshes
+from hloom.stablehlo.mlir.assembly.shardy import COLLECTIVES
 from hloom.stablehlo.mlir.attribute_text import attribute_text
 from hloom.stablehlo.mlir.ir import DialectAttribute, Operation
-from hloom.stablehlo.mlir.shardy_forms import COLLECTIVES
 from hloom.stablehlo.mlir.types import shape_of
 
 Ops = list[XlaOp]

@@ -62,7 +62,7 @@ class DialectType:
     name: str
 
 
-Type = ScalarType | TensorType | TupleType | FunctionType | DialectType
+Type = ScalarType | QuantizedType | TensorType | TupleType | FunctionType | DialectType
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +131,7 @@ Attribute = (
     | DenseElements
     | ElidedElements
     | DialectAttribute
-    | ScalarType
-    | TensorType
-    | TupleType
-    | FunctionType
-    | DialectType
+    | Type
 )
 
 

@@ -34,10 +34,7 @@ class MlirScanner(Scanner):
 
     def word(self, what: str = "a word") -> str:
         """Reads a bare identifier; `what` names it in errors."""
-        match = self.match(WORD)
-        if not match:
-            self.fail(f"expected {what}, got {self.preview()}")
-        return match[0]
+        return self.expect_match(WORD, what)[0]
 
     def take_word(self, word: str) -> bool:
         """Moves past a bare identifier if it comes next; returns whether it did."""
@@ -48,21 +45,26 @@ class MlirScanner(Scanner):
         self.pos = match.end()
         return True
 
+    def expect_word(self, word: str, what: str = "") -> None:
+        """Moves past a bare identifier; `what` explains it in the error if something else comes next."""
+        if not self.take_word(word):
+            self.fail(f"expected {word!r}{what and ' ' + what}, got {self.preview()}")
+
+    def expect_tokens(self, tokens: str) -> None:
+        """Moves past several tokens, which `tokens` separates by blanks."""
+        for token in tokens.split():
+            self.expect(token)
+
     def string(self, what: str = "a string") -> str:
         """Reads a string literal and returns its content; `what` names it in errors."""
-        match = self.match(STRING)
-        if not match:
-            self.fail(f"expected {what}, got {self.preview()}")
-        return unquote_mlir(match[0])
+        return unquote_mlir(self.expect_match(STRING, what)[0])
 
     def symbol(self) -> str:
         """Reads `@name` or `@"name"` and returns the name; a nested reference `@a::@b` gives its last name."""
-        match = self.match(_SYMBOL)
-        if not match:
-            self.fail(f"expected a symbol @name, got {self.preview()}")
+        match = self.expect_match(_SYMBOL, "a symbol @name")
         while self.text.startswith("::@", self.pos):
             self.pos += 2
-            match = self.match(_SYMBOL) or self.fail(f"expected a symbol @name, got {self.preview()}")
+            match = self.expect_match(_SYMBOL, "a symbol @name")
         return match[1] or unquote_mlir(match[2])
 
     def angled(self) -> str:

@@ -1,6 +1,6 @@
 """Parser of MLIR text: operations in generic form, regions, blocks, functions and modules.
 
-The caller supplies custom assembly formats of operations (`assembly.py` has StableHLO's); `attribute_reader.py` reads
+The caller supplies custom assembly formats of operations (`assembly/` has StableHLO's); `attribute_reader.py` reads
 types and attributes. The result is a `builtin.module` operation, whose operations are functions.
 """
 
@@ -10,14 +10,13 @@ import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from hloom.stablehlo.mlir.attribute_reader import AttributeReader
 from hloom.stablehlo.mlir.ir import Attribute, Block, FunctionType, Operation, Region, Type, Value
-from hloom.stablehlo.mlir.lexer import VALUE, WORD
+from hloom.stablehlo.mlir.lexer import VALUE
 from hloom.stablehlo.mlir.types import type_text
 
-T = TypeVar("T")
 Form: TypeAlias = "Callable[[Parser, str], Operation]"
 """Reads an operation in its custom assembly format, from after its name."""
 
@@ -32,8 +31,7 @@ def parse_attribute(text: str) -> Attribute:
     """Reads the text of an attribute; raises ParseError for anything else."""
     reader = AttributeReader(text)
     attribute = reader.attribute()
-    if not reader.scanner.at_end():
-        reader.scanner.fail(f"expected the end of the attribute, got {reader.scanner.preview()}")
+    reader.scanner.expect_end("attribute")
     return attribute
 
 
@@ -68,9 +66,7 @@ class Parser(AttributeReader):
         while not scanner.at_end():
             character = scanner.text[scanner.pos]
             if character in "#!":
-                match = scanner.match(_ALIAS_DEFINITION)
-                if not match:
-                    scanner.fail(f"expected an operation, got {scanner.preview()}")
+                scanner.expect_match(_ALIAS_DEFINITION, "an operation")
                 self._skip_definition()
             elif scanner.text.startswith("{-#", scanner.pos):
                 end = scanner.text.find("#-}", scanner.pos)
@@ -138,28 +134,15 @@ class Parser(AttributeReader):
     def _generic(self, name: str) -> Operation:
         scanner = self.scanner
         operands_at = scanner.pos
-        operands = self._comma_separated("(", ")", self.operand)
+        operands = self.comma_separated("(", ")", self.operand)
         if scanner.peek("["):
             scanner.fail(f"{name} jumps to blocks: only structured control flow can be read")
         attributes: dict[str, Attribute] = {}
         if scanner.take("<"):
             attributes |= self.dictionary()
             scanner.expect(">")
-        regions = self._comma_separated("(", ")", self.region) if scanner.peek("(") else []
-        if scanner.peek("{"):
-            attributes |= self.dictionary()
-        scanner.expect(":", "and the operation's type")
-        types = self.function_type()
-        self.check_types(operands, types.inputs, operands_at)
-        return Operation(name, operands, results_of(types.results), attributes, regions)
-
-    def function_type(self) -> FunctionType:
-        """Reads a function type."""
-        at = self.scanner.pos
-        types = self.type()
-        if not isinstance(types, FunctionType):
-            self.scanner.fail(f"expected (types) -> types, got {type_text(types)}", at)
-        return types
+        regions = self.comma_separated("(", ")", self.region) if scanner.peek("(") else []
+        return self.finish(name, operands, attributes, operands_at, regions)
 
     def _custom_form(self, name: str, at: int) -> Operation:
         form = self.forms.get(name)
@@ -174,9 +157,7 @@ class Parser(AttributeReader):
     def operand(self) -> Value:
         """Reads a value that is in scope."""
         scanner = self.scanner
-        match = scanner.match(VALUE)
-        if not match:
-            scanner.fail(f"expected a value %name, got {scanner.preview()}")
+        match = scanner.expect_match(VALUE, "a value %name")
         name = match[1].removesuffix("#0") if match[1].endswith("#0") and match[1] not in self.values else match[1]
         value = self.values.get(name) or self.values.get(f"{name}#0")
         if value is None:
@@ -238,7 +219,7 @@ class Parser(AttributeReader):
                 self.define(name, value, scanner.pos)
             if scanner.match(_BLOCK):
                 if scanner.peek("("):
-                    block.arguments = self._comma_separated("(", ")", self.argument)
+                    block.arguments = self.comma_separated("(", ")", self.argument)
                 scanner.expect(":", "after the block's arguments")
             while not scanner.take("}"):
                 if scanner.peek("^"):
@@ -246,16 +227,24 @@ class Parser(AttributeReader):
                 block.operations.append(self.operation())
         return Region([block])
 
+    def _typed_name(self, what: str) -> tuple[str, Value]:
+        """Reads `%name: type`, where `what` is defined."""
+        name = self.scanner.expect_match(VALUE, f"{what} %name")[1]
+        self.scanner.expect(":", f"and the type of {what}")
+        return name, Value(self.type())
+
+    def named_argument(self) -> tuple[str, Value]:
+        """Reads `%name: type loc(..)`, an argument of a region that follows."""
+        name, value = self._typed_name("an argument")
+        value.location = self.trailing_location()
+        return name, value
+
     def argument(self) -> Value:
         """Reads `%name: type loc(..)` and adds the value to the scope."""
-        scanner = self.scanner
-        match = scanner.match(VALUE)
-        if not match:
-            scanner.fail(f"expected an argument %name, got {scanner.preview()}")
-        scanner.expect(":", "and the argument's type")
-        value = Value(self.type())
-        value.location = self.trailing_location()
-        self.define(match[1], value, match.start())
+        self.scanner.skip()
+        at = self.scanner.pos
+        name, value = self.named_argument()
+        self.define(name, value, at)
         return value
 
     # Modules and functions
@@ -299,26 +288,19 @@ class Parser(AttributeReader):
         entries: list[Attribute] = []
 
         def parameter() -> Value:
-            if not self.scanner.peek("%"):
+            self.scanner.skip()
+            at, name = self.scanner.pos, f"arg{len(entries)}"
+            if self.scanner.peek("%"):
+                name, value = self._typed_name("a parameter")
+            else:
                 # A declaration has types only.
                 value = Value(self.type())
-                self.define(f"arg{len(entries)}", value, self.scanner.pos)
-            else:
-                value = self._named_parameter()
-            entries.append(self.dictionary() if self.scanner.peek("{") else {})
+            self.define(name, value, at)
+            entries.append(self.optional_attributes())
             value.location = self.trailing_location()
             return value
 
-        return self._comma_separated("(", ")", parameter), entries
-
-    def _named_parameter(self) -> Value:
-        match = self.scanner.match(VALUE)
-        if not match:
-            self.scanner.fail(f"expected a parameter %name, got {self.scanner.preview()}")
-        self.scanner.expect(":", "and the parameter's type")
-        value = Value(self.type())
-        self.define(match[1], value, match.start())
-        return value
+        return self.comma_separated("(", ")", parameter), entries
 
     def _results(self) -> tuple[list[Type], list[Attribute]]:
         if not self.scanner.peek("("):
@@ -327,44 +309,25 @@ class Parser(AttributeReader):
 
         def result() -> Type:
             type_ = self.type()
-            entries.append(self.dictionary() if self.scanner.peek("{") else {})
+            entries.append(self.optional_attributes())
             return type_
 
-        return self._comma_separated("(", ")", result), entries
+        return self.comma_separated("(", ")", result), entries
 
-    # For readers of custom assembly formats
-
-    def comma_separated(self, opening: str, closing: str, read: Callable[[], T]) -> list[T]:
-        """Reads entries between brackets, separated by commas."""
-        return self._comma_separated(opening, closing, read)
-
-    def optional_attributes(self) -> dict[str, Attribute]:
-        """Reads `{..}` if it comes next."""
-        return self.dictionary() if self.scanner.peek("{") else {}
-
-    def word_ahead(self) -> str:
-        """The bare identifier that comes next, or "", without moving past it."""
-        self.scanner.skip()
-        match = WORD.match(self.scanner.text, self.scanner.pos)
-        return match[0] if match else ""
-
-    def finish(self, name: str, operands: list[Value], attributes: dict[str, Attribute], at: int) -> Operation:
+    def finish(
+        self,
+        name: str,
+        operands: list[Value],
+        attributes: dict[str, Attribute],
+        at: int,
+        regions: Sequence[Region] = (),
+    ) -> Operation:
         """Reads `{..} : (types) -> types`, after the op's own syntax; `at` is the offset of the operands."""
-        attributes = attributes | self.optional_attributes()
+        attributes |= self.optional_attributes()
         self.scanner.expect(":", "and the operation's type")
         types = self.function_type()
         self.check_types(operands, types.inputs, at)
-        return Operation(name, operands, results_of(types.results), attributes)
-
-    def named_argument(self) -> tuple[str, Value]:
-        """Reads `%name: type loc(..)`, an argument of a region that follows."""
-        match = self.scanner.match(VALUE)
-        if not match:
-            self.scanner.fail(f"expected an argument %name, got {self.scanner.preview()}")
-        self.scanner.expect(":", "and the argument's type")
-        value = Value(self.type())
-        value.location = self.trailing_location()
-        return match[1], value
+        return Operation(name, operands, results_of(types.results), attributes, list(regions))
 
 
 def results_of(types: Sequence[Type]) -> list[Value]:

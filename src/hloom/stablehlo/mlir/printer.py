@@ -1,7 +1,7 @@
 """Writes MLIR text, in StableHLO's custom assembly formats where they exist, else in generic form.
 
-`FORMATS` has the formats that are templates, by operation; those with regions or pairs of lists are functions in
-`syntax.py`. The generic form is `"name"(operands) <{attributes}> : types`.
+`assembly/formats.py` has the formats that are templates; those with regions or pairs of lists are functions in
+`assembly/writer.py`. The generic form is `"name"(operands) <{attributes}> : types`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
+from hloom.stablehlo.mlir.assembly.formats import FORMATS, PLACEHOLDER
 from hloom.stablehlo.mlir.attribute_text import attribute_text, bare_text, dictionary_text, symbol_text
 from hloom.stablehlo.mlir.ir import (
     Attribute,
@@ -26,44 +27,6 @@ from hloom.stablehlo.mlir.ir import (
 )
 from hloom.stablehlo.mlir.types import type_text
 
-_ELEMENT_WISE = """abs add and atan2 cbrt ceil clamp convert cosine count_leading_zeros divide exponential
-    exponential_minus_one floor imag is_finite log log_plus_one logistic maximum minimum multiply negate not or popcnt
-    power real remainder round_nearest_afz round_nearest_even rsqrt shift_left shift_right_arithmetic
-    shift_right_logical sign sine sqrt subtract tan tanh xor"""
-_PLAIN = "bitcast_convert dynamic_reshape dynamic_update_slice reshape"
-_CHLO = "acos acosh asin asinh atanh cosh erf mulhi sinh"
-
-# Placeholders of templates: `{0}` is the first operand, `{operands}` all operands, `{same}` a single type if all types
-# are equal, `{types}` the function type, `{operand_types}` and `{results}` the types of operands and results, `{name}`
-# an attribute, and `{attributes}` the dictionary of attributes that the template does not name.
-FORMATS: dict[str, str] = {
-    **{f"stablehlo.{name}": "{operands}{attributes} : {same}" for name in _ELEMENT_WISE.split()},
-    **{f"stablehlo.{name}": "{operands}{attributes} : {types}" for name in _PLAIN.split()},
-    **{f"chlo.{name}": "{operands}{attributes} : {operand_types} -> {results}" for name in _CHLO.split()},
-    "chlo.top_k": "({0}, k = {k}){attributes} : {operand_types} -> ({results})",
-    "stablehlo.after_all": "{operands}{attributes} : {same}",
-    "stablehlo.broadcast_in_dim": "{operands}, dims = {broadcast_dimensions}{attributes} : {types}",
-    "stablehlo.cholesky": "{operands}, lower = {lower}{attributes} : {same}",
-    "stablehlo.compare": "{comparison_direction}, {operands}, {compare_type}{attributes} : {types}",
-    "stablehlo.complex": "{operands}{attributes} : {results}",
-    "stablehlo.concatenate": "{operands}, dim = {dimension}{attributes} : {types}",
-    "stablehlo.create_token": "{attributes} : {results}",
-    "stablehlo.dynamic_slice": "{operands}, sizes = {slice_sizes}{attributes} : {types}",
-    "stablehlo.fft": "{operands}, type = {fft_type}, length = {fft_length}{attributes} : {types}",
-    "stablehlo.get_dimension_size": "{operands}, dim = {dimension}{attributes} : {types}",
-    "stablehlo.iota": "dim = {iota_dimension}{attributes} : {results}",
-    "stablehlo.pad": "{operands}, low = {edge_padding_low}, high = {edge_padding_high}, "
-    "interior = {interior_padding}{attributes} : {types}",
-    "stablehlo.partition_id": "{attributes} : {results}",
-    "stablehlo.reduce_precision": "{operands}, format = e{exponent_bits}m{mantissa_bits}{attributes} : {same}",
-    "stablehlo.replica_id": "{attributes} : {results}",
-    "stablehlo.reverse": "{operands}, dims = {dimensions}{attributes} : {same}",
-    "stablehlo.rng": "{operands}, distribution = {rng_distribution}{attributes} : {types}",
-    "stablehlo.rng_bit_generator": "{operands}, algorithm = {rng_algorithm}{attributes} : {types}",
-    "stablehlo.set_dimension_size": "{operands}, dim = {dimension}{attributes} : {types}",
-    "stablehlo.transpose": "{operands}, dims = {permutation}{attributes} : {types}",
-}
-
 # Names that StableHLO's printer gives to results; other results are numbered.
 _RESULT_NAMES = {
     "chlo.top_k": ("values", "indices"),
@@ -71,8 +34,6 @@ _RESULT_NAMES = {
     "stablehlo.batch_norm_training": ("output", "batch_mean", "batch_var"),
     "stablehlo.rng_bit_generator": ("output_state", "output"),
 }
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
-
 
 Syntax: TypeAlias = "dict[str, Callable[[Printer, Operation], str]]"
 """Functions that write the custom assembly formats which are no templates, by operation name."""
@@ -218,23 +179,16 @@ class Printer:
     def fill(self, template: str, operation: Operation) -> str:
         """Fills in a template, for the text after the operation's name."""
         attributes = dict(operation.attributes)
-        named = [word for word in _PLACEHOLDER.findall(template) if word not in _PARTS and not word.isdigit()]
-        words = {word: _word(attributes.pop(word, None)) for word in named}
-        words["attributes"] = attribute_suffix(attributes)
-        for word in named:
-            if not words[word]:
-                # An omitted attribute is removed with its name and comma.
-                template = re.sub(rf",( \w+ =)? \{{{word}\}}", "", template)
+        placeholders = [match[2] for match in PLACEHOLDER.finditer(template)]
+        words = {word: _word(word, attributes.pop(word, None)) for word in placeholders if word not in _PARTS}
 
         def text(match: re.Match[str]) -> str:
-            word = match[1]
-            if word in words:
-                return words[word]
-            if word in _TYPES:
-                return _TYPES[word](operation)
-            return self.operands(operation.operands if word == "operands" else [operation.operands[int(word)]])
+            prefix, word = match[1] or "", match[2]
+            if word in _PARTS:
+                return _PARTS[word](self, operation, attributes)
+            return prefix + words[word] if words[word] else ""
 
-        filled = _PLACEHOLDER.sub(text, template)
+        filled = PLACEHOLDER.sub(text, template)
         return filled if filled.startswith(("(", " ")) else f" {filled}"
 
     def generic(self, operation: Operation) -> str:
@@ -273,8 +227,10 @@ def attribute_suffix(attributes: dict[str, Attribute]) -> str:
     return f" {dictionary_text(attributes)}" if attributes else ""
 
 
-def _word(value: Attribute) -> str:
-    """An enumeration by its case alone, any other attribute without its type."""
+def _word(name: str, value: Attribute) -> str:
+    """An enumeration by its case alone, any other attribute without its type; "" for a missing one."""
+    if name == "call_target_name":
+        return symbol_text(str(value))
     if isinstance(value, DialectAttribute) and isinstance(value.body, str):
         return value.body
     return "" if value is None else bare_text(value)
@@ -323,11 +279,21 @@ def symbol_of(operation: Operation, name: str) -> str:
     return symbol_text(value.name if isinstance(value, Symbol) else str(value))
 
 
-# Placeholders for types.
-_TYPES: dict[str, Callable[[Operation], str]] = {
-    "same": same_types,
-    "types": function_types,
-    "results": lambda operation: type_list(operation.results),
-    "operand_types": lambda operation: type_list(operation.operands),
+def select_types(operation: Operation) -> str:
+    """The types of predicate and result if the choices have the result's type, else the function type."""
+    predicate, *choices = operation.operands
+    same = {type_list([value]) for value in (*choices, *operation.results)}
+    return f"{type_list([predicate])}, {same.pop()}" if len(same) == 1 else function_types(operation)
+
+
+_PARTS: dict[str, Callable[[Printer, Operation, dict[str, Attribute]], str]] = {
+    "operands": lambda printer, operation, others: printer.operands(operation.operands),
+    "attributes": lambda printer, operation, others: attribute_suffix(others),
+    "same": lambda printer, operation, others: same_types(operation),
+    "types": lambda printer, operation, others: function_types(operation),
+    "result": lambda printer, operation, others: type_list(operation.results),
+    "results": lambda printer, operation, others: type_list(operation.results),
+    "operand_types": lambda printer, operation, others: type_list(operation.operands),
+    "select_types": lambda printer, operation, others: select_types(operation),
 }
-_PARTS = frozenset({"operands", "attributes", *_TYPES})
+"""Placeholders of templates that are no attributes."""

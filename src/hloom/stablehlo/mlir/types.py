@@ -29,6 +29,7 @@ from hloom.types import PrimitiveType
 TOKEN_TYPE = DialectType("stablehlo.token")
 INDEX = ScalarType("index")
 I1, I32, I64 = ScalarType("i1"), ScalarType("i32"), ScalarType("i64")
+F32, F64 = ScalarType("f32"), ScalarType("f64")
 
 
 def _mlir_name(element_type: PrimitiveType) -> str:
@@ -139,7 +140,7 @@ def is_sized(type_: Type) -> bool:
     return all(size is not None or bound is not None for size, bound in zip(type_.dimensions, bounds, strict=True))
 
 
-def type_text(type_: Type | QuantizedType) -> str:
+def type_text(type_: Type) -> str:
     """The MLIR syntax of a type."""
     if isinstance(type_, ScalarType):
         return type_.name

@@ -1,8 +1,9 @@
-"""Writers of the custom assembly formats that are no templates of `printer.FORMATS`: `SYNTAX`, by operation."""
+"""Writers of the custom assembly formats that are no templates (`assembly/formats.py`): `SYNTAX`, by operation."""
 
 from __future__ import annotations
 
 from hloom.ops.elementwise_binary import Monoid
+from hloom.stablehlo.mlir.assembly.formats import WINDOW_WORDS
 from hloom.stablehlo.mlir.attribute_text import attribute_text, bare_text
 from hloom.stablehlo.mlir.ir import Attribute, DenseArray, DenseElements, DialectAttribute, Operation, Region
 from hloom.stablehlo.mlir.printer import (
@@ -51,20 +52,6 @@ def _composite(printer: Printer, operation: Operation) -> str:
     return f"stablehlo.composite {name}{arguments}{_others(operation, 'name')} : {function_types(operation)}"
 
 
-def _custom_call(printer: Printer, operation: Operation) -> str:
-    target, arguments = symbol_of(operation, "call_target_name"), printer.operands(operation.operands)
-    others = _others(operation, "call_target_name")
-    return f"stablehlo.custom_call {target}({arguments}){others} : {function_types(operation)}"
-
-
-def _select(printer: Printer, operation: Operation) -> str:
-    """Writes the types of predicate and result if the choices have the result's type, else the function type."""
-    predicate, *choices = operation.operands
-    same = {type_list([value]) for value in (*choices, *operation.results)}
-    types = f"{type_list([predicate])}, {same.pop()}" if len(same) == 1 else function_types(operation)
-    return f"stablehlo.select {printer.operands(operation.operands)}{_others(operation)} : {types}"
-
-
 def _slice(printer: Printer, operation: Operation) -> str:
     names = ("start_indices", "limit_indices", "strides")
     columns = [value.values for name in names if isinstance(value := operation.attributes[name], DenseArray)]
@@ -102,25 +89,16 @@ def _dot_general(printer: Printer, operation: Operation) -> str:
     return f"stablehlo.dot_general {shown}{_precision(operation)}{others} : {function_types(operation)}"
 
 
-_WINDOW = {
-    "window_strides": "stride",
-    "padding": "pad",
-    "lhs_dilation": "lhs_dilate",
-    "rhs_dilation": "rhs_dilate",
-    "window_reversal": "reverse",
-}
-
-
 def _convolution(printer: Printer, operation: Operation) -> str:
     dimension_numbers = operation.attributes["dimension_numbers"]
     assert isinstance(dimension_numbers, DialectAttribute)
     window = ", ".join(
         f"{short} = {_table(operation.attributes[name])}"
-        for name, short in _WINDOW.items()
+        for short, name in WINDOW_WORDS.items()
         if name in operation.attributes
     )
     shown = f"({printer.operands(operation.operands)}) dim_numbers = {dimension_numbers.body}, window = {{{window}}}"
-    others = _others(operation, "dimension_numbers", *_WINDOW)
+    others = _others(operation, "dimension_numbers", *WINDOW_WORDS.values())
     return f"stablehlo.convolution{shown}{others} : {function_types(operation)}"
 
 
@@ -194,12 +172,10 @@ SYNTAX: Syntax = {
     "stablehlo.composite": _composite,
     "stablehlo.constant": _constant,
     "stablehlo.convolution": _convolution,
-    "stablehlo.custom_call": _custom_call,
     "stablehlo.dot_general": _dot_general,
     "stablehlo.optimization_barrier": _optimization_barrier,
     "stablehlo.reduce": _reduce,
     "stablehlo.return": _return,
-    "stablehlo.select": _select,
     "stablehlo.slice": _slice,
     "stablehlo.while": _while,
 }

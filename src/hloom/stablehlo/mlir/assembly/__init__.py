@@ -1,0 +1,1 @@
+"""Custom assembly formats of operations: templates, readers and writers."""
