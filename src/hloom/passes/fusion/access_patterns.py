@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from hloom.ir import Instruction
 from hloom.ops.broadcast import Broadcast
-from hloom.ops.pad import Concatenate
+from hloom.ops.indexing import indexing_map
 from hloom.ops.reduce import Reduce
-from hloom.ops.reduce_window import ReduceWindow
 from hloom.ops.reshape import Reshape
-from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
+from hloom.ops.traits import Reduction, View
+from hloom.passes.fusion.in_place import ROOT_ONLY
 
 MAX_ROW = 1 << 14
 """Elements of a row up to which it stays in the cache between its reduction and its use."""
@@ -21,9 +21,6 @@ MIN_COLUMNS = 64
 """Columns that make a loop over vectors of columns worthwhile."""
 MIN_ROWS = 16
 """Rows that make a loop over rows worthwhile, unless the array is small."""
-
-_READS_ONCE = (Concatenate, DynamicUpdateSlice, Reduce)
-"""Operations that read each element of an operand once."""
 
 AccessPattern = tuple[tuple[int, ...], ...]
 """Description of how a consumer reads a value that contains a reduction: ELEMENTWISE (compatible with every other
@@ -92,38 +89,32 @@ def without_ones(sizes: tuple[int, ...]) -> list[int]:
 
 def reads_same_index(user: Instruction, operand: Instruction) -> bool:
     """Whether each element of the user reads the operand's element at the same index."""
-    if isinstance(user.op, Reshape):
+    if isinstance(user.op, View):
         return without_ones(user.shape.dimensions) == without_ones(operand.shape.dimensions)
     return user.op.elementwise and user.shape.dimensions == operand.shape.dimensions
 
 
 def average_reads(user: Instruction, operand: Instruction, is_reduction: bool) -> float:
-    """Average number of reads of each element of the operand, if each element of the user is computed once.
+    """Average number of times that an element of the operand is computed, if each element of the user is computed once.
 
-    `is_reduction` says whether the operand contains a reduction, which loops over columns compute once.
+    `is_reduction` says whether the operand contains a reduction, which loops over columns compute once. Scalars are
+    computed before the loops.
     """
-    op, size = user.op, max(1, operand.shape.element_count if operand.shape.is_array else 1)
-    own = next(user.shape.leaves()).element_count
-    if isinstance(op, _READS_ONCE):
+    op = user.op
+    if isinstance(op, ROOT_ONLY) or not operand.shape.dimensions:
         return 1.0
+    own, size = next(user.shape.leaves()).element_count, max(1, operand.shape.element_count)
     if isinstance(op, Broadcast):
         # The value is computed before the loop over the other dimensions, or in at most four unrolled copies.
         is_once = row_length(op, user.shape.dimensions) is not None or own <= 4 * size
         by_columns = is_reduction and columns_of_broadcast(op, user.shape.dimensions) is not None
         return 1.0 if is_once or by_columns else own / size
-    if isinstance(op, ReduceWindow):
-        return own * reduced_count(user) / size
-    if op.elementwise and not operand.shape.dimensions:
-        return 1.0
-    return min(1.0, own / size) if isinstance(op, (Slice, DynamicSlice)) else own / size
+    return own * (reduced_count(user) or 1) / size
 
 
 def reduced_count(instruction: Instruction) -> int:
     """Number of elements that each element of a reduction combines; 0 for other operations."""
-    match instruction.op:
-        case Reduce() as op:
-            sizes = instruction.operands[0].shape.dimensions
-            return math.prod(sizes[d] for d in op.dimensions)
-        case ReduceWindow() as op:
-            return math.prod(d.size for d in op.window)
-    return 0
+    if not isinstance(instruction.op, Reduction):
+        return 0
+    mapped = indexing_map(instruction.op, next(instruction.shape.leaves()), instruction.operand_shapes)
+    return math.prod(variable.extent for variable in mapped.reductions) if mapped else 0
