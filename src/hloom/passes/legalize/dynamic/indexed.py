@@ -28,23 +28,8 @@ def gather(op: Gather, site: Site, operands: Sequence[Padded]) -> list[Padded] |
         for d in sliced
     }
     starts = _at_most(site, indices.array, limits, op.index_vector_dim) if limits else indices.array
-    return [Padded(site.apply(operand.array, starts), _gathered_sizes(op, operand, indices))]
-
-
-def _gathered_sizes(op: Gather, operand: Padded, indices: Padded) -> Sizes:
-    collapsed = {*op.collapsed_slice_dims, *op.operand_batching_dims}
-    offsets = iter(d for d in range(len(operand.bounds)) if d not in collapsed)
-    batches = iter(d for d in range(len(indices.bounds)) if d != op.index_vector_dim)
-    rank = len(op.offset_dims) + sum(d != op.index_vector_dim for d in range(len(indices.bounds)))
-    sizes = {}
-    for d in range(rank):
-        if d in op.offset_dims:
-            source = next(offsets)
-            if source in operand.sizes and op.slice_sizes[source] == operand.bounds[source]:
-                sizes[d] = operand.sizes[source]
-        elif (source := next(batches)) in indices.sizes:
-            sizes[d] = indices.sizes[source]
-    return sizes
+    sizes = site.independent_sizes([Padded(operand.array, {d: operand.sizes[d] for d in whole}), indices])
+    return None if sizes is None else [Padded(site.apply(operand.array, starts), sizes)]
 
 
 def _at_most(site: Site, indices: Instruction, limits: Sizes, vector_dimension: int) -> Instruction:

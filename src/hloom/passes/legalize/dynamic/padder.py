@@ -93,7 +93,7 @@ class _ComputationPadder:
         given = [operand for operand in operands if operand is not None]
         assert self.computation.parent is not None
         site = Site(build, old, shapes, self.computation.parent)
-        leaves = rule(old.op, site, given) if rule is not None and len(given) == len(operands) else None
+        leaves = rule(old.op, site, given) if len(given) == len(operands) else None
         new = self._packed(build, old.shape, leaves) if leaves is not None else self._converted(build, old, shapes)
         self.shapes[new] = old.shape
         self.edit.replace(old, new)

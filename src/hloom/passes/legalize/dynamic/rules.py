@@ -11,7 +11,7 @@ from typing import Any
 
 from hloom.ir import Instruction
 from hloom.ops.attributes import ComparisonDirection
-from hloom.ops.broadcast import Broadcast, Iota
+from hloom.ops.broadcast import Iota
 from hloom.ops.convert import BitcastConvert
 from hloom.ops.convolution import Convolution
 from hloom.ops.custom_call import PAD_TO_STATIC, SLICE_TO_DYNAMIC, CustomCall, slice_size_rule
@@ -28,7 +28,7 @@ from hloom.ops.reshape import Copy, DynamicReshape, Reshape, kept_dimensions
 from hloom.ops.scatter import Scatter
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
 from hloom.ops.sort import Sort, TopK
-from hloom.ops.transpose import Reverse, Transpose
+from hloom.ops.transpose import Reverse
 from hloom.passes.legalize.dynamic import indexed, reductions
 from hloom.passes.legalize.dynamic.site import Padded, Site, Sizes
 from hloom.shape import Shape
@@ -57,18 +57,6 @@ def _iota(op: Iota, site: Site, operands: Sequence[Padded]) -> list[Padded]:
     shape = site.old.shape
     sizes = {d: site.s32(shape.dimensions[d]) for d, dynamic in enumerate(shape.dynamic_dimensions) if dynamic}
     return [Padded(site.apply(), sizes)]
-
-
-@RULES.rule(Broadcast)
-def _broadcast(op: Broadcast, site: Site, operands: Sequence[Padded]) -> list[Padded]:
-    sizes = {op.broadcast_dimensions[d]: size for d, size in operands[0].sizes.items()}
-    return [Padded(site.apply(operands[0].array), sizes)]
-
-
-@RULES.rule(Transpose)
-def _transpose(op: Transpose, site: Site, operands: Sequence[Padded]) -> list[Padded]:
-    sizes = {op.permutation.index(d): size for d, size in operands[0].sizes.items()}
-    return [Padded(site.apply(operands[0].array), sizes)]
 
 
 @RULES.rule(Reverse)
@@ -247,6 +235,12 @@ def _custom_call(op: CustomCall, site: Site, operands: Sequence[Padded]) -> list
     return None
 
 
+def independent(op: Operation, site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
+    """Applies the operation to the padded arrays, if it is independent along all dynamic dimensions of the operands."""
+    sizes = site.independent_sizes(operands)
+    return None if sizes is None else [Padded(site.apply(*(operand.array for operand in operands)), sizes)]
+
+
 RULES.add(Convolution, reductions.convolution)
 RULES.add(Dot, reductions.dot)
 RULES.add(Gather, indexed.gather)
@@ -258,6 +252,6 @@ RULES.add(Sort, reductions.sort)
 RULES.add(TopK, reductions.top_k)
 
 
-def rule_of(op: Operation) -> Rule[Any, [Site, Sequence[Padded]], list[Padded] | None] | None:
-    """Returns the rule for an operation, if there is one."""
-    return RULES.get(op) or (elementwise if op.elementwise else None)
+def rule_of(op: Operation) -> Rule[Any, [Site, Sequence[Padded]], list[Padded] | None]:
+    """Returns the rule for an operation."""
+    return RULES.get(op) or (elementwise if op.elementwise else independent)

@@ -13,6 +13,7 @@ from hloom.ops.compare import Compare
 from hloom.ops.control_flow import Conditional
 from hloom.ops.custom_call import REFUSE_SIZES, CustomCall
 from hloom.ops.elementwise_binary import Add, And, Divide, Maximum, Minimum, Multiply, Subtract
+from hloom.ops.indexing import indexing_map
 from hloom.ops.operation import Operation
 from hloom.ops.pad import Pad
 from hloom.ops.select import Select
@@ -128,6 +129,21 @@ class Site:
         arrays = [operand for operand in operands if operand.bounds]
         dynamic = sorted({d for operand in arrays for d in operand.sizes})
         return {d: self.one_size(self.size(operand, d) for operand in arrays) for d in dynamic}
+
+    def independent_sizes(self, operands: Sequence[Padded]) -> Sizes | None:
+        """Returns the sizes of the result's dimensions that are dimensions of the operands, by the indexing map.
+
+        None without a map, or if the operation is not independent along a dynamic dimension of an operand.
+        """
+        mapped = indexing_map(self.old.op, self.old.shape, self.shapes)
+        sizes: dict[int, list[Instruction]] = {}
+        for k, operand in enumerate(operands):
+            variables = mapped.dimension_variables(k) if mapped else ()
+            for d, size in operand.sizes.items():
+                if mapped is None or variables[d] not in mapped.dimensions:
+                    return None
+                sizes.setdefault(mapped.dimensions.index(variables[d]), []).append(size)
+        return {d: self.one_size(same) for d, same in sizes.items()}
 
     # Arrays
 
