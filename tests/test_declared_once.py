@@ -33,7 +33,6 @@ TABLES = {
     "passes/optimize/arg_max.py": (1, "what a comparator of values and indices is written with"),
     "passes/legalize/dynamic/padder.py": (1, "operations that forward padded arrays as they are"),
     "passes/legalize/nan_signs.py": (3, "how each treats the sign of a NaN, beyond movements"),
-    "passes/fusion/access_patterns.py": (1, "operations that read each element once"),
     "passes/fusion/decisions.py": (1, "operations that read an operand from memory"),
     "passes/fusion/in_place.py": (1, "operations whose results end a fusion"),
     "passes/simplify/common_subexpressions.py": (1, "instructions that stay apart though they are equal"),
