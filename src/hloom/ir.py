@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hloom.errors import ArgumentError
+from hloom.ops.indexing import IndexingMap, indexing_map
 from hloom.ops.operation import Operation
 from hloom.ops.structure import Parameter
 from hloom.shape import Shape
@@ -78,6 +79,14 @@ class Instruction:
     def operand_shapes(self) -> list[Shape]:
         """The shapes of the operands, in operand order."""
         return [operand.shape for operand in self.operands]
+
+    def indexing_map(self) -> IndexingMap | None:
+        """Returns the operand elements that each element of the result, or of each result of a tuple, is computed from.
+
+        None if the operation has no indexing map.
+        """
+        result = next(self.shape.leaves(), self.shape)
+        return indexing_map(self.op, result, self.operand_shapes)
 
     def replace_operand(self, position: int, new: Instruction) -> None:
         """Replaces the operand at `position` (0-based) by `new`, and updates the users of both."""

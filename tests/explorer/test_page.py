@@ -56,6 +56,9 @@ def data() -> dict[str, Any]:
 
 def test_the_data_has_every_stage(data: dict[str, Any]) -> None:
     assert [c["name"] for c in data["given"]["computations"]][0] == "main"
+    assert "(d0)[r0] -> operand0(d0, r0); operand1()" in [
+        i.get("elements") for i in data["given"]["computations"][0]["instructions"]
+    ]
     assert "fusion" in [run["name"] for run in data["passes"]]
     kernels = [k for k in data["kernels"] if k["kind"] == "nest"]
     assert all(k["nest"] and "define" in k["llvm"] for k in kernels)

@@ -11,7 +11,7 @@ import pytest
 import hloom as hl
 from hlo_text import module_text
 from hloom.affine import Index, IndexSpace
-from hloom.ops.indexing import Indexing, Indices, Read, indexing_map
+from hloom.ops.indexing import Indexing, Indices, Read
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.traits import Movement
 
@@ -148,7 +148,7 @@ def test_result_elements_are_those_that_the_map_names(text: str) -> None:
 )  # fmt: skip
 def test_maps_of_whole_arrays(text: str, shown: str, independent: str) -> None:
     instruction = module_of(text).entry.root
-    mapped = indexing_map(instruction.op, instruction.shape, instruction.operand_shapes)
+    mapped = instruction.indexing_map()
     assert mapped is not None
     assert str(mapped) == shown
     assert {v.name for v in mapped.independent} == {*independent.split()}
@@ -156,4 +156,4 @@ def test_maps_of_whole_arrays(text: str, shown: str, independent: str) -> None:
 
 def test_maps_need_element_indices() -> None:
     sort = module_of("f32[4] sort(f32[4] p0), dimensions={0}, to_apply=less").entry.root
-    assert indexing_map(sort.op, sort.shape, sort.operand_shapes) is None
+    assert sort.indexing_map() is None

@@ -43,6 +43,8 @@ def _instruction(
         "operands": [positions[operand] for operand in instruction.operands],
         "text": text[:MAX_TEXT],
     }
+    if not instruction.op.elementwise and (mapped := instruction.indexing_map()):
+        found["elements"] = str(mapped)
     if instruction.op.calling_fields:
         found["calls"] = [indices[computation] for computation in instruction.op.computations]
     if instruction.sharding is not None:

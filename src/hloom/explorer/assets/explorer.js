@@ -152,6 +152,7 @@ function details() {
   const link = (j) => h("button", { class: "link", onclick: () => choose(prefix + j, true) }, `%${owner.instructions[j].name}`);
   const users = usersOf(owner)[k];
   const facts = [["shape", each.shape.length > 300 ? `${each.shape.slice(0, 300)} …` : each.shape], ["size", bytes(each.bytes)], ["computation", owner.name]];
+  if (each.elements) facts.push(["elements", each.elements]);
   if (each.sharding) facts.push(["sharding", each.sharding]);
   if (each.source) facts.push(["source", each.source]);
   const kernel = state.which === "optimized" && data.kernels.find((one) => one.instructions.includes(each.name));

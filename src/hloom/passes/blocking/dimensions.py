@@ -15,7 +15,6 @@ from hloom.affine import Variable
 from hloom.ir import Instruction
 from hloom.ops.broadcast import Broadcast, Iota
 from hloom.ops.dot import Dot
-from hloom.ops.indexing import indexing_map
 from hloom.ops.operation import Operation
 from hloom.ops.reduce import Reduce
 from hloom.ops.reshape import Reshape
@@ -88,7 +87,7 @@ def contracted_dimension(user: Instruction, position: int, tiled: TiledDimension
 
 def _variables(user: Instruction, position: int) -> tuple[Sequence[Variable], Sequence[Variable | None]]:
     """The variables of the dimensions of an operation's result and of an operand; Untileable if it cannot be tiled."""
-    mapped = indexing_map(user.op, user.shape, user.operand_shapes) if can_be_tiled(user.op) else None
+    mapped = user.indexing_map() if can_be_tiled(user.op) else None
     if mapped is None:
         raise Untileable
     return mapped.dimensions, mapped.dimension_variables(position)

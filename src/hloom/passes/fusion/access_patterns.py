@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from hloom.ir import Instruction
 from hloom.ops.broadcast import Broadcast
-from hloom.ops.indexing import indexing_map
 from hloom.ops.reduce import Reduce
 from hloom.ops.reshape import Reshape
 from hloom.ops.traits import Reduction, View
@@ -116,5 +115,5 @@ def reduced_count(instruction: Instruction) -> int:
     """Number of elements that each element of a reduction combines; 0 for other operations."""
     if not isinstance(instruction.op, Reduction):
         return 0
-    mapped = indexing_map(instruction.op, next(instruction.shape.leaves()), instruction.operand_shapes)
+    mapped = instruction.indexing_map()
     return math.prod(variable.extent for variable in mapped.reductions) if mapped else 0

@@ -27,7 +27,6 @@ from hloom.ops.custom_call import CustomCall
 from hloom.ops.dot import Dot
 from hloom.ops.elementwise_binary import Add, Monoid
 from hloom.ops.fft import Fft
-from hloom.ops.indexing import indexing_map
 from hloom.ops.linear_algebra import Cholesky, TriangularSolve
 from hloom.ops.operation import Operation
 from hloom.ops.reduce import Reduce
@@ -87,16 +86,19 @@ def _mapped(
     op: Operation, instruction: Instruction, monoid: type[Monoid] | None = None, accumulators: tuple[int, ...] = ()
 ) -> Rule:
     """Labels dimensions by the variables of the indexing map along which the operation has independent parts."""
-    shapes = instruction.operand_shapes
-    results = [*instruction.shape.leaves()]
-    mapped = indexing_map(op, results[0], shapes)
+    mapped = instruction.indexing_map()
     if mapped is None:
         return _whole(op, instruction)
     labels: dict[Variable | None, Label] = {
         v: v.name for v in mapped.independent if monoid is not None or v in mapped.dimensions
     }
-    operands = tuple(tuple(map(labels.get, mapped.dimension_variables(k))) for k in range(len(shapes)))
-    return Rule(operands, (tuple(map(labels.get, mapped.dimensions)),) * len(results), monoid, accumulators)
+    operands = tuple(tuple(map(labels.get, mapped.dimension_variables(k))) for k in range(len(instruction.operands)))
+    return Rule(
+        operands,
+        (tuple(map(labels.get, mapped.dimensions)),) * len([*instruction.shape.leaves()]),
+        monoid,
+        accumulators,
+    )
 
 
 def _whole(op: Operation, instruction: Instruction) -> Rule:
