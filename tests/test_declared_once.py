@@ -18,11 +18,8 @@ CLASSES = {declaration.__name__ for declaration in OPERATIONS.values()}
 
 TABLES = {
     "backends/cpu/elements/complex_math.py": (1, "the functions of complex arithmetic, which ops.py registers"),
-    "backends/cpu/elements/extrema.py": (1, "intrinsics of LLVM that have the names of opcodes"),
-    "backends/cpu/elements/ops.py": (1, "LLVM has an instruction for these sums of floats"),
     "backends/cpu/elements/vector_math.py": (1, "the functions of vector arithmetic, which ops.py registers"),
     "backends/cpu/llvm/native/memory.py": (1, "operations of atomics that have the names of opcodes"),
-    "backends/cpu/program/kernel_codes.py": (1, "the kernels that are more than a loop nest"),
     "backends/interpreter/plan.py": (1, "NumPy returns views for these"),
     "faults/instrument.py": (1, "computations that get a state: control flow without starts"),
     "flops.py": (1, "results that depend on sizes or bits alone count as no arithmetic"),

@@ -13,7 +13,7 @@ import numpy as np
 
 from hloom.backends.cpu.compiler import CompiledModule
 from hloom.backends.cpu.llvm.machine_code import load_object
-from hloom.backends.cpu.program.interface import TABLE
+from hloom.backends.cpu.program.interface import TABLE, loop_of_site
 from hloom.backends.cpu.program.program import TOKEN_SLOT, Buffer, HostStep, Slot, WaitStep, leaves
 from hloom.backends.cpu.runtime import buffers
 from hloom.backends.cpu.runtime.arrays import (
@@ -26,7 +26,7 @@ from hloom.backends.cpu.runtime.arrays import (
     with_copies,
 )
 from hloom.backends.cpu.runtime.dispatch import DOES_NOT_FIT, HEADER_WORDS, call_address, layout_is_known, template
-from hloom.backends.cpu.runtime.exchange import REFUSED, exchange_address
+from hloom.backends.cpu.runtime.exchange import REFUSED, WAITS, exchange_address
 from hloom.backends.cpu.runtime.interrupts import Host, host, poll_address, take_raised
 from hloom.backends.cpu.runtime.mpi_calls import DeviceContext, exchanges_of
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
@@ -42,7 +42,7 @@ from hloom.runtime.rendezvous import Rendezvous
 from hloom.shape import Shape
 from hloom.values import TOKEN_VALUE, Array, Value
 
-_HOST_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+_HOST_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_size_t)
 _CALL_ARGUMENTS = (ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 STOPPED = 1
 """Status of a program that the host stopped."""
@@ -95,7 +95,7 @@ class CpuExecutable(DeviceExecutable):
         self.key = compiled.key
         self._largest_buffers = "\n  ".join(["a run, whose largest buffers are", *compiled.largest_buffers])
         self.code = load_object(*compiled.object_files)
-        self._runs = threading.local()
+        self._runs = _ThreadRuns()
         self._loops = compiled.loops
         self._is_brief = compiled.is_brief
         self._stop: BaseException | None = None
@@ -190,8 +190,8 @@ class CpuExecutable(DeviceExecutable):
 
     def stopped(self) -> BaseException:
         """Returns the error that stopped this thread's run, and reports it to other ranks."""
-        error: BaseException | None = self._runs.__dict__.pop("error", None) or take_raised(self._host)
-        error = error or KeyboardInterrupt()
+        error = self._runs.error or take_raised(self._host) or KeyboardInterrupt()
+        self._runs.error = None
         if self.world is not None:
             self.world.fail(error)
         return error
@@ -265,7 +265,7 @@ class CpuExecutable(DeviceExecutable):
                     inputs.append(as_dense(array, leaf))
         results = self._results(inputs, caller_arrays)
         # A custom call may run this program again on the same thread.
-        outer = getattr(self._runs, "current", None)
+        outer = self._runs.current
         try:
             self._runs.current = run
             status = self._native(tuple(inputs), results)
@@ -281,11 +281,20 @@ class CpuExecutable(DeviceExecutable):
 
     def _call_host(self, data: int | None, request_id: int, site: int, frame: int) -> int:
         """Callback of programs. Returns `request_id`, or 0 if the program must end."""
-        if site < 0:
-            return request_id if self._poll_loop(-1 - site) else 0
-        if not frame or frame == REFUSED:
-            return request_id if self._poll_exchange(site, request_id, bool(frame)) else 0
-        run: _Run | None = getattr(self._runs, "current", None)
+        return request_id if self._serve(request_id, site, frame) else 0
+
+    def _serve(self, request_id: int, site: int, frame: int) -> bool:
+        """Returns whether the program may go on after a poll of a loop or an exchange, or the step of a site."""
+        loop = loop_of_site(site)
+        if loop is not None:
+            return self._poll_loop(loop)
+        if frame in (WAITS, REFUSED):
+            return self._poll_exchange(site, request_id, frame == REFUSED)
+        return self._run_step(site, frame)
+
+    def _run_step(self, site: int, frame: int) -> bool:
+        """Evaluates the step of a site, on the arrays that a frame points to; returns whether it has succeeded."""
+        run = self._runs.current
         try:
             step = self.host.steps[site]
             if run is None or isinstance(step, WaitStep):
@@ -295,21 +304,19 @@ class CpuExecutable(DeviceExecutable):
                 run.evaluate(step, frame)
         except BaseException as error:
             self._record_error(run, error)
-            return 0
-        return request_id
+            return False
+        return True
 
     def _poll_exchange(self, site: int, request_id: int, is_refused: bool) -> bool:
         """Returns whether a pending exchange may go on waiting; `request_id` identifies the exchange."""
-        run: _Run | None = getattr(self._runs, "current", None)
-        step = self.host.steps[site]
-        instruction = step.start.instruction
+        run, instruction = self._runs.current, self.host.steps[site].start.instruction
         assert self.world is not None
         try:
             if is_refused:
                 is_ragged = isinstance(instruction.op, RaggedAllToAll)
                 reason = "COLL-7: rows lie outside of the arrays, or " if is_ragged else ""
                 raise RunError(f"{reason}MPI refused it").at(repr(instruction))
-            if getattr(self._runs, "waits", None) != request_id:
+            if self._runs.waits != request_id:
                 self._runs.waits, self._runs.polls, self._runs.since = request_id, 0, time.monotonic()
             self._runs.polls += 1
             what = f"{instruction!r}: its group meets"
@@ -335,7 +342,7 @@ class CpuExecutable(DeviceExecutable):
         An error stops the run. Tasks of a loop may poll from other threads, which leave the error to the run's own
         thread.
         """
-        run: _Run | None = getattr(self._runs, "current", None)
+        run = self._runs.current
         try:
             if self._stop is not None:
                 raise self._stop
@@ -347,6 +354,19 @@ class CpuExecutable(DeviceExecutable):
                 self._runs.error = error
             return False
         return True
+
+
+class _ThreadRuns(threading.local):
+    """State of the runs of an executable on one thread."""
+
+    current: _Run | None = None
+    """The run that needs the host."""
+    error: BaseException | None = None
+    """The error that stopped a run that does not need the host."""
+    waits: int | None = None
+    """Request id of the exchange that is waited for, with the number of its polls and the time of the first one."""
+    polls: int = 0
+    since: float = 0.0
 
 
 class _Arena:

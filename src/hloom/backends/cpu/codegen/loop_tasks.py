@@ -15,7 +15,7 @@ from hloom.backends.cpu.codegen.blocked_loop import BlockedLoop
 from hloom.backends.cpu.codegen.call_tables import from_frame
 from hloom.backends.cpu.llvm.text import I32, I64, PTR, Builder, Value, constant, type_of
 from hloom.backends.cpu.program.buffer_assignment import ParallelLoopMemory
-from hloom.backends.cpu.program.interface import AFTER_BLOCKS, BEFORE_BLOCK
+from hloom.backends.cpu.program.interface import AFTER_BLOCKS, BEFORE_BLOCK, loop_site
 from hloom.backends.cpu.program.program import Buffer, ParallelLoop, Step, WhileStep
 
 
@@ -170,7 +170,9 @@ def _run_task(
     emitter.fill_frame([*context, Value("%poll", PTR), Value("%host_data", PTR)])
     b.line(f"call void %parallel_for(ptr %pool, ptr @{name}, ptr %frame, i64 {chunks})")
     # A task that was stopped cannot return a status, so the caller polls for it.
-    return_if(b, b.emit(f"call i32 %poll(ptr %host_data, i64 {-1 - step.loop_index}, i64 {AFTER_BLOCKS}) #2", I32))
+    return_if(
+        b, b.emit(f"call i32 %poll(ptr %host_data, i64 {loop_site(step.loop_index)}, i64 {AFTER_BLOCKS}) #2", I32)
+    )
     with emitter.function() as task_builder:
         captured = [from_frame(task_builder, k, "context") for k in range(len(context))]
         for k, word in enumerate(("poll", "host_data"), len(context)):

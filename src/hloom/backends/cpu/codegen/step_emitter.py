@@ -35,6 +35,7 @@ from hloom.backends.cpu.program.interface import (
     REQUEST_MASK,
     REQUEST_WORD,
     TABLE,
+    loop_site,
     table_starts,
 )
 from hloom.backends.cpu.program.program import (
@@ -308,7 +309,7 @@ class StepEmitter:
         b.store(now, Value("%poll.last", PTR), 8)
         b.declarations[f"declare i64 @{CLOCK}()"] = None
         point = IN_LOOP if self.task is None else IN_BLOCK
-        failed = b.emit(f"call i32 %poll(ptr %host_data, i64 {-1 - step.loop_index}, i64 {point}) #2", I32)
+        failed = b.emit(f"call i32 %poll(ptr %host_data, i64 {loop_site(step.loop_index)}, i64 {point}) #2", I32)
         b.branch_if(b.compare("ne", failed, constant(I32, 0)), stop, go)
         b.start(stop)
         if self.task is None:

@@ -8,8 +8,10 @@ from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.llvm.text import I32, Builder, Type, Value, constant, type_of
 from hloom.runtime.machine import architecture
 
-_RANGES = {"maximum": 0b0101, "minimum": 0b0100}
-"""The immediate operand of AVX-512's VRANGE: the larger or smaller of two numbers, with its own sign."""
+
+def _range_operand(intrinsic: str) -> Value:
+    """The immediate operand of AVX-512's VRANGE: the larger or smaller of two numbers, with its own sign."""
+    return constant(I32, 0b0101 if intrinsic == "maximum" else 0b0100)
 
 
 def float_extremum(b: Builder, intrinsic: str, x: Value, y: Value) -> Value:
@@ -44,12 +46,12 @@ def _range(b: Builder, intrinsic: str, x: Value, y: Value) -> Value:
     name = f"llvm.x86.avx512.mask.range.{'ps' if x.type.bits == 32 else 'pd'}.{width}"
     mask = constant(type_of(f"i{max(8, x.type.width)}"), -1)
     rest = [constant(I32, 4)] if width == 512 else []
-    return b.call(name, x.type, x, y, constant(I32, _RANGES[intrinsic]), x, mask, *rest)
+    return b.call(name, x.type, x, y, _range_operand(intrinsic), x, mask, *rest)
 
 
 def _scalar_range(b: Builder, intrinsic: str, x: Value, y: Value) -> Value:
     type = type_of(x.type.element, 128 // x.type.bits)
     first = [b.emit(f"insertelement {type} poison, {value}, i64 0", type) for value in (x, y)]
     name = f"llvm.x86.avx512.mask.range.{'ss' if x.type.bits == 32 else 'sd'}"
-    rest = [constant(type_of("i8"), -1), constant(I32, _RANGES[intrinsic]), constant(I32, 4)]
+    rest = [constant(type_of("i8"), -1), _range_operand(intrinsic), constant(I32, 4)]
     return b.extract(b.call(name, type, *first, first[0], *rest), 0)

@@ -405,5 +405,6 @@ def _complex(op: Complex, b: Builder, e: Apply, x: Value, y: Value) -> Element:
     return x, y
 
 
-FLOAT_INSTRUCTIONS: dict[type[Monoid] | None, str] = {Add: "fadd", Multiply: "fmul"}
-"""The LLVM instructions of monoids of floats that are one, unlike `maximum` before AVX-512."""
+def float_instruction(monoid: type[Monoid] | None) -> str | None:
+    """LLVM's instruction of a monoid of floats; None for those that need several, as `maximum` before AVX-512."""
+    return "fadd" if monoid is Add else "fmul" if monoid is Multiply else None

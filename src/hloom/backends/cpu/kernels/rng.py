@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from hloom.backends.cpu.elements.lanes import Lanes
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
@@ -12,15 +11,17 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_func
 from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, lane_indices, type_of
 from hloom.ir import Instruction
 from hloom.ops.attributes import RandomAlgorithm
+from hloom.ops.rng import RngBitGenerator
 from hloom.shape import Shape
 
 BLOCKS_PER_TASK = 1 << 13
 """Blocks of random bits that one task generates."""
 
 
-def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+def emit(
+    op: RngBitGenerator, name: str, instruction: Instruction, threads: int, vector_bytes: int
+) -> KernelCode | None:
     """Returns the code of an rng-bit-generator; None for integers narrower than a byte."""
-    op: Any = instruction.op
     if not has_native_arrays(instruction) or instruction.shape.elements[1].element_type.bits < 8:
         return None
     writer = _ThreeFry if op.algorithm is RandomAlgorithm.RNG_THREE_FRY else _Philox

@@ -10,6 +10,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_func
 from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.backends.cpu.llvm.text import I8, I32, I64, PTR, Value, constant, type_of
 from hloom.ir import Instruction
+from hloom.ops.custom_call import CustomCall
 from hloom.runtime.fortran import Argument, ArrayArgument, RoutineCall, Status, Workspace
 from hloom.runtime.targets import routine_call
 
@@ -20,7 +21,7 @@ MIN_PARALLEL_WORK = 50_000
 _REALS = {2: "half", 4: "float", 8: "double"}
 
 
-def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+def emit(op: CustomCall, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
     """Returns the code of a custom call; None if its target is not a routine."""
     call = routine_call(instruction)
     if call is None:

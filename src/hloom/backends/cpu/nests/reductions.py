@@ -201,7 +201,7 @@ def combine_unrounded(e: NestState, reduction: Reduction, x: Element, y: Element
     assert isinstance(expression, Apply)
     type = expression.type
     if type.is_float and type.bits < 32 and isinstance(x, Value) and isinstance(y, Value):
-        instruction = element_ops.FLOAT_INSTRUCTIONS.get(reduction.monoid)
+        instruction = element_ops.float_instruction(reduction.monoid)
         if instruction:
             return e.builder.binary(instruction, x, y)
     return element_ops.apply(e.builder, expression, [x, y])
@@ -288,7 +288,7 @@ def horizontal_reduction(e: NestState, reduction: Reduction, lanes: Element) -> 
     b, type = e.builder, reduction.initial[0].type
     if isinstance(lanes, Value) and not (type.is_pred and reduction.monoid not in (And, Or, Xor)):
         vector = lanes.type
-        name = element_ops.FLOAT_INSTRUCTIONS.get(reduction.monoid)
+        name = element_ops.float_instruction(reduction.monoid)
         if type.is_float and name is not None:
             start = constant(vector.scalar, -0.0 if name == "fadd" else 1.0)
             return b.call(f"llvm.vector.reduce.{name}.{vector.suffix}", vector.scalar, start, lanes, flags="reassoc")

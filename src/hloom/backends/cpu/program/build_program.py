@@ -32,6 +32,7 @@ from hloom.backends.cpu.program.program import (
     Step,
     Subroutine,
     WhileStep,
+    buffers_of,
     leaves,
 )
 from hloom.backends.interpreter.plan import make_plans
@@ -129,6 +130,10 @@ class _Builder:
         self.program.buffers.append(buffer)
         return buffer
 
+    def _bytes(self, size: int) -> Buffer:
+        """Returns a temporary of `size` bytes."""
+        return self._buffer(Shape.array(PrimitiveType.U8, (size,)), "temp")
+
     def _next_index(self, kind: str) -> int:
         """Returns the index of the next buffer of a kind."""
         index = self.counts.get(kind, 0)
@@ -198,26 +203,18 @@ class _Builder:
 
     def _instruction(self, instruction: Instruction, operands: list[BufferTree], steps: list[Step]) -> BufferTree:
         """Appends the steps of an instruction, and returns its value."""
-        match instruction.op:
-            case Tuple():
-                return tuple(operands)
-            case GetTupleElement(index=index) if isinstance(operands[0], tuple):
-                return operands[0][index]
-            case Identity() if instruction.shape.compatible(instruction.operands[0].shape):
-                return operands[0]
-            case AfterAll():
-                return TOKEN_SLOT
+        value = self._forwarded(instruction, operands)
+        if value is not None:
+            return value
         if self._needs_host(instruction, operands):
             return self._host(instruction, operands, steps)
         match instruction.op:
             case Call(computation=computation):
                 return self._apply(computation, operands, steps)
-            case While() as op if _is_native_shape(instruction.shape):
+            case While() as op:
                 return self._while(op, instruction, operands[0], steps)
-            case Conditional() as op if _is_native_shape(instruction.shape):
+            case Conditional() as op:
                 return self._conditional(op, instruction, operands, steps)
-            case Reshape() if not instruction.shape.is_dynamic:
-                return operands[0]
             case BitcastConvert() if self._is_reinterpreted(instruction):
                 result = self._new_value(instruction.shape)
                 self._copy(result, operands[0], steps)
@@ -226,13 +223,29 @@ class _Builder:
                 return self._kernel(instruction, operands, steps)
         return self._computed(instruction, operands, steps)
 
+    def _forwarded(self, instruction: Instruction, operands: list[BufferTree]) -> BufferTree | None:
+        """Returns the value of an instruction that computes nothing; None for others."""
+        match instruction.op:
+            case Tuple():
+                return tuple(operands)
+            case GetTupleElement(index=index) if isinstance(operands[0], tuple):
+                return operands[0][index]
+            case Identity() if instruction.shape.compatible(instruction.operands[0].shape):
+                return operands[0]
+            case Reshape() if isinstance(operands[0], Buffer) and not instruction.shape.is_dynamic:
+                return operands[0]
+            case AfterAll():
+                return TOKEN_SLOT
+        return None
+
     def _needs_host(self, instruction: Instruction, operands: list[BufferTree]) -> bool:
-        """Whether an operand is held by the host, or a computation that it runs is too long to be inlined."""
+        """Whether the host holds an operand or the state of a loop, or runs a computation too long to be inlined."""
+        op = instruction.op
         if any(isinstance(leaf, Slot) and leaf != TOKEN_SLOT for operand in operands for leaf in leaves(operand)):
             return True
-        return isinstance(instruction.op, ControlFlow) and not self.shared.too_long.isdisjoint(
-            instruction.op.computations
-        )
+        if isinstance(op, (While, Conditional)) and not _is_native_shape(instruction.shape):
+            return True
+        return isinstance(op, ControlFlow) and not self.shared.too_long.isdisjoint(op.computations)
 
     def _computed(self, instruction: Instruction, operands: list[BufferTree], steps: list[Step]) -> BufferTree:
         """Appends a loop nest, a kernel of the operation's own, or else a host step."""
@@ -252,19 +265,16 @@ class _Builder:
             return self._inline(computation, arguments, steps)
         result = self._new_value(computation.result_shape)
         constants = [self._constant_like(buffer) for buffer in subroutine.program.of_kind("constant")]
-        scratch = self._buffer(Shape.array(PrimitiveType.U8, (0,)), "temp")
+        scratch = self._bytes(0)
         subroutine.scratches.append(scratch)
-        operands: list[Any] = [leaf for argument in arguments for leaf in leaves(argument)]
-        written: list[Any] = [*leaves(result)]
-        steps.append(CallStep(subroutine, operands, written, constants, scratch))
+        steps.append(CallStep(subroutine, buffers_of(arguments), buffers_of([result]), constants, scratch))
         return result
 
     def _code_step(
         self, instruction: Instruction, code: KernelCode, operands: list[BufferTree], steps: list[Step]
     ) -> BufferTree:
         result = self._new_value(instruction.shape)
-        inputs: list[Any] = [leaf for operand in operands for leaf in leaves(operand)]
-        results: list[Any] = [*leaves(result)]
+        inputs, results = buffers_of(operands), buffers_of([result])
         if isinstance(instruction.op, Scatter):
             # The kernel updates its first operands in place.
             for k, (target, source) in enumerate(zip(results, inputs, strict=False)):
@@ -276,7 +286,7 @@ class _Builder:
             inputs.append(self._constant_array(Shape.array(type, code.table.shape), code.table))
         buffers = [*inputs, *results]
         if code.scratch_bytes:
-            buffers.append(self._buffer(Shape.array(PrimitiveType.U8, (code.scratch_bytes,)), "temp"))
+            buffers.append(self._bytes(code.scratch_bytes))
         steps.append(CodeStep(code, instruction.name, buffers, len(inputs)))
         return result
 
@@ -320,9 +330,7 @@ class _Builder:
         predicate = self._apply(op.condition, [state], condition)
         result = self._apply(op.body, [state], body)
         self._copy_in_parallel(state, result, body)
-        steps += hoist_packing(
-            condition, body, lambda size: self._buffer(Shape.array(PrimitiveType.U8, (size,)), "temp")
-        )
+        steps += hoist_packing(condition, body, self._bytes)
         parallel = self._parallel_loop(instruction, state, body)
         steps.append(WhileStep(instruction.name, condition, predicate, body, len(self.program.loops), parallel))
         name = f"%{instruction.name} ({instruction.location or 'a loop'})"

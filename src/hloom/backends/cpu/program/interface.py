@@ -25,6 +25,16 @@ IN_LOOP, IN_BLOCK, BEFORE_BLOCK, AFTER_BLOCKS = range(4)
 """Points from which a program polls the host: a loop, a task of a loop, before a task, after all tasks."""
 
 
+def loop_site(loop_index: int) -> int:
+    """Returns the site of polls of a loop; host steps have non-negative sites."""
+    return -1 - loop_index
+
+
+def loop_of_site(site: int) -> int | None:
+    """Returns the index of the loop that polls at a site; None for sites of host steps."""
+    return -1 - site if site < 0 else None
+
+
 def table_starts(program: Program) -> dict[str, int]:
     """Returns the index in the table of the first parameter, output and constant pointer."""
     outputs = len(TABLE) + len(program.of_kind("parameter"))

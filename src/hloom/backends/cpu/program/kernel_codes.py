@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,25 +18,36 @@ from hloom.ops.dot import Dot
 from hloom.ops.fft import Fft
 from hloom.ops.operation import Operation
 from hloom.ops.reduce_window import ReduceWindow, SelectAndScatter
+from hloom.ops.registry import Registry
 from hloom.ops.rng import RngBitGenerator
 from hloom.ops.scatter import Scatter
 from hloom.ops.sort import Sort, TopK
 from hloom.passes.edit import applied_computations, calls, loops_of
 from hloom.shape import Shape
 
-KERNELS: dict[type[Operation], str] = {
-    Convolution: "convolution.convolution",
-    CustomCall: "routine",
-    Dot: "products.dot",
-    Fft: "fft.fft",
-    ReduceWindow: "scans.cumulative",
-    RngBitGenerator: "rng",
-    Scatter: "scatter.scatter",
-    SelectAndScatter: "scatter.select_and_scatter",
-    Sort: "sort.sort",
-    TopK: "sort.top_k",
-}
-"""Operations with kernels of their own, and the modules of `kernels` that emit them, imported when first needed."""
+KERNELS = Registry[[str, Instruction, int, int], KernelCode | None]()
+"""The code of kernels that are more than a loop nest, from (op, name, instruction, threads, vector_bytes)."""
+
+
+def _from(module: str) -> Callable[[Operation, str, Instruction, int, int], KernelCode | None]:
+    """Returns `emit` of a module in `kernels`, which is imported when first needed."""
+
+    def emit(op: Operation, *arguments: Any) -> Any:
+        return importlib.import_module(f"hloom.backends.cpu.kernels.{module}").emit(op, *arguments)
+
+    return emit
+
+
+KERNELS.add(Convolution, _from("convolution.convolution"))
+KERNELS.add(CustomCall, _from("routine"))
+KERNELS.add(Dot, _from("products.dot"))
+KERNELS.add(Fft, _from("fft.fft"))
+KERNELS.add(ReduceWindow, _from("scans.cumulative"))
+KERNELS.add(RngBitGenerator, _from("rng"))
+KERNELS.add(Scatter, _from("scatter.scatter"))
+KERNELS.add(SelectAndScatter, _from("scatter.select_and_scatter"))
+KERNELS.add(Sort, _from("sort.sort"))
+KERNELS.add(TopK, _from("sort.top_k"))
 
 
 @dataclass
@@ -75,15 +86,14 @@ class KernelCodes:
 
     def of(self, instruction: Instruction) -> KernelCode | None:
         """Returns the code of an instruction; None if its operation has no kernel or a shape is dynamic."""
-        writer = KERNELS.get(type(instruction.op))
         shapes = [*instruction.shape.leaves(), *(leaf for o in instruction.operands for leaf in o.shape.leaves())]
-        if writer is None or any(not shape.is_array or shape.is_dynamic for shape in shapes):
+        if instruction.op not in KERNELS or any(not shape.is_array or shape.is_dynamic for shape in shapes):
             return None
         key = self.structures.of(instruction)
         if key not in self.written:
             name = f"{instruction.opcode.replace('-', '_')}{len(self.written)}"
-            emit = importlib.import_module(f"hloom.backends.cpu.kernels.{writer}").emit
-            self.written[key] = emit(name, instruction, self.threads, self.vector_bytes)
+            emit = KERNELS[instruction.op]
+            self.written[key] = emit(instruction.op, name, instruction, self.threads, self.vector_bytes)
         return self.written[key]
 
 
@@ -108,7 +118,7 @@ def _run_computations(module: Module) -> Iterator[Computation]:
 
 
 def _has_kernel(instruction: Instruction) -> bool:
-    return type(instruction.op) in KERNELS and not can_lower(instruction, can_apply)
+    return instruction.op in KERNELS and not can_lower(instruction, can_apply)
 
 
 def _computation_key(computation: Computation, callee_ids: Mapping[Computation, int]) -> Any:

@@ -75,6 +75,9 @@ class _Scheduler:
         self.steps = steps
         self.after, self.missing = _dependencies(steps)
         self.ready: list[int] = []
+        """Heap of the indices of ready steps other than starts and waits."""
+        self.ready_starts: list[int] = []
+        """Heap of the indices of ready starts."""
         self.started: list[int] = []
         """Indices of the waits whose collectives are in flight, oldest first."""
         self.ends: dict[int, float] = {}
@@ -85,7 +88,7 @@ class _Scheduler:
         for k, missing in enumerate(self.missing):
             if not missing:
                 self._make_ready(k, now)
-        while self.ready or self.started:
+        while self.ready or self.ready_starts or self.started:
             k = self._next(now)
             order.append(self.steps[k])
             now = max(now, self.ends.get(k, now)) + _seconds(self.steps[k])
@@ -103,8 +106,7 @@ class _Scheduler:
             self.ends[k] = begins + _transfer_seconds(step.start)
             self.started.append(k)
         else:
-            # Negative keys: starts are scheduled before all other steps.
-            heapq.heappush(self.ready, k - len(self.steps) if _starts(step) else k)
+            heapq.heappush(self.ready_starts if _starts(step) else self.ready, k)
 
     def _next(self, now: float) -> int:
         """Removes and returns the index of the next step.
@@ -112,15 +114,15 @@ class _Scheduler:
         Starts have priority, then ready steps in program order. The oldest wait comes once its collective should have
         ended, if `MAX_STARTED` are in flight, or if nothing else is ready.
         """
-        wait = self.started[0] if self.started else None
-        first = self.ready[0] if self.ready else None
-        if wait is not None:
-            has_ended = self.ends[wait] <= now and (first is None or wait < first)
-            is_full = first is not None and first < 0 and len(self.started) == MAX_STARTED
-            if first is None or is_full or (first >= 0 and has_ended):
-                return self.started.pop(0)
-        k = heapq.heappop(self.ready)
-        return k + len(self.steps) if k < 0 else k
+        if self.ready_starts:
+            return self.started.pop(0) if len(self.started) == MAX_STARTED else heapq.heappop(self.ready_starts)
+        if self.ready and not (self.started and self._has_ended(self.started[0], now)):
+            return heapq.heappop(self.ready)
+        return self.started.pop(0)
+
+    def _has_ended(self, wait: int, now: float) -> bool:
+        """Whether a collective should have ended before the next ready step, in program order and in time."""
+        return self.ends[wait] <= now and wait < self.ready[0]
 
 
 def _starts(step: Step) -> TypeGuard[HostStep]:

@@ -238,11 +238,11 @@ class HostStep(Step):
 
     @property
     def reads(self) -> Sequence[Buffer]:
-        return [leaf for tree in self.operands for leaf in leaves(tree) if isinstance(leaf, Buffer)]
+        return buffers_of(self.operands)
 
     @property
     def writes(self) -> Sequence[Buffer]:
-        return [leaf for leaf in leaves(self.result) if isinstance(leaf, Buffer)]
+        return buffers_of([self.result])
 
     @property
     def buffers(self) -> list[Buffer]:
@@ -366,6 +366,11 @@ def leaves(tree: BufferTree) -> Iterator[Buffer | Slot]:
             yield from leaves(element)
     elif tree is not None:
         yield tree
+
+
+def buffers_of(trees: Iterable[BufferTree]) -> list[Buffer]:
+    """Returns the buffers of several trees in order, without their slots."""
+    return [leaf for tree in trees for leaf in leaves(tree) if isinstance(leaf, Buffer)]
 
 
 def all_steps(steps: Iterable[Step]) -> Iterator[Step]:

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from hloom.backends.cpu.llvm.machine_code import MachineCode
 from hloom.backends.cpu.llvm.native.code import native_code
 from hloom.backends.cpu.llvm.native.types import Address, Array, Structure, boolean, field, i32, u64
 from hloom.backends.cpu.llvm.native.vocabulary import address_of, copy_memory, elements, native, stack, to
@@ -138,10 +137,6 @@ def template(signature: Signature, main: int, addresses: dict[str, int]) -> np.n
 
 
 @functools.cache
-def _code() -> MachineCode:
-    return native_code(call)
-
-
 def call_address() -> int:
     """Returns the address of `hloom_call`."""
-    return _code().address("hloom_call")
+    return native_code(call).address("hloom_call")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from hloom.backends.cpu.llvm.machine_code import MachineCode
 from hloom.backends.cpu.llvm.native.code import native_code
 from hloom.backends.cpu.llvm.native.threads import sched_yield
 from hloom.backends.cpu.llvm.native.types import Address, Array, Structure, field, i32, i64, u32, u64
@@ -178,15 +177,12 @@ def integer(address: Address, size: u64) -> u64:
 
 
 @functools.cache
-def _code() -> MachineCode:
-    return native_code(exchange, exchange_ragged)
-
-
 def exchange_address() -> int:
     """Returns the address of `hloom_exchange`."""
-    return _code().address("hloom_exchange")
+    return native_code(exchange).address("hloom_exchange")
 
 
+@functools.cache
 def ragged_address() -> int:
     """Returns the address of `hloom_ragged`."""
-    return _code().address("hloom_ragged")
+    return native_code(exchange_ragged).address("hloom_ragged")

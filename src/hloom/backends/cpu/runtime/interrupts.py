@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hloom.backends.cpu.llvm.machine_code import MachineCode
 from hloom.backends.cpu.llvm.native.code import native_code
 from hloom.backends.cpu.llvm.native.types import Address, Array, Structure, field, i32, i64, u64
 from hloom.backends.cpu.llvm.native.vocabulary import address_of, native
@@ -102,10 +101,6 @@ _restore = python_function("PyErr_Restore", None, ctypes.c_void_p, ctypes.c_void
 
 
 @functools.cache
-def _code() -> MachineCode:
-    return native_code(poll)
-
-
 def poll_address() -> int:
     """Returns the address of `hloom_poll`."""
-    return _code().address("hloom_poll")
+    return native_code(poll).address("hloom_poll")

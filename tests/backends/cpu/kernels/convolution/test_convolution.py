@@ -20,6 +20,7 @@ from hloom.backends.cpu.kernels.convolution.form import normal_form
 from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan, make_plan
 from hloom.backends.cpu.llvm.text import type_of
 from hloom.ops.attributes import WindowDimension
+from hloom.ops.convolution import Convolution
 
 CASES = int(os.environ.get("HLOOM_CASES", "1000"))
 TYPES = [
@@ -164,7 +165,9 @@ def test_many_convolutions_are_the_interpreters() -> None:
 
 
 def plan_of(case: Case, threads: int = 2) -> ConvolutionPlan:
-    return make_plan(normal_form(hl.parse(case.text()).entry.root), type_of("float", 16), threads, 64)
+    root = hl.parse(case.text()).entry.root
+    assert isinstance(root.op, Convolution)
+    return make_plan(normal_form(root.op, root), type_of("float", 16), threads, 64)
 
 
 SAME = WindowDimension(3, 1, 1, 1)
@@ -236,4 +239,5 @@ def test_empty_ones_are_zeros_or_nothing(case: Case) -> None:
 @pytest.mark.parametrize("types", ["f32 f32 c64", "f8e5m2 f8e5m2 f32", "f64 f64 f16", "s4 s4 s4"])
 def test_types_without_code_are_left_to_the_host(types: str) -> None:
     instruction = hl.parse(Case((SAME,), (8,), last(1), types=types).text()).entry.root
-    assert convolution.emit("kernel", instruction, 1, 64) is None
+    assert isinstance(instruction.op, Convolution)
+    assert convolution.emit(instruction.op, "kernel", instruction, 1, 64) is None

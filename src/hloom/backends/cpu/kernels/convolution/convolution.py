@@ -31,13 +31,13 @@ MAX_TAPS = 1 << 20
 MAX_ELEMENTS = 1 << 31  # of an array: positions in a line are counted in 32 bits
 
 
-def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+def emit(op: Convolution, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
     """Returns the code of a convolution; None for types without native code, and for windows whose table would be too
     large.
     """
     shapes = [*instruction.operand_shapes, instruction.shape]
     counts = [shape.element_count for shape in shapes]
-    if not has_native_arrays(instruction) or max(counts) >= MAX_ELEMENTS or _taps(instruction) > MAX_TAPS:
+    if not has_native_arrays(instruction) or max(counts) >= MAX_ELEMENTS or _taps(op) > MAX_TAPS:
         return None
     try:
         lhs, rhs, out = (str(shape.element_type) for shape in shapes)
@@ -46,7 +46,7 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
         return None
     if min(counts) == 0:
         return _zeros(name, instruction)
-    form = normal_form(instruction)
+    form = normal_form(op, instruction)
     if form.taps == 0:
         return _zeros(name, instruction)
     plan = make_plan(form, type_of(sums.element, vector_bytes * 8 // sums.bits), threads, vector_bytes)
@@ -55,10 +55,8 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
     return _Emitter(name, plan, instruction).code()
 
 
-def _taps(instruction: Instruction) -> int:
+def _taps(op: Convolution) -> int:
     """Upper bound of the number of taps to enumerate."""
-    op = instruction.op
-    assert isinstance(op, Convolution)
     return math.prod(d.size for d in op.window) + sum(d.size * d.base_dilation for d in op.window)
 
 

@@ -118,10 +118,8 @@ def strides_of(shape: Shape, parts: int) -> list[int]:
     return [parts * math.prod(shape.dimensions[d + 1 :]) for d in range(shape.rank)]
 
 
-def normal_form(instruction: Instruction) -> Form:
+def normal_form(op: Convolution, instruction: Instruction) -> Form:
     """Returns the normal form of a convolution whose result is not empty."""
-    op = instruction.op
-    assert isinstance(op, Convolution)
     lhs, rhs, out = *(operand.shape for operand in instruction.operands), instruction.shape
     n, groups = op.dimension_numbers, op.feature_group_count * op.batch_group_count
     is_complex = out.element_type.is_complex

@@ -23,6 +23,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.text import Value, type_of
 from hloom.ir import Instruction
 from hloom.ops.attributes import FftType
+from hloom.ops.fft import Fft
 from hloom.passes.legalize.fft_lengths import MAX_LENGTH, has_code, product_of_two, radices_of
 from hloom.types import PrimitiveType
 
@@ -35,21 +36,19 @@ PADDING = 320
 """Bytes between the arrays of a block, so that their distance is no multiple of a page."""
 
 
-def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+def emit(op: Fft, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
     """Returns the code of an fft; None for lengths without native code (`passes/legalize/fft_lengths.py`)."""
-    op: Any = instruction.op
     if not has_native_arrays(instruction) or 0 in (*instruction.shape.dimensions, *op.fft_length):
         return None
     if not has_code(op.fft_type, op.fft_length):
         return None
-    return _Writer(name, instruction, threads, vector_bytes).code()
+    return _Writer(op, name, instruction, threads, vector_bytes).code()
 
 
 class _Writer:
     """Writes the functions of one fft."""
 
-    def __init__(self, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> None:
-        op: Any = instruction.op
+    def __init__(self, op: Fft, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> None:
         self.name, self.instruction, self.threads = name, instruction, threads
         self.kind: FftType = op.fft_type
         self.lengths: tuple[int, ...] = tuple(op.fft_length)

@@ -16,11 +16,11 @@ from hloom.passes.fusion.dot_operands import stride_of
 from hloom.types import PrimitiveType
 
 
-def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+def emit(op: Dot, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
     """Returns the code of a dot with one stride for each role (`DotOperands` ensures that); None for types without
     code.
     """
-    spec = matmul_spec(instruction)
+    spec = matmul_spec(op, instruction)
     if spec is None:
         return None
     try:
@@ -59,10 +59,8 @@ def can_multiply(lhs: PrimitiveType, rhs: PrimitiveType, out: PrimitiveType) -> 
     return True
 
 
-def matmul_spec(instruction: Instruction) -> MatmulSpec | None:
+def matmul_spec(op: Dot, instruction: Instruction) -> MatmulSpec | None:
     """Returns the sizes and strides of a dot; None if a role has no single stride."""
-    op = instruction.op
-    assert isinstance(op, Dot)
     lhs, rhs = instruction.operand_shapes
     batch, m, k = (
         stride_of(lhs, role) for role in (op.lhs_batch_dims, op.free(lhs.rank, True), op.lhs_contracting_dims)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
@@ -12,12 +11,11 @@ from hloom.backends.cpu.kernels.scans.along import ScanAlong
 from hloom.backends.cpu.kernels.scans.scan import Scan
 from hloom.backends.cpu.kernels.scans.window_reduction import WindowReduction, axes_of
 from hloom.ir import Instruction
-from hloom.ops.reduce_window import cumulative_dimension
+from hloom.ops.reduce_window import ReduceWindow, cumulative_dimension
 
 
-def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+def emit(op: ReduceWindow, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
     """Returns the code of a reduce-window; None if the combiner cannot be emitted, and if a loop nest is as fast."""
-    op: Any = instruction.op
     computation = ScalarComputation.of(op.computation)
     sizes = instruction.operands[0].shape.dimensions
     dimension = cumulative_dimension(op.window, sizes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hloom.backends.cpu.elements.ops import FLOAT_INSTRUCTIONS
+from hloom.backends.cpu.elements.ops import float_instruction
 from hloom.backends.cpu.elements.types import Element, parts, register_type, rounded, select_element
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, StackVariable
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
@@ -43,7 +43,7 @@ class Scan:
         self.starts_with_initial = not backward or monoid is not None
         """Whether the initial value may be combined first; otherwise it is the left operand of each result."""
         is_narrow = len(self.types) == 1 and self.types[0].is_float and self.types[0].bits < 32
-        self.wide_opcode = FLOAT_INSTRUCTIONS.get(monoid) if is_narrow else None
+        self.wide_opcode = float_instruction(monoid) if is_narrow else None
         """LLVM's opcode for reductions of narrow floats, which are done in f32 and rounded once; None for others."""
 
     @property

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from hloom.affine import row_major_strides
 from hloom.ir import Instruction
+from hloom.ops.scatter import Scatter
 
 MIN_PARALLEL_ELEMENTS = 1 << 16
 """Update elements from which a scatter runs on several threads."""
@@ -67,9 +67,8 @@ class ScatterPlan:
         return 0 in [loop.size for loop in (*self.batches, *self.window)] or any(s.limit < 0 for s in self.starts)
 
 
-def plan_scatter(instruction: Instruction, threads: int) -> ScatterPlan:
+def plan_scatter(op: Scatter, instruction: Instruction, threads: int) -> ScatterPlan:
     """Returns the loops of a scatter, with its tasks."""
-    op: Any = instruction.op
     count = (len(instruction.operands) - 1) // 2
     operand, indices, update = (instruction.operands[k].shape.dimensions for k in (0, count, count + 1))
     operand_strides, update_strides = row_major_strides(operand), row_major_strides(update)
@@ -98,7 +97,11 @@ def plan_scatter(instruction: Instruction, threads: int) -> ScatterPlan:
 
 
 def _batches(
-    op: Any, update: tuple[int, ...], update_strides: list[int], index_strides: list[int], operand_strides: list[int]
+    op: Scatter,
+    update: tuple[int, ...],
+    update_strides: list[int],
+    index_strides: list[int],
+    operand_strides: list[int],
 ) -> list[ScatterLoop]:
     """Returns a loop for each scatter dimension."""
     loops = []

@@ -6,8 +6,6 @@ the result, are those of one thread.
 
 from __future__ import annotations
 
-from typing import Any
-
 from hloom.backends.cpu.elements.types import Element
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
@@ -15,6 +13,7 @@ from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.kernels.scatter.plan import ScatterPlan, WindowStart, plan_scatter
 from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant
 from hloom.ir import Instruction
+from hloom.ops.scatter import Scatter
 from hloom.target import CACHE_LINE
 
 PREFETCH_DISTANCE = 12
@@ -27,23 +26,23 @@ TASK_COPY_BYTES = 1 << 18
 """Bytes of a large operand that a task copies."""
 
 
-def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+def emit(op: Scatter, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
     """Returns the code of a scatter; None if the update computation cannot be emitted. Results may be the operands."""
-    op: Any = instruction.op
     computation = ScalarComputation.of(op.update_computation)
     if computation is None or not has_native_arrays(instruction):
         return None
-    return _Scatter(name, instruction, computation, threads, vector_bytes).code()
+    return _Scatter(op, name, instruction, computation, threads, vector_bytes).code()
 
 
 class _Scatter:
     """Writes the functions of a scatter."""
 
     def __init__(
-        self, name: str, instruction: Instruction, computation: ScalarComputation, threads: int, vector_bytes: int
-    ) -> None:
+        self, op: Scatter, name: str, instruction: Instruction, computation: ScalarComputation, threads: int,
+        vector_bytes: int,
+    ) -> None:  # fmt: skip
         self.name, self.instruction, self.computation, self.threads = name, instruction, computation, threads
-        self.plan: ScatterPlan = plan_scatter(instruction, threads)
+        self.plan: ScatterPlan = plan_scatter(op, instruction, threads)
         self.count = (len(instruction.operands) - 1) // 2
         self.types = [operand.shape.element_type for operand in instruction.operands[: self.count]]
         self.index_type = instruction.operands[self.count].shape.element_type

@@ -5,7 +5,6 @@ there.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from hloom.affine import row_major_strides
 from hloom.backends.cpu.elements.types import element_of, parts
@@ -15,25 +14,27 @@ from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.llvm.text import I1, I64, PTR, IndexValue, Value, constant
 from hloom.ir import Instruction
 from hloom.ops.attributes import Window, WindowDimension
+from hloom.ops.reduce_window import SelectAndScatter
 
 
-def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+def emit(
+    op: SelectAndScatter, name: str, instruction: Instruction, threads: int, vector_bytes: int
+) -> KernelCode | None:
     """Returns the code of a select-and-scatter; None if a computation cannot be emitted."""
-    op: Any = instruction.op
     select, scatter = ScalarComputation.of(op.select), ScalarComputation.of(op.scatter)
     if select is None or scatter is None or not has_native_arrays(instruction):
         return None
-    return _SelectAndScatter(name, instruction, select, scatter, threads).code()
+    return _SelectAndScatter(name, instruction, op.window, select, scatter, threads).code()
 
 
 class _SelectAndScatter:
     """Writes the loops. Leading dimensions with windows of one element are slabs, which threads divide."""
 
     def __init__(
-        self, name: str, instruction: Instruction, select: ScalarComputation, scatter: ScalarComputation, threads: int
-    ) -> None:
+        self, name: str, instruction: Instruction, window: Window, select: ScalarComputation,
+        scatter: ScalarComputation, threads: int,
+    ) -> None:  # fmt: skip
         self.name, self.instruction, self.select, self.scatter = name, instruction, select, scatter
-        window: Window = instruction.op.window  # type: ignore[attr-defined]
         sizes, counts = (instruction.operands[k].shape.dimensions for k in (0, 1))
         self.type = instruction.shape.element_type
         leading = 0

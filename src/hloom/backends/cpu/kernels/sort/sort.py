@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
@@ -12,14 +11,14 @@ from hloom.backends.cpu.kernels.sort.keys import sort_key
 from hloom.backends.cpu.kernels.sort.records import Elements, KeyedPositions, Records, Rows
 from hloom.backends.cpu.kernels.sort.rows import MIN_RADIX_SIZE, SortRows
 from hloom.ir import Instruction
+from hloom.ops.sort import Sort
 
 MAX_ROW = (1 << 31) - 1
 """Elements of the longest row: positions have 32 bits."""
 
 
-def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+def emit(op: Sort, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
     """Returns the code of a sort; None if the comparator cannot be emitted, or rows are too long."""
-    op: Any = instruction.op
     comparator = ScalarComputation.of(op.comparator)
     sizes = instruction.operands[0].shape.dimensions
     if comparator is None or not has_native_arrays(instruction) or sizes[op.dimension] > MAX_ROW:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
@@ -15,14 +14,14 @@ from hloom.backends.cpu.kernels.sort.rows import SortRows
 from hloom.backends.cpu.kernels.sort.sort import MAX_ROW
 from hloom.backends.cpu.llvm.text import I64, PTR, Value, constant, type_of
 from hloom.ir import Instruction
+from hloom.ops.sort import TopK
 
 MAX_INSERTION_LENGTH = 8
 """Length up to which lists are always maintained by insertion."""
 
 
-def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+def emit(op: TopK, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
     """Returns the code of a topk; None for element types without native arithmetic."""
-    op: Any = instruction.op
     operand = instruction.operands[0].shape
     size, count = operand.dimensions[-1], math.prod(operand.dimensions[:-1])
     if not has_native_arrays(instruction) or size > MAX_ROW:
