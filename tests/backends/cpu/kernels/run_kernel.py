@@ -20,7 +20,7 @@ from hloom.verifier import verify_module
 
 Array = np.ndarray[Any, Any]
 MARK = 77
-Emit = Callable[[str, Instruction, int, int], KernelCode | None]
+Emit = Callable[[Any, str, Instruction, int, int], KernelCode | None]
 
 
 @functools.cache
@@ -35,7 +35,7 @@ class Kernel:
         module = hl.parse(text)
         verify_module(module)
         self.instruction = module.entry.root
-        code = emit("kernel", self.instruction, threads, width or processor().vector_bytes)
+        code = emit(self.instruction.op, "kernel", self.instruction, threads, width or processor().vector_bytes)
         assert code is not None, "the kernel does not handle this instruction"
         arrays = len(operand_shapes(self.instruction)) + len(result_shapes(self.instruction)) + 3
         parameters = ", ".join(f"ptr %p{k}" for k in range(arrays))
