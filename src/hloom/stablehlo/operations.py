@@ -18,11 +18,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hloom.ops.attributes import PaddingDimension, SliceDimension
 from hloom.ops.elementwise_binary import Binary
 from hloom.ops.elementwise_unary import AccurateUnary, Unary
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.shape import Shape
-from hloom.stablehlo.attributes import (
+from hloom.stablehlo.attributes.codecs import AttributeCodec, Columns, Fields, Plain
+from hloom.stablehlo.attributes.communication import Channel, Groups, Pairs
+from hloom.stablehlo.attributes.numerics import Accuracy, Algorithm, Precisions
+from hloom.stablehlo.attributes.values import (
     API_VERSION,
     BOOLEAN,
     COMPARE_TYPE,
@@ -37,21 +41,9 @@ from hloom.stablehlo.attributes import (
     STRING,
     TRANSPOSE,
     UNIT,
-    Accuracy,
-    Algorithm,
-    AttributeCodec,
     Attributes,
-    Channel,
-    ConvolutionDimensions,
-    Fields,
-    Groups,
-    Pads,
-    Pairs,
-    Plain,
-    Precisions,
-    Slices,
-    Windows,
 )
+from hloom.stablehlo.attributes.windows import ConvolutionDimensions, Windows
 from hloom.stablehlo.mlir.assembly.formats import CHLO_NAMES
 from hloom.stablehlo.mlir.ir import Attribute
 
@@ -107,41 +99,43 @@ _NORM = (Plain("epsilon", FLOAT32), Plain("feature_index", INT64))
 _DIMENSION = Plain("dimension", INT64)
 _ONE_COMPUTATION = ("computation",)
 
+
+def _same_names(names: str) -> dict[str, str]:
+    return {name: name for name in names.split()}
+
+
 _GATHER = Fields(
     "dimension_numbers",
     "gather",
-    lists={
-        "offset_dims": "offset_dims",
-        "collapsed_slice_dims": "collapsed_slice_dims",
-        "operand_batching_dims": "operand_batching_dims",
-        "start_indices_batching_dims": "start_indices_batching_dims",
-        "start_index_map": "start_index_map",
-    },
-    scalars={"index_vector_dim": "index_vector_dim"},
+    lists=_same_names(
+        "offset_dims collapsed_slice_dims operand_batching_dims start_indices_batching_dims start_index_map"
+    ),
+    scalars=("index_vector_dim",),
 )
 _SCATTER = Fields(
     "scatter_dimension_numbers",
     "scatter",
-    lists={
-        "update_window_dims": "update_window_dims",
-        "inserted_window_dims": "inserted_window_dims",
-        "input_batching_dims": "input_batching_dims",
-        "scatter_indices_batching_dims": "scatter_indices_batching_dims",
-        "scatter_dims_to_operand_dims": "scatter_dims_to_operand_dims",
-    },
-    scalars={"index_vector_dim": "index_vector_dim"},
+    lists=_same_names(
+        "update_window_dims inserted_window_dims input_batching_dims scatter_indices_batching_dims "
+        "scatter_dims_to_operand_dims"
+    ),
+    scalars=("index_vector_dim",),
 )
-_DOT = Fields(
-    "dot_dimension_numbers",
-    "dot",
-    lists={
-        "lhs_batching_dimensions": "lhs_batch_dims",
-        "rhs_batching_dimensions": "rhs_batch_dims",
-        "lhs_contracting_dimensions": "lhs_contracting_dims",
-        "rhs_contracting_dimensions": "rhs_contracting_dims",
-    },
-    scalars={},
+_DOT_LISTS = {
+    "lhs_batching_dimensions": "lhs_batch_dims",
+    "rhs_batching_dimensions": "rhs_batch_dims",
+    "lhs_contracting_dimensions": "lhs_contracting_dims",
+    "rhs_contracting_dimensions": "rhs_contracting_dims",
+}
+DOT_DIMENSIONS = Fields("dot_dimension_numbers", "dot", lists=_DOT_LISTS)
+_RAGGED_DOT_DIMENSIONS = Fields(
+    "ragged_dot_dimension_numbers",
+    "ragged_dot",
+    lists=_DOT_LISTS | {"lhs_ragged_dimensions": "lhs_ragged_dims", "rhs_group_dimensions": "rhs_group_dims"},
+    dialect="chlo",
 )
+_SLICES = Columns("slice", SliceDimension, ("start_indices", "limit_indices", "strides"))
+_PADS = Columns("padding_config", PaddingDimension, ("edge_padding_low", "edge_padding_high", "interior_padding"))
 
 ROWS: tuple[Row, ...] = (
     # Element by element
@@ -158,10 +152,10 @@ ROWS: tuple[Row, ...] = (
     Row("broadcast_in_dim", "broadcast", (Plain("broadcast_dimensions", INT64_ARRAY),)),
     Row("transpose", "transpose", (Plain("permutation", INT64_ARRAY),)),
     Row("reverse", "reverse", (Plain("dimensions", INT64_ARRAY),)),
-    Row("slice", "slice", (Slices(),)),
+    Row("slice", "slice", (_SLICES,)),
     Row("dynamic_slice", "dynamic-slice", (Plain("slice_sizes", INT64_ARRAY, "size_indices"),)),
     Row("dynamic_update_slice", "dynamic-update-slice"),
-    Row("pad", "pad", (Pads(),)),
+    Row("pad", "pad", (_PADS,)),
     Row("concatenate", "concatenate", (_DIMENSION,)),
     Row("iota", "iota", (Plain("iota_dimension", INT64),)),
     Row("get_dimension_size", "get-dimension-size", (_DIMENSION,)),
@@ -169,7 +163,8 @@ ROWS: tuple[Row, ...] = (
     Row("gather", "gather", (_GATHER, Plain("slice_sizes", INT64_ARRAY),
                              Plain("indices_are_sorted", BOOLEAN, default=False))),
     # Products
-    Row("dot_general", "dot", (_DOT, Precisions(), Algorithm())),
+    Row("dot_general", "dot", (DOT_DIMENSIONS, Precisions(), Algorithm())),
+    Row("ragged_dot", "ragged-dot", (_RAGGED_DOT_DIMENSIONS, Precisions("chlo")), dialect="chlo"),
     Row("convolution", "convolution",
         (Windows(sizes="", base="lhs_dilation", window="rhs_dilation"), ConvolutionDimensions(),
          Plain("feature_group_count", INT64, default=1, always_written=True),
@@ -193,6 +188,7 @@ ROWS: tuple[Row, ...] = (
         (_SCATTER, Plain("indices_are_sorted", BOOLEAN, default=False),
          Plain("unique_indices", BOOLEAN, default=False)),
         ("update_computation",)),
+    Row("top_k", "topk", (Plain("k", INT64), Plain("largest", BOOLEAN, default=True)), dialect="chlo"),
     # Random numbers
     Row("rng", "rng", (Plain("rng_distribution", RNG_DISTRIBUTION, "distribution"),), irregular=True),
     Row("rng_bit_generator", "rng-bit-generator", (Plain("rng_algorithm", RNG_ALGORITHM, "algorithm"),),

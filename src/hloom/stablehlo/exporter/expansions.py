@@ -9,16 +9,18 @@ from hloom.errors import ArgumentError
 from hloom.ir import Instruction
 from hloom.ops.attributes import ComparisonDirection, ComparisonType
 from hloom.ops.collectives import AllToAll, RaggedAllToAll
-from hloom.ops.dot import Dot, RaggedDot, ScaledDot
+from hloom.ops.dot import ScaledDot
 from hloom.ops.reshape import Bitcast
 from hloom.ops.scan import Scan, TriState
 from hloom.ops.sort import TopK
 from hloom.shape import Shape
-from hloom.stablehlo.attributes import BOOLEAN, COMPARE_TYPE, DIRECTION, Groups, Precisions
+from hloom.stablehlo.attributes.communication import Groups
+from hloom.stablehlo.attributes.numerics import Precisions
+from hloom.stablehlo.attributes.values import BOOLEAN, COMPARE_TYPE, DIRECTION
 from hloom.stablehlo.exporter.block import RULES, BlockExporter, Leaf, leaf_count
-from hloom.stablehlo.mlir.ir import Attribute, DenseArray, DialectAttribute, Number, Value
+from hloom.stablehlo.mlir.ir import Attribute, DenseArray, Number, Value
 from hloom.stablehlo.mlir.types import I32, i64, i64_array, mlir_type
-from hloom.stablehlo.operations import BY_OPCODE
+from hloom.stablehlo.operations import BY_OPCODE, DOT_DIMENSIONS
 from hloom.types import PrimitiveType
 
 F32, S32 = PrimitiveType.F32, PrimitiveType.S32
@@ -89,9 +91,8 @@ def _physical_order(shape: Shape) -> list[int]:
 @RULES.rule(TopK)
 def _top_k(op: TopK, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     """Emits chlo.top_k for the largest elements, otherwise a stable sort with indices and slices of both results."""
-    types = [mlir_type(leaf) for leaf in instruction.shape.leaves()]
     if op.largest:
-        return list(block.emit_for(instruction, "chlo.top_k", types, attributes={"k": i64(op.k)}))
+        return block.regular(instruction)
     build, shape = _BlockBuilder(block), instruction.operands[0].shape
     last, indices = shape.rank - 1, shape.with_element_type(S32)
     iota = build.one("iota", [], indices, iota_dimension=i64(last))
@@ -130,32 +131,13 @@ def _slice(build: _BlockBuilder, value: Value, shape: Shape, limits: Sequence[in
 # Products
 
 
-@RULES.rule(RaggedDot)
-def _ragged_dot(op: RaggedDot, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    names = {
-        "lhs_batching_dimensions": op.lhs_batch_dims,
-        "rhs_batching_dimensions": op.rhs_batch_dims,
-        "lhs_contracting_dimensions": op.lhs_contracting_dims,
-        "rhs_contracting_dimensions": op.rhs_contracting_dims,
-        "lhs_ragged_dimensions": op.lhs_ragged_dims,
-        "rhs_group_dimensions": op.rhs_group_dims,
-    }
-    body = {name: [i64(d) for d in dimensions] for name, dimensions in names.items()}
-    attributes: dict[str, Attribute] = {"ragged_dot_dimension_numbers": DialectAttribute("chlo.ragged_dot", dict(body))}
-    precisions = op.operand_precision or ()
-    if precisions:
-        words = [DialectAttribute("chlo.precision", precision.name) for precision in precisions]
-        attributes["precision_config"] = list(words)
-    return list(block.emit_for(instruction, "chlo.ragged_dot", [mlir_type(instruction.shape)], attributes=attributes))
-
-
 @RULES.rule(ScaledDot)
 def _scaled_dot(op: ScaledDot, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     """Emits the dot of the operands in f32, multiplied by their scales; converts the result."""
     build = _BlockBuilder(block)
     lhs, rhs, lhs_scale, rhs_scale = instruction.operands
     scaled = [_scaled(build, *pair) for pair in ((lhs, lhs_scale), (rhs, rhs_scale))]
-    attributes = BY_OPCODE[Dot.opcode].codecs[0].write(op.__dict__) | Precisions().write(op.__dict__)
+    attributes = DOT_DIMENSIONS.write(op.__dict__) | Precisions().write(op.__dict__)
     wide = instruction.shape.with_element_type(F32)
     product = block.emit_for(
         instruction, "stablehlo.dot_general", [mlir_type(wide)], attributes=attributes, operands=scaled

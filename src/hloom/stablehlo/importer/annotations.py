@@ -17,7 +17,7 @@ from hloom.proto.annotations import read_sharding
 from hloom.proto.schema import message_class
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
-from hloom.stablehlo.attributes import boolean
+from hloom.stablehlo.attributes.values import boolean
 from hloom.stablehlo.importer.meshes import REPLICATED, Meshes, mesh_shardings, with_named_meshes
 from hloom.stablehlo.mlir.ir import Attribute, DialectAttribute
 from hloom.text.scanner import Scanner, without_comments

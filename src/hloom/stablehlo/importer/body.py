@@ -8,7 +8,7 @@ row in the table of correspondences (`operations.BY_NAME`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -17,7 +17,6 @@ import numpy as np
 from hloom.builder import XlaBuilder, XlaOp
 from hloom.errors import ArgumentError, HloomError, ParseError
 from hloom.ir import Computation, Instruction
-from hloom.literal import Literal
 from hloom.ops.operation import Operation as HloOperation
 from hloom.ops.structure import ElidedConstant, Tuple
 from hloom.shape import Shape
@@ -104,8 +103,7 @@ class Body(XlaBuilder):
     def close(self, results: Sequence[XlaOp]) -> Computation:
         """Completes the computation: a single result is the root, several form a tuple."""
         self.metadata = {}
-        root = results[0] if len(results) == 1 else self._add(Tuple(), results)
-        self._computation.root = root.instruction
+        self._computation.root = self.packed(results).instruction
         return self._computation
 
     def copy_of_root(self, root: Instruction) -> Instruction:
@@ -143,7 +141,7 @@ class Body(XlaBuilder):
         """
         result = self.values.get(value)
         if result is None and value in self.known_values:
-            result = self.constant(Literal.from_numpy(self.known_values[value]))
+            result = self.constant(self.known_values[value])
         if result is None:
             result = self._moved(value, _MAX_MOVED)
         if result is None:
@@ -224,20 +222,30 @@ class Body(XlaBuilder):
         fields = row.fields(operation.attributes, [operand.shape for operand in operands])
         for name, region in zip(row.regions, operation.regions, strict=True):
             fields[name] = self.computation(region, name)
-        return self.emit(row.declaration(**fields), operands, [value.type for value in operation.results])
+        return self.emit(operation, row.declaration(**fields), operands)
 
-    def emit(self, op: HloOperation, operands: Sequence[XlaOp], types: Sequence[Type]) -> list[XlaOp]:
-        """Adds an HLO operation with results of these types; several results are the elements of a tuple."""
+    def emit(self, operation: Operation, op: HloOperation, operands: Sequence[XlaOp]) -> list[XlaOp]:
+        """Adds an HLO operation with the results of an MLIR operation; several results are the elements of a tuple."""
         op = op.canonical([operand.shape for operand in operands])
-        result = self._add(op, operands, self._result_shape(op, operands, types))
-        if len(types) == 1:
-            return [result]
-        return [self.get_tuple_element(result, i) for i in range(len(types))]
+        result = self._add(op, operands, self._result_shape(op, operands, operation.result_types))
+        return self.unpacked(result, len(operation.results))
+
+    def packed(self, values: Sequence[XlaOp]) -> XlaOp:
+        """A single value itself, otherwise a tuple."""
+        return values[0] if len(values) == 1 else self._add(Tuple(), values)
+
+    def unpacked(self, value: XlaOp, count: int) -> list[XlaOp]:
+        """The value itself if `count` is 1, otherwise the `count` elements of a tuple."""
+        return [value] if count == 1 else self.elements(value, count)
+
+    def elements(self, value: XlaOp, count: int) -> list[XlaOp]:
+        """The `count` elements of a tuple."""
+        return [self.get_tuple_element(value, i) for i in range(count)]
 
     def _result_shape(self, op: HloOperation, operands: Sequence[XlaOp], types: Sequence[Type]) -> Shape:
         """The declared shape, or the inferred one if the declaration leaves sizes open."""
         if not any(isinstance(type_, TensorType) and None in type_.dimensions for type_ in types):
-            return _declared(types)
+            return packed_shape(map(shape_of, types))
         bound: Any = op.bind([operand.shape for operand in operands])
         try:
             result_shape = getattr(op, "result_shape", None)
@@ -245,7 +253,9 @@ class Body(XlaBuilder):
                 return result_shape(*bound, shape_of(_element_type(types[0])).element_type)
             return op.infer(*bound)
         except NotImplementedError:
-            return _declared(types) if all(map(is_sized, types)) else self._same_sizes(operands, types)
+            return (
+                packed_shape(map(shape_of, types)) if all(map(is_sized, types)) else self._same_sizes(operands, types)
+            )
 
     def _same_sizes(self, operands: Sequence[XlaOp], types: Sequence[Type]) -> Shape:
         """The shape of an op that changes only the element type of its operand."""
@@ -279,21 +289,21 @@ class Body(XlaBuilder):
 
     def zeros(self, shape: Shape) -> XlaOp:
         """Adds zeros of an array shape."""
-        zero = self.constant(Literal.from_numpy(np.zeros((), shape.element_type.dtype)))
+        zero = self.constant(np.zeros((), shape.element_type.dtype))
         return self.broadcast(zero, shape.dimensions)
 
     def sum(self, operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
         """Adds a sum over dimensions."""
-        zero = self.constant(Literal.from_numpy(np.zeros((), operand.shape.element_type.dtype)))
+        zero = self.constant(np.zeros((), operand.shape.element_type.dtype))
         return self.reduce(operand, zero, lambda x, y: x + y, dimensions)
 
     def dense(self, value: DenseElements) -> XlaOp:
         """Adds a constant; equal elements become a broadcast scalar, as in XLA."""
         values = value.values
         if values.size > 1 and _is_splat(values):
-            scalar = self.constant(Literal.from_numpy(values.reshape(-1)[:1].reshape(())))
+            scalar = self.constant(values.reshape(-1)[:1].reshape(()))
             return self.broadcast(scalar, values.shape)
-        return self.constant(Literal.from_numpy(values))
+        return self.constant(values)
 
     def scalar(self, value: Attribute, type_: Type) -> XlaOp:
         """Adds a scalar constant, of the element type of an MLIR type, with the value of a number, `true` or `false`.
@@ -304,7 +314,7 @@ class Body(XlaBuilder):
             raise ArgumentError(f"value is a number, got {value!r}")
         plain = value if isinstance(value, bool) else value.value
         try:
-            return self.constant(Literal.from_numpy(np.asarray(plain).astype(self.element_type_of(type_).dtype)))
+            return self.constant(np.asarray(plain).astype(self.element_type_of(type_).dtype))
         except OverflowError:
             raise ArgumentError(f"{plain} does not fit {type_text(type_)}") from None
 
@@ -350,8 +360,9 @@ def _arity_message(operation: Operation) -> str:
     return f"does not have {counts}, or a region without one block"
 
 
-def _declared(types: Sequence[Type]) -> Shape:
-    shapes = [shape_of(type_) for type_ in types]
+def packed_shape(shapes: Iterable[Shape]) -> Shape:
+    """A single shape itself, otherwise that of a tuple."""
+    shapes = list(shapes)
     return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
 
 

@@ -13,25 +13,14 @@ import numpy as np
 from hloom.broadcasting import Broadcasting
 from hloom.builder import XlaOp
 from hloom.errors import ArgumentError
-from hloom.literal import Literal
 from hloom.ops.attributes import ComparisonDirection, ComparisonType
 from hloom.ops.compare import Compare
-from hloom.ops.dot import RaggedDot
 from hloom.ops.elementwise_binary import Binary
 from hloom.ops.operation import OPERATIONS
 from hloom.ops.operation import Operation as HloOperation
 from hloom.ops.scan import Scan
 from hloom.ops.select import Select
-from hloom.stablehlo.attributes import (
-    COMPARE_TYPE,
-    DIRECTION,
-    Fields,
-    Precisions,
-    boolean,
-    integer,
-    integers,
-    required,
-)
+from hloom.stablehlo.attributes.values import COMPARE_TYPE, DIRECTION, boolean, integer, integers, required
 from hloom.stablehlo.importer import special
 from hloom.stablehlo.importer.body import Body, Rule
 from hloom.stablehlo.mlir.ir import DenseElements, Operation
@@ -110,7 +99,7 @@ def _constant_like(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     (operand,) = operands
     value = required(operation.attributes, "value")
     if isinstance(value, DenseElements):
-        scalar = body.constant(Literal.from_numpy(value.values.reshape(-1)[:1].reshape(())))
+        scalar = body.constant(value.values.reshape(-1)[:1].reshape(()))
     else:
         scalar = body.scalar(value, operation.results[0].type)
     return body.broadcast(scalar, operand.shape.dimensions)
@@ -153,7 +142,7 @@ def _next_after(x: XlaOp, y: XlaOp) -> XlaOp:
     minimum = -(1 << bits - 1)
 
     def integer_like(value: int) -> XlaOp:
-        return b.constant(Literal.from_numpy(np.asarray(value, kind.dtype)))
+        return b.constant(np.asarray(value, kind.dtype))
 
     x_bits, y_bits = b.bitcast_convert_type(x, kind), b.bitcast_convert_type(y, kind)
     x_size, y_size = (b.and_(v, integer_like(~minimum)) for v in (x_bits, y_bits))
@@ -177,30 +166,6 @@ def _ones(like: XlaOp, one: XlaOp) -> XlaOp:
 # Others
 
 
-_RAGGED = Fields(
-    "ragged_dot_dimension_numbers",
-    "ragged_dot",
-    lists={
-        "lhs_batching_dimensions": "lhs_batch_dims",
-        "rhs_batching_dimensions": "rhs_batch_dims",
-        "lhs_contracting_dimensions": "lhs_contracting_dims",
-        "rhs_contracting_dimensions": "rhs_contracting_dims",
-        "lhs_ragged_dimensions": "lhs_ragged_dims",
-        "rhs_group_dimensions": "rhs_group_dims",
-    },
-    scalars={},
-)
-
-
-def ragged_dot(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """Rule of `chlo.ragged_dot`: reads `#chlo.ragged_dot<..>` dimension numbers and adds HLO's ragged-dot.
-
-    Raises ArgumentError for missing or malformed attributes.
-    """
-    fields = _RAGGED.read(operation.attributes, ()) | Precisions().read(operation.attributes, ())
-    return body.emit(RaggedDot(**fields), operands, [value.type for value in operation.results])
-
-
 def _scan(body: Body, operation: Operation, operands: Ops) -> Ops:
     """Rule of `chlo.scan`: operands are inputs and initial carries, results outputs and final carries."""
     attributes = operation.attributes
@@ -213,7 +178,7 @@ def _scan(body: Body, operation: Operation, operands: Ops) -> Ops:
     }
     if "is_associative" in attributes:
         fields["is_associative"] = f"TRI_STATE_{str(boolean(attributes['is_associative'])).upper()}"
-    return body.emit(Scan(**fields), operands, [value.type for value in operation.results])
+    return body.emit(operation, Scan(**fields), operands)
 
 
 RULES: dict[str, Rule] = {
@@ -242,6 +207,5 @@ RULES: dict[str, Rule] = {
     "chlo.bessel_i1e": _function(special.bessel_i1e),
     "chlo.zeta": _function(special.zeta, 2),
     "chlo.polygamma": _function(special.polygamma, 2),
-    "chlo.ragged_dot": ragged_dot,
     "chlo.scan": _scan,
 }

@@ -11,20 +11,16 @@ from hloom.ops.collectives import AllReduce, AllToAll
 from hloom.ops.communication import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
 from hloom.ops.structure import AfterAll, Tuple
 from hloom.shape import TOKEN, Shape, scalar
-from hloom.stablehlo.attributes import Groups, integer, integers, required, table
-from hloom.stablehlo.importer.body import Body, Rule
-from hloom.stablehlo.mlir.ir import Attribute, DenseElements, Operation, Type
+from hloom.stablehlo.attributes.communication import Groups
+from hloom.stablehlo.attributes.values import integer, integers, required, table
+from hloom.stablehlo.importer.body import Body, Rule, packed_shape
+from hloom.stablehlo.mlir.ir import Attribute, DenseElements, Operation
 from hloom.stablehlo.mlir.types import shape_of
 from hloom.stablehlo.operations import BY_NAME
 from hloom.types import PrimitiveType
 
 Ops = list[XlaOp]
 U32 = scalar(PrimitiveType.U32)
-
-
-def result_types(operation: Operation) -> list[Type]:
-    """The types of an op's results."""
-    return [value.type for value in operation.results]
 
 
 def _all_to_all(body: Body, operation: Operation, operands: Ops) -> Ops:
@@ -35,7 +31,7 @@ def _all_to_all(body: Body, operation: Operation, operands: Ops) -> Ops:
     attributes = operation.attributes
     if "split_dimension" not in attributes and operation.name.startswith("mhlo."):
         op = AllToAll(**BY_NAME["all_to_all"].fields(attributes, ()))
-        return body.emit(op, operands, result_types(operation))
+        return body.emit(operation, op, operands)
     split, concat, count = (
         integer(required(attributes, name)) for name in ("split_dimension", "concat_dimension", "split_count")
     )
@@ -66,7 +62,7 @@ def _collective_reduce(body: Body, operation: Operation, operands: Ops) -> Ops:
     fields = row.fields(operation.attributes, ())
     groups = fields["replica_groups"].groups
     reducer = body.computation(operation.regions[0], "computation")
-    reduced = body.emit(AllReduce(**fields, computation=reducer), operands, result_types(operation))
+    reduced = body.emit(operation, AllReduce(**fields, computation=reducer), operands)
     if fields["use_global_device_ids"]:
         raise ArgumentError("use_global_device_ids is not supported")
     me = body.partition_id() if fields["channel_id"] else body.replica_id()
@@ -90,19 +86,17 @@ def _async_start(body: Body, operation: Operation, operands: Ops) -> Ops:
     (region,) = operation.regions
     body.values |= dict(zip(region.block.arguments, operands, strict=True))
     results = body.block(region)
-    return results if len(results) == 1 else [body._add(Tuple(), results)]
+    return [body.packed(results)]
 
 
 def _async_done(body: Body, operation: Operation, operands: Ops) -> Ops:
-    if len(operation.results) == 1:
-        return operands
-    return [body.get_tuple_element(operands[0], i) for i in range(len(operation.results))]
+    return body.unpacked(operands[0], len(operation.results))
 
 
 def _infeed(body: Body, operation: Operation, operands: Ops) -> Ops:
     """Adds an infeed, whose result is a tuple of data and a token."""
     config = BY_NAME["infeed"].fields(operation.attributes, ())
-    shapes = [shape_of(type_) for type_ in result_types(operation)[:-1]]
+    shapes = [shape_of(type_) for type_ in operation.result_types[:-1]]
     layouts = operation.attributes.get("layout")
     if isinstance(layouts, list) and len(layouts) == len(shapes):
         shapes = [_laid_out(shape, layout) for shape, layout in zip(shapes, layouts, strict=True)]
@@ -111,9 +105,8 @@ def _infeed(body: Body, operation: Operation, operands: Ops) -> Ops:
     last = body.last_infeed
     tokens = operands if last is None or last is operands[0] else [body._add(AfterAll(), [*operands, last])]
     fed = body._add(Infeed(**config), tokens, Shape.tuple_of([data, TOKEN]))
-    values = body.get_tuple_element(fed, 0)
-    token = body.last_infeed = body.get_tuple_element(fed, 1)
-    return [*(body.get_tuple_element(values, i) for i in range(len(shapes))), token]
+    values, body.last_infeed = body.elements(fed, 2)
+    return [*body.elements(values, len(shapes)), body.last_infeed]
 
 
 def _laid_out(shape: Shape, layout: Attribute) -> Shape:
@@ -130,7 +123,7 @@ def _outfeed(body: Body, operation: Operation, operands: Ops) -> XlaOp:
 
 def _send(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     *data, token = operands
-    value = data[0] if len(data) == 1 else body._add(Tuple(), data)
+    value = body.packed(data)
     fields = BY_NAME["send"].fields(operation.attributes, ())
     started = body._add(Send(**fields), [value, token])
     _transfer_pairs(operation, started)
@@ -139,15 +132,13 @@ def _send(body: Body, operation: Operation, operands: Ops) -> XlaOp:
 
 def _recv(body: Body, operation: Operation, operands: Ops) -> Ops:
     fields = BY_NAME["recv"].fields(operation.attributes, ())
-    shapes = [shape_of(type_) for type_ in result_types(operation)[:-1]]
-    data = shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
+    shapes = [shape_of(type_) for type_ in operation.result_types[:-1]]
+    data = packed_shape(shapes)
     started = body._add(Recv(**fields), operands, Shape.tuple_of([data, U32, TOKEN]))
     _transfer_pairs(operation, started)
     done = body._add(RecvDone(**fields), [started])
-    value, token = body.get_tuple_element(done, 0), body.get_tuple_element(done, 1)
-    if len(shapes) == 1:
-        return [value, token]
-    return [*(body.get_tuple_element(value, i) for i in range(len(shapes))), token]
+    value, token = body.elements(done, 2)
+    return [*body.unpacked(value, len(shapes)), token]
 
 
 def _transfer_pairs(operation: Operation, started: XlaOp) -> None:

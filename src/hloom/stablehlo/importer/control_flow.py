@@ -8,7 +8,6 @@ from hloom.builder import XlaOp
 from hloom.errors import ArgumentError
 from hloom.ir import Computation
 from hloom.ops.control_flow import Conditional, While
-from hloom.ops.structure import Tuple
 from hloom.shape import Shape
 from hloom.stablehlo.importer.body import Body, Rule
 from hloom.stablehlo.mlir.ir import Operation, Region, Value
@@ -41,15 +40,6 @@ def _free_values(body: Body, region: Region) -> tuple[Value, ...]:
     return free_values
 
 
-def _packed(body: Body, values: Sequence[XlaOp]) -> XlaOp:
-    """A single value itself, otherwise a tuple."""
-    return values[0] if len(values) == 1 else body._add(Tuple(), values)
-
-
-def _unpacked(body: Body, packed: XlaOp, count: int) -> list[XlaOp]:
-    return [packed] if count == 1 else [body.get_tuple_element(packed, i) for i in range(count)]
-
-
 def _region_computation(
     body: Body, region: Region, values: Sequence[Value], shape: Shape, name: str, returns_state: bool
 ) -> Computation:
@@ -59,7 +49,7 @@ def _region_computation(
     """
     inner = Body(body.context, body.context.unique(name), body)
     parameter = inner.parameter(0, shape, "arg_tuple" if shape.is_tuple else "arg")
-    parts = _unpacked(inner, parameter, len(values))
+    parts = inner.unpacked(parameter, len(values))
     inner.values |= dict(zip(values, parts, strict=True))
     results = inner.block(region)
     if returns_state:
@@ -79,7 +69,7 @@ def _while(body: Body, operation: Operation, operands: list[XlaOp]) -> list[XlaO
         if len(region.block.arguments) != len(operands):
             raise ArgumentError(f"{len(operands)} initial values, but {len(region.block.arguments)} arguments")
     outside = captured(body, operation.regions)
-    state = _packed(body, [*operands, *(body.value(value, operation) for value in outside)])
+    state = body.packed([*operands, *(body.value(value, operation) for value in outside)])
     op = While(
         condition=_region_computation(
             body, condition, [*condition.block.arguments, *outside], state.shape, "condition", False
@@ -87,7 +77,7 @@ def _while(body: Body, operation: Operation, operands: list[XlaOp]) -> list[XlaO
         body=_region_computation(body, loop, [*loop.block.arguments, *outside], state.shape, "body", True),
     )
     result = body._add(op, [state])
-    return _unpacked(body, result, len(operands) + len(outside))[: len(operands)]
+    return body.unpacked(result, len(operands) + len(outside))[: len(operands)]
 
 
 def _branches(body: Body, operation: Operation, operands: list[XlaOp]) -> list[XlaOp]:
@@ -96,12 +86,12 @@ def _branches(body: Body, operation: Operation, operands: list[XlaOp]) -> list[X
     computations: list[Computation] = []
     for i, region in enumerate(operation.regions):
         outside = captured(body, [region])
-        state = _packed(body, [body.value(value, operation) for value in outside])
+        state = body.packed([body.value(value, operation) for value in outside])
         states.append(state)
         computations.append(_region_computation(body, region, outside, state.shape, f"branch_{i}", False))
     op = Conditional(branch_computations=tuple(computations))
     result = body._add(op, [*operands, *states])
-    return _unpacked(body, result, len(operation.results))
+    return body.unpacked(result, len(operation.results))
 
 
 RULES: dict[str, Rule] = {

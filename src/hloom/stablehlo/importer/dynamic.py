@@ -17,7 +17,7 @@ from hloom.ops.reduce_window import ReduceWindow
 from hloom.ops.reshape import DynamicReshape
 from hloom.ops.slice import Slice
 from hloom.shape import Shape
-from hloom.stablehlo.attributes import integer, integers, required
+from hloom.stablehlo.attributes.values import integer, integers, required
 from hloom.stablehlo.importer.body import Body, Rule
 from hloom.stablehlo.mlir.ir import Operation, TensorType
 from hloom.stablehlo.mlir.types import i64_array, i64_table, shape_of, type_text
@@ -135,11 +135,11 @@ def reduce_window(body: Body, operation: Operation, operands: Ops, combiner: Com
     columns = zip(*rows, low, high, strict=True)
     dimensions = tuple(WindowDimension(**dict(zip(names, column, strict=True))) for column in columns)
     op = ReduceWindow(window=dimensions, computation=combiner)
-    return body.emit(op, arrays, [value.type for value in operation.results])
+    return body.emit(operation, op, arrays)
 
 
 def _emitted(body: Body, operation: Operation, opcode: str, fields: dict[str, Any], operands: Sequence[XlaOp]) -> Ops:
-    return body.emit(OPERATIONS[opcode](**fields), operands, [value.type for value in operation.results])
+    return body.emit(operation, OPERATIONS[opcode](**fields), operands)
 
 
 RULES: dict[str, Rule] = {

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from hloom.builder import XlaOp
-from hloom.errors import ArgumentError
 from hloom.ops.attributes import Domain as DomainShardings
 from hloom.ops.operation import OPERATIONS
 from hloom.ops.rng import RngGetAndUpdateState
-from hloom.ops.sort import TopK
 from hloom.ops.structure import Domain
-from hloom.stablehlo.attributes import boolean, integer, required, string
-from hloom.stablehlo.importer import chlo
+from hloom.stablehlo.attributes.values import integer, parameters, required, string
 from hloom.stablehlo.importer.annotations import serialised_sharding
 from hloom.stablehlo.importer.body import Body, Rule
 from hloom.stablehlo.mlir.ir import DialectAttribute, Operation
+from hloom.stablehlo.operations import BY_NAME
 
 Ops = list[XlaOp]
 
@@ -22,29 +20,22 @@ def _same(opcode: str) -> Rule:
     """The rule of an HLO operation with the same operands and no attributes; as in XLA, bitcasts lose layouts."""
 
     def rule(body: Body, operation: Operation, operands: Ops) -> Ops:
-        return body.emit(OPERATIONS[opcode](), operands, [value.type for value in operation.results])
+        return body.emit(operation, OPERATIONS[opcode](), operands)
 
     return rule
 
 
 def _top_k(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """Adds topk of the largest or smallest elements; CHLO has the largest only."""
-    largest = boolean(operation.attributes.get("largest", True))
-    op = TopK(k=integer(required(operation.attributes, "k")), largest=largest)
-    result = body._add(op, operands)
-    return [body.get_tuple_element(result, i) for i in range(2)]
+    return body.row(BY_NAME["top_k"], operation, operands)
 
 
 def _ragged_dot(body: Body, operation: Operation, operands: Ops) -> Ops:
     """Converts the attribute to CHLO's, which has no nested dot dimension numbers."""
-    attribute = required(operation.attributes, "ragged_dot_dimension_numbers")
-    if not isinstance(attribute, DialectAttribute) or not isinstance(attribute.body, dict):
-        raise ArgumentError(f"ragged_dot_dimension_numbers is #mhlo.ragged_dot<..>, got {attribute!r}")
-    flat = dict(attribute.body)
-    dot = flat.pop("dot_dimension_numbers", None)
-    flat |= dot.body if isinstance(dot, DialectAttribute) and isinstance(dot.body, dict) else {}
-    operation.attributes["ragged_dot_dimension_numbers"] = DialectAttribute(attribute.name, flat)
-    return chlo.ragged_dot(body, operation, operands)
+    name = "ragged_dot_dimension_numbers"
+    flat = dict(parameters(required(operation.attributes, name), "ragged_dot"))
+    flat |= parameters(flat.pop("dot_dimension_numbers", DialectAttribute("mhlo.dot", {})), "dot")
+    operation.attributes[name] = DialectAttribute("mhlo.ragged_dot", flat)
+    return body.row(BY_NAME["ragged_dot"], operation, operands)
 
 
 def _domain(body: Body, operation: Operation, operands: Ops) -> XlaOp:

@@ -15,7 +15,7 @@ from hloom.ir import BufferDonor, Computation, InputOutputAlias, Module, callees
 from hloom.layout import Layout
 from hloom.ops.structure import Tuple
 from hloom.shape import Shape
-from hloom.stablehlo.attributes import boolean, integer
+from hloom.stablehlo.attributes.values import boolean, integer
 from hloom.stablehlo.embedded_text import embed_text
 from hloom.stablehlo.importer.annotations import argument_annotations, result_sharding
 from hloom.stablehlo.importer.body import Body, computation_of

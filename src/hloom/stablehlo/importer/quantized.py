@@ -11,7 +11,6 @@ import numpy as np
 
 from hloom.builder import XlaOp
 from hloom.errors import ArgumentError
-from hloom.literal import Literal
 from hloom.stablehlo.importer.body import Body, Rule
 from hloom.stablehlo.mlir.ir import Operation, QuantizedType, TensorType, Type, Value
 from hloom.stablehlo.mlir.types import element_type_of
@@ -118,7 +117,7 @@ def quantize(body: Body, value: XlaOp, kind: QuantizedType) -> XlaOp:
         raise ArgumentError(f"floating-point numbers are quantised, got {value.shape}")
     scaled = body.div(value, _along_axis(body, value, kind, kind.scales))
     shifted = body.add(scaled, _along_axis(body, scaled, kind, kind.zero_points))
-    limits = [body.constant(Literal.from_numpy(np.asarray(v).astype(element_type.dtype))) for v in (low, high)]
+    limits = [body.constant(np.asarray(v).astype(element_type.dtype)) for v in (low, high)]
     rounded = body.round_nearest_even(body.clamp(limits[0], shifted, limits[1]))
     return body.convert_element_type(rounded, element_type_of(kind.storage))
 
@@ -138,10 +137,10 @@ def _along_axis(body: Body, like: XlaOp, kind: QuantizedType, values: tuple[floa
     shape = like.shape
     array = np.asarray(values).astype(shape.element_type.dtype)
     if kind.axis is None:
-        return body.broadcast(body.constant(Literal.from_numpy(array.reshape(()))), shape.dimensions)
+        return body.broadcast(body.constant(array.reshape(())), shape.dimensions)
     if not 0 <= kind.axis < shape.rank or shape.dimensions[kind.axis] != len(values):
         raise ArgumentError(f"{shape} needs a dimension {kind.axis} of size {len(values)} for its scales")
-    return body.broadcast_in_dim(body.constant(Literal.from_numpy(array)), shape.dimensions, [kind.axis])
+    return body.broadcast_in_dim(body.constant(array), shape.dimensions, [kind.axis])
 
 
 def _uniform_quantize(body: Body, operation: Operation, operands: list[XlaOp]) -> XlaOp:

@@ -17,20 +17,18 @@ from hloom.broadcasting import Broadcasting
 from hloom.builder import XlaOp
 from hloom.errors import ArgumentError
 from hloom.layout import Layout
-from hloom.literal import Literal
 from hloom.ops.attributes import CustomCallApiVersion, OutputOperandAlias
 from hloom.ops.broadcast import Broadcast
 from hloom.ops.control_flow import Call
 from hloom.ops.custom_call import CustomCall
 from hloom.ops.dot import Dot
 from hloom.ops.elementwise_binary import Maximum, Minimum
-from hloom.ops.sort import Sort, TopK
+from hloom.ops.sort import Sort
 from hloom.ops.structure import AfterAll, Tuple
 from hloom.shape import Shape
-from hloom.stablehlo.attributes import integer, integers, required, string
+from hloom.stablehlo.attributes.values import integer, integers, required, string
 from hloom.stablehlo.importer import chlo, communication, control_flow, dynamic, mhlo, quantized, shardy
-from hloom.stablehlo.importer.body import Body, Rule, computation_of
-from hloom.stablehlo.importer.communication import result_types
+from hloom.stablehlo.importer.body import Body, Rule, computation_of, packed_shape
 from hloom.stablehlo.mlir.attribute_text import dictionary_text
 from hloom.stablehlo.mlir.ir import (
     Attribute,
@@ -73,7 +71,7 @@ def _broadcast_in_dim(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     operands = [operand]
     shape = shape_of(operation.results[0].type)
     if shape.is_dynamic:
-        return body.emit(Broadcast(broadcast_dimensions=tuple(dimensions)), operands, result_types(operation))[0]
+        return body.emit(operation, Broadcast(broadcast_dimensions=tuple(dimensions)), operands)[0]
     plan = Broadcasting.in_dim(operand.shape, shape.dimensions, dimensions)
     if plan.expanded:
         return body.broadcast_in_dim(operand, shape.dimensions, dimensions)
@@ -126,13 +124,13 @@ def _extremum(declaration: type[Maximum | Minimum]) -> Rule:
 
 def _rng_bit_generator(body: Body, operation: Operation, operands: Ops) -> Ops:
     """Converts random bits to floats of the same width: HLO's random bits are integers (RNGBITGENERATOR-8)."""
-    state, data = (shape_of(type_) for type_ in result_types(operation))
+    state, data = (shape_of(type_) for type_ in operation.result_types)
     kind = data.element_type
     bits = data if not kind.is_float else data.with_element_type(PrimitiveType[f"U{kind.bits}"])
     row = BY_NAME["rng_bit_generator"]
     op = row.declaration(**row.fields(operation.attributes, ()))
     result = body._add(op, operands, Shape.tuple_of([state, bits]))
-    values = [body.get_tuple_element(result, i) for i in range(2)]
+    values = body.elements(result, 2)
     return values if bits is data else [values[0], body.bitcast_convert_type(values[1], kind)]
 
 
@@ -153,20 +151,14 @@ def _sort(body: Body, operation: Operation, operands: Ops) -> Ops:
         raise ArgumentError(f"dimension {fields['dimension']} must be in [-{rank}, {rank})")
     fields["dimension"] %= rank
     comparator = body.computation(operation.regions[0], "comparator")
-    return body.emit(row.declaration(**fields, comparator=comparator), operands, result_types(operation))
-
-
-def _top_k(body: Body, operation: Operation, operands: Ops) -> Ops:
-    op = TopK(k=integer(required(operation.attributes, "k")))
-    result = body._add(op, operands)
-    return [body.get_tuple_element(result, i) for i in range(2)]
+    return body.emit(operation, row.declaration(**fields, comparator=comparator), operands)
 
 
 def _optimization_barrier(body: Body, operation: Operation, operands: Ops) -> Ops:
     if len(operands) == 1:
         return [body.optimization_barrier(operands[0])]
     barrier = body.optimization_barrier(body.tuple(*operands) if operands else body._add(Tuple(), ()))
-    return [body.get_tuple_element(barrier, i) for i in range(len(operands))]
+    return body.elements(barrier, len(operands))
 
 
 def _create_token(body: Body, operation: Operation, operands: Ops) -> XlaOp:
@@ -188,7 +180,7 @@ def _dot(body: Body, operation: Operation, operands: Ops) -> Ops:
     lhs, _ = operands
     precision = BY_NAME["dot_general"].codecs[1].read(operation.attributes, ())
     op = Dot(lhs_contracting_dims=(lhs.shape.rank - 1,), rhs_contracting_dims=(0,), **precision)
-    return body.emit(op, operands, result_types(operation))
+    return body.emit(operation, op, operands)
 
 
 def _einsum(body: Body, operation: Operation, operands: Ops) -> XlaOp:
@@ -312,10 +304,10 @@ def _call_function(
     computation = computation_of(body.context, function, shapes, known_values)
     result = body._add(Call(computation=computation, **fields), operands)
     count = len(operation.results)
-    results = [result] if count == 1 else [body.get_tuple_element(result, i) for i in range(count)]
+    results = body.unpacked(result, count)
     sizes = body.context.known_results.get(id(computation), [None] * count)
     pairs = zip(results, sizes, strict=True)
-    return [value if size is None else body.constant(Literal.from_numpy(size)) for value, size in pairs], result
+    return [value if size is None else body.constant(size) for value, size in pairs], result
 
 
 def _composite(body: Body, operation: Operation, operands: Ops) -> Ops:
@@ -366,18 +358,15 @@ def _custom_call(body: Body, operation: Operation, operands: Ops) -> Ops:
     called = attributes.get("called_computations")
     if isinstance(called, list) and called:
         fields["called_computations"] = [_called_computation(body, operation, symbol) for symbol in called]
-    shapes = [shape_of(type_) for type_ in result_types(operation)]
+    shapes = [shape_of(type_) for type_ in operation.result_types]
     if isinstance(attributes.get("operand_layouts"), list):
         inputs = [operand.shape.without_layout() for operand in operands]
         fields["operand_layout_constraints"] = _layouts(inputs, attributes["operand_layouts"])
     if isinstance(attributes.get("result_layouts"), list):
         shapes = _layouts(shapes, attributes["result_layouts"])
-    shape = shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
-    result = body._add(CustomCall(**fields).canonical(()), operands, shape)
+    result = body._add(CustomCall(**fields).canonical(()), operands, packed_shape(shapes))
     result.instruction.backend_config = _backend_config(attributes)
-    if len(shapes) == 1:
-        return [result]
-    return [body.get_tuple_element(result, i) for i in range(len(shapes))]
+    return body.unpacked(result, len(shapes))
 
 
 def _approximate_top_k(body: Body, operation: Operation, operands: Ops) -> Ops:
@@ -392,13 +381,9 @@ def _approximate_top_k(body: Body, operation: Operation, operands: Ops) -> Ops:
         raise ArgumentError("ApproxTopK calls one computation")
     comparator = _called_computation(body, operation, called[0])
     sort = Sort(dimension=dimension, comparator=comparator)
-    ordered = body._add(sort, arrays)
-    results: Ops = []
-    for i, declared in enumerate(result_types(operation)):
-        array = body.get_tuple_element(ordered, i) if len(arrays) > 1 else ordered
-        limits = shape_of(declared).dimensions
-        results.append(body.slice(array, [0] * len(limits), limits))
-    return results
+    ordered = body.unpacked(body._add(sort, arrays), len(arrays))
+    limits = [shape_of(declared).dimensions for declared in operation.result_types]
+    return [body.slice(array, [0] * len(sizes), sizes) for array, sizes in zip(ordered, limits, strict=True)]
 
 
 def _named_op(body: Body, operation: Operation, operands: Ops, target: str) -> Ops:
@@ -475,7 +460,6 @@ RULES: dict[str, Rule] = {
     "stablehlo.composite": _composite,
     "stablehlo.custom_call": _custom_call,
     "func.call": _call,
-    "chlo.top_k": _top_k,
     **dict.fromkeys(("chlo.constant", "arith.constant", "sdy.constant", "shape.const_shape"), _constant),
     **communication.RULES,
     **control_flow.RULES,

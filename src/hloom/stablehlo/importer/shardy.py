@@ -9,8 +9,8 @@ from hloom.builder import XlaOp
 from hloom.ops.control_flow import Call
 from hloom.ops.custom_call import CustomCall
 from hloom.shape import Shape
-from hloom.stablehlo.attributes import required
-from hloom.stablehlo.importer.body import Body, Rule
+from hloom.stablehlo.attributes.values import required
+from hloom.stablehlo.importer.body import Body, Rule, packed_shape
 from hloom.stablehlo.importer.meshes import mesh_axes, with_named_meshes
 from hloom.stablehlo.mlir.assembly.shardy import COLLECTIVES
 from hloom.stablehlo.mlir.attribute_text import attribute_text
@@ -48,9 +48,8 @@ def _manual_computation(body: Body, operation: Operation, operands: Ops) -> Ops:
     computation = body.computation(region, "xla.sdy.manual_computation_body", inner)
     call = body._add(Call(computation=computation), local)
     call.instruction.frontend_attributes["inlineable"] = "false"
-    count = len(operation.results)
-    results = [call] if count == 1 else [body.get_tuple_element(call, i) for i in range(count)]
-    outer = [shape_of(value.type) for value in operation.results]
+    outer = list(map(shape_of, operation.result_types))
+    results = body.unpacked(call, len(outer))
     return _shape_change(body, operation, "LocalToGlobalShape", "out_shardings", results, outer)
 
 
@@ -75,12 +74,12 @@ def _shape_change(
     if not shapes:
         return []
     op = CustomCall(target_name=f"xla.sdy.{target}", has_effect=True)
-    changed = body._add(op, operands, shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes))
+    changed = body._add(op, operands, packed_shape(shapes))
     changed.instruction.frontend_attributes |= {
         f"xla.sdy.{shardings}": f"#sdy.sharding_per_value<{_text(body, operation, shardings)}>",
         "xla.sdy.manual_axes": f"#sdy<manual_axes{{{_text(body, operation, 'manual_axes')}}}>",
     }
-    return [changed] if len(shapes) == 1 else [body.get_tuple_element(changed, i) for i in range(len(shapes))]
+    return body.unpacked(changed, len(shapes))
 
 
 def _propagation_barrier(body: Body, operation: Operation, operands: Ops) -> XlaOp:

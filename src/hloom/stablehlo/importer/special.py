@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hloom.errors import ArgumentError
-from hloom.literal import Literal
 from hloom.types import PrimitiveType
 
 XlaOp: TypeAlias = Any
@@ -24,7 +23,7 @@ XlaOp: TypeAlias = Any
 def scalar_like(like: XlaOp, value: float) -> XlaOp:
     """A scalar constant of the element type of another value, or of the real part's type if that is complex."""
     scalar = np.asarray(value).astype(like.shape.element_type.real.dtype)
-    return like.builder.constant(Literal.from_numpy(scalar))
+    return like.builder.constant(scalar)
 
 
 def _in_f64(function: Callable[..., XlaOp]) -> Callable[..., XlaOp]:

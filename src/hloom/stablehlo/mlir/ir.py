@@ -160,6 +160,11 @@ class Operation:
     line: int = 0
     column: int = 0
 
+    @property
+    def result_types(self) -> list[Type]:
+        """The types of the results."""
+        return [result.type for result in self.results]
+
 
 @dataclass(eq=False, slots=True)
 class Block:

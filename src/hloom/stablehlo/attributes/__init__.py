@@ -1,0 +1,1 @@
+"""Conversions between attributes of StableHLO ops and fields of HLO operations, in both directions."""
