@@ -1,8 +1,67 @@
-"""Sizes of the memory hierarchy that loops, kernels and the runtime of the CPU backend assume."""
+"""The machine that programs are compiled for, and the cost model: caches, vectors, threads, and the work that pays.
+
+Work is measured in additions: one is the time in which vector instructions add one element of f32 to another, both in
+the cache. `Operation.cost` and `loops.nest.nest_cost` are in this unit. A kernel that counts elements, multiply-adds or
+bytes states what one of them costs in additions, as measured by the size from which its threads pay.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 CACHE_LINE = 64
 """Bytes of a cache line, and the alignment of arrays that programs allocate."""
+L1_BYTES = 32 << 10
+"""Bytes of the first-level cache of a core."""
 L2_BYTES = 1 << 20
 """Bytes of the private cache of a core, into which blocks of operands have to fit."""
+L3_BYTES = 32 << 20
+"""Bytes of the last-level cache, beyond which arrays are read from memory."""
+
+MAX_CACHED_ROW = 1 << 14
+"""Elements of a row up to which it stays in the cache between two uses."""
+MAX_CACHED_COLUMN = 256
+"""Elements of a column up to which a vector of columns stays in the cache."""
+
+MIN_PARALLEL_WORK = 10 << 14
+"""Work, in additions, from which it pays to wake threads."""
+MIN_TASK_WORK = 1 << 14
+"""Work, in additions, of the smallest task that is worth its start."""
+TASKS_PER_THREAD = 4
+"""Tasks for each thread, so that threads that are done early take over some of another thread's."""
+
+UnrollTable = tuple[tuple[float, int], ...]
+"""Pairs, in ascending order: the cost of an iteration up to which the vector loop is unrolled, and by how much."""
+UNROLLED_ROWS: UnrollTable = ((8, 8), (30, 4), (60, 2))
+"""For loops that reduce rows to scalars."""
+UNROLLED_COLUMNS: UnrollTable = ((10, 8), (24, 4))
+"""For loops over columns that are reduced side by side, in nests with several results."""
+UNROLLED_COLUMNS_ALONE: UnrollTable = (*UNROLLED_COLUMNS, (math.inf, 2))
+"""For the same in nests with one result."""
+UNROLLED_ELEMENTS: UnrollTable = ((12, 2),)
+"""For loops over elements."""
+
+ADDITION_RATE, MULTIPLY_ADD_RATE, MEMORY_RATE = 5e9, 2.5e10, 1e10
+"""Rates that estimates of durations assume: additions, multiply-adds, and bytes read or written, in a second."""
+
+
+def unroll_factor(cost: float, table: UnrollTable) -> int:
+    """Returns the number of vectors in an iteration of a loop, from the cost of one in additions."""
+    return next((factor for limit, factor in table if cost <= limit), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What code depends on: the bytes of a vector register, and the number of threads that share the work."""
+
+    vector_bytes: int
+    threads: int
+
+    def is_worth_threads(self, work: float) -> bool:
+        """Whether it pays to divide some work, in additions, among threads."""
+        return self.threads > 1 and work >= MIN_PARALLEL_WORK
+
+    def tasks(self, parts: int, work: float = math.inf) -> int:
+        """Returns the number of tasks for some work, in additions, that has this many equal parts."""
+        return min(parts, TASKS_PER_THREAD * self.threads) if self.is_worth_threads(work) else 1

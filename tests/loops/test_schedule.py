@@ -11,6 +11,7 @@ from hloom.loops.lower import can_lower, lower
 from hloom.loops.nest import Kernel
 from hloom.loops.schedule import schedule
 from hloom.passes.fusion.fusion import FusionPass
+from hloom.target import Target
 
 AVX2_BYTES = 32
 Z = "zero = f32[] constant(0)\n"
@@ -29,7 +30,7 @@ def scheduled(text: str, threads: int = 2) -> Kernel:
     module = hl.parse(text if text.startswith("HloModule") else module_text(text))
     FusionPass(can_fuse=lambda i: can_lower(i, lambda *_: True)).run(module)
     kernel = lower(module.entry.root).kernel
-    schedule(kernel, AVX2_BYTES, threads)
+    schedule(kernel, Target(AVX2_BYTES, threads))
     return kernel
 
 

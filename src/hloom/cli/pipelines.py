@@ -22,22 +22,21 @@ def pipeline_named(text: str) -> Pass | Pipeline:
 def stage_text(module: Module, stage: str) -> str:
     """A stage of the compilation for the CPU: steps with their loop nests, LLVM IR, or assembly."""
     from hloom.backends.cpu.codegen.emitter import emit_program
+    from hloom.backends.cpu.compiler import host_target
     from hloom.backends.cpu.llvm.half import provide_half_conversions
     from hloom.backends.cpu.llvm.machine_code import assembly
-    from hloom.backends.cpu.llvm.processor import processor
     from hloom.backends.cpu.program.buffer_assignment import assign_buffers
     from hloom.backends.cpu.program.build_program import build_program
     from hloom.backends.cpu.program.program_text import program_text
-    from hloom.backends.cpu.runtime.thread_pool import shared_pool
     from hloom.passes import clone_module, run_passes
 
     provide_half_conversions()
     work = clone_module(module)
     run_passes(work, pipeline_named("cpu"))
-    width = processor().vector_bytes
-    program = build_program(work, width, shared_pool().threads)
+    target = host_target()
+    program = build_program(work, target)
     assignment = assign_buffers(program, donate=False)
     if stage == "loops":
         return f"{program_text(program, assignment)}\n"
-    texts = emit_program(program, assignment, width)
+    texts = emit_program(program, assignment, target.vector_bytes)
     return "\n".join(texts if stage == "llvm" else map(assembly, texts))

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from hloom.api import prepare
+from hloom.backends.cpu.compiler import host_target
 from hloom.backends.cpu.llvm.half import provide_half_conversions
-from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
 from hloom.backends.cpu.program.build_program import build_program
-from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.debug import describe
 from hloom.explorer.graph import Json, graph_of
 from hloom.explorer.kernels import kernels_of
@@ -39,7 +38,7 @@ def collect(source: Any, arguments: Sequence[Value] | None = None) -> Json:
     module = prepare(source)
     optimized, passes, unfused = _run_passes(module)
     provide_half_conversions()
-    program = build_program(optimized, processor().vector_bytes, shared_pool().threads)
+    program = build_program(optimized, host_target())
     data: Json = {
         "name": module.name,
         "given": graph_of(module),

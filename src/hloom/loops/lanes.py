@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from hloom.affine import Expression, Index, Variable
 from hloom.loops.expressions import Apply, Load, Reduction, Where, walk
 from hloom.loops.nest import expression_cost, loads_of
+from hloom.target import UNROLLED_ROWS, unroll_factor
 
 
 def native_lanes(expressions: Sequence[Expression], vector_bytes: int) -> int:
@@ -74,7 +75,7 @@ def reduction_lanes(reductions: Sequence[Reduction], vector_bytes: int) -> tuple
     expressions = walk(values)
     width = native_lanes(expressions, vector_bytes)
     cost = sum(expression_cost(e) for e in expressions)
-    factor = 8 if cost <= 8 else 4 if cost <= 30 else 2 if cost <= 60 else 1
+    factor = unroll_factor(cost, UNROLLED_ROWS)
     if emulates_masks(expressions, vector_bytes):
         width, factor = min(width, 16), 1
     factor = max(1, factor // len(reductions))

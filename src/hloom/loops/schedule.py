@@ -30,16 +30,21 @@ from hloom.loops.nest import (
     split_at_divisors,
 )
 from hloom.loops.split_reduction import split_reductions
-from hloom.passes.fusion.access_patterns import MAX_COLUMN
+from hloom.target import (
+    MAX_CACHED_COLUMN,
+    MAX_CACHED_ROW,
+    MIN_TASK_WORK,
+    UNROLLED_COLUMNS,
+    UNROLLED_COLUMNS_ALONE,
+    UNROLLED_ELEMENTS,
+    Target,
+    unroll_factor,
+)
 
-MIN_PARALLEL_COST = 160_000
-"""The smallest cost, in element additions, of a nest that runs on several threads."""
-MIN_CHUNK_COST = 20_000
-"""The smallest cost of a chunk that is worth a task, in element additions."""
+CHUNKS_PER_THREAD = 8
+"""The largest number of chunks for each thread: they need no preparation, so more are worthwhile than for kernels."""
 MIN_STAGED_COST = 8
 """The smallest cost of an expression that is kept rather than computed again, in additions."""
-MAX_STAGED_ELEMENTS = 1 << 14
-"""The largest number of elements of a scratch buffer, which should stay in the cache."""
 SQUARES_PER_STEP = 4
 TILES_PER_THREAD = 8
 """The number of tiles for each thread below which the threads share the vector loop instead."""
@@ -51,30 +56,30 @@ MAX_UNROLLED_LOOP = 4
 """The largest extent of a loop around a reduction that is unrolled."""
 
 
-def schedule(kernel: Kernel, vector_bytes: int, threads: int) -> None:
+def schedule(kernel: Kernel, target: Target) -> None:
     """Transforms the nests of the kernel, splits long reductions, and gives each nest its schedule."""
     nests = []
     for nest in kernel.nests:
         nest = replace(nest, loops=tuple(loop for loop in nest.loops if loop.extent != 1))
         nest = collapse_reductions(split_at_divisors(collapse(nest, kernel.space), kernel.space), kernel.space)
         nests += split_reductions(kernel, _unroll_short_loops(nest, kernel.space))
-    kernel.nests = [_schedule_nest(kernel, nest, vector_bytes, threads) for nest in nests]
+    kernel.nests = [_schedule_nest(kernel, nest, target) for nest in nests]
 
 
-def _schedule_nest(kernel: Kernel, nest: Nest, vector_bytes: int, threads: int) -> Nest:
+def _schedule_nest(kernel: Kernel, nest: Nest, target: Target) -> Nest:
     nest = replace(nest, loops=tuple(loop for loop in nest.loops if loop.extent != 1))
-    vector = _vector_loop(nest, vector_bytes)
-    interleaved = interleaved_loops(nest, vector, vector_bytes) if vector else []
+    vector = _vector_loop(nest, target.vector_bytes)
+    interleaved = interleaved_loops(nest, vector, target.vector_bytes) if vector else []
     nest = unroll(nest, kernel.space, interleaved)
     tile = _tile_loop(nest, vector) if vector and not interleaved else None
     nest = _order_loops(nest, vector, tile)
     nest = _stage(kernel, nest, vector)
-    lanes = _lanes(nest, vector, tile, vector_bytes) if vector else 0
+    lanes = _lanes(nest, vector, tile, target.vector_bytes) if vector else 0
     if vector and tile is None:
         nest, vector = strip_mine(nest, kernel.space, vector, lanes)
-    elif vector and tile and nest.loops == (tile, vector) and tile.extent < threads * TILES_PER_THREAD * lanes:
+    elif vector and tile and nest.loops == (tile, vector) and tile.extent < target.threads * TILES_PER_THREAD * lanes:
         nest, vector = strip_mine_tiles(nest, kernel.space, vector)
-    chunk = _chunk(nest, vector, tile, lanes, threads)
+    chunk = _chunk(nest, vector, tile, lanes, target)
     chosen = replace(nest.schedule, vector=vector, lanes=lanes, transposed=tile, chunk=chunk)
     return replace(nest, schedule=chosen)
 
@@ -153,7 +158,7 @@ def _reduction_invariant_loops(nest: Nest, vector: Variable | None) -> list[Vari
     found = [
         v for v in nest.loops if v is not vector and all(v not in reduction.variables for reduction in nest.reductions)
     ]
-    return found if math.prod(loop.extent for loop in found) <= MAX_COLUMN else []
+    return found if math.prod(loop.extent for loop in found) <= MAX_CACHED_COLUMN else []
 
 
 def _order_loops(nest: Nest, vector: Variable | None, tile: Variable | None) -> Nest:
@@ -185,18 +190,10 @@ def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: in
     if emulates_masks(expressions, vector_bytes):
         return fitting_lanes(min(width, 16), 1, vector.extent)
     cost = sum(expression_cost(e) for e in expressions)
-    reductions = [f for f in nest.reductions if vector in f.variables]
-    only_reductions = reductions and len(nest.stores) == 1  # no unrolled loop
-    factor = (
-        8
-        if reductions and cost <= 10
-        else 4
-        if reductions and cost <= 24
-        else 2
-        if cost <= 12 or only_reductions
-        else 1
-    )
-    return fitting_lanes(width * factor, width, vector.extent)
+    table = UNROLLED_ELEMENTS
+    if any(vector in reduction.variables for reduction in nest.reductions):
+        table = UNROLLED_COLUMNS_ALONE if len(nest.stores) == 1 else UNROLLED_COLUMNS
+    return fitting_lanes(width * unroll_factor(cost, table), width, vector.extent)
 
 
 # Shared work
@@ -217,7 +214,7 @@ def _stage(kernel: Kernel, nest: Nest, vector: Variable | None) -> Nest:
     staged = []
     replaced: dict[int, Expression] = {}
     for reduction in nest.reductions:
-        if len(reduction.over) != 1 or reduction.over[0].extent != vector.extent or vector.extent > MAX_STAGED_ELEMENTS:
+        if len(reduction.over) != 1 or reduction.over[0].extent != vector.extent or vector.extent > MAX_CACHED_ROW:
             continue
         if vector in reduction.variables or not reduction.monoid:
             continue
@@ -252,14 +249,14 @@ def _expensive(values: Sequence[Expression], inner: Variable) -> list[Expression
 # Threads
 
 
-def _chunk(nest: Nest, vector: Variable | None, tile: Variable | None, lanes: int, threads: int) -> int:
+def _chunk(nest: Nest, vector: Variable | None, tile: Variable | None, lanes: int, target: Target) -> int:
     """The number of iterations of the outermost loop in a chunk; 0 if the nest runs on one thread."""
     cost = nest_cost(nest)
-    if threads <= 1 or not nest.loops or cost < MIN_PARALLEL_COST:
+    if not nest.loops or not target.is_worth_threads(cost):
         return 0
     first = nest.loops[0]
     step = tile_step(first, lanes) if first is tile else lanes if first is vector else 1
-    chunks = min(threads * 8, max(1, cost // MIN_CHUNK_COST), -(-first.extent // step))
+    chunks = min(CHUNKS_PER_THREAD * target.threads, cost // MIN_TASK_WORK, -(-first.extent // step))
     if chunks <= 1:
         return 0
     each = -(-first.extent // chunks)

@@ -18,15 +18,14 @@ from dataclasses import replace
 from hloom.affine import Expression, Index, Variable, row_major_strides
 from hloom.loops.expressions import Apply, ExpressionSpace, Reduction, ReductionResult, walk
 from hloom.loops.nest import BufferType, Kernel, Nest, Store, loads_of, nest_cost, reductions_of
+from hloom.target import L2_BYTES, MIN_PARALLEL_WORK
 
-MIN_WORK = 150_000
-"""The smallest cost, in additions, of a nest whose reductions are split."""
 MIN_PARTS, MAX_PARTS = 16, 128
 PART_ITERATIONS = 1 << 16
 """The number of iterations of a part of a single reduction, if that makes enough parts."""
 ROWS_PER_STEP = 8
 """The number of rows that are added up before the sum is added to the row of accumulators."""
-MAX_ROW_BYTES = 1 << 18
+MAX_ROW_BYTES = L2_BYTES // 4
 """The largest row of accumulators, which should stay in the cache."""
 MIN_PART_ITERATIONS = 64
 """The smallest number of iterations of a part."""
@@ -38,7 +37,7 @@ def split_reductions(kernel: Kernel, nest: Nest) -> list[Nest]:
     The parts, and thus the result, do not depend on the number of threads.
     """
     reductions = _splittable(nest)
-    if not reductions or nest_cost(nest) < MIN_WORK:
+    if not reductions or nest_cost(nest) < MIN_PARALLEL_WORK:
         return [nest]
     variable = reductions[0].over[0]
     by_rows = _reduces_rows(nest, reductions, variable)

@@ -29,6 +29,7 @@ from hloom.passes import clone_module, run_passes
 from hloom.passes.spmd.traffic import run_counts, traffic_of
 from hloom.scaling.cluster import Cluster
 from hloom.scaling.collective_times import Estimate, estimate
+from hloom.target import Target
 
 _COSTLESS = (
     Structural, View, DeviceIndex, OptimizationBarrier, Domain, BitcastConvert, DynamicReshape, GetDimensionSize,
@@ -91,7 +92,7 @@ def predict(module: Module, replicas: int, cluster: Cluster) -> Prediction:
     run_passes(optimized, cpu_pipeline(Topology.RANKS))
     run = _Run(replicas, module.num_partitions, cluster)
     found = list(_parts(optimized.entry, run))
-    program = build_program(optimized, processor().vector_bytes, 1)
+    program = build_program(optimized, Target(processor().vector_bytes, threads=1))
     assignment = assign_buffers(program, donate=True)
     entry_bytes = sum(b.byte_size for kind in ("parameter", "output", "constant") for b in program.of_kind(kind))
     donated_bytes = sum(program.of_kind("output")[index].byte_size for index in assignment.donated)

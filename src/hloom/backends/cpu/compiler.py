@@ -52,6 +52,7 @@ from hloom.passes.optional import without_defects
 from hloom.runtime.serialization import DataFormat
 from hloom.runtime.targets import replaces_targets
 from hloom.shield import checkpoint, shielded
+from hloom.target import Target
 from hloom.text import fingerprint
 from hloom.types import PrimitiveType
 
@@ -112,7 +113,7 @@ def compile_module(module: Module, donate: bool = False, topology: Topology = To
     provide_half_conversions()
     if not may_keep_programs() or any(i.op.expand is not None for i in module.instructions()):
         return _compile(module, donate, topology)
-    key = f"{fingerprint(module)} {donate} {topology} {processor().vector_bytes} {shared_pool().threads} {target()}"
+    key = f"{fingerprint(module)} {donate} {topology} {host_target()} {target()}"
     cached: CompiledModule | None = find_program(key, PROGRAM)
     if cached is not None:
         return cached
@@ -149,7 +150,7 @@ def _compile_once(module: Module, donate: bool, topology: Topology, timer: StepT
         stages = _Stages(passes, sum(1 for _ in module.instructions()))
         stages.add("write kernels", early.seconds)
         with stages.timed("build program"):
-            program = build_program(module, processor().vector_bytes, shared_pool().threads, codes=early.codes)
+            program = build_program(module, host_target(), codes=early.codes)
             if topology is Topology.RANKS:
                 overlap_collectives(program)
             early.begin_rest(program)
@@ -178,12 +179,17 @@ def _compile_once(module: Module, donate: bool, topology: Topology, timer: StepT
     )
 
 
+def host_target() -> Target:
+    """Returns the target of programs that run in this process."""
+    return Target(processor().vector_bytes, shared_pool().threads)
+
+
 class _EarlyKernels:
     """Compiles kernels that fusion leaves alone in the background while the rest of the program is built."""
 
     def __init__(self, module: Module, compilation: Compilation) -> None:
         self.module, self.compilation = module, compilation
-        self.codes = KernelCodes(processor().vector_bytes, shared_pool().threads)
+        self.codes = KernelCodes(host_target())
         self.kernels = Kernels()
         self.seconds = 0.0
 

@@ -1,4 +1,4 @@
-"""How instructions read their operands: access patterns of values that contain reductions, and numbers of reads."""
+"""Reads of operands: access patterns of values that contain reductions, and the number of times that each is read."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ from hloom.ops.reduce import Reduce
 from hloom.ops.reshape import Reshape
 from hloom.ops.traits import Reduction, View
 from hloom.passes.fusion.in_place import ROOT_ONLY
+from hloom.target import MAX_CACHED_COLUMN, MAX_CACHED_ROW
 
-MAX_ROW = 1 << 14
-"""Elements of a row up to which it stays in the cache between its reduction and its use."""
-MAX_COLUMN = 256
-"""Elements of a column up to which a vector of columns stays in the cache."""
 MIN_COLUMNS = 64
 """Columns that make a loop over vectors of columns worthwhile."""
 MIN_ROWS = 16
@@ -36,7 +33,7 @@ def access_pattern(user: Instruction, operand: Instruction) -> AccessPattern | N
         return ELEMENTWISE
     if isinstance(op, Broadcast):
         rest, rows = row_length(op, user.shape.dimensions), math.prod(sizes)
-        if rest is not None and rest <= MAX_ROW and (rows >= MIN_ROWS or rest * rows <= 4096):
+        if rest is not None and rest <= MAX_CACHED_ROW and (rows >= MIN_ROWS or rest * rows <= 4096):
             return BY_ROWS
         return columns_of_broadcast(op, user.shape.dimensions)
     if isinstance(op, Reduce):
@@ -59,7 +56,7 @@ def columns_of_broadcast(op: Broadcast, sizes: tuple[int, ...]) -> AccessPattern
 def _column_pattern(sizes: tuple[int, ...], reduced: Sequence[int]) -> AccessPattern | None:
     """Returns the pattern by columns along the `reduced` dimensions; None for long or for few columns."""
     reduced_dimensions = [d for d in sorted(reduced) if sizes[d] > 1]
-    if not reduced_dimensions or math.prod(sizes[d] for d in reduced_dimensions) > MAX_COLUMN:
+    if not reduced_dimensions or math.prod(sizes[d] for d in reduced_dimensions) > MAX_CACHED_COLUMN:
         return None
     columns = math.prod(sizes[reduced_dimensions[-1] + 1 :])
     return (sizes, tuple(reduced_dimensions)) if columns >= MIN_COLUMNS else None

@@ -13,6 +13,7 @@ from hloom.backends.cpu.llvm.native.types import Array, u64
 from hloom.backends.cpu.llvm.native.vocabulary import python_stack
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
+from hloom.target import Target
 
 LAYER = """  w{k} = f32[24,24] parameter({k})
   dot{k} = f32[24,24] dot(x{k}, w{k}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
@@ -35,7 +36,7 @@ ENTRY e {{
 
 
 def main_lines(layers: int) -> int:
-    program = build_program(hl.parse(straight(layers)), 32, 2)
+    program = build_program(hl.parse(straight(layers)), Target(32, 2))
     main, *_ = emit_program(program, assign_buffers(program, False), 32)
     parts = re.findall(r"^define internal i32 @hloom_main\.part\d+\(.*?^\}", main, re.M | re.S)
     return sum(part.count("\n") for part in parts)

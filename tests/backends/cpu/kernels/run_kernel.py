@@ -16,11 +16,12 @@ from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.runtime.thread_pool import ThreadPool
 from hloom.ir import Instruction
+from hloom.target import Target
 from hloom.verifier import verify_module
 
 Array = np.ndarray[Any, Any]
 MARK = 77
-Emit = Callable[[Any, str, Instruction, int, int], KernelCode | None]
+Emit = Callable[[Any, str, Instruction, Target], KernelCode | None]
 
 
 @functools.cache
@@ -35,7 +36,7 @@ class Kernel:
         module = hl.parse(text)
         verify_module(module)
         self.instruction = module.entry.root
-        code = emit(self.instruction.op, "kernel", self.instruction, threads, width or processor().vector_bytes)
+        code = emit(self.instruction.op, "kernel", self.instruction, Target(width or processor().vector_bytes, threads))
         assert code is not None, "the kernel does not handle this instruction"
         arrays = len(operand_shapes(self.instruction)) + len(result_shapes(self.instruction)) + 3
         parameters = ", ".join(f"ptr %p{k}" for k in range(arrays))

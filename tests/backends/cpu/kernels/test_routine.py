@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.backends.cpu.kernels import routine
+from hloom import target
+from hloom.backends.cpu import compiler
 from hloom.runtime import custom_calls
 
 TYPES = {"s": ("f32", np.float32), "d": ("f64", np.float64), "c": ("c64", np.complex64), "z": ("c128", np.complex128)}
@@ -55,8 +56,10 @@ def test_results_do_not_depend_on_who_computes_them(monkeypatch: pytest.MonkeyPa
     program = text("lapack_dsyevd_ffi", ["f64[40,6,6]"], "(f64[40,6,6], f64[40,6], s32[40])")
     a = matrices(np.complex128, 40, 6, 6).real
     a = np.ascontiguousarray(a + a.transpose(0, 2, 1))
+    monkeypatch.setattr(compiler, "may_keep_programs", lambda: False)
+    monkeypatch.setattr(target, "MIN_PARALLEL_WORK", 0)
     shared = hl.compile(program)(a)
-    monkeypatch.setattr(routine, "MIN_PARALLEL_WORK", 1 << 60)
+    monkeypatch.setattr(target, "MIN_PARALLEL_WORK", 1 << 60)
     alone = hl.compile(program)(a)
     for one, other in zip(shared, alone, strict=True):
         np.testing.assert_array_equal(one, other)

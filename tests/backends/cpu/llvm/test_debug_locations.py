@@ -19,6 +19,7 @@ from hloom.backends.cpu.pipeline import cpu_pipeline
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.passes import run_passes
+from hloom.target import Target
 
 SOFTMAX = """
   most{k} = f32[{n}] reduce(x{k}, least), dimensions={{1}}, to_apply=max
@@ -49,7 +50,7 @@ ENTRY e {{ {parameters}
   zero = f32[] constant(0) {layers}
   ROOT both = ({", ".join(shapes)}) tuple(weights0, weights1) }}""")
     run_passes(module, cpu_pipeline())
-    program = build_program(module, 32, 2)
+    program = build_program(module, Target(32, 2))
     emitter = ProgramEmitter(program, assign_buffers(program), 32, has_locations=True)
     texts = emitter.all_texts()
     return texts, {function.name: function.locations for function in emitter.functions.written.values()}

@@ -20,6 +20,7 @@ from hloom.backends.cpu.llvm.calls import LlvmCalls
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
+from hloom.target import Target
 
 # A product, a sort, a nest that is split into chunks, and a blocked loop.
 PROGRAM = """HloModule m
@@ -79,7 +80,7 @@ def check(run: hl.Executable) -> None:
 
 
 def texts_of(text: str, threads: int = 2) -> list[str]:
-    program = build_program(hl.parse(text), processor().vector_bytes, threads)
+    program = build_program(hl.parse(text), Target(processor().vector_bytes, threads))
     return emit_program(program, assign_buffers(program, False), processor().vector_bytes)
 
 

@@ -14,6 +14,7 @@ import hloom as hl
 from hloom.loops.interleaved_accesses import store_groups
 from hloom.loops.lower import lower
 from hloom.loops.schedule import schedule
+from hloom.target import Target
 
 TYPES = {
     "f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "s8": np.int8, "pred": np.bool_,
@@ -164,7 +165,7 @@ def test_columns_are_concatenated_to_rows(pieces: int, type: str) -> None:
 def test_planes_are_stored_as_one_vector() -> None:
     text = "x = u8[8,3,224,224] parameter(0) ROOT r = u8[8,224,224,3] transpose(x), dimensions={0,2,3,1}"
     kernel = lower(hl.parse(_text(text)).entry.root).kernel
-    schedule(kernel, vector_bytes=64, threads=1)
+    schedule(kernel, Target(vector_bytes=64, threads=1))
     (nest,) = kernel.nests
     assert nest.schedule.lanes == 128
     assert [str(store.index) for store in nest.stores] == ["150528*i0 + 3*i2" + plus for plus in ("", " + 1", " + 2")]

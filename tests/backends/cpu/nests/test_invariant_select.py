@@ -13,6 +13,7 @@ from hloom.backends.cpu.pipeline import cpu_pipeline
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.passes import run_passes
+from hloom.target import Target
 
 SORTED = """HloModule choice
 less {{ a = f32[] parameter(0)
@@ -47,7 +48,7 @@ def test_either_value(made: str, choices: str, condition: bool) -> None:
 def test_in_place_checks_wake_no_thread(made: str, choices: str, forks: bool) -> None:
     module = hl.parse(SORTED.format(made=made, choices=choices))
     run_passes(module, cpu_pipeline())
-    program = build_program(module, 32, 2)
+    program = build_program(module, Target(32, 2))
     text = "\n".join(emit_program(program, assign_buffers(program, False), 32))
     chosen = set(re.findall(r"void @(nest\d+)\([^\n]*\nentry:(?:\n  %[^\n]*)*icmp ne ptr", text))
     forked = set(re.findall(r"parallel_for\(.*@(nest\d+)\.task", text))

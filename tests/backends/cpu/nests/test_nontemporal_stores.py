@@ -8,13 +8,14 @@ import hloom as hl
 from hloom.backends.cpu.nests.emitter import emit_nest
 from hloom.loops.lower import lower
 from hloom.loops.schedule import schedule
+from hloom.target import Target
 
 MILLION = 1 << 20
 
 
 def _is_nontemporal(line: str) -> bool:
     kernel = lower(hl.parse(f"ENTRY e {{ {line} }}").entry.root).kernel
-    schedule(kernel, vector_bytes=64, threads=2)
+    schedule(kernel, Target(vector_bytes=64, threads=2))
     (nest,) = kernel.nests
     text, *_ = emit_nest("nest", kernel, nest, 64)
     return "nontemporal" in text

@@ -11,12 +11,13 @@ from hloom.backends.cpu.program.buffer_assignment import Assignment, assign_buff
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.program.program import CopyStep, Program, Step, all_steps
 from hloom.passes import run_passes
+from hloom.target import Target
 
 
 def assigned(text: str, threads: int = 2) -> tuple[Program, Assignment]:
     module = hl.parse(text)
     run_passes(module, cpu_pipeline())
-    program = build_program(module, 32, threads)
+    program = build_program(module, Target(32, threads))
     return program, assign_buffers(program)
 
 

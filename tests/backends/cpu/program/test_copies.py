@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.backends.cpu.program.build_program import SHARED_COPY_BYTES, build_program
+from hloom.backends.cpu.program.build_program import COPY_COST, build_program
 from hloom.backends.cpu.program.program import CopyStep
 from hloom.loops.nest import Kernel
+from hloom.target import MIN_PARALLEL_WORK, Target
+
+SHARED_COPY_BYTES = math.ceil(MIN_PARALLEL_WORK / COPY_COST)
 
 UPDATE = """ENTRY e {{
   x = {type}[{size}] parameter(0)
@@ -19,7 +24,7 @@ UPDATE = """ENTRY e {{
 
 
 def _copying(size: int, threads: int) -> Kernel | None:
-    program = build_program(hl.parse(UPDATE.format(type="u8", size=size)), vector_bytes=32, threads=threads)
+    program = build_program(hl.parse(UPDATE.format(type="u8", size=size)), Target(32, threads))
     copies = [step for step in program.steps if isinstance(step, CopyStep)]
     return copies[0].kernel
 

@@ -14,6 +14,7 @@ from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.program.program import CodeStep, Step, WhileStep
 from hloom.passes import clone_module, run_passes
+from hloom.target import Target
 
 SIZE = 64
 STATE = f"(s32[], f32[{SIZE},{SIZE}], f32[{SIZE},{SIZE}])"
@@ -80,7 +81,7 @@ AS_LEFT = f"""d = f32[{SIZE},{SIZE}] dot(w, x), {DIMENSIONS}
 def steps_of(module: hl.Module) -> list[Step]:
     copy = clone_module(module)
     run_passes(copy, cpu_pipeline(Topology.SINGLE))
-    return build_program(copy, 32, 2).steps
+    return build_program(copy, Target(32, 2)).steps
 
 
 def packings(steps: Iterable[Step]) -> int:

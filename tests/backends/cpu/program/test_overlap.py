@@ -8,6 +8,7 @@ from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.program.overlap import MAX_STARTED, overlap_collectives
 from hloom.backends.cpu.program.program import HostStep, Step, WaitStep, WhileStep
 from hloom.passes import run_passes
+from hloom.target import Target
 
 ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }\n"
 
@@ -15,7 +16,7 @@ ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a,
 def steps_of(body: str, head: str = "") -> list[Step]:
     module = hl.parse(f"HloModule m, replica_count=2\n{ADD}{head}ENTRY e {{\n{body}\n}}")
     run_passes(module, cpu_pipeline(Topology.RANKS))
-    program = build_program(module, 32, 1)
+    program = build_program(module, Target(32, 1))
     overlap_collectives(program)
     assert [step.site for step in program.host_steps] == [*range(len(program.host_steps))]
     return program.steps

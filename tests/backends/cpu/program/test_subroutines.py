@@ -13,6 +13,7 @@ from hloom.backends.cpu.pipeline import cpu_pipeline
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.program.program import CallStep
 from hloom.passes import clone_module, run_passes
+from hloom.target import Target
 
 FUNCTIONS = {
     "element-wise": "s = f32[6] sine(p)\n  t = f32[6] multiply(s, q)\n  u = f32[6] add(t, t)\n"
@@ -57,7 +58,7 @@ def test_functions_that_are_called_often_give_what_the_interpreter_gives(
     arguments = [rng.standard_normal(6).astype(np.float32) for _ in range(2)]
     optimized = clone_module(module)
     run_passes(optimized, cpu_pipeline())
-    program = build_program(optimized, 32, 1)
+    program = build_program(optimized, Target(32, 1))
     assert sum(isinstance(step, CallStep) for step in program.steps) == 40
     for got, want in zip(compiled(module, *arguments), interpreted(module, *arguments), strict=True):
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)

@@ -16,8 +16,9 @@ from hloom.backends.cpu.program.buffer_assignment import STACK_BYTES, Assignment
 from hloom.backends.cpu.program.program import Buffer, CopyStep, KernelStep, Step, WhileStep
 from hloom.loops.expressions import Load
 from hloom.loops.nest import Nest, expressions_of
+from hloom.target import L2_BYTES
 
-BLOCK_BYTES = 1 << 17
+BLOCK_BYTES = L2_BYTES // 8
 """Size in bytes of all arrays of a block, so that they fit the cache."""
 MIN_BYTES = 1 << 16
 """Minimum total size of the arrays in bytes for which blocking pays."""

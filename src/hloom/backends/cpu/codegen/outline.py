@@ -27,6 +27,7 @@ from hloom.ops.traits import AppliesScalar
 from hloom.passes.edit import callees_first_of
 from hloom.passes.fusion.fusion import FusionPass
 from hloom.passes.op_builder import OpBuilder, new_computation
+from hloom.target import Target
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def scalar_function(computation: Computation, vector_bytes: int) -> ScalarFuncti
     for callee in callees_first(entry):
         module.add(callee, entry=callee is entry)
     FusionPass(can_fuse=lambda instruction: can_lower(instruction, can_apply)).run(module)
-    program = build_program(module, vector_bytes, threads=1, with_calls=False)
+    program = build_program(module, Target(vector_bytes, threads=1), with_calls=False)
     if program.host_steps or program.slot_count or any(isinstance(buffer, Routine) for buffer in program.buffers):
         return None
     return _emit(program, computation, vector_bytes)

@@ -13,19 +13,18 @@ from hloom.ir import Instruction
 from hloom.ops.attributes import RandomAlgorithm
 from hloom.ops.rng import RngBitGenerator
 from hloom.shape import Shape
+from hloom.target import Target
 
 BLOCKS_PER_TASK = 1 << 13
 """Blocks of random bits that one task generates."""
 
 
-def emit(
-    op: RngBitGenerator, name: str, instruction: Instruction, threads: int, vector_bytes: int
-) -> KernelCode | None:
+def emit(op: RngBitGenerator, name: str, instruction: Instruction, target: Target) -> KernelCode | None:
     """Returns the code of an rng-bit-generator; None for integers narrower than a byte."""
     if not has_native_arrays(instruction) or instruction.shape.elements[1].element_type.bits < 8:
         return None
     writer = _ThreeFry if op.algorithm is RandomAlgorithm.RNG_THREE_FRY else _Philox
-    return writer(name, instruction, threads, vector_bytes).code()
+    return writer(name, instruction, target).code()
 
 
 class _Generator:
@@ -33,9 +32,9 @@ class _Generator:
 
     count: int
 
-    def __init__(self, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> None:
-        self.name, self.instruction, self.threads = name, instruction, threads
-        self.lanes = vector_bytes // 8
+    def __init__(self, name: str, instruction: Instruction, target: Target) -> None:
+        self.name, self.instruction, self.threads = name, instruction, target.threads
+        self.lanes = target.vector_bytes // 8
         self.data: Shape = instruction.shape.elements[1]
         self.width = instruction.operands[0].shape.dimensions[0]
         self.element = f"i{self.data.element_type.bits}"
@@ -80,9 +79,9 @@ class _Generator:
 class _ThreeFry(_Generator):
     """Blocks of two words: the halves of a 64-bit element, or two elements that are `inner` apart."""
 
-    def __init__(self, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> None:
-        super().__init__(name, instruction, threads, vector_bytes)
-        self.lanes = vector_bytes // 4
+    def __init__(self, name: str, instruction: Instruction, target: Target) -> None:
+        super().__init__(name, instruction, target)
+        self.lanes = target.vector_bytes // 4
         sizes = list(self.data.dimensions) or [1]
         even = [d for d, size in enumerate(sizes) if size % 2 == 0]
         split = even[0] if even else sizes.index(max(sizes))
@@ -140,8 +139,8 @@ class _ThreeFry(_Generator):
 class _Philox(_Generator):
     """Blocks of four 32-bit words: two 64-bit elements, or four consecutive elements."""
 
-    def __init__(self, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> None:
-        super().__init__(name, instruction, threads, vector_bytes)
+    def __init__(self, name: str, instruction: Instruction, target: Target) -> None:
+        super().__init__(name, instruction, target)
         self.each = 2 if self.is_wide else 4
         self.count = -(-self.data.element_count // self.each)
 

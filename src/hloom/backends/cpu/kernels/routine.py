@@ -13,30 +13,31 @@ from hloom.ir import Instruction
 from hloom.ops.custom_call import CustomCall
 from hloom.runtime.fortran import Argument, ArrayArgument, RoutineCall, Status, Workspace
 from hloom.runtime.targets import routine_call
+from hloom.target import Target
 
-CALL_COST = 300
-"""Overhead of a call, in the unit of MIN_PARALLEL_WORK."""
-MIN_PARALLEL_WORK = 50_000
-"""Work from which a batch runs on several threads: for each matrix, its elements times its largest dimension."""
+CALL_COST = 1000
+"""Overhead of a call, in additions."""
+ELEMENT_COST = 3.25
+"""Cost of an element of a matrix, in additions, for each row or column of its largest dimension."""
 _REALS = {2: "half", 4: "float", 8: "double"}
 
 
-def emit(op: CustomCall, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+def emit(op: CustomCall, name: str, instruction: Instruction, target: Target) -> KernelCode | None:
     """Returns the code of a custom call; None if its target is not a routine."""
     call = routine_call(instruction)
     if call is None:
         return None
-    return small_matrices.emit(name, instruction, call, threads) or _Batch(name, instruction, call, threads).code()
+    return small_matrices.emit(name, instruction, call, target) or _Batch(name, instruction, call, target).code()
 
 
 class _Batch:
     """Writes the loop over a batch, each share of which has private memory for column-major copies and workspaces."""
 
-    def __init__(self, name: str, instruction: Instruction, call: RoutineCall, threads: int) -> None:
+    def __init__(self, name: str, instruction: Instruction, call: RoutineCall, target: Target) -> None:
         self.name, self.instruction, self.call = name, instruction, call
         largest = max(call.operands, key=lambda matrices: matrices.elements)
-        work = call.count * (CALL_COST + largest.elements * max(largest.sizes, default=1))
-        self.shares = min(call.count, 4 * threads) if threads > 1 and work >= MIN_PARALLEL_WORK else 1
+        work = CALL_COST + largest.elements * max(largest.sizes, default=1) * ELEMENT_COST
+        self.shares = target.tasks(call.count, call.count * work)
         self.offsets: dict[int, int] = {}
         self.workspace_bytes = 0
         for index, argument in enumerate(call.arguments):

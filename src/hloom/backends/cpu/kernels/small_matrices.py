@@ -17,18 +17,18 @@ from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.backends.cpu.llvm.text import PTR, IndexValue, Type, Value, constant, type_of
 from hloom.ir import Instruction
 from hloom.runtime.fortran import Matrices, RoutineCall
-from hloom.target import CACHE_LINE
+from hloom.target import CACHE_LINE, Target
 
 MIN_COUNT = 4
 """Matrices of the smallest batch that is vectorised."""
 MAX_ORDER = 16
 MAX_ELEMENTS = 512
 """Elements of the largest operand, for example of the right-hand sides of a triangular system."""
-MIN_PARALLEL_WORK = 1 << 19
-"""Work from which a batch runs on several threads: the elements of all operands times the order of the matrices."""
+ELEMENT_COST = 0.3125
+"""Cost of an element of an operand, in additions, for each row of a matrix."""
 
 
-def emit(name: str, instruction: Instruction, call: RoutineCall, threads: int) -> KernelCode | None:
+def emit(name: str, instruction: Instruction, call: RoutineCall, target: Target) -> KernelCode | None:
     """Returns the code of a call of BLAS or LAPACK; None for other routines and types, larger matrices and small
     batches.
     """
@@ -38,7 +38,7 @@ def emit(name: str, instruction: Instruction, call: RoutineCall, threads: int) -
         return None
     if not min(call.operands[0].sizes) or max(call.operands[0].sizes) > MAX_ORDER:
         return None
-    return _Batch(name, instruction, call, threads).code()
+    return _Batch(name, instruction, call, target).code()
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,14 @@ class _Lanes:
 class _Batch:
     """Writes the loop over groups of matrices."""
 
-    def __init__(self, name: str, instruction: Instruction, call: RoutineCall, threads: int) -> None:
+    def __init__(self, name: str, instruction: Instruction, call: RoutineCall, target: Target) -> None:
         self.name, self.instruction, self.call = name, instruction, call
         self.type = type_of(
             "float" if call.routine[0] == "s" else "double", CACHE_LINE // call.operands[0].dtype.itemsize
         )
         self.groups = -(-call.count // self.type.width)
         work = sum(matrices.elements for matrices in call.operands) * max(call.operands[0].sizes) * call.count
-        self.shares = min(self.groups, 4 * threads) if threads > 1 and work >= MIN_PARALLEL_WORK else 1
+        self.shares = target.tasks(self.groups, work * ELEMENT_COST)
         self.transposes = Transposes(name)
 
     def code(self) -> KernelCode:

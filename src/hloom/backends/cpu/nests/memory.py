@@ -21,10 +21,10 @@ from hloom.backends.cpu.nests.indices import index_parts
 from hloom.backends.cpu.nests.state import NestState
 from hloom.loops.expressions import Load
 from hloom.loops.nest import BufferType
-from hloom.target import CACHE_LINE
+from hloom.target import CACHE_LINE, L3_BYTES
 from hloom.types import PrimitiveType
 
-MIN_NONTEMPORAL_BYTES = 40 << 20
+MIN_NONTEMPORAL_BYTES = L3_BYTES * 5 // 4
 """The smallest memory traffic of a kernel with non-temporal stores, in bytes: more than the last-level cache holds."""
 
 

@@ -50,19 +50,18 @@ from hloom.ops.traits import ControlFlow, Identity
 from hloom.passes.edit import constant_value, inlined_size
 from hloom.passes.optional import is_left_out, optional
 from hloom.shape import Shape
+from hloom.target import Target
 from hloom.types import PrimitiveType
 
 MAX_INLINED = 1 << 13
 """Instructions that a computation may expand to if it needs the host, which rules out a subroutine."""
-SHARED_COPY_BYTES = 2 << 20
-"""Size from which copies run on several threads, since one core cannot saturate the memory system."""
+COPY_COST = 5 / 64
+"""Cost of a byte, in additions; one core cannot saturate the memory system, but moves bytes in the caches as fast."""
 PARALLEL_LOOPS = "parallel-loops"
 """Name of the parallel-loop analysis; if it fails, programs compile without it."""
 
 
-def build_program(
-    module: Module, vector_bytes: int, threads: int, with_calls: bool = True, codes: KernelCodes | None = None
-) -> Program:
+def build_program(module: Module, target: Target, with_calls: bool = True, codes: KernelCodes | None = None) -> Program:
     """Returns the program of a module after the passes.
 
     `with_calls` allows subroutines for computations with several callers; `codes` may hold kernels that are already
@@ -70,7 +69,7 @@ def build_program(
     """
     order = running_computations(module.entry)
     program = Program(module=module, plans=make_plans(module.entry))
-    shared = _Shared(codes or KernelCodes(vector_bytes, threads))
+    shared = _Shared(codes or KernelCodes(target))
     functions = functions_of(order) if with_calls else set()
     sizes: dict[Computation, int] = {}
     for computation in order[:-1]:
@@ -315,7 +314,7 @@ class _Builder:
         lowered = self.shared.kernels.get(key)
         if lowered is None:
             lowered = self.shared.kernels[key] = lower(instruction)
-            schedule(lowered.kernel, self.shared.codes.vector_bytes, self.shared.codes.threads)
+            schedule(lowered.kernel, self.shared.codes.target)
         return lowered
 
     def _while(self, op: While, instruction: Instruction, initial: BufferTree, steps: list[Step]) -> BufferTree:
@@ -339,7 +338,7 @@ class _Builder:
 
     def _parallel_loop(self, loop: Instruction, state: BufferTree, body: list[Step]) -> ParallelLoop | None:
         """Returns the parallel loop if its iterations are independent and keep the threads busy, else None."""
-        threads = self.shared.codes.threads
+        threads = self.shared.codes.target.threads
         if threads == 1 or is_left_out(PARALLEL_LOOPS):
             return None
         with optional(PARALLEL_LOOPS):
@@ -390,11 +389,11 @@ class _Builder:
 
     def _copy_step(self, target: Buffer, source: Buffer) -> CopyStep:
         size, codes, kernels = target.byte_size, self.shared.codes, self.shared.copies
-        if size < SHARED_COPY_BYTES or codes.threads == 1:
+        if not codes.target.is_worth_threads(size * COPY_COST):
             return CopyStep(target, source)
         if size not in kernels:
             kernels[size] = copy_kernel(size)
-            schedule(kernels[size], codes.vector_bytes, codes.threads)
+            schedule(kernels[size], codes.target)
         return CopyStep(target, source, kernels[size])
 
 

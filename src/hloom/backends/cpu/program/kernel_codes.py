@@ -24,12 +24,13 @@ from hloom.ops.scatter import Scatter
 from hloom.ops.sort import Sort, TopK
 from hloom.passes.edit import applied_computations, calls, loops_of
 from hloom.shape import Shape
+from hloom.target import Target
 
-KERNELS = Registry[[str, Instruction, int, int], KernelCode | None]()
-"""The code of kernels that are more than a loop nest, from (op, name, instruction, threads, vector_bytes)."""
+KERNELS = Registry[[str, Instruction, Target], KernelCode | None]()
+"""The code of kernels that are more than a loop nest, from (op, name, instruction, target)."""
 
 
-def _from(module: str) -> Callable[[Operation, str, Instruction, int, int], KernelCode | None]:
+def _from(module: str) -> Callable[[Operation, str, Instruction, Target], KernelCode | None]:
     """Returns `emit` of a module in `kernels`, which is imported when first needed."""
 
     def emit(op: Operation, *arguments: Any) -> Any:
@@ -79,8 +80,7 @@ class Structures:
 class KernelCodes:
     """Emits the code of instructions; instructions of equal structure share it."""
 
-    vector_bytes: int
-    threads: int
+    target: Target
     written: dict[Any, KernelCode | None] = field(default_factory=dict)
     structures: Structures = field(default_factory=Structures)
 
@@ -93,7 +93,7 @@ class KernelCodes:
         if key not in self.written:
             name = f"{instruction.opcode.replace('-', '_')}{len(self.written)}"
             emit = KERNELS[instruction.op]
-            self.written[key] = emit(instruction.op, name, instruction, self.threads, self.vector_bytes)
+            self.written[key] = emit(instruction.op, name, instruction, self.target)
         return self.written[key]
 
 

@@ -28,13 +28,12 @@ from hloom.backends.cpu.program.program import (
 )
 from hloom.ops.collectives import RaggedAllToAll
 from hloom.ops.traits import Communication, Start
+from hloom.target import ADDITION_RATE, MEMORY_RATE, MULTIPLY_ADD_RATE
 
 MAX_STARTED = 8
 """Maximum number of collectives in flight, since their buffers stay live."""
 _LATENCY, _BYTES_A_SECOND = 1e-5, 2e9
 """Estimated latency of a collective in seconds, and its bandwidth."""
-_MEMORY_RATE, _ADDITIONS, _FLOPS = 1e10, 5e9, 5e10
-"""Estimated bytes of memory traffic, element additions and product operations per second."""
 
 
 def overlap_collectives(program: Program) -> None:
@@ -177,11 +176,11 @@ def _seconds(step: Step) -> float:
     """Estimates the duration of a step in seconds; loops count as longer than any transfer."""
     match step:
         case KernelStep():
-            return max(step.nest_work / _ADDITIONS, _bytes_of(step) / _MEMORY_RATE)
+            return max(step.nest_work / ADDITION_RATE, _bytes_of(step) / MEMORY_RATE)
         case CodeStep():
             # For a product of matrices of m k, k n and m n elements the root of their product is m n k.
             sizes = sorted((math.prod(buffer.dimensions) for buffer in step.buffers), reverse=True)
-            return max(2 * math.sqrt(math.prod(sizes[:3])) / _FLOPS, _bytes_of(step) / _MEMORY_RATE)
+            return max(math.sqrt(math.prod(sizes[:3])) / MULTIPLY_ADD_RATE, _bytes_of(step) / MEMORY_RATE)
         case WhileStep():
             return math.inf
         case ConditionalStep():
@@ -190,7 +189,7 @@ def _seconds(step: Step) -> float:
             return sum(map(_seconds, step.subroutine.program.steps))
         case HostStep() | WaitStep():
             return 0.0
-    return _bytes_of(step) / _MEMORY_RATE
+    return _bytes_of(step) / MEMORY_RATE
 
 
 def _bytes_of(step: Step) -> int:

@@ -37,9 +37,8 @@ from hloom.ops.elementwise_binary import Add, Divide, Multiply, Remainder
 from hloom.ops.operation import Operation
 from hloom.ops.slice import DynamicUpdateSlice
 from hloom.ops.structure import GetTupleElement
+from hloom.target import MIN_TASK_WORK
 
-MIN_WORK = 1 << 14
-"""Minimum work of an iteration, in element additions, if it calls no kernel of its own."""
 MIN_UTILIZATION = 0.75
 """Minimum fraction of threads that must be busy on average."""
 
@@ -65,11 +64,11 @@ def _is_invariant(body: Computation, index: int) -> bool:
 
 
 def may_run_in_parallel(body: Sequence[Step]) -> bool:
-    """Whether the steps of an iteration may run on any thread, and do enough work to pay for one."""
+    """Whether the steps of an iteration may run on any thread, and call a kernel or do enough work for a task."""
     steps = [*all_steps(body)]
     if any(isinstance(step, (HostStep, WaitStep, CallStep)) for step in steps):
         return False
-    return sum(step.nest_work for step in steps) >= MIN_WORK or any(isinstance(step, CodeStep) for step in steps)
+    return sum(step.nest_work for step in steps) >= MIN_TASK_WORK or any(isinstance(step, CodeStep) for step in steps)
 
 
 def fills_threads(trips: int, threads: int) -> bool:

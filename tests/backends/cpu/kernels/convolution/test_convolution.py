@@ -21,6 +21,7 @@ from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan, make_pl
 from hloom.backends.cpu.llvm.text import type_of
 from hloom.ops.attributes import WindowDimension
 from hloom.ops.convolution import Convolution
+from hloom.target import Target
 
 CASES = int(os.environ.get("HLOOM_CASES", "1000"))
 TYPES = [
@@ -167,7 +168,7 @@ def test_many_convolutions_are_the_interpreters() -> None:
 def plan_of(case: Case, threads: int = 2) -> ConvolutionPlan:
     root = hl.parse(case.text()).entry.root
     assert isinstance(root.op, Convolution)
-    return make_plan(normal_form(root.op, root), type_of("float", 16), threads, 64)
+    return make_plan(normal_form(root.op, root), type_of("float", 16), Target(64, threads))
 
 
 SAME = WindowDimension(3, 1, 1, 1)
@@ -240,4 +241,4 @@ def test_empty_ones_are_zeros_or_nothing(case: Case) -> None:
 def test_types_without_code_are_left_to_the_host(types: str) -> None:
     instruction = hl.parse(Case((SAME,), (8,), last(1), types=types).text()).entry.root
     assert isinstance(instruction.op, Convolution)
-    assert convolution.emit(instruction.op, "kernel", instruction, 1, 64) is None
+    assert convolution.emit(instruction.op, "kernel", instruction, Target(64, 1)) is None

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from hloom.backends.cpu.kernels.products.matmul import MatmulSpec, emit_matmul
 from hloom.backends.cpu.llvm.processor import Processor
 from hloom.backends.cpu.runtime.thread_pool import ThreadPool
+from hloom.target import Target
 from hloom.types import BY_NAME
 
 FLOATS = ("f32", "f64", "bf16", "f16")
@@ -50,7 +51,7 @@ def target() -> llvm.TargetMachine:
 
 def compiled(spec: MatmulSpec, threads: int, vector_bytes: int) -> tuple[llvm.ExecutionEngine, int]:
     """Returns an engine with the function `run`, and the size of the workspace in bytes."""
-    code = emit_matmul("product", spec, threads, vector_bytes)
+    code = emit_matmul("product", spec, Target(vector_bytes, threads))
     parameters = ", ".join(f"ptr %{name}" for name in "abcde")
     run = f"define void @run({parameters}) {{\n call void @{code.entry}({parameters})\n ret void\n}}"
     machine = target()
@@ -273,7 +274,7 @@ def test_integers_wrap_around() -> None:
 @pytest.mark.parametrize("types", ["f32 s32 f32", "pred pred s32", "f32 f32 c64", "f64 f64 f16", "f8e5m2 f32 f32"])
 def test_types_without_code_are_refused(types: str) -> None:
     with pytest.raises(ValueError, match=r"^(no matrix product of|a product of f64 would be rounded twice)"):
-        emit_matmul("product", spec_of(1, 2, 2, 2, types), 1)
+        emit_matmul("product", spec_of(1, 2, 2, 2, types), Target(64, 1))
 
 
 @pytest.mark.parametrize("vector_bytes", [16, 32, pytest.param(64, marks=pytest.mark.long)])
@@ -329,4 +330,4 @@ def test_code_for_processors_with_dot_instructions(
     monkeypatch.setattr("hloom.backends.cpu.kernels.products.dot_instructions.processor", lambda: other)
     monkeypatch.setattr("hloom.backends.cpu.kernels.products.dot_instructions.architecture", lambda: architecture)
     for types, instruction in wanted.items():
-        assert instruction in emit_matmul("product", spec_of(1, 64, 64, 64, types), 1, vector_bytes).text
+        assert instruction in emit_matmul("product", spec_of(1, 64, 64, 64, types), Target(vector_bytes, 1)).text

@@ -25,13 +25,14 @@ from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
 from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, type_of
 from hloom.ir import Instruction
 from hloom.ops.convolution import Convolution
+from hloom.target import Target
 
 MAX_CLASSES = 1 << 10
 MAX_TAPS = 1 << 20
 MAX_ELEMENTS = 1 << 31  # of an array: positions in a line are counted in 32 bits
 
 
-def emit(op: Convolution, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+def emit(op: Convolution, name: str, instruction: Instruction, target: Target) -> KernelCode | None:
     """Returns the code of a convolution; None for types without native code, and for windows whose table would be too
     large.
     """
@@ -49,7 +50,7 @@ def emit(op: Convolution, name: str, instruction: Instruction, threads: int, vec
     form = normal_form(op, instruction)
     if form.taps == 0:
         return _zeros(name, instruction)
-    plan = make_plan(form, type_of(sums.element, vector_bytes * 8 // sums.bits), threads, vector_bytes)
+    plan = make_plan(form, type_of(sums.element, target.vector_bytes * 8 // sums.bits), target)
     if form.classes > MAX_CLASSES or len(plan.table) > MAX_ENTRIES:
         return None
     return _Emitter(name, plan, instruction).code()

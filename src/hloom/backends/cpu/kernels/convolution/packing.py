@@ -13,6 +13,7 @@ from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
 from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, lane_indices, type_of
+from hloom.target import TASKS_PER_THREAD
 
 MAX_PACK_CHUNKS = 16
 MIN_CHUNK_ROWS = 8  # of an image
@@ -92,7 +93,7 @@ class ImageCopy:
         self.sources = _sources(plan)
         self.dims = _merged(_dims(plan, self.sources), self.sources)
         self.rows = math.prod(dim.extent for dim in self.dims[:-1])
-        self.chunks = min(4 * plan.threads, -(-self.rows // MIN_CHUNK_ROWS)) if plan.threads > 1 else 1
+        self.chunks = min(TASKS_PER_THREAD * plan.threads, -(-self.rows // MIN_CHUNK_ROWS)) if plan.threads > 1 else 1
         self.type = plan.tile.type
         self.element = ELEMENTS[plan.form.types[0]]
 

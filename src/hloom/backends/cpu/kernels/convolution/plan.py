@@ -13,15 +13,14 @@ from hloom.backends.cpu.kernels.convolution.geometry import PASS_BYTES, Geometry
 from hloom.backends.cpu.kernels.products.matmul_plan import (
     MAX_ACCUMULATORS,
     MAX_VECTORS,
-    MIN_PARALLEL_WORK,
-    TASKS_PER_THREAD,
+    MULTIPLY_ADD_COST,
     align_up,
 )
 from hloom.backends.cpu.kernels.products.micro_kernel import Tile
 from hloom.backends.cpu.kernels.products.sums import block_length, group_length
 from hloom.backends.cpu.llvm.function import size_of
 from hloom.backends.cpu.llvm.text import Type
-from hloom.target import L2_BYTES
+from hloom.target import L2_BYTES, TASKS_PER_THREAD, Target
 
 PANEL_BYTES = L2_BYTES // 4  # of the part of a kernel panel that a block of K reads
 MAX_ENTRIES = 1 << 16  # of the table
@@ -217,9 +216,9 @@ class ConvolutionPlan:
         return self.images * self.tasks * levels * self.task_size
 
 
-def make_plan(form: Form, vector: Type, threads: int, vector_bytes: int) -> ConvolutionPlan:
+def make_plan(form: Form, vector: Type, target: Target) -> ConvolutionPlan:
     """Returns the cheapest plan."""
-    size, accumulators = size_of(vector.element), MAX_ACCUMULATORS[vector_bytes]
+    size, accumulators = size_of(vector.element), MAX_ACCUMULATORS[target.vector_bytes]
     candidates: list[tuple[float, Geometry, Tile]] = []
     for mode in _modes(form):
         for flat in range(1 if mode == "lanes" else 0, len(form.axes) + 1):
@@ -227,7 +226,8 @@ def make_plan(form: Form, vector: Type, threads: int, vector_bytes: int) -> Conv
             tile = min(_tiles(geometry, vector, accumulators), key=geometry.cost)
             candidates.append((geometry.cost(tile) + geometry.copy_cost, geometry, tile))
     _, geometry, tile = min(candidates, key=lambda each: each[0])
-    return ConvolutionPlan(geometry, tile, threads if form.work >= MIN_PARALLEL_WORK else 1)
+    parallel = target.is_worth_threads(form.work * MULTIPLY_ADD_COST)
+    return ConvolutionPlan(geometry, tile, target.threads if parallel else 1)
 
 
 def _modes(form: Form) -> tuple[Mode, ...]:

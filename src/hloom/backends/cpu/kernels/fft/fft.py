@@ -25,31 +25,32 @@ from hloom.ir import Instruction
 from hloom.ops.attributes import FftType
 from hloom.ops.fft import Fft
 from hloom.passes.legalize.fft_lengths import MAX_LENGTH, has_code, product_of_two, radices_of
+from hloom.target import Target
 from hloom.types import PrimitiveType
 
 MIN_SPLIT = 64
 """Elements from which a single sequence is split as a matrix, whose columns are in vectors."""
-MIN_PARALLEL_ELEMENTS = 1 << 14
-"""Elements from which a pass runs on several threads."""
+ELEMENT_COST = 10
+"""Cost of an element of a pass, in additions."""
 CHUNKS_PER_THREAD = 2
 PADDING = 320
 """Bytes between the arrays of a block, so that their distance is no multiple of a page."""
 
 
-def emit(op: Fft, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+def emit(op: Fft, name: str, instruction: Instruction, target: Target) -> KernelCode | None:
     """Returns the code of an fft; None for lengths without native code (`passes/legalize/fft_lengths.py`)."""
     if not has_native_arrays(instruction) or 0 in (*instruction.shape.dimensions, *op.fft_length):
         return None
     if not has_code(op.fft_type, op.fft_length):
         return None
-    return _Writer(op, name, instruction, threads, vector_bytes).code()
+    return _Writer(op, name, instruction, target).code()
 
 
 class _Writer:
     """Writes the functions of one fft."""
 
-    def __init__(self, op: Fft, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> None:
-        self.name, self.instruction, self.threads = name, instruction, threads
+    def __init__(self, op: Fft, name: str, instruction: Instruction, target: Target) -> None:
+        self.name, self.instruction, self.target = name, instruction, target
         self.kind: FftType = op.fft_type
         self.lengths: tuple[int, ...] = tuple(op.fft_length)
         self.is_inverse = self.kind in (FftType.IFFT, FftType.IRFFT)
@@ -60,7 +61,7 @@ class _Writer:
         self.sizes = wide.dimensions
         self.element = "float" if self.real is PrimitiveType.F32 else "double"
         self.bytes = self.real.byte_width
-        self.width = vector_bytes // self.bytes
+        self.width = target.vector_bytes // self.bytes
         self.tables: list[np.ndarray[Any, Any]] = []
         self.table_size = 0
         self.functions: list[KernelFunction] = []
@@ -162,7 +163,7 @@ class _Writer:
                 self._rows(h, 1, intermediate, f.element_at(target, long, self.complex), scale)
 
     def _half_spectrum(self, h: int, source: Value, target: Value) -> None:
-        f, chunks = self.entry, CHUNKS_PER_THREAD * self.threads if self.threads > 1 else 1
+        f, chunks = self.entry, CHUNKS_PER_THREAD * self.target.threads if self.target.threads > 1 else 1
         task = HalfSpectrum(f"{self.name}.half{len(self.functions)}", self.complex, h, self.is_inverse, chunks)
         self.functions.append(task.function())
         table = f.at(f["table"], self._append_table(task.table()), self.element)
@@ -207,8 +208,8 @@ class _Writer:
         """Calls the task of a pass for all its blocks."""
         lanes, factors = self._function(p.fft)
         twiddles = self._append_table(self._twiddles(p))
-        parallel = self.threads > 1 and p.sequences * p.fft.n >= MIN_PARALLEL_ELEMENTS and p.blocks > 1
-        chunks = min(p.blocks, CHUNKS_PER_THREAD * self.threads) if parallel else 1
+        parallel = self.target.is_worth_threads(p.sequences * p.fft.n * ELEMENT_COST) and p.blocks > 1
+        chunks = min(p.blocks, CHUNKS_PER_THREAD * self.target.threads) if parallel else 1
         array = aligned((p.fft.size + 2) * p.fft.lanes * self.bytes) + PADDING
         self.work_bytes = max(self.work_bytes, chunks * 4 * array)
         task = FftTask(p, f"{self.name}.pass{len(self.functions)}", lanes, self.is_inverse, chunks, array)

@@ -13,10 +13,11 @@ from hloom.backends.cpu.llvm.function import CALL_ONLY_ATTRIBUTE
 from hloom.ir import Instruction
 from hloom.ops.dot import Dot
 from hloom.passes.fusion.dot_operands import stride_of
+from hloom.target import Target
 from hloom.types import PrimitiveType
 
 
-def emit(op: Dot, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+def emit(op: Dot, name: str, instruction: Instruction, target: Target) -> KernelCode | None:
     """Returns the code of a dot with one stride for each role (`DotOperands` ensures that); None for types without
     code.
     """
@@ -24,15 +25,15 @@ def emit(op: Dot, name: str, instruction: Instruction, threads: int, vector_byte
     if spec is None:
         return None
     try:
-        code = emit_matmul(name, spec, threads, vector_bytes)
+        code = emit_matmul(name, spec, target)
     except ValueError:
         return None
-    packed = functools.cache(functools.partial(_packed, name, spec, threads, vector_bytes))
+    packed = functools.cache(functools.partial(_packed, name, spec, target))
     return replace(_kernel_code(f"{name}.dot", code, ("lhs", "rhs", "out"), ("scratch", "pool")), packed=packed)
 
 
-def _packed(name: str, spec: MatmulSpec, threads: int, vector_bytes: int) -> PackedCode | None:
-    packed_matmul = emit_packed_matmul(name, spec, threads, vector_bytes)
+def _packed(name: str, spec: MatmulSpec, target: Target) -> PackedCode | None:
+    packed_matmul = emit_packed_matmul(name, spec, target)
     if packed_matmul is None:
         return None
     packing = _kernel_code(f"{name}.packing.dot", packed_matmul.packing, ("operand", "packed"), ("pool",))

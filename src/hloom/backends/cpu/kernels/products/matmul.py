@@ -22,7 +22,7 @@ from hloom.backends.cpu.kernels.products.matmul_code import (
     zeros_code,
 )
 from hloom.backends.cpu.kernels.products.matmul_plan import (
-    MIN_PARALLEL_WORK,
+    MULTIPLY_ADD_COST,
     MatmulPlan,
     MatmulSpec,
     Product,
@@ -41,29 +41,30 @@ from hloom.backends.cpu.kernels.products.micro_kernel import (
 from hloom.backends.cpu.kernels.products.sums import sums_of_group
 from hloom.backends.cpu.llvm.function import Function, size_of
 from hloom.backends.cpu.llvm.text import I1, I64, PTR, IndexValue, Type, Value, constant, type_of
+from hloom.target import Target
 
 __all__ = ["MatmulCode", "MatmulSpec", "PackedMatmul", "emit_matmul", "emit_packed_matmul"]
 
 FALSE = constant(I1, False)
 
 
-def emit_matmul(name: str, spec: MatmulSpec, threads: int, vector_bytes: int = 64) -> MatmulCode:
-    """Returns the code of a product for `threads` threads. Raises ValueError for element types without code."""
-    vector = _sum_vector(spec, vector_bytes)
+def emit_matmul(name: str, spec: MatmulSpec, target: Target) -> MatmulCode:
+    """Returns the code of a product. Raises ValueError for element types without code."""
+    vector = _sum_vector(spec, target.vector_bytes)
     if spec.batch * spec.m * spec.n * spec.k == 0:
         return zeros_code(name, spec)
     p = normalised(spec)
     matvec = _as_matvec(p)
     if matvec is not None:
-        return _matvec_code(name, matvec, vector, threads, p.swapped)
-    return _Emitter(name, *_planned(p, vector, threads, vector_bytes)).code()
+        return _matvec_code(name, matvec, vector, target, p.swapped)
+    return _Emitter(name, *_planned(p, vector, target)).code()
 
 
-def _planned(p: Product, vector: Type, threads: int, vector_bytes: int) -> tuple[MatmulPlan, DotInstruction | None]:
+def _planned(p: Product, vector: Type, target: Target) -> tuple[MatmulPlan, DotInstruction | None]:
     instruction = dot_instruction(p, vector)
     if instruction is not None:
         p = in_words(p, instruction)
-    return make_plan(p, vector, threads, vector_bytes), instruction
+    return make_plan(p, vector, target), instruction
 
 
 @dataclass(frozen=True)
@@ -81,14 +82,14 @@ class PackedMatmul:
     product: MatmulCode
 
 
-def emit_packed_matmul(name: str, spec: MatmulSpec, threads: int, vector_bytes: int) -> PackedMatmul | None:
+def emit_packed_matmul(name: str, spec: MatmulSpec, target: Target) -> PackedMatmul | None:
     """Returns the product in two steps, for loops whose iterations share an operand; None if none is packed whole."""
     if spec.batch * spec.m * spec.n * spec.k == 0:
         return None
     p = normalised(spec)
     if _as_matvec(p) is not None:
         return None
-    planned, instruction = _planned(p, _sum_vector(spec, vector_bytes), threads, vector_bytes)
+    planned, instruction = _planned(p, _sum_vector(spec, target.vector_bytes), target)
     if planned.b_storage != "shared" or p.batch > 1 or planned.columns < p.n:
         return None
     packing, product = (_Emitter(f"{name}.{part}", planned, instruction) for part in ("packing", "packed"))
@@ -388,11 +389,11 @@ def _batch_pointers(
     return [f.at(pointer, f.multiply(batch_index, stride), matrix.element) for pointer, stride, matrix in parts]
 
 
-def _matvec_code(name: str, p: Matvec, vector: Type, threads: int, swapped: bool) -> MatmulCode:
+def _matvec_code(name: str, p: Matvec, vector: Type, target: Target, swapped: bool) -> MatmulCode:
     f = entry_of(name)
     lhs, rhs, out, _, pool = f.parameters
-    context, shares = f.slot(I64, 3), p.shares(vector, threads)
+    context, shares = f.slot(I64, 3), p.shares(vector, target)
     fill_context(f, context, *((rhs, lhs) if swapped else (lhs, rhs)), out)
-    parallel = threads > 1 and p.batch * p.m * p.k >= MIN_PARALLEL_WORK
+    parallel = target.is_worth_threads(p.batch * p.m * p.k * MULTIPLY_ADD_COST)
     run_tasks(f, f"{name}.task", context, p.batch * shares, pool if parallel else None)
     return code_of(name, [p.task(f"{name}.task", vector, shares), f], 0)

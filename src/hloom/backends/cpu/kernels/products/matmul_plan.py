@@ -23,21 +23,20 @@ from hloom.backends.cpu.kernels.products.micro_kernel import Tile
 from hloom.backends.cpu.kernels.products.sums import block_length, group_length
 from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
 from hloom.backends.cpu.llvm.text import Type, type_of
-from hloom.target import L2_BYTES
+from hloom.target import L1_BYTES, L2_BYTES, L3_BYTES, MIN_TASK_WORK, TASKS_PER_THREAD, Target
 
-MAX_PACKED_B_BYTES = 8 << 20  # stays in the L3 cache
+MAX_PACKED_B_BYTES = L3_BYTES // 4  # stays in the cache
 STACK_BYTES = L2_BYTES // 8  # for each of: a block of A, partial sums, a private B
 MAX_DIRECT_BYTES = L2_BYTES // 4  # of a B that is read in place
-MIN_STREAMED_BYTES = 32 << 20  # of a B that is read from memory
+MIN_STREAMED_BYTES = L3_BYTES  # of a B that is read from memory
 MAX_STREAMED_ROWS = 32  # of the result: few enough that memory is the bottleneck
 STREAMED_DEPTH = 64  # of a block of K, if B is read from memory
 MIN_COLUMNS = 512  # of a packed B, to amortise packing A
 MAX_LATENCY_BOUND_SUMS = 4  # in registers: additions wait for each other
-PANEL_BYTES = 28 << 10  # of A, for a block of K: it stays in the L1 cache
+PANEL_BYTES = L1_BYTES * 7 // 8  # of A, for a block of K
 MAX_DIRECT_ROWS = 512  # of a block of K, if B is read in place: each may be in another page
-MIN_PARALLEL_WORK = 1 << 18  # multiply-adds from which a product runs on several threads
-MIN_TASK_WORK = 1 << 17  # multiply-adds of the smallest task
-TASKS_PER_THREAD = 4
+MULTIPLY_ADD_COST = 0.625  # in additions
+MIN_PRODUCT_WORK = 5 * MIN_TASK_WORK  # of the smallest task, which packs operands
 MAX_ACCUMULATORS = {64: 28, 32: 12, 16: 16}  # vector registers for sums, by the bytes of a vector
 # Registers for sums and a row of B. The others are for factors: with fewer than two, LLVM moves sums between registers
 # in the loop, and 64-byte multiply-adds load each factor from memory anew, which exceeds two loads a cycle.
@@ -232,12 +231,13 @@ class MatmulPlan:
         return math.ceil(math.ceil(self.columns / self.tile.columns) / self.column_groups)
 
 
-def make_plan(p: Product, vector: Type, threads: int, vector_bytes: int) -> MatmulPlan:
+def make_plan(p: Product, vector: Type, target: Target) -> MatmulPlan:
     """Returns the plan of a product, whose sums are in vectors of type `vector`."""
     size = size_of(vector.element)
-    tile = _tile(p, vector, vector_bytes)
-    parallel = threads > 1 and p.work >= MIN_PARALLEL_WORK
-    b_storage = _choose_b_storage(p, tile, threads if parallel else 1)
+    tile = _tile(p, vector, target.vector_bytes)
+    parallel = target.is_worth_threads(p.work * MULTIPLY_ADD_COST)
+    threads = target.threads if parallel else 1
+    b_storage = _choose_b_storage(p, tile, threads)
     block_of_k = PANEL_BYTES // (tile.rows * size)
     if b_storage == "direct":
         block_of_k = min(block_of_k, STREAMED_DEPTH if _streams(p, vector) else MAX_DIRECT_ROWS)
@@ -251,7 +251,7 @@ def make_plan(p: Product, vector: Type, threads: int, vector_bytes: int) -> Matm
         passes = math.ceil(p.n / max(MIN_COLUMNS, MAX_PACKED_B_BYTES // (p.k * size)))
         columns = min(p.n, align_up(math.ceil(p.n / passes), tile.columns))
     whole = MatmulPlan(p, tile, depth, columns, b_storage, a_is_direct, 1, 1, parallel)
-    return _split_into_tasks(whole, threads if parallel else 1)
+    return _split_into_tasks(whole, threads)
 
 
 def _tile(p: Product, vector: Type, vector_bytes: int) -> Tile:
@@ -298,8 +298,8 @@ def _split_into_tasks(undivided: MatmulPlan, threads: int) -> MatmulPlan:
     """Returns the plan with its tasks: blocks that fit the stack, and enough of them for the threads."""
     p, tile, size = undivided.product, undivided.tile, size_of(undivided.tile.type.element)
     batch = 1 if undivided.b_storage == "shared" else p.batch
-    work = batch * p.m * undivided.columns * p.k
-    wanted = math.ceil(min(work / MIN_TASK_WORK, TASKS_PER_THREAD * threads) / batch) if threads > 1 else 1
+    work = batch * p.m * undivided.columns * p.k * MULTIPLY_ADD_COST
+    wanted = math.ceil(min(work / MIN_PRODUCT_WORK, TASKS_PER_THREAD * threads) / batch) if threads > 1 else 1
     max_fitting = max(1, STACK_BYTES // (tile.rows * (undivided.depth + tile.type.width) * size))
     useful = min(wanted, undivided.row_tiles // 4, p.m // 64 if undivided.b_storage == "private" else p.m)
     blocks = max(math.ceil(undivided.row_tiles / max_fitting), useful, 1)

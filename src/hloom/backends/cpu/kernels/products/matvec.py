@@ -20,11 +20,12 @@ from hloom.backends.cpu.kernels.products.sums import (
 )
 from hloom.backends.cpu.llvm.function import Function, size_of
 from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Type, Value, constant
+from hloom.target import L1_BYTES, Target
 
 ROWS_PER_ITERATION = 4  # of `_dot`
 UNROLL = 4  # vectors of each row in an iteration of `_dot`
 COLUMNS_PER_ITERATION = 8  # of `_axpy`
-TILE_BYTES = 8 << 10  # of the result
+TILE_BYTES = L1_BYTES // 4  # of the result
 MIN_CHAIN_ITERATIONS = 64  # over K, whose products are added in one chain
 MIN_TASK_BYTES = 128 << 10  # of the matrix
 
@@ -54,10 +55,10 @@ class Matvec:
         paired = self.matrix.paired or self.vector.paired or self.out.paired
         return not paired and (self.has_contiguous_rows or self.matrix.row == 1)
 
-    def shares(self, type: Type, threads: int) -> int:
+    def shares(self, type: Type, target: Target) -> int:
         """Returns the number of tasks among which the rows of one product are divided."""
-        work = self.batch * self.m * self.k * size_of(type.element) // MIN_TASK_BYTES
-        wanted = math.ceil(min(work, 4 * threads) / self.batch) if threads > 1 else 1
+        parts = self.batch * self.m * self.k * size_of(type.element) // MIN_TASK_BYTES
+        wanted = math.ceil(target.tasks(parts) / self.batch)
         return max(1, min(wanted, self.m // max(ROWS_PER_ITERATION, type.width)))
 
     def task(self, name: str, type: Type, shares: int) -> Function:

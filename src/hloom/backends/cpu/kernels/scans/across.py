@@ -6,6 +6,7 @@ from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.scans.scan import BLOCK, Elements, Scan, flat
 from hloom.backends.cpu.llvm.text import PTR, IndexValue, Value
+from hloom.target import Target
 
 MAX_TILE_VECTORS = 64
 """Vectors of a row that are reduced together, so that their running reductions stay in the cache."""
@@ -14,9 +15,10 @@ MAX_TILE_VECTORS = 64
 class ScanAcross:
     """Writes the functions of a scan with `inner` > 1."""
 
-    def __init__(self, name: str, scan: Scan, threads: int, vector_bytes: int) -> None:
+    def __init__(self, name: str, scan: Scan, target: Target) -> None:
         self.name, self.scan = name, scan
-        widest = vector_bytes * 8 // max(32, *(register.bits for register in scan.registers(0)))
+        threads = target.threads if scan.is_parallel(target) else 1
+        widest = target.vector_bytes * 8 // max(32, *(register.bits for register in scan.registers(0)))
         self.lanes = min(widest, 1 << (scan.inner - 1).bit_length())
         vectors = -(-scan.inner // self.lanes)
         wanted = -(-threads // scan.outer) if threads > 1 else 1

@@ -6,6 +6,7 @@ from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.scans.scan import BLOCK, Elements, Scan, ScanState, flat, select
 from hloom.backends.cpu.llvm.text import PTR, IndexValue, Value, type_of
+from hloom.target import Target
 
 MIN_BLOCKS_PER_THREAD = 4
 """Blocks for each thread from which a row is divided among threads."""
@@ -14,14 +15,15 @@ MIN_BLOCKS_PER_THREAD = 4
 class ScanAlong:
     """Writes the functions of a scan whose rows are contiguous."""
 
-    def __init__(self, name: str, scan: Scan, threads: int, vector_bytes: int) -> None:
+    def __init__(self, name: str, scan: Scan, target: Target) -> None:
         self.name, self.scan = name, scan
-        self.lanes = vector_bytes * 8 // max(32, *(register.bits for register in scan.registers(0)))
+        self.lanes = target.vector_bytes * 8 // max(32, *(register.bits for register in scan.registers(0)))
         self.vectors, self.rest = divmod(scan.size, self.lanes)
         self.blocks = -(-self.vectors // BLOCK)
+        threads = target.threads if scan.is_parallel(target) else 1
         self.splits_rows = scan.outer < threads and self.blocks >= MIN_BLOCKS_PER_THREAD * threads
         self.parts = threads if self.splits_rows else 1
-        self.shares = 1 if self.splits_rows or threads == 1 else min(scan.outer, 4 * threads)
+        self.shares = 1 if self.splits_rows or threads == 1 else target.tasks(scan.outer)
         self.words = [f"{group}{k}" for group in ("operand", "initial", "result") for k in range(len(scan.types))]
         self.state_bytes = [
             aligned(register.width * max(8, register.bits) // 8) for register in scan.registers(self.lanes)

@@ -12,9 +12,10 @@ from hloom.backends.cpu.kernels.scans.scan import Scan
 from hloom.backends.cpu.kernels.scans.window_reduction import WindowReduction, axes_of
 from hloom.ir import Instruction
 from hloom.ops.reduce_window import ReduceWindow, cumulative_dimension
+from hloom.target import Target
 
 
-def emit(op: ReduceWindow, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+def emit(op: ReduceWindow, name: str, instruction: Instruction, target: Target) -> KernelCode | None:
     """Returns the code of a reduce-window; None if the combiner cannot be emitted, and if a loop nest is as fast."""
     computation = ScalarComputation.of(op.computation)
     sizes = instruction.operands[0].shape.dimensions
@@ -27,9 +28,9 @@ def emit(op: ReduceWindow, name: str, instruction: Instruction, threads: int, ve
         axes = axes_of(op.window, sizes)
         if axes is not None and len(axes) == 1 and axes[0].inner == axes[0].window.window_dilation == 1:
             return None  # loop nests reduce windows of contiguous elements as fast as these can be read
-        return WindowReduction(name, instruction, computation, axes, threads, vector_bytes).code() if axes else None
+        return WindowReduction(name, instruction, computation, axes, target).code() if axes else None
     outer, inner = math.prod(sizes[:dimension]), math.prod(sizes[dimension + 1 :])
     backward = op.window[dimension].padding_low == 0
     scan = Scan(instruction, computation, outer, sizes[dimension], inner, backward)
     writer = ScanAlong if inner == 1 else ScanAcross
-    return writer(name, scan, threads if scan.is_parallel else 1, vector_bytes).code()
+    return writer(name, scan, target).code()

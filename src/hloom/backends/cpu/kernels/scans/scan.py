@@ -16,12 +16,13 @@ from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.llvm.text import Builder, IndexValue, Type, Value
 from hloom.ir import Instruction
 from hloom.monoids import monoid_of
+from hloom.target import Target
 from hloom.types import PrimitiveType
 
 BLOCK = 128
 """Steps of a block."""
-MIN_PARALLEL_ELEMENTS = 1 << 15
-"""Elements from which a scan runs on several threads."""
+ELEMENT_COST = 5
+"""Cost of an element, in additions: a prefix waits for the one before it."""
 
 Elements = list[Element]
 
@@ -46,10 +47,9 @@ class Scan:
         self.wide_opcode = float_instruction(monoid) if is_narrow else None
         """LLVM's opcode for reductions of narrow floats, which are done in f32 and rounded once; None for others."""
 
-    @property
-    def is_parallel(self) -> bool:
+    def is_parallel(self, target: Target) -> bool:
         """Whether the scan is large enough for several threads."""
-        return self.outer * self.size * self.inner >= MIN_PARALLEL_ELEMENTS
+        return target.is_worth_threads(self.outer * self.size * self.inner * ELEMENT_COST)
 
     def combine(self, b: Builder, earlier: Elements, later: Elements) -> Elements:
         """Reduces two adjacent parts, of which the scan meets `earlier` first."""

@@ -17,6 +17,7 @@ from hloom.backends.cpu.kernels.scans.scan import Elements, Scan, ScanState
 from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant
 from hloom.ir import Instruction
 from hloom.ops.attributes import Window, WindowDimension
+from hloom.target import Target
 
 ELEMENTS_PER_TASK = 1 << 12
 MAX_CHAIN_LENGTH = 64
@@ -68,13 +69,13 @@ class WindowReduction:
     """Writes the functions of a reduce-window, one task for each axis."""
 
     def __init__(
-        self, name: str, instruction: Instruction, computation: ScalarComputation, axes: list[WindowAxis], threads: int,
-        vector_bytes: int,
+        self, name: str, instruction: Instruction, computation: ScalarComputation, axes: list[WindowAxis],
+        target: Target,
     ) -> None:  # fmt: skip
-        self.name, self.instruction, self.axes, self.threads = name, instruction, axes, threads
+        self.name, self.instruction, self.axes, self.threads = name, instruction, axes, target.threads
         self.scan = Scan(instruction, computation, 1, 1, 1, backward=False)
         self.types = self.scan.types
-        self.lanes = vector_bytes * 8 // max(32, *(register.bits for register in self.scan.registers(0)))
+        self.lanes = target.vector_bytes * 8 // max(32, *(register.bits for register in self.scan.registers(0)))
 
     def code(self) -> KernelCode:
         """Returns the code of the reduce-window."""

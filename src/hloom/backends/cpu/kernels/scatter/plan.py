@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from hloom.affine import row_major_strides
 from hloom.ir import Instruction
 from hloom.ops.scatter import Scatter
+from hloom.target import L2_BYTES, Target
 
-MIN_PARALLEL_ELEMENTS = 1 << 16
-"""Update elements from which a scatter runs on several threads."""
+UPDATE_COST = 2.5
+"""Cost of an element of the updates, in additions."""
 MIN_WINDOW_VECTORS = 8
 """Vectors of a window from which it pays that each thread searches all index vectors for those of its part."""
 MIN_SEARCH_THREADS = 4
 """Threads from which that pays for any window of a large operand."""
-MIN_LARGE_OPERAND_BYTES = 1 << 20
+MIN_LARGE_OPERAND_BYTES = L2_BYTES
 """Bytes of an operand that is large: it does not fit a cache."""
 MIN_PART_BYTES = 64
 """Bytes of a window for each task, if tasks divide windows of whole vectors."""
@@ -67,7 +68,7 @@ class ScatterPlan:
         return 0 in [loop.size for loop in (*self.batches, *self.window)] or any(s.limit < 0 for s in self.starts)
 
 
-def plan_scatter(op: Scatter, instruction: Instruction, threads: int) -> ScatterPlan:
+def plan_scatter(op: Scatter, instruction: Instruction, target: Target) -> ScatterPlan:
     """Returns the loops of a scatter, with its tasks."""
     count = (len(instruction.operands) - 1) // 2
     operand, indices, update = (instruction.operands[k].shape.dimensions for k in (0, count, count + 1))
@@ -87,13 +88,14 @@ def plan_scatter(op: Scatter, instruction: Instruction, threads: int) -> Scatter
     ]
     batches = _batches(op, update, update_strides, index_strides, operand_strides)
     window = _collapsed(window)
-    partitioned = _choose_partitioned(instruction, batches, starts, window, threads)
+    partitioned = _choose_partitioned(instruction, batches, starts, window, target)
     keep_first = batches and partitioned is batches[0]
     collapsed = batches[:1] + _collapsed(batches[1:]) if keep_first else _collapsed(batches)
     is_contiguous = bool(window) and window[-1].strides == (1, 1) and bool(starts)
     is_large = instruction.operands[0].shape.byte_size >= MIN_LARGE_OPERAND_BYTES
     prefetches = is_large and is_contiguous and len(collapsed) == 1
-    return ScatterPlan(collapsed, starts, window, threads if partitioned is not None else 1, partitioned, prefetches)
+    shares = target.threads if partitioned is not None else 1
+    return ScatterPlan(collapsed, starts, window, shares, partitioned, prefetches)
 
 
 def _batches(
@@ -138,12 +140,12 @@ def _choose_partitioned(
     batches: list[ScatterLoop],
     starts: list[WindowStart],
     window: list[ScatterLoop],
-    threads: int,
+    target: Target,
 ) -> WindowStart | ScatterLoop | None:
     """Chooses the range that tasks divide, so that no two write the same element; None for one task."""
     operand, update = instruction.operands[0].shape, instruction.operands[-1].shape
-    elements = update.element_count
-    if threads == 1 or elements < MIN_PARALLEL_ELEMENTS:
+    threads = target.threads
+    if not target.is_worth_threads(update.element_count * UPDATE_COST):
         return None
     if batches and batches[0].strides[2] and batches[0].size >= threads:
         return batches[0]

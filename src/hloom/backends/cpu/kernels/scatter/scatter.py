@@ -14,7 +14,7 @@ from hloom.backends.cpu.kernels.scatter.plan import ScatterPlan, WindowStart, pl
 from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant
 from hloom.ir import Instruction
 from hloom.ops.scatter import Scatter
-from hloom.target import CACHE_LINE
+from hloom.target import CACHE_LINE, Target
 
 PREFETCH_DISTANCE = 12
 """Windows between the prefetch of a target and its use."""
@@ -26,27 +26,26 @@ TASK_COPY_BYTES = 1 << 18
 """Bytes of a large operand that a task copies."""
 
 
-def emit(op: Scatter, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+def emit(op: Scatter, name: str, instruction: Instruction, target: Target) -> KernelCode | None:
     """Returns the code of a scatter; None if the update computation cannot be emitted. Results may be the operands."""
     computation = ScalarComputation.of(op.update_computation)
     if computation is None or not has_native_arrays(instruction):
         return None
-    return _Scatter(op, name, instruction, computation, threads, vector_bytes).code()
+    return _Scatter(op, name, instruction, computation, target).code()
 
 
 class _Scatter:
     """Writes the functions of a scatter."""
 
     def __init__(
-        self, op: Scatter, name: str, instruction: Instruction, computation: ScalarComputation, threads: int,
-        vector_bytes: int,
+        self, op: Scatter, name: str, instruction: Instruction, computation: ScalarComputation, target: Target,
     ) -> None:  # fmt: skip
-        self.name, self.instruction, self.computation, self.threads = name, instruction, computation, threads
-        self.plan: ScatterPlan = plan_scatter(op, instruction, threads)
+        self.name, self.instruction, self.computation, self.target = name, instruction, computation, target
+        self.plan: ScatterPlan = plan_scatter(op, instruction, target)
         self.count = (len(instruction.operands) - 1) // 2
         self.types = [operand.shape.element_type for operand in instruction.operands[: self.count]]
         self.index_type = instruction.operands[self.count].shape.element_type
-        self.lanes = 0 if computation.calls_functions else self._lanes(vector_bytes)
+        self.lanes = 0 if computation.calls_functions else self._lanes()
         self.predicate = None if self.lanes else self._predicate()
 
     def _predicate(self) -> str | None:
@@ -66,17 +65,17 @@ class _Scatter:
             return {"gt": "uge", "lt": "ule"}[comparison]
         return f"{'s' if type.is_signed else 'u'}{comparison}"
 
-    def _lanes(self, vector_bytes: int) -> int:
+    def _lanes(self) -> int:
         """Returns the width of vectors along the last dimension of windows; 0 if it is not contiguous."""
         loops = self.plan.window
         if not loops or loops[-1].strides != (1, 1) or loops[-1].size < 2:
             return 0
-        widest = vector_bytes // max(4, *(type.real.byte_width for type in self.types))
+        widest = self.target.vector_bytes // max(4, *(type.real.byte_width for type in self.types))
         return min(widest, 1 << (loops[-1].size - 1).bit_length())
 
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.instruction)
-        on = (f["pool"], f["parallel_for"]) if self.threads > 1 else None
+        on = (f["pool"], f["parallel_for"]) if self.target.threads > 1 else None
         functions = [f]
         for k in range(self.count):
             functions += self._copy(f, k, on)

@@ -15,16 +15,15 @@ from hloom.backends.cpu.llvm.text import I1, I64, PTR, IndexValue, Value, consta
 from hloom.ir import Instruction
 from hloom.ops.attributes import Window, WindowDimension
 from hloom.ops.reduce_window import SelectAndScatter
+from hloom.target import Target
 
 
-def emit(
-    op: SelectAndScatter, name: str, instruction: Instruction, threads: int, vector_bytes: int
-) -> KernelCode | None:
+def emit(op: SelectAndScatter, name: str, instruction: Instruction, target: Target) -> KernelCode | None:
     """Returns the code of a select-and-scatter; None if a computation cannot be emitted."""
     select, scatter = ScalarComputation.of(op.select), ScalarComputation.of(op.scatter)
     if select is None or scatter is None or not has_native_arrays(instruction):
         return None
-    return _SelectAndScatter(name, instruction, op.window, select, scatter, threads).code()
+    return _SelectAndScatter(name, instruction, op.window, select, scatter, target).code()
 
 
 class _SelectAndScatter:
@@ -32,7 +31,7 @@ class _SelectAndScatter:
 
     def __init__(
         self, name: str, instruction: Instruction, window: Window, select: ScalarComputation,
-        scatter: ScalarComputation, threads: int,
+        scatter: ScalarComputation, target: Target,
     ) -> None:  # fmt: skip
         self.name, self.instruction, self.select, self.scatter = name, instruction, select, scatter
         sizes, counts = (instruction.operands[k].shape.dimensions for k in (0, 1))
@@ -43,7 +42,7 @@ class _SelectAndScatter:
         self.slabs = math.prod(sizes[:leading])
         self.window, self.sizes, self.counts = window[leading:], sizes[leading:], counts[leading:]
         self.strides, self.source_strides = row_major_strides(self.sizes), row_major_strides(self.counts)
-        self.shares = max(1, min(self.slabs, 4 * threads)) if threads > 1 else 1
+        self.shares = max(1, target.tasks(self.slabs))
 
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.instruction)

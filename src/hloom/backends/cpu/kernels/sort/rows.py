@@ -12,12 +12,13 @@ from hloom.backends.cpu.kernels.sort.radix import RadixSort
 from hloom.backends.cpu.kernels.sort.records import Records, Rows, raw_type
 from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value
 from hloom.ir import Instruction
+from hloom.target import TASKS_PER_THREAD, Target
 from hloom.types import PrimitiveType
 
 MIN_RADIX_SIZE = 256
 """Elements from which rows that are ordered by a key are sorted digit by digit."""
-MIN_SPLIT_SIZE = 1 << 13
-"""Elements from which a row is sorted by several threads."""
+ELEMENT_COST = 20
+"""Cost of an element of a row, in additions."""
 MAX_SCRATCH_BYTES = 1 << 22
 """Scratch of all threads up to which there are several shares of rows for each thread."""
 
@@ -26,20 +27,20 @@ class SortRows:
     """Writes the functions of a sort of `rows`, of which the first `result_size` elements are results (None: all)."""
 
     def __init__(
-        self, name: str, instruction: Instruction, rows: Rows, records: Records, in_place: bool, threads: int,
-        vector_bytes: int, result_size: int | None = None,
+        self, name: str, instruction: Instruction, rows: Rows, records: Records, in_place: bool, target: Target,
+        result_size: int | None = None,
     ) -> None:  # fmt: skip
         self.name, self.instruction, self.rows, self.records, self.in_place = name, instruction, rows, records, in_place
         self.result_rows = Rows(rows.count, rows.size if result_size is None else result_size, rows.stride)
         self.operand_types = [shape.element_type for shape in instruction.operand_shapes]
         self.result_types = [shape.element_type for shape in instruction.shape.leaves()]
-        self.splits_rows = threads > 1 and rows.size >= MIN_SPLIT_SIZE and rows.count < threads
-        parts = threads if self.splits_rows else 1
+        self.splits_rows = target.is_worth_threads(rows.size * ELEMENT_COST) and rows.count < target.threads
+        parts = target.threads if self.splits_rows else 1
         counts = len(self.operand_types), len(self.result_types)
         self.row = RowContext(f"{name}.row", *counts, records, rows.size, parts)
-        self.algorithm = self._algorithm(vector_bytes)
+        self.algorithm = self._algorithm(target.vector_bytes)
         self.row_bytes = self._set_bytes() * (1 if in_place else 2) + aligned(self.algorithm.counts_bytes)
-        self.shares = self._shares(threads)
+        self.shares = self._shares(target)
 
     def _algorithm(self, vector_bytes: int) -> QuickSort | RadixSort | MergeSort:
         if (self.in_place or self.records.are_distinct) and quick.supports(self.records, self.rows.size, vector_bytes):
@@ -50,12 +51,12 @@ class SortRows:
     def _set_bytes(self) -> int:
         return sum(aligned(self.rows.size * column.bits // 8) for column in self.records.columns)
 
-    def _shares(self, threads: int) -> int:
+    def _shares(self, target: Target) -> int:
         """The number of tasks among which the rows are divided."""
-        if self.splits_rows or threads == 1:
+        if self.splits_rows:
             return 1
-        several = 4 * threads * self.row_bytes <= MAX_SCRATCH_BYTES
-        return min(self.rows.count, threads * (4 if several else 1))
+        fits = TASKS_PER_THREAD * target.threads * self.row_bytes <= MAX_SCRATCH_BYTES
+        return target.tasks(self.rows.count if fits else min(self.rows.count, target.threads))
 
     def code(self) -> KernelCode:
         """Returns the code of the sort."""

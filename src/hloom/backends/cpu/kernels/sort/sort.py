@@ -12,12 +12,13 @@ from hloom.backends.cpu.kernels.sort.records import Elements, KeyedPositions, Re
 from hloom.backends.cpu.kernels.sort.rows import MIN_RADIX_SIZE, SortRows
 from hloom.ir import Instruction
 from hloom.ops.sort import Sort
+from hloom.target import Target
 
 MAX_ROW = (1 << 31) - 1
 """Elements of the longest row: positions have 32 bits."""
 
 
-def emit(op: Sort, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+def emit(op: Sort, name: str, instruction: Instruction, target: Target) -> KernelCode | None:
     """Returns the code of a sort; None if the comparator cannot be emitted, or rows are too long."""
     comparator = ScalarComputation.of(op.comparator)
     sizes = instruction.operands[0].shape.dimensions
@@ -31,7 +32,7 @@ def emit(op: Sort, name: str, instruction: Instruction, threads: int, vector_byt
     key = sort_key(comparator)
     records: Records = Elements(types, comparator, key, rows)
     in_place = stride == 1
-    sorts_elements = in_place and quick.supports(records, rows.size, vector_bytes)
+    sorts_elements = in_place and quick.supports(records, rows.size, target.vector_bytes)
     if key is not None and not sorts_elements and (len(types) > 1 or rows.size < MIN_RADIX_SIZE):
         records, in_place = KeyedPositions(types, key, rows), False
-    return SortRows(name, instruction, rows, records, in_place, threads, vector_bytes).code()
+    return SortRows(name, instruction, rows, records, in_place, target).code()

@@ -15,12 +15,13 @@ from hloom.backends.cpu.kernels.sort.sort import MAX_ROW
 from hloom.backends.cpu.llvm.text import I64, PTR, Value, constant, type_of
 from hloom.ir import Instruction
 from hloom.ops.sort import TopK
+from hloom.target import Target
 
 MAX_INSERTION_LENGTH = 8
 """Length up to which lists are always maintained by insertion."""
 
 
-def emit(op: TopK, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+def emit(op: TopK, name: str, instruction: Instruction, target: Target) -> KernelCode | None:
     """Returns the code of a topk; None for element types without native arithmetic."""
     operand = instruction.operands[0].shape
     size, count = operand.dimensions[-1], math.prod(operand.dimensions[:-1])
@@ -32,8 +33,8 @@ def emit(op: TopK, name: str, instruction: Instruction, threads: int, vector_byt
     key = natural_key(operand.element_type, descending=op.largest)
     records = KeyedPositions([operand.element_type], key, rows, writes_positions=True)
     if not _is_short(op.k, size):
-        return SortRows(name, instruction, rows, records, False, threads, vector_bytes, op.k).code()
-    return _Selection(name, instruction, rows, records, op.k, threads, vector_bytes).code()
+        return SortRows(name, instruction, rows, records, False, target, op.k).code()
+    return _Selection(name, instruction, rows, records, op.k, target).code()
 
 
 def _is_short(k: int, size: int) -> bool:
@@ -45,14 +46,13 @@ class _Selection:
     """Writes the functions that keep the k best records of each row, best first."""
 
     def __init__(
-        self, name: str, instruction: Instruction, rows: Rows, records: KeyedPositions, k: int, threads: int,
-        vector_bytes: int,
+        self, name: str, instruction: Instruction, rows: Rows, records: KeyedPositions, k: int, target: Target,
     ) -> None:  # fmt: skip
         self.name, self.instruction, self.rows, self.records, self.k = name, instruction, rows, records, k
         self.type = instruction.operands[0].shape.element_type
         self.record = records.columns[0]
-        self.lanes = vector_bytes // (records.half // 8)
-        self.shares = min(rows.count, 4 * threads) if threads > 1 else 1
+        self.lanes = target.vector_bytes // (records.half // 8)
+        self.shares = target.tasks(rows.count)
 
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.instruction)
