@@ -17,6 +17,7 @@ from backends.cpu.kernels.products.test_matmul import guarded
 from backends.cpu.kernels.run_kernel import Array, Kernel, assert_same, interpreted
 from hloom.backends.cpu.kernels.convolution import convolution
 from hloom.backends.cpu.kernels.convolution.form import normal_form
+from hloom.backends.cpu.kernels.convolution.geometry import Mode
 from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan, make_plan
 from hloom.backends.cpu.llvm.text import type_of
 from hloom.ops.attributes import WindowDimension
@@ -207,7 +208,7 @@ def test_large_convolutions(case: Case) -> None:
 
 def test_plans_of_every_kind_are_met() -> None:
     plans = {name: plan_of(case) for name, case in LARGE.items()}
-    assert {plan.geometry.mode for plan in plans.values()} == {"rows", "columns", "lanes"}
+    assert {plan.geometry.mode for plan in plans.values()} == {*Mode}
     assert {plan.geometry.flat for plan in plans.values()} >= {0, 1, 2}
     assert {len(plan.classes) for plan in plans.values()} >= {1, 4}
     assert {plan.geometry.run.taps > 1 for plan in plans.values()} == {True, False}

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.convolution.form import normal_form
+from hloom.backends.cpu.kernels.convolution.geometry import Mode
 from hloom.backends.cpu.kernels.convolution.packing import ImageCopy, KernelPack
 from hloom.backends.cpu.kernels.convolution.plan import MAX_ENTRIES, ConvolutionPlan, make_plan
 from hloom.backends.cpu.kernels.convolution.tile import StoreTile, SumTile
@@ -136,7 +137,7 @@ class _Emitter:
         record = Value(f"@{self.name}.classes", PTR)
         record = f.at(record, f.multiply(class_index, 3 + len(form.axes)), "i64")
         entries, first, output = f.unpack(record, I64, I64, I64)
-        image = f.add(f.multiply(index, g.strides["image"]), f.multiply(group, g.group_stride))
+        image = f.add(f.multiply(index, g.image_size), f.multiply(group, g.group_stride))
         offset = f.add(
             f.add(f.multiply(index, form.batch_strides[1]), f.multiply(group, form.group_strides[2])), output
         )
@@ -199,9 +200,9 @@ class _Emitter:
         position = f.index(f.multiply(f.remainder(tile[0], plan.tiles[0]), plan.tile_positions))
         image, offset, is_inside = self._row_offsets(f, block, f.divide(tile[0], plan.tiles[0]))
         column = f.multiply(tile[1], plan.tile_features)
-        image = f.add(f.add(image, f.multiply(position, g.row_stride)), column if g.mode == "lanes" else 0)
+        image = f.add(f.add(image, f.multiply(position, g.row_stride)), column if g.mode is Mode.LANES else 0)
         panel = f.add(f.multiply(tile[1], plan.depth), f.multiply(entries[0], g.run.length))
-        stride = g.result.row if g.mode == "columns" else g.result.column
+        stride = g.result.row if g.mode is Mode.COLUMNS else g.result.column
         offset = f.add(
             offset, f.divide(f.multiply(column, stride), 2) if g.result.paired else f.multiply(column, stride)
         )

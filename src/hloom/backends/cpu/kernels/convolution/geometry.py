@@ -7,30 +7,67 @@ positions (`flat` is the number of these axes, the last ones); results at the en
 are not stored. With `flat` 0 the row runs along the batch instead. The sum over K goes through a table of distances,
 and for each entry of the table through a `run` of evenly spaced elements: the input features, the last axis of the
 window, or both.
-
-The mode determines the contents of a vector, and the meaning of the rows and vectors of a tile:
-
-- "rows": positions by output features; elements of the image are broadcast.
-- "columns": output features by positions; elements of the kernel are broadcast.
-- "lanes": positions by groups: each lane has its own group, nothing is broadcast (depthwise).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
-from typing import Literal
 
 from hloom.backends.cpu.kernels.convolution.form import Axis, Form
 from hloom.backends.cpu.kernels.products.matmul_plan import align_up
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.micro_kernel import Tile
-from hloom.target import L2_BYTES
 
-Mode = Literal["rows", "columns", "lanes"]
-PASS_BYTES = 2 * L2_BYTES  # of the images that a pass copies
 SHORT_RUN = 16  # elements
+
+
+class Mode(Enum):
+    """The contents of a vector, and the meaning of the rows and vectors of a tile."""
+
+    ROWS = "rows"
+    """Positions by output features; elements of the image are broadcast."""
+    COLUMNS = "columns"
+    """Output features by positions; elements of the kernel are broadcast."""
+    LANES = "lanes"
+    """Positions by groups: each lane has its own group, nothing is broadcast (depthwise)."""
+
+
+class Role(Enum):
+    """What a dimension of an image counts."""
+
+    GROUP = "group"
+    BATCH = "batch"
+    PHASE = "phase"
+    POSITION = "position"
+    """Positions within a phase."""
+    FEATURE = "feature"
+    """Input features."""
+    LANE = "lane"
+    """Output features of all groups, in Mode.LANES."""
+
+
+@dataclass(frozen=True)
+class ImageDimension:
+    """A dimension of an image; phases and positions are those of the spatial axis with index `axis`."""
+
+    role: Role
+    axis: int = 0
+
+
+GROUP, BATCH, FEATURE, LANE = map(ImageDimension, (Role.GROUP, Role.BATCH, Role.FEATURE, Role.LANE))
+
+
+def phase(axis: int) -> ImageDimension:
+    """Returns the dimension of the phases along an axis."""
+    return ImageDimension(Role.PHASE, axis)
+
+
+def position(axis: int) -> ImageDimension:
+    """Returns the dimension of the positions within a phase along an axis."""
+    return ImageDimension(Role.POSITION, axis)
 
 
 @dataclass(frozen=True)
@@ -93,13 +130,13 @@ class Geometry:
     @cached_property
     def features(self) -> int:
         """Input features of an image, in real elements."""
-        groups = self.form.groups if self.form.has_feature_groups and self.mode != "lanes" else 1
+        groups = self.form.groups if self.form.has_feature_groups and self.mode is not Mode.LANES else 1
         return self.form.inputs * self.form.parts * groups
 
     @property
     def lanes(self) -> int:
-        """Output features of all groups in the mode "lanes", else 1."""
-        return self.form.groups * self.form.outputs if self.mode == "lanes" else 1
+        """Output features of all groups in Mode.LANES, else 1."""
+        return self.form.groups * self.form.outputs if self.mode is Mode.LANES else 1
 
     @cached_property
     def run(self) -> Run:
@@ -112,7 +149,7 @@ class Geometry:
         if self.has_features_last and features == self.features and last.spacing.position == 1:
             if last.step == 1 or features < SHORT_RUN:
                 return Run(taps, features)
-        elif features < taps and not self.form.is_complex and (last.step == 1 or self.mode != "columns"):
+        elif features < taps and not self.form.is_complex and (last.step == 1 or self.mode is not Mode.COLUMNS):
             return Run(taps, 1)
         return Run(1, features)
 
@@ -126,63 +163,69 @@ class Geometry:
     def has_features_last(self) -> bool:
         """Whether the image has its features contiguous: as the input does, or because K runs along many of them."""
         pays = self.form.input_stride == self.form.parts or self.form.inputs >= SHORT_RUN
-        return self.mode == "rows" and pays and not self.has_batch_last
+        return self.mode is Mode.ROWS and pays and not self.has_batch_last
 
     @property
     def has_batch_last(self) -> bool:
         """Whether the image has its batch contiguous."""
-        return self.flat == 0 and (self.mode == "columns" or self.form.batch_strides[0] == self.form.parts == 1)
+        return self.flat == 0 and (self.mode is Mode.COLUMNS or self.form.batch_strides[0] == self.form.parts == 1)
 
     # The image
 
     @cached_property
-    def extents(self) -> dict[str, int]:
-        """Sizes of the dimensions of an image, outermost first.
-
-        The keys are "g" (group), "b" (batch), "p0", "p1", .. (phase along a spatial axis), "x0", "x1", .. (index within
-        the phase), "f" (input feature) and "lane" (output feature of a group, in the mode "lanes").
-        """
-        sizes = {"g": 1 if self.form.has_feature_groups or self.mode == "lanes" else self.form.groups}
+    def extents(self) -> dict[ImageDimension, int]:
+        """Sizes of the dimensions of an image, outermost first."""
+        separate_groups = self.form.has_feature_groups or self.mode is Mode.LANES
+        sizes = {GROUP: 1 if separate_groups else self.form.groups}
         if self.flat == 0 and not self.has_batch_last:
-            sizes["b"] = self.form.batch
-        sizes |= {f"p{d}": axis.phases for d, axis in enumerate(self.image_axes)}
+            sizes[BATCH] = self.form.batch
+        sizes |= {phase(d): axis.phases for d, axis in enumerate(self.image_axes)}
         if not self.has_features_last:
-            sizes["f"] = self.features
-        sizes |= {f"x{d}": axis.extent for d, axis in enumerate(self.image_axes)}
+            sizes[FEATURE] = self.features
+        sizes |= {position(d): axis.extent for d, axis in enumerate(self.image_axes)}
         if self.has_features_last:
-            sizes["f"] = self.features
+            sizes[FEATURE] = self.features
         if self.has_batch_last:
-            sizes["b"] = self.form.batch
-        if self.mode == "lanes":
-            sizes["lane"] = self.lanes
+            sizes[BATCH] = self.form.batch
+        if self.mode is Mode.LANES:
+            sizes[LANE] = self.lanes
         return sizes
 
+    @property
+    def strides(self) -> dict[ImageDimension, int]:
+        """Strides of the dimensions of an image, in elements."""
+        return self._layout[0]
+
+    @property
+    def image_size(self) -> int:
+        """The elements of an image."""
+        return self._layout[1]
+
     @cached_property
-    def strides(self) -> dict[str, int]:
-        """Strides of the dimensions by the keys of `extents`, and of whole images ("image"), in elements."""
+    def _layout(self) -> tuple[dict[ImageDimension, int], int]:
+        """The strides, and the size of an image."""
         strides, stride = {}, 1
-        for name, extent in reversed(self.extents.items()):
-            strides[name] = stride
+        for dimension, extent in reversed(self.extents.items()):
+            strides[dimension] = stride
             stride *= extent
-            if name == "f" and stride * self.size % 2048 == 0 and self.has_features_last and self.run.taps == 1:
+            is_long_run = dimension == FEATURE and self.has_features_last and self.run.taps == 1
+            if is_long_run and stride * self.size % 2048 == 0:
                 stride += self.width  # so that positions map to different sets of the cache
-        return strides | {"image": stride}
+        return strides, stride
 
     @property
     def group_stride(self) -> int:
         """The distance between groups in the image."""
-        return (
-            self.strides["f"] * self.form.inputs * self.form.parts
-            if self.form.has_feature_groups
-            else self.strides["g"]
-        )
+        if self.form.has_feature_groups:
+            return self.strides[FEATURE] * self.form.inputs * self.form.parts
+        return self.strides[GROUP]
 
     @cached_property
     def run_stride(self) -> int:
         """The distance between elements of a run in the image."""
         if self.run.features > 1 or self.run.taps == 1:
-            return self.strides["f"]
-        return self.form.axes[-1].spacing.position * self.strides[f"x{len(self.form.axes) - 1}"]
+            return self.strides[FEATURE]
+        return self.form.axes[-1].spacing.position * self.strides[position(len(self.form.axes) - 1)]
 
     # Positions
 
@@ -198,12 +241,12 @@ class Geometry:
 
     def step(self, d: int) -> int:
         """Returns the distance in the image from one output to the next along an axis."""
-        return self.strides[f"x{d}"] * self.image_axes[d].advance
+        return self.strides[position(d)] * self.image_axes[d].advance
 
     @cached_property
     def row_stride(self) -> int:
         """The distance in the image between adjacent positions of a row."""
-        return self.step(len(self.image_axes) - 1) if self.flat else self.strides["b"]
+        return self.step(len(self.image_axes) - 1) if self.flat else self.strides[BATCH]
 
     @cached_property
     def pitches(self) -> tuple[int, ...]:
@@ -234,69 +277,36 @@ class Geometry:
     @property
     def groups(self) -> int:
         """The number of groups that are computed separately."""
-        return 1 if self.mode == "lanes" else self.form.groups
+        return 1 if self.mode is Mode.LANES else self.form.groups
 
     @cached_property
     def output_features(self) -> int:
         """Output features of a group, in real elements."""
-        return self.lanes if self.mode == "lanes" else self.form.outputs * self.form.parts
+        return self.lanes if self.mode is Mode.LANES else self.form.outputs * self.form.parts
 
     @cached_property
     def result(self) -> Matrix:
         """The result as a matrix of a tile's rows and columns."""
         form = self.form
         if self.flat:
-            position = form.axes[-1].output_stride * form.axes[-1].period
+            stride = form.axes[-1].output_stride * form.axes[-1].period
         else:
-            position = form.batch_strides[1]
-        if self.mode == "columns":
-            return Matrix(form.types[2], form.output_stride, position)
+            stride = form.batch_strides[1]
+        if self.mode is Mode.COLUMNS:
+            return Matrix(form.types[2], form.output_stride, stride)
         if form.is_complex and form.output_stride != 2:
-            return Matrix(form.types[2], position, form.output_stride, paired=True)
-        return Matrix(form.types[2], position, form.output_stride // form.parts)
-
-    # Costs, in cycles of a multiply-add
+            return Matrix(form.types[2], stride, form.output_stride, paired=True)
+        return Matrix(form.types[2], stride, form.output_stride // form.parts)
 
     def tiles(self, tile: Tile) -> tuple[int, int]:
         """Returns the tiles along a row of positions, and along the features."""
-        positions, features = (tile.columns, tile.rows) if self.mode == "columns" else (tile.rows, tile.columns)
+        positions, features = self.positions_of(tile), self.features_of(tile)
         return math.ceil(self.positions / positions), math.ceil(self.output_features / features)
 
-    @cached_property
-    def steps(self) -> float:
-        """Multiply-adds of an output, on average."""
-        return self.form.taps / self.form.classes * self.form.inputs * self.form.parts
+    def positions_of(self, tile: Tile) -> int:
+        """Returns the positions in a tile."""
+        return tile.columns if self.mode is Mode.COLUMNS else tile.rows
 
-    @cached_property
-    def rows(self) -> int:
-        """Rows of positions of all classes, groups and images."""
-        return self.form.classes * self.groups * self.images * self.outer
-
-    @cached_property
-    def store_cost(self) -> int:
-        """The cost of storing a vector of sums."""
-        return 2 if self.result.has_contiguous_rows else 2 * self.width
-
-    def cost(self, tile: Tile) -> float:
-        """Returns the cost of all tiles."""
-        sums = tile.rows * tile.vectors
-        # Vectors of the kernel mostly come from the L2 cache; unaligned ones of positions straddle two cache lines.
-        vector = {"rows": 3, "columns": 2 if self.form.taps > 1 else 1, "lanes": 1}[self.mode]
-        loads = tile.rows + tile.vectors * vector
-        products = self.steps * (max(sums, 8) + 0.1 * loads)
-        row_tiles, column_tiles = self.tiles(tile)
-        return self.rows * row_tiles * column_tiles * (products + sums * self.store_cost)
-
-    @property
-    def copy_cost(self) -> float:
-        """The cost of copying all images."""
-        name = next(reversed(self.extents))
-        axis = self.form.axes[-1] if self.form.axes else None
-        is_contiguous = {
-            "f": self.form.input_stride == self.form.parts,
-            "b": self.form.batch_strides[0] == 1,
-            "lane": self.form.group_strides[0] == 1 and self.form.outputs == 1,
-        }.get(name, axis is not None and axis.input_stride == 1 and axis.step == 1)
-        elements = self.strides["image"]
-        cache_penalty = 4 if elements * self.size > PASS_BYTES else 1
-        return self.images * elements * cache_penalty * (2 / self.width if is_contiguous else 2)
+    def features_of(self, tile: Tile) -> int:
+        """Returns the output features in a tile."""
+        return tile.rows if self.mode is Mode.COLUMNS else tile.columns

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from hloom.backends.cpu.kernels.convolution.geometry import Role
 from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
@@ -19,7 +20,7 @@ MAX_PACK_CHUNKS = 16
 MIN_CHUNK_ROWS = 8  # of an image
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SourceAxis:
     """An axis of the input: the index at which the copy starts, its size, and the distance between elements.
 
@@ -34,53 +35,48 @@ class SourceAxis:
 
 
 @dataclass(frozen=True)
-class Dimension:
+class CopiedDimension:
     """A dimension of the copy: each index is `factor` further on an axis of the input."""
 
     extent: int
     stride: int
-    axis: str
+    source: SourceAxis
     factor: int = 1
 
 
-def _sources(plan: ConvolutionPlan) -> dict[str, SourceAxis]:
-    form, g = plan.form, plan.geometry
-    parts = form.parts
-    sources = {f"x{d}": SourceAxis(axis.min_position, axis.size, axis.input_stride) for d, axis in enumerate(form.axes)}
-    sources["image"] = sources["b"] = SourceAxis(0, form.batch, form.batch_strides[0])
-    sources["g"] = SourceAxis(0, form.groups, form.group_strides[0])
-    contiguous = form.input_stride == parts
-    sources["f"] = SourceAxis(0, g.features, 1 if contiguous else form.input_stride, 1 if contiguous else parts)
-    sources["lane"] = SourceAxis(0, g.lanes, form.group_strides[0], form.outputs, repeats=True)
-    return sources
-
-
-def _dims(plan: ConvolutionPlan, sources: dict[str, SourceAxis]) -> list[Dimension]:
+def _copied_dimensions(plan: ConvolutionPlan) -> list[CopiedDimension]:
     """Dimensions of the copy, outermost first, without those that only have the first element of an axis."""
-    g = plan.geometry
-    dims = []
-    for name, extent in g.extents.items():
-        axis, factor = name, 1
-        if name[0] in "px":
-            line = g.image_axes[int(name[1:])]
-            axis, factor = f"x{name[1:]}", line.axis.step if name[0] == "x" and line.is_split else 1
-        if extent > 1 or (name[0] == "x" and sources[axis].start != 0):
-            dims.append(Dimension(extent, g.strides[name], axis, factor))
-    return dims or [Dimension(1, 1, "image")]
+    form, g = plan.form, plan.geometry
+    spatial = [SourceAxis(axis.min_position, axis.size, axis.input_stride) for axis in form.axes]
+    is_contiguous = form.input_stride == form.parts
+    sources = {
+        Role.BATCH: SourceAxis(0, form.batch, form.batch_strides[0]),
+        Role.GROUP: SourceAxis(0, form.groups, form.group_strides[0]),
+        Role.FEATURE: SourceAxis(0, g.features, *((1, 1) if is_contiguous else (form.input_stride, form.parts))),
+        Role.LANE: SourceAxis(0, g.lanes, form.group_strides[0], form.outputs, repeats=True),
+    }
+    copied = []
+    for dimension, extent in g.extents.items():
+        is_position = dimension.role is Role.POSITION
+        source = spatial[dimension.axis] if is_position or dimension.role is Role.PHASE else sources[dimension.role]
+        line = g.image_axes[dimension.axis] if is_position else None
+        factor = line.axis.step if line is not None and line.is_split else 1
+        if extent > 1 or (is_position and source.start != 0):
+            copied.append(CopiedDimension(extent, g.strides[dimension], source, factor))
+    if len(copied) > 1 and copied[-1].source is sources[Role.FEATURE] and copied[-2].source in spatial:
+        return _merged(copied)
+    return copied or [CopiedDimension(1, 1, sources[Role.BATCH])]
 
 
-def _merged(dims: list[Dimension], sources: dict[str, SourceAxis]) -> list[Dimension]:
+def _merged(copied: list[CopiedDimension]) -> list[CopiedDimension]:
     """Merges the last spatial axis and the features into one dimension, if input and copy lay them out alike."""
-    if len(dims) < 2 or dims[-1].axis != "f" or dims[-2].axis[0] != "x":
-        return dims
-    x, f = dims[-2:]
-    from_x, from_f = sources[x.axis], sources["f"]
-    if x.factor != 1 or x.stride != f.extent or from_f.stride != 1 or from_x.stride != f.extent:
-        return dims
-    if any(dim.axis == x.axis for dim in dims[:-2]):
-        return dims
-    sources["xf"] = SourceAxis(from_x.start * f.extent, from_x.size * f.extent, 1)
-    return [*dims[:-2], Dimension(x.extent * f.extent, 1, "xf")]
+    *others, x, f = copied
+    if x.factor != 1 or x.stride != f.extent or f.source.stride != 1 or x.source.stride != f.extent:
+        return copied
+    if any(dim.source is x.source for dim in others):
+        return copied
+    both = SourceAxis(x.source.start * f.extent, x.source.size * f.extent, 1)
+    return [*others, CopiedDimension(x.extent * f.extent, 1, both)]
 
 
 class ImageCopy:
@@ -90,8 +86,7 @@ class ImageCopy:
 
     def __init__(self, plan: ConvolutionPlan) -> None:
         self.plan = plan
-        self.sources = _sources(plan)
-        self.dims = _merged(_dims(plan, self.sources), self.sources)
+        self.dims = _copied_dimensions(plan)
         self.rows = math.prod(dim.extent for dim in self.dims[:-1])
         self.chunks = min(TASKS_PER_THREAD * plan.threads, -(-self.rows // MIN_CHUNK_ROWS)) if plan.threads > 1 else 1
         self.type = plan.tile.type
@@ -103,7 +98,7 @@ class ImageCopy:
         image = f.divide(f["chunk"], self.chunks)
         source, target = f.unpack(f["context"], PTR, PTR)
         source = f.at(source, f.multiply(image, self.plan.form.batch_strides[0]), self.element)
-        target = f.at(target, f.multiply(image, self.plan.geometry.strides["image"]), self.type.element)
+        target = f.at(target, f.multiply(image, self.plan.geometry.image_size), self.type.element)
         first, count = f.share(self.rows, 1, self.chunks, f.remainder(f["chunk"], self.chunks))
         with f.each(0, count) as row:
             self._row(f, source, target, f.add(first, row))
@@ -111,20 +106,19 @@ class ImageCopy:
 
     def _row(self, f: KernelFunction, source: Value, target: Value, row: IndexValue) -> None:
         """Copies one row of an image; all of it is zero if it is outside of the input."""
-        indices: dict[str, IndexValue] = {}
+        indices: dict[SourceAxis, IndexValue] = {}
         target_offset: IndexValue = 0
         for dim in reversed(self.dims[:-1]):
             i = f.remainder(row, dim.extent)
             row = f.divide(row, dim.extent)
             target_offset = f.add(target_offset, f.multiply(i, dim.stride))
-            indices[dim.axis] = f.add(indices.get(dim.axis, 0), f.multiply(i, dim.factor))
-        inner, is_inside = self.dims[-1], None
+            indices[dim.source] = f.add(indices.get(dim.source, 0), f.multiply(i, dim.factor))
+        inner, is_inside = self.dims[-1].source, None
         source_offset: IndexValue = 0
-        for axis, index in indices.items():
-            if axis == inner.axis:
+        for s, index in indices.items():
+            if s is inner:
                 continue
-            s = self.sources[axis]
-            if s.start < 0 or s.start + self._max_index(axis) >= s.size:
+            if s.start < 0 or s.start + self._max_index(s) >= s.size:
                 index = f.binary("add", f.index(index), f.index(s.start))
                 fits = f.compare("ult", index, f.index(s.size))
                 is_inside = fits if is_inside is None else f.binary("and", is_inside, fits)
@@ -132,14 +126,14 @@ class ImageCopy:
                 index = f.add(index, s.start)
             source_offset = f.binary("add", f.index(source_offset), self._offset(f, s, f.index(index)))
         target_row = f.at(target, target_offset, self.type.element)
-        start = f.binary("add", f.index(indices.get(inner.axis, 0)), f.index(self.sources[inner.axis].start))
-        size = f.index(self.sources[inner.axis].size)
+        start = f.binary("add", f.index(indices.get(inner, 0)), f.index(inner.start))
+        size = f.index(inner.size)
         if is_inside is not None:
             size = f.select(is_inside, size, f.index(0))
         self._copy_row(f, f.at(source, source_offset, self.element), target_row, start, size)
 
-    def _max_index(self, axis: str) -> int:
-        return sum((dim.extent - 1) * dim.factor for dim in self.dims if dim.axis == axis)
+    def _max_index(self, source: SourceAxis) -> int:
+        return sum((dim.extent - 1) * dim.factor for dim in self.dims if dim.source is source)
 
     def _offset(self, f: KernelFunction, s: SourceAxis, index: Value) -> Value:
         """Returns the offset of an element, or of each element of a vector, in the input."""
@@ -151,7 +145,7 @@ class ImageCopy:
 
     def _copy_row(self, f: KernelFunction, source: Value, target_row: Value, start: Value, size: Value) -> None:
         """Copies elements start, start + factor, .. of the innermost axis; those outside of [0, size) are zero."""
-        inner, s = self.dims[-1], self.sources[self.dims[-1].axis]
+        inner, s = self.dims[-1], self.dims[-1].source
         words = type_of("i32", self.type.width)
         steps = f.binary("mul", lane_indices(words), constant(words, inner.factor))
         size = f.splat(f.convert("trunc", size, "i32"), words.width)

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from hloom.backends.cpu.kernels.convolution.cost import PASS_BYTES, copy_cost, tile_cost
 from hloom.backends.cpu.kernels.convolution.form import Form, Tap
-from hloom.backends.cpu.kernels.convolution.geometry import PASS_BYTES, Geometry, Mode
+from hloom.backends.cpu.kernels.convolution.geometry import FEATURE, Geometry, Mode, phase, position
 from hloom.backends.cpu.kernels.products.matmul_plan import (
     MAX_ACCUMULATORS,
     MAX_VECTORS,
@@ -24,7 +25,7 @@ from hloom.target import L2_BYTES, TASKS_PER_THREAD, Target
 
 PANEL_BYTES = L2_BYTES // 4  # of the part of a kernel panel that a block of K reads
 MAX_ENTRIES = 1 << 16  # of the table
-MAX_MULTIPLIER = 8  # output features of a group in the mode "lanes"
+MAX_MULTIPLIER = 8  # output features of a group in Mode.LANES
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,12 @@ class ConvolutionPlan:
     @property
     def tile_positions(self) -> int:
         """Positions in a tile."""
-        return self.tile.columns if self.geometry.mode == "columns" else self.tile.rows
+        return self.geometry.positions_of(self.tile)
 
     @property
     def tile_features(self) -> int:
         """Output features in a tile, and columns of a panel of the packed kernel."""
-        return self.tile.rows if self.geometry.mode == "columns" else self.tile.columns
+        return self.geometry.features_of(self.tile)
 
     @cached_property
     def tiles(self) -> tuple[int, int]:
@@ -102,11 +103,11 @@ class ConvolutionPlan:
             image = sum(self._distance(d, tap.position) for d, tap in enumerate(chosen))
             weight = sum(tap.weight for tap in chosen)
             for f in range(features):
-                yield image + f * g.strides["f"], weight + f * self.form.kernel_strides[0]
+                yield image + f * g.strides[FEATURE], weight + f * self.form.kernel_strides[0]
 
-    def _distance(self, d: int, position: int) -> int:
-        phase, index = self.geometry.image_axes[d].phase_and_index(position)
-        return phase * self.geometry.strides[f"p{d}"] + index * self.geometry.strides[f"x{d}"]
+    def _distance(self, d: int, input_position: int) -> int:
+        strides, (number, index) = self.geometry.strides, self.geometry.image_axes[d].phase_and_index(input_position)
+        return number * strides[phase(d)] + index * strides[position(d)]
 
     # Blocks and tasks
 
@@ -133,7 +134,7 @@ class ConvolutionPlan:
 
     def summed_steps(self, steps: int) -> int:
         """Returns the number of steps of K, out of `steps`, that a tile sums from zero."""
-        parts = {"lanes": 4}.get(self.geometry.mode, self.form.parts)
+        parts = 4 if self.geometry.mode is Mode.LANES else self.form.parts
         return block_length(steps, self.steps, parts) if self.tile.type.is_float else steps
 
     @property
@@ -167,7 +168,7 @@ class ConvolutionPlan:
     @cached_property
     def images(self) -> int:
         """Images that a pass copies and computes."""
-        max_images = max(1, PASS_BYTES // (self.geometry.strides["image"] * self.geometry.size))
+        max_images = max(1, PASS_BYTES // (self.geometry.image_size * self.geometry.size))
         return min(self.geometry.images, max_images)
 
     @cached_property
@@ -197,7 +198,7 @@ class ConvolutionPlan:
         """Elements of the images of a pass, and of the padding that tiles read past them."""
         g = self.geometry
         after = (self.tiles[0] * self.tile_positions - g.positions) * g.row_stride + self.tile.columns
-        return align_up(self.images * g.strides["image"] + after, 64)
+        return align_up(self.images * g.image_size + after, 64)
 
     @property
     def task_tiles(self) -> tuple[int, int]:
@@ -221,10 +222,13 @@ def make_plan(form: Form, vector: Type, target: Target) -> ConvolutionPlan:
     size, accumulators = size_of(vector.element), MAX_ACCUMULATORS[target.vector_bytes]
     candidates: list[tuple[float, Geometry, Tile]] = []
     for mode in _modes(form):
-        for flat in range(1 if mode == "lanes" else 0, len(form.axes) + 1):
+        for flat in range(1 if mode is Mode.LANES else 0, len(form.axes) + 1):
             geometry = Geometry(form, mode, flat, vector.width, size)
-            tile = min(_tiles(geometry, vector, accumulators), key=geometry.cost)
-            candidates.append((geometry.cost(tile) + geometry.copy_cost, geometry, tile))
+            cost, tile = min(
+                ((tile_cost(geometry, tile), tile) for tile in _tiles(geometry, vector, accumulators)),
+                key=lambda each: each[0],
+            )
+            candidates.append((cost + copy_cost(geometry), geometry, tile))
     _, geometry, tile = min(candidates, key=lambda each: each[0])
     parallel = target.is_worth_threads(form.work * MULTIPLY_ADD_COST)
     return ConvolutionPlan(geometry, tile, target.threads if parallel else 1)
@@ -232,14 +236,14 @@ def make_plan(form: Form, vector: Type, target: Target) -> ConvolutionPlan:
 
 def _modes(form: Form) -> tuple[Mode, ...]:
     if form.is_complex:
-        return ("rows",)
+        return (Mode.ROWS,)
     has_lanes = form.groups > 1 and form.axes and 1 in (form.inputs, form.outputs) and form.outputs <= MAX_MULTIPLIER
-    return ("rows", "columns", "lanes") if has_lanes else ("rows", "columns")
+    return (Mode.ROWS, Mode.COLUMNS, Mode.LANES) if has_lanes else (Mode.ROWS, Mode.COLUMNS)
 
 
 def _tiles(geometry: Geometry, vector: Type, accumulators: int) -> list[Tile]:
     rows, columns = geometry.positions, geometry.output_features
-    if geometry.mode == "columns":
+    if geometry.mode is Mode.COLUMNS:
         rows, columns = columns, rows
     return [
         Tile(r, v, vector)

@@ -7,6 +7,7 @@ address of the row, `features` the number of columns (or rows) left, `counts` th
 
 from __future__ import annotations
 
+from hloom.backends.cpu.kernels.convolution.geometry import Mode
 from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.sums import addition, group_length, move_sums
@@ -101,13 +102,13 @@ class SumTile:
         """Adds the products of one step of K."""
         tile, type, mode = self.tile, self.type, self.plan.geometry.mode
         scalars, row, vectors = image, self.plan.geometry.row_stride, weights
-        if mode == "columns":
+        if mode is Mode.COLUMNS:
             scalars, row, vectors = weights, 1, image
         shared = [_load(f, f.at(vectors, j * type.width, type.element), type) for j in range(tile.vectors)]
         result = []
         for i in range(tile.rows):
             line = f.at(scalars, i * row, type.element)
-            if mode == "lanes":
+            if mode is Mode.LANES:
                 factors = [_load(f, f.at(line, j * type.width, type.element), type) for j in range(tile.vectors)]
             else:
                 factors = [f.splat(_load(f, line, type.scalar), type.width)] * tile.vectors
@@ -177,7 +178,7 @@ class StoreTile:
         with f.when(f.compare("ult", begin, f.index(end))):
             positions = f.index(f.subtract(end, begin))
             skipped, offset = f.subtract(begin, position), f.subtract(begin, start)
-            if self.plan.geometry.mode == "columns":
+            if self.plan.geometry.mode is Mode.COLUMNS:
                 sums = f.at(f["sums"], skipped, self.type.element)
                 target = f.at(result, f.multiply(offset, self.result.column), self.result.element)
                 rows, columns = f.index(f.minimum(f["features"], self.plan.tile_features)), positions

@@ -2,47 +2,50 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+from enum import Enum
+
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.sort.records import Records
-from hloom.backends.cpu.llvm.text import I64, PTR, Type, Value
+from hloom.backends.cpu.llvm.text import I64, PTR, Value
+
+
+class RowField(Enum):
+    """Groups of words in the context of a row."""
+
+    OPERANDS = "operands"
+    """Addresses of the row in each operand."""
+    RESULTS = "results"
+    SOURCE = "source"
+    """Addresses of the columns of records that are read."""
+    TARGET = "target"
+    SPARE = "spare"
+    COUNTS = "counts"
+    """Address of the counts of an algorithm."""
+    STEP = "step"
+    """A number that the passes of an algorithm differ in."""
 
 
 class RowContext:
-    """The words of a context: addresses of the row in each operand and result, the columns read and written, counts, a
-    step.
-    """
+    """The layout of the context, and facts about the row: its records, their number, the tasks that share them."""
 
     def __init__(self, name: str, operands: int, results: int, records: Records, size: int, parts: int) -> None:
         self.name, self.records, self.size, self.parts = name, records, size, parts
-        self.names = [f"operand{k}" for k in range(operands)] + [f"result{k}" for k in range(results)]
-        for group in ("from", "to", "spare"):
-            self.names += [f"{group}{c}" for c in range(len(records.columns))]
-        self.names += ["counts", "step"]
+        columns = len(records.columns)
+        self.counts = dict(zip(RowField, (operands, results, columns, columns, columns, 1, 1), strict=True))
+        self.starts = dict(zip(RowField, itertools.accumulate(self.counts.values(), initial=0), strict=False))
+        self.words = sum(self.counts.values())
 
-    def put(self, f: KernelFunction, context: Value, name: str, value: Value) -> None:
-        """Stores one word."""
-        f.store(value, f.at(context, self.names.index(name), "i64"), 8)
+    def put(self, f: KernelFunction, context: Value, field: RowField, values: Sequence[Value]) -> None:
+        """Stores the words of a field."""
+        for k, value in enumerate(values):
+            f.store(value, f.at(context, self.starts[field] + k, "i64"), 8)
 
-    def put_all(self, f: KernelFunction, context: Value, group: str, values: list[Value]) -> None:
-        """Stores a group of words: `group`0, `group`1, .."""
-        for index, value in enumerate(values):
-            self.put(f, context, f"{group}{index}", value)
-
-    def pointers(self, f: KernelFunction, group: str) -> list[Value]:
-        """Loads a group of addresses (operand0, operand1, ..) in a task."""
-        names = [name for name in self.names if name.rstrip("0123456789") == group]
-        return [self._word(f, f["context"], name, PTR) for name in names]
-
-    def step(self, f: KernelFunction) -> Value:
-        """Loads the step in a task."""
-        return self._word(f, f["context"], "step", I64)
-
-    def counts(self, f: KernelFunction, context: Value) -> Value:
-        """Loads the address of the counts."""
-        return self._word(f, context, "counts", PTR)
-
-    def _word(self, f: KernelFunction, context: Value, name: str, type: Type) -> Value:
-        return f.load(f.at(context, self.names.index(name), "i64"), type, 8)
+    def get(self, f: KernelFunction, context: Value, field: RowField) -> list[Value]:
+        """Loads the words of a field."""
+        first, type = self.starts[field], I64 if field is RowField.STEP else PTR
+        return [f.load(f.at(context, first + k, "i64"), type, 8) for k in range(self.counts[field])]
 
     def task(self, phase: str) -> KernelFunction:
         """Returns an empty task for a phase of the sort."""

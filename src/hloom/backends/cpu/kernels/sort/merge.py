@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.kernels.sort.context import RowContext
+from hloom.backends.cpu.kernels.sort.context import RowContext, RowField
 from hloom.backends.cpu.kernels.sort.records import load_raw, store_raw
 from hloom.backends.cpu.llvm.text import I64, PTR, Type, Value, constant, type_of
 
@@ -38,18 +38,17 @@ class MergeSort:
 
     def sort(self, f: KernelFunction, context: Value, sets: Sequence[list[Value]], on: ParallelFor) -> None:
         """Sorts the columns `sets[0]`; `sets[1]`, which may be `sets[0]`, and `sets[2]` are the target alternately."""
-        source, target, spare = sets
-        row = self.row
-        for group, pointers in (("from", source), ("to", target), ("spare", spare)):
-            row.put_all(f, context, group, pointers)
+        row, (_, target, spare) = self.row, sets
+        for field, columns in zip((RowField.SOURCE, RowField.TARGET, RowField.SPARE), sets, strict=True):
+            row.put(f, context, field, columns)
         f.run_chunks(f"{row.name}.block", context, -(-self.size // BLOCK_SIZE), on)
         width = min(BLOCK_SIZE, RUN_LENGTH << self.passes)
         if self._passes_per_block() % 2:
             target, spare = spare, target
         while width < self.size:
-            row.put_all(f, context, "from", target)
-            row.put_all(f, context, "to", spare)
-            row.put(f, context, "step", constant(I64, width))
+            row.put(f, context, RowField.SOURCE, target)
+            row.put(f, context, RowField.TARGET, spare)
+            row.put(f, context, RowField.STEP, [constant(I64, width)])
             f.run_chunks(f"{row.name}.level", context, -(-self.size // (2 * width)), on)
             target, spare, width = spare, target, 2 * width
 
@@ -66,7 +65,8 @@ class MergeSort:
     def _block(self) -> KernelFunction:
         """Writes the task that sorts one block: its runs, then all merges inside of it."""
         f = self.row.task("block")
-        source, target, spare = (self.row.pointers(f, group) for group in ("from", "to", "spare"))
+        fields = (RowField.SOURCE, RowField.TARGET, RowField.SPARE)
+        source, target, spare = (self.row.get(f, f["context"], field) for field in fields)
         first = f.index(f.multiply(f["chunk"], BLOCK_SIZE))
         end = f.index(f.minimum(f.add(first, BLOCK_SIZE), self.size))
         with f.each(first, end, RUN_LENGTH) as start:
@@ -87,9 +87,10 @@ class MergeSort:
     def _level(self) -> KernelFunction:
         """Writes the task that merges one pair of runs of `step` elements."""
         f = self.row.task("level")
-        step = self.row.step(f)
+        (step,) = self.row.get(f, f["context"], RowField.STEP)
         start = f.binary("mul", f["chunk"], f.index(f.add(step, step)))
-        self._invoke_merge(f, self.row.pointers(f, "from"), self.row.pointers(f, "to"), start, step, self.size)
+        source, target = (self.row.get(f, f["context"], field) for field in (RowField.SOURCE, RowField.TARGET))
+        self._invoke_merge(f, source, target, start, step, self.size)
         return f
 
     def _invoke_merge(

@@ -4,15 +4,16 @@ Each pass partitions the keys around a pivot, vector by vector, alternating betw
 registers are sorted by a network. On several threads each sorts a part; the parts are merged, and each thread writes
 its share of the result.
 
-The columns are `from`, the records; `spare`, where parts are sorted; and `to`, the result.
+The source has the records; parts are sorted in the spare column; the target gets the result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, StackVariable
-from hloom.backends.cpu.kernels.sort.context import RowContext
+from hloom.backends.cpu.kernels.sort.context import RowContext, RowField
 from hloom.backends.cpu.kernels.sort.keys import SortKey
 from hloom.backends.cpu.kernels.sort.merge import ParallelFor
 from hloom.backends.cpu.kernels.sort.network import (
@@ -29,11 +30,19 @@ from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, 
 
 MAX_AVX2_ROW = 1 << 15
 """Elements up to which vectors of 32 bytes pay; longer rows are sorted by digits in less time."""
+_FIELDS = RowField.SOURCE, RowField.SPARE, RowField.TARGET
 SAMPLES = 9
 """Vectors whose median is the pivot, approximately."""
 
-State = tuple[StackVariable, StackVariable, StackVariable, StackVariable]
-"""Addresses of the keys, of scratch memory and of the target, and the number of keys."""
+
+@dataclass(frozen=True)
+class _Unsorted:
+    """The partition that `quick` still has to sort: keys, scratch memory, where they are to go, and their number."""
+
+    source: StackVariable
+    scratch: StackVariable
+    target: StackVariable
+    count: StackVariable
 
 
 def supports(records: Records, size: int, vector_bytes: int) -> bool:
@@ -82,18 +91,18 @@ class QuickSort:
     def sort(self, f: KernelFunction, context: Value, sets: Sequence[list[Value]], on: ParallelFor) -> None:
         """Sorts `sets[0]` into `sets[2]`; `sets[1]` may be `sets[0]`."""
         row, (source, spare, target) = self.row, sets
-        for group, pointers in (("from", source), ("spare", spare), ("to", target)):
-            row.put_all(f, context, group, pointers)
+        for field, columns in zip(_FIELDS, sets, strict=True):
+            row.put(f, context, field, columns)
         f.run_chunks(f"{row.name}.part", context, self.parts, on)
         current, other = (spare, target) if self._levels() % 2 else (target, spare)
         for level in range(self._levels()):
-            row.put_all(f, context, "from", current)
-            row.put_all(f, context, "to", other)
-            row.put(f, context, "step", constant(I64, 1 << level))
+            row.put(f, context, RowField.SOURCE, current)
+            row.put(f, context, RowField.TARGET, other)
+            row.put(f, context, RowField.STEP, [constant(I64, 1 << level)])
             f.run_chunks(f"{row.name}.merge", context, self.parts, on)
             current, other = other, current
-        row.put_all(f, context, "from", source)
-        row.put_all(f, context, "to", target)
+        row.put(f, context, RowField.SOURCE, source)
+        row.put(f, context, RowField.TARGET, target)
         if self.key is not None and not self.is_short:
             f.run_chunks(f"{row.name}.finish", context, self.parts, on)
         if self.key is not None and self.key.ambiguous_values:
@@ -104,8 +113,8 @@ class QuickSort:
         return (self.parts - 1).bit_length()
 
     def _columns(self, f: KernelFunction, start: IndexValue) -> list[Value]:
-        """Returns the addresses of a position in `from`, `spare`, and `to`."""
-        return [f.at(self.row.pointers(f, group)[0], start, self.type.element) for group in ("from", "spare", "to")]
+        """Returns the addresses of a position in source, spare and target."""
+        return [f.at(self.row.get(f, f["context"], field)[0], start, self.type.element) for field in _FIELDS]
 
     # Vectors in memory
 
@@ -146,7 +155,7 @@ class QuickSort:
         """Returns the address of a word for each part, which is not zero if decoding its keys does not restore the
         records.
         """
-        return self.row.counts(f, f["context"])
+        return self.row.get(f, f["context"], RowField.COUNTS)[0]
 
     def _encode(self, f: KernelFunction, records: Value, left: IndexValue, changes: StackVariable) -> Value:
         """Returns the keys of a vector, and accumulates in `changes` the bits of records that decoding does not
@@ -206,46 +215,47 @@ class QuickSort:
         """
         name = f"{self.row.name}.quick"
         f = KernelFunction(name, source=PTR, scratch=PTR, target=PTR, count=I64)
-        source, scratch, target, count = (f.variable(f[word]) for word in ("source", "scratch", "target", "count"))
-        lesser = f.slot(I64, 1)
-        with f.repeat(lambda: f.compare("ugt", count.get(), f.index(self.leaf_size))):
-            pivot = self._pivot(f, source.get(), count.get())
-            f.invoke(f"{self.row.name}.partition", source.get(), scratch.get(), count.get(), pivot, lesser)
+        keys, lesser = _Unsorted(*(f.variable(parameter) for parameter in f.parameters)), f.slot(I64, 1)
+        with f.repeat(lambda: f.compare("ugt", keys.count.get(), f.index(self.leaf_size))):
+            pivot = self._pivot(f, keys.source.get(), keys.count.get())
+            partition_arguments = keys.source.get(), keys.scratch.get(), keys.count.get()
+            f.invoke(f"{self.row.name}.partition", *partition_arguments, pivot, lesser)
             lesser_count = f.load(lesser, I64, 8)
-            is_greatest = f.compare("eq", lesser_count, count.get())
+            is_greatest = f.compare("eq", lesser_count, keys.count.get())
             with f.when(is_greatest):
-                self._finish_equal(f, (source, scratch, target, count), pivot, lesser)
+                self._finish_equal(f, keys, pivot, lesser)
             with f.unless(is_greatest):
-                self._recurse(f, (source, scratch, target, count), lesser_count)
-        f.invoke(f"{self.row.name}.leaf", source.get(), target.get(), count.get())
+                self._recurse(f, keys, lesser_count)
+        f.invoke(f"{self.row.name}.leaf", keys.source.get(), keys.target.get(), keys.count.get())
         return f
 
-    def _finish_equal(self, f: KernelFunction, state: State, pivot: Value, lesser: Value) -> None:
+    def _finish_equal(self, f: KernelFunction, keys: _Unsorted, pivot: Value, lesser: Value) -> None:
         """Splits off a pivot that is the maximum: keys that equal it are stored to the target, lesser ones remain in
         the source.
         """
-        source, scratch, target, count = state
         minimum = constant(pivot.type, 0)
         bound = f.binary("sub", pivot, constant(pivot.type, 1))
-        f.invoke(f"{self.row.name}.partition", scratch.get(), source.get(), count.get(), bound, lesser)
+        partition_arguments = keys.scratch.get(), keys.source.get(), keys.count.get()
+        f.invoke(f"{self.row.name}.partition", *partition_arguments, bound, lesser)
         lesser_count = f.select(f.compare("eq", pivot, minimum), constant(I64, 0), f.load(lesser, I64, 8))
-        with f.each(lesser_count, count.get()) as position:
-            store_raw(f, pivot, target.get(), position)
-        count.set(lesser_count)
+        with f.each(lesser_count, keys.count.get()) as position:
+            store_raw(f, pivot, keys.target.get(), position)
+        keys.count.set(lesser_count)
 
-    def _recurse(self, f: KernelFunction, state: State, lesser_count: Value) -> None:
+    def _recurse(self, f: KernelFunction, keys: _Unsorted, lesser_count: Value) -> None:
         """Sorts the smaller one of two partitions, so that calls are few levels deep; the other one remains."""
-        source, scratch, target, count = state
-        greater_count = f.index(f.subtract(count.get(), lesser_count))
+        greater_count = f.index(f.subtract(keys.count.get(), lesser_count))
         first_is_smaller = f.compare("ult", lesser_count, greater_count)
-        begins = [pointer.get() for pointer in (scratch, source, target)]
+        # The partitions are in the scratch memory of the whole.
+        pointers = keys.scratch, keys.source, keys.target
+        begins = [pointer.get() for pointer in pointers]
         ends = [f.at(begin, lesser_count, self.type.element) for begin in begins]
         chosen = [f.select(first_is_smaller, a, b) for a, b in zip(begins, ends, strict=True)]
         others = [f.select(first_is_smaller, b, a) for a, b in zip(begins, ends, strict=True)]
         f.invoke(f"{self.row.name}.quick", *chosen, f.index(f.minimum(lesser_count, greater_count)))
-        for variable, value in zip((source, scratch, target), others, strict=True):
+        for variable, value in zip((keys.source, keys.scratch, keys.target), others, strict=True):
             variable.set(value)
-        count.set(f.select(first_is_smaller, greater_count, lesser_count))
+        keys.count.set(f.select(first_is_smaller, greater_count, lesser_count))
 
     def _pivot(self, f: KernelFunction, base: Value, count: Value) -> Value:
         """Returns the median of medians of vectors from all over, then of their lanes."""
@@ -298,10 +308,10 @@ class QuickSort:
     # Merging parts
 
     def _merge(self) -> KernelFunction:
-        """Writes the task that merges two runs of `step` parts each, from `from` to `to`: one part of the result."""
+        """Writes the task that merges two runs of `step` parts each, from source to target: one part of the result."""
         f = self.row.task("merge")
-        (source,), (target,) = (self.row.pointers(f, group) for group in ("from", "to"))
-        step, width = self.row.step(f), self.type.width
+        (source,), (target,) = (self.row.get(f, f["context"], field) for field in (RowField.SOURCE, RowField.TARGET))
+        (step,), width = self.row.get(f, f["context"], RowField.STEP), self.type.width
         pair = f.add(step, step)
         parts = f.index(f.multiply(f.binary("udiv", f["chunk"], f.index(pair)), pair))
         ends = [f.minimum(f.add(parts, distance), self.parts) for distance in (0, step, pair)]

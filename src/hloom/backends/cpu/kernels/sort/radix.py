@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.kernels.sort.context import RowContext
+from hloom.backends.cpu.kernels.sort.context import RowContext, RowField
 from hloom.backends.cpu.kernels.sort.merge import ParallelFor
 from hloom.backends.cpu.kernels.sort.records import load_raw, store_raw
 from hloom.backends.cpu.llvm.text import I32, I64, IndexValue, Value, constant, type_of
@@ -41,9 +41,9 @@ class RadixSort:
         """Sorts the column `sets[0]`; `sets[2]` and `sets[1]` are the target alternately."""
         source, spare, target = sets
         for step in range(self.passes):
-            self.row.put_all(f, context, "from", source)
-            self.row.put_all(f, context, "to", target)
-            self.row.put(f, context, "step", constant(I64, step * self.digit_bits))
+            self.row.put(f, context, RowField.SOURCE, source)
+            self.row.put(f, context, RowField.TARGET, target)
+            self.row.put(f, context, RowField.STEP, [constant(I64, step * self.digit_bits)])
             f.run_chunks(f"{self.row.name}.count", context, self.parts, on)
             self._prefix_sum(f, context)
             f.run_chunks(f"{self.row.name}.move", context, self.parts, on)
@@ -51,7 +51,7 @@ class RadixSort:
 
     def _prefix_sum(self, f: KernelFunction, context: Value) -> None:
         """Replaces counts by the first position of each digit in each part."""
-        counts = self.row.counts(f, context)
+        (counts,) = self.row.get(f, context, RowField.COUNTS)
         total = f.variable(constant(I32, 0))
         with f.each(0, 1 << self.digit_bits) as digit, f.each(0, self.parts) as part:
             address = f.at(counts, f.add(f.multiply(part, 1 << self.digit_bits), digit), "i32")
@@ -62,8 +62,8 @@ class RadixSort:
     def _part(self, phase: str) -> tuple[KernelFunction, Value, Value, Value, Value]:
         """Returns a task, the column it reads, its counts, and the positions of its part."""
         f = self.row.task(phase)
-        (source,) = self.row.pointers(f, "from")
-        counts = f.at(self.row.counts(f, f["context"]), f.multiply(f["chunk"], 1 << self.digit_bits), "i32")
+        (source,), (counts,) = (self.row.get(f, f["context"], field) for field in (RowField.SOURCE, RowField.COUNTS))
+        counts = f.at(counts, f.multiply(f["chunk"], 1 << self.digit_bits), "i32")
         first, length = f.share(self.size, 1, self.parts, f["chunk"])
         return f, source, counts, f.index(first), f.index(f.add(first, length))
 
@@ -76,7 +76,7 @@ class RadixSort:
 
     def _move(self) -> KernelFunction:
         f, source, counts, first, last = self._part("move")
-        (target,) = self.row.pointers(f, "to")
+        (target,) = self.row.get(f, f["context"], RowField.TARGET)
 
         def move(index: IndexValue, digit: Value) -> None:
             record = load_raw(f, source, index, self.records.columns[0])
@@ -95,7 +95,7 @@ class RadixSort:
     def _visit_digits(self, f: KernelFunction, source: Value, part: tuple[Value, Value], visit: Visit) -> None:
         """Visits positions with their digits, which are computed in vectors, and then read from the stack."""
         (first, last), type = part, self.records.columns[0]
-        shift, digits = self.row.step(f), f.slot(I32, LANES)
+        (shift,), digits = self.row.get(f, f["context"], RowField.STEP), f.slot(I32, LANES)
         whole = f.index(f.subtract(last, f.remainder(f.subtract(last, first), LANES)))
         with f.each(first, whole, LANES) as start:
             records = f.load(f.at(source, start, type.element), type_of(type.element, LANES), min(8, type.bits // 8))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.sort import quick
-from hloom.backends.cpu.kernels.sort.context import RowContext
+from hloom.backends.cpu.kernels.sort.context import RowContext, RowField
 from hloom.backends.cpu.kernels.sort.merge import MergeSort, ParallelFor
 from hloom.backends.cpu.kernels.sort.quick import QuickSort
 from hloom.backends.cpu.kernels.sort.radix import RadixSort
@@ -77,10 +77,11 @@ class SortRows:
         count = len(self.operand_types)
         words = f.unpack(f["context"], *[PTR] * (count + len(self.result_types) + 3))
         *arrays, scratch, pool, parallel_for = words
-        context = f.slot(I64, len(self.row.names))
+        context = f.slot(I64, self.row.words)
         scratch = f.at(scratch, f.multiply(f["chunk"], self.row_bytes), "i8")
         sets = self._column_sets(f, scratch)
-        self.row.put(f, context, "counts", f.at(scratch, self.row_bytes - aligned(self.algorithm.counts_bytes), "i8"))
+        counts = f.at(scratch, self.row_bytes - aligned(self.algorithm.counts_bytes), "i8")
+        self.row.put(f, context, RowField.COUNTS, [counts])
         on = (pool, parallel_for) if self.splits_rows else None
         first, length = f.share(self.rows.count, 1, self.shares, f["chunk"])
         with f.each(first, f.add(first, length)) as row:
@@ -117,17 +118,17 @@ class SortRows:
             self.algorithm.sort(f, context, (operands, start, spare), on)
             return
         row = self.row
-        row.put_all(f, context, "operand", operands)
-        row.put_all(f, context, "result", results)
-        row.put_all(f, context, "to", start)
+        row.put(f, context, RowField.OPERANDS, operands)
+        row.put(f, context, RowField.RESULTS, results)
+        row.put(f, context, RowField.TARGET, start)
         f.run_chunks(f"{row.name}.prepare", context, row.parts, on)
         self.algorithm.sort(f, context, (start, start, spare), on)
-        row.put_all(f, context, "from", final)
+        row.put(f, context, RowField.SOURCE, final)
         f.run_chunks(f"{row.name}.finish", context, row.parts, on)
 
     def _prepare(self) -> KernelFunction:
         f = self.row.task("prepare")
-        operands, columns = self.row.pointers(f, "operand"), self.row.pointers(f, "to")
+        operands, columns = (self.row.get(f, f["context"], field) for field in (RowField.OPERANDS, RowField.TARGET))
         first, length = f.share(self.rows.size, 1, self.row.parts, f["chunk"])
         with f.each(first, f.add(first, length)) as position:
             self.records.prepare(f, operands, columns, position)
@@ -135,7 +136,8 @@ class SortRows:
 
     def _finish(self) -> KernelFunction:
         f = self.row.task("finish")
-        columns, operands, results = (self.row.pointers(f, group) for group in ("from", "operand", "result"))
+        fields = (RowField.SOURCE, RowField.OPERANDS, RowField.RESULTS)
+        columns, operands, results = (self.row.get(f, f["context"], field) for field in fields)
         first, length = f.share(self.result_rows.size, 1, self.row.parts, f["chunk"])
         with f.each(first, f.add(first, length)) as position:
             self.records.finish(f, columns, operands, results, position)
