@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,10 @@ settings.load_profile("default")
 # What tests compile stays out of the user's cache, and is compiled by what is tested.
 _cache = tempfile.TemporaryDirectory(prefix="hloom-tests-")
 os.environ["HLOOM_CACHE_DIR"] = _cache.name
+
+# Some containers keep Python from writing bytecode: each process of a test would compile all of hloom again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Shells start what runs in the background with Ctrl-C ignored: tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -6,6 +6,7 @@ All imports count: those of whole modules, those for types alone, and those insi
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -74,6 +75,7 @@ def imports(path: Path) -> Iterator[tuple[str, int]]:
             yield from ((str(file_of(a.name)), node.lineno) for a in node.names if a.name.split(".")[0] == "hloom")
 
 
+@functools.cache
 def arrows() -> dict[tuple[str, str], int]:
     return {
         (name_of(path), target): line
@@ -81,9 +83,6 @@ def arrows() -> dict[tuple[str, str], int]:
         for target, line in imports(path)
         if target != name_of(path)
     }
-
-
-ARROWS = arrows()
 
 
 def test_every_file_is_in_a_layer_and_every_layer_has_files() -> None:
@@ -95,7 +94,7 @@ def test_every_file_is_in_a_layer_and_every_layer_has_files() -> None:
 
 def test_imports_point_to_lower_layers() -> None:
     wrong = []
-    for (file, target), line in ARROWS.items():
+    for (file, target), line in arrows().items():
         own, other = layer(file), layer(target)
         if own is not None and other is not None and other < own and (file, target) not in UPWARDS:
             wrong.append(f"{file}:{line} imports {target} from above")
@@ -104,7 +103,7 @@ def test_imports_point_to_lower_layers() -> None:
 
 def test_no_files_import_each_other() -> None:
     graph: dict[str, set[str]] = {}
-    for file, target in ARROWS:
+    for file, target in arrows():
         if (file, target) not in UPWARDS:
             graph.setdefault(file, set()).add(target)
     try:
@@ -115,4 +114,4 @@ def test_no_files_import_each_other() -> None:
 
 def test_exceptions_are_needed() -> None:
     for arrow in UPWARDS:
-        assert arrow in ARROWS, f"{arrow} is an exception for nothing"
+        assert arrow in arrows(), f"{arrow} is an exception for nothing"

@@ -19,7 +19,7 @@ def layers(x):
     return x + y  # the argument is read to the end
 
 long = jax.jit(layers)
-given = np.random.default_rng(0).standard_normal((512, 512), dtype=np.float32)
+given = np.random.default_rng(0).standard_normal((384, 384), dtype=np.float32)
 x = jax.device_put(given)
 wanted = np.asarray(long(x))  # the first call is inline, and timed
 twice = np.asarray(long(wanted))
@@ -102,12 +102,12 @@ for is_deleted in (False, True):
         del z
         gc.collect()
         jax.device_put(np.ones((3, 4), np.float32).T)  # handled by Python, which frees retired buffers
-        others = [np.full((512, 512), k, np.float32) for k in range(8)]
+        others = [np.full((384, 384), k, np.float32) for k in range(8)]
         others += [jax.device_put(other) for other in others]
         check(y)
 
 y = long(later())  # the intermediate result has no other owner
-others = [jnp.full((512, 512), k) for k in range(8)]
+others = [jnp.full((384, 384), k) for k in range(8)]
 check(y, twice)
 later().delete()
 

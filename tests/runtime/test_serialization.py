@@ -142,7 +142,10 @@ def test_no_decoder_that_executes_code_is_used() -> None:
     formats = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
     methods = {"isend", "irecv", "recv", "sendrecv", "bcast", "allgather", "allreduce", "alltoall"}
     for path in (ROOT / "src").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        if not any(word in text for word in formats | methods):
+            continue
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Import):
                 assert not formats & {alias.name.partition(".")[0] for alias in node.names}, path
             elif isinstance(node, ast.ImportFrom):

@@ -92,8 +92,17 @@ def assert_same(found: Sequence[Array], expected: Sequence[Array]) -> None:
         assert same.all(), f"{np.flatnonzero(~same.all(-1))[:5]} of {f.size}: {f.reshape(-1)[:20]} {e.reshape(-1)[:20]}"
 
 
-def check(emit: Emit, text: str, *operands: Array, threads: Sequence[int] = (1, 2, 3)) -> None:
-    """Asserts that the kernel agrees with the interpreter bit for bit, for several threads and vector widths."""
-    expected = interpreted(text, *operands)
+def check(
+    emit: Emit,
+    text: str,
+    *operands: Array,
+    expected: Sequence[Array] | None = None,
+    threads: Sequence[int] = (1, 2, 3),
+) -> None:
+    """Asserts that the kernel gives the expected results bit for bit, for several threads and vector widths.
+
+    Without `expected` they are those of the interpreter.
+    """
+    expected = interpreted(text, *operands) if expected is None else expected
     for count, width in zip(threads, (processor().vector_bytes, 32, 16)):
         assert_same(Kernel(emit, text, count, width)(*operands), expected)

@@ -42,10 +42,12 @@ def _integers(size: tuple[int, ...], dtype: type, below: int = 50) -> np.ndarray
 
 @pytest.mark.parametrize("type", TYPES)
 def test_reversed_elements(type: str) -> None:
-    for n in SIZES:
-        run = hl.compile(_text(f"x = {type}[3,{n}] parameter(0) ROOT r = {type}[3,{n}] reverse(x), dimensions={{1}}"))
-        x = _integers((3, n), TYPES[type])
-        assert np.array_equal(run(x), x[:, ::-1])
+    shapes, names = [f"{type}[3,{n}]" for n in SIZES], ", ".join(f"r{k}" for k in range(len(SIZES)))
+    lines = [f"x{k} = {s} parameter({k}) r{k} = {s} reverse(x{k}), dimensions={{1}}" for k, s in enumerate(shapes)]
+    arrays = [_integers((3, n), TYPES[type]) for n in SIZES]
+    results = hl.compile(_text("\n".join([*lines, f"ROOT r = ({', '.join(shapes)}) tuple({names})"])))(*arrays)
+    for found, x in zip(results, arrays, strict=True):
+        assert np.array_equal(found, x[:, ::-1])
 
 
 def _check_transposes(type: str, cases: Iterable[tuple[tuple[int, ...], tuple[int, ...]]]) -> None:
@@ -151,15 +153,19 @@ def test_argmax_of_short_rows(n: int) -> None:
 
 @pytest.mark.parametrize(("type", "pieces"), each_type_and_size((2, 3, 4, 5, 13, 16, 17), short=(4, 17)))
 def test_columns_are_concatenated_to_rows(pieces: int, type: str) -> None:
-    for n in SIZES:
-        reshapes = "".join(
-            f"p{k} = {type}[{n}] parameter({k}) r{k} = {type}[{n},1] reshape(p{k})\n" for k in range(pieces)
-        )
-        names = ", ".join(f"r{k}" for k in range(pieces))
-        columns = [_integers((n,), TYPES[type]) + np.asarray(k, TYPES[type]) for k in range(pieces)]
-        columns = [column.astype(TYPES[type]) for column in columns]
-        run = hl.compile(_text(f"{reshapes} ROOT r = {type}[{n},{pieces}] concatenate({names}), dimensions={{1}}"))
-        assert np.array_equal(run(*columns), np.stack(columns, 1))
+    """Each size in the same program."""
+    lines, arrays, shapes = [], [], []
+    for s, n in enumerate(SIZES):
+        for k in range(pieces):
+            column = _integers((n,), TYPES[type]) + np.asarray(k, TYPES[type])
+            lines.append(f"p{s}_{k} = {type}[{n}] parameter({len(arrays)}) r{s}_{k} = {type}[{n},1] reshape(p{s}_{k})")
+            arrays.append(column.astype(TYPES[type]))
+        shapes.append(f"{type}[{n},{pieces}]")
+        names = ", ".join(f"r{s}_{k}" for k in range(pieces))
+        lines.append(f"c{s} = {shapes[-1]} concatenate({names}), dimensions={{1}}")
+    lines.append(f"ROOT r = ({', '.join(shapes)}) tuple({', '.join(f'c{s}' for s in range(len(SIZES)))})")
+    for s, found in enumerate(hl.compile(_text("\n".join(lines)))(*arrays)):
+        assert np.array_equal(found, np.stack(arrays[s * pieces : (s + 1) * pieces], 1)), SIZES[s]
 
 
 def test_planes_are_stored_as_one_vector() -> None:

@@ -25,6 +25,15 @@ from hloom.runtime import machine
 MIB = 1 << 20
 
 
+@pytest.fixture(scope="module", autouse=True)
+def older_objects_frozen() -> Iterator[None]:
+    """Collections visit what these tests allocate, rather than the whole session."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def nothing_cached() -> Iterator[None]:
     gc.collect()

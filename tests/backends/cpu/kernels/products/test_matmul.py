@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hloom.backends.cpu.kernels.products.matmul import MatmulSpec, emit_matmul
+from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object
 from hloom.backends.cpu.llvm.processor import Processor
 from hloom.backends.cpu.runtime.thread_pool import ThreadPool
 from hloom.target import Target
@@ -38,36 +39,13 @@ def pool(threads: int) -> ThreadPool:
     return ThreadPool(threads)
 
 
-def target() -> llvm.TargetMachine:
-    """Returns a new target machine, since an engine owns its own."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    llvm.add_symbol("parallel_for", pool(1).parallel_for_address)
-    features = llvm.get_host_cpu_features().flatten() + ",-prefer-256-bit"
-    return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=features, opt=2
-    )
-
-
-def compiled(spec: MatmulSpec, threads: int, vector_bytes: int) -> tuple[llvm.ExecutionEngine, int]:
-    """Returns an engine with the function `run`, and the size of the workspace in bytes."""
+def compiled(spec: MatmulSpec, threads: int, vector_bytes: int) -> tuple[MachineCode, int]:
+    """Returns code with the function `run`, and the size of the workspace in bytes."""
     code = emit_matmul("product", spec, Target(vector_bytes, threads))
     parameters = ", ".join(f"ptr %{name}" for name in "abcde")
     run = f"define void @run({parameters}) {{\n call void @{code.entry}({parameters})\n ret void\n}}"
-    machine = target()
-    module = llvm.parse_assembly("\n".join([*code.declarations, code.text, run]))
-    module.verify()
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
-    passes = llvm.create_new_function_pass_manager()
-    passes.add_sroa_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_simplify_cfg_pass()
-    for function in module.functions:
-        if not function.is_declaration:
-            passes.run(function, builder)
-    engine = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    return engine, code.scratch_bytes
+    llvm.add_symbol("parallel_for", pool(1).parallel_for_address)
+    return load_object(compile_text("\n".join([*code.declarations, code.text, run]))), code.scratch_bytes
 
 
 def guarded(count: int, type: str) -> np.ndarray:
@@ -111,11 +89,10 @@ def product(spec: MatmulSpec, threads: int = 1, vector_bytes: int = 64) -> tuple
 
 
 def run(spec: MatmulSpec, lhs: np.ndarray, rhs: np.ndarray, out: np.ndarray, threads: int, vector_bytes: int) -> None:
-    engine, scratch_bytes = compiled(spec, threads, vector_bytes)
+    code, scratch_bytes = compiled(spec, threads, vector_bytes)
     scratch = guarded(-(-scratch_bytes // 64) * 64, "u8")
-    address = engine.get_function_address("run")
     pointers = [array.ctypes.data for array in (lhs, rhs, out, scratch)]
-    ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)(address)(*pointers, pool(threads).address)
+    ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)(code.address("run"))(*pointers, pool(threads).address)
 
 
 def check(spec: MatmulSpec, threads: int = 1, vector_bytes: int = 64) -> None:
