@@ -66,14 +66,14 @@ def citations(folder: Path) -> Citations:
     found: Citations = defaultdict(lambda: defaultdict(set))
     for path in sorted(folder.rglob("*.py")):
         text = path.read_text()
-        if not (places := [*cited(text, families)]):
+        if not (cites := [*cited(text, families)]):
             continue
         spans = [
             (node.lineno, node.end_lineno or node.lineno, node.name)
             for node in ast.parse(text).body
             if isinstance(node, (ast.ClassDef, ast.FunctionDef))
         ]
-        for clause, position in places:
+        for clause, position in cites:
             line = text.count("\n", 0, position) + 1
             name = next((name for first, last, name in spans if first <= line <= last), "")
             found[clause][path.relative_to(folder).as_posix()].add(name)

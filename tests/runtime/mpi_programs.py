@@ -22,7 +22,6 @@ from hloom.runtime.mpi.world import world
 from hloom.types import PrimitiveType
 
 DEVICES = (Devices(1, 2), Devices(2, 2), Devices(8, 1))
-SAMPLE = ("f32", "bf16", "pred")
 SEND = """t = token[] after-all()
   s = (T[4,4], u32[], token[]) send(p, t), channel_id=1, frontend_attributes={_xla_send_recv_source_target_pairs="PAIRS"}
   v = (T[4,4], u32[], token[]) recv(t), channel_id=1, frontend_attributes={_xla_send_recv_source_target_pairs="PAIRS"}
@@ -47,12 +46,14 @@ def check(case: Case, devices: Devices, element_type: PrimitiveType, reducer: st
                 assert g.dtype == element_type.dtype and np.array_equal(g, w), f"{text}\n{g}\n{w}"
 
 
-def check_all(types: Iterable[PrimitiveType], some_devices: Iterable[Devices]) -> None:
+def check_all(
+    types: Iterable[PrimitiveType], some_devices: Iterable[Devices], groupings: Iterable[str] = GROUPINGS
+) -> None:
     for element_type in types:
         for devices in some_devices:
             if devices.count % world().size:
                 continue
-            for grouping in GROUPINGS:
+            for grouping in groupings:
                 reducer, *more = reductions_of(element_type)
                 for case in cases(grouping, devices, reducer).values():
                     if "negate" not in case.body or element_type.is_signed or str(element_type) == "f32":
@@ -62,8 +63,10 @@ def check_all(types: Iterable[PrimitiveType], some_devices: Iterable[Devices]) -
 
 
 def one_device_each() -> None:
-    """Collectives that native code does."""
-    check_all(map(type_of, SAMPLE), [Devices(world().size, 1), Devices(1, world().size)])
+    """Collectives that native code does: each in all groupings of one type, and in some of others."""
+    devices = [Devices(world().size, 1), Devices(1, world().size)]
+    check_all([PrimitiveType.F32], devices)
+    check_all([PrimitiveType.BF16, PrimitiveType.PRED], devices, ("all", "channel"))
 
 
 def several_devices_each() -> None:
@@ -260,6 +263,23 @@ def another_shape() -> None:
     run_sum(SUM.replace("[6]", "[7]") if world().rank else SUM)
 
 
+def does_not_share_evenly() -> None:
+    hl.compile(SUM.replace("replica_count=2", "replica_count=3"), distributed=True)
+
+
+def refusals() -> None:
+    """A program that ranks cannot run together is an error on each of them, and they remain usable."""
+    other = "the module of ranks [1] differs from that of ranks [0]"
+    uneven = "3 devices cannot be shared evenly by 2 processes"
+    for program, message in ((another_program, other), (another_shape, other), (does_not_share_evenly, uneven)):
+        try:
+            program()
+        except hl.HloomError as error:
+            assert message in str(error), error
+        else:
+            raise AssertionError(f"{program.__name__} ran")
+
+
 def raises() -> None:
     def fail(x: Any) -> Any:
         if world().rank:
@@ -304,10 +324,6 @@ def is_killed() -> None:
     if world().rank:
         os.kill(os.getpid(), signal.SIGKILL)
     run_sum()
-
-
-def does_not_share_evenly() -> None:
-    hl.compile(SUM.replace("replica_count=2", "replica_count=3"), distributed=True)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def codes_of(x: Array, type: PrimitiveType) -> Array:
     return x.view(np.uint8) & ((1 << type.bits) - 1)
 
 
-def samples(type: PrimitiveType, step: int = 1) -> Array:
+def samples(type: PrimitiveType, step: int) -> Array:
     """All values and midpoints between neighbours, each with its neighbours as f32; all f32 whose low bits are zero.
 
     Of the latter, and of random ones, one in `step`.
@@ -76,7 +76,7 @@ def test_rounding_is_that_of_ml_dtypes(type: PrimitiveType, width: int) -> None:
         value = narrow_floats.rounded(b, x, type, is_data=True)
         return value, b.bitcast(b.convert("zext", narrow_floats.encode(b, value, type), "i32"), x.type)
 
-    x = samples(type)
+    x = samples(type, step=1)
     got, codes = compile_elementwise(emit, np.float32, width, 1, 2)(x)
     want = x.astype(type.dtype)
     assert np.array_equal(codes.view(np.uint32), codes_of(want, type))
@@ -158,9 +158,10 @@ def test_conversions_from_the_type(type: PrimitiveType) -> None:
 
 
 @each_type
-def test_conversions_to_the_type(type: PrimitiveType) -> None:
+@pytest.mark.parametrize("step", [16, pytest.param(1, marks=pytest.mark.long)])
+def test_conversions_to_the_type(type: PrimitiveType, step: int) -> None:
     """From f64 once, from integers by way of f32."""
-    x = samples(type, step=16).astype(np.float64)
+    x = samples(type, step).astype(np.float64)
     x = np.concatenate([x, np.nextafter(x, -np.inf), np.nextafter(x, np.inf), [1e300, -1e300, 1e-300, -1e-300, np.inf]])
     integers = np.random.default_rng(0).integers(-(1 << 63), 1 << 63, x.size) >> np.arange(x.size) % 60
     inputs, parameters = [], []
