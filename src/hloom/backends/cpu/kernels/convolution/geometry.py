@@ -36,7 +36,7 @@ class Mode(Enum):
 
 
 class Role(Enum):
-    """What a dimension of an image counts."""
+    """Quantities that the dimensions of an image count."""
 
     GROUP = "group"
     BATCH = "batch"

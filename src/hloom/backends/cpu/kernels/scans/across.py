@@ -57,10 +57,7 @@ class _Tile:
         row, tile = f.divide(f["chunk"], kernel.tiles), f.remainder(f["chunk"], kernel.tiles)
         column = f.multiply(tile, kernel.tile_vectors * self.lanes)
         start = f.add(f.multiply(row, scan.size * scan.inner), column)
-        self.rows = [
-            f.element_at(array, start, type)
-            for array, type in zip(arrays[:count] + arrays[2 * count :], scan.types * 2, strict=True)
-        ]
+        self.source, self.target = (scan.addresses(f, a, start) for a in (arrays[:count], arrays[2 * count :]))
         self.columns = f.subtract(scan.inner, column)
         self.vectors = f.minimum(kernel.tile_vectors, f.ceil_divide(self.columns, self.lanes))
         with f.each(0, self.vectors) as vector:
@@ -87,17 +84,12 @@ class _Tile:
             column = f.multiply(vector, self.lanes)
             offset = f.add(f.multiply(row, scan.inner), column)
             mask = f.first_lanes(f.subtract(self.columns, column), self.lanes) if self.kernel.is_masked else None
-            count = len(scan.types)
-            running: Elements = [
-                f.load_lanes(f.element_at(p, offset, type), type, self.lanes, mask)
-                for p, type in zip(self.rows[:count], scan.types, strict=True)
-            ]
+            running = scan.load(f, self.source, offset, self.lanes, mask)
             if not is_first:
                 running = scan.combine(f, self._get(self.running, vector), running)
             self._put(self.running, vector, running)
             results = scan.result(f, initial, self._get(self.before, vector), running, block)
-            for value, p, type in zip(results, self.rows[count:], scan.types, strict=True):
-                f.store_lanes(value, f.element_at(p, offset, type), type, mask)
+            scan.store(f, results, self.target, offset, mask)
 
     def _get(self, slots: list[Value], vector: IndexValue) -> Elements:
         f = self.f

@@ -49,10 +49,7 @@ class ScanAlong:
         first, length = f.share(self.scan.outer, 1, self.shares, f["chunk"])
         with f.each(first, f.add(first, length)) as row_index:
             start = f.multiply(row_index, self.scan.size)
-            row = [
-                f.element_at(array, start, type)
-                for array, type in zip(arrays[:count] + arrays[2 * count :], self.scan.types * 2, strict=True)
-            ]
+            row = [a for group in (arrays[:count], arrays[2 * count :]) for a in self.scan.addresses(f, group, start)]
             before = ScanState(f, self.scan, initial)
             if self.splits_rows:
                 context = f.pack(*row, *arrays[count : 2 * count], scratch)
@@ -163,18 +160,12 @@ class ScanAlong:
         return self.scan.grouped([f.shuffle(part, None, [lane] * self.lanes) for part in flat(values)])
 
     def _load(self, f: KernelFunction, row: list[Value], position: IndexValue, mask: Value | None) -> Elements:
-        types = self.scan.types
-        return [
-            f.load_lanes(f.element_at(p, position, type), type, self.lanes, mask)
-            for p, type in zip(row[: len(types)], types, strict=True)
-        ]
+        return self.scan.load(f, row[: len(self.scan.types)], position, self.lanes, mask)
 
     def _store(
         self, f: KernelFunction, values: Elements, row: list[Value], position: IndexValue, mask: Value | None
     ) -> None:
-        types = self.scan.types
-        for value, p, type in zip(values, row[len(types) :], types, strict=True):
-            f.store_lanes(value, f.element_at(p, position, type), type, mask)
+        self.scan.store(f, values, row[len(self.scan.types) :], position, mask)
 
 
 def _mask(lanes: list[bool]) -> Value:

@@ -87,6 +87,24 @@ class Scan:
         remaining: Iterator[Value] = iter(values)
         return [(next(remaining), next(remaining)) if type.is_complex else next(remaining) for type in self.types]
 
+    def addresses(self, f: KernelFunction, arrays: Sequence[Value], offset: IndexValue) -> list[Value]:
+        """Returns the addresses of the elements at an offset of an array for each operand."""
+        return [f.element_at(array, offset, type) for array, type in zip(arrays, self.types, strict=True)]
+
+    def load(
+        self, f: KernelFunction, arrays: Sequence[Value], offset: IndexValue, lanes: int, mask: Value | None
+    ) -> Elements:
+        """Loads the elements, or vectors, at an offset of an array for each operand."""
+        pairs = zip(arrays, self.types, strict=True)
+        return [f.load_lanes(f.element_at(array, offset, type), type, lanes, mask) for array, type in pairs]
+
+    def store(
+        self, f: KernelFunction, values: Elements, arrays: Sequence[Value], offset: IndexValue, mask: Value | None
+    ) -> None:
+        """Stores elements, or vectors, at an offset of an array for each result."""
+        for value, array, type in zip(values, arrays, self.types, strict=True):
+            f.store_lanes(value, f.element_at(array, offset, type), type, mask)
+
     def load_initial(self, f: KernelFunction, pointers: Sequence[Value], lanes: int) -> Elements:
         """Loads the initial values, in all lanes."""
         values = [f.load_lanes(p, type) for p, type in zip(pointers, self.types, strict=True)]

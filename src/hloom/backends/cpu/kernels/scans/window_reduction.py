@@ -119,7 +119,7 @@ class _AxisTask:
         outer, block = f.divide(f["chunk"], self.blocks), f.remainder(f["chunk"], self.blocks)
         offsets = f.multiply(outer, axis.size * axis.inner), f.multiply(outer, axis.count * axis.inner)
         self.source, self.target = (
-            [f.element_at(p, offset, type) for p, type in zip(group, self.types, strict=True)]
+            self.scan.addresses(f, group, offset)
             for group, offset in zip((pointers[:count], pointers[count : 2 * count]), offsets, strict=True)
         )
         first = f.multiply(block, self.step)
@@ -180,7 +180,7 @@ class _AxisTask:
 
         def element(step: IndexValue) -> Elements:
             at = f.binary("add", start, f.index(f.multiply(step, w.window_dilation)))
-            return self._load(self.source, f.add(f.multiply(at, axis.inner), column), lanes, mask)
+            return self.scan.load(f, self.source, f.add(f.multiply(at, axis.inner), column), lanes, mask)
 
         def reduced(first: IndexValue, end: IndexValue) -> Elements:
             state = ScanState(f, self.scan, element(first))
@@ -193,8 +193,7 @@ class _AxisTask:
             initial = self.scan.load_initial(f, self.initial, lanes)
             result = self.scan.combine(f, initial, result)
         offset = f.add(f.multiply(position, axis.inner), column)
-        for value, p, type in zip(result, self.target, self.types, strict=True):
-            f.store_lanes(value, f.element_at(p, offset, type), type, mask)
+        self.scan.store(f, result, self.target, offset, mask)
 
     def _reduce_in_blocks(
         self, reduced: Callable[[IndexValue, IndexValue], Elements], low: IndexValue, high: IndexValue
@@ -207,10 +206,3 @@ class _AxisTask:
             part = reduced(first, f.minimum(f.add(first, block), high))
             state.set(self.scan.combine(f, state.get(), part))
         return state.get()
-
-    def _load(self, pointers: list[Value], offset: IndexValue, lanes: int, mask: Value | None) -> Elements:
-        f = self.f
-        return [
-            f.load_lanes(f.element_at(p, offset, type), type, lanes, mask)
-            for p, type in zip(pointers, self.types, strict=True)
-        ]
