@@ -227,3 +227,11 @@ ROWS: tuple[Row, ...] = (
 
 BY_NAME: dict[str, Row] = {row.name: row for row in ROWS}
 BY_OPCODE: dict[str, Row] = {row.opcode: row for row in reversed(ROWS)}
+
+
+def attributes_of(op: Operation) -> dict[str, Attribute]:
+    """The attributes of the op for an HLO operation, by its row.
+
+    Raises ArgumentError for values that StableHLO cannot express, KeyError for an operation without a row.
+    """
+    return BY_OPCODE[op.opcode].attributes(op)

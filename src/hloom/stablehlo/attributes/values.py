@@ -23,7 +23,7 @@ from hloom.ops.attributes import (
     Transpose,
 )
 from hloom.stablehlo.mlir.ir import Attribute, DenseArray, DenseElements, DialectAttribute, Number
-from hloom.stablehlo.mlir.types import F32, I32, i64, i64_array
+from hloom.stablehlo.mlir.types import F32, i32, i64, i64_array
 
 Attributes = Mapping[str, Attribute]
 
@@ -120,7 +120,7 @@ class ValueCodec:
 
 
 INT64 = ValueCodec(integer, i64)
-INT32 = ValueCodec(integer, lambda value: Number(value, I32))
+INT32 = ValueCodec(integer, i32)
 FLOAT32 = ValueCodec(floating_point, lambda value: Number(float(value), F32))
 BOOLEAN = ValueCodec(boolean, lambda value: value)
 UNIT = ValueCodec(boolean, lambda value: None)
@@ -183,4 +183,4 @@ def _api_version(attribute: Attribute) -> CustomCallApiVersion:
     return CustomCallApiVersion(enum_case(attribute, "custom_call_api_version"))
 
 
-API_VERSION = ValueCodec(_api_version, lambda value: Number(list(CustomCallApiVersion).index(value), I32))
+API_VERSION = ValueCodec(_api_version, lambda value: i32(list(CustomCallApiVersion).index(value)))

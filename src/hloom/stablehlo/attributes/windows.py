@@ -114,7 +114,7 @@ def dimension_numbers(attributes: Attributes) -> ConvolutionDimensionNumbers:
     # Without brackets and commas, the labels are those of HLO text: b01f_01io->b01f.
     labels = re.sub(r"[\[\],\s]", "", body.replace("]x[", "_"))
     try:
-        numbers: ConvolutionDimensionNumbers = text.read(DIM_LABELS, labels, labels, 0)
+        dimensions: ConvolutionDimensionNumbers = text.read(DIM_LABELS, labels, labels, 0)
     except ParseError as error:
         raise ArgumentError(f"convolution dimensions {body}: {error.message}") from None
-    return numbers
+    return dimensions

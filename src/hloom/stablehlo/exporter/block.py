@@ -6,9 +6,10 @@ programs have no tuples; the rules of single operations (`rules.py`, `expansions
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Protocol
 
 import numpy as np
 
@@ -35,6 +36,8 @@ from hloom.text.sharding import sharding_text
 
 Leaf = Value | None
 """A leaf of a value; None is undefined, such as the context of a start, and becomes zeros if it is used."""
+Leaves = Sequence[Leaf]
+"""The leaves of a value, in order."""
 
 
 class ExportContext(Protocol):
@@ -67,7 +70,7 @@ class BlockExporter:
     def take_parameters(self, computation: Computation) -> None:
         """Adds a block argument for each leaf of the computation's parameters."""
         for parameter in computation.parameters:
-            arguments = [Value(mlir_type(leaf)) for leaf in parameter.shape.leaves()]
+            arguments = list(map(Value, leaf_types(parameter.shape)))
             for argument in arguments:
                 argument.location = self._location(parameter)
             self.block.arguments += arguments
@@ -83,13 +86,13 @@ class BlockExporter:
                 continue
             self.current = instruction
             try:
-                self.values[instruction] = self._export(instruction)
+                self.values[instruction] = list(self._export(instruction))
             except HloomError as error:
                 raise error.at(f"instruction {instruction!r}") from None
         self.current = None
         self.block.operations.append(Operation(terminator, self.leaves(computation.root)))
 
-    def region(self, computation: Computation, bound: Sequence[Sequence[Leaf]] | None = None) -> Region:
+    def region(self, computation: Computation, bound: Sequence[Leaves] | None = None) -> Region:
         """Exports a computation as a region; `bound` has outer values for its parameters (default: region
         arguments).
         """
@@ -155,24 +158,29 @@ class BlockExporter:
         self.block.operations.append(operation)
         return operation.results
 
-    def emit_for(self, instruction: Instruction, name: str, types: Iterable[Type], **parts: Any) -> list[Value]:
-        """Appends an operation for an instruction, with its sharding and frontend attributes.
+    def emit_for(
+        self,
+        instruction: Instruction,
+        name: str,
+        *,
+        operands: Iterable[Value] | None = None,
+        types: Iterable[Type] | None = None,
+        attributes: Mapping[str, Attribute] = MappingProxyType({}),
+        regions: Iterable[Region] = (),
+    ) -> list[Value]:
+        """Appends an operation for an instruction, with its sharding and frontend attributes, and returns the results.
 
-        `parts` may have `operands` (default: those of the instruction), `attributes` and `regions`. Returns the
-        results.
+        Operands and types of results are those of the instruction unless they are given.
         """
-        types = list(types)
-        attributes = {**parts.pop("attributes", {}), **carried_attributes(instruction, types)}
-        operands = parts.pop("operands", None)
-        return self.emit(
-            name, self.leaves(*instruction.operands) if operands is None else operands, types, attributes, **parts
-        )
+        types = leaf_types(instruction.shape) if types is None else list(types)
+        operands = self.leaves(*instruction.operands) if operands is None else operands
+        return self.emit(name, operands, types, {**attributes, **carried_attributes(instruction, types)}, regions)
 
-    def _export(self, instruction: Instruction) -> list[Leaf]:
+    def _export(self, instruction: Instruction) -> Leaves:
         rule = RULES.get(instruction.op)
         return rule(instruction.op, self, instruction) if rule is not None else self.regular(instruction)
 
-    def regular(self, instruction: Instruction, opcode: str = "", shape: Shape | None = None) -> list[Leaf]:
+    def regular(self, instruction: Instruction, opcode: str = "", shape: Shape | None = None) -> Leaves:
         """Exports an instruction by its row: same operands, leaves of the result, converted attributes and regions.
 
         A start gives the opcode and the result shape of the whole operation. Raises ArgumentError for an opcode that
@@ -182,21 +190,19 @@ class BlockExporter:
         if row is None:
             raise ArgumentError(f"{instruction.opcode} has no meaning in StableHLO, which has no such operation")
         regions = [self.region(getattr(instruction.op, field)) for field in row.regions]
-        return list(
-            self.emit_for(
-                instruction,
-                f"{row.dialect}.{row.name}",
-                map(mlir_type, (shape or instruction.shape).leaves()),
-                attributes=row.attributes(instruction.op),
-                regions=regions,
-            )
+        return self.emit_for(
+            instruction,
+            f"{row.dialect}.{row.name}",
+            types=leaf_types(shape or instruction.shape),
+            attributes=row.attributes(instruction.op),
+            regions=regions,
         )
 
     def _location(self, instruction: Instruction) -> str:
         return self.context.locations.of(instruction.metadata) if self.context.locations is not None else ""
 
 
-RULES = Registry[[BlockExporter, Instruction], list[Leaf]]()
+RULES = Registry[[BlockExporter, Instruction], Leaves]()
 """Functions that emit the operations for an instruction that no row of the table describes, and return its leaves."""
 
 
@@ -206,6 +212,11 @@ RULES = Registry[[BlockExporter, Instruction], list[Leaf]]()
 def leaves_of(shapes: Iterable[Shape]) -> list[Shape]:
     """The leaves of shapes, in order."""
     return [leaf for shape in shapes for leaf in shape.leaves()]
+
+
+def leaf_types(shape: Shape) -> list[Type]:
+    """The MLIR types of the leaves of a shape."""
+    return list(map(mlir_type, shape.leaves()))
 
 
 def leaf_count(shape: Shape) -> int:
@@ -248,7 +259,7 @@ def carried_attributes(instruction: Instruction, types: Sequence[Type]) -> dict[
     sharding = instruction.sharding
     if sharding is not None and sharding.type is ShardingType.TUPLE:
         parts = sharding.tuple_shardings
-        is_whole = list(map(mlir_type, instruction.shape.leaves())) == list(types) and len(parts) == len(types)
+        is_whole = leaf_types(instruction.shape) == list(types) and len(parts) == len(types)
         sharding = None if not is_whole else parts[0] if len(types) == 1 else sharding
     if sharding is not None:
         attributes["mhlo.sharding"] = sharding_text(sharding)

@@ -17,10 +17,10 @@ from hloom.shape import Shape
 from hloom.stablehlo.attributes.communication import Groups
 from hloom.stablehlo.attributes.numerics import Precisions
 from hloom.stablehlo.attributes.values import BOOLEAN, COMPARE_TYPE, DIRECTION
-from hloom.stablehlo.exporter.block import RULES, BlockExporter, Leaf, leaf_count
-from hloom.stablehlo.mlir.ir import Attribute, DenseArray, Number, Value
-from hloom.stablehlo.mlir.types import I32, i64, i64_array, mlir_type
-from hloom.stablehlo.operations import BY_OPCODE, DOT_DIMENSIONS
+from hloom.stablehlo.exporter.block import RULES, BlockExporter, Leaves, leaf_count
+from hloom.stablehlo.mlir.ir import Attribute, DenseArray, Value
+from hloom.stablehlo.mlir.types import I32, i32, i64, i64_array, mlir_type
+from hloom.stablehlo.operations import DOT_DIMENSIONS, attributes_of
 from hloom.types import PrimitiveType
 
 F32, S32 = PrimitiveType.F32, PrimitiveType.S32
@@ -51,12 +51,12 @@ class _BlockBuilder:
 
 
 @RULES.rule(Bitcast)
-def _bitcast(op: Bitcast, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _bitcast(op: Bitcast, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Reinterprets the elements, in the order of their layout, as another type and shape."""
     build, target = _BlockBuilder(block), instruction.shape
     (operand,) = instruction.operands
     if target.is_tuple:
-        return list(block.values[operand])
+        return block.values[operand]
     source = operand.shape
     for shape in (source, target):
         if shape.is_dynamic or shape.layout is None or shape.layout.tiles or shape.layout.padded_dimensions:
@@ -89,7 +89,7 @@ def _physical_order(shape: Shape) -> list[int]:
 
 
 @RULES.rule(TopK)
-def _top_k(op: TopK, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _top_k(op: TopK, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits chlo.top_k for the largest elements, otherwise a stable sort with indices and slices of both results."""
     if op.largest:
         return block.regular(instruction)
@@ -132,7 +132,7 @@ def _slice(build: _BlockBuilder, value: Value, shape: Shape, limits: Sequence[in
 
 
 @RULES.rule(ScaledDot)
-def _scaled_dot(op: ScaledDot, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _scaled_dot(op: ScaledDot, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits the dot of the operands in f32, multiplied by their scales; converts the result."""
     build = _BlockBuilder(block)
     lhs, rhs, lhs_scale, rhs_scale = instruction.operands
@@ -140,9 +140,9 @@ def _scaled_dot(op: ScaledDot, block: BlockExporter, instruction: Instruction) -
     attributes = DOT_DIMENSIONS.write(op.__dict__) | Precisions().write(op.__dict__)
     wide = instruction.shape.with_element_type(F32)
     product = block.emit_for(
-        instruction, "stablehlo.dot_general", [mlir_type(wide)], attributes=attributes, operands=scaled
+        instruction, "stablehlo.dot_general", operands=scaled, types=[mlir_type(wide)], attributes=attributes
     )
-    return list(product) if wide == instruction.shape else [build.one("convert", product, instruction.shape)]
+    return product if wide == instruction.shape else [build.one("convert", product, instruction.shape)]
 
 
 def _scaled(build: _BlockBuilder, operand: Instruction, scale: Instruction) -> Value:
@@ -166,7 +166,7 @@ def _scaled(build: _BlockBuilder, operand: Instruction, scale: Instruction) -> V
 
 
 @RULES.rule(Scan)
-def _scan(op: Scan, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _scan(op: Scan, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits chlo.scan, whose operand and result segments count inputs, initial carries, outputs and final carries."""
     inputs = len(instruction.operands) - op.num_carries
     results = leaf_count(instruction.shape) - op.num_carries
@@ -178,22 +178,18 @@ def _scan(op: Scan, block: BlockExporter, instruction: Instruction) -> list[Leaf
     }
     if op.is_associative is not TriState.TRI_STATE_UNSPECIFIED:
         attributes["is_associative"] = op.is_associative is TriState.TRI_STATE_TRUE
-    types = [mlir_type(leaf) for leaf in instruction.shape.leaves()]
-    region = block.region(op.computation)
-    return list(block.emit_for(instruction, "chlo.scan", types, attributes=attributes, regions=[region]))
+    return block.emit_for(instruction, "chlo.scan", attributes=attributes, regions=[block.region(op.computation)])
 
 
 # Collectives
 
 
 @RULES.rule(AllToAll)
-def _all_to_all(op: AllToAll, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _all_to_all(op: AllToAll, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits all_to_all; the tuple form, without a dimension, becomes one on stacked operands whose result is sliced."""
     if op.split_dimension is not None:
-        count = _group_size(block, op)
-        types = [mlir_type(instruction.shape)]
-        attributes = _exchange(op, op.split_dimension, count)
-        return list(block.emit_for(instruction, "stablehlo.all_to_all", types, attributes=attributes))
+        attributes = _exchange(op, op.split_dimension, _group_size(block, op))
+        return block.emit_for(instruction, "stablehlo.all_to_all", attributes=attributes)
     build, shape, count = _BlockBuilder(block), instruction.operands[0].shape, len(instruction.operands)
     row = Shape.array(shape.element_type, [1, *shape.dimensions])
     stacked_shape = Shape.array(shape.element_type, [count, *shape.dimensions])
@@ -202,9 +198,9 @@ def _all_to_all(op: AllToAll, block: BlockExporter, instruction: Instruction) ->
     (received,) = block.emit_for(
         instruction,
         "stablehlo.all_to_all",
-        [mlir_type(stacked_shape)],
-        attributes=_exchange(op, 0, count),
         operands=[stacked],
+        types=[mlir_type(stacked_shape)],
+        attributes=_exchange(op, 0, count),
     )
     return [
         build.reshape(_slice(build, received, row, [i + 1, *shape.dimensions], start=i), shape) for i in range(count)
@@ -213,7 +209,7 @@ def _all_to_all(op: AllToAll, block: BlockExporter, instruction: Instruction) ->
 
 def _exchange(op: AllToAll, dimension: int, count: int) -> dict[str, Attribute]:
     """Attributes of an all_to_all that splits and concatenates along one dimension."""
-    attributes = BY_OPCODE[op.opcode].attributes(op)
+    attributes = attributes_of(op)
     return attributes | {
         "split_dimension": i64(dimension),
         "concat_dimension": i64(dimension),
@@ -230,15 +226,14 @@ def _group_size(block: BlockExporter, op: AllToAll) -> int:
 
 
 @RULES.rule(RaggedAllToAll)
-def _ragged_all_to_all(op: RaggedAllToAll, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _ragged_all_to_all(op: RaggedAllToAll, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits the custom call `ragged_all_to_all`, as XLA does."""
     config: dict[str, Any] = dict(Groups().write(op.__dict__))
     if op.channel_id is not None:
         config["channel_id"] = i64(op.channel_id)
     attributes: dict[str, Attribute] = {
         "call_target_name": "ragged_all_to_all",
-        "api_version": Number(4, I32),
+        "api_version": i32(4),
         "backend_config": config,
     }
-    types = [mlir_type(instruction.shape)]
-    return list(block.emit_for(instruction, "stablehlo.custom_call", types, attributes=attributes))
+    return block.emit_for(instruction, "stablehlo.custom_call", attributes=attributes)

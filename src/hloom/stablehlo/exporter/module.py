@@ -25,12 +25,11 @@ from hloom.stablehlo.exporter.locations import Locations
 from hloom.stablehlo.mlir.ir import (
     Attribute,
     Block,
-    Number,
     Operation,
     Region,
 )
 from hloom.stablehlo.mlir.text import parse_mlir, print_mlir
-from hloom.stablehlo.mlir.types import I32
+from hloom.stablehlo.mlir.types import i32
 from hloom.text.sharding import sharding_text
 
 
@@ -98,8 +97,8 @@ class _ModuleExporter:
         module = self.module
         attributes: dict[str, Attribute] = {
             "sym_name": module.name,
-            "mhlo.num_partitions": Number(module.num_partitions, I32),
-            "mhlo.num_replicas": Number(module.replica_count, I32),
+            "mhlo.num_partitions": i32(module.num_partitions),
+            "mhlo.num_replicas": i32(module.replica_count),
         }
         if module.frontend_attributes:
             attributes["mhlo.frontend_attributes"] = dict(module.frontend_attributes)
@@ -141,7 +140,7 @@ class _ModuleExporter:
             inputs = leaf_range(shapes[alias.parameter_number], alias.parameter_index)
             outputs = leaf_range(self.module.entry.result_shape, alias.output_index)
             for given, taken in zip(inputs, outputs, strict=True):
-                arguments[starts[alias.parameter_number] + given]["tf.aliasing_output"] = Number(taken, I32)
+                arguments[starts[alias.parameter_number] + given]["tf.aliasing_output"] = i32(taken)
         for donor in self.module.buffer_donors:
             for given in leaf_range(shapes[donor.parameter_number], donor.parameter_index):
                 arguments[starts[donor.parameter_number] + given]["jax.buffer_donor"] = True

@@ -42,24 +42,32 @@ from hloom.ops.structure import (
     Tuple,
 )
 from hloom.shape import Shape
-from hloom.stablehlo.exporter.block import RULES, BlockExporter, Leaf, layout_attribute, leaf_count
-from hloom.stablehlo.mlir.ir import Attribute, DenseElements, DialectAttribute, ElidedElements, Number, Symbol, Value
+from hloom.stablehlo.exporter.block import (
+    RULES,
+    BlockExporter,
+    Leaf,
+    Leaves,
+    layout_attribute,
+    leaf_count,
+    leaf_types,
+)
+from hloom.stablehlo.mlir.ir import Attribute, DenseElements, DialectAttribute, ElidedElements, Symbol, Value
 from hloom.stablehlo.mlir.parser import parse_attribute
-from hloom.stablehlo.mlir.types import I32, I64, TOKEN_TYPE, mlir_type, tensor_type
-from hloom.stablehlo.operations import BY_OPCODE
+from hloom.stablehlo.mlir.types import TOKEN_TYPE, i32, i64, mlir_type, tensor_type
+from hloom.stablehlo.operations import BY_OPCODE, attributes_of
 from hloom.types import PrimitiveType
 
 # Operations without a counterpart, whose values are their operands
 
 
-def _operands(op: Operation, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _operands(op: Operation, block: BlockExporter, instruction: Instruction) -> Leaves:
     """The leaves of the operands: tuple, and operations that are the identity on values."""
     return [leaf for operand in instruction.operands for leaf in block.values[operand]]
 
 
-def _result_done(op: Operation, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _result_done(op: Operation, block: BlockExporter, instruction: Instruction) -> Leaves:
     """The result in the context (operands, results, contexts..) of a start."""
-    return list(block.element(instruction.operands[0], 1))
+    return block.element(instruction.operands[0], 1)
 
 
 for _identity in (Tuple, Copy, Domain, AsyncUpdate, AllReduceDone):
@@ -69,24 +77,24 @@ for _done in (AllGatherDone, AsyncDone, CollectivePermuteDone):
 
 
 @RULES.rule(CopyStart)
-def _copy_start(op: CopyStart, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _copy_start(op: CopyStart, block: BlockExporter, instruction: Instruction) -> Leaves:
     """The tuple (copy, operand, context), in which the copy is the operand itself."""
     leaves = _operands(op, block, instruction)
     return [*leaves, *leaves, None]
 
 
 @RULES.rule(CopyDone)
-def _copy_done(op: CopyDone, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    return list(block.element(instruction.operands[0], 0))
+def _copy_done(op: CopyDone, block: BlockExporter, instruction: Instruction) -> Leaves:
+    return block.element(instruction.operands[0], 0)
 
 
 @RULES.rule(GetTupleElement)
-def _get_tuple_element(op: GetTupleElement, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    return list(block.element(instruction.operands[0], op.index))
+def _get_tuple_element(op: GetTupleElement, block: BlockExporter, instruction: Instruction) -> Leaves:
+    return block.element(instruction.operands[0], op.index)
 
 
 @RULES.rule(Constant)
-def _constant(op: Constant, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _constant(op: Constant, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits a constant; unused ones, such as the sizes of an rng that was read from StableHLO, emit nothing."""
     if not instruction.users and (instruction.parent is None or instruction.parent.root is not instruction):
         return [None] * leaf_count(op.literal.shape)
@@ -94,12 +102,12 @@ def _constant(op: Constant, block: BlockExporter, instruction: Instruction) -> l
 
 
 @RULES.rule(ElidedConstant)
-def _elided_constant(op: ElidedConstant, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _elided_constant(op: ElidedConstant, block: BlockExporter, instruction: Instruction) -> Leaves:
     types = [tensor_type(leaf) for leaf in instruction.shape.leaves()]
     return [block.emit("stablehlo.constant", [], [type_], {"value": ElidedElements(type_)})[0] for type_ in types]
 
 
-def _literal(block: BlockExporter, shape: Shape, value: object) -> list[Leaf]:
+def _literal(block: BlockExporter, shape: Shape, value: object) -> Leaves:
     if isinstance(value, tuple):
         parts = zip(shape.elements, value, strict=True)
         return [leaf for element, part in parts for leaf in _literal(block, element, part)]
@@ -110,17 +118,17 @@ def _literal(block: BlockExporter, shape: Shape, value: object) -> list[Leaf]:
 
 
 @RULES.rule(AfterAll)
-def _after_all(op: AfterAll, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _after_all(op: AfterAll, block: BlockExporter, instruction: Instruction) -> Leaves:
     if not instruction.operands:
         return [block.emit("stablehlo.create_token", [], [TOKEN_TYPE])[0]]
     return block.regular(instruction)
 
 
-def _barrier(op: Operation, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _barrier(op: Operation, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits optimization_barrier, also for add-dependency: its results are computed after all of its operands."""
     operands = block.leaves(*instruction.operands)
-    results = block.emit_for(instruction, "stablehlo.optimization_barrier", [value.type for value in operands])
-    return list(results[: leaf_count(instruction.shape)])
+    results = block.emit_for(instruction, "stablehlo.optimization_barrier", types=[value.type for value in operands])
+    return results[: leaf_count(instruction.shape)]
 
 
 RULES.add(OptimizationBarrier, _barrier)
@@ -131,25 +139,25 @@ RULES.add(AddDependency, _barrier)
 
 
 @RULES.rule(Call)
-def _call(op: Call, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _call(op: Call, block: BlockExporter, instruction: Instruction) -> Leaves:
     if op.is_composite:
         return _composite(op, block, instruction)
     return _function_call(op.computation, block, instruction)
 
 
 @RULES.rule(Fusion)
-def _fusion(op: Fusion, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _fusion(op: Fusion, block: BlockExporter, instruction: Instruction) -> Leaves:
     return _function_call(op.calls, block, instruction)
 
 
-def _function_call(computation: Computation, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _function_call(computation: Computation, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits a call of the private function of a computation."""
-    types = map(mlir_type, computation.result_shape.leaves())
+    types = leaf_types(computation.result_shape)
     callee: dict[str, Attribute] = {"callee": Symbol(block.context.symbol(computation))}
-    return list(block.emit_for(instruction, "func.call", types, attributes=callee))
+    return block.emit_for(instruction, "func.call", types=types, attributes=callee)
 
 
-def _composite(op: Call, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _composite(op: Call, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits a composite, whose name, attributes and version are in frontend attributes with the prefix `composite.`."""
     given = instruction.frontend_attributes
     if "composite.name" not in given:
@@ -164,35 +172,33 @@ def _composite(op: Call, block: BlockExporter, instruction: Instruction) -> list
     if not re.fullmatch(r"\d{1,9}", version):
         raise ArgumentError(f"composite.version is a number of at most 9 digits, got {version[:40]!r}")
     if int(version):
-        attributes["version"] = Number(int(version), I32)
+        attributes["version"] = i32(int(version))
     rest = {key: value for key, value in given.items() if not key.startswith("composite.")}
     if rest:
         attributes["mhlo.frontend_attributes"] = dict(rest)
-    types = map(mlir_type, instruction.shape.leaves())
-    return list(block.emit("stablehlo.composite", block.leaves(*instruction.operands), types, attributes))
+    operands = block.leaves(*instruction.operands)
+    return block.emit("stablehlo.composite", operands, leaf_types(instruction.shape), attributes)
 
 
 @RULES.rule(AsyncStart)
-def _async_start(op: AsyncStart, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _async_start(op: AsyncStart, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits the call itself."""
     return _started(op, block, instruction, _function_call(op.calls, block, instruction))
 
 
-def _started(op: Operation, block: BlockExporter, instruction: Instruction, results: list[Leaf]) -> list[Leaf]:
+def _started(op: Operation, block: BlockExporter, instruction: Instruction, results: Leaves) -> Leaves:
     """The leaves of the tuple (operands, results, contexts..) of a start, whose contexts are undefined."""
     known = [*_operands(op, block, instruction), *results]
     return [*known, *[None] * (leaf_count(instruction.shape) - len(known))]
 
 
 @RULES.rule(While)
-def _while(op: While, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    types = map(mlir_type, instruction.shape.leaves())
-    regions = map(block.region, (op.condition, op.body))
-    return list(block.emit_for(instruction, "stablehlo.while", types, regions=regions))
+def _while(op: While, block: BlockExporter, instruction: Instruction) -> Leaves:
+    return block.emit_for(instruction, "stablehlo.while", regions=map(block.region, (op.condition, op.body)))
 
 
 @RULES.rule(Conditional)
-def _conditional(op: Conditional, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _conditional(op: Conditional, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits if or case. Their regions take no arguments: branches refer to their operands as outer values."""
     index, *operands = instruction.operands
     regions = [
@@ -200,8 +206,7 @@ def _conditional(op: Conditional, block: BlockExporter, instruction: Instruction
         for branch, operand in zip(op.branch_computations, operands, strict=True)
     ]
     name = "stablehlo.if" if index.shape.element_type.is_pred else "stablehlo.case"
-    types = map(mlir_type, instruction.shape.leaves())
-    return list(block.emit_for(instruction, name, types, operands=block.leaves(index), regions=regions))
+    return block.emit_for(instruction, name, operands=block.leaves(index), regions=regions)
 
 
 # Custom calls
@@ -217,14 +222,14 @@ _UNSUPPORTED_FIELDS = {
 
 
 @RULES.rule(CustomCall)
-def _custom_call(op: CustomCall, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _custom_call(op: CustomCall, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits a custom call with tuples as they are, since the callee counts operands; drops a schedule."""
     shape = instruction.shape
     lost = [name for name, default in _UNSUPPORTED_FIELDS.items() if op.__dict__[name] != default]
     if lost:
         raise ArgumentError(f"stablehlo.custom_call has no attribute for {', '.join(lost)} of custom-call")
     results = shape.elements if shape.is_tuple and len(shape.elements) != 1 else (shape,)
-    attributes = BY_OPCODE[op.opcode].attributes(op)
+    attributes = attributes_of(op)
     attributes |= _backend_config(op, instruction) | _call_layouts(op, results)
     if op.literal is not None:
         attributes["mhlo.literal"] = DenseElements(tensor_type(op.literal.shape), np.asarray(op.literal.value))
@@ -234,7 +239,7 @@ def _custom_call(op: CustomCall, block: BlockExporter, instruction: Instruction)
     values = block.emit_for(
         instruction,
         "stablehlo.custom_call",
-        map(mlir_type, results),
+        types=map(mlir_type, results),
         attributes=attributes,
         operands=[_packed(block, operand.shape, iter(block.leaves(operand))) for operand in instruction.operands],
     )
@@ -249,13 +254,13 @@ def _packed(block: BlockExporter, shape: Shape, leaves: Iterator[Value]) -> Valu
     return block.emit("stablehlo.tuple", parts, [mlir_type(shape)])[0]
 
 
-def _unpacked(block: BlockExporter, value: Value, shape: Shape) -> list[Leaf]:
+def _unpacked(block: BlockExporter, value: Value, shape: Shape) -> Leaves:
     """The leaves of a value."""
     if not shape.is_tuple:
         return [value]
     leaves: list[Leaf] = []
     for i, element in enumerate(shape.elements):
-        index: dict[str, Attribute] = {"index": Number(i, I32)}
+        index: dict[str, Attribute] = {"index": i32(i)}
         part = block.emit("stablehlo.get_tuple_element", [value], [mlir_type(element)], index)[0]
         leaves += _unpacked(block, part, element)
     return leaves
@@ -284,9 +289,9 @@ def _call_layouts(op: CustomCall, results: tuple[Shape, ...]) -> dict[str, Attri
             DialectAttribute(
                 "stablehlo.output_operand_alias",
                 {
-                    "output_tuple_indices": [Number(i, I64) for i in alias.output_index],
-                    "operand_index": Number(alias.operand_number, I64),
-                    "operand_tuple_indices": [Number(i, I64) for i in alias.operand_index],
+                    "output_tuple_indices": [i64(i) for i in alias.output_index],
+                    "operand_index": i64(alias.operand_number),
+                    "operand_tuple_indices": [i64(i) for i in alias.operand_index],
                 },
             )
             for alias in op.output_to_operand_aliasing
@@ -298,107 +303,96 @@ def _call_layouts(op: CustomCall, results: tuple[Shape, ...]) -> dict[str, Attri
 
 
 @RULES.rule(AllReduceStart)
-def _all_reduce_start(op: AllReduceStart, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _all_reduce_start(op: AllReduceStart, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits the whole all-reduce, whose result is the context."""
     return block.regular(instruction, AllReduce.opcode)
 
 
 @RULES.rule(AllGatherStart)
-def _all_gather_start(op: AllGatherStart, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _all_gather_start(op: AllGatherStart, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits the whole all-gather."""
     results = block.regular(instruction, AllGather.opcode, instruction.shape.elements[1])
     return _started(op, block, instruction, results)
 
 
 @RULES.rule(CollectivePermuteStart)
-def _permute_start(op: CollectivePermuteStart, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _permute_start(op: CollectivePermuteStart, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits the whole collective-permute."""
     return _started(op, block, instruction, _permute(op, block, instruction))
 
 
 @RULES.rule(CollectivePermute)
-def _permute(op: CollectivePermute, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _permute(op: CollectivePermute, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits a collective_permute for each operand."""
     attributes = BY_OPCODE[CollectivePermute.opcode].attributes(op)
     results: list[Leaf] = []
     for value in block.leaves(*instruction.operands):
         results += block.emit_for(
-            instruction, "stablehlo.collective_permute", [value.type], attributes=attributes, operands=[value]
+            instruction, "stablehlo.collective_permute", operands=[value], types=[value.type], attributes=attributes
         )
     return results
 
 
 def _transfer(op: Send | Recv, host_type: int) -> dict[str, Attribute]:
     """Attributes of send and recv; `host_type` is the channel type for a transfer to or from the host."""
-    attributes = BY_OPCODE[op.opcode].attributes(op)
+    attributes = attributes_of(op)
     handle = attributes["channel_handle"]
     if op.is_host_transfer and isinstance(handle, DialectAttribute):
-        body = {**handle.body, "type": Number(host_type, I64)} if isinstance(handle.body, dict) else handle.body
+        body = {**handle.body, "type": i64(host_type)} if isinstance(handle.body, dict) else handle.body
         attributes["channel_handle"] = DialectAttribute(handle.name, body)
     return attributes
 
 
 @RULES.rule(Send)
-def _send(op: Send, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _send(op: Send, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits the whole send; the tuple is (operand, request id, token), of which send-done returns the token."""
     attributes = _transfer(op, 2)
-    (token,) = block.emit_for(instruction, "stablehlo.send", [TOKEN_TYPE], attributes=attributes)
+    (token,) = block.emit_for(instruction, "stablehlo.send", types=[TOKEN_TYPE], attributes=attributes)
     return [*block.values[instruction.operands[0]], None, token]
 
 
 @RULES.rule(SendDone)
-def _send_done(op: SendDone, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _send_done(op: SendDone, block: BlockExporter, instruction: Instruction) -> Leaves:
     return [block.values[instruction.operands[0]][-1]]
 
 
 @RULES.rule(Recv)
-def _recv(op: Recv, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _recv(op: Recv, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits nothing: recv-done receives, so that sends between the two come first."""
     return [None] * leaf_count(instruction.shape)
 
 
 @RULES.rule(RecvDone)
-def _recv_done(op: RecvDone, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _recv_done(op: RecvDone, block: BlockExporter, instruction: Instruction) -> Leaves:
     (start,) = instruction.operands
     if not isinstance(start.op, Recv):
         raise ArgumentError(f"recv-done of the context of {start.opcode} cannot be exported: only that of recv can")
-    attributes, types = _transfer(start.op, 3), map(mlir_type, instruction.shape.leaves())
-    return list(
-        block.emit_for(start, "stablehlo.recv", types, attributes=attributes, operands=block.leaves(*start.operands))
-    )
+    types = leaf_types(instruction.shape)
+    return block.emit_for(start, "stablehlo.recv", types=types, attributes=_transfer(start.op, 3))
 
 
 # Operations with sizes as operands
 
 
 @RULES.rule(DynamicReshape)
-def _dynamic_reshape(op: DynamicReshape, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _dynamic_reshape(op: DynamicReshape, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits dynamic_reshape, with the sizes concatenated to a vector."""
     operand, *sizes = block.leaves(*instruction.operands)
     one = tensor_type(Shape.array(instruction.operands[1].shape.element_type, (1,))) if sizes else None
     parts = [block.emit("stablehlo.reshape", [size], [one])[0] for size in sizes] if one is not None else []
     count = Shape.array(instruction.operands[1].shape.element_type, (len(parts),))
-    dimension: dict[str, Attribute] = {"dimension": Number(0, I64)}
+    dimension: dict[str, Attribute] = {"dimension": i64(0)}
     (vector,) = block.emit("stablehlo.concatenate", parts, [tensor_type(count)], dimension)
-    types = [mlir_type(instruction.shape)]
-    return list(block.emit_for(instruction, "stablehlo.dynamic_reshape", types, operands=[operand, vector]))
+    return block.emit_for(instruction, "stablehlo.dynamic_reshape", operands=[operand, vector])
 
 
 @RULES.rule(Rng)
-def _rng(op: Rng, block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+def _rng(op: Rng, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits rng with the sizes of the result as the third operand."""
     sizes = np.array(instruction.shape.dimensions, np.int64)
     shape = block.constant(sizes, tensor_type(Shape.array(PrimitiveType.S64, sizes.shape)))
-    attributes = BY_OPCODE[op.opcode].attributes(op)
-    return list(
-        block.emit_for(
-            instruction,
-            "stablehlo.rng",
-            [mlir_type(instruction.shape)],
-            attributes=attributes,
-            operands=[*block.leaves(*instruction.operands), shape],
-        )
-    )
+    operands = [*block.leaves(*instruction.operands), shape]
+    return block.emit_for(instruction, "stablehlo.rng", operands=operands, attributes=attributes_of(op))
 
 
 # Unsupported operations

@@ -175,6 +175,11 @@ def i64(value: int) -> Number:
     return Number(int(value), I64)
 
 
+def i32(value: int) -> Number:
+    """The attribute `value : i32`."""
+    return Number(int(value), I32)
+
+
 def i64_array(values: Sequence[int]) -> DenseArray:
     """The attribute `array<i64: ..>`."""
     return DenseArray(I64, tuple(map(int, values)))
