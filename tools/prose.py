@@ -58,7 +58,7 @@ IDENTIFIERS = {
 }
 """The subwords of identifiers that are retired, by what to say instead."""
 ALLOWED_NAMES = re.compile(
-    r"dimension_numbers|ConvolutionDimensionNumbers|round_nearest\w*|RoundNearest\w*|\w*(?i:replace)\w*|\w*in_place\w*"
+    r"fpRoundToIntegral|dimension_numbers|ConvolutionDimensionNumbers|round_nearest\w*|RoundNearest\w*|\w*(?i:replace)\w*|\w*in_place\w*"
     r"|strip|[lr]strip|home|XDG_CACHE_HOME|most_common|fold_in|\w*round_trip\w*|\w*strip_mine\w*|\w*ties_to_\w+|\w*rounds_once\w*|constant_fold\w*|ConstantFold\w*|least_significant\w*|most_significant\w*|round"
 )
 """Names of XLA, StableHLO, Python and NumPy."""

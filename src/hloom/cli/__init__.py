@@ -18,6 +18,7 @@ from hloom.cli.lsp import lsp
 from hloom.cli.operations import operations
 from hloom.cli.opt import opt
 from hloom.cli.profile import profile
+from hloom.cli.prove import prove
 from hloom.cli.reduce import reduce
 from hloom.cli.run import run
 from hloom.cli.show import show
@@ -47,7 +48,8 @@ def _load(files: tuple[str, ...]) -> None:
 
 
 COMMANDS = (
-    bench, bisect, check, convert, debug, diff, explore, isolate, lsp, operations, opt, profile, reduce, run, show
+    bench, bisect, check, convert, debug, diff, explore, isolate, lsp, operations, opt, profile, prove,
+    reduce, run, show
 )  # fmt: skip
 for command in COMMANDS:
     main.add_command(command)

@@ -1,0 +1,241 @@
+"""Decides whether two modules have the same results for all arguments."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import z3
+
+from hloom.errors import ArgumentError, HloomError
+from hloom.faults.bisect import Tolerance
+from hloom.faults.case import Case, interpret
+from hloom.files.arrays import flat
+from hloom.ir import Module
+from hloom.numerics import bits_of
+from hloom.ops.dot import Dot
+from hloom.ops.traits import Reduction
+from hloom.prove.evaluate import Evaluator, Symbol
+from hloom.prove.functions import Apply, apply, apply_opaque
+from hloom.prove.terms import Term, Unsupported, array_of, same, variable
+from hloom.shape import Shape
+from hloom.types import BY_DTYPE
+from hloom.values import Array, Value
+
+RANDOM_CASES = 8
+"""Random cases that are tried where a counterexample differs by rounding."""
+MAX_ELEMENTS = 4096
+"""Elements of all parameters, up to which modules are evaluated."""
+
+
+@dataclass(frozen=True)
+class Proved:
+    """The results are equal for all arguments; all NaNs are equal, zeros of both signs are not."""
+
+
+@dataclass(frozen=True)
+class Refuted:
+    """The results differ on some arguments: the interpreter's results for them are `before` and `after`."""
+
+    arguments: tuple[Value, ...]
+    before: Value
+    after: Value
+    difference: str
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """Neither a proof nor a counterexample was found, for a reason."""
+
+    reason: str
+
+
+Equal = Callable[[Term, Term], Any]
+Verdict = Proved | Refuted | Undecided
+
+
+def prove(before: Module, after: Module, seconds: float = 60.0) -> Verdict:
+    """Decides whether two modules have equal results for all arguments, within `seconds` of the solver.
+
+    Raises ArgumentError if parameters or results have different shapes.
+    """
+    shapes = before.entry.parameter_shapes
+    _check_interfaces(before, after)
+    if sum(leaf.element_count for shape in shapes for leaf in shape.leaves() if leaf.is_array) > MAX_ELEMENTS:
+        return Undecided(f"the parameters have more than {MAX_ELEMENTS} elements: prove it for smaller sizes")
+    try:
+        arguments = [_variables(shape, f"p{k}") for k, shape in enumerate(shapes)]
+        if not _open_differences(before, after, arguments, apply_opaque, _same_bits, seconds):
+            return Proved()
+        differences = _open_differences(before, after, arguments, apply, same, seconds)
+    except Unsupported as error:
+        return Undecided(str(error))
+    if not differences:
+        return Proved()
+    if isinstance(differences[0], str):
+        return Undecided(f"the solver stopped: {differences[0]}")
+    model = differences[0]
+    return _confirmed(before, after, [_values(a, shape, model) for a, shape in zip(arguments, shapes, strict=True)])
+
+
+def _open_differences(
+    before: Module, after: Module, arguments: Sequence[Symbol], meaning: Apply, equal: Equal, seconds: float
+) -> list[Any]:
+    """Returns a model in which an element of the results differs, or the solver's reason to stop; nothing if none can.
+
+    Elements whose difference is the same formula of other variables are decided once.
+    """
+    sides = [_leaves(Evaluator(meaning).run(module.entry, arguments)) for module in (before, after)]
+    pairs = [pair for x, y in zip(*sides, strict=True) for pair in zip(x.reshape(-1), y.reshape(-1), strict=True)]
+    formulas: dict[Any, Any] = {}  # terms are equal as keys if they are one term
+    for a, b in pairs:
+        formula = z3.simplify(z3.Not(equal(a, b)))
+        formulas.setdefault(_Key(_renamed(formula)), formula)
+    stopped: list[Any] = []
+    end = time.monotonic() + seconds
+    for formula in formulas.values():
+        solver = z3.Solver()
+        solver.set("timeout", max(1, int(1000 * (end - time.monotonic()))))
+        solver.add(formula)
+        found = solver.check()
+        if found == z3.sat:
+            return [solver.model()]
+        if found == z3.unknown:
+            stopped.append(solver.reason_unknown())
+    return stopped
+
+
+@dataclass(frozen=True)
+class _Key:
+    """A term as a key of a dictionary: the equality of terms of z3 is a term."""
+
+    term: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and bool(self.term.eq(other.term))
+
+    def __hash__(self) -> int:
+        return int(self.term.hash())
+
+
+def _renamed(formula: Any) -> Any:
+    """Returns a formula with its variables renamed in the order of their occurrence."""
+    order: dict[int, Any] = {}
+    stack, seen = [formula], set[int]()
+    while stack:
+        term = stack.pop()
+        if term.get_id() in seen:
+            continue
+        seen.add(term.get_id())
+        if z3.is_const(term) and term.decl().kind() == z3.Z3_OP_UNINTERPRETED:
+            order.setdefault(term.get_id(), term)
+        stack += reversed(term.children())
+    names = [(term, z3.Const(f"v{k}", term.sort())) for k, term in enumerate(order.values())]
+    return z3.substitute(formula, *names) if names else formula
+
+
+def _same_bits(a: Term, b: Term) -> Any:
+    return a.bits == b.bits
+
+
+def _check_interfaces(before: Module, after: Module) -> None:
+    sides = [(module.entry.parameter_shapes, module.entry.result_shape) for module in (before, after)]
+    for kind, a, b in (
+        ("parameters", [*sides[0][0]], [*sides[1][0]]),
+        ("results", [sides[0][1]], [sides[1][1]]),
+    ):
+        if len(a) != len(b) or not all(x.compatible(y) for x, y in zip(a, b, strict=True)):
+            raise ArgumentError(f"the modules have different {kind}: ({_listed(a)}) and ({_listed(b)})")
+
+
+def _listed(shapes: Sequence[Shape]) -> str:
+    return ", ".join(map(str, shapes))
+
+
+def _variables(shape: Shape, name: str) -> Symbol:
+    if shape.is_tuple:
+        return tuple(_variables(element, f"{name}.{k}") for k, element in enumerate(shape.elements))
+    if not shape.is_array or not shape.is_static:
+        raise Unsupported(f"parameters {shape}")
+    terms = [variable(shape.element_type, f"{name}[{k}]") for k in range(shape.element_count)]
+    return array_of(terms, shape.dimensions)
+
+
+def _leaves(value: Symbol) -> Iterator[Array]:
+    if isinstance(value, tuple):
+        for element in value:
+            yield from _leaves(element)
+    else:
+        yield value
+
+
+def _values(symbol: Symbol, shape: Shape, model: Any) -> Value:
+    """Returns the value of a parameter in a model of the solver."""
+    if shape.is_tuple:
+        return tuple(_values(s, element, model) for s, element in zip(symbol, shape.elements, strict=True))
+    dtype = shape.element_type.dtype
+    bits = [_bits(term, model) for term in symbol.reshape(-1)]
+    if shape.element_type.is_pred:
+        return np.array(bits, bool).reshape(shape.dimensions)
+    return np.array(bits, f"u{dtype.itemsize}").view(dtype).reshape(shape.dimensions)
+
+
+def _bits(term: Term, model: Any) -> int:
+    value = model.eval(term.bits, model_completion=True)
+    if term.type.is_pred:
+        return int(z3.is_true(value))
+    bits = int(value.as_long())
+    is_narrow_signed = term.type.is_signed and term.type.bits < 8
+    return (bits | 0x100 - (1 << term.type.bits)) if is_narrow_signed and bits >> (term.type.bits - 1) else bits
+
+
+def _confirmed(before: Module, after: Module, arguments: list[Value]) -> Verdict:
+    """Runs both modules on a counterexample of the solver, in which functions have the values that it assumes.
+
+    Where the modules sum floats, results that differ by rounding prove nothing: sums may be computed in any order
+    (GEN-13). Random arguments may show a larger difference.
+    """
+    try:
+        refuted = _refuted(before, after, arguments)
+    except HloomError as error:
+        return Undecided(f"the solver's counterexample does not run: {error}")
+    if refuted is None:
+        return Undecided("the solver's counterexample is none: it assumes values of functions that they do not have")
+    if not any(map(_sums_floats, (before, after))):
+        return refuted
+    for case in (Case(before, tuple(arguments)), *(Case.random(before, seed) for seed in range(RANDOM_CASES))):
+        assert case.arguments is not None
+        refuted = _refuted(before, after, case.arguments)
+        if refuted is not None and Tolerance().difference(refuted.after, refuted.before) is not None:
+            return refuted
+    return Undecided("the results differ by no more than the rounding of sums, whose order is open")
+
+
+def _refuted(before: Module, after: Module, arguments: Sequence[Value]) -> Refuted | None:
+    results = [interpret(module, arguments) for module in (before, after)]
+    differences = [_difference(a, b) for a, b in zip(*map(flat, results), strict=True)]
+    first = next((f"element {k} {text}" for k, text in enumerate(differences) if text), None)
+    if first is None:
+        return None
+    return Refuted(tuple(arguments), results[0], results[1], first if len(differences) > 1 else differences[0])
+
+
+def _difference(before: Array, after: Array) -> str:
+    """Describes the first elements of two arrays that differ in their bits, unless both are NaN; "" without any."""
+    differs = bits_of(np.atleast_1d(before)) != bits_of(np.atleast_1d(after))
+    if BY_DTYPE[before.dtype].is_float:
+        wide = [np.atleast_1d(array).astype(np.float64) for array in (before, after)]
+        differs &= ~(np.isnan(wide[0]) & np.isnan(wide[1]))
+    at = tuple(int(i) for i in np.argwhere(differs)[0]) if differs.any() else None
+    if at is None:
+        return ""
+    return f"differs at {list(at[: before.ndim])}: {np.atleast_1d(after)[at]}, before {np.atleast_1d(before)[at]}"
+
+
+def _sums_floats(module: Module) -> bool:
+    """Whether a module has sums or other reductions of floats, or products of matrices."""
+    reductions = [i for i in module.instructions() if isinstance(i.op, (Reduction, Dot))]
+    return any(leaf.element_type.is_float for i in reductions for leaf in i.shape.leaves())
