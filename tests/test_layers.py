@@ -13,6 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from conftest import ROOT
+from prose import statements
 
 SOURCE = ROOT / "src" / "hloom"
 
@@ -64,7 +65,7 @@ def file_of(module: str) -> str | None:
 
 def imports(path: Path) -> Iterator[tuple[str, int]]:
     """The files of hloom that a file imports, and the lines."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in statements(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "hloom":
             assert node.level == 0
             for alias in node.names:

@@ -81,6 +81,9 @@ def check(before: hl.Module) -> int:
     after = clone_module(before)
     applied = ALL_RULES.apply(after)
     verify_module(after)
+    if not applied:
+        assert after.to_text() == before.to_text()
+        return 0
     arrays = [
         array[:-1] if shape.is_dynamic else array for array, shape in zip(inputs(before), before.entry.parameter_shapes)
     ]

@@ -21,6 +21,11 @@ TYPES = {
     "c64": np.complex64,
 }  # fmt: skip
 SIZES = (1, 2, 3, 7, 15, 16, 31, 33, 70, 500, 5000)
+SOME_SIZES = (1, 3, 15, 16, 33, 70, 5000)
+each_sizes = pytest.mark.parametrize(
+    "sizes", [pytest.param(SOME_SIZES, id="some"), pytest.param(SIZES, id="all", marks=pytest.mark.long)]
+)
+"""The lengths of loops, all in one program: below, at and above one vector or more."""
 
 
 def each_type_and_size(sizes: Sequence[Any], short: Sequence[Any]) -> list[Any]:
@@ -66,10 +71,10 @@ def _check_transposes(type: str, cases: Iterable[tuple[tuple[int, ...], tuple[in
         assert np.array_equal(found, x.transpose(order)), (x.shape, order)
 
 
+@each_sizes
 @pytest.mark.parametrize(("type", "planes"), each_type_and_size((2, 3, 4, 5, 8, 13, 16), short=(3, 16)))
-def test_planes_to_pixels_and_back(type: str, planes: int) -> None:
-    sizes = [size for n in SIZES for size in ((2, planes, n), (2, n, planes))]
-    _check_transposes(type, [(size, (0, 2, 1)) for size in sizes])
+def test_planes_to_pixels_and_back(type: str, planes: int, sizes: tuple[int, ...]) -> None:
+    _check_transposes(type, [(size, (0, 2, 1)) for n in sizes for size in ((2, planes, n), (2, n, planes))])
 
 
 @pytest.mark.parametrize(
@@ -106,22 +111,23 @@ def test_transposes_inside_of_arithmetic(n: int) -> None:
     assert np.array_equal(found[1], expected.T)
 
 
+@each_sizes
 @pytest.mark.parametrize(("type", "row"), each_type_and_size((2, 3, 4, 5, 8, 13, 16, 17), short=(2, 13)))
 @pytest.mark.parametrize("opcode", ["add", "maximum"])
-def test_reductions_of_short_rows(opcode: str, row: int, type: str) -> None:
+def test_reductions_of_short_rows(opcode: str, row: int, type: str, sizes: tuple[int, ...]) -> None:
     """Values have exact sums in all types."""
     if (type, opcode) in (("c64", "maximum"), ("pred", "add")):
         return
     combiner = f"combiner {{ a = {type}[] parameter(0) b = {type}[] parameter(1) ROOT r = {type}[] {opcode}(a, b) }}\n"
     initial, lines, arrays = _integers((), TYPES[type], 4), [f"i = {type}[] parameter(0)"], []
-    for k, n in enumerate(SIZES):
+    for k, n in enumerate(sizes):
         arrays.append(_integers((n, row), TYPES[type], 4))
         lines.append(f"""
           x{k} = {type}[{n},{row}] parameter({k + 1})
           f{k} = {type}[{n}] reduce(x{k}, i), dimensions={{1}}, to_apply=combiner
           b{k} = {type}[{n},{row}] broadcast(f{k}), dimensions={{0}}
           r{k} = {type}[{n},{row}] {opcode}(b{k}, x{k})""")
-    shapes, names = (f"{type}[{n},{row}]" for n in SIZES), (f"r{k}" for k in range(len(SIZES)))
+    shapes, names = (f"{type}[{n},{row}]" for n in sizes), (f"r{k}" for k in range(len(sizes)))
     lines.append(f"ROOT r = ({', '.join(shapes)}) tuple({', '.join(names)})")
     text = combiner + _text("\n".join(lines))
     expected = hl.compile(text, backend="interpreter")(initial, *arrays)
@@ -151,11 +157,11 @@ def test_argmax_of_short_rows(n: int) -> None:
     assert np.array_equal(index, x.argmax(1))
 
 
+@each_sizes
 @pytest.mark.parametrize(("type", "pieces"), each_type_and_size((2, 3, 4, 5, 13, 16, 17), short=(4, 17)))
-def test_columns_are_concatenated_to_rows(pieces: int, type: str) -> None:
-    """Each size in the same program."""
+def test_columns_are_concatenated_to_rows(pieces: int, type: str, sizes: tuple[int, ...]) -> None:
     lines, arrays, shapes = [], [], []
-    for s, n in enumerate(SIZES):
+    for s, n in enumerate(sizes):
         for k in range(pieces):
             column = _integers((n,), TYPES[type]) + np.asarray(k, TYPES[type])
             lines.append(f"p{s}_{k} = {type}[{n}] parameter({len(arrays)}) r{s}_{k} = {type}[{n},1] reshape(p{s}_{k})")
@@ -163,9 +169,9 @@ def test_columns_are_concatenated_to_rows(pieces: int, type: str) -> None:
         shapes.append(f"{type}[{n},{pieces}]")
         names = ", ".join(f"r{s}_{k}" for k in range(pieces))
         lines.append(f"c{s} = {shapes[-1]} concatenate({names}), dimensions={{1}}")
-    lines.append(f"ROOT r = ({', '.join(shapes)}) tuple({', '.join(f'c{s}' for s in range(len(SIZES)))})")
+    lines.append(f"ROOT r = ({', '.join(shapes)}) tuple({', '.join(f'c{s}' for s in range(len(sizes)))})")
     for s, found in enumerate(hl.compile(_text("\n".join(lines)))(*arrays)):
-        assert np.array_equal(found, np.stack(arrays[s * pieces : (s + 1) * pieces], 1)), SIZES[s]
+        assert np.array_equal(found, np.stack(arrays[s * pieces : (s + 1) * pieces], 1)), sizes[s]
 
 
 def test_planes_are_stored_as_one_vector() -> None:
