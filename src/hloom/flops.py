@@ -16,22 +16,13 @@ from hloom.counted_loop import trip_count
 from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.ops.attributes import FftType
 from hloom.ops.broadcast import Iota
-from hloom.ops.communication import CopyStart
-from hloom.ops.control_flow import AsyncDone, AsyncStart, AsyncUpdate, Call, Conditional, Fusion, While
-from hloom.ops.convert import BitcastConvert
+from hloom.ops.control_flow import AsyncStart, Call, Conditional, Fusion, While
 from hloom.ops.convolution import Convolution
 from hloom.ops.dot import Dot, ScaledDot
-from hloom.ops.dynamic_size import GetDimensionSize, SetDimensionSize
 from hloom.ops.fft import Fft
 from hloom.ops.reduce import Map, Reduce
 from hloom.ops.scatter import Scatter
-from hloom.ops.traits import DeviceIndex, Done, Identity, Movement, Structural
-
-_FREE = (
-    *(Structural, Identity, Movement, DeviceIndex, CopyStart, Done, AsyncUpdate, AsyncDone),
-    *(BitcastConvert, Iota, GetDimensionSize, SetDimensionSize),
-)
-"""Operations that move data or compute addresses, which count as zero operations."""
+from hloom.ops.traits import Done, Identity, Movement, NoWork
 
 Counts = dict[Computation, int | None]
 
@@ -90,7 +81,7 @@ def _count(instruction: Instruction, counts: Counts) -> int | None:
             return branches.pop() if len(branches) == 1 else None
     if op.elementwise:
         return elements
-    return 0 if isinstance(op, _FREE) else None
+    return 0 if isinstance(op, (NoWork, Identity, Movement, Iota, Done)) else None
 
 
 def _times(count: int | None, each: int | None) -> int | None:

@@ -34,13 +34,13 @@ TASKS_PER_THREAD = 4
 UnrollTable = tuple[tuple[float, int], ...]
 """Pairs, in ascending order: the cost of an iteration up to which the vector loop is unrolled, and by how much."""
 UNROLLED_ROWS: UnrollTable = ((8, 8), (30, 4), (60, 2))
-"""For loops that reduce rows to scalars."""
+"""Unrolling of loops that reduce rows to scalars."""
 UNROLLED_COLUMNS: UnrollTable = ((10, 8), (24, 4))
-"""For loops over columns that are reduced side by side, in nests with several results."""
+"""Unrolling of loops over columns that are reduced side by side, in nests with several results."""
 UNROLLED_COLUMNS_ALONE: UnrollTable = (*UNROLLED_COLUMNS, (math.inf, 2))
-"""For the same in nests with one result."""
+"""Unrolling of such loops in nests with one result."""
 UNROLLED_ELEMENTS: UnrollTable = ((12, 2),)
-"""For loops over elements."""
+"""Unrolling of other loops."""
 
 ADDITION_RATE, MULTIPLY_ADD_RATE, MEMORY_RATE = 5e9, 2.5e10, 1e10
 """Rates that estimates of durations assume: additions, multiply-adds, and bytes read or written, in a second."""
@@ -53,7 +53,7 @@ def unroll_factor(cost: float, table: UnrollTable) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What code depends on: the bytes of a vector register, and the number of threads that share the work."""
+    """Target of code generation: the bytes of a vector register, and the number of threads that share the work."""
 
     vector_bytes: int
     threads: int

@@ -27,7 +27,7 @@ from hloom.ops.scatter import Scatter
 from hloom.ops.select import Select
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
 from hloom.ops.structure import GetTupleElement
-from hloom.ops.traits import Structural
+from hloom.ops.traits import ControlFlow, Structural
 from hloom.passes.edit import callees_first_of, copy_annotations
 from hloom.passes.op_builder import OpBuilder, ScalarComputations
 from hloom.passes.simplify.dead_code import remove_unused_computations
@@ -38,7 +38,7 @@ S32, S64 = PrimitiveType.S32, PrimitiveType.S64
 STATE = Shape.tuple_of([scalar(S32), scalar(S64), scalar(S64)])
 _LESS = Compare(direction=ComparisonDirection.LT)
 _EQUAL = Compare(direction=ComparisonDirection.EQ)
-_RUNNING = (Call, Fusion, While, Conditional)
+_RUNNING = (ControlFlow, Fusion)
 """Operations whose computations are instrumented."""
 _FORWARDING = (Structural, *_RUNNING)
 """Operations whose values need no check: they come from elsewhere."""

@@ -22,6 +22,7 @@ class Broadcast(Movement, Operation, opcode="broadcast"):
     (BROADCASTINDIM-4).
     """
 
+    mixes_precision = False
     operands = ("operand",)
     cost = 0
     broadcast_dimensions: Ints = attribute(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hloom.ops.context import Context, Instruction
 from hloom.ops.kinds import BOOL, INT, SHAPE, STRING
 from hloom.ops.operation import Operation, attribute
-from hloom.ops.traits import Done, Start
+from hloom.ops.traits import Done, NoWork, Start
 from hloom.shape import TOKEN, Shape, scalar
 from hloom.types import PrimitiveType
 from hloom.values import TOKEN_VALUE, Value, zeros
@@ -23,6 +23,7 @@ class Infeed(Operation, opcode="infeed"):
     The item must have the declared shape and layout. An empty tuple reads nothing (INFEED-3).
     """
 
+    mixes_precision = False
     has_side_effect = True
     operands = ("token",)
     infeed_config: str = attribute(STRING, default="")
@@ -44,6 +45,7 @@ class Infeed(Operation, opcode="infeed"):
 class Outfeed(Operation, opcode="outfeed"):
     """Appends the operand to the outfeed queue of the device; the result is a token (INFEED-4)."""
 
+    mixes_precision = False
     has_side_effect = True
     operands = ("operand", "token")
     outfeed_shape: Shape | None = attribute(SHAPE, default=None)
@@ -68,6 +70,7 @@ class Outfeed(Operation, opcode="outfeed"):
 class Transfer(Operation):
     """Base class of send, recv and their dones: a channel."""
 
+    mixes_precision = False
     has_side_effect = True
     channel_id: int | None = attribute(INT, default=None, doc="pairs a send with a recv")
     is_host_transfer: bool = attribute(BOOL, default=False)
@@ -80,6 +83,7 @@ class Send(Start, Transfer, opcode="send"):
     each device sends to itself. A host transfer goes to the host (`Device.receive_from_program`).
     """
 
+    pairing_clause = "SEND-2"
     operands = ("operand", "token")
 
     def infer(self, operand: Shape, token: Shape) -> Shape:
@@ -102,6 +106,7 @@ class Send(Start, Transfer, opcode="send"):
 class SendDone(Done, Transfer, opcode="send-done", start=Send):
     """Waits until a send is complete; the result is a token (SENDDONE-1)."""
 
+    pairing_clause = "RECVDONE-2"
     operands = ("context",)
 
     def infer(self, context: Shape) -> Shape:
@@ -115,6 +120,7 @@ class SendDone(Done, Transfer, opcode="send-done", start=Send):
 class Recv(Start, Transfer, opcode="recv"):
     """Prepares to receive from the send of the same channel; the result is (data, request id, token) (RECV-2)."""
 
+    pairing_clause = "RECV-3"
     operands = ("token",)
 
     def check(self, result: Shape, token: Shape) -> None:
@@ -131,6 +137,7 @@ class RecvDone(Done, Transfer, opcode="recv-done", start=Recv):
     one.
     """
 
+    pairing_clause = "RECVDONE-2"
     operands = ("context",)
 
     def infer(self, context: Shape) -> Shape:
@@ -147,9 +154,10 @@ class RecvDone(Done, Transfer, opcode="recv-done", start=Recv):
         return (ctx.receive(channel, sources[0]) if sources else context[0], TOKEN_VALUE)
 
 
-class CopyStart(Start, Operation, opcode="copy-start"):
+class CopyStart(Start, NoWork, Operation, opcode="copy-start"):
     """Starts an asynchronous copy; the result is (copy, operand, context) (an addition of today's XLA)."""
 
+    mixes_precision = False
     operands = ("operand",)
     cross_program_prefetch_index: int | None = attribute(INT, default=None)
 
@@ -160,9 +168,10 @@ class CopyStart(Start, Operation, opcode="copy-start"):
         return (operand, operand, zeros(U32))
 
 
-class CopyDone(Done, Operation, opcode="copy-done", start=CopyStart):
+class CopyDone(Done, NoWork, Operation, opcode="copy-done", start=CopyStart):
     """Waits for copy-start; the result is the copy (an addition of today's XLA)."""
 
+    mixes_precision = False
     operands = ("context",)
 
     def infer(self, context: Shape) -> Shape:

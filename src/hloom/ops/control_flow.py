@@ -7,7 +7,7 @@ from hloom.ops.context import Computation, Context
 from hloom.ops.kinds import ALIASING, BOOL, COMPUTATION, COMPUTATIONS, STRING, EnumKind
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_computation
-from hloom.ops.traits import CallLike, ControlFlow
+from hloom.ops.traits import Asynchronous, CallLike, ControlFlow, NoWork
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
 from hloom.values import Array, Value, zeros
@@ -118,7 +118,7 @@ def _bound(named: Shape, result: Shape) -> bool:
     return named.compatible(result) or (named.is_tuple and not named.elements)
 
 
-class AsyncStart(CallLike, Operation, opcode="async-start"):
+class AsyncStart(Asynchronous, CallLike, Operation, opcode="async-start"):
     """Starts a computation asynchronously; the result is ((operands), result, context..) (an addition of today's XLA).
 
     The result of the computation is available from async-done. The interpreter computes it here; contexts are zeros.
@@ -144,9 +144,10 @@ class AsyncStart(CallLike, Operation, opcode="async-start"):
         return (operands, ctx.call(self.calls, *operands), *map(zeros, ctx.shape.elements[2:]))
 
 
-class AsyncUpdate(Operation, opcode="async-update"):
+class AsyncUpdate(Asynchronous, NoWork, Operation, opcode="async-update"):
     """Marks a point between async-start and async-done; the result is the context (an addition of today's XLA)."""
 
+    mixes_precision = False
     operands = ("context",)
     calls: Computation | None = attribute(COMPUTATION, default=None, text="", proto="called_computation_ids")
 
@@ -159,9 +160,10 @@ class AsyncUpdate(Operation, opcode="async-update"):
         return context
 
 
-class AsyncDone(Operation, opcode="async-done"):
+class AsyncDone(Asynchronous, NoWork, Operation, opcode="async-done"):
     """Waits for the computation that async-start started; the result is its result (an addition of today's XLA)."""
 
+    mixes_precision = False
     operands = ("context",)
     calls: Computation | None = attribute(COMPUTATION, default=None, text="", proto="called_computation_ids")
 

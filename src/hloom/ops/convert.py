@@ -13,7 +13,7 @@ from hloom.ops.indexing import Indexing, Indices, Read
 from hloom.ops.kinds import INT
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
-from hloom.ops.traits import Linear
+from hloom.ops.traits import Linear, NoWork
 from hloom.shape import Shape
 from hloom.types import BY_DTYPE
 from hloom.values import Array
@@ -38,13 +38,14 @@ class Convert(Linear, Operation, opcode="convert"):
         return convert(operand, ctx.shape.element_type.dtype)
 
 
-class BitcastConvert(Operation, opcode="bitcast-convert"):
+class BitcastConvert(NoWork, Operation, opcode="bitcast-convert"):
     """Reinterprets the bits of the elements as another element type (BITCASTCONVERT-1).
 
     A narrower type adds a last dimension, of which index 0 is the least significant part; a wider one removes the last
     dimension, whose size must be the ratio of the widths (BITCASTCONVERT-2 to -4).
     """
 
+    mixes_precision = False
     operands = ("operand",)
 
     def check(self, result: Shape, operand: Shape) -> None:

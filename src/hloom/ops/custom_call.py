@@ -44,6 +44,7 @@ class CustomCall(Operation, opcode="custom-call"):
     removed (CUSTOMCALL-4).
     """
 
+    mixes_precision = False
     operands = ("*args",)
     window: Window | None = attribute(WINDOW, default=None)
     dimension_numbers: ConvolutionDimensionNumbers | None = attribute(

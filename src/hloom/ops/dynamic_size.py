@@ -9,6 +9,7 @@ from hloom.ops.context import Context
 from hloom.ops.kinds import DIMENSION
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimension
+from hloom.ops.traits import NoWork
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
 from hloom.values import Array
@@ -16,7 +17,7 @@ from hloom.values import Array
 S32 = scalar(PrimitiveType.S32)
 
 
-class GetDimensionSize(Operation, opcode="get-dimension-size", builder="get_dimension_size"):
+class GetDimensionSize(NoWork, Operation, opcode="get-dimension-size", builder="get_dimension_size"):
     """Returns the size of a dimension as s32[], the actual one if the dimension is dynamic (GETDIMENSIONSIZE-1)."""
 
     operands = ("operand",)
@@ -31,7 +32,7 @@ class GetDimensionSize(Operation, opcode="get-dimension-size", builder="get_dime
         return np.asarray(operand.shape[self.dimension], np.int32)
 
 
-class SetDimensionSize(Operation, opcode="set-dimension-size"):
+class SetDimensionSize(NoWork, Operation, opcode="set-dimension-size"):
     """Makes a dimension dynamic, with the run-time size `size`; elements beyond it are ignored (SETDIMENSIONSIZE-1,
     -2).
 

@@ -88,6 +88,9 @@ class Binary(Operation):
 class Monoid(Binary):
     """Base class of commutative and associative operations with an identity: their reductions may run in any order."""
 
+    is_idempotent: ClassVar[bool] = False
+    """Whether the operation on a value and itself returns the value."""
+
     @classmethod
     def identity(cls, element_type: PrimitiveType) -> Array:
         """Returns the scalar that leaves others unchanged, such as -0.0 for the addition of floats.
@@ -239,6 +242,7 @@ def integer_power(x: Array, y: Array) -> Array:
 class Maximum(Monoid, opcode="maximum", builder="max"):
     """Takes the larger element; NaN if either is, max(-0, +0) = +0; logical or for PRED (MAX-1)."""
 
+    is_idempotent = True
     kinds = REALS | {Kind.PRED}
 
     @staticmethod
@@ -256,6 +260,7 @@ class Maximum(Monoid, opcode="maximum", builder="max"):
 class Minimum(Monoid, opcode="minimum", builder="min"):
     """Takes the smaller element; NaN if either is, min(-0, +0) = -0; logical and for PRED (MIN-1)."""
 
+    is_idempotent = True
     kinds = REALS | {Kind.PRED}
 
     @staticmethod
@@ -273,6 +278,7 @@ class Minimum(Monoid, opcode="minimum", builder="min"):
 class And(Monoid, opcode="and", builder="and_"):
     """Bitwise and of integers, logical and of PRED (AND-1)."""
 
+    is_idempotent = True
     kinds = BITS
     function = staticmethod(np.bitwise_and)
 
@@ -284,6 +290,7 @@ class And(Monoid, opcode="and", builder="and_"):
 class Or(Monoid, opcode="or", builder="or_"):
     """Bitwise or of integers, logical or of PRED (OR-1)."""
 
+    is_idempotent = True
     kinds = BITS
     function = staticmethod(np.bitwise_or)
 

@@ -111,6 +111,10 @@ class Operation:
     """Time to compute an element of the result, in vectorised additions of one element: passes and schedules use it."""
     has_side_effect: ClassVar[bool] = False
     """Whether the operation must be neither removed nor duplicated (GEN-11)."""
+    is_pinned: ClassVar[bool] = False
+    """Whether an instruction stands for more than its value: equal ones are not merged, and none is moved."""
+    mixes_precision: ClassVar[bool] = True
+    """Whether operands, combiners and results may have several floating-point types, as in XLA's verifier."""
 
     expand: ClassVar[Callable[..., Any] | None] = None
     """`expand(self, build, module, *operands)` returns an equivalent instruction that `build`, an

@@ -15,7 +15,7 @@ from hloom.ops.indexing import Indexing, Indices, Read
 from hloom.ops.kinds import INT
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
-from hloom.ops.traits import Identity, Linear, Movement, View
+from hloom.ops.traits import Identity, Linear, Movement, NoWork, View
 from hloom.shape import Shape
 from hloom.values import Array, Value
 
@@ -93,11 +93,12 @@ def kept_dimensions(operand: Shape, result: Shape) -> dict[int, int]:
     return {d: target for d, target in kept.items() if operand.dynamic_dimensions[d]}
 
 
-class DynamicReshape(Movement, Operation, opcode="dynamic-reshape"):
+class DynamicReshape(Movement, NoWork, Operation, opcode="dynamic-reshape"):
     """Reshapes to actual sizes known at run time, scalars below the bounds of the result (an addition of today's
     XLA).
     """
 
+    mixes_precision = False
     operands = ("operand", "*dim_sizes")
 
     def check(self, result: Shape, operand: Shape, dim_sizes: tuple[Shape, ...]) -> None:

@@ -9,12 +9,12 @@ from hloom.ops.gather import check_index_vectors, index_columns
 from hloom.ops.kinds import BOOL, COMPUTATION, INT, INTS
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_computation, check_dimensions, reduction_signature
-from hloom.ops.traits import AppliesScalar
+from hloom.ops.traits import AppliesScalar, Update
 from hloom.shape import Ints, Shape
 from hloom.values import Array, Value
 
 
-class Scatter(AppliesScalar, Operation, opcode="scatter"):
+class Scatter(Update, AppliesScalar, Operation, opcode="scatter"):
     """Combines windows of `updates` into `operands` at `scatter_indices` by `update_computation` (SCATTER-1 to -5).
 
     A window that is partly outside is skipped (SCATTER-6). Updates are applied in row-major order (SCATTER-7). The

@@ -13,7 +13,7 @@ from hloom.ops.indexing import Indexing, Indices, Range, Read
 from hloom.ops.kinds import INTS, SLICES
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
-from hloom.ops.traits import Movement
+from hloom.ops.traits import Movement, Update
 from hloom.shape import Ints, Shape
 from hloom.values import Array
 
@@ -108,7 +108,7 @@ class DynamicSlice(Movement, Operation, opcode="dynamic-slice"):
         return DynamicSlice(size_indices=result.dimensions)
 
 
-class DynamicUpdateSlice(Movement, Operation, opcode="dynamic-update-slice"):
+class DynamicUpdateSlice(Update, Movement, Operation, opcode="dynamic-update-slice"):
     """Overwrites a part of the operand with `update`, at run-time start indices, clamped (DYNAMICUPDATESLICE-1).
 
     `update` has the rank of the operand and is not larger; the result has the operand's shape.

@@ -8,13 +8,16 @@ from hloom.ops.attributes import Domain as DomainShardings
 from hloom.ops.context import Context
 from hloom.ops.kinds import BOOLS, DOMAIN, INT, LITERAL, WORD
 from hloom.ops.operation import Operation, attribute
-from hloom.ops.traits import Identity, Structural
+from hloom.ops.traits import Identity, NoWork, Structural
 from hloom.shape import TOKEN, Shape
 from hloom.values import TOKEN_VALUE, Token, Value
 
 
 class Parameter(Structural, Operation, opcode="parameter"):
     """Returns argument `number` of the computation; numbers are 0 .. n-1, each once (GEN-12)."""
+
+    is_pinned = True
+    mixes_precision = False
 
     number: int = attribute(INT, text="", proto="parameter_number", in_parentheses=True)
     parameter_replicated_at_leaf_buffers: tuple[bool, ...] | None = attribute(
@@ -38,6 +41,7 @@ class Constant(Structural, Operation, opcode="constant"):
     """Returns a constant value, a literal (GEN-12)."""
 
     cost = 0
+    mixes_precision = False
     literal: Literal = attribute(LITERAL, text="", in_parentheses=True)
 
     def infer(self) -> Shape:
@@ -69,6 +73,7 @@ class ElidedConstant(Operation):
 class Tuple(Structural, Operation, opcode="tuple", builder="tuple"):
     """Groups any number of values in a tuple, which may be empty and nest (TUPLE-1)."""
 
+    mixes_precision = False
     operands = ("*elements",)
 
     def infer(self, elements: tuple[Shape, ...]) -> Shape:
@@ -81,6 +86,7 @@ class Tuple(Structural, Operation, opcode="tuple", builder="tuple"):
 class GetTupleElement(Structural, Operation, opcode="get-tuple-element", builder="get_tuple_element"):
     """Extracts the element of a tuple at a constant index (GETTUPLEELEMENT-1)."""
 
+    mixes_precision = False
     operands = ("tuple",)
     index: int = attribute(INT, proto="tuple_index")
 
@@ -129,9 +135,11 @@ class AddDependency(Structural, Identity, Operation, opcode="add-dependency", bu
         return operand
 
 
-class OptimizationBarrier(Identity, Operation, opcode="opt-barrier", builder="optimization_barrier"):
+class OptimizationBarrier(Identity, NoWork, Operation, opcode="opt-barrier", builder="optimization_barrier"):
     """Returns the operand; optimisations move no computation across it (OPTIMIZATIONBARRIER-1, -2)."""
 
+    is_pinned = True
+    mixes_precision = False
     operands = ("operand",)
 
     def infer(self, operand: Shape) -> Shape:
@@ -141,7 +149,7 @@ class OptimizationBarrier(Identity, Operation, opcode="opt-barrier", builder="op
         return operand
 
 
-class Domain(Identity, Operation, opcode="domain"):
+class Domain(Identity, NoWork, Operation, opcode="domain"):
     """Returns the operand, at the boundary between two domains, such as shardings (an addition of today's XLA)."""
 
     operands = ("operand",)

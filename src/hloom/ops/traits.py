@@ -6,8 +6,8 @@ An operation has its traits as base classes, so that they are declared once, wit
 
     if isinstance(instruction.op, Movement): ...
 
-Further properties are `elementwise` and `cost`, class variables of `Operation`, and the base classes `Monoid` and
-`Collective`. Prior art: traits in MLIR and xDSL.
+Further properties are class variables of `Operation`, such as `elementwise` and `cost`, and the base classes `Monoid`
+and `Collective`. Prior art: traits in MLIR and xDSL.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 
-class Structural:
+class NoWork:
+    """Computes no element, and moves none in memory: tuple, bitcast, get-dimension-size, async-done .."""
+
+
+class Structural(NoWork):
     """Names, groups or orders values without computing: parameter, constant, tuple, get-tuple-element, after-all .."""
 
 
@@ -30,14 +34,21 @@ class Movement:
     """Number of leading operands whose elements are moved; None for all."""
 
 
-class View(Movement):
+class View(Movement, NoWork):
     """Moves no element in memory: the row-major order of operand and result is the same, as in reshape and bitcast."""
 
     cost = 0
+    mixes_precision = False
+
+
+class Update:
+    """Returns the first operand with a part replaced, or combined with other values: dynamic-update-slice, scatter."""
 
 
 class CallLike:
     """Runs computations on whole values: call, while, conditional, fusion, async-start."""
+
+    mixes_precision = False
 
 
 class ControlFlow(CallLike):
@@ -56,7 +67,15 @@ class Communication:
     """Exchanges arrays with other devices of a group: all-reduce, all-gather, collective-permute .."""
 
 
-class Start:
+class Asynchronous:
+    """Is part of an operation that runs beside others: a start, an update or a done."""
+
+    is_pinned = True
+    pairing_clause: ClassVar[str] = "GEN-2"
+    """The clause that says which start and done belong together."""
+
+
+class Start(Asynchronous):
     """Starts a communication or a copy; its only user, the `done`, waits for the end: copy-start, send, recv ..
 
     Not so async-start, which runs a computation, and whose context may pass through async-updates.
@@ -66,7 +85,7 @@ class Start:
     done: ClassVar[type[Done]]
 
 
-class Done:
+class Done(Asynchronous):
     """Waits for what the operation that made its context, the `start`, began: copy-done, send-done, recv-done .."""
 
     opcode: ClassVar[str]
@@ -78,7 +97,7 @@ class Done:
             cls.start, start.done = start, cls
 
 
-class DeviceIndex:
+class DeviceIndex(NoWork):
     """Returns the index of the device in a dimension of the device assignment: replica-id, partition-id."""
 
 

@@ -18,24 +18,13 @@ from hloom.counted_loop import trip_count
 from hloom.flops import bytes_of, count_flops_of
 from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.ops.collectives import Collective, CollectivePermute
-from hloom.ops.communication import CopyDone, CopyStart
-from hloom.ops.control_flow import AsyncDone, AsyncUpdate, Call, Conditional, While
-from hloom.ops.convert import BitcastConvert
-from hloom.ops.dynamic_size import GetDimensionSize, SetDimensionSize
-from hloom.ops.reshape import DynamicReshape
-from hloom.ops.structure import Domain, OptimizationBarrier
-from hloom.ops.traits import Communication, ControlFlow, DeviceIndex, Structural, View
+from hloom.ops.control_flow import Call, Conditional, While
+from hloom.ops.traits import Communication, ControlFlow, NoWork
 from hloom.passes import clone_module, run_passes
 from hloom.passes.spmd.traffic import run_counts, traffic_of
 from hloom.scaling.cluster import Cluster
 from hloom.scaling.collective_times import Estimate, estimate
 from hloom.target import Target
-
-_COSTLESS = (
-    Structural, View, DeviceIndex, OptimizationBarrier, Domain, BitcastConvert, DynamicReshape, GetDimensionSize,
-    SetDimensionSize, AsyncUpdate, AsyncDone, CopyStart, CopyDone,
-)  # fmt: skip
-"""Operations that neither compute nor move elements."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +125,7 @@ def _part(instruction: Instruction, run: _Run) -> Part | None:
     op = instruction.op
     if isinstance(op, (Collective, CollectivePermute)):
         return _collective(op, instruction, run)
-    if isinstance(op, _COSTLESS) or isinstance(instruction.op, ControlFlow):
+    if isinstance(op, (NoWork, ControlFlow)):
         return None
     return _computation(instruction, run.cluster)
 

@@ -6,23 +6,16 @@ from typing import NoReturn
 
 from hloom.errors import RuleError
 from hloom.ir import Instruction, Module
-from hloom.ops.communication import Recv, RecvDone, Send, SendDone, Transfer
+from hloom.ops.communication import Transfer
 from hloom.ops.control_flow import AsyncDone, AsyncStart, AsyncUpdate, Call, Conditional, While
 from hloom.ops.custom_call import CONTROL_DEPENDENCY
-from hloom.ops.operation import Operation
 from hloom.ops.structure import Domain, GetTupleElement, OptimizationBarrier, Parameter, Tuple
-from hloom.ops.traits import Done, Start
+from hloom.ops.traits import Asynchronous, Done, Start
 
 _TAKERS = (Tuple, While, Call, Conditional, OptimizationBarrier, Domain)
 """Operations that a context may be passed to: tuples, in and out of computations."""
 _CARRIERS = (*_TAKERS, GetTupleElement)
 _SOURCES = (*_CARRIERS, Parameter)
-_CLAUSES: dict[type[Operation], str] = {
-    Send: "SEND-2",
-    Recv: "RECV-3",
-    SendDone: "RECVDONE-2",
-    RecvDone: "RECVDONE-2",
-}
 
 
 def check_asynchronous_pairs(module: Module) -> None:
@@ -87,4 +80,6 @@ def _check_chain(done: Instruction) -> None:
 
 
 def _reject(instruction: Instruction, message: str) -> NoReturn:
-    raise RuleError(instruction.opcode, _CLAUSES.get(type(instruction.op), "GEN-2"), message).at(repr(instruction))
+    op = instruction.op
+    clause = op.pairing_clause if isinstance(op, Asynchronous) else "GEN-2"
+    raise RuleError(instruction.opcode, clause, message).at(repr(instruction))

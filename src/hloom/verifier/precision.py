@@ -11,29 +11,14 @@ from dataclasses import replace
 
 from hloom.errors import HloomError
 from hloom.ir import Computation, Instruction
-from hloom.ops.broadcast import Broadcast
-from hloom.ops.communication import CopyDone, CopyStart, Infeed, Outfeed, Transfer
-from hloom.ops.control_flow import AsyncDone, AsyncUpdate
-from hloom.ops.convert import BitcastConvert
-from hloom.ops.custom_call import CustomCall
-from hloom.ops.reshape import DynamicReshape
-from hloom.ops.structure import Constant, ElidedConstant, GetTupleElement, OptimizationBarrier, Parameter, Tuple
-from hloom.ops.traits import CallLike, View
+from hloom.ops.structure import ElidedConstant, Parameter
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
-
-_EXACT = (
-    *(Parameter, Constant, Tuple, GetTupleElement, OptimizationBarrier),
-    *(View, Broadcast, BitcastConvert, DynamicReshape),
-    *(CallLike, CustomCall, AsyncUpdate, AsyncDone),
-    *(CopyStart, CopyDone, Infeed, Outfeed, Transfer),
-)
-"""Operations whose types must agree, as in XLA: those that group, reinterpret, call or transfer."""
 
 
 def fits_in_one_precision(instruction: Instruction) -> bool:
     """Whether an instruction that violates its operation's rule satisfies it once all its floats have one type."""
-    if isinstance(instruction.op, _EXACT):
+    if not instruction.op.mixes_precision:
         return False
     wide = widest_float(instruction)
     if wide is None:

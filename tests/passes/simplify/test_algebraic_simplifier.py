@@ -39,7 +39,7 @@ CASES = [
       for op in ("add", "multiply", "maximum", "minimum", "and", "or", "xor")),
     *((f"{op}-constants", f"a = s32[4] {op}(i, i5); ROOT r = s32[4] {op}(a, i2)",
        f"a = s32[4] {op}(i5, i2); ROOT r = s32[4] {op}(i, a)")
-      for op in ("add", "multiply", "and", "or", "xor")),
+      for op in ("add", "multiply", "maximum", "minimum", "and", "or", "xor")),
     ("add-zero", "ROOT r = s32[4] add(i, i0)", "i"),
     ("add-zero", "ROOT r = pred[4] add(p, t0)", "p"),
     ("add-minus-zero", "ROOT r = f32[4] add(x, f_0)", "x"),

@@ -8,18 +8,13 @@ from typing import Any
 import numpy as np
 
 from hloom.ir import Computation, Instruction, callees_first, post_order
-from hloom.ops.broadcast import Broadcast
 from hloom.ops.communication import RecvDone
 from hloom.ops.convert import BitcastConvert
 from hloom.ops.operation import Operation
 from hloom.ops.reduce import Map
 from hloom.ops.structure import Constant, Parameter
-from hloom.ops.traits import CallLike, Identity, Structural, View
-from hloom.ops.transpose import Reverse, Transpose
+from hloom.ops.traits import CallLike, Identity, Movement, Structural
 from hloom.values import Value
-
-_IDENTITY_ON_SCALARS = (Identity, View, Broadcast, Transpose, Reverse)
-"""Operations that return a scalar unchanged, so that a computation of scalars that has them applies to arrays too."""
 
 
 class Step:
@@ -36,11 +31,7 @@ class Step:
         shape = instruction.shape
         self.dtype: np.dtype[Any] | None = shape.element_type.dtype if shape.is_array else None
         self.sizes = None if shape.is_dynamic else shape.dimensions
-        self.is_identity_on_scalars = (
-            isinstance(instruction.op, _IDENTITY_ON_SCALARS)
-            and shape.is_scalar
-            and instruction.operands[0].shape.compatible(shape)
-        )
+        self.is_identity_on_scalars = shape.is_scalar and _returns_first_operand(instruction)
 
 
 class Plan:
@@ -151,4 +142,11 @@ def _applies_to_arrays(instruction: Instruction, plans: dict[int, Plan]) -> bool
         return True
     if isinstance(op, (CallLike, Map)):
         return all(plans[id(c)].applies_to_arrays for c in op.computations)
-    return isinstance(op, _IDENTITY_ON_SCALARS) and instruction.operands[0].shape.compatible(instruction.shape)
+    return _returns_first_operand(instruction)
+
+
+def _returns_first_operand(instruction: Instruction) -> bool:
+    """Whether an instruction whose result is a scalar returns its first operand: moving one element changes nothing."""
+    op = instruction.op
+    moves_first = isinstance(op, Identity) or (isinstance(op, Movement) and op.moved_operands == 1)
+    return moves_first and instruction.operands[0].shape.compatible(instruction.shape)

@@ -8,12 +8,11 @@ from typing import ClassVar
 
 from hloom.counted_loop import carried_index, trip_count
 from hloom.ir import Computation, Instruction, Module
-from hloom.ops.broadcast import Broadcast, Iota
+from hloom.ops.broadcast import Broadcast
 from hloom.ops.control_flow import While
 from hloom.ops.custom_call import CustomCall
-from hloom.ops.reshape import Copy
-from hloom.ops.structure import GetTupleElement, OptimizationBarrier, Parameter, Tuple
-from hloom.ops.traits import ControlFlow, Structural, View
+from hloom.ops.structure import GetTupleElement, Parameter, Tuple
+from hloom.ops.traits import ControlFlow, Identity, Structural, View
 from hloom.passes.control_flow.call_inliner import inline
 from hloom.passes.edit import Edit, callers, effectful_computations, has_control_edges, has_effect, loops_of
 from hloom.shape import Shape
@@ -66,10 +65,8 @@ def _simplify(loop: Instruction, effectful: set[Computation]) -> bool:
 
 # Loop-invariant code motion
 
-_FREE = (Structural, View, Broadcast, Iota, Copy)
+_FREE = (Structural, View, Identity, Broadcast)
 """Operations that are too cheap for an element of the tuple: hoisted only as operands of other hoisted instructions."""
-
-_NEVER_HOISTED = (ControlFlow, CustomCall, OptimizationBarrier, Parameter)
 
 
 @dataclass(frozen=True)
@@ -128,7 +125,8 @@ def _invariant_instructions(body: Computation, effectful: set[Computation]) -> d
     found: dict[Instruction, None] = {}
     for instruction in body.instructions:
         if instruction in reads or (
-            not isinstance(instruction.op, _NEVER_HOISTED)
+            not instruction.op.is_pinned
+            and not isinstance(instruction.op, (ControlFlow, CustomCall))
             and instruction.shape.is_array
             and not has_effect(instruction, effectful)
             and not has_control_edges(instruction)

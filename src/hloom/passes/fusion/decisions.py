@@ -11,8 +11,8 @@ from hloom.ops.broadcast import Broadcast, Iota
 from hloom.ops.control_flow import Fusion
 from hloom.ops.gather import Gather
 from hloom.ops.pad import Concatenate, Pad
-from hloom.ops.slice import DynamicUpdateSlice
 from hloom.ops.structure import Constant, Parameter, Tuple
+from hloom.ops.traits import Update
 from hloom.passes.edit import has_control_edges, runs_effects
 from hloom.passes.fusion.access_patterns import AccessPattern, access_pattern, average_reads, reads_same_index
 from hloom.passes.fusion.costs import RECOMPUTED_COST, chain_costs, reducing_instructions
@@ -21,7 +21,7 @@ from hloom.passes.fusion.in_place import ROOT_ONLY, conflicting_updates, is_padd
 CanFuse = Callable[[Instruction], bool]
 """Whether the target can compute an instruction element by element."""
 
-_READS_MEMORY = (Gather, DynamicUpdateSlice)
+_READS_MEMORY = (Gather, Update)
 """Operations whose first operand must be in memory: it is read at run-time indices, or updated in place."""
 
 

@@ -8,9 +8,10 @@ from hloom.ir import Instruction
 from hloom.ops.broadcast import Broadcast
 from hloom.ops.pad import Concatenate
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
+from hloom.ops.traits import Update
 from hloom.passes.optimize.update_scheduler import origin
 
-ROOT_ONLY = (Concatenate, DynamicUpdateSlice)
+ROOT_ONLY = (Concatenate, Update)
 """Operations that store their operands one after the other, and so are roots of fusions, except where a user knows
 which operand it reads."""
 

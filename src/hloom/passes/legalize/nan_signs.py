@@ -29,8 +29,8 @@ from hloom.ops.reduce import Map
 from hloom.ops.rng import Rng, RngBitGenerator
 from hloom.ops.select import Select
 from hloom.ops.sort import Sort, TopK
-from hloom.ops.structure import Constant, GetTupleElement, OptimizationBarrier, Parameter, Tuple
-from hloom.ops.traits import ControlFlow, Identity, Movement
+from hloom.ops.structure import Constant, GetTupleElement, Parameter, Tuple
+from hloom.ops.traits import Identity, Movement
 from hloom.passes.edit import Edit, callers
 from hloom.passes.op_builder import OpBuilder
 from hloom.runtime.standard_targets import TOP_K_TARGETS
@@ -45,8 +45,6 @@ _FORWARDING = (Identity, Convert, Negate, ReducePrecision, SetDimensionSize)
 """Operations that copy NaNs of their first operand, besides movements. Negate inverts the signs of data."""
 _SOURCES = (BitcastConvert, Constant, Infeed, Iota, Recv, Rng, RngBitGenerator)
 """Operations whose results are data, or are never NaN; the operand of a bitcast-convert is examined at the latter."""
-_WITH_TUPLES = (ControlFlow, Fusion, OptimizationBarrier, Parameter, Sort, Tuple, TopK)
-"""Operations whose elements of a tuple are tracked separately."""
 
 
 @dataclass(frozen=True)
@@ -128,10 +126,10 @@ class _Origins:
         match instruction.op:
             case op if isinstance(op, _SOURCES):
                 return []
-            case Movement() as op:
-                return [(operand, ()) for operand in operands[: op.moved_operands]]
             case op if isinstance(op, _FORWARDING):
                 return [(operands[0], index)]
+            case Movement() as op:
+                return [(operand, ()) for operand in operands[: op.moved_operands]]
             case Select():
                 return [(operand, ()) for operand in operands[1 : 2 if _is_nan_test(instruction) else 3]]
             case Parameter() as op:
@@ -140,7 +138,7 @@ class _Origins:
                 called = self.callers[computation]
                 return [position for caller in called for position in _given(caller, computation, op.number, index)]
             case GetTupleElement() as op:
-                return [(operands[0], (op.index, *index))] if isinstance(operands[0].op, _WITH_TUPLES) else None
+                return self.of(operands[0], (op.index, *index))
             case Tuple():
                 return [(operands[index[0]], index[1:])]
             case While() as op:

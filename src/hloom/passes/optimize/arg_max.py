@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import ml_dtypes
+import numpy as np
 
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.broadcast import Broadcast, Iota
 from hloom.ops.compare import FUNCTIONS, Compare
-from hloom.ops.elementwise_binary import And, Maximum, Minimum, Or, Xor
+from hloom.ops.elementwise_binary import Maximum, Minimum, Monoid, Or
 from hloom.ops.elementwise_unary import Not
-from hloom.ops.operation import Operation
 from hloom.ops.reduce import Reduce
 from hloom.ops.select import Select
 from hloom.ops.structure import GetTupleElement, Parameter, Tuple
@@ -130,27 +130,29 @@ def _is_right(result: tuple[Any, ...], pair: tuple[float, float], is_better: Cal
     return index == int(takes_b) and (value == pair[takes_b] or (math.isnan(value) and math.isnan(pair[takes_b])))
 
 
-_LOGIC: dict[type[Operation], Callable[..., Any]] = {
-    And: operator.and_, Or: operator.or_, Xor: operator.xor, Not: operator.not_,
-    Select: lambda condition, a, b: a if condition else b, Tuple: lambda *values: values,
-}  # fmt: skip
-
-
 def _evaluated(combiner: Computation, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Evaluates a combiner that only compares values with values and indices with indices, and selects; else None."""
     values: dict[Instruction, Any] = {}
     for instruction in combiner.instructions:
-        op, given = instruction.op, [values[operand] for operand in instruction.operands]
-        if isinstance(op, Parameter):
-            values[instruction] = arguments[op.number]
-        elif isinstance(op, Compare) and _compares_like_parameters(instruction, op):
-            values[instruction] = FUNCTIONS[op.direction](*given)
-        elif isinstance(op, Minimum) and {_parameter_index(operand) for operand in instruction.operands} == {1, 3}:
-            values[instruction] = min(given)
-        elif type(op) in _LOGIC and (isinstance(op, (Select, Tuple)) or instruction.shape.element_type.is_pred):
-            values[instruction] = _LOGIC[type(op)](*given)
-        else:
-            return None
+        given = [values[operand] for operand in instruction.operands]
+        match instruction.op:
+            case Parameter() as op:
+                value = arguments[op.number]
+            case Compare() as op if _compares_like_parameters(instruction, op):
+                value = FUNCTIONS[op.direction](*given)
+            case Minimum() if {_parameter_index(operand) for operand in instruction.operands} == {1, 3}:
+                value = min(given)
+            case Monoid() as op if instruction.shape.element_type.is_pred:
+                value = bool(op.function(*map(np.bool_, given)))
+            case Not() if instruction.shape.element_type.is_pred:
+                value = not given[0]
+            case Select():
+                value = given[1] if given[0] else given[2]
+            case Tuple():
+                value = tuple(given)
+            case _:
+                return None
+        values[instruction] = value
     result = values[combiner.root]
     return result if isinstance(result, tuple) and len(result) == 2 else None
 

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
-from hloom.ops.control_flow import AsyncDone, AsyncStart, AsyncUpdate
-from hloom.ops.structure import OptimizationBarrier, Parameter
-from hloom.ops.traits import Done, Start
 from hloom.passes.edit import (
     Edit,
     callees_first_of,
@@ -18,8 +15,6 @@ from hloom.passes.edit import (
     has_control_edges,
     has_effect,
 )
-
-_NEVER_MERGED = (Parameter, OptimizationBarrier, AsyncStart, AsyncUpdate, AsyncDone, Start, Done)
 
 
 @dataclass(frozen=True)
@@ -89,7 +84,7 @@ def _merge_instructions(computation: Computation, effectful: set[Computation]) -
     changes = 0
     for instruction in computation.instructions:
         if (
-            isinstance(instruction.op, _NEVER_MERGED)
+            instruction.op.is_pinned
             or instruction.shape.is_token
             or has_control_edges(instruction)
             or has_effect(instruction, effectful)

@@ -10,8 +10,8 @@ from typing import ClassVar
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.control_flow import Call, Fusion
 from hloom.ops.custom_call import PAD_TO_STATIC, SLICE_TO_DYNAMIC, CustomCall
-from hloom.ops.structure import AddDependency, GetTupleElement, OptimizationBarrier, Parameter, Tuple
-from hloom.ops.traits import ControlFlow
+from hloom.ops.structure import Constant, OptimizationBarrier
+from hloom.ops.traits import ControlFlow, Structural
 from hloom.passes.edit import Edit, callees_first_of, calls, copy_annotations, has_control_edges, is_dynamic
 from hloom.passes.legalize.dynamic.rules import rule_of
 from hloom.passes.legalize.dynamic.site import S32, Padded, Site
@@ -20,8 +20,8 @@ from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 _CALLS = (ControlFlow, Fusion)
-_FORWARDING = (*_CALLS, AddDependency, GetTupleElement, OptimizationBarrier, Parameter, Tuple)
-"""Operations that forward values as they are. Constants, which are structural too, compute one."""
+_FORWARDING = (*_CALLS, Structural, OptimizationBarrier)
+"""Operations that forward values as they are, but for constants, which are structural, too."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class _ComputationPadder:
         involved = [instruction for instruction in self.computation.instructions if is_dynamic(instruction)]
         for instruction in involved:
             self.shapes[instruction] = instruction.shape
-            if isinstance(instruction.op, _FORWARDING):
+            if isinstance(instruction.op, _FORWARDING) and not isinstance(instruction.op, Constant):
                 instruction.shape = padded_shape(instruction.shape)
             else:
                 self._replace(instruction)

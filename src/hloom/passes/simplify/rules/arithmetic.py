@@ -16,15 +16,11 @@ from hloom.ops.convert import BitcastConvert, Convert
 from hloom.ops.elementwise_binary import (
     Add,
     And,
-    Maximum,
-    Minimum,
     Monoid,
     Multiply,
-    Or,
     Shift,
     ShiftRightLogical,
     Subtract,
-    Xor,
 )
 from hloom.ops.elementwise_unary import Abs, Negate
 from hloom.ops.select import Select
@@ -32,9 +28,8 @@ from hloom.passes.rewrite import Match, Rule, splat_source
 from hloom.types import PrimitiveType
 from hloom.values import Array
 
-_COMMUTATIVE = [cls.opcode for cls in Monoid.__subclasses__()]
-_ASSOCIATIVE_IN_INTEGERS = [cls.opcode for cls in (Add, Multiply, And, Or, Xor)]
-_IDEMPOTENT = [cls.opcode for cls in (Maximum, Minimum, And, Or)]
+_MONOIDS = [cls.opcode for cls in Monoid.__subclasses__()]
+_IDEMPOTENT = [cls.opcode for cls in Monoid.__subclasses__() if cls.is_idempotent]
 _SHIFTS = [cls.opcode for cls in Shift.__subclasses__()]
 _EQ, _NE = ComparisonDirection.EQ, ComparisonDirection.NE
 _GE, _GT, _LE, _LT = (ComparisonDirection[name] for name in ("GE", "GT", "LE", "LT"))
@@ -193,16 +188,16 @@ CONSTANTS = [
             "the operation is commutative, and rules expect constants on the right",
             when=lambda m: splat_source(m.x) is None,
         )
-        for opcode in _COMMUTATIVE
+        for opcode in _MONOIDS
     ),
     *(
         Rule(
             f"{opcode}-constants", f"{opcode}({opcode}(x, $c), $d)",
             lambda m: m.result(m.op, m.x, m.build(m.op, [m.c, m.d], m.root.shape)),
-            "integers wrap, so the operation is associative; the constants can be folded",
+            "on integers the operation is associative, as they wrap; the constants can be folded",
             when=_integer(lambda m: splat_source(m.x) is None),
         )
-        for opcode in _ASSOCIATIVE_IN_INTEGERS
+        for opcode in _MONOIDS
     ),
 ]  # fmt: skip
 

@@ -27,18 +27,18 @@ from hloom.ops.scatter import Scatter
 from hloom.ops.select import Select
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
 from hloom.ops.structure import Parameter
+from hloom.ops.traits import Update
 from hloom.passes.rewrite import Match, Rule
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 ChooseNew = Callable[[Instruction, Instruction, Instruction], Instruction]
 """Builds the select of (predicate, new value, old value), in the order of the original select's operands."""
-UPDATES = (DynamicUpdateSlice, Scatter)
 
 
 def _base(value: Instruction) -> Instruction:
     """Returns the array that a value is computed from by updates that have no other users."""
-    while isinstance(value.op, UPDATES) and len(value.users) == 1 and _can_choose(value):
+    while isinstance(value.op, Update) and len(value.users) == 1 and _can_choose(value):
         value = value.operands[0]
     return value
 
