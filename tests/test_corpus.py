@@ -25,7 +25,7 @@ from xla_peer import XlaPeer
 CASES = sorted(p.parent for p in CORPUS.glob("*/meta.json"))
 STORED = [case for case in CASES if (case / "expected.npz").exists()]
 SMALL_BYTES = 5000
-"""Of a program's text: what is checked in many ways is checked so for longer ones in the long run."""
+"""The bound on texts that the default run checks in every way; the long run does it for all."""
 TEXTS = sorted([*CORPUS.glob("*/module.hlo"), *CORPUS.glob("parse/*.hlo")])
 
 # GEN-7: these hold subnormal inputs, which hloom keeps and XLA's CPU backend flushes to zero in some operations. The
@@ -106,17 +106,12 @@ def test_modules_that_xla_optimised_give_the_same_results(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=name_of)
-def test_parse_print_parse_gives_the_same_graph(path: Path) -> None:
+def test_text_loses_nothing_and_a_proto_nothing_that_xla_has_a_field_for(path: Path) -> None:
     module = hl.load(path)
     text = module.to_text()
     again = hl.parse(text)
     assert graph_difference(module, again) is None
     assert again.to_text() == text
-
-
-@pytest.mark.parametrize("path", TEXTS, ids=name_of)
-def test_a_proto_loses_nothing_that_xla_has_a_field_for(path: Path) -> None:
-    module = hl.load(path)
     again = module_from_bytes(module_to_bytes(module))
     names = [instruction.name for instruction in module.instructions()]
     if len(set(names)) < len(names):
@@ -159,7 +154,7 @@ BENCH = [case for case in CASES if not (case / "expected.npz").exists()]
 
 
 def in_f64(module: hl.Module, inputs: list[Array]) -> list[Array]:
-    """What a program of f32 computes when all its f32 are f64: the truth for both of two f32 results."""
+    """The results of a program of f32 when all its f32 are f64: the truth for both of two f32 results."""
     text = module.to_text().replace("f32[", "f64[")
     wide = [x.astype(np.float64) if x.dtype == np.float32 else x for x in inputs]
     return flat(hl.compile(text, backend="interpreter")(*wide))
@@ -168,7 +163,7 @@ def in_f64(module: hl.Module, inputs: list[Array]) -> list[Array]:
 @pytest.mark.long
 @pytest.mark.parametrize("case", BENCH, ids=lambda case: case.name)
 def test_the_bench_tier_agrees_with_xla(case: Path, peer: XlaPeer) -> None:
-    """Where rounding errors grow over hundreds of steps, no f32 result is the truth: then ours is as near to f64."""
+    """Results are as near to f64 as XLA's where rounding errors grow over hundreds of steps, and no f32 result is exact."""
     meta, module = json.loads((case / "meta.json").read_text()), hl.load(case / "module.hlo")
     shapes = [parameter.shape for parameter in module.entry.parameters]
     inputs = [generate(how, s) for how, s in zip(meta["generate"], shapes, strict=True)]

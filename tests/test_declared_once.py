@@ -31,7 +31,7 @@ TABLES = {
     "text/instructions.py": (2, "what the text says of data after, or before, the operands"),
     "verifier/asynchronous.py": (1, "what a context may be passed to on the way to its done"),
 }
-"""By file: how many tables it has, and why they are its own."""
+"""The number of tables of each file, and why they are its own."""
 
 
 def tables() -> Iterator[str]:

@@ -23,7 +23,7 @@ BLOCK = 200
 
 
 def check(case: Case, peer: XlaPeer) -> str | None:
-    """How the interpreter's results differ from XLA's; None where they do not."""
+    """Describes how the interpreter's results differ from XLA's; None where they do not."""
     try:
         want = peer.run(case.computation.to_text(), case.inputs)
     except (XlaError, XlaCrash) as error:

@@ -16,7 +16,7 @@ from benchmarks.families import FLAT, NESTED, Family
 import hloom as hl
 
 FOUR_TIMES = 6.0
-"""How much more work four times the items may be; quadratic work would be 16 times as much."""
+"""Bound on the growth of the work with four times the items; quadratic work would be 16 times as much."""
 
 
 def calls(run: Callable[[], Any]) -> int:

@@ -18,7 +18,7 @@ from hloom.text import parse_shape
 from hloom.types import BY_NAME
 
 BACKEND = "interpreter"
-"""What runs the examples; test_compiled.py runs them again on the compiled backend."""
+"""The backend of the examples; test_compiled.py runs them again on the compiled one."""
 
 EXAMPLES = json.loads((SPECIFICATION / "examples.json").read_text())
 NAMES = {"And": "and_", "Or": "or_", "Not": "not_", "While": "while_", "Conv": "conv", "TopK": "top_k"}

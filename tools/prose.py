@@ -241,7 +241,7 @@ def python_findings(path: str, source: str, tree: ast.Module, inherited: dict[st
     nodes = list(docstrings(tree))
     for node in nodes:
         yield from prose_findings(path, node.lineno, node.value)
-    if path.startswith(("src", "tools", "benchmarks")):
+    if path.startswith(("src", "tools", "benchmarks", "tests")):
         yield from opening_findings(path, nodes)
     if path.startswith("src"):
         yield from undocumented(path, tree, inherited)

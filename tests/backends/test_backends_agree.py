@@ -95,7 +95,7 @@ def test_two_operands(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", FLOATS)
 def test_what_rules_and_llvm_rewrite(kind: str) -> None:
-    """Their law lets them change which NaN comes out; what is seen of it stays the same."""
+    """Rules may by their law change which NaN comes out; what is seen of it stays the same."""
     arrays = crossed(special(kind)[::3] if BY_NAME[kind].bits == 8 else special(kind))
     type = f"{kind}[{arrays[0].size}]"
     x, y = f"{type} negate(x)", f"{type} negate(y)"

@@ -74,7 +74,7 @@ def test_vmap_of_a_pure_callback(method: str) -> None:
 
 
 def test_arguments_may_be_kept() -> None:
-    """They are copies: the program goes on to write over its memory."""
+    """Arguments are copies: the program goes on to write over its memory."""
     kept: list[Any] = []
 
     def function(x: Any) -> Any:

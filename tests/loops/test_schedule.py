@@ -190,7 +190,7 @@ def test_narrow_floats_are_kept_as_f32() -> None:
 
 
 def test_short_rows_are_unrolled() -> None:
-    """There is one store for each element of a row, and the sum of the row is a shared expression."""
+    """Kernels have one store for each element of a row, and the sum of the row is a shared expression."""
     row = "add(0.0, add(sine(b0[2*i0]), sine(b0[2*i0 + 1])))"
     assert normalised(1000, 2).split("\n") == [
         "vector i0 < 1000 lanes 8:",

@@ -24,7 +24,7 @@ INF, NAN = math.inf, math.nan
 
 
 def program(opcode: str, types: list[str], count: int, attributes: str = "", result: str = "") -> str:
-    """One instruction on vectors of `count` elements."""
+    """Text of one instruction on vectors of `count` elements."""
     names = [f"p{i}" for i in range(len(types))]
     lines = [f"  {name} = {t}[{count}] parameter({i})" for i, (name, t) in enumerate(zip(names, types))]
     root = f"  ROOT r = {result or types[0]}[{count}] {opcode}({', '.join(names)}){attributes}"

@@ -13,7 +13,7 @@ import hloom as hl
 from hloom.types import BY_NAME
 
 TERMS = 20_000
-"""Of 2^15: summed one after another they err by twice the bound, and more."""
+"""The length of sums that err by twice the bound, and more, if added one after another."""
 MAX_CHAIN = 512
 DIMS = "lhs_contracting_dims={%d}, rhs_contracting_dims={%d}"
 BATCHED = "lhs_batch_dims={0}, rhs_batch_dims={0}, " + DIMS

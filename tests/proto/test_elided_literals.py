@@ -44,7 +44,7 @@ def stripped(value: str) -> Any:
     ],
 )
 def test_a_literal_with_a_shape_only_is_elided(value: str) -> None:
-    """As `constant({...})` in text: it loads and prints, runs with random values on demand, and not without."""
+    """A literal without values is like `constant({...})` in text: it loads and prints, and runs only with random values."""
     module = module_from_bytes(stripped(value).SerializeToString())
     assert "constant({...})" in module.to_text()
     x = np.ones(2, np.float32)

@@ -37,7 +37,7 @@ class Devices:
 
 @dataclass(frozen=True)
 class Grouping:
-    """How a collective names its groups, in HLO text, and the groups of devices that this means."""
+    """The groups of a collective in HLO text, and the groups of devices that this means."""
 
     text: str
     groups: list[list[int]] = field(default_factory=list)
@@ -168,7 +168,7 @@ def _sign(position: int) -> int:
 
 
 def _permutes(channel: str, devices: Devices) -> dict[str, Case]:
-    """To the next one, and from the last to the first alone; ids are partitions' with a channel, else replicas'."""
+    """Permutes to the next one, and from the last to the first alone; ids are partitions' with a channel, else replicas'."""
     count = devices.partitions if channel else devices.replicas
     whole = {(k, (k + 1) % count) for k in range(count)}
     made = {}

@@ -145,7 +145,7 @@ ENTRY e {
 
 
 def overlaps() -> None:
-    """What is on its way while the program computes arrives; small whole numbers keep all sums exact."""
+    """Data that are on their way while the program computes arrive; small whole numbers keep all sums exact."""
     count = world().size
     pairs = ",".join(f"{{{k},{(k + 1) % count}}}" for k in range(count))
     text = OVERLAPPING.replace("COUNT", str(count)).replace("PAIRS", pairs).replace("TALL", str(64 * count))

@@ -275,7 +275,9 @@ def test_gtsv_solves_tridiagonal_systems(letter: str, n: int) -> None:
 @pytest.mark.parametrize("name", ["getrf", "geqrf", "potrf"])
 def test_small_and_empty_matrices(name: str, n: int) -> None:
     results = {"getrf": [(n, n), ("i", (n,)), ("i", ())], "geqrf": [(n, n), (n,)], "potrf": [(n, n), ("i", ())]}
-    call("s", name, [np.ones((*BATCH, n, n), np.float32)], results[name])
+    factor, *_, last = call("s", name, [np.ones((*BATCH, n, n), np.float32)], results[name])
+    assert factor.shape == (*BATCH, n, n) and (np.abs(factor) == 1).all()
+    assert not last.any(), "no errors, and reflectors that change nothing"
 
 
 def test_empty_batches() -> None:

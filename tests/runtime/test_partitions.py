@@ -30,7 +30,7 @@ Blocks = dict[int, np.ndarray]
 
 
 def run(body: str, backend: str) -> list[np.ndarray]:
-    """What each device makes of its array of six elements, in which it stands alone."""
+    """Runs a program on all devices; returns the result of each for its array of six elements."""
     text = f"HloModule m, replica_count={REPLICAS}, num_partitions={PARTITIONS}\n{ADD}ENTRY e {{\n p = f32[6] parameter(0)\n{body}\n}}"
     executable = hl.compile(text, backend=backend, timeout=5.0)
     return [np.asarray(result) for result in executable.run_replicas([[value(d)] for d in range(DEVICES)])]

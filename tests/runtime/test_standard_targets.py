@@ -59,7 +59,7 @@ def test_the_perturbed_solver_solves_what_has_a_solution(shift: float, dtype: An
 
 
 def test_the_perturbed_solver_stays_finite_on_singular_matrices() -> None:
-    """As inverse iteration needs it: the solution points along the null vector (1, -1, 1)."""
+    """The solution points along the null vector (1, -1, 1), which inverse iteration needs."""
     lower, d, upper = np.array([0.0, 1, 1]), np.array([1.0, 2, 1]), np.array([1.0, 1, 0])
     x = call("tridiagonal_solve_perturbed_ffi", [lower, d, upper, np.array([[1.0], [2], [5]])], "f64[3,1]")
     direction = x[:, 0] / x[0, 0]

@@ -125,7 +125,7 @@ def test_xla_computes_the_same(name: str, peer: XlaPeer) -> None:
 
 
 def test_results_where_xla_cpu_has_none() -> None:
-    """By NumPy: the inverse and hyperbolic functions, mulhi, ragged-dot, scaled-dot, dynamic-reshape, bitcast."""
+    """Semantics by NumPy: the inverse and hyperbolic functions, mulhi, ragged-dot, scaled-dot, dynamic-reshape, bitcast."""
     rng = np.random.default_rng(1)
     x, m = rng.uniform(0.1, 0.9, 4).astype(np.float32), rng.standard_normal((4, 4)).astype(np.float32)
     n = np.array([-(2**31), -1, 5, 2**31 - 1], np.int32)

@@ -236,7 +236,7 @@ def test_the_sign_of_a_nan_without_payload() -> None:
 
 
 def test_xla_reads_the_constants_we_print(peer: XlaPeer) -> None:
-    """The same bits in XLA's hands (NaNs keep their payload there too)."""
+    """Bits stay the same in XLA's hands (NaNs keep their payload there too)."""
     for name in ("f32", "f64", "f16", "bf16", "s8", "u64", "s4", "pred", "c64", "f8e5m2", "f8e4m3fn"):
         dtype = BY_NAME[name].dtype
         rng = np.random.default_rng(7)

@@ -56,7 +56,7 @@ OWN_VALUES = ["{/* c */}", "{// x\n}", "{(}"]
 
 @pytest.mark.parametrize("value", [*VALUES, *OWN_VALUES])
 def test_texts_of_all_kinds_are_kept(value: str, peer: XlaPeer) -> None:
-    """In a backend config, in frontend attributes, in metadata: from hloom's text to hloom, and to XLA."""
+    """Texts in a backend config, in frontend attributes and in metadata are kept by hloom's text, and by XLA."""
     module = hl.parse(
         'HloModule m\nENTRY e {\n x = f32[4] parameter(0)\n ROOT y = f32[4] custom-call(x), custom_call_target="f"\n}'
     )

@@ -50,7 +50,7 @@ class ProgramGenerator(Generator):
         return self.builder.build(self.result()).module
 
     def result(self) -> hl.XlaOp:
-        """One or several values, late ones rather than early ones; some twice, some in tuples of tuples."""
+        """Results: one or several values, late ones rather than early ones; some twice, some in tuples of tuples."""
         recent = self.pool[-8:]
         count = int(self.pick([1, 1, 2, 2, 3, 5]))
         chosen = [self.pick(recent) if self.rng.random() < 0.8 else self.pick(self.pool) for _ in range(count)]
@@ -122,7 +122,7 @@ class ProgramGenerator(Generator):
         return self.bounded(self.pick(found))
 
     def bounded(self, x: hl.XlaOp) -> hl.XlaOp:
-        """In smooth programs, a float."""
+        """The operand; in smooth programs, a float between -1 and 1 instead."""
         if not self.smooth or x.shape.element_type.is_float:
             return x
         return self.builder.tanh(self.cast(x, self.types[0]))
@@ -495,7 +495,7 @@ class ProgramGenerator(Generator):
         return b.clamp(np.asarray(-1, t.dtype), b.round_nearest_even(x), np.asarray(1, t.dtype))
 
     def reducer(self, x: hl.XlaOp, count: int) -> tuple[hl.XlaOp, Any, Callable[[Any, Any], Any]]:
-        """What to reduce, from what, by what."""
+        """The value, the initial value and the combiner of a reduction."""
         t = x.shape.element_type
         names = ["add", "add", "max", "min"]
         if t.is_pred:
@@ -549,7 +549,7 @@ class ProgramGenerator(Generator):
         return made
 
     def do_normalize(self) -> hl.XlaOp:
-        """As softmax and layer norm do: a reduction broadcast back over what was reduced."""
+        """A reduction broadcast back over what was reduced, as in softmax and layer norm."""
         x = self.any(lambda x: x.shape.rank > 0)
         dims = self.dims_of(x)
         count = int(np.prod([x.shape.dimensions[d] for d in dims], dtype=int))

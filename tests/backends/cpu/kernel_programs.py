@@ -58,7 +58,7 @@ class KernelGenerator(ProductGenerator):
     # Moving elements
 
     def indices(self, count: Sequence[int], limit: int) -> hl.XlaOp:
-        """Some of them out of bounds."""
+        """Indices, some of them out of bounds."""
         t = self.pick([hl.s32, hl.s64, hl.u32, hl.s16])
         low = -2 if t.is_signed else 0
         return self.parameter(t, [], array=self.rng.integers(low, limit + 3, list(count)).astype(t.dtype))
@@ -253,7 +253,7 @@ class KernelGenerator(ProductGenerator):
     # Fourier transforms
 
     def make_fft(self) -> hl.XlaOp:
-        """One to three dimensions of any length, primes among them."""
+        """A transform of one to three dimensions of any length, primes among them."""
         kind, wide = self.some(["FFT", "IFFT", "RFFT", "IRFFT"]), bool(self.rng.random() < 0.4)
         n = int(self.pick([*range(1, 40), 47, 60, 64, 97, 100, 128, 243, 251, 256, 509, 512, 1000, 1021, 1024]))
         sizes = [self.size(9, 0.01), n] if n > 64 or self.rng.random() < 0.5 else [self.size(5, 0), self.size(17, 0), n]

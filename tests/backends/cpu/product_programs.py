@@ -94,7 +94,7 @@ class ProductGenerator(Generator):
         return self.builder.dot(self.values(element_type, lhs), self.values(element_type, rhs))
 
     def make_fused_product(self) -> hl.XlaOp:
-        """What is computed of operands and results, as in a layer."""
+        """The arithmetic on operands and results, as in a layer."""
         b, t = self.builder, self.pick([hl.f32, hl.bf16, hl.f64])
         m, n, k = (self.size(129, 0) for _ in range(3))
         x, w, bias = self.values(t, [m, k]), self.values(t, [k, n]), self.values(t, [n])

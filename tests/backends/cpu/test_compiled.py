@@ -45,7 +45,7 @@ RUNNABLE = [example for example in spec.EXAMPLES if example["op"] not in spec.SH
 
 @pytest.mark.parametrize("example", RUNNABLE, ids=[e["id"] for e in RUNNABLE])
 def test_example(example: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """As test_spec_examples runs it, but compiled."""
+    """Runs what test_spec_examples runs, but compiled."""
     monkeypatch.setattr(spec, "BACKEND", "cpu")
     spec.test_example(json.loads(json.dumps(example)))
 
@@ -80,7 +80,7 @@ def _is_complex(instruction: hl.Instruction) -> bool:
 
 
 def difference(got: Any, want: Any, rtol: float, atol: float) -> str | None:
-    """How results differ: NaN is like any NaN, zeros have their sign where there is no tolerance."""
+    """Describes how results differ: NaN is like any NaN, zeros have their sign where there is no tolerance."""
     if got.shape != want.shape or got.dtype != want.dtype:
         return f"is {got.dtype}{list(got.shape)}, expected {want.dtype}{list(want.shape)}"
     element_type = BY_DTYPE[got.dtype]
@@ -106,7 +106,7 @@ def difference(got: Any, want: Any, rtol: float, atol: float) -> str | None:
 
 
 def check(module: hl.Module, inputs: list[Any], rtol: float = 0.0, atol: float = 0.0) -> str | None:
-    """How compiled results differ from the interpreter's, and those of a second run from the first's."""
+    """Describes how compiled results differ from the interpreter's, and those of a second run from the first's."""
     want = flat(hl.compile(module, backend="interpreter", seed=1)(*inputs))
     before = [np.array(x) for x in inputs]
     executable = hl.compile(module, backend="cpu", seed=1)
@@ -211,7 +211,7 @@ def test_random_programs_agree_with_the_interpreter(generator: str, first: int) 
 
 
 def test_parts_of_long_sums_of_f16_do_not_overflow() -> None:
-    """They are summed in f32, wherever in a part the large numbers lie."""
+    """Parts are summed in f32, wherever in them the large numbers lie."""
     run = hl.compile(
         "HloModule m\nsum {\n  a = f16[] parameter(0)\n  b = f16[] parameter(1)\n  ROOT s = f16[] add(a, b)\n}\n"
         "ENTRY e {\n  x = f16[1048576] parameter(0)\n  zero = f16[] constant(0)\n"

@@ -110,7 +110,7 @@ UPDATE = (
     [("1,64,32", "0,1", "0,1"), ("64,1,32", "0", "0"), ("1,1,64,32", "2", "2"), ("64,32,1", "0", "0")],
 )
 def test_dimensions_of_size_1_do_not_matter_for_rows(sizes: str, kept: str, along: str) -> None:
-    """With a batch of one, sums of rows are computed where they are used."""
+    """Sums of rows are computed where they are used if the batch is one."""
     lengths = sizes.split(",")
     reduced = ",".join(str(d) for d in range(len(lengths)) if str(d) not in kept.split(","))
     row = ",".join(lengths[int(d)] for d in kept.split(","))

@@ -160,7 +160,7 @@ def test_conversions_from_the_type(type: PrimitiveType) -> None:
 @each_type
 @pytest.mark.parametrize("step", [16, pytest.param(1, marks=pytest.mark.long)])
 def test_conversions_to_the_type(type: PrimitiveType, step: int) -> None:
-    """From f64 once, from integers by way of f32."""
+    """Values of f64 are rounded once, integers by way of f32."""
     x = samples(type, step).astype(np.float64)
     x = np.concatenate([x, np.nextafter(x, -np.inf), np.nextafter(x, np.inf), [1e300, -1e300, 1e-300, -1e-300, np.inf]])
     integers = np.random.default_rng(0).integers(-(1 << 63), 1 << 63, x.size) >> np.arange(x.size) % 60

@@ -107,7 +107,7 @@ def test_debug_locations_change_no_code(emitted: tuple[list[str], DebugLocations
 
 
 def test_merged_functions_have_the_locations_of_their_first_member() -> None:
-    """It begins with loads of the constants that differ; what is left of the members is a call."""
+    """The merged function begins with loads of the constants that differ; what is left of the members is a call."""
     body = ["  %v = fadd float 1.0, 2.0", "  store float %v, ptr %b0", "  ret void", "}"]
     loads = ["  %constant0.at = getelementptr i64, ptr %constants, i64 0", "  %constant0 = load i64, ptr %constant0.at"]
     merged = ["define void @nest0.merged(ptr %b0, ptr %constants) {", "entry:", *loads, *body]

@@ -183,7 +183,7 @@ def pickled(path: Path) -> None:
 
 
 def checked_by_everybody(path: Path) -> None:
-    """Other code, and the checksum that anybody can make of it."""
+    """Writes other code, with the checksum that anybody can make of it."""
     body = path.read_bytes()[32:].replace(b"hloom_main", b"another_on")
     path.write_bytes(hashlib.sha256(body).digest() + body)
 

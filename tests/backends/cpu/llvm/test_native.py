@@ -94,7 +94,7 @@ def loops(n: u64) -> u64:
 
 
 def test_integers_behave_as_in_python() -> None:
-    """Where nothing is larger than a word, Python's integers and the machine's agree."""
+    """Python's integers and the machine's agree where nothing is larger than a word."""
     pairs: list[tuple[Any, Any, Any, list[tuple[int, ...]]]] = []
     random.seed(0)
     words = [(random.getrandbits(40) + 2**41, random.getrandbits(30)) for _ in range(50)]

@@ -40,7 +40,7 @@ entry:
 
 
 def test_a_parallel_loop_runs_from_the_first_to_the_last_of_its_iterations() -> None:
-    """Its threads call the function with ranges; the sizes of all but the last are multiples of the vector's."""
+    """Threads call the function with ranges; the sizes of all but the last are multiples of the vector's."""
     entry = """
         x = s32[65536] parameter(0)
         y = s32[65536] parameter(1)

@@ -38,7 +38,7 @@ def shape_of(array: Array) -> str:
 
 
 def twice(array: Array) -> Array:
-    """What the programs of `check` do before and after the operation: x + x, or `not` of predicates."""
+    """The instruction that `check` puts before and after the operation: x + x, or `not` of predicates."""
     return ~array if array.dtype == bool else (array + array).astype(array.dtype)
 
 

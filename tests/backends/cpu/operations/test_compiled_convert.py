@@ -33,7 +33,7 @@ def test_integers_wrap(target: str) -> None:
 
 
 def nearest(value: float, mantissa: int, least: int, most: float) -> float:
-    """To the nearest multiple of the last bit, ties to even; beyond `most`: infinity."""
+    """Rounds to the nearest multiple of the last bit, ties to even; beyond `most`: infinity."""
     if value == 0:
         return value
     exponent = max(math.frexp(value)[1] - 1, least)

@@ -209,7 +209,7 @@ def test_branches_write_where_their_result_is_wanted() -> None:
 
 
 def test_the_arena_is_used_again() -> None:
-    """Of any number of sorts in a row two arrays and one workspace exist at a time."""
+    """Sorts in a row, however many, have two arrays and one workspace at a time."""
 
     def arena(count: int) -> int:
         sort = "f32[4096] sort({}), dimensions={{0}}, to_apply=less"
@@ -247,7 +247,7 @@ def test_random_programs_compute_the_same_in_shared_memory() -> None:
 
 
 def test_random_programs_in_parts_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What several parts use lies in the arena."""
+    """Values that several parts use lie in the arena."""
     monkeypatch.setattr(program_module, "PART_STEPS", 2)
     assert wrong_seeds(range(1000, 1200), busy_conditions=False) == []
     for seed in range(10):

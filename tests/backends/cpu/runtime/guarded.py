@@ -46,7 +46,7 @@ def pages(size: int) -> int:
 
 
 def start_in_pages(size: int, right: bool) -> int:
-    """Where in its pages an array starts that ends with them, or starts with them."""
+    """The offset in its pages of an array that ends with them, or starts with them."""
     left_over = pages(size) - size if right else 0
     return left_over - left_over % LINE if size >= ALIGNED_FROM else left_over
 
@@ -82,7 +82,7 @@ class Memory:
 
 
 class Side:
-    """Where arrays lie beside pages that cannot be touched, at their right or their left end; all memory in use."""
+    """A side of pages that cannot be touched, at whose right or left end arrays lie; all memory in use."""
 
     def __init__(self, right: bool) -> None:
         self.right, self.mark = right, 0xA5 if right else 0x5A
@@ -117,7 +117,7 @@ class Side:
         return offsets, end if offsets else 0
 
     def assign(self, program: Program, donate: bool = False) -> Assignment:
-        """As `assign_buffers`, with no memory shared over time."""
+        """Does what `assign_buffers` does, with no memory shared over time."""
         assignment = _assign_buffers(program, donate)
         scratches = {s: assignment.subroutines[r] for r in program.subroutines for s in r.scratches}
         self.arena = list(_pieces(assignment, scratches, 0))

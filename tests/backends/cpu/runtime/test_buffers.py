@@ -73,7 +73,7 @@ def test_large_memory_starts_at_lines_that_are_not_a_page_apart(size: int) -> No
 
 
 def kept_bytes(size: int) -> int:
-    """What the pool keeps once memory of a size is given back."""
+    """The bytes that the pool keeps once memory of a size is given back."""
     pool = memory_pool()
     taken = pool.take(size)
     before = pool.cached_bytes
@@ -144,7 +144,7 @@ def test_arrays_and_blocks_survive_pickling_and_copying() -> None:
 
 @pytest.fixture
 def limited() -> Iterator[None]:
-    """At most 3 MiB of free memory are kept."""
+    """Lets the pool keep at most 3 MiB of free memory."""
     pool = memory_pool()
     before, pool.limit = pool.limit, 3 * MIB
     yield

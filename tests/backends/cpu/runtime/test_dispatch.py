@@ -75,7 +75,7 @@ def described(value: Any) -> Any:
 
 
 def check(text: str, *arguments: Any) -> Any:
-    """Both backends give the same, whether it is a result or an error."""
+    """Checks that the backends give the same, whether it is a result or an error."""
     executable = hl.compile(text, backend="cpu")
     got = outcome(lambda: executable(*arguments))
     assert got == outcome(lambda: hl.compile(text, backend="interpreter")(*arguments))

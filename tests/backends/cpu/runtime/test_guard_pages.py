@@ -77,7 +77,7 @@ def test_what_is_touched_beside_an_array_is_found(side: str) -> None:
 
 
 SHARES = {"kernel": 2, "case": 4, "fused": 8, "smooth": 16, "loops": 16}
-"""Of all programs of the long run, one in so many."""
+"""The divisor of the number of programs in the long run."""
 
 
 @pytest.mark.long

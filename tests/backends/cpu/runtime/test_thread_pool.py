@@ -117,7 +117,7 @@ def test_parked_workers_wake() -> None:
 
 
 def test_workers_that_never_come_are_not_waited_for() -> None:
-    """As when the system refuses to start threads, or gives them no time."""
+    """Threads may be missing when the system refuses to start them, or gives them no time."""
     pool = ThreadPool(4)
     pool.memory.missing = 0
     array = np.zeros(100, np.int64)
@@ -126,7 +126,7 @@ def test_workers_that_never_come_are_not_waited_for() -> None:
 
 
 def test_threads_have_the_same_part_of_every_loop() -> None:
-    """What a loop left in a core's cache is there for the next one."""
+    """Data that a loop left in a core's cache are there for the next one."""
     pool, runs = ThreadPool(2), []
     for _ in range(5):
         barrier = threading.Barrier(2, timeout=30)
@@ -194,7 +194,7 @@ from test_thread_pool import CHUNK, ThreadPool, count, meet_others, parallel_for
 
 
 def meet_others(pool: ThreadPool, others: int) -> int:
-    """How many threads a loop whose chunks wait for one another runs on."""
+    """The number of threads that run a loop whose chunks wait for one another."""
     barrier, threads = threading.Barrier(others, timeout=30), set()
 
     @CHUNK

@@ -114,7 +114,7 @@ def first(rank: int) -> tuple[str, str, str]:
 
 
 def random_window(choose: random.Random) -> tuple[WindowDimension, int]:
-    """One dimension of a window, and the size of an input that gives it some positions."""
+    """Draws one dimension of a window, and the size of an input that gives it some positions."""
     dimension = WindowDimension(
         choose.choice([1, 2, 3, 3, 5, 7]),
         choose.choice([1, 1, 1, 2, 3]),

@@ -229,7 +229,7 @@ def test_empty_products_are_zeros_or_nothing(sizes: tuple[int, int, int, int], t
 
 @pytest.mark.parametrize("type", ["bf16", "f16"])
 def test_narrow_floats_are_rounded_to_nearest_even(type: str) -> None:
-    """One factor is 1, so that the result is the other one rounded; among them NaN, infinity, subnormal numbers."""
+    """Products by 1 give the other factor rounded; among them NaN, infinity, subnormal numbers."""
     words = np.concatenate([np.arange(0, 2**32, 2**16 - 1), np.arange(0x3F800000, 0x3F800000 + 2**17, 251)])
     values = np.concatenate([words.astype(np.uint32).view(np.float32), [np.nan, -np.nan, np.inf, -np.inf, 65520, 0]])
     values = values.astype(np.float32)
