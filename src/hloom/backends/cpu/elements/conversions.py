@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 
 from hloom.backends.cpu.elements import narrow_floats
-from hloom.backends.cpu.elements.types import Element, load_element, register_element, rounded, store_element
+from hloom.backends.cpu.elements.types import Element, load_element, register_element, resized, rounded, store_element
 from hloom.backends.cpu.llvm.text import Builder, Value, constant
 from hloom.loops.expressions import Apply
 from hloom.numerics import has_infinity
@@ -23,16 +23,9 @@ def convert(b: Builder, x: Value, source: PrimitiveType, target: PrimitiveType) 
     if source.is_float:
         return _float_to_integer(b, x, target) if target.is_integer else _float_to_float(b, x, source, target)
     if target.is_integer:
-        return rounded(b, _resized(b, x, source, element), target)
+        return rounded(b, resized(b, x, element, source.is_signed), target)
     instruction = "sitofp" if source.is_signed else "uitofp"
     return rounded(b, b.convert(instruction, x, element), target)
-
-
-def _resized(b: Builder, x: Value, source: PrimitiveType, element: str) -> Value:
-    new = x.type.of(element).bits
-    if new == x.type.bits:
-        return x
-    return b.convert("trunc" if new < x.type.bits else "sext" if source.is_signed else "zext", x, element)
 
 
 def _float_to_integer(b: Builder, x: Value, target: PrimitiveType) -> Value:
@@ -47,7 +40,7 @@ def _float_to_integer(b: Builder, x: Value, target: PrimitiveType) -> Value:
     wide = "i64" if target.bits == 64 else "i32"
     is_wide = not target.is_signed and target.bits >= 32
     value = b.convert("fptoui" if is_wide else "fptosi", inside, wide)
-    value = _resized(b, value, target, register_element(target))
+    value = resized(b, value, register_element(target), target.is_signed)
     if dropped:
         value = b.select(b.compare("ogt", x, high), constant(value.type, most), value)
     return b.select(b.compare("uno", x, x), constant(value.type, 0), value)

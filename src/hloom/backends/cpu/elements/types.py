@@ -89,6 +89,14 @@ def rounded(b: Builder, value: Value, type: PrimitiveType) -> Value:
     return value
 
 
+def resized(b: Builder, value: Value, element: str, is_signed: bool = False) -> Value:
+    """Truncates or extends an integer to another width."""
+    bits = type_of(element).bits
+    if bits == value.type.bits:
+        return value
+    return b.convert("trunc" if bits < value.type.bits else "sext" if is_signed else "zext", value, element)
+
+
 def rounded_arithmetic(b: Builder, value: Value, type: PrimitiveType) -> Value:
     """Rounds the result of one arithmetic instruction on values of the type, whose NaNs are representable."""
     if type is not PrimitiveType.BF16:

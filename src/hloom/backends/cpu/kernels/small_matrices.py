@@ -38,7 +38,7 @@ def emit(name: str, instruction: Instruction, call: RoutineCall, target: Target)
         return None
     if not min(call.operands[0].sizes) or max(call.operands[0].sizes) > MAX_ORDER:
         return None
-    return _Batch(name, instruction, call, target).code()
+    return _GroupLoop(name, instruction, call, target).code()
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class _Lanes:
         return f.at(self.memory, f.multiply(functools.reduce(f.add, parts), self.type.width), self.type.element)
 
 
-class _Batch:
+class _GroupLoop:
     """Writes the loop over groups of matrices."""
 
     def __init__(self, name: str, instruction: Instruction, call: RoutineCall, target: Target) -> None:

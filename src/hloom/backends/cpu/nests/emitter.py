@@ -15,10 +15,11 @@ from hloom.backends.cpu.elements.types import (
     Element,
     constant_element,
     register_element,
+    resized,
     rounded,
     select_element,
 )
-from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, mask_constant, type_of
+from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, mask_constant
 from hloom.backends.cpu.nests.indices import index_value
 from hloom.backends.cpu.nests.interleaved_accesses import load_group, store_group
 from hloom.backends.cpu.nests.memory import emit_load, emit_store
@@ -235,11 +236,7 @@ class NestEmitter(NestState):
             return real, constant(real.type, 0)
         if type.is_float:
             return rounded(b, b.convert("sitofp", index, register_element(type)), type)
-        element = register_element(type)
-        bits = type_of(element).bits
-        if bits != index.type.bits:
-            index = b.convert("trunc" if bits < index.type.bits else "sext", index, element)
-        return rounded(b, index, type)
+        return rounded(b, resized(b, index, register_element(type), is_signed=True), type)
 
     def _in_range(self, expression: InRange) -> Element:
         index = index_value(self, expression.index)

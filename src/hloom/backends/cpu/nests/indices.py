@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from hloom.affine import Atom, Dynamic, Index, Quotient, Remainder, Variable
+from hloom.backends.cpu.elements.types import resized
 from hloom.backends.cpu.llvm.text import I64, Value, constant, lane_indices, type_of
 from hloom.backends.cpu.nests.state import NestState
 
@@ -94,11 +95,7 @@ def emit_dynamic(e: NestState, atom: Dynamic) -> Value:
             value = b.intrinsic("smin", value, constant(value.type, atom.high))
     elif atom.high < 1 << bits:
         value = b.intrinsic("umin", value, constant(value.type, atom.high))
-    element = e.index_element if value.type.width else "i64"
-    wanted = type_of(element).bits
-    if bits == wanted:
-        return value
-    return b.convert("trunc" if bits > wanted else "sext" if type.is_signed else "zext", value, element)
+    return resized(b, value, e.index_element if value.type.width else "i64", type.is_signed)
 
 
 def index_value(e: NestState, index: Index) -> Value:

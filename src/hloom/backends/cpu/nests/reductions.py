@@ -27,7 +27,7 @@ from hloom.ops.elementwise_binary import Add, And, Maximum, Minimum, Multiply, O
 
 States = list[list[Element]]
 """The accumulators of several reductions."""
-Step = Callable[[Value, States], States]
+LoopBody = Callable[[Value, States], States]
 
 MAX_UNROLLED_REDUCTION = 12
 """The largest number of iterations of a reduction that is unrolled."""
@@ -162,7 +162,9 @@ def reduction_loops(e: NestState, reductions: list[Reduction], over: tuple[Varia
     return loop_elements(e, 0, variable.extent, 1, states, body)
 
 
-def loop_body(e: NestState, reductions: list[Reduction], variable: Variable, body: Callable[[States], States]) -> Step:
+def loop_body(
+    e: NestState, reductions: list[Reduction], variable: Variable, body: Callable[[States], States]
+) -> LoopBody:
     """The body of a loop: binds the variable, hoists what does not depend on inner loops, and runs `body`."""
 
     def step(at: Value, states: States) -> States:
@@ -212,7 +214,9 @@ def identity_element(reduction: Reduction, like: Element) -> Element:
     return constant_element(reduction.initial[0].type, reduction.identity, width_of(like))
 
 
-def loop_elements(e: NestState, first: IndexValue, last: IndexValue, step: int, states: States, body: Step) -> States:
+def loop_elements(
+    e: NestState, first: IndexValue, last: IndexValue, step: int, states: States, body: LoopBody
+) -> States:
     """Emits a loop that carries the accumulators of several reductions."""
     with e.builder.loop(last, step, _flatten(states), first) as loop:
         loop.carried = _flatten(body(e.builder.index(loop.index), _unflatten(states, loop.carried)))

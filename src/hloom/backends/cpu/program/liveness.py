@@ -35,7 +35,7 @@ class Region:
 
 Interval = tuple[int, int]
 """Pair (a, b): the value written at position a has its last read at position b."""
-Transfer = tuple[bool, bool]
+TransferFunction = tuple[bool, bool]
 """Liveness before a region, given that the value is dead (first) or live (second) after it."""
 
 
@@ -55,7 +55,7 @@ class _Walk:
 
     def __init__(self) -> None:
         self.intervals: list[Interval] = []
-        self.summaries: dict[Region, Transfer] = {}
+        self.summaries: dict[Region, TransferFunction] = {}
 
     def scan(self, uses: list[Use], depth: int, start: int, end: int, live: bool) -> bool:
         """Records live intervals between two positions. `live` is the liveness at `end`; returns that at `start`."""
@@ -103,7 +103,7 @@ class _Walk:
             self.intervals.append((position, branches[-1].end))
         return live_before or (live and len(used) < len(branches))
 
-    def _summary(self, uses: list[Use], depth: int, regions: list[Region]) -> Transfer:
+    def _summary(self, uses: list[Use], depth: int, regions: list[Region]) -> TransferFunction:
         """Returns the transfer function of a loop or conditional."""
         first = regions[0]
         if first not in self.summaries:
@@ -118,7 +118,7 @@ class _Walk:
                 self.summaries[first] = (any(if_dead for if_dead, _ in needs), any(if_live for _, if_live in needs))
         return self.summaries[first]
 
-    def _transfer(self, uses: list[Use], depth: int) -> Transfer:
+    def _transfer(self, uses: list[Use], depth: int) -> TransferFunction:
         """Returns the transfer function of a sequence of uses."""
         if_dead, if_live = False, True
         for use, inner in _backwards(uses, depth):

@@ -18,7 +18,7 @@ from hloom.backends.cpu.kernels.fft.blocks import BlockView
 from hloom.backends.cpu.kernels.fft.chirp_fft import ChirpFft
 from hloom.backends.cpu.kernels.fft.half_spectrum import HalfSpectrum
 from hloom.backends.cpu.kernels.fft.lane_fft import LaneFft
-from hloom.backends.cpu.kernels.fft.task import FftPass, FftTask, Kind
+from hloom.backends.cpu.kernels.fft.task import FftPass, FftTask, PassKind
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.text import Value, type_of
 from hloom.ir import Instruction
@@ -142,7 +142,7 @@ class _Writer:
         whole = BlockView.along(self.complex, n // 2, 1) if is_even else BlockView.along(self.real, n, 1)
         fft = self._lane_fft(whole.length, rows)
         if self.kind is FftType.RFFT:
-            kind: Kind = "pairs to half" if is_even else "real to half"
+            kind: PassKind = "pairs to half" if is_even else "real to half"
             self._run(FftPass(whole, half, fft, rows, kind, scale=0.5 * scale if is_even else scale), source, target)
         else:
             kind = "half to pairs" if is_even else "half to real"

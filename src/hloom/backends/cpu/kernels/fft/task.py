@@ -19,7 +19,7 @@ from hloom.backends.cpu.kernels.fft.lane_fft import Complex, LaneFft, multiply
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, type_of
 
-Kind = Literal["complex", "pairs to half", "half to pairs", "real to half", "half to real"]
+PassKind = Literal["complex", "pairs to half", "half to pairs", "real to half", "half to real"]
 """Source and target of a pass; `half` is half a spectrum, `pairs` are real elements two by two."""
 
 
@@ -34,7 +34,7 @@ class FftPass:
     target: BlockView
     fft: LaneFft
     sequences: int
-    kind: Kind = "complex"
+    kind: PassKind = "complex"
     twiddle: tuple[int, int] | None = None
     scale: float = 1.0
 

@@ -6,7 +6,7 @@ the result, are those of one thread.
 
 from __future__ import annotations
 
-from hloom.backends.cpu.elements.types import Element
+from hloom.backends.cpu.elements.types import Element, resized
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
@@ -169,9 +169,7 @@ class _Scatter:
         """Loads a component of an index vector; as an unsigned number a negative one is too large."""
         value = f.load_lanes(f.element_at(self.indices, index, self.index_type), self.index_type)
         assert isinstance(value, Value)
-        if value.type.bits == 64:
-            return value
-        return f.convert("sext" if self.index_type.is_signed else "zext", value, "i64")
+        return resized(f, value, "i64", self.index_type.is_signed)
 
     def _elements(self, f: KernelFunction, depth: int, update: IndexValue, target: IndexValue) -> None:
         """Writes the loops over a window, the last one in vectors."""

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.sort.context import RowContext, RowField
-from hloom.backends.cpu.kernels.sort.records import load_raw, store_raw
 from hloom.backends.cpu.llvm.text import I64, PTR, Type, Value, constant, type_of
 
 RUN_LENGTH = 16
@@ -54,13 +53,6 @@ class MergeSort:
 
     def _passes_per_block(self) -> int:
         return min(self.passes, (BLOCK_SIZE // RUN_LENGTH).bit_length() - 1)
-
-    def _load(self, f: KernelFunction, columns: Sequence[Value], index: Value) -> list[Value]:
-        return [load_raw(f, column, index, type) for column, type in zip(columns, self.records.columns, strict=True)]
-
-    def _store(self, f: KernelFunction, values: Sequence[Value], columns: Sequence[Value], index: Value) -> None:
-        for value, column in zip(values, columns, strict=True):
-            store_raw(f, value, column, index)
 
     def _block(self) -> KernelFunction:
         """Writes the task that sorts one block: its runs, then all merges inside of it."""
@@ -123,22 +115,7 @@ class MergeSort:
     ) -> None:
         """Sorts a run from `source` into `target`, which may be the same memory."""
         with f.each(start, end) as index:
-            new = self._load(f, source, index)
-            hole = f.variable(index)
-            before: list[Value] = []
-
-            def belongs_further_down() -> Value:
-                at = hole.get()
-                inside = f.compare("ugt", at, start)
-                previous = f.select(inside, f.index(f.subtract(at, 1)), start)
-                before[:] = self._load(f, target, previous)
-                return f.binary("and", inside, self.records.less(f, new, before))
-
-            with f.repeat(belongs_further_down):
-                at = hole.get()
-                self._store(f, before, target, at)
-                hole.set(f.index(f.subtract(at, 1)))
-            self._store(f, new, target, hole.get())
+            self.records.insert(f, self.records.load(f, source, index), target, start, index)
 
     def _merge(self) -> KernelFunction:
         """Writes `(from.., to.., first, middle, end)`: one merge without branches on data."""
@@ -154,10 +131,10 @@ class MergeSort:
 
         with f.repeat(both_are_left):
             a, b, at = left.get(), right.get(), out.get()
-            x, y = self._load(f, source, a), self._load(f, source, b)
+            x, y = self.records.load(f, source, a), self.records.load(f, source, b)
             takes_right = self.records.less(f, y, x)
             chosen = [f.select(takes_right, v, u) for u, v in zip(x, y, strict=True)]
-            self._store(f, chosen, target, at)
+            self.records.store(f, chosen, target, at)
             step = f.convert("zext", takes_right, "i64")
             right.set(f.binary("add", b, step))
             left.set(f.binary("add", a, f.binary("xor", step, constant(I64, 1))))

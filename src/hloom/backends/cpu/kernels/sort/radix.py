@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hloom.backends.cpu.elements.types import resized
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.sort.context import RowContext, RowField
 from hloom.backends.cpu.kernels.sort.merge import ParallelFor
@@ -109,13 +110,6 @@ class RadixSort:
     def _digit(self, f: KernelFunction, records: Value, shift: Value) -> Value:
         """Returns the digit of one record, or of a vector of them, as i32."""
         key = self.records.key_of(f, records)
-        shift = _resized(f, shift, key.type.element)
+        shift = resized(f, shift, key.type.element)
         shifted = f.binary("lshr", key, f.splat(shift, key.type.width) if key.type.width else shift)
-        return _resized(f, f.binary("and", shifted, constant(key.type, (1 << self.digit_bits) - 1)), "i32")
-
-
-def _resized(f: KernelFunction, value: Value, element: str) -> Value:
-    bits = type_of(element).bits
-    if value.type.bits == bits:
-        return value
-    return f.convert("trunc" if value.type.bits > bits else "zext", value, element)
+        return resized(f, f.binary("and", shifted, constant(key.type, (1 << self.digit_bits) - 1)), "i32")

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hloom.backends.cpu.elements.types import Element, load_element, memory_element
+from hloom.backends.cpu.elements.types import Element, load_element, memory_element, resized
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.kernels.sort.keys import SortKey
@@ -64,6 +64,35 @@ class Records(ABC):
     are_distinct = False
     """Whether no two records are equal; they are then compared as unsigned integers."""
 
+    def load(self, f: KernelFunction, columns: Sequence[Value], position: Value) -> list[Value]:
+        """Loads a record."""
+        return [load_raw(f, column, position, type) for column, type in zip(columns, self.columns, strict=True)]
+
+    def store(self, f: KernelFunction, record: Sequence[Value], columns: Sequence[Value], position: Value) -> None:
+        """Stores a record."""
+        for value, column in zip(record, columns, strict=True):
+            store_raw(f, value, column, position)
+
+    def insert(
+        self, f: KernelFunction, record: Sequence[Value], columns: Sequence[Value], first: Value, end: Value
+    ) -> None:
+        """Inserts a record into those in order from `first` on; greater ones move up, the last one to `end`."""
+        hole = f.variable(end)
+        before: list[Value] = []
+
+        def belongs_further_down() -> Value:
+            at = hole.get()
+            inside = f.compare("ugt", at, first)
+            previous = f.select(inside, f.index(f.subtract(at, 1)), first)
+            before[:] = self.load(f, columns, previous)
+            return f.binary("and", inside, self.less(f, record, before))
+
+        with f.repeat(belongs_further_down):
+            at = hole.get()
+            self.store(f, before, columns, at)
+            hole.set(f.index(f.subtract(at, 1)))
+        self.store(f, record, columns, hole.get())
+
     @abstractmethod
     def less(self, f: KernelFunction, a: Sequence[Value], b: Sequence[Value]) -> Value:
         """Whether record `a` is less than record `b`."""
@@ -82,7 +111,7 @@ class Records(ABC):
         """Stores the results of a position."""
 
 
-class Elements(Records):
+class ElementRecords(Records):
     """Records of the elements of all operands, moved together."""
 
     def __init__(self, types: list[PrimitiveType], comparator: ScalarComputation, key: SortKey | None, rows: Rows):
@@ -137,13 +166,11 @@ class KeyedPositions(Records):
         """Returns the record of an element at a position."""
         key, (record,) = self.key.emit(f, element), self.columns
         high = f.binary("shl", f.convert("zext", key, record.element), constant(record, self.half))
-        low = position if record.bits == 64 else f.convert("zext", position, record.element)
-        return f.binary("or", high, low)
+        return f.binary("or", high, resized(f, position, record.element))
 
     def position_of(self, f: KernelFunction, record: Value) -> Value:
         """Returns the position in a record, as i64."""
-        low = f.convert("trunc", record, f"i{self.half}")
-        return low if low.type.bits == 64 else f.convert("zext", low, "i64")
+        return resized(f, f.convert("trunc", record, f"i{self.half}"), "i64")
 
     def prepare(self, f: KernelFunction, operands: list[Value], columns: list[Value], position: Value) -> None:
         type = self.types[self.key.operand]

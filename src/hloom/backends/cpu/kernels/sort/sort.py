@@ -8,7 +8,7 @@ from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function,
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.kernels.sort import quick
 from hloom.backends.cpu.kernels.sort.keys import sort_key
-from hloom.backends.cpu.kernels.sort.records import Elements, KeyedPositions, Records, Rows
+from hloom.backends.cpu.kernels.sort.records import ElementRecords, KeyedPositions, Records, Rows
 from hloom.backends.cpu.kernels.sort.rows import MIN_RADIX_SIZE, SortRows
 from hloom.ir import Instruction
 from hloom.ops.sort import Sort
@@ -30,7 +30,7 @@ def emit(op: Sort, name: str, instruction: Instruction, target: Target) -> Kerne
     rows = Rows(math.prod(sizes) // sizes[op.dimension], sizes[op.dimension], stride)
     types = [shape.element_type for shape in instruction.operand_shapes]
     key = sort_key(comparator)
-    records: Records = Elements(types, comparator, key, rows)
+    records: Records = ElementRecords(types, comparator, key, rows)
     in_place = stride == 1
     sorts_elements = in_place and quick.supports(records, rows.size, target.vector_bytes)
     if key is not None and not sorts_elements and (len(types) > 1 or rows.size < MIN_RADIX_SIZE):

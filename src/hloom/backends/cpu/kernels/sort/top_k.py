@@ -106,18 +106,4 @@ class _Selection:
         new = self.records.record(f, element, position)
         last = constant(I64, self.k - 1)
         with f.when(f.compare("ult", new, load_raw(f, best, last, self.record))):
-            hole = f.variable(last)
-            before: list[Value] = []
-
-            def belongs_further_up() -> Value:
-                at = hole.get()
-                inside = f.compare("ne", at, constant(I64, 0))
-                above = f.select(inside, f.index(f.subtract(at, 1)), at)
-                before[:] = [load_raw(f, best, above, self.record)]
-                return f.binary("and", inside, f.compare("ult", new, before[0]))
-
-            with f.repeat(belongs_further_up):
-                at = hole.get()
-                store_raw(f, before[0], best, at)
-                hole.set(f.index(f.subtract(at, 1)))
-            store_raw(f, new, best, hole.get())
+            self.records.insert(f, [new], [best], constant(I64, 0), last)
