@@ -233,6 +233,9 @@ def test_opaque_floats_move_as_they_are() -> None:
     assert [term.known for term in terms] == arguments[0][::-1].view(np.uint32).tolist()
 
 
+ADD_ZERO = "HloModule m\nENTRY e { x = f32[2] parameter(0)\n ROOT y = f32[2] add(x, f32[2] constant({0, 0})) }"
+
+
 def test_the_command(tmp_path: Any) -> None:
     paths = [tmp_path / name for name in ("before.hlo", "after.hlo")]
     for path, made in zip(paths, sides(*WRONG[0]), strict=True):
@@ -242,3 +245,18 @@ def test_the_command(tmp_path: Any) -> None:
     assert refuted.exit_code == 1 and "refuted" in refuted.output and "%i = [" in refuted.output
     assert CliRunner().invoke(main, ["run", str(snapshot)]).exit_code == 0
     assert CliRunner().invoke(main, ["prove", str(paths[0]), str(paths[0])]).exit_code == 0
+
+
+def test_passes_are_proved_on_a_module(tmp_path: Any) -> None:
+    path = tmp_path / "module.hlo"
+    path.write_text(sides(*RIGHT[2])[0].to_text())
+    shown = CliRunner().invoke(main, ["opt", str(path), "--prove"])
+    assert shown.exit_code == 0 and "proved" in shown.output and "add(" in shown.output
+
+
+def test_the_module_that_xla_makes_is_compared(tmp_path: Any) -> None:
+    """XLA's simplifier drops the addition of 0, which makes 0 of -0 (ADD-1)."""
+    path = tmp_path / "module.hlo"
+    path.write_text(ADD_ZERO)
+    shown = CliRunner().invoke(main, ["prove", str(path), "--xla"])
+    assert shown.exit_code == 1 and "differs at [0]: -0.0, before 0.0" in shown.output, shown.output

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hloom.ir import Module
-from hloom.proto import module_to_bytes
+from hloom.proto import module_from_bytes, module_to_bytes
 from hloom.values import Array
 
 
@@ -59,6 +59,11 @@ class PeerExecutable:
         """Runs the program on buffers, and waits for the buffers of the results."""
         results = self._executable.execute_sharded(buffers).disassemble_into_single_device_arrays()
         return [result[0].block_until_ready() for result in results]
+
+    @property
+    def module(self) -> Module:
+        """The module as XLA optimised it."""
+        return module_from_bytes(self._executable.hlo_modules()[0].as_serialized_hlo_module_proto())
 
     def arrays(self, buffers: list[Any]) -> list[Array]:
         """Runs the program and returns its results as NumPy arrays."""

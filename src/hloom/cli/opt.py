@@ -8,6 +8,7 @@ import click
 
 from hloom.api import load, prepare
 from hloom.cli.pipelines import STAGES, pipeline_named, stage_text
+from hloom.cli.prove import report_proof
 from hloom.errors import HloomError
 from hloom.text import print_module
 from hloom.verifier import verify_module
@@ -22,6 +23,7 @@ from hloom.verifier import verify_module
 )
 @click.option("--stage", type=click.Choice(STAGES), default="hlo", help="Print this stage of the compilation.")
 @click.option("--verify", is_flag=True, help="Verify the module after each pass that changed it (HLOOM_VERIFY=1).")
+@click.option("--prove", is_flag=True, help="Prove that the results are unchanged, for all arguments (hloom prove).")
 @click.option("--dump", type=click.Path(), help="Write the module after each such pass to this folder (HLOOM_DUMP).")
 @click.option(
     "--statistics",
@@ -35,13 +37,14 @@ def opt(
     passes: str | None,
     stage: str,
     verify: bool,
+    prove: bool,
     dump: str | None,
     statistics: bool,
     short: bool,
     only_list: bool,
 ) -> None:
     """Run passes on MODULE (HLO text, StableHLO or a proto) and print it as HLO text."""
-    from hloom.passes import run_passes, statistics_text
+    from hloom.passes import clone_module, run_passes, statistics_text
 
     if module is None and not only_list:
         raise click.UsageError("give a MODULE, or --list")
@@ -52,14 +55,17 @@ def opt(
         pipeline = pipeline_named(passes if passes is not None else "simplification" if stage == "hlo" else "")
         loaded = load(module)
         verify_module(loaded)
+        given = clone_module(loaded)
         runs = run_passes(loaded, pipeline, verify=verify or None, dump=dump)
         text = print_module(loaded, short=short) if stage == "hlo" else stage_text(prepare(loaded), stage)
         click.echo(text, nl=False)
         if statistics:
             click.echo(statistics_text(runs), err=True)
+        status = report_proof(given, loaded) if prove else 0
     except HloomError as error:
         click.secho(f"error: {error}", err=True, fg="red")
         sys.exit(1)
+    sys.exit(status)
 
 
 def _list() -> None:
