@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from hloom.backends.cpu.llvm.function import Function
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.machine_code import load_object, make_object
 from hloom.backends.cpu.llvm.processor import processor
-from hloom.backends.cpu.llvm.text import I64, PTR, constant, type_of
+from hloom.lir import I64, PTR, LirModule, constant, type_of
 from hloom.runtime.machine import core_count, processor_name
 
 ARRAY_BYTES = 128 << 20
@@ -80,7 +80,7 @@ def _kernels(width: int) -> str:
     """LLVM IR of `hloom_spin(address, iterations)`, which does multiply-adds, and of `hloom_read` and `hloom_write`,
     which traverse an array (address, number of floats)."""
     vector, functions = type_of("float", width), []
-    spin = Function("hloom_spin", address=PTR, iterations=I64)
+    spin = KernelFunction("hloom_spin", address=PTR, iterations=I64)
     factor = spin.splat(spin.load(spin.parameters[0], vector.scalar, 4), width)
     with spin.loop(spin.parameters[1], carried=[constant(vector, 0)] * CHAINS) as loop:
         loop.carried = [spin.multiply_add(factor, factor, each) for each in loop.carried]
@@ -88,7 +88,7 @@ def _kernels(width: int) -> str:
         spin.store(value, spin.at(spin.parameters[0], k * width, "float"), 4)
     functions.append(spin)
     for name in ("read", "write"):
-        f = Function(f"hloom_{name}", address=PTR, floats=I64)
+        f = KernelFunction(f"hloom_{name}", address=PTR, floats=I64)
         with f.loop(f.parameters[1], 8 * width, carried=[constant(vector, 0)] * 8) as loop:
             addresses = [f.at(f.parameters[0], f.add(loop.index, k * width), "float") for k in range(8)]
             for k, address in enumerate(addresses):
@@ -99,9 +99,9 @@ def _kernels(width: int) -> str:
         # The values must be used, or LLVM removes the loads.
         f.store(functools.reduce(lambda a, b: f.binary("fadd", a, b), loop.carried), f.parameters[0], 4)
         functions.append(f)
-    declarations = {line: None for f in functions for line in f.declarations}
-    texts = [f.text().replace("define internal", "define") for f in functions]
-    return "\n".join([*declarations, *texts])
+    for f in functions:
+        f.finish().is_exported = True
+    return LirModule([f.function for f in functions]).text()
 
 
 def _best(work: Callable[[], object]) -> float:

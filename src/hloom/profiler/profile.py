@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hloom.api import prepare
-from hloom.backends.cpu.codegen.step_timer import COUNTER_WORDS, COUNTERS, EVENT_COUNT, EVENTS, MAX_EVENTS, READ_CLOCK
+from hloom.backends.cpu.codegen.timer_functions import (
+    COUNTER_WORDS,
+    COUNTERS,
+    EVENT_COUNT,
+    EVENTS,
+    MAX_EVENTS,
+    READ_CLOCK,
+)
 from hloom.backends.cpu.compiler import compile_timed
 from hloom.backends.cpu.executable import CpuExecutable
 from hloom.bench.machine import measure_limits

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from hloom.backends.cpu.codegen.emitter import Kernels, ProgramEmitter, with_kernels
-from hloom.backends.cpu.codegen.modules import module_of_units
+from hloom.backends.cpu.codegen.modules import module_of_units, module_text
 from hloom.backends.cpu.codegen.step_timer import StepTimer, TimedStep
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.llvm.disk_cache import cache_folder, find_program, keep_program
@@ -158,11 +158,11 @@ def _compile_once(module: Module, donate: bool, topology: Topology, timer: StepT
             assignment = assign_buffers(program, donate)
         with stages.timed("write LLVM IR"):
             emitter = ProgramEmitter(program, assignment, processor().vector_bytes, timer)
-            texts = emitter.texts(early.kernels)
+            texts = [*map(module_text, emitter.modules(early.kernels))]
         with stages.timed("make machine code"):
             object_files = compilation.finish(texts)
     dump(module, "program.txt", lambda: program_text(program, assignment))
-    dump(module, "program.ll", lambda: "\n".join([*texts, *early.kernels.texts()]))
+    dump(module, "program.ll", lambda: "\n".join([*texts, *map(module_text, early.kernels.modules())]))
     dump(module, "statistics.txt", lambda: statistics_text(stages.statistics))
     host = HostPart(program.host_steps, program.slot_count, program.plans)
     return CompiledModule(
@@ -207,7 +207,8 @@ class _EarlyKernels:
     def _begin(self, codes: Mapping[str, KernelCode]) -> None:
         begun = len(self.kernels.groups)
         self.kernels = with_kernels(self.kernels, codes)
-        self.compilation.begin(map(module_of_units, self.kernels.groups[begun:]))
+        groups = self.kernels.groups[begun:]
+        self.compilation.begin(module_text(module_of_units(group)) for group in groups)
 
 
 @dataclass

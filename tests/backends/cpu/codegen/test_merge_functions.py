@@ -3,101 +3,142 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.backends.cpu.codegen.merge_functions import MIN_LINES, merge_functions
+from hloom.backends.cpu.codegen.merge_functions import MIN_LENGTH, merge_functions
 from hloom.backends.cpu.codegen.modules import Merging, Unit
 from hloom.cli.pipelines import stage_text
+from hloom.lir import F32, I32, I64, PTR, Function, FunctionBuilder, Parameter, Value, constant, poison, type_of
 
 RULE = Merging(max_constants=3, divisors=True)
+Write = Callable[[FunctionBuilder, int], object]
 
 
-def unit(name: str, *lines: str, merging: Merging | None = RULE, **constants: int) -> Unit:
-    """`name(p, n)` that runs the lines, made long enough."""
-    text = "\n".join(line.format(name=name, **constants) for line in lines)
-    filling = "\n".join(f"  %f{k} = add i64 %n, {k}" for k in range(MIN_LINES))
-    whole = (
-        f"define internal void @{name}(ptr readonly %p, i64 %n) nounwind {{\nentry:\n{text}\n{filling}\n  ret void\n}}"
-    )
-    return Unit(whole, {}, [], merging)
+def function(name: str, write: Write, size: int) -> Function:
+    """Returns `@name(p, n)` with the instructions that `write` appends for a constant, made long enough."""
+    b = FunctionBuilder(Function(name, [Parameter("p", PTR, is_read_only=True), Parameter("n", I64)]))
+    write(b, size)
+    for k in range(MIN_LENGTH):
+        b.binary("add", n(b), constant(I64, k))
+    return b.finish()
+
+
+def unit(name: str, write: Write, size: int = 0, merging: Merging | None = RULE) -> Unit:
+    return Unit([function(name, write, size)], merging)
+
+
+def p(b: FunctionBuilder) -> Value:
+    return b.function.parameters[0]
+
+
+def n(b: FunctionBuilder) -> Value:
+    return b.function.parameters[1]
 
 
 def defined(units: list[Unit]) -> list[str]:
-    return [name for each in units for name in re.findall(r"define [^@]*@([\w.]+)", each.text)]
+    return [each.name for unit in units for each in unit.functions]
+
+
+def text(unit: Unit) -> str:
+    """The text of a unit's only function, with the constants that it needs."""
+    (function,) = unit.functions
+    return "\n".join([*(need.text() for need in function.needs.values()), function.text()])
+
+
+def multiply(b: FunctionBuilder, size: int) -> None:
+    b.binary("mul", n(b), constant(I64, size), "nuw nsw")
 
 
 def test_constants_that_differ_come_from_a_table() -> None:
-    line = "  %a = mul nuw nsw i64 %n, {size}"
-    a, b, merged = merge_functions([unit("a", line, size=5), unit("b", line, size=7)])
-    assert "@a.constants = internal constant <{ i64 }> <{ i64 5 }>" in a.text
-    assert "@b.constants = internal constant <{ i64 }> <{ i64 7 }>" in b.text
+    a, b, merged = merge_functions([unit("a", multiply, 5), unit("b", multiply, 7)])
+    assert "@a.constants = internal constant [1 x i64] [i64 5]" in text(a)
+    assert "@b.constants = internal constant [1 x i64] [i64 7]" in text(b)
     for each in (a, b):
-        assert "call void @a.merged(ptr %p, i64 %n, ptr @" in each.text
-        assert each.declarations == {"declare void @a.merged(ptr, i64, ptr)": None}
-    assert merged.entries == ["declare void @a.merged(ptr, i64, ptr)"]
-    assert "  %a = mul nuw nsw i64 %n, %constant0\n" in merged.text
-    assert "define void @a.merged(ptr readonly %p, i64 %n, ptr %constants) nounwind {" in merged.text
+        assert "call void @a.merged(ptr %p, i64 %n, ptr @" in text(each)
+        assert "declare void @a.merged(ptr, i64, ptr)" in text(each)
+    assert "  %v1 = mul nuw nsw i64 %n, %constant0\n" in text(merged)
+    assert "define void @a.merged(ptr readonly %p, i64 %n, ptr %constants) nounwind {" in text(merged)
 
 
 def test_what_is_equal_everywhere_is_one_constant() -> None:
-    lines = ("  %a = mul i64 %n, {size}", "  %b = add i64 %a, {size}", "  %c = add i64 {other}, %b")
-    *_, merged = merge_functions([unit("a", *lines, size=5, other=5), unit("b", *lines, size=7, other=8)])
-    assert merged.text.count("= load ") == 2
-    assert "%b = add i64 %a, %constant0" in merged.text
-    assert "%c = add i64 %constant1, %b" in merged.text
+    def write(b: FunctionBuilder, size: int) -> None:
+        a = b.binary("mul", n(b), constant(I64, size))
+        a = b.binary("add", a, constant(I64, size))
+        b.binary("add", constant(I64, {5: 5, 7: 8}[size]), a)
+
+    *_, merged = merge_functions([unit("a", write, 5), unit("b", write, 7)])
+    assert text(merged).count("= load ") == 2
+    assert "%v2 = add i64 %v1, %constant0" in text(merged)
+    assert "%v3 = add i64 %constant1, %v2" in text(merged)
 
 
 def test_names_are_constants() -> None:
-    lines = ("  call void @{name}.inner(ptr %p, i64 {size})",)
-    a, _, merged = merge_functions([unit("a", *lines, size=5), unit("b", *lines, size=7)])
-    assert "<{ ptr, i64 }> <{ ptr @a.inner, i64 5 }>" in a.text
-    assert "call void %constant0(ptr %p, i64 %constant1)" in merged.text
+    def write(b: FunctionBuilder, size: int) -> None:
+        b.call_void(f"{b.function.name}.inner", p(b), constant(I64, size))
+
+    a, _, merged = merge_functions([unit("a", write, 5), unit("b", write, 7)])
+    assert "<{ ptr, i64 }> <{ ptr @a.inner, i64 5 }>" in text(a)
+    assert "call void %constant0(ptr %p, i64 %constant1)" in text(merged)
+    assert "@a.inner" not in text(merged)
+
+
+PAIR, EIGHT = type_of("float", 2), type_of("float", 8)
 
 
 @pytest.mark.parametrize(
-    "line",
+    "write",
     [
-        "  %a = alloca float, i64 {size}, align 64",
-        "  %a = extractelement <8 x float> %v, i64 {size}",
-        "  %a = add i32 %n, {size}",
-        "  %a = shufflevector <2 x float> %v, <2 x float> %v, <2 x i32> <i32 {size}, i32 0>",
-        "  store float 0x40{size}0000000, ptr %p, align 4",
+        lambda b, size: b.slot(F32, size + 1),
+        lambda b, size: b.extract(poison(EIGHT), size),
+        lambda b, size: b.binary("add", b.convert("trunc", n(b), "i32"), constant(I32, size)),
+        lambda b, size: b.shuffle(poison(PAIR), poison(PAIR), [size, 0]),
+        lambda b, size: b.store(constant(F32, size), p(b), 4),
     ],
 )
-def test_some_constants_stay(line: str) -> None:
-    given = [unit("a", line, size=1), unit("b", line, size=0)]
+def test_some_constants_stay(write: Write) -> None:
+    given = [unit("a", write, 1), unit("b", write, 0)]
     assert defined(merge_functions(given)) == ["a", "b"]
-    same = [unit("a", line, size=1), unit("b", line, size=0), unit("c", line, size=1)]
+    same = [unit("a", write, 1), unit("b", write, 0), unit("c", write, 1)]
     assert defined(merge_functions(same)) == ["a", "b", "c", "a.merged"]
 
 
+def test_bounds_of_loops_vary() -> None:
+    def write(b: FunctionBuilder, size: int) -> None:
+        with b.loop(10 * size, size) as loop:
+            b.store(b.index(loop.index), p(b), 8)
+
+    *_, merged = merge_functions([unit("a", write, 5), unit("b", write, 7)])
+    assert "add nuw nsw i64 %v3, %constant0" in text(merged)
+    assert "icmp ult i64 %v4, %constant1" in text(merged)
+
+
 def test_divisors_stay_where_they_cost() -> None:
-    line = "  %a = udiv i64 %n, {size}"
+    def write(b: FunctionBuilder, size: int) -> None:
+        b.binary("udiv", n(b), constant(I64, size))
+
     keeping = Merging(max_constants=3, divisors=False)
     for rule, count in ((RULE, 3), (keeping, 2)):
-        given = [unit(name, line, merging=rule, size=size) for name, size in (("a", 5), ("b", 7))]
+        given = [unit(name, write, size, rule) for name, size in (("a", 5), ("b", 7))]
         assert len(merge_functions(given)) == count
 
 
 def test_not_too_many() -> None:
-    lines = [f"  %a{k} = add i64 %n, {{size{k}}}" for k in range(4)]
-    given = [unit(name, *lines, **{f"size{k}": 10 * k + add for k in range(4)}) for name, add in (("a", 1), ("b", 3))]
-    assert defined(merge_functions(given)) == ["a", "b"]
+    def write(b: FunctionBuilder, size: int) -> None:
+        for k in range(4):
+            b.binary("add", n(b), constant(I64, 10 * k + size))
+
+    assert defined(merge_functions([unit("a", write, 1), unit("b", write, 3)])) == ["a", "b"]
 
 
 def test_kept_names_and_units_without_a_rule_stay() -> None:
-    line = "  %a = mul i64 %n, {size}"
     excluded_suffixes = Merging(max_constants=3, divisors=True, excluded_suffixes=("tile",))
-    given = [
-        unit("a.tile", line, merging=excluded_suffixes, size=5),
-        unit("b.tile", line, merging=excluded_suffixes, size=7),
-    ]
+    given = [unit("a.tile", multiply, 5, excluded_suffixes), unit("b.tile", multiply, 7, excluded_suffixes)]
     assert len(merge_functions(given)) == 2
-    given = [unit("a", line, merging=None, size=5), unit("b", line, merging=None, size=7)]
-    assert len(merge_functions(given)) == 2
+    assert len(merge_functions([unit("a", multiply, 5, None), unit("b", multiply, 7, None)])) == 2
 
 
 LAYERS = """HloModule layers
@@ -127,12 +168,17 @@ def test_layers_of_two_sizes_share_their_functions() -> None:
 
 def test_what_only_one_unit_knows_comes_from_the_table_too() -> None:
     """Two functions of one kernel call a third one, whose name the merged function's module lacks."""
-    line = "  %a = mul nuw nsw i64 %n, {size}\n  call void @inner(ptr %p)"
-    one, other = unit("a", line, size=5), unit("b", line, size=7)
-    both = Unit(f"{one.text}\n{other.text}\ndefine internal void @inner(ptr %p) {{\n  ret void\n}}", {}, [], RULE)
+
+    def write(b: FunctionBuilder, size: int) -> None:
+        multiply(b, size)
+        b.call_void("inner", p(b))
+
+    inner = FunctionBuilder(Function("inner", [Parameter("p", PTR)])).finish()
+    both = Unit([function("a", write, 5), function("b", write, 7), inner], RULE)
     _, merged = merge_functions([both])
-    assert "@inner" not in merged.text
-    assert both.text.count("<{ i64 5, ptr @inner }>") == both.text.count("<{ i64 7, ptr @inner }>") == 1
+    assert "@inner" not in text(merged)
+    tables = [both.functions[k].needs[f"{name}.constants"].text() for k, name in enumerate("ab")]
+    assert ["<{ i64 5, ptr @inner }>" in tables[0], "<{ i64 7, ptr @inner }>" in tables[1]] == [True, True]
 
 
 @pytest.mark.parametrize("size", [32, 64])

@@ -9,7 +9,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-from hloom.backends.cpu.llvm.text import I64, PTR, Builder, Value, type_of
+from hloom.lir import I64, PTR, Builder, Function, LirModule, Parameter, type_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _engines: list[Any] = []
@@ -42,20 +42,13 @@ def compile_elementwise(emit: Callable[..., Any], dtype: type, width: int, opera
 
 
 def _loop(emit: Callable[..., Any], element: str, width: int, operands: int, results: int) -> str:
-    b = Builder()
-    type, i = type_of(element, width), Value("%i", I64)
-    pointers = [Value(f"%p{k}", PTR) for k in range(operands + results)]
-    b.branch("loop")
-    b.start("loop")
-    phi_line = len(b.lines)
-    values = [b.load(b.element_pointer(p, i, element), type, type.bits // 8) for p in pointers[:operands]]
-    result = emit(b, *values)
-    for value, pointer in zip((result,) if results == 1 else result, pointers[operands:]):
-        b.store(value, b.element_pointer(pointer, i, element), type.bits // 8)
-    following = b.emit(f"add i64 %i, {max(width, 1)}", I64)
-    b.lines.insert(phi_line, f"  %i = phi i64 [ 0, %entry ], [ {following.text}, %{b.block} ]")
-    b.branch_if(b.compare("ult", following, Value("%n", I64)), "loop", "done")
-    b.start("done")
-    b.line("ret void")
-    parameters = ", ".join(f"ptr noalias {p.text}" for p in pointers)
-    return "\n".join([*b.declarations, f"define void @f({parameters}, i64 %n) {{", "entry:", *b.lines, "}"])
+    type = type_of(element, width)
+    pointers, size = [Parameter(f"p{k}", PTR) for k in range(operands + results)], Parameter("n", I64)
+    b = Builder(Function("f", [*pointers, size], is_exported=True))
+    with b.loop(size, max(width, 1)) as loop:
+        i = b.index(loop.index)
+        values = [b.load(b.element_pointer(p, i, element), type, type.bits // 8) for p in pointers[:operands]]
+        result = emit(b, *values)
+        for value, pointer in zip((result,) if results == 1 else result, pointers[operands:]):
+            b.store(value, b.element_pointer(pointer, i, element), type.bits // 8)
+    return LirModule([b.finish()]).text()

@@ -9,8 +9,8 @@ import pytest
 import hloom as hl
 from backends.cpu.elements.compile_elementwise import Array, compile_elementwise
 from hloom.backends.cpu.elements import narrow_floats
-from hloom.backends.cpu.llvm.text import Builder, Value
 from hloom.files.arrays import flat
+from hloom.lir import Builder, Value
 from hloom.literal import Literal
 from hloom.numerics import total_order_key
 from hloom.types import BY_DTYPE, BY_NAME, PrimitiveType

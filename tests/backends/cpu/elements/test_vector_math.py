@@ -11,7 +11,7 @@ import pytest
 from backends.cpu.elements.compile_elementwise import Array, compile_elementwise
 from hloom.backends.cpu.elements import exponentials, trigonometry, vector_math
 from hloom.backends.cpu.elements.lanes import Lanes
-from hloom.backends.cpu.llvm.text import Builder, Value
+from hloom.lir import Builder, Value
 
 Long = np.longdouble
 pytestmark = pytest.mark.skipif(np.finfo(Long).nmant < 63, reason="needs a long double wider than f64")

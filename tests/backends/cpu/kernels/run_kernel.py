@@ -16,12 +16,20 @@ from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.runtime.thread_pool import ThreadPool
 from hloom.ir import Instruction
+from hloom.lir import PTR, Builder, Function, LirModule, Parameter
 from hloom.target import Target
 from hloom.verifier import verify_module
 
 Array = np.ndarray[Any, Any]
 MARK = 77
 Emit = Callable[[Any, str, Instruction, Target], KernelCode | None]
+
+
+def caller(entry: str, count: int) -> Function:
+    """Returns `void @run(ptr ..)`, which calls an entry."""
+    b = Builder(Function("run", [Parameter(f"p{k}", PTR) for k in range(count)], is_exported=True))
+    b.call_void(entry, *b.function.parameters)
+    return b.finish()
 
 
 @functools.cache
@@ -39,9 +47,7 @@ class Kernel:
         code = emit(self.instruction.op, "kernel", self.instruction, Target(width or processor().vector_bytes, threads))
         assert code is not None, "the kernel does not handle this instruction"
         arrays = len(operand_shapes(self.instruction)) + len(result_shapes(self.instruction)) + 3
-        parameters = ", ".join(f"ptr %p{k}" for k in range(arrays))
-        main = f"define void @run({parameters}) {{\n  call void @{code.entry}({parameters})\n  ret void\n}}\n"
-        self.text = "\n".join([*code.declarations, code.text, main])
+        self.text = LirModule([*code.functions, caller(code.entry, arrays)]).text()
         provide_half_conversions()
         self.code: MachineCode = load_object(compile_text(self.text))
         self.native = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arrays)(self.code.address("run"))

@@ -8,8 +8,9 @@ import pytest
 
 import hloom as hl
 from hloom.backends.cpu.codegen.emitter import ProgramEmitter
+from hloom.backends.cpu.codegen.merge_functions import MIN_LENGTH, merge_functions
+from hloom.backends.cpu.codegen.modules import Merging, Unit, module_of_units
 from hloom.backends.cpu.llvm.debug_locations import (
-    DebugLocations,
     assembly_functions,
     ir_functions,
     with_debug_locations,
@@ -18,6 +19,7 @@ from hloom.backends.cpu.llvm.machine_code import assembly
 from hloom.backends.cpu.pipeline import cpu_pipeline
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
+from hloom.lir import I64, PTR, Builder, Function, LirModule, Parameter, Value, constant
 from hloom.passes import run_passes
 from hloom.target import Target
 
@@ -34,7 +36,7 @@ SIZES = ((64, 256), (96, 512))
 
 
 @pytest.fixture(scope="module")
-def emitted() -> tuple[list[str], DebugLocations]:
+def emitted() -> list[LirModule]:
     layers = "".join(SOFTMAX.format(k=k, n=n, m=m) for k, (n, m) in enumerate(SIZES))
     shapes = [f"f32[{n},{m}]" for n, m in SIZES]
     parameters = "".join(f"  x{k} = {shape} parameter({k})\n" for k, shape in enumerate(shapes))
@@ -52,8 +54,7 @@ ENTRY e {{ {parameters}
     run_passes(module, cpu_pipeline())
     program = build_program(module, Target(32, 2))
     emitter = ProgramEmitter(program, assign_buffers(program), 32, has_locations=True)
-    texts = emitter.all_texts()
-    return texts, {function.name: function.locations for function in emitter.functions.written.values()}
+    return emitter.all_modules()
 
 
 def lines_by_name(lines: str, mark: str) -> dict[str, list[str]]:
@@ -66,9 +67,8 @@ def lines_by_name(lines: str, mark: str) -> dict[str, list[str]]:
     return found
 
 
-def test_lines_of_ir_name_their_instruction(emitted: tuple[list[str], DebugLocations]) -> None:
-    texts, locations = emitted
-    functions = {name: lines for text in texts for name, lines in ir_functions(text, locations).items()}
+def test_lines_of_ir_name_their_instruction(emitted: list[LirModule]) -> None:
+    functions = {name: lines for module in emitted for name, lines in ir_functions(module).items()}
     (nest,) = [lines for name, lines in functions.items() if name.endswith(".merged") or "fdiv" in lines][-1:]
     names = lines_by_name(nest, ";")
     (layer,) = {name[-1] for name in names}
@@ -80,11 +80,10 @@ def test_lines_of_ir_name_their_instruction(emitted: tuple[list[str], DebugLocat
     assert any("load" in line for line in names[f"x{layer}"])
 
 
-def test_lines_of_assembly_name_their_instruction(emitted: tuple[list[str], DebugLocations]) -> None:
-    texts, locations = emitted
+def test_lines_of_assembly_name_their_instruction(emitted: list[LirModule]) -> None:
     names: dict[str, list[str]] = {}
-    for text in texts:
-        located, names_by_line = with_debug_locations(text, locations)
+    for module in emitted:
+        located, names_by_line = with_debug_locations(module)
         for lines in assembly_functions(assembly(located), names_by_line).values():
             names |= lines_by_name(lines, "#")
     assert {name.rstrip("01") for name in names} >= {"most", "less", "exp", "total", "weights", "x"}
@@ -93,13 +92,12 @@ def test_lines_of_assembly_name_their_instruction(emitted: tuple[list[str], Debu
     assert not any("div" in line for name, lines in names.items() if not name.startswith("weights") for line in lines)
 
 
-def test_debug_locations_change_no_code(emitted: tuple[list[str], DebugLocations]) -> None:
+def test_debug_locations_change_no_code(emitted: list[LirModule]) -> None:
     """Only the order of a prologue may differ: AArch64 describes frames where there is debug information."""
-    texts, locations = emitted
-    for text in texts:
-        located, names_by_line = with_debug_locations(text, locations)
+    for module in emitted:
+        located, names_by_line = with_debug_locations(module)
         with_locations = assembly_functions(assembly(located), names_by_line)
-        without = assembly_functions(assembly(text), [""])
+        without = assembly_functions(assembly(module.text()), [""])
         assert with_locations.keys() == without.keys()
         for name, lines in with_locations.items():
             plain = [re.sub(r" +# %\S+$", "", line).expandtabs().split() for line in lines.split("\n")]
@@ -108,17 +106,20 @@ def test_debug_locations_change_no_code(emitted: tuple[list[str], DebugLocations
 
 def test_merged_functions_have_the_locations_of_their_first_member() -> None:
     """The merged function begins with loads of the constants that differ; what is left of the members is a call."""
-    body = ["  %v = fadd float 1.0, 2.0", "  store float %v, ptr %b0", "  ret void", "}"]
-    loads = ["  %constant0.at = getelementptr i64, ptr %constants, i64 0", "  %constant0 = load i64, ptr %constant0.at"]
-    merged = ["define void @nest0.merged(ptr %b0, ptr %constants) {", "entry:", *loads, *body]
-    member = [
-        "define void @nest0(ptr %b0) {",
-        "entry:",
-        "  call void @nest0.merged(ptr %b0, ptr null)",
-        "  ret void",
-        "}",
-    ]
-    locations = {"nest0": ("", "", "sum", "result", "", "")}
-    functions = ir_functions("\n".join([*member, *merged]), locations)
-    assert functions["nest0"] == "\n".join(member)
-    assert lines_by_name(functions["nest0.merged"], ";") == {"sum": [body[0].strip()], "result": [body[1].strip()]}
+
+    def member(name: str, size: int) -> Unit:
+        b = Builder(Function(name, [Parameter("b0", PTR)]))
+        total: Value = constant(I64, size)
+        for _ in range(MIN_LENGTH):
+            total = b.binary("add", total, constant(I64, size))
+        b.store(total, b.function.parameters[0], 8)
+        b.function.locations |= dict.fromkeys(range(MIN_LENGTH), "sum") | {MIN_LENGTH: "result"}
+        return Unit([b.finish()], Merging(max_constants=1, divisors=False))
+
+    first, _, merged = merge_functions([member("nest0", 3), member("nest1", 5)])
+    (call,) = ir_functions(module_of_units([first])).values()
+    assert " ; " not in call
+    (text,) = ir_functions(module_of_units([merged])).values()
+    names = lines_by_name(text, ";")
+    assert [len(names["sum"]), len(names["result"])] == [MIN_LENGTH, 1]
+    assert names["result"][0].startswith("store i64 ")

@@ -17,8 +17,8 @@ def _is_nontemporal(line: str) -> bool:
     kernel = lower(hl.parse(f"ENTRY e {{ {line} }}").entry.root).kernel
     schedule(kernel, Target(vector_bytes=64, threads=2))
     (nest,) = kernel.nests
-    text, *_ = emit_nest("nest", kernel, nest, 64)
-    return "nontemporal" in text
+    function, _ = emit_nest("nest", kernel, nest, 64)
+    return "nontemporal" in function.text()
 
 
 @pytest.mark.parametrize(("millions", "expected"), [(1, False), (2, False), (4, True), (16, True)])

@@ -11,8 +11,8 @@ def emitted(entry: str) -> str:
     """The function of the entry's only nest."""
     kernel = scheduled(module_text(entry))
     (nest,) = kernel.nests
-    text, *_ = emit_nest("nest0", kernel, nest, vector_bytes=16)
-    return text
+    function, _ = emit_nest("nest0", kernel, nest, vector_bytes=16)
+    return function.text()
 
 
 def test_the_remainder_of_a_short_vector_loop_has_a_vector_of_its_own() -> None:
@@ -22,7 +22,7 @@ def test_the_remainder_of_a_short_vector_loop_has_a_vector_of_its_own() -> None:
     assert (
         emitted(entry)
         == """\
-define internal void @nest0(ptr readonly %b0, ptr %b1, i64 %first, i64 %last) nounwind #0 {
+define internal void @nest0(ptr readonly %b0, ptr %b1, i64 %first, i64 %last) nounwind {
 entry:
   %v1 = getelementptr i32, ptr %b0, i64 0
   %v2 = load <4 x i32>, ptr %v1, align 4
@@ -48,7 +48,7 @@ def test_a_parallel_loop_runs_from_the_first_to_the_last_of_its_iterations() -> 
     assert (
         emitted(entry)
         == """\
-define internal void @nest0(ptr readonly %b0, ptr readonly %b1, ptr %b2, i64 %first, i64 %last) nounwind #0 {
+define internal void @nest0(ptr readonly %b0, ptr readonly %b1, ptr %b2, i64 %first, i64 %last) nounwind {
 entry:
   br label %loop1
 loop1:
@@ -78,7 +78,7 @@ def test_a_sum_of_rows_is_reduced_in_lanes_and_then_across_them() -> None:
     assert (
         emitted(entry)
         == """\
-define internal void @nest0(ptr readonly %b0, ptr %b1, i64 %first, i64 %last) nounwind #0 {
+define internal void @nest0(ptr readonly %b0, ptr %b1, i64 %first, i64 %last) nounwind {
 entry:
   br label %loop1
 loop1:
@@ -110,7 +110,7 @@ def test_a_gather_of_rows_clamps_each_index_once_for_its_row() -> None:
     assert (
         emitted(entry)
         == """\
-define internal void @nest0(ptr readonly %b0, ptr readonly %b1, ptr %b2, i64 %first, i64 %last) nounwind #0 {
+define internal void @nest0(ptr readonly %b0, ptr readonly %b1, ptr %b2, i64 %first, i64 %last) nounwind {
 entry:
   br label %loop1
 loop1:
@@ -144,7 +144,7 @@ def test_three_rows_are_transposed_in_registers() -> None:
     assert (
         emitted(entry)
         == """\
-define internal void @nest0(ptr readonly %b0, ptr %b1, i64 %first, i64 %last) nounwind #0 {
+define internal void @nest0(ptr readonly %b0, ptr %b1, i64 %first, i64 %last) nounwind {
 entry:
   %v1 = getelementptr float, ptr %b0, i64 0
   %v2 = load <4 x float>, ptr %v1, align 4

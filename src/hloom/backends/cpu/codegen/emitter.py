@@ -19,53 +19,61 @@ from hloom.backends.cpu.codegen.merge_functions import merge_functions
 from hloom.backends.cpu.codegen.modules import (
     Merging,
     Unit,
-    inlines,
     module_of_units,
+    module_text,
     partition_units,
     split_call_only,
     split_call_only_if_long,
 )
 from hloom.backends.cpu.codegen.step_emitter import StepEmitter
-from hloom.backends.cpu.codegen.step_timer import TIMED_FORK, StepTimer, with_timed_fork
+from hloom.backends.cpu.codegen.step_timer import StepTimer
+from hloom.backends.cpu.codegen.timer_functions import FORK, TIMED_FORK
 from hloom.backends.cpu.kernels.code import KernelCode
-from hloom.backends.cpu.llvm.float_state import in_ieee_state
-from hloom.backends.cpu.llvm.function import CALL_ONLY_ATTRIBUTE, call_only_attribute
-from hloom.backends.cpu.llvm.text import I32, I64, PTR, Builder, Value, constant
+from hloom.backends.cpu.kernels.kernel_function import PARALLEL_FOR
+from hloom.backends.cpu.llvm.float_state import ensure_ieee_state
 from hloom.backends.cpu.program.buffer_assignment import Assignment
-from hloom.backends.cpu.program.interface import (
-    TABLE,
-    table_starts,
-)
+from hloom.backends.cpu.program.interface import TABLE, table_starts
 from hloom.backends.cpu.program.program import Buffer, CodeStep, Program, Step, Subroutine, codes_of
+from hloom.lir import (
+    I32,
+    I64,
+    PTR,
+    VOID,
+    Attribute,
+    CallAttribute,
+    Function,
+    FunctionBuilder,
+    Global,
+    LirModule,
+    Parameter,
+    Zeros,
+    constant,
+)
+from hloom.lir.function import needs_of
 
 MERGED_NESTS = Merging(max_constants=4, divisors=False)
 """Limits on merging nests: constant loop bounds save registers, so few constants may become variables."""
 MERGED_KERNELS = Merging(max_constants=24, divisors=True, excluded_suffixes=("tile", "kernel", "call"))
 """Limits on merging kernels: innermost loops of products and convolutions and mere calls stay as they are."""
-ALONE = ("ptr null", "ptr null")
-"""Arguments in place of the thread pool for kernels that run on one thread."""
-_PARALLEL_FOR_DECLARATION = "declare void @parallel_for(ptr, ptr, ptr, i64)"
-# Kernels that fork in inner functions call this. Tasks of loops pass no pool, and run nested chunks serially.
-# The address of the pool's function is the same for every call in the process.
-_PARALLEL_FOR = f"""@parallel_for.address = internal global ptr null
-define void @parallel_for(ptr %pool, ptr %function, ptr %context, i64 %chunks) {CALL_ONLY_ATTRIBUTE} {{
-  %alone = icmp eq ptr %pool, null
-  br i1 %alone, label %next, label %fork
-fork:
-  %address = load ptr, ptr @parallel_for.address, align 8
-  call void %address(ptr %pool, ptr %function, ptr %context, i64 %chunks)
-  ret void
-next:
-  %chunk = phi i64 [ 0, %0 ], [ %after, %run ]
-  %more = icmp slt i64 %chunk, %chunks
-  br i1 %more, label %run, label %done
-run:
-  call void %function(ptr %context, i64 %chunk)
-  %after = add i64 %chunk, 1
-  br label %next
-done:
-  ret void
-}}"""
+_FORK_ADDRESS = Global("parallel_for.address", Zeros(1), is_constant=False)
+"""The address of the pool's function, which is the same for every call in the process."""
+
+
+def parallel_for() -> Function:
+    """Returns the function that kernels call to fork. Tasks of loops pass no pool: nested chunks run serially."""
+    parameters = [
+        Parameter(name, type)
+        for name, type in zip(("pool", "task", "context", "chunks"), PARALLEL_FOR.parameters, strict=True)
+    ]
+    attributes = frozenset({Attribute.NO_UNWIND, Attribute.CALL_ONLY})
+    b = FunctionBuilder(Function(PARALLEL_FOR.name, parameters, attributes=attributes, is_exported=True))
+    pool, task, context, chunks = parameters
+    with b.unless(b.compare("eq", pool, constant(PTR, 0))):
+        b.call_pointer(b.load(b.address_of(_FORK_ADDRESS), PTR, 8), VOID, *parameters)
+        b.ret()
+    with b.each(0, chunks) as chunk:
+        b.call_pointer(task, VOID, context, chunk)
+    return b.finish()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +85,9 @@ class Kernels:
     rest: Sequence[Unit] = ()
     call_only: Sequence[Unit] = ()
 
-    def texts(self) -> list[str]:
-        """Returns the texts of the modules."""
-        return [module_of_units(piece) for piece in self.groups]
+    def modules(self) -> list[LirModule]:
+        """Returns the modules."""
+        return [module_of_units(group) for group in self.groups]
 
 
 def with_kernels(known: Kernels, codes: Mapping[str, KernelCode]) -> Kernels:
@@ -92,155 +100,129 @@ def with_kernels(known: Kernels, codes: Mapping[str, KernelCode]) -> Kernels:
 
 
 def _kernel_unit(code: KernelCode) -> Unit:
-    text = f"{code.text}\n{kernel_call(code)}"
-    return Unit(text, dict(code.declarations), [f"declare void @{code.entry}.call(ptr, i64)"], MERGED_KERNELS)
+    return Unit([*code.functions, kernel_call(code)], MERGED_KERNELS)
 
 
 def emit_program(
     program: Program, assignment: Assignment, vector_bytes: int, timer: StepTimer | None = None
 ) -> list[str]:
     """Returns the texts of the modules; `hloom_main` is in the first. With a `timer` steps are timed."""
-    return ProgramEmitter(program, assignment, vector_bytes, timer).all_texts()
+    return [*map(module_text, ProgramEmitter(program, assignment, vector_bytes, timer).all_modules())]
 
 
 class ProgramEmitter(StepEmitter):
     """Emits a program's functions and partitions them into modules; `functions` then holds those of nests."""
 
-    def all_texts(self) -> list[str]:
-        """Returns the texts of all modules, kernels included."""
+    def all_modules(self) -> list[LirModule]:
+        """Returns all modules, kernels included."""
         kernels = with_kernels(Kernels(), codes_of(self.program))
-        return [*self.texts(kernels), *kernels.texts()]
+        return [*self.modules(kernels), *kernels.modules()]
 
-    def texts(self, kernels: Kernels) -> list[str]:
-        """Returns the texts of all modules except those of kernels."""
-        self.builder.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
+    def modules(self, kernels: Kernels) -> list[LirModule]:
+        """Returns all modules except those of kernels."""
         parts = self.program.parts()
-        whole = [text for subroutine in self.program.subroutines for text in self._subroutine(subroutine)]
-        whole += [self._part(f"hloom_main.part{k}", steps) for k, steps in enumerate(parts)]
+        main = [function for subroutine in self.program.subroutines for function in self._subroutine(subroutine)]
+        main += [self._part(f"hloom_main.part{k}", steps) for k, steps in enumerate(parts)]
         groups, rest = partition_units([*kernels.rest, *merge_functions(list(self._nests()))])
-        inlined = [f for f in self.functions.written.values() if self.inlined.get(f.name)]
-        units = [*rest, *kernels.call_only, *(unit for piece in [*kernels.groups, *groups] for unit in piece)]
-        needed = [self.builder.declarations, *(f.declarations for f in inlined)]
-        forks = any(_PARALLEL_FOR_DECLARATION in d for d in [*needed, *(u.declarations for u in units)])
-        forks |= bool(self.tasks)
-        texts = ["\n".join([*function.lines, *function.task]) for function in inlined]
-        texts += ["\n".join(lines) for lines in self.tasks.values()]
-        state, declared = in_ieee_state("hloom_main")
-        self.builder.declarations |= dict.fromkeys(declared)
-        texts += [*([_PARALLEL_FOR] if forks else []), *whole, self._main("hloom_main", len(parts), forks, state)]
-        texts += [self.timer.text()] if self.timer is not None else []
-        texts += [*self.tables, *([copy_call()] if any(f"@{COPY} " in table for table in self.tables) else [])]
-        declarations = {line: None for lines in needed for line in lines}
-        declarations |= {entry: None for unit in units for entry in unit.entries}
-        main = Unit("\n".join(texts), declarations, [_PARALLEL_FOR_DECLARATION] if forks else [])
-        call_only, others = split_call_only_if_long([main, *kernels.call_only, *rest])
-        return [module_of_units(module) for module in (call_only, others, *groups) if module]
+        main = [*self._inlined_functions(), *self.tasks.values(), *main]
+        main += self.timer.functions() if self.timer is not None else []
+        main += [copy_call()] if COPY in needs_of(main) else []
+        units = [*rest, *kernels.call_only, *(unit for group in [*kernels.groups, *groups] for unit in group)]
+        needs = needs_of([*main, *(function for unit in units for function in unit.functions)])
+        forks = PARALLEL_FOR.name in needs
+        main += [*([parallel_for()] if forks else []), self._main("hloom_main", len(parts), forks)]
+        call_only, others = split_call_only_if_long([Unit(main), *kernels.call_only, *rest])
+        return [module_of_units(units) for units in (call_only, others, *groups) if units]
+
+    def _inlined_functions(self) -> list[Function]:
+        nests = [nest for nest in self.functions.written.values() if self.inlined.get(nest.function.name)]
+        return [function for nest in nests for function in nest.unit(MERGED_NESTS).functions]
 
     def _nests(self) -> Iterator[Unit]:
         """Yields the nests that the program calls and does not inline."""
-        for function in self.functions.written.values():
-            if not self.inlined.get(function.name):
-                entries, lines = [], [*function.lines, *function.task]
-                if function.name in self.called:
-                    lines[0] = lines[0].replace(" internal", "", 1)
-                    parameters = ["ptr"] * len(function.buffers) + ["i64", "i64"]
-                    entries.append(f"declare void @{function.name}({', '.join(parameters)})")
-                if function.task:
-                    entries.append(f"declare void @{function.name}.task(ptr, i64)")
-                yield Unit("\n".join(lines), dict(function.declarations), entries, MERGED_NESTS)
+        for nest in self.functions.written.values():
+            if not self.inlined.get(nest.function.name):
+                nest.function.is_exported = nest.function.name in self.called
+                yield nest.unit(MERGED_NESTS)
 
-    def _part(self, name: str, steps: list[Step]) -> str:
+    def _part(self, name: str, steps: list[Step]) -> Function:
         """Returns `i32 @name(ptr table)`, a part of the program."""
-        with self.function() as b:
-            self.callee_words = 0
+        table = Parameter("table", PTR)
+        with self.function(FunctionBuilder(Function(name, [table], I32))) as b:
+            self.values["table"] = table
+            if self.timer is not None:
+                self._time_forks()
             self.write_steps(steps, depth=0)
-            b.line("ret i32 0")
-            mark = call_only_attribute(not inlines("\n".join(b.lines)))
-            return "\n".join(
-                [
-                    f"define internal i32 @{name}(ptr %table) nounwind #0{mark} {{",
-                    "entry:",
-                    *self._table_loads(),
-                    *(_callee_head(self.callee_words) if self.callee_words else []),
-                    *self.function_head(),
-                    *b.lines,
-                    "}",
-                ]
-            )
+            b.ret(constant(I32, 0))
+            if not b.function.inlined:
+                b.function.attributes |= {Attribute.CALL_ONLY}
+            return b.function
 
-    def _subroutine(self, subroutine: Subroutine) -> list[str]:
+    def _time_forks(self) -> None:
+        """Replaces the current function's `parallel_for` by the timed variant."""
+        fork = self.value("parallel_for")
+        with self.builder.prologue() as b:
+            b.store(fork, b.address_of(FORK), 8)
+            self.values["parallel_for"] = b.address_of(TIMED_FORK)
+
+    def _subroutine(self, subroutine: Subroutine) -> list[Function]:
         """Returns `internal i32 @name(ptr table)` and its parts, which take a table of their own."""
         outside = self.program, self.assignment, self.table_starts
         self.program, self.assignment = subroutine.program, outside[1].subroutines[subroutine]
         self.table_starts = table_starts(self.program)
         parts = self.program.parts()
-        texts = [self._part(f"{subroutine.name}.part{k}", steps) for k, steps in enumerate(parts)]
+        functions = [self._part(f"{subroutine.name}.part{k}", steps) for k, steps in enumerate(parts)]
         self.program, self.assignment, self.table_starts = outside
-        whole = self._main(subroutine.name, len(parts), forks=False)
-        return [
-            *texts,
-            whole.replace("define i32", "define internal i32", 1).replace("nounwind", "noinline nounwind", 1),
-        ]
+        whole = _runner(subroutine.name)
+        whole.function.attributes |= {Attribute.NO_INLINE}
+        _run_parts(whole, len(parts))
+        return [*functions, whole.function]
 
-    def _main(self, name: str, parts: int, forks: bool, head: Sequence[str] = ()) -> str:
-        """Returns the function that runs parts until one fails, starting with the lines of `head`."""
-        b = Builder()
-        b.lines += head
+    def _main(self, name: str, parts: int, forks: bool) -> Function:
+        """Returns the entry of the program, which runs in the IEEE floating-point state."""
+        b = _runner(name)
+        b.function.is_exported = True
+        ensure_ieee_state(b)
         if forks:
-            address = b.element_pointer(Value("%table", PTR), constant(I64, TABLE.index("parallel_for")), "ptr")
-            fork = b.load(address, PTR, 8) if self.timer is None else Value(TIMED_FORK, PTR)
-            b.store(fork, Value("@parallel_for.address", PTR), 8)
-        for k in range(parts):
-            failed = b.emit(f"call i32 @{name}.part{k}(ptr %table){' #1' if parts == 1 else ''}", I32)
-            return_if(b, failed)
-        b.line("ret i32 0")
-        return "\n".join(
-            [f"define i32 @{name}(ptr %table) nounwind #0 {CALL_ONLY_ATTRIBUTE} {{", "entry:", *b.lines, "}"]
-        )
+            entry = b.element_pointer(b.function.parameters[0], constant(I64, TABLE.index("parallel_for")), "ptr")
+            fork = b.load(entry, PTR, 8) if self.timer is None else b.address_of(TIMED_FORK)
+            b.store(fork, b.address_of(_FORK_ADDRESS), 8)
+        _run_parts(b, parts)
+        return b.function
 
-    # Memory
 
-    def _table_loads(self) -> list[str]:
-        lines = []
-        for position, name in enumerate(TABLE):
-            lines.append(f"  %{name}.p = getelementptr ptr, ptr %table, i64 {position}")
-            lines.append(f"  %{name} = load ptr, ptr %{name}.p, align 8")
-        return lines if self.timer is None else with_timed_fork(lines)
+def _runner(name: str) -> FunctionBuilder:
+    """Returns the builder of an empty function `i32 @name(ptr table)` that calls its parts."""
+    attributes = frozenset({Attribute.NO_UNWIND, Attribute.CALL_ONLY})
+    return FunctionBuilder(Function(name, [Parameter("table", PTR)], I32, attributes))
+
+
+def _run_parts(b: FunctionBuilder, parts: int) -> None:
+    """Emits calls of the parts of a function until one fails, and returns the status."""
+    function = b.function
+    inline = CallAttribute.ALWAYS_INLINE if parts == 1 else None
+    for k in range(parts):
+        return_if(b, b.call(f"{function.name}.part{k}", I32, *function.parameters, attribute=inline))
+    b.ret(constant(I32, 0))
 
 
 class FunctionEmitter(ProgramEmitter):
     """Emits a program as a single-threaded function `void (ptr parameter0, .., ptr output0, ..)`."""
 
     def _code(self, step: CodeStep) -> None:
-        pointers = [str(self.pointer(buffer)) for buffer in step.buffers]
-        scratch = [] if step.code.scratch_bytes else ["ptr null"]
-        self.builder.line(f"call void @{step.code.entry}({', '.join([*pointers, *scratch, *ALONE])})")
+        pointers = [self.pointer(buffer) for buffer in step.buffers]
+        missing = 2 if step.code.scratch_bytes else 3
+        self.builder.call_void(step.code.entry, *pointers, *[constant(PTR, 0)] * missing)
 
-    def definitions(self, name: str, constants: dict[Buffer, str]) -> list[str]:
-        """Returns declarations, nests, kernels and the function, each as a text. Constants are globals."""
+    def definitions(self, name: str, constants: Mapping[Buffer, Global]) -> list[Function]:
+        """Returns the function, and those of nests and kernels that it calls."""
         outside = [*self.program.of_kind("parameter"), *self.program.of_kind("output")]
-        self.builder.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
-        self.pointers = {buffer: f"%{buffer.kind}{buffer.index}" for buffer in outside} | constants
-        self.polls = False
-        self.write_steps(self.program.steps, depth=1)
-        declarations = dict(self.builder.declarations)
-        texts = []
-        for function in self.functions.written.values():
-            texts.append("\n".join(function.lines))
-            declarations |= function.declarations
-        for code in codes_of(self.program).values():
-            texts.append(code.text)
-            declarations |= code.declarations
-        declarations.pop(_PARALLEL_FOR_DECLARATION, None)
-        parameters = ", ".join(f"ptr {self.pointers[buffer]}" for buffer in outside)
-        head = [f"define internal void @{name}({parameters}) nounwind #0 {{", "entry:", *self.head]
-        return [*declarations, *texts, "\n".join([*head, *self.builder.lines, "  ret void", "}"])]
-
-
-def _callee_head(words: int) -> list[str]:
-    """Returns lines that allocate a table for subroutines and fill the entries common to all calls."""
-    lines = [f"  %callee = alloca [{words} x ptr], align 16"]
-    for position, name in enumerate(TABLE[1:], 1):
-        lines.append(f"  %callee.{name} = getelementptr ptr, ptr %callee, i64 {position}")
-        lines.append(f"  store ptr %{name}, ptr %callee.{name}, align 8")
-    return lines
+        parameters = [Parameter(f"{buffer.kind}{buffer.index}", PTR) for buffer in outside]
+        with self.function(FunctionBuilder(Function(name, parameters))) as b:
+            self.pointers |= dict(zip(outside, parameters, strict=True))
+            self.pointers |= {buffer: b.address_of(content) for buffer, content in constants.items()}
+            self.polls = False
+            self.write_steps(self.program.steps, depth=1)
+            functions = [nest.function for nest in self.functions.written.values()]
+            functions += [function for code in codes_of(self.program).values() for function in code.functions]
+            return [b.finish(), *functions]

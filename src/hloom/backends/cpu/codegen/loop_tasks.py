@@ -1,7 +1,7 @@
 """Writes loops as tasks for the thread pool: the blocks of an element-wise loop, and parallel loops.
 
-A task has the poll function `%poll`, its argument `%host_data`, and a stack of its own. Tasks that it forks run
-serially, on its own thread.
+A task captures the poll function and its argument, and has a stack of its own. Tasks that it forks run serially, on its
+own thread.
 """
 
 from __future__ import annotations
@@ -12,11 +12,21 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from hloom.backends.cpu.codegen.blocked_loop import BlockedLoop
-from hloom.backends.cpu.codegen.call_tables import from_frame
-from hloom.backends.cpu.llvm.text import I32, I64, PTR, Builder, Value, constant, type_of
+from hloom.backends.cpu.kernels.kernel_function import PARALLEL_FOR, task_function
 from hloom.backends.cpu.program.buffer_assignment import ParallelLoopMemory
 from hloom.backends.cpu.program.interface import AFTER_BLOCKS, BEFORE_BLOCK, loop_site
 from hloom.backends.cpu.program.program import Buffer, ParallelLoop, Step, WhileStep
+from hloom.lir import (
+    I32,
+    I64,
+    PTR,
+    Function,
+    FunctionBuilder,
+    Value,
+    constant,
+    type_of,
+)
+from hloom.lir.instructions import AtomicUpdate
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +50,13 @@ class LoopTask:
 class StepWriter(Protocol):
     """Interface of `step_emitter.py` that emits the steps of loops."""
 
-    builder: Builder
+    builder: FunctionBuilder
     task: LoopTask | None
-    tasks: dict[str, list[str]]
+    tasks: dict[str, Function]
+    values: dict[str, Value]
+
+    def value(self, name: str) -> Value:
+        """Returns a pointer of the program's table by its name."""
 
     def pointer(self, buffer: Buffer) -> Value:
         """Returns the address of a buffer."""
@@ -53,14 +67,14 @@ class StepWriter(Protocol):
     def stack_memory(self, size: int) -> Value:
         """Allocates `size` bytes in the current function's stack frame."""
 
-    def fill_frame(self, pointers: list[Value]) -> None:
-        """Emits stores of pointers to the frame."""
+    def frame(self, words: Sequence[Value]) -> Value:
+        """Stores words for a call in memory of the current function; returns its address."""
 
-    def function(self) -> AbstractContextManager[Builder]:
+    def function(self, builder: FunctionBuilder) -> AbstractContextManager[FunctionBuilder]:
         """Context manager in which another function is emitted."""
 
-    def function_head(self) -> list[str]:
-        """Returns the first lines of the function that was emitted."""
+    def call_poll(self, loop: int, point: int) -> Value:
+        """Emits a call of the poll function for a loop; the result is not 0 if the program is to stop."""
 
     def write_steps(self, steps: Sequence[Step], depth: int) -> None:
         """Emits steps; `depth` is the number of enclosing loops."""
@@ -87,20 +101,21 @@ def write_blocked_loop(emitter: StepWriter, step: WhileStep, blocked: BlockedLoo
         snapshots.append(snapshot)
     context = [*snapshots, *map(emitter.pointer, (*scalars, *blocked.shared))]
 
-    def write(b: Builder, captured: Sequence[Value]) -> None:
+    def write(b: FunctionBuilder, captured: Sequence[Value]) -> None:
         pointers = dict(zip(blocked.shared, captured[2 * len(scalars) :], strict=True))
         for scalar, snapshot in zip(scalars, captured, strict=False):
             pointers[scalar] = emitter.stack_memory(scalar.byte_size)
             emitter.copy_memory(pointers[scalar], snapshot, constant(I64, scalar.byte_size))
         done = b.label("done")
-        _leave_if_stopped(b, done)
-        first = b.binary("mul", Value("%chunk", I64), constant(I64, blocked.block))
+        _leave_if_stopped(emitter, done)
+        chunk = emitter.values["chunk"]
+        first = b.binary("mul", chunk, constant(I64, blocked.block))
         end = b.binary("add", first, constant(I64, blocked.block))
         part = LoopPart(blocked, first, b.intrinsic("smin", end, constant(I64, blocked.size)))
         emitter.task = LoopTask(pointers, part=part)
         emitter.plain_while(step, depth=1)
         leave = b.label("leave")
-        b.branch_if(b.compare("eq", Value("%chunk", I64), constant(I64, 0)), leave, done)
+        b.branch_if(b.compare("eq", chunk, constant(I64, 0)), leave, done)
         b.start(leave)
         for scalar, outer in zip(scalars, captured[len(scalars) :], strict=False):
             emitter.copy_memory(outer, pointers[scalar], constant(I64, scalar.byte_size))
@@ -119,21 +134,21 @@ def write_parallel_loop(emitter: StepWriter, step: WhileStep, memory: ParallelLo
     assert parallel is not None
     next_iteration = emitter.stack_memory(8)
     emitter.builder.store(constant(I64, 0), next_iteration, 8)
-    slots = emitter.builder.emit(f"getelementptr i8, ptr %arena, i64 {memory.offset}", PTR)
+    slots = emitter.builder.element_pointer(emitter.value("arena"), constant(I64, memory.offset), "i8")
     context = [next_iteration, slots, *map(emitter.pointer, memory.shared)]
 
-    def write(b: Builder, captured: Sequence[Value]) -> None:
+    def write(b: FunctionBuilder, captured: Sequence[Value]) -> None:
         counter, all_slots, *shared = captured
-        offset = b.binary("mul", Value("%chunk", I64), constant(I64, memory.slot_bytes))
-        b.line(f"%slot = getelementptr i8, {all_slots}, {offset}")
+        offset = b.binary("mul", emitter.values["chunk"], constant(I64, memory.slot_bytes))
+        emitter.values["slot"] = b.element_pointer(all_slots, offset, "i8")
         emitter.task = LoopTask(dict(zip(memory.shared, shared, strict=True)), memory.offsets)
         begin, run, done = (b.label(hint) for hint in ("iterate", "run", "done"))
         b.branch(begin)
         b.start(begin)
         # A poll that stops the task branches to its end.
-        _leave_if_stopped(b, done)
+        _leave_if_stopped(emitter, done)
         emitter.poll(step, done)
-        iteration = b.emit(f"atomicrmw add {counter}, i64 1 monotonic", I64)
+        iteration = b.append(AtomicUpdate(b.name(), "add", counter, constant(I64, 1), "monotonic"))
         b.branch_if(b.compare("slt", iteration, constant(I64, parallel.trips)), run, done)
         b.start(run)
         b.store(_counter_value(b, iteration, parallel), emitter.pointer(parallel.counter), parallel.counter.byte_size)
@@ -144,10 +159,10 @@ def write_parallel_loop(emitter: StepWriter, step: WhileStep, memory: ParallelLo
     _run_task(emitter, step, context, parallel.tasks, write)
 
 
-def _counter_value(b: Builder, iteration: Value, parallel: ParallelLoop) -> Value:
+def _counter_value(b: FunctionBuilder, iteration: Value, parallel: ParallelLoop) -> Value:
     value = b.binary("add", b.binary("mul", iteration, constant(I64, parallel.step)), constant(I64, parallel.first))
     type = type_of(f"i{parallel.counter.type.bits}")
-    return value if type == I64 else b.emit(f"trunc {value} to {type}", type)
+    return value if type == I64 else b.convert("trunc", value, type.element)
 
 
 # Tasks
@@ -158,50 +173,39 @@ def _run_task(
     step: WhileStep,
     context: Sequence[Value],
     chunks: int,
-    write: Callable[[Builder, Sequence[Value]], None],
+    write: Callable[[FunctionBuilder, Sequence[Value]], None],
 ) -> None:
     """Emits a task, whose body `write` emits, and the fork that runs it for each chunk.
 
     `context` are the values that the task captures.
     """
     b = emitter.builder
-    name = f"loop{len(emitter.tasks)}.task"
-    emitter.tasks[name] = []
-    emitter.fill_frame([*context, Value("%poll", PTR), Value("%host_data", PTR)])
-    b.line(f"call void %parallel_for(ptr %pool, ptr @{name}, ptr %frame, i64 {chunks})")
+    captured = [*context, emitter.value("poll"), emitter.value("host_data")]
+    task = task_function(f"loop{len(emitter.tasks)}.task")
+    emitter.tasks[task.function.name] = task.function
+    fork = emitter.value("pool"), emitter.value("parallel_for")
+    b.run_chunks(task.function.name, emitter.frame(captured), chunks, fork)
     # A task that was stopped cannot return a status, so the caller polls for it.
-    return_if(
-        b, b.emit(f"call i32 %poll(ptr %host_data, i64 {loop_site(step.loop_index)}, i64 {AFTER_BLOCKS}) #2", I32)
-    )
-    with emitter.function() as task_builder:
-        captured = [from_frame(task_builder, k, "context") for k in range(len(context))]
-        for k, word in enumerate(("poll", "host_data"), len(context)):
-            address = task_builder.element_pointer(Value("%context", PTR), constant(I64, k), "ptr")
-            task_builder.line(f"%{word} = load ptr, {address}, align 8")
-        task_builder.line("%pool = getelementptr i8, ptr null, i64 0")
-        task_builder.line("%parallel_for = getelementptr i8, ptr @parallel_for, i64 0")
-        write(task_builder, captured)
+    return_if(b, emitter.call_poll(loop_site(step.loop_index), AFTER_BLOCKS))
+    with emitter.function(task):
+        memory, emitter.values["chunk"] = task.function.parameters
+        *values, poll, host_data = task.unpack(memory, *(value.type for value in captured))
+        emitter.values |= {"poll": poll, "host_data": host_data, "pool": constant(PTR, 0)}
+        emitter.values["parallel_for"] = task.address_of(PARALLEL_FOR)
+        write(task, values)
         emitter.task = None
-        emitter.tasks[name] = [
-            f"define internal void @{name}(ptr %context, i64 %chunk) nounwind #0 {{\nentry:",
-            *emitter.function_head(),
-            *task_builder.lines,
-            "  ret void\n}",
-        ]
+        task.finish()
 
 
-def _leave_if_stopped(b: Builder, done: str) -> None:
+def _leave_if_stopped(emitter: StepWriter, done: str) -> None:
     """Emits a branch to `done` if another task was stopped."""
+    b = emitter.builder
     go = b.label("go")
-    stops = b.emit(f"call i32 %poll(ptr %host_data, i64 0, i64 {BEFORE_BLOCK})", I32)
-    b.branch_if(b.compare("eq", stops, constant(I32, 0)), go, done)
+    b.branch_if(b.compare("eq", emitter.call_poll(0, BEFORE_BLOCK), constant(I32, 0)), go, done)
     b.start(go)
 
 
-def return_if(b: Builder, failed: Value) -> None:
+def return_if(b: FunctionBuilder, failed: Value) -> None:
     """Emits a return of 1 if a status is not 0."""
-    stop, go = b.label("failed"), b.label("go")
-    b.branch_if(b.compare("ne", failed, constant(I32, 0)), stop, go)
-    b.start(stop)
-    b.line("ret i32 1")
-    b.start(go)
+    with b.when(b.compare("ne", failed, constant(I32, 0))):
+        b.ret(constant(I32, 1))

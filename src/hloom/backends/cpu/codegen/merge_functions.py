@@ -1,78 +1,106 @@
 """Merges functions that differ in constants only, such as those of a network's layers.
 
 One function of each group is kept and loads the constants that differ from a table, its last argument; the other
-members become calls of it with tables of their own. LLVM's time is proportional to the amount of text, so merging saves
-most of the time spent on similar layers. A constant is an i64 operand or the name of a function or global.
+members become calls of it with tables of their own. LLVM's time is proportional to the number of instructions, so
+merging saves most of the time spent on similar layers. A constant is an i64 operand or the address of a function or
+variable.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from hloom.backends.cpu.codegen.modules import Merging, Unit
-
-MIN_LINES = 16
-"""Minimum length of a function to be merged, in lines; shorter ones cost little more than a call."""
-
-_FUNCTION = re.compile(
-    r"^define (?:internal )?void @(?P<name>[\w.]+)\((?P<parameters>[^)]*)\)(?P<attributes>[^\n]*) \{\n"
-    r"entry:\n(?P<body>.*?)^\}",
-    re.M | re.S,
+from hloom.lir import (
+    I64,
+    PTR,
+    Builder,
+    Constant,
+    Function,
+    Global,
+    Need,
+    Parameter,
+    Symbol,
+    Value,
+    constant,
 )
-_CONSTANT = re.compile(r"((?<=i64 )-?\d+(?=[,)\n])|(?<=, )-?\d+(?=\n)|(?<=\[ )-?\d+(?=,)|@[\w.]+)")
-_TAKES_VALUES = re.compile(
-    r"(?:%[\w.]+ = )?(?:(?:add|sub|mul|icmp \w+)(?: nuw| nsw)* i64|phi i64|getelementptr|select|load|store|call)\b"
-)
-_DIVIDES = re.compile(r"%[\w.]+ = (?:udiv|urem) i64\b")
-_INTRINSIC = "@llvm."
+from hloom.lir.control import EndLoop, Loop, Phi
+from hloom.lir.instructions import Address, Binary, Call, Compare, Instruction, Load, Select, Store
+
+MIN_LENGTH, LOOP_LENGTH = 16, 5
+"""Minimum length of a function to be merged, in instructions, and what a loop adds; shorter ones cost little more than
+a call.
+"""
+
+_TAKES_VALUES = (Address, Call, EndLoop, Load, Loop, Select, Store)
+_TAKES_INTEGERS = (Compare, Phi)
+_INTRINSIC = "llvm."
+MERGED = ".merged"
+"""Suffix of the names of merged functions."""
 
 
 @dataclass(slots=True)
 class _Member:
-    """Function that may be merged, with its body split at the constants."""
+    """Function that may be merged, and its constants: instructions with indices of operands."""
 
     unit: Unit
+    function: Function
     merging: Merging
-    match: re.Match[str]
-    between: list[str]
-    constants: list[str]
+    constants: list[tuple[Instruction, int]] = field(default_factory=list)
 
-    @property
-    def name(self) -> str:
-        return self.match["name"]
+    def shape(self) -> tuple[Any, ...]:
+        """Returns everything but the constants, and finds these."""
+        shape: list[Any] = []
+        for instruction in self.function.instructions:
+            shape.append(instruction.immediates())
+            for k, operand in enumerate(instruction.operands):
+                if _is_constant(operand):
+                    self.constants.append((instruction, k))
+                    shape.append(operand.type)
+                else:
+                    shape.append(operand.text)
+        return tuple(shape)
+
+    def values(self) -> list[Value]:
+        """Returns the constants."""
+        return [instruction.operands[k] for instruction, k in self.constants]
+
+
+def _is_constant(operand: Value) -> bool:
+    return isinstance(operand, Symbol) or (operand.type is I64 and isinstance(operand, Constant))
 
 
 def merge_functions(units: Sequence[Unit]) -> list[Unit]:
     """Returns the units, with merged functions replaced by calls, and a unit for each merged function."""
-    alike: dict[tuple[str, str, int], list[tuple[Unit, Merging, re.Match[str]]]] = defaultdict(list)
+    alike: dict[tuple[str, int], list[_Member]] = defaultdict(list)
     for unit in units:
-        for merging, match in _candidates(unit):
-            key = match["parameters"], match["attributes"], match["body"].count("\n")
-            alike[key].append((unit, merging, match))
-    groups: dict[tuple[str, ...], list[_Member]] = defaultdict(list)
-    for key, candidates in alike.items():
-        for unit, merging, match in candidates if len(candidates) > 1 else ():
-            parts = _CONSTANT.split(match["body"])
-            groups[*key[:2], *parts[::2]].append(_Member(unit, merging, match, parts[::2], parts[1::2]))
+        for member in _candidates(unit):
+            function = member.function
+            head = function.head().partition("(")[2]
+            alike[head, function.length].append(member)
     merged = []
-    for members in groups.values():
-        for same in _mergeable_groups(members):
-            columns = _columns(same)
-            if len(same) > 1 and columns is not None and len(columns) <= same[0].merging.max_constants:
-                merged.append(_merge(same, columns))
+    for members in alike.values():
+        groups: dict[tuple[Any, ...], list[_Member]] = defaultdict(list)
+        for member in members if len(members) > 1 else ():
+            groups[member.shape()].append(member)
+        for group in groups.values():
+            for same in _mergeable_groups(group):
+                columns = _columns(same)
+                if len(same) > 1 and columns is not None and len(columns) <= same[0].merging.max_constants:
+                    merged.append(_merge(same, columns))
     return [*units, *merged]
 
 
-def _candidates(unit: Unit) -> Iterator[tuple[Merging, re.Match[str]]]:
+def _candidates(unit: Unit) -> Iterator[_Member]:
     if unit.merging is None:
         return
-    for match in _FUNCTION.finditer(unit.text):
-        is_excluded = match["name"].rpartition(".")[2] in unit.merging.excluded_suffixes
-        if not is_excluded and match["body"].count("\n") >= MIN_LINES:
-            yield unit.merging, match
+    for function in unit.functions:
+        is_excluded = function.name.rpartition(".")[2] in unit.merging.excluded_suffixes
+        if not is_excluded and function.length + LOOP_LENGTH * function.loops >= MIN_LENGTH:
+            yield _Member(unit, function, unit.merging)
 
 
 def _mergeable_groups(members: list[_Member]) -> Iterator[list[_Member]]:
@@ -84,46 +112,41 @@ def _mergeable_groups(members: list[_Member]) -> Iterator[list[_Member]]:
     fixed = [k for k, values in rows if len(set(values)) > 1 and not _may_vary(first, k, values)]
     parts: dict[tuple[str, ...], list[_Member]] = defaultdict(list)
     for member in members:
-        parts[tuple(member.constants[k] for k in fixed)].append(member)
+        values = member.values()
+        parts[tuple(values[k].text for k in fixed)].append(member)
     yield from parts.values()
 
 
 def _may_vary(member: _Member, position: int, values: tuple[str, ...]) -> bool:
     """Whether a loaded value is legal and profitable where the members have these constants."""
-    line = _line_before(member, position)
-    if any(value.startswith(_INTRINSIC) for value in values):
+    instruction, k = member.constants[position]
+    if any(value.startswith(f"@{_INTRINSIC}") for value in values):
         return False
-    divides = member.merging.divisors and _DIVIDES.match(line) is not None
-    return divides or _TAKES_VALUES.match(line) is not None
-
-
-def _line_before(member: _Member, position: int) -> str:
-    """Returns the text before a constant in its line."""
-    start = position
-    while start and "\n" not in member.between[start]:
-        start -= 1
-    pieces = [member.between[start].rpartition("\n")[2]]
-    for k in range(start, position):
-        pieces += [member.constants[k], member.between[k + 1]]
-    return "".join(pieces).strip()
+    match instruction:
+        case Binary(opcode="udiv" | "urem"):
+            return member.merging.divisors
+        case Binary():
+            return instruction.opcode in ("add", "sub", "mul")
+    if isinstance(instruction, _TAKES_INTEGERS):
+        return instruction.operands[k].type is I64
+    return isinstance(instruction, _TAKES_VALUES)
 
 
 def _rows(members: list[_Member]) -> list[tuple[str, ...]]:
-    """Returns the values of each constant of the body, one for each member."""
-    return list(zip(*(member.constants for member in members), strict=True))
+    """Returns the texts of each constant, one for each member."""
+    return list(zip(*([value.text for value in member.values()] for member in members), strict=True))
 
 
 def _columns(members: list[_Member]) -> dict[tuple[str, ...], int] | None:
-    """Returns the distinct constants of the tables, by their values in all members, with their indices.
+    """Returns the distinct constants of the tables, by their texts in all members, with their indices.
 
     Columns are the constants that differ between members or are private symbols of a unit. Returns None if a private
     symbol occurs where only a constant is legal.
     """
     first = members[0]
-    declared = "\n".join(first.unit.declarations)
     columns: dict[tuple[str, ...], int] = {}
-    for k, values in enumerate(_rows(members)):
-        is_own = values[0].startswith("@") and f"{values[0]}(" not in declared
+    for k, (value, values) in enumerate(zip(first.values(), _rows(members), strict=True)):
+        is_own = isinstance(value, Symbol) and _is_own(first, value.name)
         if len(set(values)) > 1 or is_own:
             if is_own and not _may_vary(first, k, values):
                 return None
@@ -131,38 +154,60 @@ def _columns(members: list[_Member]) -> dict[tuple[str, ...], int] | None:
     return columns
 
 
+def _is_own(member: _Member, name: str) -> bool:
+    """Whether a symbol is private to the member's unit."""
+    is_variable = isinstance(member.function.needs.get(name), Global)
+    return is_variable or any(function.name == name for function in member.unit.functions)
+
+
 def _merge(members: list[_Member], columns: dict[tuple[str, ...], int]) -> Unit:
     """Returns the merged function; replaces the members by calls of it."""
-    first = members[0]
-    name = f"{first.name}.merged"
-    parameters = [parameter.split() for parameter in first.match["parameters"].split(", ")]
-    declaration = f"declare void @{name}({', '.join([*(words[0] for words in parameters), 'ptr'])})"
-    arguments = ", ".join(f"{words[0]} {words[-1]}" for words in parameters)
-    kinds = ["ptr" if values[0].startswith("@") else "i64" for values in columns]
-    for row, member in enumerate(members):
-        words = [f"{kind} {values[row]}" for kind, values in zip(kinds, columns, strict=True)]
-        table = f"@{member.name}.constants"
-        head = member.match[0].partition("entry:\n")[0]
-        call = f"entry:\n  call void @{name}({arguments}, ptr {table})\n  ret void\n}}"
-        constants = f"{table} = internal constant <{{ {', '.join(kinds)} }}> <{{ {', '.join(words)} }}>, align 8\n"
-        member.unit.text = member.unit.text.replace(member.match[0], constants + head + call)
-        member.unit.declarations[declaration] = None
-    head = f"define void @{name}({first.match['parameters']}, ptr %constants){first.match['attributes']} {{\nentry:\n"
-    text = f"{head}{_loads(kinds)}{_body(members, columns)}}}"
-    return Unit(text, dict(first.unit.declarations), [declaration])
+    first, rows = members[0], _rows(members)
+    positions = [columns.get(row) for row in rows]
+    tables = [_table(member, positions) for member in members]
+    merged = _merged(first, positions)
+    for member, table in zip(members, tables, strict=True):
+        function = member.function
+        function.needs = {}
+        function.prologue, function.body, function.loops, function.locations = [], [], 0, {}
+        b = Builder(function)
+        b.call_void(merged.name, *function.parameters, b.address_of(table))
+        b.finish()
+    return Unit([merged])
 
 
-def _loads(kinds: list[str]) -> str:
-    return "".join(
-        f"  %constant{k}.at = getelementptr i64, ptr %constants, i64 {k}\n"
-        f"  %constant{k} = load {kind}, ptr %constant{k}.at, align 8\n"
-        for k, kind in enumerate(kinds)
+def _table(member: _Member, positions: Sequence[int | None]) -> Global:
+    """Returns the constants of a member."""
+    content = _column_values(member, positions)
+    names = [value.name for value in content if isinstance(value, Symbol)]
+    needs: dict[str, Need] = {name: member.function.needs[name] for name in names}
+    return Global(f"{member.function.name}.constants", content, needs=needs)
+
+
+def _column_values(member: _Member, positions: Sequence[int | None]) -> list[Value]:
+    columns = dict(zip(positions, member.values(), strict=True))
+    return [columns[position] for position in sorted(position for position in columns if position is not None)]
+
+
+def _merged(first: _Member, positions: Sequence[int | None]) -> Function:
+    """Returns the merged function, which takes over the instructions of the first member."""
+    source, constants = first.function, Parameter("constants", PTR)
+    loads: list[Instruction] = []
+    for k, value in enumerate(_column_values(first, positions)):
+        address = Address(f"%constant{k}.at", constants, constant(I64, k), "i64")
+        loads += [address, Load(f"%constant{k}", address, value.type, 8)]
+    for (instruction, k), position in zip(first.constants, positions, strict=True):
+        if position is not None:
+            operands = list(instruction.operands)
+            operands[k] = loads[2 * position + 1]
+            instruction.operands = tuple(operands)
+    merged = replace(
+        source,
+        name=source.name + MERGED,
+        parameters=[*source.parameters, constants],
+        is_exported=True,
+        prologue=[*loads, *source.prologue],
     )
-
-
-def _body(members: list[_Member], columns: dict[tuple[str, ...], int]) -> str:
-    between = members[0].between
-    pieces = [between[0]]
-    for values, after in zip(_rows(members), between[1:], strict=True):
-        pieces += [f"%constant{columns[values]}" if values in columns else values[0], after]
-    return "".join(pieces)
+    used = {operand.name for i in merged.instructions for operand in i.operands if isinstance(operand, Symbol)}
+    merged.needs = {name: need for name, need in source.needs.items() if name in used}
+    return merged

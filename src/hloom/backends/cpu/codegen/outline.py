@@ -7,7 +7,6 @@ a computation of a single element-wise operation, which every kernel that applie
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,6 +20,7 @@ from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.program.program import Buffer, Program, Routine
 from hloom.ir import Computation, Module, callees_first, clone_computation
+from hloom.lir import Global, LirModule
 from hloom.loops.lower import can_lower
 from hloom.loops.scalar_computation import can_compute
 from hloom.ops.traits import AppliesScalar
@@ -103,26 +103,21 @@ def scalar_function(computation: Computation, vector_bytes: int) -> ScalarFuncti
 def _emit(program: Program, computation: Computation, vector_bytes: int) -> ScalarFunction:
     assignment = assign_buffers(program, donate=False)
     assignment.offsets.clear()  # buffers without an offset lie on the stack
-    constants = {buffer: f"@constant{buffer.index}" for buffer in program.of_kind("constant")}
-    texts = FunctionEmitter(program, assignment, vector_bytes).definitions("body", constants)
-    texts += [_global(name, buffer) for buffer, name in constants.items()]
-    digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:12]
-    own = {name for text in texts for name in _DEFINED.findall(text)}
-    renamed = [_NAME.sub(lambda m: f"@scalar.{digest}.{m[1]}" if m[1] in own else m[0], text) for text in texts]
+    constants = {buffer: _constant(buffer) for buffer in program.of_kind("constant")}
+    functions = FunctionEmitter(program, assignment, vector_bytes).definitions("body", constants)
+    digest = hashlib.sha256(LirModule(functions).text().encode()).hexdigest()[:12]
+    names = {function.name: f"scalar.{digest}.{function.name}" for function in functions}
+    for function in functions:
+        function.rename(names)
     return ScalarFunction(
-        f"scalar.{digest}.body",
-        tuple(renamed),
+        functions[0].name,
+        tuple(functions),
         tuple(shape.element_type for shape in computation.parameter_shapes),
         tuple(shape.element_type for shape in computation.result_shape.leaves()),
     )
 
 
-_DEFINED = re.compile(r"^(?:define [^@\n]*)?@([\w.]+)(?:\(| = )", re.MULTILINE)
-_NAME = re.compile(r"@([\w.]+)")
-
-
-def _global(name: str, buffer: Buffer) -> str:
+def _constant(buffer: Buffer) -> Global:
     assert buffer.data is not None
     content = np.ascontiguousarray(buffer.data).tobytes() or b"\0"
-    text = "".join(f"\\{byte:02x}" for byte in content)
-    return f'{name} = private unnamed_addr constant [{len(content)} x i8] c"{text}", align 64'
+    return Global(f"constant.{hashlib.sha256(content).hexdigest()[:12]}", content, align=64)

@@ -23,12 +23,12 @@ from hloom.backends.cpu.codegen.loop_tasks import (
     write_blocked_loop,
     write_parallel_loop,
 )
-from hloom.backends.cpu.codegen.nest_functions import NestFunctions
+from hloom.backends.cpu.codegen.nest_functions import NestFunction, NestFunctions
 from hloom.backends.cpu.codegen.step_timer import StepTimer, is_timed
-from hloom.backends.cpu.llvm.text import I8, I32, I64, PTR, Builder, Value, constant
+from hloom.backends.cpu.codegen.timer_functions import read_clock
 from hloom.backends.cpu.program.buffer_assignment import Assignment
 from hloom.backends.cpu.program.interface import (
-    CLOCK,
+    BEFORE_BLOCK,
     IN_BLOCK,
     IN_LOOP,
     POLL_CYCLES,
@@ -51,26 +51,31 @@ from hloom.backends.cpu.program.program import (
     WaitStep,
     WhileStep,
 )
+from hloom.lir import (
+    I8,
+    I32,
+    I64,
+    PTR,
+    VOID,
+    CallAttribute,
+    Function,
+    FunctionBuilder,
+    Global,
+    Value,
+    constant,
+)
+from hloom.lir.instructions import Alloca
 from hloom.loops.expressions import Constant
 from hloom.loops.nest import Kernel, Nest, invariant_select, nest_cost
 
-INLINED_LINES = 200
-"""Maximum length in lines of a single-threaded function that is inlined into the loop that calls it."""
+INLINED_LENGTH = 200
+"""Maximum number of instructions of a single-threaded function that is inlined into the loop that calls it."""
 INLINED_COST = 2048
 """Maximum work of an inlined function in element additions; otherwise the cost of a call is negligible."""
 INLINED_CALLS = 64
 """Maximum number of calls that inline one function."""
 POLL_COST = 8192
 """Work in element additions after which a loop reads the clock, some microseconds."""
-
-POLL_HEAD = [
-    "  %poll.ticks = alloca i32, align 4",
-    "  %poll.last = alloca i64, align 8",
-    "  store i32 0, ptr %poll.ticks, align 4",
-    f"  %poll.first = call i64 @{CLOCK}()",
-    "  store i64 %poll.first, ptr %poll.last, align 8",
-]
-"""Prologue of a function with polling loops: a counter of iterations, and the clock at the last poll."""
 
 
 class StepEmitter:
@@ -88,22 +93,49 @@ class StepEmitter:
         self.timer = timer
         self.assignment = assignment
         self.table_starts = table_starts(program)
-        self.builder = Builder()
         self.functions = NestFunctions(vector_bytes, has_locations)
         self.task: LoopTask | None = None
         """Task of a loop that is being emitted; None in the program's own functions."""
-        self.tasks: dict[str, list[str]] = {}
-        self.tables: list[str] = []
+        self.tasks: dict[str, Function] = {}
+        self.tables: list[Global] = []
         """Call tables: steps that are data."""
-        self.stack: dict[Buffer, Value] = {}
-        self.pointers: dict[Buffer, str] = {}
-        self.head: list[str] = []
-        self.frame_size = 1
-        self.callee_words = 0
-        """Size in words of the table for the subroutines that the function calls."""
         self.inlined: dict[str, int] = {}
         self.called: set[str] = set()
         self.polls = True
+        self._enter(FunctionBuilder(Function("", [])))
+
+    # The function
+
+    def _enter(self, builder: FunctionBuilder) -> None:
+        """Makes a function the current one."""
+        self.builder = builder
+        self.values: dict[str, Value] = {}
+        """Pointers by name: `table`, and the entries of `TABLE` that were loaded."""
+        self.stack: dict[Buffer, Value] = {}
+        self.pointers: dict[Buffer, Value] = {}
+        self.memory: dict[str, Alloca] = {}
+        """Stack memory of calls: `frame` for the pointers of one, `callee` for the table of a subroutine."""
+        self.polled: tuple[Value, Value] | None = None
+        """Stack memory of polls: a counter of iterations, and the clock at the last poll."""
+
+    @contextmanager
+    def function(self, builder: FunctionBuilder) -> Iterator[FunctionBuilder]:
+        """Context manager in which another function is emitted; the current function continues afterwards."""
+        outside = self.builder, self.values, self.stack, self.pointers, self.memory, self.polled, self.task
+        self._enter(builder)
+        yield builder
+        self.builder, self.values, self.stack, self.pointers, self.memory, self.polled, self.task = outside
+
+    def value(self, name: str) -> Value:
+        """Returns a pointer of the program's table by its name."""
+        if name not in self.values:
+            self.values[name] = self._table_entry(TABLE.index(name))
+        return self.values[name]
+
+    def _table_entry(self, position: int) -> Value:
+        """Loads a pointer from the table at the start of the function."""
+        with self.builder.prologue() as b:
+            return b.load(b.element_pointer(self.values["table"], constant(I64, position), "ptr"), PTR, 8)
 
     def pointer(self, buffer: Buffer) -> Value:
         """Returns the address of a buffer: a task's pointer, an arena or slot offset, the stack, or a table entry."""
@@ -111,42 +143,35 @@ class StepEmitter:
         if self.task is not None and buffer in self.task.pointers:
             return self.task.pointers[buffer]
         if buffer.kind == "temp":
-            base, offsets = ("arena", self.assignment.offsets) if self.task is None else ("slot", self.task.offsets)
+            in_task = self.task is not None
+            offsets = self.task.offsets if self.task is not None else self.assignment.offsets
             offset = offsets.get(buffer)
             if offset is not None:
-                return self.builder.emit(f"getelementptr i8, ptr %{base}, i64 {offset}", PTR)
+                base = self.values["slot"] if in_task else self.value("arena")
+                return self.builder.element_pointer(base, constant(I64, offset), "i8")
             if buffer not in self.stack:
                 self.stack[buffer] = self.stack_memory(buffer.byte_size)
             return self.stack[buffer]
         if buffer not in self.pointers:
-            name = f"%{buffer.kind}{buffer.index}"
-            position = self.table_starts[buffer.kind] + buffer.index
-            self.head.append(f"  {name}.p = getelementptr ptr, ptr %table, i64 {position}")
-            self.head.append(f"  {name} = load ptr, ptr {name}.p, align 8")
-            self.pointers[buffer] = name
-        return Value(self.pointers[buffer], PTR)
-
-    # The function
-
-    @contextmanager
-    def function(self) -> Iterator[Builder]:
-        """Context manager in which another function is emitted; the current function continues afterwards."""
-        outside = self.builder, self.stack, self.pointers, self.head, self.frame_size, self.task
-        self.builder = Builder()
-        self.builder.declarations = outside[0].declarations
-        self.stack, self.pointers, self.head, self.frame_size = {}, {}, [], 1
-        yield self.builder
-        self.builder, self.stack, self.pointers, self.head, self.frame_size, self.task = outside
-
-    def function_head(self) -> list[str]:
-        """Returns the first lines of the function that was emitted."""
-        return [f"  %frame = alloca [{self.frame_size} x ptr], align 16", *self.head]
+            self.pointers[buffer] = self._table_entry(self.table_starts[buffer.kind] + buffer.index)
+        return self.pointers[buffer]
 
     def stack_memory(self, size: int) -> Value:
         """Allocates `size` bytes in the stack frame of the current function."""
-        name = f"%stack{len(self.head)}"
-        self.head.append(f"  {name} = alloca [{max(size, 1)} x i8], align 64")
-        return Value(name, PTR)
+        return self.builder.stack_array(I8, max(size, 1))
+
+    def frame(self, words: Sequence[Value]) -> Value:
+        """Stores words for a call in memory of the current function; returns its address."""
+        return self.builder.pack(*words, context=self.memory_of_calls("frame", len(words)))
+
+    def memory_of_calls(self, name: str, words: int) -> Value:
+        """Returns stack memory that calls share, which grows as needed."""
+        if name not in self.memory:
+            memory = self.builder.stack_array(PTR, 1, 16)
+            assert isinstance(memory, Alloca)
+            self.memory[name] = memory
+        self.memory[name].count = max(self.memory[name].count, words)
+        return self.memory[name]
 
     # Steps
 
@@ -199,8 +224,8 @@ class StepEmitter:
         return step
 
     def _code(self, step: CodeStep) -> None:
-        self.fill_frame([*map(self.pointer, step.buffers), *(Value(f"%{name}", PTR) for name in THREADS)])
-        self.builder.line(f"call void @{step.code.entry}.call(ptr %frame, i64 0)")
+        frame = self.frame([*map(self.pointer, step.buffers), *map(self.value, THREADS)])
+        self.builder.call_void(f"{step.code.entry}.call", frame, constant(I64, 0))
 
     def _is_call(self, step: Step) -> bool:
         """Whether the step may be an entry of a call table: all its buffers are reachable from the program's table."""
@@ -212,10 +237,12 @@ class StepEmitter:
     def _write_table(self, steps: Sequence[Step]) -> None:
         """Emits a run of call steps as a call table."""
         calls = [call for step in steps for call in self._table_calls(step)]
-        name = f"calls{len(self.tables)}"
-        self.tables.append(table_of(name, calls))
-        self.frame_size = max([self.frame_size, *(len(call.pointers) for call in calls)])
-        self.builder.line(f"call void %run_calls(ptr %table, ptr %frame, ptr @{name}, i64 {len(calls)})")
+        if not calls:
+            return
+        self.tables.append(table_of(f"calls{len(self.tables)}", calls))
+        frame = self.memory_of_calls("frame", max(len(call.pointers) for call in calls))
+        table, count = self.builder.address_of(self.tables[-1]), constant(I64, len(calls))
+        self.builder.call_pointer(self.value("run_calls"), VOID, self.values["table"], frame, table, count)
 
     def _table_calls(self, step: Step) -> Iterator[TableCall]:
         step = self._as_kernel(step)
@@ -224,7 +251,7 @@ class StepEmitter:
                 for position, nest in enumerate(step.kernel.nests):
                     function = self.functions.of(step.kernel, position, nest, self._chunk(step, nest))
                     pointers = [self._table_address(step.buffers[k]) for k in function.buffers]
-                    yield TableCall(function.needed_task(), pointers, chunks=function.chunks)
+                    yield TableCall(function.needed_task().name, pointers, chunks=function.chunks)
             case CodeStep():
                 yield TableCall(f"{step.code.entry}.call", kernel_arguments(map(self._table_address, step.buffers)))
             case CopyStep() if not self.assignment.is_elided(step):
@@ -252,7 +279,7 @@ class StepEmitter:
 
     def copy_memory(self, target: Value, source: Value, size: Value) -> None:
         """Emits a memcpy of `size` bytes."""
-        self.builder.line(f"call void @llvm.memcpy.p0.p0.i64({target}, {source}, {size}, i1 false)")
+        self.builder.copy(target, source, size)
 
     def _while(self, step: WhileStep, depth: int) -> None:
         memory = self.assignment.parallel_loops.get(step)
@@ -288,35 +315,48 @@ class StepEmitter:
         If the host stops the program, the function returns 1, or a task branches to `done`.
         """
         b = self.builder
-        if POLL_HEAD[0] not in self.head:
-            self.head += POLL_HEAD
+        if self.polled is None:
+            self.polled = self._poll_memory()
+        counter, last = self.polled
         look, poll, stop, go = (b.label(hint) for hint in ("look", "poll", "stop", "go"))
         part = self.task.part if self.task is not None else None
         share = part.loop.block / part.loop.size if part is not None else 1.0
         period = self._poll_period(step, share)
         if period > 1:
-            ticks = b.binary("add", b.load(Value("%poll.ticks", PTR), I32, 4), constant(I32, 1))
-            b.store(ticks, Value("%poll.ticks", PTR), 4)
+            ticks = b.binary("add", b.load(counter, I32, 4), constant(I32, 1))
+            b.store(ticks, counter, 4)
             due = b.compare("eq", b.binary("and", ticks, constant(I32, period - 1)), constant(I32, 0))
             b.branch_if(due, look, go)
         else:
             b.branch(look)
         b.start(look)
-        now = b.emit(f"call i64 @{CLOCK}()", I64)
-        passed = b.binary("sub", now, b.load(Value("%poll.last", PTR), I64, 8))
+        now = read_clock(b)
+        passed = b.binary("sub", now, b.load(last, I64, 8))
         b.branch_if(b.compare("ugt", passed, constant(I64, POLL_CYCLES)), poll, go)
         b.start(poll)
-        b.store(now, Value("%poll.last", PTR), 8)
-        b.declarations[f"declare i64 @{CLOCK}()"] = None
-        point = IN_LOOP if self.task is None else IN_BLOCK
-        failed = b.emit(f"call i32 %poll(ptr %host_data, i64 {loop_site(step.loop_index)}, i64 {point}) #2", I32)
+        b.store(now, last, 8)
+        failed = self.call_poll(loop_site(step.loop_index), IN_LOOP if self.task is None else IN_BLOCK)
         b.branch_if(b.compare("ne", failed, constant(I32, 0)), stop, go)
         b.start(stop)
         if self.task is None:
-            b.line("ret i32 1")
+            b.ret(constant(I32, 1))
         else:
             b.branch(done)
         b.start(go)
+
+    def _poll_memory(self) -> tuple[Value, Value]:
+        """Emits the start of a function with polling loops."""
+        counter, last = (self.builder.stack_array(type, 1, type.byte_size) for type in (I32, I64))
+        with self.builder.prologue() as b:
+            b.store(constant(I32, 0), counter, 4)
+            b.store(read_clock(b), last, 8)
+        return counter, last
+
+    def call_poll(self, loop: int, point: int) -> Value:
+        """Emits a call of the poll function for a loop; the result is not 0 if the program is to stop."""
+        arguments = self.value("host_data"), constant(I64, loop), constant(I64, point)
+        attribute = CallAttribute.COLD if point != BEFORE_BLOCK else None
+        return self.builder.call_pointer(self.value("poll"), I32, *arguments, attribute=attribute)
 
     def _poll_period(self, step: WhileStep, share: float) -> int:
         """Returns after how many iterations a loop reads the clock, a power of 2.
@@ -343,8 +383,7 @@ class StepEmitter:
             b.branch_if(chosen, labels[0], labels[1])
         else:
             index = b.load(self.pointer(step.selector), I32, 4)
-            cases = " ".join(f"i32 {k}, label %{label}" for k, label in enumerate(labels))
-            b.line(f"switch {index}, label %{labels[-1]} [ {cases} ]")
+            b.switch(index, labels)
         for label, branch in zip(labels, step.branches, strict=True):
             b.start(label)
             self.write_steps(branch, depth)
@@ -354,31 +393,28 @@ class StepEmitter:
     def _host(self, step: HostStep | WaitStep) -> None:
         """Emits a host call with the addresses of all arrays that the instruction reads and writes."""
         b = self.builder
-        self.fill_frame([self.pointer(buffer) for buffer in step.start.buffers])
-        word = b.element_pointer(Value("%host_data", PTR), constant(I64, REQUEST_WORD), "i64")
+        frame = self.frame([self.pointer(buffer) for buffer in step.start.buffers])
+        word = b.element_pointer(self.value("host_data"), constant(I64, REQUEST_WORD), "i64")
         next_id = b.binary("add", b.load(word, I64, 8), constant(I64, 2))
         b.store(next_id, word, 8)
         request_id = b.binary("and", next_id, constant(I64, REQUEST_MASK))
-        status = b.emit(f"call i32 %host_call(ptr %host_data, {request_id}, i64 {step.site}, ptr %frame)", I32)
-        return_if(b, b.binary("xor", status, b.emit(f"trunc {request_id} to i32", I32)))
+        arguments = self.value("host_data"), request_id, constant(I64, step.site), frame
+        status = b.call_pointer(self.value("host_call"), I32, *arguments)
+        return_if(b, b.binary("xor", status, b.convert("trunc", request_id, "i32")))
 
     def _call(self, step: CallStep) -> None:
         """Emits the call of a subroutine, with a table of its own arena, the thread pool, the host and the buffers."""
         b = self.builder
-        self.callee_words = max(self.callee_words, len(TABLE) + len(step.buffers))
-        arena = self.pointer(step.scratch) if step.scratch.byte_size else Value("null", PTR)
-        positions = [0, *range(len(TABLE), len(TABLE) + len(step.buffers))]
-        for position, pointer in zip(positions, [arena, *map(self.pointer, step.buffers)], strict=True):
-            b.store(pointer, b.element_pointer(Value("%callee", PTR), constant(I64, position), "ptr"), 8)
-        return_if(b, b.emit(f"call i32 @{step.subroutine.name}(ptr %callee)", I32))
-
-    def fill_frame(self, pointers: list[Value]) -> None:
-        """Emits stores of pointers to the frame, which grows as needed."""
-        b = self.builder
-        self.frame_size = max(self.frame_size, len(pointers))
-        for position, pointer in enumerate(pointers):
-            address = b.element_pointer(Value("%frame", PTR), constant(I64, position), "ptr")
-            b.store(pointer, address, 8)
+        arena = self.pointer(step.scratch) if step.scratch.byte_size else constant(PTR, 0)
+        if "callee" not in self.memory:
+            shared = [self.value(name) for name in TABLE[1:]]
+            table = self.memory_of_calls("callee", len(TABLE))
+            with b.prologue():
+                b.pack(*shared, context=b.at(table, 1, "ptr"))
+        table = self.memory_of_calls("callee", len(TABLE) + len(step.buffers))
+        b.store(arena, table, 8)
+        b.pack(*map(self.pointer, step.buffers), context=b.at(table, len(TABLE), "ptr"))
+        return_if(b, b.call(step.subroutine.name, I32, table))
 
     def _elements(self, step: Step) -> LoopPart | None:
         """Returns the elements that a step of a blocked loop computes; None for other steps."""
@@ -406,21 +442,21 @@ class StepEmitter:
         chunk = nest.schedule.chunk or nest.loops[0].extent if part is not None else self._chunk(step, nest)
         function = self.functions.of(step.kernel, position, nest, chunk)
         pointers = [self.pointer(step.buffers[k]) for k in function.buffers]
+        name = function.function.name
         if part is not None:
-            arguments = ", ".join(map(str, [*pointers, part.first, part.last]))
-            self.called.add(function.name)
-            b.line(f"call void @{function.name}({arguments})")
+            self._call_nest(function, *pointers, part.first, part.last)
             return
         if function.chunk and self.task is None:
-            self.fill_frame(pointers)
-            b.line(
-                f"call void %parallel_for(ptr %pool, ptr @{function.needed_task()}, ptr %frame, i64 {function.chunks})"
-            )
+            fork = self.value("pool"), self.value("parallel_for")
+            b.run_chunks(function.needed_task().name, self.frame(pointers), constant(I64, function.chunks), fork)
             return
-        arguments = ", ".join([*map(str, pointers), "i64 0", f"i64 {function.extent}"])
-        calls = self.inlined.get(function.name, 0)
-        is_short = len(function.lines) <= INLINED_LINES and nest_cost(nest) <= INLINED_COST
+        calls = self.inlined.get(name, 0)
+        is_short = function.function.length <= INLINED_LENGTH and nest_cost(nest) <= INLINED_COST
         inline = is_short and calls < INLINED_CALLS and depth > 0
-        self.inlined[function.name] = calls + inline
-        self.called.add(function.name)
-        b.line(f"call void @{function.name}({arguments}){' #1' if inline else ''}")
+        self.inlined[name] = calls + inline
+        bounds = constant(I64, 0), constant(I64, function.extent)
+        self._call_nest(function, *pointers, *bounds, attribute=CallAttribute.ALWAYS_INLINE if inline else None)
+
+    def _call_nest(self, nest: NestFunction, *arguments: Value, attribute: CallAttribute | None = None) -> None:
+        self.called.add(nest.function.name)
+        self.builder.call_void(nest.function.name, *arguments, attribute=attribute)

@@ -11,8 +11,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from hloom.backends.cpu.llvm.text import I64, Builder, constant
-from hloom.backends.cpu.program.interface import CLOCK
+from hloom.backends.cpu.codegen.timer_functions import (
+    COUNT,
+    clock_function,
+    count_function,
+    fork_functions,
+    read_clock,
+)
 from hloom.backends.cpu.program.program import (
     Buffer,
     CodeStep,
@@ -23,45 +28,7 @@ from hloom.backends.cpu.program.program import (
     WaitStep,
     WhileStep,
 )
-
-MAX_EVENTS = 1 << 16
-"""Maximum number of events recorded in a run; later steps are only counted."""
-COUNTER_WORDS = 3
-"""Words of a step's counters: runs, cycles, busy cycles of all threads."""
-TIMED_FORK, FORK = "@hloom_timed_fork", "@hloom_fork.address"
-"""Symbols of the timed variant of `parallel_for` and of the pointer to the original."""
-COUNTERS, EVENTS, EVENT_COUNT, READ_CLOCK = "hloom_counters", "hloom_events", "hloom_event_count", "hloom_clock"
-
-
-_FORKS = f"""{FORK} = internal global ptr null
-@hloom_forked = internal global i64 0
-@hloom_busy = internal global i64 0
-define internal void {TIMED_FORK}(ptr %pool, ptr %function, ptr %context, i64 %chunks) {{
-  %both = alloca [2 x ptr], align 8
-  %context.at = getelementptr ptr, ptr %both, i64 1
-  store ptr %function, ptr %both
-  store ptr %context, ptr %context.at
-  %fork = load ptr, ptr {FORK}
-  %start = call i64 @{CLOCK}()
-  call void %fork(ptr %pool, ptr @hloom_timed_task, ptr %both, i64 %chunks)
-  %end = call i64 @{CLOCK}()
-  %passed = sub i64 %end, %start
-  %before = load i64, ptr @hloom_forked
-  %after = add i64 %before, %passed
-  store i64 %after, ptr @hloom_forked
-  ret void
-}}
-define internal void @hloom_timed_task(ptr %both, i64 %chunk) {{
-  %context.at = getelementptr ptr, ptr %both, i64 1
-  %function = load ptr, ptr %both
-  %context = load ptr, ptr %context.at
-  %start = call i64 @{CLOCK}()
-  call void %function(ptr %context, i64 %chunk)
-  %end = call i64 @{CLOCK}()
-  %passed = sub i64 %end, %start
-  %before = atomicrmw add ptr @hloom_busy, i64 %passed monotonic
-  ret void
-}}"""
+from hloom.lir import I64, Builder, Function, constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,68 +49,15 @@ class StepTimer:
     @contextmanager
     def time(self, b: Builder, step: Step) -> Iterator[None]:
         """Context manager around the code of a step: adds the elapsed cycles to the row of the step."""
-        b.declarations[f"declare i64 @{CLOCK}()"] = None
-        start = b.emit(f"call i64 @{CLOCK}()", I64)
+        start = read_clock(b)
         yield
         row = constant(I64, len(self.steps))
         self.steps.append(describe(step))
-        b.line(f"call void @hloom_count({row}, {start})")
+        b.call_void(COUNT, row, start)
 
-    def text(self) -> str:
-        """Returns the definitions of the counters and of the functions that update them."""
-        rows = max(1, len(self.steps))
-        return f"""@{COUNTERS} = global [{rows} x [{COUNTER_WORDS} x i64]] zeroinitializer
-@{EVENTS} = global [{MAX_EVENTS} x [3 x i64]] zeroinitializer
-@{EVENT_COUNT} = global i64 0
-define i64 @{READ_CLOCK}() {{
-  %now = call i64 @{CLOCK}()
-  ret i64 %now
-}}
-define internal void @hloom_count(i64 %row, i64 %start) noinline {{
-  %now = call i64 @{CLOCK}()
-  %runs.at = getelementptr [{COUNTER_WORDS} x i64], ptr @{COUNTERS}, i64 %row, i64 0
-  %cycles.at = getelementptr i64, ptr %runs.at, i64 1
-  %worked.at = getelementptr i64, ptr %runs.at, i64 2
-  %runs = load i64, ptr %runs.at
-  %cycles = load i64, ptr %cycles.at
-  %more = add i64 %runs, 1
-  %passed = sub i64 %now, %start
-  %sum = add i64 %cycles, %passed
-  store i64 %more, ptr %runs.at
-  store i64 %sum, ptr %cycles.at
-  %worked = load i64, ptr %worked.at
-  %forked = load i64, ptr @hloom_forked
-  %busy = load i64, ptr @hloom_busy
-  store i64 0, ptr @hloom_forked
-  store i64 0, ptr @hloom_busy
-  %alone = sub i64 %passed, %forked
-  %own = add i64 %alone, %busy
-  %worked.sum = add i64 %worked, %own
-  store i64 %worked.sum, ptr %worked.at
-  %event = load i64, ptr @{EVENT_COUNT}
-  %fits = icmp ult i64 %event, {MAX_EVENTS}
-  br i1 %fits, label %keep, label %done
-keep:
-  %event.at = getelementptr [3 x i64], ptr @{EVENTS}, i64 %event
-  %start.at = getelementptr [3 x i64], ptr @{EVENTS}, i64 %event, i64 1
-  %end.at = getelementptr [3 x i64], ptr @{EVENTS}, i64 %event, i64 2
-  store i64 %row, ptr %event.at
-  store i64 %start, ptr %start.at
-  store i64 %now, ptr %end.at
-  %next = add i64 %event, 1
-  store i64 %next, ptr @{EVENT_COUNT}
-  br label %done
-done:
-  ret void
-}}
-{_FORKS}"""
-
-
-def with_timed_fork(loads: list[str]) -> list[str]:
-    """Rewrites a function's prologue so that `parallel_for` is the timed variant."""
-    lines = [line.replace("%parallel_for =", "%parallel_for.plain =") for line in loads]
-    timed = f"  %parallel_for = getelementptr i8, ptr {TIMED_FORK}, i64 0"
-    return [*lines, f"  store ptr %parallel_for.plain, ptr {FORK}, align 8", timed]
+    def functions(self) -> list[Function]:
+        """Returns the functions that update the counters and read the clock."""
+        return [count_function(len(self.steps)), clock_function(), *fork_functions()]
 
 
 def is_timed(step: Step) -> bool:

@@ -11,7 +11,7 @@ from hloom.backends.cpu.elements.conversions import convert
 from hloom.backends.cpu.elements.lanes import Lanes
 from hloom.backends.cpu.elements.scalar_function import ScalarFunctionCall, apply_function
 from hloom.backends.cpu.elements.types import Element, map_parts
-from hloom.backends.cpu.llvm.text import Builder, Value, constant
+from hloom.lir import Builder, Value, constant
 from hloom.loops.expressions import Apply
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.compare import Compare

@@ -6,7 +6,7 @@ import ml_dtypes
 
 from hloom.backends.cpu.elements import narrow_floats
 from hloom.backends.cpu.elements.types import Element, load_element, register_element, resized, rounded, store_element
-from hloom.backends.cpu.llvm.text import Builder, Value, constant
+from hloom.lir import Builder, Value, constant
 from hloom.loops.expressions import Apply
 from hloom.numerics import has_infinity
 from hloom.ops.convert import ReducePrecision

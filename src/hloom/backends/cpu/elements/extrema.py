@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from hloom.backends.cpu.llvm.processor import processor
-from hloom.backends.cpu.llvm.text import I32, Builder, Type, Value, constant, type_of
+from hloom.lir import I32, Builder, Constant, Type, Value, constant, poison, type_of
 from hloom.runtime.machine import architecture
 
 
@@ -17,7 +17,7 @@ def _range_operand(intrinsic: str) -> Value:
 def float_extremum(b: Builder, intrinsic: str, x: Value, y: Value) -> Value:
     """Emits LLVM's `maximum` or `minimum`, or VRANGE of AVX-512 and two instructions that propagate NaN."""
     type = x.type
-    if not _has_ranges(type) or not (x.text.startswith("%") and y.text.startswith("%")):
+    if not _has_ranges(type) or isinstance(x, Constant) or isinstance(y, Constant):
         return b.intrinsic(intrinsic, x, y)
     if not type.width:
         return _with_nan(b, x, y, _scalar_range(b, intrinsic, x, y))
@@ -51,7 +51,7 @@ def _range(b: Builder, intrinsic: str, x: Value, y: Value) -> Value:
 
 def _scalar_range(b: Builder, intrinsic: str, x: Value, y: Value) -> Value:
     type = type_of(x.type.element, 128 // x.type.bits)
-    first = [b.emit(f"insertelement {type} poison, {value}, i64 0", type) for value in (x, y)]
+    first = [b.insert(poison(type), value, 0) for value in (x, y)]
     name = f"llvm.x86.avx512.mask.range.{'ss' if x.type.bits == 32 else 'sd'}"
     rest = [constant(type_of("i8"), -1), _range_operand(intrinsic), constant(I32, 4)]
     return b.extract(b.call(name, type, *first, first[0], *rest), 0)

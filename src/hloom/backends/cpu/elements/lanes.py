@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hloom.backends.cpu.llvm.text import Builder, Type, Value, constant
+from hloom.lir import Builder, Type, Value, constant
 
 Number = float | int
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloom.backends.cpu.elements.types import Element, load_element, memory_element, store_element
-from hloom.backends.cpu.llvm.text import I64, Builder, Value, constant, type_of
+from hloom.lir import I64, Builder, Value, constant, type_of
 from hloom.types import PrimitiveType
 
 

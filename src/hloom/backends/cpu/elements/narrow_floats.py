@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
-from hloom.backends.cpu.llvm.text import Builder, Value, constant
+from hloom.lir import Builder, Value, constant
 from hloom.types import PrimitiveType
 
 MANTISSA, BIAS = 23, 127

@@ -24,7 +24,7 @@ from hloom.backends.cpu.elements.types import (
     store_element,
 )
 from hloom.backends.cpu.elements.vector_math import FUNCTIONS
-from hloom.backends.cpu.llvm.text import Builder, Value, constant, type_of
+from hloom.lir import Builder, Value, constant, type_of
 from hloom.loops.expressions import Apply, Constant
 from hloom.ops.attributes import ComparisonType
 from hloom.ops.compare import Compare

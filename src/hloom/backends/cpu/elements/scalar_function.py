@@ -6,7 +6,7 @@ that calls one has only element-wise operations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,19 @@ from hloom.backends.cpu.elements.types import (
     store_element,
     width_of,
 )
-from hloom.backends.cpu.llvm.text import PTR, Builder, Value, type_of
+from hloom.lir import (
+    I1,
+    I64,
+    Builder,
+    Function,
+    Parameter,
+    Value,
+    constant,
+    poison,
+    struct_of,
+    type_of,
+    zero,
+)
 from hloom.loops.expressions import Apply, FunctionCall
 from hloom.ops.context import Computation, Context
 from hloom.ops.kinds import BOOL, COMPUTATION, INT, AttributeKind
@@ -34,11 +46,11 @@ from hloom.types import PrimitiveType
 class ScalarFunction:
     """A function `void @name(ptr ..)` that takes a pointer for each parameter, and then for each result.
 
-    `definitions` are the declarations and definitions that a calling module needs, each a line or a function.
+    `definitions` are it and the functions that it calls; the name stands for them.
     """
 
     name: str
-    definitions: tuple[str, ...]
+    definitions: tuple[Function, ...] = field(compare=False)
     parameters: tuple[PrimitiveType, ...]
     results: tuple[PrimitiveType, ...]
 
@@ -76,10 +88,8 @@ class ScalarFunctionCall(FunctionCall):
 
 def apply_function(op: ScalarFunctionCall, b: Builder, expression: Apply, *operands: Element) -> Element:
     """Emits a call of the function for each lane of the operands."""
-    function = op.function
-    for line in function.definitions:
-        b.declarations[line] = None
-    b.declarations[_wrapper(op)] = None
+    if _name(op) not in b.needs:
+        b.needs[_name(op)] = _wrapper(op)
     width = max(map(width_of, operands), default=0)
     if not width:
         return _call(b, op, list(operands))
@@ -96,39 +106,42 @@ def _call(b: Builder, op: ScalarFunctionCall, operands: list[Element]) -> Elemen
     for operand, type in zip(operands, op.function.parameters, strict=True):
         arguments += [part if type.is_complex else store_element(b, part, type) for part in parts(operand)]
     result = op.function.results[op.position]
-    memory, call = type_of(memory_element(result)), f"@{_name(op)}({', '.join(map(str, arguments))})"
+    memory = type_of(memory_element(result))
     if not result.is_complex:
-        return load_element(b, b.emit(f"call {memory} {call}", memory), result)
-    pair = b.emit(f"call {{ {memory}, {memory} }} {call}", memory)
-    real, imaginary = (b.emit(f"extractvalue {{ {memory}, {memory} }} {pair.text}, {i}", memory) for i in range(2))
-    return real, imaginary
+        return load_element(b, b.call(_name(op), memory, *arguments), result)
+    pair = b.call(_name(op), struct_of(memory, memory), *arguments)
+    return b.extract_field(pair, 0), b.extract_field(pair, 1)
 
 
-def _wrapper(op: ScalarFunctionCall) -> str:
-    """A function that takes and returns values, with stack slots for the pointers of the wrapped function."""
-    b, function = Builder(), op.function
-    names, pointers = ["i1 %go"] if op.is_guarded else [], []
-    type = function.results[op.position]
-    memory = type_of(memory_element(type))
-    returned = f"{{ {memory}, {memory} }}" if type.is_complex else str(memory)
-    for k, slot_type in enumerate([*function.parameters, *function.results]):
-        element, count = type_of(memory_element(slot_type)), 2 if slot_type.is_complex else 1
-        slot = b.emit(f"alloca [{count} x {element}], align 16", PTR)
-        pointers.append(slot)
-        for part in range(count if k < len(function.parameters) else 0):
-            names.append(f"{element} %p{k}.{part}")
-            target = b.emit(f"getelementptr {element}, {slot}, i64 {part}", PTR)
-            b.line(f"store {element} %p{k}.{part}, {target}, align {max(1, slot_type.byte_width // count)}")
+def _wrapper(op: ScalarFunctionCall) -> Function:
+    """Returns a function that takes and returns values, with stack memory for the pointers of the wrapped function."""
+    function, result = op.function, op.function.results[op.position]
+    memory = type_of(memory_element(result))
+    parameters = [Parameter("go", I1)] if op.is_guarded else []
+    values = [
+        [Parameter(f"p{k}.{part}", type_of(memory_element(type))) for part in range(2 if type.is_complex else 1)]
+        for k, type in enumerate(function.parameters)
+    ]
+    parameters += [part for value in values for part in value]
+    returned = struct_of(memory, memory) if result.is_complex else memory
+    b = Builder(Function(_name(op), parameters, returned))
     if op.is_guarded:
         run, skip = b.label("run"), b.label("skip")
-        b.branch_if(Value("%go", type_of("i1")), run, skip)
+        b.branch_if(parameters[0], run, skip)
         b.start(skip)
-        b.line(f"ret {returned} zeroinitializer")
+        b.ret(zero(returned))
         b.start(run)
-    b.line(f"call void @{function.name}({', '.join(map(str, pointers))})")
-    value = b.emit(f"load {returned}, {pointers[len(function.parameters) + op.position]}, align 1", memory)
-    b.line(f"ret {returned} {value.text}")
-    return "\n".join([f"define internal {returned} @{_name(op)}({', '.join(names)}) #0 {{", *b.lines, "}"])
+    pointers = []
+    for type in (*function.parameters, *function.results):
+        pointers.append(b.stack_array(type_of(memory_element(type)), 2 if type.is_complex else 1, 16))
+    for type, value, pointer in zip(function.parameters, values, pointers, strict=False):
+        for k, part in enumerate(value):
+            address = b.element_pointer(pointer, constant(I64, k), part.type.element)
+            b.store(part, address, max(1, type.byte_width // len(value)))
+    b.needs.update((need.name, need) for need in function.definitions)
+    b.call_void(function.name, *pointers)
+    b.ret(b.load(pointers[len(function.parameters) + op.position], returned, 1))
+    return b.function
 
 
 def _lane(b: Builder, element: Element, lane: int) -> Element:
@@ -139,8 +152,8 @@ def _side_by_side(b: Builder, lanes: list[Element]) -> Element:
     """Combines scalars as the lanes of vectors."""
     vectors = []
     for scalars in zip(*map(parts, lanes), strict=True):
-        vector = Value("poison", type_of(scalars[0].type.element, len(scalars)))
+        vector: Value = poison(type_of(scalars[0].type.element, len(scalars)))
         for k, value in enumerate(scalars):
-            vector = b.emit(f"insertelement {vector}, {value}, i64 {k}", vector.type)
+            vector = b.insert(vector, value, k)
         vectors.append(vector)
     return element_of(vectors)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hloom.backends.cpu.llvm.text import Builder, Value
+from hloom.lir import Builder, Value
 
 
 def transpose(b: Builder, rows: Sequence[Value], span: int = 1, nearest_first: bool = False) -> list[Value]:

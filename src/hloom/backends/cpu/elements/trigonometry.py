@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hloom.backends.cpu.elements.exponentials import INF, ROUNDER
 from hloom.backends.cpu.elements.lanes import Lanes, fma, sqrt, where, with_sign_of
-from hloom.backends.cpu.llvm.text import F64, I1, PTR, Value, constant
+from hloom.lir import F64, I1, Global, constant
 
 TWO_OVER_PI = 0.6366197723675814
 
@@ -32,11 +32,7 @@ DIGITS = tuple(
     & ((1 << DIGIT_BITS) - 1)
     for k in range(44)
 )
-DIGITS_OF_TWO_OVER_PI = (
-    "@two_over_pi = private unnamed_addr constant [44 x double] ["
-    + ", ".join(str(constant(F64, digit)).replace("splat ", "") for digit in DIGITS)
-    + "]"
-)
+DIGITS_OF_TWO_OVER_PI = Global("two_over_pi", [constant(F64, digit) for digit in DIGITS])
 
 QUARTER_PI_HIGH = (0.7853981852531433, 0.7853981633974483)
 QUARTER_PI_LOW = (-2.1855694143368964e-08, 3.061616997868383e-17)
@@ -144,9 +140,9 @@ def _reduce_large(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
     b, single = x.b, x.type.bits == 32
     wide = x.to("double")
     zero = wide.like(0.0)
-    b.declarations[DIGITS_OF_TWO_OVER_PI] = None
+    digits_of_two_over_pi = b.address_of(DIGITS_OF_TWO_OVER_PI)
     with b.loop(9 if single else len(DIGITS), carried=[wide.value, zero.value, zero.value]) as loop:
-        pointer = b.element_pointer(Value("@two_over_pi", PTR), b.index(loop.index), "double")
+        pointer = b.element_pointer(digits_of_two_over_pi, b.index(loop.index), "double")
         digits = Lanes(b, b.splat(b.load(pointer, F64, 8), wide.type.width))
         scaled, total, rest = (Lanes(b, value) for value in loop.carried)
         scaled = scaled * 2.0**-DIGIT_BITS

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hloom.backends.cpu.elements import narrow_floats
-from hloom.backends.cpu.llvm.text import Builder, Type, Value, constant, type_of
+from hloom.lir import Builder, Type, Value, constant, type_of
 from hloom.types import PrimitiveType
 
 Element = Value | tuple[Value, Value]

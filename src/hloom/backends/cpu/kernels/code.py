@@ -10,8 +10,8 @@ import numpy as np
 
 from hloom.backends.cpu.elements.types import is_native
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.llvm.text import PTR, Type
 from hloom.ir import Instruction, flatten
+from hloom.lir import PTR, Function, Type
 from hloom.shape import Shape
 from hloom.target import CACHE_LINE
 
@@ -27,8 +27,7 @@ class KernelCode:
     the Fortran `routines` that the kernel calls come after the operands, then its `table` of constants.
     """
 
-    text: str
-    declarations: dict[str, None]
+    functions: tuple[Function, ...]
     scratch_bytes: int
     entry: str
     routines: tuple[str, ...] = ()
@@ -85,12 +84,7 @@ def code_of(
     table: np.ndarray[Any, Any] | None = None,
 ) -> KernelCode:
     """Returns the code of a kernel from its functions, one of which has the name `entry`."""
-    declarations: dict[str, None] = {}
-    texts = []
-    for function in functions:
-        texts.append(function.text())
-        declarations.update(function.declarations)
-    return KernelCode("\n".join(texts), declarations, aligned(scratch_bytes), entry, routines, table)
+    return KernelCode(tuple(f.finish() for f in functions), aligned(scratch_bytes), entry, routines, table)
 
 
 def aligned(size: int) -> int:

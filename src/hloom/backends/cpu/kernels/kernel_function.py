@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from hloom.backends.cpu.elements.memory import load_lanes, store_lanes
 from hloom.backends.cpu.elements.types import Element, memory_element
-from hloom.backends.cpu.llvm.function import Function
-from hloom.backends.cpu.llvm.text import I1, I8, I64, PTR, IndexValue, Type, Value, constant
+from hloom.backends.cpu.llvm.processor import processor
+from hloom.lir import (
+    I1,
+    I8,
+    I64,
+    PTR,
+    VOID,
+    Attribute,
+    Declaration,
+    Function,
+    FunctionBuilder,
+    IndexValue,
+    Parameter,
+    Type,
+    Value,
+    constant,
+    lane_indices,
+    mask_constant,
+    type_of,
+)
 from hloom.types import PrimitiveType
+
+ELEMENTS = {  # LLVM types of XLA element types in memory; bf16 is only converted, so its bits are enough
+    "f32": "float", "f64": "double", "f16": "half", "bf16": "i16",
+    "s8": "i8", "s16": "i16", "s32": "i32", "s64": "i64", "u8": "i8", "u16": "i16", "u32": "i32", "u64": "i64",
+}  # fmt: skip
+PARALLEL_FOR = Declaration("parallel_for", VOID, (PTR, PTR, PTR, I64))
+"""Runs a task for each chunk on the threads of a pool, or serially: `parallel_for(pool, task, context, chunks)`."""
+_BYTES = {"half": 2, "float": 4, "double": 8, "ptr": 8}
+
+
+def size_of(element: str) -> int:
+    """Returns the size of an LLVM scalar type in bytes."""
+    return _BYTES[element] if element in _BYTES else int(element[1:]) // 8
 
 
 class StackVariable:
@@ -26,8 +59,20 @@ class StackVariable:
         self.f.store(value, self.pointer, 1)
 
 
-class KernelFunction(Function):
-    """A Function with named parameters that can run tasks, functions `(ptr context, i64 chunk)`, on a thread pool."""
+class KernelFunction(FunctionBuilder):
+    """The builder of a function without a result, which can run tasks, functions `(ptr context, i64 chunk)`, on a
+    thread pool.
+    """
+
+    def __init__(self, name: str, **parameters: Type) -> None:
+        own = [Parameter(key, type) for key, type in parameters.items()]
+        super().__init__(Function(name, own), processor().vector_bytes)
+        self.parameters: list[Value] = [*own]
+
+    def as_call_only(self) -> Self:
+        """Marks the function call-only, and returns it."""
+        self.function.attributes |= {Attribute.CALL_ONLY}
+        return self
 
     def __getitem__(self, parameter: str) -> Value:
         for value in self.parameters:
@@ -40,31 +85,6 @@ class KernelFunction(Function):
         variable = StackVariable(self, initial.type, self.slot(initial.type, 1, align=1))
         variable.set(initial)
         return variable
-
-    # Tasks
-
-    def pack(self, *words: Value) -> Value:
-        """Stores words (pointers and i64) consecutively on the stack; returns their address, the context of a task."""
-        context = self.slot(I64, max(1, len(words)))
-        for position, word in enumerate(words):
-            self.store(word, self.at(context, position, "i64"), 8)
-        return context
-
-    def unpack(self, context: Value, *types: Type) -> list[Value]:
-        """Loads the words that `pack` stored, as values of the given types."""
-        return [self.load(self.at(context, k, "i64"), type, 8) for k, type in enumerate(types)]
-
-    def run_chunks(self, task: str, context: Value, chunks: IndexValue, on: tuple[Value, Value] | None) -> None:
-        """Calls a task for each chunk: on the threads of `on`, a pool and its `parallel_for`, or sequentially if it is
-        None.
-        """
-        if on is None:
-            with self.each(0, chunks) as chunk:
-                self.invoke(task, context, chunk)
-            return
-        pool, parallel_for = on
-        arguments = f"{pool}, ptr @{task}, {context}, {self.index(chunks)}"
-        self.line(f"call void {parallel_for.text}({arguments})")
 
     # Memory
 
@@ -84,6 +104,71 @@ class KernelFunction(Function):
     def store_lanes(self, value: Element, address: Value, type: PrimitiveType, mask: Value | None = None) -> None:
         """Stores an element or a vector of consecutive elements; with a mask, only its lanes."""
         store_lanes(self, value, address, type, mask)
+
+    def first_lanes(self, count: IndexValue, width: int) -> Value:
+        """Returns the mask of the lanes below `count`."""
+        if isinstance(count, int):
+            return mask_constant(count, width)
+        count = self.convert("trunc", count, "i32")
+        return self.compare("ult", lane_indices(type_of("i32", width)), self.splat(count, width))
+
+    def load_as(self, pointer: Value, source: str, type: Type, mask: Value | None = None) -> Value:
+        """Loads elements of the XLA type `source`, converted to `type`; inactive lanes are not read, and zero."""
+        memory = type.of(ELEMENTS[source])
+        return self.widen(self.load_masked(pointer, memory, size_of(memory.element), mask), source, type)
+
+    def widen(self, raw: Value, source: str, type: Type) -> Value:
+        """Converts elements of the XLA type `source`, as loaded, to a type at least as wide, or modulo 2^n."""
+        if source == "bf16":
+            bits = self.binary("shl", self.convert("zext", raw, "i32"), constant(type.of("i32"), 16))
+            raw = self.bitcast(bits, type.of("float"))
+        if raw.type is type:
+            return raw
+        if type.is_float:
+            return self.convert("fpext", raw, type.element)
+        opcode = "trunc" if raw.type.bits > type.bits else "sext" if source.startswith("s") else "zext"
+        return self.convert(opcode, raw, type.element)
+
+    def narrow(self, value: Value, target: str) -> Value:
+        """Converts a value to the XLA type `target` as stored in memory, rounding to nearest even."""
+        if target == "bf16":
+            return self._to_bf16(value)
+        element = ELEMENTS[target]
+        if element == value.type.element:
+            return value
+        return self.convert("fptrunc" if value.type.is_float else "trunc", value, element)
+
+    def _to_bf16(self, value: Value) -> Value:
+        word = value.type.of("i32")
+        bits = self.bitcast(value, word)
+        high = self.binary("lshr", bits, constant(word, 16))
+        odd = self.binary("and", high, constant(word, 1))
+        rounded = self.binary("add", self.binary("add", bits, constant(word, 0x7FFF)), odd)
+        quiet = self.binary("or", high, constant(word, 0x40))
+        is_nan = self.compare("uno", value, value)
+        result = self.select(is_nan, quiet, self.binary("lshr", rounded, constant(word, 16)))
+        return self.convert("trunc", result, "i16")
+
+    def store_as(self, value: Value, pointer: Value, target: str, mask: Value | None = None) -> None:
+        """Stores a value as the XLA type `target`, under an optional mask."""
+        raw = self.narrow(value, target)
+        self.store_masked(raw, pointer, size_of(raw.type.element), mask)
+
+    def store_first(self, value: Value, pointer: Value, target: str, left: IndexValue) -> None:
+        """Stores the lanes below `left` as the XLA type `target`; unmasked, which is faster, if these are all."""
+        width = value.type.width
+        if isinstance(left, int):
+            self.store_as(value, pointer, target, self.first_lanes(left, width) if left < width else None)
+            return
+        is_whole = self.compare("uge", left, self.index(width))
+        with self.when(is_whole):
+            self.store_as(value, pointer, target)
+        with self.unless(is_whole):
+            self.store_as(value, pointer, target, self.first_lanes(left, width))
+
+    def multiply_add(self, a: Value, b: Value, c: Value) -> Value:
+        """Returns a * b + c: fused for floats, modulo 2^n for integers."""
+        return self.fma(a, b, c) if a.type.is_float else self.binary("add", self.binary("mul", a, b), c)
 
 
 def task_function(name: str) -> KernelFunction:

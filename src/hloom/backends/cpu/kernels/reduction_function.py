@@ -10,8 +10,8 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.llvm.machine_code import load_object, make_object
 from hloom.backends.cpu.llvm.processor import processor
-from hloom.backends.cpu.llvm.text import I32, PTR, IndexValue
 from hloom.ir import Computation, Module
+from hloom.lir import I32, PTR, IndexValue, LirModule
 from hloom.ops.operation import OPERATIONS
 from hloom.passes.op_builder import scalar_computation
 from hloom.types import PrimitiveType
@@ -52,4 +52,6 @@ def reduction_text(name: str, computation: Computation) -> str | None:
         reduction(f.multiply(block, lanes), lanes)
     with f.each(f.multiply(vectors, lanes), length) as index:
         reduction(index, 0)
-    return "\n".join([*f.declarations, f.text().replace("define internal", "define", 1)])
+    function = f.finish()
+    function.is_exported = True
+    return LirModule([function]).text()

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from hloom.backends.cpu.elements.lanes import Lanes
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, lane_indices, type_of
 from hloom.ir import Instruction
+from hloom.lir import I64, PTR, IndexValue, Value, constant, lane_indices, type_of
 from hloom.ops.attributes import RandomAlgorithm
 from hloom.ops.rng import RngBitGenerator
 from hloom.shape import Shape

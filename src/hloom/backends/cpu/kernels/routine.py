@@ -8,8 +8,8 @@ from hloom.backends.cpu.kernels import small_matrices
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.transpose import Transposes
-from hloom.backends.cpu.llvm.text import I8, I32, I64, PTR, Value, constant, type_of
 from hloom.ir import Instruction
+from hloom.lir import I8, I32, I64, PTR, VOID, Value, constant, type_of
 from hloom.ops.custom_call import CustomCall
 from hloom.runtime.fortran import Argument, ArrayArgument, RoutineCall, Status, Workspace
 from hloom.runtime.targets import routine_call
@@ -74,7 +74,7 @@ class _Batch:
             for index, argument in enumerate(call.arguments):
                 private = f.at(workspace, self.offsets.get(index, 0), "i8")
                 pointers.append(scalars[index] or self._argument_address(f, argument, private, sources, targets))
-            f.line(f"call void {routine.text}({', '.join(map(str, pointers))})")
+            f.call_pointer(routine, VOID, *pointers)
             for argument, pointer in zip(call.arguments, pointers, strict=True):
                 if isinstance(argument, ArrayArgument) and argument.columns and argument.result is not None:
                     result = call.results[argument.result]

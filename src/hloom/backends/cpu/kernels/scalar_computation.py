@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hloom.affine import Expression
 from hloom.backends.cpu.elements import ops as element_ops
 from hloom.backends.cpu.elements.types import Element, constant_element, is_native, width_of
-from hloom.backends.cpu.llvm.text import Builder
 from hloom.ir import Computation
+from hloom.lir import Builder
 from hloom.loops.expressions import Apply, Argument, Constant, ExpressionSpace, is_function_call, walk
 from hloom.loops.scalar_computation import can_compute, compute
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.transpose import Transposes
-from hloom.backends.cpu.llvm.text import PTR, IndexValue, Type, Value, constant, type_of
 from hloom.ir import Instruction
+from hloom.lir import PTR, IndexValue, Type, Value, constant, type_of
 from hloom.runtime.fortran import Matrices, RoutineCall
 from hloom.target import CACHE_LINE, Target
 

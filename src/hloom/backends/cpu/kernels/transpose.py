@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.llvm.text import PTR, IndexValue, Value, type_of
+from hloom.lir import PTR, IndexValue, Value, type_of
 from hloom.target import CACHE_LINE
 
 
@@ -20,7 +20,7 @@ class Transposes:
         name = f"{self.name}.transpose{8 * width}.{sizes[0]}.{sizes[1]}"
         if name not in self.functions:
             self.functions[name] = _Transpose(KernelFunction(name, source=PTR, target=PTR), width, *sizes).write()
-        f.invoke(name, source, target)
+        f.call_void(name, source, target)
 
 
 class _Transpose:

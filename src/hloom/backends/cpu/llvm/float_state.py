@@ -6,42 +6,31 @@ IEEE's calls itself in the default state and restores the caller's afterwards. T
 
 from __future__ import annotations
 
+from hloom.lir import I32, I64, Builder, Value, constant
 from hloom.runtime.machine import architecture
 
-_DECLARATIONS = {
-    "x86_64": ["declare void @llvm.x86.sse.stmxcsr(ptr)", "declare void @llvm.x86.sse.ldmxcsr(ptr)"],
-    "aarch64": ["declare i64 @llvm.aarch64.get.fpcr()", "declare void @llvm.aarch64.set.fpcr(i64)"],
-}
-# MXCSR: all exceptions masked; the six lowest bits only say which have occurred. FPCR: all zeros.
-_HEAD = {
-    "x86_64": """  %state = alloca [2 x i32]
-  call void @llvm.x86.sse.stmxcsr(ptr %state)
-  %word = load i32, ptr %state
-  %mode = and i32 %word, -64
-  %is_ieee = icmp eq i32 %mode, 8064
-  br i1 %is_ieee, label %run, label %otherwise
-otherwise:
-  %default = getelementptr i32, ptr %state, i64 1
-  store i32 8064, ptr %default
-  call void @llvm.x86.sse.ldmxcsr(ptr %default)
-  %status = call i32 @NAME(ptr %table)
-  call void @llvm.x86.sse.ldmxcsr(ptr %state)
-  ret i32 %status
-run:""",
-    "aarch64": """  %word = call i64 @llvm.aarch64.get.fpcr()
-  %is_ieee = icmp eq i64 %word, 0
-  br i1 %is_ieee, label %run, label %otherwise
-otherwise:
-  call void @llvm.aarch64.set.fpcr(i64 0)
-  %status = call i32 @NAME(ptr %table)
-  call void @llvm.aarch64.set.fpcr(i64 %word)
-  ret i32 %status
-run:""",
-}
+_MXCSR, _OCCURRED = 8064, 63
+"""MXCSR with all exceptions masked; the six lowest bits only say which have occurred. FPCR is all zeros."""
 
 
-def in_ieee_state(name: str) -> tuple[list[str], list[str]]:
-    """Returns the head of `i32 @name(ptr %table)`, which ensures IEEE state before its block `run`; and
-    declarations."""
-    machine = architecture()
-    return _HEAD[machine].replace("NAME", name).split("\n"), _DECLARATIONS[machine]
+def ensure_ieee_state(b: Builder) -> None:
+    """Starts a function `i32 (ptr table)`, which calls itself in the default state if it finds another one."""
+    if architecture() == "x86_64":
+        state = b.stack_array(I32, 2, 4)
+        default = b.element_pointer(state, constant(I64, 1), "i32")
+        b.call_void("llvm.x86.sse.stmxcsr", state)
+        mode = b.binary("and", b.load(state, I32, 4), constant(I32, ~_OCCURRED))
+        with b.when(b.compare("ne", mode, constant(I32, _MXCSR))):
+            b.store(constant(I32, _MXCSR), default, 4)
+            _call_itself(b, "llvm.x86.sse.ldmxcsr", default, state)
+    else:
+        found = b.call("llvm.aarch64.get.fpcr", I64)
+        with b.when(b.compare("ne", found, constant(I64, 0))):
+            _call_itself(b, "llvm.aarch64.set.fpcr", constant(I64, 0), found)
+
+
+def _call_itself(b: Builder, set_state: str, default: Value, found: Value) -> None:
+    b.call_void(set_state, default)
+    status = b.call(b.function.name, I32, *b.function.parameters)
+    b.call_void(set_state, found)
+    b.ret(status)

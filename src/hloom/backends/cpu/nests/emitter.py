@@ -19,38 +19,35 @@ from hloom.backends.cpu.elements.types import (
     rounded,
     select_element,
 )
-from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, mask_constant
 from hloom.backends.cpu.nests.indices import index_value
 from hloom.backends.cpu.nests.interleaved_accesses import load_group, store_group
 from hloom.backends.cpu.nests.memory import emit_load, emit_store
 from hloom.backends.cpu.nests.reductions import emit_ready_reductions, emit_reductions, results_of
 from hloom.backends.cpu.nests.state import NestState
 from hloom.backends.cpu.nests.tiles import allocate_transposed, emit_tiles
+from hloom.lir import I64, Function, IndexValue, Value, constant, mask_constant
 from hloom.loops.expressions import Apply, Argument, Constant, FromIndex, InRange, Load, ReductionResult, Where
 from hloom.loops.nest import Kernel, Nest, Store, expressions_of, invariant_select
 
 
 def emit_nest(
     name: str, kernel: Kernel, nest: Nest, vector_bytes: int, with_locations: bool = False
-) -> tuple[str, list[int], dict[str, None]]:
+) -> tuple[Function, list[int]]:
     """Emits `void @name(ptr of each used buffer.., i64 first, i64 last)`.
 
-    The function runs iterations first <= i < last of the outermost loop. `with_locations` appends to each line the name
-    of the HLO instruction that it was emitted for, as a comment. Returns the text of the function, the buffers that it
-    takes, and the declarations that it needs.
+    The function runs iterations first <= i < last of the outermost loop; `with_locations` gives it debug locations.
+    Returns the function, and the buffers that it takes.
     """
     used = used_buffers(nest)
     arguments = [b for b in used if kernel.buffers[b].role != "scratch"]
-    emitter = NestEmitter(kernel.buffers, nest, vector_bytes, kernel.names() if with_locations else None)
+    names = kernel.names() if with_locations else None
+    emitter = NestEmitter(name, kernel.buffers, arguments, nest, vector_bytes, names)
     for buffer in used:
         if kernel.buffers[buffer].role == "scratch":
             emitter.allocate_scratch(buffer)
     allocate_transposed(emitter)
     emitter.emit()
-    parameters = ", ".join(f"ptr {'' if b in nest.written else 'readonly '}%b{b}" for b in arguments)
-    head = f"define internal void @{name}({parameters}, i64 %first, i64 %last) nounwind #0 {{\nentry:"
-    text = "\n".join([head, *emitter.builder.lines, "  ret void", "}"])
-    return text, arguments, emitter.builder.declarations
+    return emitter.builder.finish(), arguments
 
 
 def used_buffers(nest: Nest) -> list[int]:
@@ -78,7 +75,7 @@ class NestEmitter(NestState):
         select, b = invariant_select(self.nest), self.builder
         if select is None:
             return None
-        written, kept = (Value(f"%b{buffer}", PTR) for buffer in (self.nest.stores[0].buffer, select.kept.buffer))
+        written, kept = (self.pointers[buffer] for buffer in (self.nest.stores[0].buffer, select.kept.buffer))
         condition = cast(Value, self.value(select.condition))
         takes_other = b.compare("ne", condition, constant(condition.type, int(select.keeps)))
         return b.binary("or", b.compare("ne", written, kept), takes_other)
@@ -92,7 +89,7 @@ class NestEmitter(NestState):
             self._loop(depth)
         for group in self._grouped_stores(stores):
             values = [self.value(store.value) for store in group]
-            start = len(self.builder.lines)
+            start = len(self.builder.body)
             self._store(group, values)
             self.add_location(start, group[0].value)
 
@@ -122,8 +119,8 @@ class NestEmitter(NestState):
         variable = self.nest.loops[depth]
         schedule = self.nest.schedule
         chunked = depth == 0 and schedule.chunk
-        first: IndexValue = Value("%first", I64) if chunked else variable.low
-        last: IndexValue = Value("%last", I64) if chunked else variable.high + 1
+        first: IndexValue = self.first if chunked else variable.low
+        last: IndexValue = self.last if chunked else variable.high + 1
 
         def body(value: Value) -> None:
             with self.bound(variable, value):
@@ -193,7 +190,7 @@ class NestEmitter(NestState):
                 results = results_of(self, expression.reduction)
             assert results is not None
             return results[expression.position]
-        start = len(self.builder.lines)
+        start = len(self.builder.body)
         result = self._emit(expression)
         self.add_location(start, expression)
         self.scopes[-1][key] = result

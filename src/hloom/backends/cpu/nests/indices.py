@@ -6,8 +6,8 @@ from typing import cast
 
 from hloom.affine import Atom, Dynamic, Index, Quotient, Remainder, Variable
 from hloom.backends.cpu.elements.types import resized
-from hloom.backends.cpu.llvm.text import I64, Value, constant, lane_indices, type_of
 from hloom.backends.cpu.nests.state import NestState
+from hloom.lir import I64, Constant, Value, constant, lane_indices, type_of
 
 
 def index_parts(e: NestState, index: Index, uncached: bool = False) -> tuple[Value, int, Value | None]:
@@ -105,9 +105,10 @@ def index_value(e: NestState, index: Index) -> Value:
     if not coefficient and extra is None:
         return base
     type = type_of(e.index_element, e.lanes)
-    scalar = b.convert("trunc", base, "i32") if e.index_element == "i32" and base.text.startswith("%") else base
-    if not base.text.startswith("%"):
-        scalar = constant(type.scalar, int(base.text))
+    if isinstance(base, Constant):
+        scalar: Value = constant(type.scalar, base.number)
+    else:
+        scalar = b.convert("trunc", base, "i32") if e.index_element == "i32" else base
     result = b.splat(scalar, e.lanes)
     if coefficient:
         lanes = lane_indices(type)

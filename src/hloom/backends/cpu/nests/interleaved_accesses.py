@@ -13,10 +13,10 @@ from hloom.affine import Index
 from hloom.backends.cpu.elements.memory import repeated_lanes
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.elements.types import Element, load_element, memory_element, store_element
-from hloom.backends.cpu.llvm.text import I64, PTR, Builder, Value, constant, mask_constant, type_of
 from hloom.backends.cpu.nests.indices import index_parts
 from hloom.backends.cpu.nests.memory import active_mask, strided_loads
 from hloom.backends.cpu.nests.state import NestState
+from hloom.lir import I64, Builder, Value, constant, mask_constant, poison, type_of
 from hloom.loops.expressions import Load
 from hloom.loops.interleaved_accesses import AccessGroup
 from hloom.loops.nest import Store
@@ -31,7 +31,7 @@ def load_group(e: NestState, group: AccessGroup[Load]) -> None:
 def _load_one_vector(e: NestState, group: AccessGroup[Load]) -> list[Element]:
     load = group.accesses[0]
     base, *_ = index_parts(e, group.first)
-    return strided_loads(e, Value(f"%b{load.buffer}", PTR), base, load.type, group.stride, group.offsets, e.tail)
+    return strided_loads(e, e.pointers[load.buffer], base, load.type, group.stride, group.offsets, e.tail)
 
 
 def _load_transposed(e: NestState, group: AccessGroup[Load]) -> list[Element]:
@@ -97,7 +97,7 @@ def _store_one_vector(e: NestState, buffer: int, index: Index, values: Sequence[
     order = [k * e.lanes + lane for lane in range(e.lanes) for k in range(count)]
     mask = active_mask(e)
     mask = repeated_lanes(b, b.splat(mask, e.lanes), count) if mask is not None else None
-    pointer = b.element_pointer(Value(f"%b{buffer}", PTR), base, memory_element(type))
+    pointer = b.element_pointer(e.pointers[buffer], base, memory_element(type))
     b.store_masked(b.shuffle(stored[0], stored[1], order), pointer, type.byte_width, mask)
 
 
@@ -109,8 +109,8 @@ def _record_pointers(
     b, active = e.builder, e.lanes if e.tail is None else e.vector.extent % e.lanes
     base, *_ = index_parts(e, group.first)
     indices = [b.binary("add", base, constant(I64, lane * group.stride)) if lane else base for lane in range(active)]
-    return [b.element_pointer(Value(f"%b{buffer}", PTR), index, element) for index in indices]
+    return [b.element_pointer(e.pointers[buffer], index, element) for index in indices]
 
 
 def _padded(vectors: list[Value], count: int) -> list[Value]:
-    return vectors + [Value("poison", vectors[0].type)] * (count - len(vectors))
+    return vectors + [poison(vectors[0].type)] * (count - len(vectors))

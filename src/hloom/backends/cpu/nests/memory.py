@@ -16,9 +16,9 @@ from hloom.backends.cpu.elements.types import (
     parts,
     store_element,
 )
-from hloom.backends.cpu.llvm.text import I64, PTR, Value, constant, lane_indices, type_of
 from hloom.backends.cpu.nests.indices import index_parts
 from hloom.backends.cpu.nests.state import NestState
+from hloom.lir import I64, Constant, Value, constant, lane_indices, type_of, zero
 from hloom.loops.expressions import Load
 from hloom.loops.nest import BufferType
 from hloom.target import CACHE_LINE, L3_BYTES
@@ -44,7 +44,7 @@ def emit_load(e: NestState, load: Load) -> Element:
         if quotient is not None:
             return repeated_load(e, load, quotient, mask)
     base, coefficient, extra = index_parts(e, load.index)
-    pointer = Value(f"%b{load.buffer}", type_of("ptr"))
+    pointer = e.pointers[load.buffer]
     if not load.in_bounds:
         base = guarded_index(e, base, e.lanes - 1 if coefficient == -1 else 0)
     if not coefficient and extra is None:
@@ -63,8 +63,8 @@ def emit_load(e: NestState, load: Load) -> Element:
 def element_address(e: NestState, pointer: Value, base: Value, type: PrimitiveType) -> Value:
     """The address of the element at an index."""
     if type.is_complex:
-        is_known = not base.text.startswith("%")
-        base = constant(I64, 2 * int(base.text)) if is_known else e.builder.binary("mul", base, constant(I64, 2))
+        two = constant(I64, 2)
+        base = constant(I64, 2 * base.number) if isinstance(base, Constant) else e.builder.binary("mul", base, two)
     return e.builder.element_pointer(pointer, base, memory_element(type))
 
 
@@ -108,7 +108,7 @@ def strided_loads(
     length = (e.lanes - 1) * stride + offsets[-1] + 1
     pointer = b.element_pointer(pointer, base, element)
     if mask is not None:
-        no_lanes = Value("zeroinitializer", mask.type)
+        no_lanes = zero(mask.type)
         mask = b.shuffle(mask, no_lanes, [k // stride if k % stride in offsets else e.lanes for k in range(length)])
     whole = b.load_masked(pointer, type_of(element, length), type.byte_width, mask)
     return [load_element(b, b.shuffle(whole, None, range(k, length, stride)), type) for k in offsets]
@@ -132,7 +132,7 @@ def repeated_load(e: NestState, load: Load, quotient: Quotient, mask: Value | No
     first = b.binary("udiv", e.variables[e.vector], constant(I64, times))
     start = b.binary("add", base, first)
     start = start if load.in_bounds else guarded_index(e, start)
-    pointer = b.element_pointer(Value(f"%b{load.buffer}", PTR), start, element)
+    pointer = b.element_pointer(e.pointers[load.buffer], start, element)
     if mask is not None:
         whole = b.splat(mask, e.lanes)
         phases = [b.shuffle(whole, None, range(phase, e.lanes, times)) for phase in range(times)]
@@ -173,7 +173,7 @@ def lane_pointers(
 
 
 def _all_lanes(e: NestState) -> Value:
-    return Value("splat (i1 true)", type_of("i1", e.lanes))
+    return constant(type_of("i1", e.lanes), True)
 
 
 def lane_offsets(e: NestState, coefficient: int, extra: Value | None, factor: int) -> Value:
@@ -192,7 +192,7 @@ def emit_store(e: NestState, buffer: int, index: Index, value: Element) -> None:
     """Emits a store with the cheapest instructions for its access pattern."""
     b, type = e.builder, e.buffers[buffer].type
     base, coefficient, extra = index_parts(e, index)
-    pointer = Value(f"%b{buffer}", type_of("ptr"))
+    pointer = e.pointers[buffer]
     if not coefficient and extra is None:
         store_lanes(b, value, element_address(e, pointer, base, type), type)
         return
@@ -204,7 +204,7 @@ def emit_store(e: NestState, buffer: int, index: Index, value: Element) -> None:
         return
     address = element_address(e, pointer, base, type)
     if isinstance(value, Value) and mask is None and is_nontemporal(e, buffer, index):
-        b.store(store_element(b, value, type), address, CACHE_LINE, "!nontemporal !0")
+        b.store(store_element(b, value, type), address, CACHE_LINE, is_nontemporal=True)
     else:
         store_lanes(b, value, address, type, mask)
 

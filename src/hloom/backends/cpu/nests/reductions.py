@@ -17,9 +17,9 @@ from hloom.backends.cpu.elements.types import (
     select_element,
     width_of,
 )
-from hloom.backends.cpu.llvm.text import I64, IndexValue, Value, constant, mask_constant
 from hloom.backends.cpu.nests.memory import any_lane
 from hloom.backends.cpu.nests.state import NestState
+from hloom.lir import I64, IndexValue, Value, constant, mask_constant
 from hloom.loops.expressions import Apply, Argument, Reduction, walk
 from hloom.loops.lanes import reduction_lanes
 from hloom.loops.nest import reductions_of
@@ -55,7 +55,7 @@ def emit_reductions(e: NestState, reductions: list[Reduction]) -> None:
     """Emits reductions over the same loops, and records their results in the current scope."""
     if not reductions:
         return
-    start = len(e.builder.lines)
+    start = len(e.builder.body)
     is_vector = e.vector is not None and any(e.vector in reduction.variables for reduction in reductions)
     if is_vector:
         results = serial_reductions(e, reductions)

@@ -9,13 +9,11 @@ from typing import Any, cast
 
 from hloom.affine import Expression, Quotient, Remainder, Variable
 from hloom.backends.cpu.elements.types import Element, map_parts, width_of
-from hloom.backends.cpu.llvm.text import Builder, IndexValue, Value
+from hloom.backends.cpu.llvm.processor import processor
+from hloom.lir import I8, I64, PTR, Builder, Function, IndexValue, Parameter, Value
 from hloom.loops.expressions import Load, Reduction, Where
 from hloom.loops.interleaved_accesses import AccessGroup, load_groups, max_record_length, store_groups
 from hloom.loops.nest import BufferType, Nest, Store, atoms_of, indices_of
-
-LOCATION_MARK = " ; %"
-"""The mark, a comment in LLVM IR, before the name of the HLO instruction that a line was emitted for."""
 
 
 class NestState(ABC):
@@ -34,9 +32,23 @@ class NestState(ABC):
         """Emits the subexpressions of the roots that do not depend on inner loops."""
 
     def __init__(
-        self, buffers: Sequence[BufferType], nest: Nest, vector_bytes: int, names: Mapping[int, str] | None = None
+        self,
+        name: str,
+        buffers: Sequence[BufferType],
+        arguments: Sequence[int],
+        nest: Nest,
+        vector_bytes: int,
+        names: Mapping[int, str] | None = None,
     ) -> None:
-        self.builder = Builder()
+        self.pointers: dict[int, Value] = {}
+        """The addresses of buffers."""
+        pointers = [Parameter(f"b{k}", PTR, is_read_only=k not in nest.written) for k in arguments]
+        self.pointers.update(zip(arguments, pointers, strict=True))
+        self.first, self.last = Parameter("first", I64), Parameter("last", I64)
+        function = Function(name, [*pointers, self.first, self.last])
+        self.builder = Builder(function, processor().vector_bytes)
+        self.transposed: list[Value] = []
+        """The stack memory of blocks that are transposed there."""
         self.names = names
         """The names of instructions by the ids of their expressions; None to emit no debug locations."""
         self.buffers = buffers
@@ -58,17 +70,16 @@ class NestState(ABC):
         self._safe: dict[int, bool] = {}
 
     def add_location(self, start: int, expression: Expression | Reduction) -> None:
-        """Appends the debug location of an expression to the lines from `start` that have none."""
+        """Sets the debug location of the instructions from `start` that have none."""
         name = self.names.get(id(expression)) if self.names is not None else None
         if name is not None:
-            lines = self.builder.lines
-            for k in range(start, len(lines)):
-                lines[k] += "" if LOCATION_MARK in lines[k] else f"{LOCATION_MARK}{name}"
+            for k in range(start, len(self.builder.body)):
+                self.builder.function.locations.setdefault(k, name)
 
     def allocate_scratch(self, buffer: int) -> None:
         """Allocates a scratch buffer on the stack."""
         kind = self.buffers[buffer]
-        self.builder.lines.append(f"  %b{buffer} = alloca [{max(kind.byte_size, 1)} x i8], align 64")
+        self.pointers[buffer] = self.builder.stack_array(I8, max(kind.byte_size, 1))
 
     def counted_loop(self, first: IndexValue, last: IndexValue, step: int, body: Callable[[Value], None]) -> None:
         """Emits a loop from `first` until `last` (excluded); `body` takes the counter."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hloom.affine import Variable
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.elements.types import load_element, memory_element
-from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, mask_constant, type_of
 from hloom.backends.cpu.nests.indices import index_parts
 from hloom.backends.cpu.nests.state import NestState
+from hloom.lir import I64, IndexValue, Value, constant, mask_constant, type_of
 from hloom.loops.expressions import Load, walk
 from hloom.loops.interleaved_accesses import is_transposable
 from hloom.loops.nest import Nest
@@ -63,9 +63,9 @@ def allocate_transposed(e: NestState) -> None:
     """Allocates the stack memory in which `_staged_blocks` keeps transposed blocks."""
     tile, vector, lanes = e.nest.schedule.transposed, e.nest.schedule.vector, e.nest.schedule.lanes
     if tile is not None and vector is not None and _staged_width(e, tile, vector) > lanes:
-        for k, load in enumerate(transposed_loads(e.nest, tile, vector)):
+        for load in transposed_loads(e.nest, tile, vector):
             count, element = tile_step(tile, lanes) * _staged_width(e, tile, vector), memory_element(load.type)
-            e.builder.line(f"%transposed{k} = alloca [{count} x {element}], align {CACHE_LINE}")
+            e.transposed.append(e.builder.stack_array(type_of(element), count, CACHE_LINE))
 
 
 def _staged_width(e: NestState, tile: Variable, vector: Variable) -> int:
@@ -86,7 +86,7 @@ def _staged_blocks(e: NestState, depth: int, rows: tuple[Value, int], columns: t
 
     def address(k: int, load: Load, r: Value, c: IndexValue) -> Value:
         offset = b.binary("add", b.binary("mul", r, constant(I64, wide)), b.index(c))
-        return b.element_pointer(Value(f"%transposed{k}", PTR), offset, memory_element(load.type))
+        return b.element_pointer(e.transposed[k], offset, memory_element(load.type))
 
     def transpose_block(r: Value, c: Value) -> None:
         with e.bound(vector, b.binary("add", column, c)):
@@ -160,7 +160,7 @@ def load_transposed(e: NestState, tile: Variable, row: Value) -> list[tuple[Load
             offset, _, _ = index_parts(e, load.index, uncached=True)
             del e.variables[tile]
             shifted = b.binary("add", offset, constant(I64, k * load.index.coefficient(vector)))
-            pointer = b.element_pointer(Value(f"%b{load.buffer}", type_of("ptr")), shifted, element)
+            pointer = b.element_pointer(e.pointers[load.buffer], shifted, element)
             pieces.append(b.load(pointer, type_of(element, e.lanes), load.type.byte_width))
             e.scopes[-1].pop(("terms", load.index.terms), None)
         result.append((load, transpose(b, pieces)))

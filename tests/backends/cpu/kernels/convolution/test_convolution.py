@@ -19,7 +19,7 @@ from hloom.backends.cpu.kernels.convolution import convolution
 from hloom.backends.cpu.kernels.convolution.form import normal_form
 from hloom.backends.cpu.kernels.convolution.geometry import Mode
 from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan, make_plan
-from hloom.backends.cpu.llvm.text import type_of
+from hloom.lir import type_of
 from hloom.ops.attributes import WindowDimension
 from hloom.ops.convolution import Convolution
 from hloom.target import Target

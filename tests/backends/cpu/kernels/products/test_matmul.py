@@ -17,10 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backends.cpu.kernels.run_kernel import caller
 from hloom.backends.cpu.kernels.products.matmul import MatmulSpec, emit_matmul
 from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object
 from hloom.backends.cpu.llvm.processor import Processor
 from hloom.backends.cpu.runtime.thread_pool import ThreadPool
+from hloom.lir import LirModule
 from hloom.target import Target
 from hloom.types import BY_NAME
 
@@ -42,10 +44,9 @@ def pool(threads: int) -> ThreadPool:
 def compiled(spec: MatmulSpec, threads: int, vector_bytes: int) -> tuple[MachineCode, int]:
     """Returns code with the function `run`, and the size of the workspace in bytes."""
     code = emit_matmul("product", spec, Target(vector_bytes, threads))
-    parameters = ", ".join(f"ptr %{name}" for name in "abcde")
-    run = f"define void @run({parameters}) {{\n call void @{code.entry}({parameters})\n ret void\n}}"
+    text = LirModule([*code.functions, caller(code.entry, 5)]).text()
     llvm.add_symbol("parallel_for", pool(1).parallel_for_address)
-    return load_object(compile_text("\n".join([*code.declarations, code.text, run]))), code.scratch_bytes
+    return load_object(compile_text(text)), code.scratch_bytes
 
 
 def guarded(count: int, type: str) -> np.ndarray:
@@ -307,4 +308,5 @@ def test_code_for_processors_with_dot_instructions(
     monkeypatch.setattr("hloom.backends.cpu.kernels.products.dot_instructions.processor", lambda: other)
     monkeypatch.setattr("hloom.backends.cpu.kernels.products.dot_instructions.architecture", lambda: architecture)
     for types, instruction in wanted.items():
-        assert instruction in emit_matmul("product", spec_of(1, 64, 64, 64, types), Target(vector_bytes, 1)).text
+        code = emit_matmul("product", spec_of(1, 64, 64, 64, types), Target(vector_bytes, 1))
+        assert instruction in LirModule(code.functions).text()

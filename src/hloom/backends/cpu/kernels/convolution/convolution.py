@@ -18,13 +18,12 @@ from hloom.backends.cpu.kernels.convolution.geometry import Mode
 from hloom.backends.cpu.kernels.convolution.packing import ImageCopy, KernelPack
 from hloom.backends.cpu.kernels.convolution.plan import MAX_ENTRIES, ConvolutionPlan, make_plan
 from hloom.backends.cpu.kernels.convolution.tile import StoreTile, SumTile
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
+from hloom.backends.cpu.kernels.kernel_function import ELEMENTS, KernelFunction, size_of, task_function
 from hloom.backends.cpu.kernels.products.matmul import MatmulSpec
 from hloom.backends.cpu.kernels.products.matmul_plan import accumulator
 from hloom.backends.cpu.kernels.products.sums import sums_of_group
-from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
-from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, type_of
 from hloom.ir import Instruction
+from hloom.lir import I64, PTR, Global, IndexValue, Value, constant, type_of
 from hloom.ops.convolution import Convolution
 from hloom.target import Target
 
@@ -74,7 +73,8 @@ class _Emitter:
     def __init__(self, name: str, plan: ConvolutionPlan, instruction: Instruction) -> None:
         self.name, self.plan, self.instruction = name, plan, instruction
         self.element = plan.tile.type.element
-        self.copy, self.pack = ImageCopy(plan), KernelPack(plan, f"{name}.kernel_table")
+        self.tables = self._tables()
+        self.copy, self.pack = ImageCopy(plan), KernelPack(plan, self.tables["kernel_table"])
 
     def code(self) -> KernelCode:
         plan = self.plan
@@ -87,10 +87,9 @@ class _Emitter:
             self._entry(),
         ]
         size = (plan.weights_size + plan.images_size + plan.partial_size) * size_of(self.element)
-        code = code_of(self.name, functions, size)
-        return replace(code, text=f"{self._tables()}\n{code.text}")
+        return code_of(self.name, functions, size)
 
-    def _tables(self) -> str:
+    def _tables(self) -> dict[str, Global]:
         """The constants: offsets of the steps of K in the image and in the kernel, and the records of the output
         classes (entries, first entry, output offset, counts).
         """
@@ -100,10 +99,9 @@ class _Emitter:
             "kernel_table": [weight for _, weight in self.plan.table],
             "classes": [word for record in records for word in record],
         }
-        return "\n".join(
-            f"@{self.name}.{key} = internal constant [{len(words)} x i64] [{', '.join(f'i64 {w}' for w in words)}]"
-            for key, words in columns.items()
-        )
+        return {
+            key: Global(f"{self.name}.{key}", [constant(I64, word) for word in words]) for key, words in columns.items()
+        }
 
     def _entry(self) -> KernelFunction:
         f = entry_function(self.name, self.instruction)
@@ -126,7 +124,7 @@ class _Emitter:
         """Writes the task: one block of the outputs of a class and group, in one image."""
         f = task_function(f"{self.name}.task")
         plan, form, g = self.plan, self.plan.form, self.plan.geometry
-        f.is_call_only = plan.has_long_tiles
+        f = f.as_call_only() if plan.has_long_tiles else f
         images, weights, result, partial = f.unpack(f["context"], PTR, PTR, PTR, PTR)
         index: IndexValue = f["chunk"]
         indices = []
@@ -134,7 +132,7 @@ class _Emitter:
             indices.append(f.remainder(index, count))
             index = f.divide(index, count)
         column_block, row_block, class_index, group = indices
-        record = Value(f"@{self.name}.classes", PTR)
+        record = f.address_of(self.tables["classes"])
         record = f.at(record, f.multiply(class_index, 3 + len(form.axes)), "i64")
         entries, first, output = f.unpack(record, I64, I64, I64)
         image = f.add(f.multiply(index, g.image_size), f.multiply(group, g.group_stride))
@@ -207,18 +205,18 @@ class _Emitter:
             offset, f.divide(f.multiply(column, stride), 2) if g.result.paired else f.multiply(column, stride)
         )
         with f.when(is_inside):
-            f.invoke(
+            f.call_void(
                 f"{self.name}.tile",
                 f.at(block.image, image, self.element),
                 f.at(block.weights, f.multiply(panel, plan.tile_features), self.element),
-                f.at(Value(f"@{self.name}.image_table", PTR), entries[0], "i64"),
+                f.at(f.address_of(self.tables["image_table"]), entries[0], "i64"),
                 entries[1],
                 block.sums,
             )
             with f.when(last):
                 result = f.at(block.result, offset, g.result.element)
                 features = f.index(f.subtract(g.output_features, column))
-                f.invoke(f"{self.name}.store", block.sums, result, position, features, block.counts)
+                f.call_void(f"{self.name}.store", block.sums, result, position, features, block.counts)
 
     def _row_offsets(
         self, f: KernelFunction, block: TaskBlock, row: IndexValue

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.convolution.geometry import Role
 from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
-from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, lane_indices, type_of
+from hloom.backends.cpu.kernels.kernel_function import ELEMENTS, KernelFunction, size_of, task_function
+from hloom.lir import I64, PTR, Global, IndexValue, Value, constant, lane_indices, type_of
 from hloom.target import TASKS_PER_THREAD
 
 MAX_PACK_CHUNKS = 16
@@ -175,7 +174,7 @@ class KernelPack:
     numbers become two steps of two columns: (re, im), then (-im, re).
     """
 
-    def __init__(self, plan: ConvolutionPlan, table: str) -> None:
+    def __init__(self, plan: ConvolutionPlan, table: Global) -> None:
         self.plan, self.table = plan, table
         self.type = plan.tile.type
         self.element = ELEMENTS[plan.form.types[1]]
@@ -193,7 +192,7 @@ class KernelPack:
             row = f.add(first, i)
             column = f.multiply(f.remainder(f.divide(row, entries), panels), plan.tile_features)
             group = f.multiply(f.divide(row, entries * panels), form.group_strides[1])
-            entry = f.at(Value(f"@{self.table}", PTR), f.remainder(row, entries), "i64")
+            entry = f.at(f.address_of(self.table), f.remainder(row, entries), "i64")
             base = f.at(source, f.add(group, f.load(entry, I64, 8)), self.element)
             with f.loop(run.taps) as tap, f.loop(run.features) as feature:
                 spacing = form.axes[-1].spacing.weight if run.taps > 1 else 0

@@ -11,6 +11,7 @@ from functools import cached_property
 from hloom.backends.cpu.kernels.convolution.cost import PASS_BYTES, copy_cost, tile_cost
 from hloom.backends.cpu.kernels.convolution.form import Form, Tap
 from hloom.backends.cpu.kernels.convolution.geometry import FEATURE, Geometry, Mode, phase, position
+from hloom.backends.cpu.kernels.kernel_function import size_of
 from hloom.backends.cpu.kernels.products.matmul_plan import (
     MAX_ACCUMULATORS,
     MAX_VECTORS,
@@ -19,8 +20,7 @@ from hloom.backends.cpu.kernels.products.matmul_plan import (
 )
 from hloom.backends.cpu.kernels.products.micro_kernel import Tile
 from hloom.backends.cpu.kernels.products.sums import block_length, group_length
-from hloom.backends.cpu.llvm.function import size_of
-from hloom.backends.cpu.llvm.text import Type
+from hloom.lir import Type
 from hloom.target import L2_BYTES, TASKS_PER_THREAD, Target
 
 PANEL_BYTES = L2_BYTES // 4  # of the part of a kernel panel that a block of K reads

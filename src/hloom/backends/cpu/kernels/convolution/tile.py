@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from hloom.backends.cpu.kernels.convolution.geometry import Mode
 from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.sums import addition, group_length, move_sums
-from hloom.backends.cpu.llvm.function import size_of
-from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Type, Value, constant
+from hloom.lir import I64, PTR, IndexValue, Type, Value, constant
 
 
 class SumTile:

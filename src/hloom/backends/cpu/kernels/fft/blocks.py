@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.elements.types import Element, element_of, parts
 from hloom.backends.cpu.kernels.fft.lane_fft import LaneFft
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.llvm.function import size_of
-from hloom.backends.cpu.llvm.text import PTR, IndexValue, Value
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
+from hloom.lir import PTR, IndexValue, Value
 from hloom.types import PrimitiveType
 
 Parts = tuple[Value, ...]

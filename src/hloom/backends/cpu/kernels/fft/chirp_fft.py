@@ -14,7 +14,7 @@ import numpy as np
 
 from hloom.backends.cpu.kernels.fft.lane_fft import Complex, LaneFft, multiply
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.llvm.text import PTR, Value, constant
+from hloom.lir import PTR, Value, constant
 from hloom.passes.legalize.fft_lengths import chirp_of
 
 
@@ -52,11 +52,11 @@ class ChirpFft(LaneFft):
         factors = f.at(f["table"], 2 * (self.n + self.size), self.vector.element)
         self._scaled(f, first, first, chirp, self.n)
         self._clear(f, first)
-        f.invoke(f"{name}.longer", *first, *second, factors)
+        f.call_void(f"{name}.longer", *first, *second, factors)
         result, spare = (second, first) if self.longer.ends_in_second else (first, second)
         self._scaled(f, result, result, kernel, self.size)
         # The inverse transform: real and imaginary parts are swapped.
-        f.invoke(f"{name}.longer", result[1], result[0], spare[1], spare[0], factors)
+        f.call_void(f"{name}.longer", result[1], result[0], spare[1], spare[0], factors)
         back = spare if self.longer.ends_in_second else result
         self._scaled(f, back, first, chirp, self.n)
         return f

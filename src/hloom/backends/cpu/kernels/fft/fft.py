@@ -20,8 +20,8 @@ from hloom.backends.cpu.kernels.fft.half_spectrum import HalfSpectrum
 from hloom.backends.cpu.kernels.fft.lane_fft import LaneFft
 from hloom.backends.cpu.kernels.fft.task import FftPass, FftTask, PassKind
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.llvm.text import Value, type_of
 from hloom.ir import Instruction
+from hloom.lir import Value, type_of
 from hloom.ops.attributes import FftType
 from hloom.ops.fft import Fft
 from hloom.passes.legalize.fft_lengths import MAX_LENGTH, has_code, product_of_two, radices_of

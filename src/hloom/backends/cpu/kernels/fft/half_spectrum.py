@@ -14,7 +14,7 @@ import numpy as np
 
 from hloom.backends.cpu.kernels.fft.lane_fft import Complex, add, multiply, subtract
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.llvm.text import PTR, IndexValue, Value, constant
+from hloom.lir import PTR, IndexValue, Value, constant
 from hloom.types import PrimitiveType
 
 FINE_POWERS = 256

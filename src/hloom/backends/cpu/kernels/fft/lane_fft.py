@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.llvm.function import size_of
-from hloom.backends.cpu.llvm.text import PTR, IndexValue, Type, Value, constant
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
+from hloom.lir import PTR, IndexValue, Type, Value, constant
 from hloom.passes.legalize.fft_lengths import radices_of
 
 Complex = tuple[Value, Value]

@@ -17,7 +17,7 @@ from hloom.backends.cpu.kernels.fft.blocks import BlockView, SequenceBlock
 from hloom.backends.cpu.kernels.fft.half_spectrum import convert_ends, convert_pair
 from hloom.backends.cpu.kernels.fft.lane_fft import Complex, LaneFft, multiply
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, type_of
+from hloom.lir import I64, PTR, IndexValue, Value, constant, type_of
 
 PassKind = Literal["complex", "pairs to half", "half to pairs", "real to half", "half to real"]
 """Source and target of a pass; `half` is half a spectrum, `pairs` are real elements two by two."""
@@ -93,7 +93,7 @@ class FftTask:
         f = KernelFunction(f"{self.name}.{suffix}", **{f"given{k}": value.type for k, value in enumerate(arguments)})
         write(f, *f.parameters)
         self.called.append(f)
-        self.f.invoke(f.symbol, *arguments)
+        self.f.call_void(f.function.name, *arguments)
 
     def _block(self, index: Value) -> None:
         f, p, lanes = self.f, self.p, self.fft.lanes
@@ -113,14 +113,14 @@ class FftTask:
             self._half_to_real()
 
     def _load(self, arrays: tuple[Value, ...]) -> None:
-        self.f.invoke(f"{self.name}.load", self.source, *arrays, self.first, self.count)
+        self.f.call_void(f"{self.name}.load", self.source, *arrays, self.first, self.count)
 
     def _store(self, arrays: tuple[Value, ...]) -> None:
-        self.f.invoke(f"{self.name}.store", self.target, *arrays, self.first, self.count)
+        self.f.call_void(f"{self.name}.store", self.target, *arrays, self.first, self.count)
 
     def _transform(self) -> tuple[Complex, Complex]:
         """Transforms the first pair of arrays; returns the pair that has the result, and the other one."""
-        self.f.invoke(self.lanes, *self.first_pair, *self.second_pair, self.table)
+        self.f.call_void(self.lanes, *self.first_pair, *self.second_pair, self.table)
         return (self.second_pair, self.first_pair) if self.fft.ends_in_second else (self.first_pair, self.second_pair)
 
     def _swapped_parts(self, pair: Complex) -> Complex:

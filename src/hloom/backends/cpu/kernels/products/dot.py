@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hloom.backends.cpu.kernels.code import KernelCode, PackedCode
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.matmul import MatmulCode, MatmulSpec, emit_matmul, emit_packed_matmul
 from hloom.backends.cpu.kernels.products.matmul_plan import accumulator
-from hloom.backends.cpu.llvm.function import CALL_ONLY_ATTRIBUTE
 from hloom.ir import Instruction
+from hloom.lir import PTR, CallAttribute
 from hloom.ops.dot import Dot
 from hloom.passes.fusion.dot_operands import stride_of
 from hloom.target import Target
@@ -43,12 +44,9 @@ def _packed(name: str, spec: MatmulSpec, target: Target) -> PackedCode | None:
 
 def _kernel_code(entry: str, code: MatmulCode, arrays: Sequence[str], remaining: Sequence[str]) -> KernelCode:
     """Wraps the code of a product in an entry with the parameters of kernels."""
-    parameters = ", ".join(f"ptr %{name}" for name in (*arrays, "scratch", "pool", "fork"))
-    arguments = ", ".join(f"ptr %{name}" for name in (*arrays, *remaining))
-    head = f"define internal void @{entry}({parameters}) {CALL_ONLY_ATTRIBUTE}"
-    text = f"{head} {{\n  call void @{code.entry}({arguments}) #1\n  ret void\n}}"
-    declarations = dict.fromkeys(sorted(code.declarations))
-    return KernelCode(f"{code.text}\n{text}", declarations, code.scratch_bytes, entry)
+    f = KernelFunction(entry, **dict.fromkeys((*arrays, "scratch", "pool", "fork"), PTR)).as_call_only()
+    f.call_void(code.entry, *(f[name] for name in (*arrays, *remaining)), attribute=CallAttribute.ALWAYS_INLINE)
+    return KernelCode((*code.functions, f.finish()), code.scratch_bytes, entry)
 
 
 def can_multiply(lhs: PrimitiveType, rhs: PrimitiveType, out: PrimitiveType) -> bool:

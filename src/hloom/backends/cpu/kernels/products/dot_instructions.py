@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.matmul_plan import Product
 from hloom.backends.cpu.kernels.products.matrix import Matrix, Words
-from hloom.backends.cpu.llvm.function import Function
 from hloom.backends.cpu.llvm.processor import processor
-from hloom.backends.cpu.llvm.text import Type, Value, constant, type_of
+from hloom.lir import Type, Value, constant, type_of
 from hloom.runtime.machine import architecture
 
-MultiplyAdd = Callable[[Function, Value, Value, Value], Value]
+MultiplyAdd = Callable[[KernelFunction, Value, Value, Value], Value]
 
 MIN_STEPS = 16  # elements of K
 MIN_SIDE = 4  # rows and columns
@@ -94,7 +94,7 @@ def _has_words_in_memory(matrix: Matrix, strides: tuple[int, int]) -> bool:
     return is_dense and not words.flipped and {"s8": 8, "u8": 8}.get(matrix.type, 16) == words.bits
 
 
-def correction(f: Function, words: Value, sums: Value) -> Value:
+def correction(f: KernelFunction, words: Value, sums: Value) -> Value:
     """Returns the sums with 128 times the sum of each word's bytes added: the contribution of flipped sign bits."""
     return _add_bytes(f, constant(words.type, 0x80808080), words, sums)
 
@@ -102,7 +102,7 @@ def correction(f: Function, words: Value, sums: Value) -> Value:
 def _instruction(name: str, element: str) -> MultiplyAdd:
     """Returns an instruction of x86 that adds the products of the elements of two words to a sum."""
 
-    def multiply_add(f: Function, a: Value, b: Value, sums: Value) -> Value:
+    def multiply_add(f: KernelFunction, a: Value, b: Value, sums: Value) -> Value:
         elements = type_of(element, sums.type.width * 32 // type_of(element).bits)
         intrinsic = f"llvm.x86.{name}.{32 * sums.type.width}"
         return f.call(intrinsic, sums.type, sums, f.bitcast(a, elements), f.bitcast(b, elements))
@@ -126,7 +126,7 @@ _add_swapped_bytes = _with_swapped_operands(_add_bytes)
 def _neon(name: str) -> MultiplyAdd:
     """Returns an instruction of AArch64 that adds the products of the bytes of two words to a sum."""
 
-    def multiply_add(f: Function, a: Value, b: Value, sums: Value) -> Value:
+    def multiply_add(f: KernelFunction, a: Value, b: Value, sums: Value) -> Value:
         lanes = sums.type.width
         bytes_of_words = type_of("i8", 4 * lanes)
         intrinsic = f"llvm.aarch64.neon.{name}.v{lanes}i32.v{4 * lanes}i8"
@@ -135,7 +135,7 @@ def _neon(name: str) -> MultiplyAdd:
     return multiply_add
 
 
-def _add_products_of_halves(f: Function, a: Value, b: Value, sums: Value) -> Value:
+def _add_products_of_halves(f: KernelFunction, a: Value, b: Value, sums: Value) -> Value:
     width = sums.type.width
     halves = type_of("i16", 2 * width)
     name = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}[width]

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products import pack_b
 from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction, dot_instruction, in_words
 from hloom.backends.cpu.kernels.products.matmul_code import (
     MatmulCode,
     code_of,
-    context_of,
     entry_of,
-    fill_context,
-    run_tasks,
+    threads_of,
     zeros_code,
 )
 from hloom.backends.cpu.kernels.products.matmul_plan import (
@@ -39,13 +38,14 @@ from hloom.backends.cpu.kernels.products.micro_kernel import (
     pack_steps_of_a,
 )
 from hloom.backends.cpu.kernels.products.sums import sums_of_group
-from hloom.backends.cpu.llvm.function import Function, size_of
-from hloom.backends.cpu.llvm.text import I1, I64, PTR, IndexValue, Type, Value, constant, type_of
+from hloom.lir import I1, I64, PTR, IndexValue, Type, Value, constant, type_of
 from hloom.target import Target
 
 __all__ = ["MatmulCode", "MatmulSpec", "PackedMatmul", "emit_matmul", "emit_packed_matmul"]
 
 FALSE = constant(I1, False)
+_CONTEXT = (PTR, PTR, PTR, PTR, I64)
+"""Types that tasks capture: A, B, C, the packed B, and the number of columns."""
 
 
 def emit_matmul(name: str, spec: MatmulSpec, target: Target) -> MatmulCode:
@@ -115,7 +115,7 @@ class _Emitter:
 
     def __init__(self, name: str, plan: MatmulPlan, instruction: DotInstruction | None) -> None:
         self.name, self.plan, self.product, self.tile = name, plan, plan.product, plan.tile
-        self.multiply_add = instruction.multiply_add if instruction else Function.multiply_add
+        self.multiply_add = instruction.multiply_add if instruction else KernelFunction.multiply_add
         self.corrected = instruction is not None and instruction.flipped
         self.element = plan.tile.type.element
         self.depth_of_b = align_up(plan.product.k + self.corrected, self.tile.type.width)  # rows of a packed panel
@@ -157,21 +157,19 @@ class _Emitter:
 
     def packing_code(self) -> MatmulCode:
         """Returns the code that packs a shared B."""
-        f = Function(self.name, source=PTR, packed=PTR, pool=PTR).as_call_only()
+        f = KernelFunction(self.name, source=PTR, packed=PTR, pool=PTR).as_call_only()
         source, packed, pool = f.parameters
-        context = f.slot(I64, 5)
-        fill_context(f, context, source, source, source, packed, f.index(self.product.n))
-        self._run_packing(f, context, pool if self.plan.parallel else None)
+        context = f.pack(source, source, source, packed, f.index(self.product.n))
+        self._run_packing(f, context, threads_of(f, pool, self.plan.parallel))
         return code_of(self.name, [*self._b_packing_functions(), *self._packing_tasks(), f], 0)
 
     def packed_code(self) -> MatmulCode:
         """Returns the code of the product with a shared B that is packed already."""
-        f = Function(self.name, lhs=PTR, rhs=PTR, out=PTR, pool=PTR).as_call_only()
+        f = KernelFunction(self.name, lhs=PTR, rhs=PTR, out=PTR, pool=PTR).as_call_only()
         lhs, rhs, out, pool = f.parameters
         a, packed = (rhs, lhs) if self.product.swapped else (lhs, rhs)
-        context, tasks = f.slot(I64, 5), self.plan.row_blocks * self.plan.column_groups
-        fill_context(f, context, a, packed, out, packed, f.index(self.product.n))
-        run_tasks(f, f"{self.name}.task", context, tasks, pool if self.plan.parallel else None)
+        context = f.pack(a, packed, out, packed, f.index(self.product.n))
+        f.run_chunks(f"{self.name}.task", context, self.plan.tasks, threads_of(f, pool, self.plan.parallel))
         pack_a = [] if self.plan.a_is_direct else [self._pack_a()]
         return code_of(self.name, [self._kernel(), *pack_a, self._block(), self._task(), f], 0)
 
@@ -183,7 +181,7 @@ class _Emitter:
         """Elements of a packed B."""
         return self.depth_of_b * align_up(self.plan.columns, self.tile.columns)
 
-    def _kernel(self) -> Function:
+    def _kernel(self) -> KernelFunction:
         plan = self.plan
         ragged = plan.has_ragged_rows, plan.has_ragged_columns
         operands = self.a, self.b, self.product.c
@@ -191,13 +189,13 @@ class _Emitter:
         rule = self.corrected, self.multiply_add
         return MicroKernel(f"{self.name}.kernel", self.tile, *operands, *sums, *ragged, *rule).function()
 
-    def _pack_a(self) -> Function:
+    def _pack_a(self) -> KernelFunction:
         name, a = f"{self.name}.pack_a", self.product.a
         if self._packs_steps_of_a():
             return pack_steps_of_a(name, a, self.tile, self.a.panel)
         return pack_rows_of_a(name, a, self.tile, self.a.row)
 
-    def _b_packing_functions(self) -> list[Function]:
+    def _b_packing_functions(self) -> list[KernelFunction]:
         if not self.corrected:
             return [self._pack_b()]
         return [
@@ -205,7 +203,7 @@ class _Emitter:
             pack_b.sum_columns_of_b(f"{self.name}.sum_b", self.tile, self.depth_of_b, self.product.k),
         ]
 
-    def _pack_b(self) -> Function:
+    def _pack_b(self) -> KernelFunction:
         name, p, ragged = f"{self.name}.pack_b", self.product, self.plan.has_ragged_columns
         if p.b.has_contiguous_rows:
             return pack_b.pack_rows_of_b(name, p.b, self.tile, self.depth_of_b, p.k, ragged, p.is_complex)
@@ -213,16 +211,16 @@ class _Emitter:
             return pack_b.pack_columns_of_b(name, p.b, self.tile, self.depth_of_b, p.k, ragged)
         return pack_b.pack_any_b(name, p.b, self.tile, self.depth_of_b, p.k, p.is_complex)
 
-    def _packing_units(self, f: Function, columns: IndexValue) -> IndexValue:
+    def _packing_units(self, f: KernelFunction, columns: IndexValue) -> IndexValue:
         """Returns the units that the packing of B counts: steps of K if its rows are contiguous, else panels."""
         if self.product.b.has_contiguous_rows:
             return self.product.k // (2 if self.product.is_complex else 1)
         return f.ceil_divide(columns, self.tile.columns)
 
-    def _block(self) -> Function:
+    def _block(self) -> KernelFunction:
         """Writes `(a, b, c, rows, columns)`: a block of the result, from rows of A in place and panels of B."""
-        f = Function(f"{self.name}.block", a=PTR, b=PTR, c=PTR, rows=I64, columns=I64)
-        f.is_call_only = self.tile.takes_long(self.plan.depth)
+        f = KernelFunction(f"{self.name}.block", a=PTR, b=PTR, c=PTR, rows=I64, columns=I64)
+        f = f.as_call_only() if self.tile.takes_long(self.plan.depth) else f
         rows_of_a, b, c, rows, columns = f.parameters
         a, depth, k = self.product.a, self.plan.depth, self.product.k
         partial, packed = self._allocate_partial_sums(f), self._allocate_packed_a(f)
@@ -234,20 +232,20 @@ class _Emitter:
             last = f.compare("uge", f.index(f.add(first.index, depth)), f.index(k))
             panels_of_a = f.at(rows_of_a, a.offset(f, 0, first.index), a.element)
             if packed:
-                f.invoke(f"{self.name}.pack_a", panels_of_a, packed, rows, elements)
+                f.call_void(f"{self.name}.pack_a", panels_of_a, packed, rows, elements)
                 panels_of_a = packed
             panels_of_b = f.at(b, f.multiply(first.index, self.b.step), self.element)
             sums = partial if totals is None else self._group_sums(f, partial, totals, first.index, last)
             self._tiles(f, (panels_of_a, panels_of_b, c, sums), steps, rows, columns, last)
         return f
 
-    def _group_sums(self, f: Function, partial: Value, totals: Value, step: IndexValue, last: Value) -> Value:
+    def _group_sums(self, f: KernelFunction, partial: Value, totals: Value, step: IndexValue, last: Value) -> Value:
         """Returns the address to which the block of K at `step` adds its sums."""
         is_first = f.compare("eq", f.index(f.remainder(step, self.plan.group)), f.index(0))
         return sums_of_group(f, self.tile.type, partial, totals, self._partial_count, is_first, last)
 
     def _tiles(
-        self, f: Function, pointers: tuple[Value, ...], steps: Value, rows: Value, columns: Value, last: Value
+        self, f: KernelFunction, pointers: tuple[Value, ...], steps: Value, rows: Value, columns: Value, last: Value
     ) -> None:
         """Calls the kernel for each tile. B, the larger operand, is read once: the block of A stays in the L2 cache,
         and so does a panel of B.
@@ -261,7 +259,7 @@ class _Emitter:
             if self.plan.repeats_rows:
                 row = f.minimum(row, f.subtract(rows, tile.rows))
             index = f.add(f.multiply(i, column_panels), j) if self.plan.has_partial_sums else 0
-            f.invoke(
+            f.call_void(
                 f"{self.name}.kernel",
                 f.at(a, self._offset_of_a(f, i, row), self.element),
                 f.at(b, f.multiply(j, self.b.panel), self.element),
@@ -273,15 +271,15 @@ class _Emitter:
                 last,
             )
 
-    def _offset_of_a(self, f: Function, panel: IndexValue, row: IndexValue) -> IndexValue:
+    def _offset_of_a(self, f: KernelFunction, panel: IndexValue, row: IndexValue) -> IndexValue:
         return f.multiply(row, self.product.a.row) if self.plan.a_is_direct else f.multiply(panel, self.a.panel)
 
-    def _allocate_packed_a(self, f: Function) -> Value | None:
+    def _allocate_packed_a(self, f: KernelFunction) -> Value | None:
         if self.plan.a_is_direct:
             return None
         return f.slot(type_of(self.element), self.plan.row_tiles * self.a.panel)
 
-    def _allocate_partial_sums(self, f: Function) -> Value:
+    def _allocate_partial_sums(self, f: KernelFunction) -> Value:
         """Returns zeros for all tiles of a task's block, or for one tile if K is one block; null if registers hold all
         sums.
         """
@@ -297,11 +295,11 @@ class _Emitter:
         tiles = self.plan.row_tiles * self.plan.column_tiles if self.plan.has_partial_sums else 1
         return tiles * self.tile.size
 
-    def _task(self) -> Function:
+    def _task(self) -> KernelFunction:
         """Writes `(context, chunk)`: one block of the result."""
-        f = Function(f"{self.name}.task", context=PTR, chunk=I64).as_call_only()
+        f = KernelFunction(f"{self.name}.task", context=PTR, chunk=I64).as_call_only()
         context, chunk = f.parameters
-        a, b, c, packed, columns = context_of(f, context)
+        a, b, c, packed, columns = f.unpack(context, *_CONTEXT)
         p, plan, tile = self.product, self.plan, self.tile
         group = f.remainder(chunk, plan.column_groups)
         remaining = f.divide(chunk, plan.column_groups)
@@ -318,71 +316,70 @@ class _Emitter:
         if plan.b_storage == "private":
             packed = f.slot(type_of(self.element), self._packed_elements())
             units = f.index(self._packing_units(f, p.n))
-            f.invoke(f"{self.name}.pack_b", b, packed, f.index(p.n), f.index(0), units)
+            f.call_void(f"{self.name}.pack_b", b, packed, f.index(p.n), f.index(0), units)
             if self.corrected:
-                f.invoke(f"{self.name}.sum_b", packed, f.index(0), f.index(f.ceil_divide(p.n, tile.columns)))
+                f.call_void(f"{self.name}.sum_b", packed, f.index(0), f.index(f.ceil_divide(p.n, tile.columns)))
         panels = f.at(packed, f.multiply(f.divide(column, tile.columns), self.b.panel), self.element)
         if plan.b_storage == "direct":
             panels = f.at(b, column, self.element)
         with f.when(f.compare("ne", f.index(width), f.index(0))):
-            f.invoke(f"{self.name}.block", a, panels, c, f.index(rows), f.index(width))
+            f.call_void(f"{self.name}.block", a, panels, c, f.index(rows), f.index(width))
         return f
 
-    def _packing_tasks(self) -> list[Function]:
+    def _packing_tasks(self) -> list[KernelFunction]:
         """Writes `(context, chunk)`: a share of the packing of B into the workspace; and of the sums of its columns."""
-        f = Function(f"{self.name}.pack_task", context=PTR, chunk=I64).as_call_only()
+        f = KernelFunction(f"{self.name}.pack_task", context=PTR, chunk=I64).as_call_only()
         context, chunk = f.parameters
-        _, b, _, packed, columns = context_of(f, context)
+        _, b, _, packed, columns = f.unpack(context, *_CONTEXT)
         first, count = f.share(self._packing_units(f, columns), 1, self._pack_chunks(f), chunk)
         with f.when(f.compare("ne", f.index(count), f.index(0))):
-            f.invoke(f"{self.name}.pack_b", b, packed, columns, f.index(first), f.index(count))
+            f.call_void(f"{self.name}.pack_b", b, packed, columns, f.index(first), f.index(count))
         if not self.corrected:
             return [f]
-        s = Function(f"{self.name}.sum_task", context=PTR, chunk=I64).as_call_only()
+        s = KernelFunction(f"{self.name}.sum_task", context=PTR, chunk=I64).as_call_only()
         context, chunk = s.parameters
-        _, _, _, packed, columns = context_of(s, context)
+        _, _, _, packed, columns = s.unpack(context, *_CONTEXT)
         first, count = s.share(s.ceil_divide(columns, self.tile.columns), 1, self._sum_chunks(), chunk)
         with s.when(s.compare("ne", s.index(count), s.index(0))):
-            s.invoke(f"{self.name}.sum_b", packed, s.index(first), s.index(count))
+            s.call_void(f"{self.name}.sum_b", packed, s.index(first), s.index(count))
         return [f, s]
 
-    def _run_packing(self, f: Function, context: Value, pool: Value | None) -> None:
-        run_tasks(f, f"{self.name}.pack_task", context, self._pack_chunks(f), pool)
+    def _run_packing(self, f: KernelFunction, context: Value, on: tuple[Value, Value] | None) -> None:
+        f.run_chunks(f"{self.name}.pack_task", context, self._pack_chunks(f), on)
         if self.corrected:
-            run_tasks(f, f"{self.name}.sum_task", context, self._sum_chunks(), pool)
+            f.run_chunks(f"{self.name}.sum_task", context, self._sum_chunks(), on)
 
     def _sum_chunks(self) -> int:
         return min(16, -(-self.plan.columns // self.tile.columns))
 
-    def _pack_chunks(self, f: Function) -> int:
+    def _pack_chunks(self, f: KernelFunction) -> int:
         units = self._packing_units(f, self.plan.columns)
         assert isinstance(units, int)
         return min(16, units)
 
-    def _entry(self) -> Function:
+    def _entry(self) -> KernelFunction:
         f = entry_of(self.name)
         lhs, rhs, out, scratch, pool = f.parameters
         p, plan = self.product, self.plan
         a, b = (rhs, lhs) if p.swapped else (lhs, rhs)
-        context = f.slot(I64, 5)
-        tasks, threads = plan.row_blocks * plan.column_groups, pool if plan.parallel else None
+        on = threads_of(f, pool, plan.parallel)
         if plan.b_storage != "shared":
-            fill_context(f, context, a, b, out, scratch, f.index(p.n))
-            run_tasks(f, f"{self.name}.task", context, p.batch * tasks, threads)
+            context = f.pack(a, b, out, scratch, f.index(p.n))
+            f.run_chunks(f"{self.name}.task", context, p.batch * plan.tasks, on)
             return f
         with f.loop(p.batch) as batch, f.loop(p.n, plan.columns) as column:
             a, b, c = _batch_pointers(f, p, (a, b, out), batch.index)
             b = f.at(b, p.b.offset(f, 0, column.index), p.b.element)
             c = f.at(c, p.c.offset(f, 0, column.index), p.c.element)
             columns = f.minimum(plan.columns, f.subtract(p.n, column.index))
-            fill_context(f, context, a, b, c, scratch, f.index(columns))
-            self._run_packing(f, context, threads)
-            run_tasks(f, f"{self.name}.task", context, tasks, threads)
+            context = f.pack(a, b, c, scratch, f.index(columns))
+            self._run_packing(f, context, on)
+            f.run_chunks(f"{self.name}.task", context, plan.tasks, on)
         return f
 
 
 def _batch_pointers(
-    f: Function, p: Product, pointers: tuple[Value, Value, Value], batch_index: IndexValue
+    f: KernelFunction, p: Product, pointers: tuple[Value, Value, Value], batch_index: IndexValue
 ) -> list[Value]:
     """A, B and C of one product of the batch."""
     parts = zip(pointers, p.batch_strides, (p.a, p.b, p.c), strict=True)
@@ -392,8 +389,8 @@ def _batch_pointers(
 def _matvec_code(name: str, p: Matvec, vector: Type, target: Target, swapped: bool) -> MatmulCode:
     f = entry_of(name)
     lhs, rhs, out, _, pool = f.parameters
-    context, shares = f.slot(I64, 3), p.shares(vector, target)
-    fill_context(f, context, *((rhs, lhs) if swapped else (lhs, rhs)), out)
+    shares = p.shares(vector, target)
+    context = f.pack(*((rhs, lhs) if swapped else (lhs, rhs)), out)
     parallel = target.is_worth_threads(p.batch * p.m * p.k * MULTIPLY_ADD_COST)
-    run_tasks(f, f"{name}.task", context, p.batch * shares, pool if parallel else None)
+    f.run_chunks(f"{name}.task", context, p.batch * shares, threads_of(f, pool, parallel))
     return code_of(name, [p.task(f"{name}.task", vector, shares), f], 0)

@@ -18,11 +18,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from hloom.backends.cpu.kernels.kernel_function import ELEMENTS, size_of
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.micro_kernel import Tile
 from hloom.backends.cpu.kernels.products.sums import block_length, group_length
-from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
-from hloom.backends.cpu.llvm.text import Type, type_of
+from hloom.lir import Type, type_of
 from hloom.target import L1_BYTES, L2_BYTES, L3_BYTES, MIN_TASK_WORK, TASKS_PER_THREAD, Target
 
 MAX_PACKED_B_BYTES = L3_BYTES // 4  # stays in the cache
@@ -176,6 +176,11 @@ class MatmulPlan:
     row_blocks: int
     column_groups: int
     parallel: bool
+
+    @property
+    def tasks(self) -> int:
+        """Number of tasks of a product."""
+        return self.row_blocks * self.column_groups
 
     @property
     def streams_b(self) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hloom.backends.cpu.llvm.function import ELEMENTS, Function, size_of
-from hloom.backends.cpu.llvm.text import IndexValue, Type, Value, constant, type_of
+from hloom.backends.cpu.kernels.kernel_function import ELEMENTS, KernelFunction, size_of
+from hloom.lir import IndexValue, Type, Value, constant, type_of
 
 
 @dataclass(frozen=True)
@@ -69,18 +69,20 @@ class Matrix:
         """Returns the elements of K in all steps; the last word may not be full."""
         return self.words.total if self.words else steps
 
-    def elements_left(self, f: Function, steps: int, step: IndexValue) -> IndexValue:
+    def elements_left(self, f: KernelFunction, steps: int, step: IndexValue) -> IndexValue:
         """Returns the elements of K from a step on."""
         return f.subtract(self.elements(steps), f.multiply(step, self.per_step))
 
-    def offset(self, f: Function, row: IndexValue, column: IndexValue) -> IndexValue:
+    def offset(self, f: KernelFunction, row: IndexValue, column: IndexValue) -> IndexValue:
         """Returns the offset of an element, in elements."""
         along_row = f.multiply(column, self.column)
         if self.paired:
             along_row = f.add(f.multiply(f.divide(column, 2), self.column), f.remainder(column, 2))
         return f.add(f.multiply(row, self.row), along_row)
 
-    def load_step(self, f: Function, pointer: Value, type: Type, left: IndexValue, mask: Value | None = None) -> Value:
+    def load_step(
+        self, f: KernelFunction, pointer: Value, type: Type, left: IndexValue, mask: Value | None = None
+    ) -> Value:
         """Loads one step of K, for neighbours across K: an element or a word of each. `left` elements of K remain."""
         words = self.words
         if words is None:
@@ -98,7 +100,7 @@ class Matrix:
             whole = f.binary("or", whole, part)
         return self._finished(f, whole, type)
 
-    def load_steps(self, f: Function, pointer: Value, type: Type, left: IndexValue | None) -> Value:
+    def load_steps(self, f: KernelFunction, pointer: Value, type: Type, left: IndexValue | None) -> Value:
         """Loads consecutive steps of K, whose elements are contiguous; lanes past the remaining `left` elements are
         zero.
         """
@@ -110,7 +112,7 @@ class Matrix:
         parts = f.load_as(pointer, self._load_type(words), type_of(f"i{words.bits}", width), mask)
         return self._finished(f, f.bitcast(parts, type.of("i32")), type)
 
-    def _shifted_elements(self, f: Function, pointer: Value, word: Type, index: int, mask: Value | None) -> Value:
+    def _shifted_elements(self, f: KernelFunction, pointer: Value, word: Type, index: int, mask: Value | None) -> Value:
         """Loads elements and shifts them to their position in words."""
         assert self.words is not None
         source, bits = self._load_type(self.words), self.words.bits
@@ -123,7 +125,7 @@ class Matrix:
         """Returns the type as which elements are loaded: unsigned if they are as wide as in the word."""
         return f"u{words.bits}" if 8 * size_of(self.element) == words.bits else self.type
 
-    def _finished(self, f: Function, word: Value, type: Type) -> Value:
+    def _finished(self, f: KernelFunction, word: Value, type: Type) -> Value:
         assert self.words is not None
         if self.words.flipped:
             highest = sum(1 << (self.words.bits * (i + 1) - 1) for i in range(self.words.count))
@@ -131,7 +133,7 @@ class Matrix:
         return word if word.type is type else f.bitcast(word, type)
 
 
-def _broadcast_mask(f: Function, condition: Value, type: Type) -> Value:
+def _broadcast_mask(f: KernelFunction, condition: Value, type: Type) -> Value:
     """Returns all bits of all lanes set if a condition holds, else none."""
     bits = f.select(condition, constant(type.scalar, -1), constant(type.scalar, 0))
     return f.splat(bits, type.width) if type.width else bits

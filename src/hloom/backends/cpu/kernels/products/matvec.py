@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.sums import (
     MIN_GROUP_BLOCKS,
@@ -18,8 +19,7 @@ from hloom.backends.cpu.kernels.products.sums import (
     move_sums,
     multiplication,
 )
-from hloom.backends.cpu.llvm.function import Function, size_of
-from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Type, Value, constant
+from hloom.lir import I64, PTR, IndexValue, Type, Value, constant
 from hloom.target import L1_BYTES, Target
 
 ROWS_PER_ITERATION = 4  # of `_dot`
@@ -61,11 +61,11 @@ class Matvec:
         wanted = math.ceil(target.tasks(parts) / self.batch)
         return max(1, min(wanted, self.m // max(ROWS_PER_ITERATION, type.width)))
 
-    def task(self, name: str, type: Type, shares: int) -> Function:
+    def task(self, name: str, type: Type, shares: int) -> KernelFunction:
         """Returns `name(context, chunk)`: one share of the rows of one product; the context starts with the three
         pointers.
         """
-        f = Function(name, context=PTR, chunk=I64)
+        f = KernelFunction(name, context=PTR, chunk=I64)
         context, chunk = f.parameters
         batch_index, share = f.divide(chunk, shares), f.remainder(chunk, shares)
         pointers: list[Value] = []
@@ -76,7 +76,7 @@ class Matvec:
         emit(f, type, pointers, *f.share(self.m, unit, shares, share))
         return f
 
-    def _dot(self, f: Function, type: Type, pointers: list[Value], first: IndexValue, rows: IndexValue) -> None:
+    def _dot(self, f: KernelFunction, type: Type, pointers: list[Value], first: IndexValue, rows: IndexValue) -> None:
         matrix, vector, out = pointers
         with f.loop(rows, ROWS_PER_ITERATION) as loop:
             last = f.subtract(rows, 1)  # rows past the last one repeat it
@@ -85,7 +85,7 @@ class Matvec:
             for row, total in zip(row_indices, self._dots(f, type, row_addresses, vector), strict=True):
                 f.store_as(total, f.at(out, f.multiply(row, self.out.row), self.out.element), self.out.type)
 
-    def _dots(self, f: Function, type: Type, row_addresses: list[Value], vector: Value) -> list[Value]:
+    def _dots(self, f: KernelFunction, type: Type, row_addresses: list[Value], vector: Value) -> list[Value]:
         """Returns the products of rows and the vector: whole iterations, then the remaining vectors, the last one
         masked.
         """
@@ -105,7 +105,7 @@ class Matvec:
 
     def _block_sums(
         self,
-        f: Function,
+        f: KernelFunction,
         row_addresses: list[Value],
         vector: Value,
         part_of_k: tuple[IndexValue, IndexValue],
@@ -127,7 +127,7 @@ class Matvec:
 
     def _sum_iterations(
         self,
-        f: Function,
+        f: KernelFunction,
         row_addresses: list[Value],
         vector: Value,
         part_of_k: tuple[IndexValue, IndexValue],
@@ -143,7 +143,7 @@ class Matvec:
         return loop.carried
 
     def _add_products(
-        self, f: Function, row_addresses: list[Value], vector: Value, at: IndexValue, left: int, sums: list[Value]
+        self, f: KernelFunction, row_addresses: list[Value], vector: Value, at: IndexValue, left: int, sums: list[Value]
     ) -> list[Value]:
         type = sums[0].type
         mask = f.first_lanes(left, type.width) if left < type.width else None
@@ -151,7 +151,7 @@ class Matvec:
         parts = [f.load_as(f.at(row, at, self.matrix.element), self.matrix.type, type, mask) for row in row_addresses]
         return [f.multiply_add(part, factor, total) for part, total in zip(parts, sums, strict=True)]
 
-    def _axpy(self, f: Function, type: Type, pointers: list[Value], first: IndexValue, rows: IndexValue) -> None:
+    def _axpy(self, f: KernelFunction, type: Type, pointers: list[Value], first: IndexValue, rows: IndexValue) -> None:
         max_rows = TILE_BYTES // size_of(type.element)
         whole = self.k // COLUMNS_PER_ITERATION * COLUMNS_PER_ITERATION
         block = COLUMNS_PER_ITERATION * chain_length(self.k // COLUMNS_PER_ITERATION, MIN_CHAIN_ITERATIONS)
@@ -180,7 +180,7 @@ class Matvec:
 
     def _add_columns(
         self,
-        f: Function,
+        f: KernelFunction,
         type: Type,
         matrix: Value,
         vector: Value,
@@ -207,7 +207,7 @@ class Matvec:
                 total = f.multiply_add(part, factor, total)
             f.store(_add_pairwise(f, f.load(address, type, 64), total), address, 64)
 
-    def _store_tile(self, f: Function, type: Type, tile: Value, out: Value, rows: IndexValue) -> None:
+    def _store_tile(self, f: KernelFunction, type: Type, tile: Value, out: Value, rows: IndexValue) -> None:
         is_contiguous = self.out.row == 1
         step, part = (type.width, type) if is_contiguous else (1, type.scalar)
         with f.loop(rows, step) as loop:
@@ -215,7 +215,7 @@ class Matvec:
             mask = self._mask(f, type, rows, loop.index) if is_contiguous else None
             f.store_as(value, f.at(out, f.multiply(loop.index, self.out.row), self.out.element), self.out.type, mask)
 
-    def _mask(self, f: Function, type: Type, rows: IndexValue, at: IndexValue) -> Value | None:
+    def _mask(self, f: KernelFunction, type: Type, rows: IndexValue, at: IndexValue) -> Value | None:
         """Returns the lanes of a vector from `at` on that are rows; None if no vector ends past the last row."""
         return f.first_lanes(f.subtract(rows, at), type.width) if self.m % type.width else None
 
@@ -234,7 +234,7 @@ def _additive_identities(type: Type, count: int) -> list[Value]:
     return [constant(type, -0.0 if type.is_float else 0)] * count
 
 
-def _add_pairwise(f: Function, total: Value, *sums: Value) -> Value:
+def _add_pairwise(f: KernelFunction, total: Value, *sums: Value) -> Value:
     """Adds sums to a total, after adding them in pairs."""
     add, rest = addition(total.type), [*sums]
     while len(rest) > 1:
@@ -242,7 +242,7 @@ def _add_pairwise(f: Function, total: Value, *sums: Value) -> Value:
     return f.binary(add, total, rest[0])
 
 
-def _horizontal_sum(f: Function, vector: Value) -> Value:
+def _horizontal_sum(f: KernelFunction, vector: Value) -> Value:
     """The sum of all lanes."""
     scalar = vector.type.scalar
     if not scalar.is_float:

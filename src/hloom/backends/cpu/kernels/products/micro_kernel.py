@@ -15,10 +15,10 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.sums import addition
-from hloom.backends.cpu.llvm.function import Function, size_of
-from hloom.backends.cpu.llvm.text import I1, I64, PTR, IndexValue, Type, Value, constant
+from hloom.lir import I1, I64, PTR, IndexValue, Type, Value, constant
 
 LONG_CALL = 1 << 12  # multiply-adds of vectors, beside which a call costs nothing
 
@@ -81,11 +81,11 @@ class MicroKernel:
     has_ragged_rows: bool
     has_ragged_columns: bool
     corrected: bool
-    multiply_add: Callable[[Function, Value, Value, Value], Value]
+    multiply_add: Callable[[KernelFunction, Value, Value, Value], Value]
 
-    def function(self) -> Function:
+    def function(self) -> KernelFunction:
         """Returns the function."""
-        f = Function(self.name, a=PTR, b=PTR, c=PTR, partial=PTR, steps=I64, rows=I64, columns=I64, last=I1)
+        f = KernelFunction(self.name, a=PTR, b=PTR, c=PTR, partial=PTR, steps=I64, rows=I64, columns=I64, last=I1)
         sums, spilled = self._sum_blocks(f)
         if not self.c.has_contiguous_rows:
             self._store_through_stack(f, sums, spilled)
@@ -98,7 +98,7 @@ class MicroKernel:
                 self._store_through_stack(f, sums, spilled)
         return f
 
-    def _is_whole(self, f: Function) -> Value | None:
+    def _is_whole(self, f: KernelFunction) -> Value | None:
         """Whether the tile is finished and all of it is in the result; None: always."""
         _, _, _, _, _, rows, columns, last = f.parameters
         conditions = [last] if self.has_partial_sums else []
@@ -108,7 +108,7 @@ class MicroKernel:
             conditions.append(f.compare("eq", columns, f.index(self.tile.columns)))
         return functools.reduce(lambda a, b: f.binary("and", a, b), conditions) if conditions else None
 
-    def _store_sums(self, f: Function, sums: list[Value]) -> None:
+    def _store_sums(self, f: KernelFunction, sums: list[Value]) -> None:
         """Stores sums from registers to the result."""
         c = f.parameters[2]
         for i, value in enumerate(sums):
@@ -116,7 +116,7 @@ class MicroKernel:
             offset = row * self.c.row + vector * self.tile.type.width
             f.store_as(value, f.at(c, offset, self.c.element), self.c.type)
 
-    def _store_through_stack(self, f: Function, sums: list[Value], spilled: Value | None) -> None:
+    def _store_through_stack(self, f: KernelFunction, sums: list[Value], spilled: Value | None) -> None:
         """Spills the sums to memory and, if they are finished, copies those inside of the result."""
         _, _, c, _, _, rows, columns, last = f.parameters
         stack = spilled or f.slot(self.tile.type, len(sums))
@@ -124,7 +124,7 @@ class MicroKernel:
         with f.when(last if self.has_partial_sums else None):
             self._store_tile(f, stack, c, rows, columns)
 
-    def _sum_blocks(self, f: Function) -> tuple[list[Value], Value | None]:
+    def _sum_blocks(self, f: KernelFunction) -> tuple[list[Value], Value | None]:
         """Returns the sums, one for each vector of the tile, row by row, and the address where sums of several blocks
         are spilled.
         """
@@ -145,7 +145,7 @@ class MicroKernel:
                 self._spill(f, sums, spilled)
         return sums, spilled
 
-    def _add_spilled(self, f: Function, sums: list[Value], spilled: Value | None) -> list[Value]:
+    def _add_spilled(self, f: KernelFunction, sums: list[Value], spilled: Value | None) -> list[Value]:
         """Returns the sums added to those of the preceding blocks."""
         if spilled is None:
             return sums
@@ -153,11 +153,11 @@ class MicroKernel:
         before = [f.load(f.at(spilled, i * type.width, type.element), type, 64) for i in range(len(sums))]
         return [f.binary(addition(type), a, b) for a, b in zip(before, sums, strict=True)]
 
-    def _spill(self, f: Function, sums: list[Value], spilled: Value) -> None:
+    def _spill(self, f: KernelFunction, sums: list[Value], spilled: Value) -> None:
         for i, value in enumerate(sums):
             f.store(value, f.at(spilled, i * self.tile.type.width, self.tile.type.element), 64)
 
-    def _products(self, f: Function, first: IndexValue, end: IndexValue, sums: list[Value]) -> list[Value]:
+    def _products(self, f: KernelFunction, first: IndexValue, end: IndexValue, sums: list[Value]) -> list[Value]:
         """Writes the loop over steps of K, which adds products to the sums."""
         tile, type = self.tile, self.tile.type
         a, b, _, _, _, _, columns, _ = f.parameters
@@ -181,7 +181,7 @@ class MicroKernel:
                     loop.carried[index] = self.multiply_add(f, factor, vector, loop.carried[index])
         return loop.carried
 
-    def _corrected(self, f: Function, sums: list[Value]) -> list[Value]:
+    def _corrected(self, f: KernelFunction, sums: list[Value]) -> list[Value]:
         """Returns the sums with, after the last step, the last row of B's panel added."""
         _, b, _, _, steps, _, _, last = f.parameters
         type, row = self.tile.type, f.at(b, f.multiply(steps, self.b.step), self.tile.type.element)
@@ -190,7 +190,7 @@ class MicroKernel:
             added = [f.select(last, value, constant(type, 0)) for value in added]
         return [f.binary("add", value, added[i % self.tile.vectors]) for i, value in enumerate(sums)]
 
-    def _store_tile(self, f: Function, sums: Value, c: Value, rows: Value, columns: Value) -> None:
+    def _store_tile(self, f: KernelFunction, sums: Value, c: Value, rows: Value, columns: Value) -> None:
         """Copies the finished sums of a tile from memory to the result."""
         tile, type = self.tile, self.tile.type
         with f.loop(rows) as row:
@@ -200,14 +200,14 @@ class MicroKernel:
             else:
                 self._scatter_row(f, line, c, row.index, columns)
 
-    def _store_row(self, f: Function, line: Value, target: Value, columns: Value) -> None:
+    def _store_row(self, f: KernelFunction, line: Value, target: Value, columns: Value) -> None:
         type = self.tile.type
         for start in range(0, self.tile.columns, type.width):
             value = f.load(f.at(line, start, type.element), type, 64)
             left = f.left(columns, start) if self.has_ragged_columns else type.width
             f.store_first(value, f.at(target, start, self.c.element), self.c.type, left)
 
-    def _scatter_row(self, f: Function, line: Value, c: Value, row: IndexValue, columns: Value) -> None:
+    def _scatter_row(self, f: KernelFunction, line: Value, c: Value, row: IndexValue, columns: Value) -> None:
         type = self.tile.type
         with f.loop(columns) as column:
             value = f.load(f.at(line, column.index, type.element), type.scalar, _align(type))
@@ -219,7 +219,7 @@ def _align(type: Type) -> int:
     return size_of(type.element)
 
 
-def _load_real(f: Function, pointer: Value, type: Type, mask: Value | None = None) -> Value:
+def _load_real(f: KernelFunction, pointer: Value, type: Type, mask: Value | None = None) -> Value:
     """Loads an element or vector of the accumulator's own type."""
     if mask is None:
         return f.load(pointer, type, _align(type))
@@ -227,13 +227,13 @@ def _load_real(f: Function, pointer: Value, type: Type, mask: Value | None = Non
     return f.load_as(pointer, names.get(type.element, "s" + type.element[1:]), type, mask)
 
 
-def pack_rows_of_a(name: str, source: Matrix, tile: Tile, pitch: int) -> Function:
+def pack_rows_of_a(name: str, source: Matrix, tile: Tile, pitch: int) -> KernelFunction:
     """Returns `name(source, target, rows, elements)`, which packs A in rows that are `pitch` steps apart.
 
     Rows past the last one repeat it. `elements` of K count as the source's. It stores whole vectors, so `pitch` is a
     multiple of their width.
     """
-    f = Function(name, source=PTR, target=PTR, rows=I64, elements=I64)
+    f = KernelFunction(name, source=PTR, target=PTR, rows=I64, elements=I64)
     source_address, target_address, rows, elements = f.parameters
     type = tile.type if source.has_contiguous_k(source.column) else tile.type.scalar
     panels = f.ceil_divide(rows, tile.rows)
@@ -248,14 +248,14 @@ def pack_rows_of_a(name: str, source: Matrix, tile: Tile, pitch: int) -> Functio
     return f
 
 
-def pack_steps_of_a(name: str, source: Matrix, tile: Tile, panel: int) -> Function:
+def pack_steps_of_a(name: str, source: Matrix, tile: Tile, panel: int) -> KernelFunction:
     """Returns `name(source, target, rows, elements)`, which packs A in panels `panel` elements apart, each step
     contiguous.
 
     It is for an A whose columns are contiguous (`source.row == 1`). A store may write up to a vector past a step's end,
     which the next step overwrites; `panel` has room for that of the last step.
     """
-    f = Function(name, source=PTR, target=PTR, rows=I64, elements=I64)
+    f = KernelFunction(name, source=PTR, target=PTR, rows=I64, elements=I64)
     source_address, target_address, rows, elements = f.parameters
     type = tile.type
     panels = f.ceil_divide(rows, tile.rows)

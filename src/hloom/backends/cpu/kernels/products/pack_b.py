@@ -8,20 +8,20 @@ imaginary part (-im, re), so that the kernel's real sums are those of the comple
 from __future__ import annotations
 
 from hloom.backends.cpu.elements.transpose import transpose_squares
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.dot_instructions import correction
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.micro_kernel import Tile
-from hloom.backends.cpu.llvm.function import Function, size_of
-from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, type_of
+from hloom.lir import I64, PTR, IndexValue, Value, constant, type_of
 
 
-def _function(name: str) -> Function:
-    return Function(name, source=PTR, target=PTR, columns=I64, first=I64, count=I64)
+def _function(name: str) -> KernelFunction:
+    return KernelFunction(name, source=PTR, target=PTR, columns=I64, first=I64, count=I64)
 
 
 def pack_rows_of_b(
     name: str, source: Matrix, tile: Tile, depth: int, steps: int, ragged: bool, is_complex: bool
-) -> Function:
+) -> KernelFunction:
     """Returns the function for contiguous rows, which copies vectors. It counts steps of the source, complex ones if it
     is.
     """
@@ -50,7 +50,7 @@ def pack_rows_of_b(
     return f
 
 
-def _times_i(f: Function, pairs: Value) -> Value:
+def _times_i(f: KernelFunction, pairs: Value) -> Value:
     """Multiplies (re, im) pairs by the imaginary unit: (-im, re)."""
     width = pairs.type.width
     swapped = f.shuffle(pairs, None, [lane ^ 1 for lane in range(width)])
@@ -58,7 +58,7 @@ def _times_i(f: Function, pairs: Value) -> Value:
     return f.shuffle(swapped, negated, [lane + (0 if lane % 2 else width) for lane in range(width)])
 
 
-def pack_columns_of_b(name: str, source: Matrix, tile: Tile, depth: int, steps: int, ragged: bool) -> Function:
+def pack_columns_of_b(name: str, source: Matrix, tile: Tile, depth: int, steps: int, ragged: bool) -> KernelFunction:
     """Returns the function for contiguous columns, which counts panels.
 
     An iteration packs a few steps (16 bytes) of a vector's width of columns: parts of columns are joined to vectors,
@@ -92,14 +92,14 @@ def pack_columns_of_b(name: str, source: Matrix, tile: Tile, depth: int, steps: 
     return f
 
 
-def _concatenated(f: Function, parts: list[Value]) -> Value:
+def _concatenated(f: KernelFunction, parts: list[Value]) -> Value:
     """Concatenates a power of two of vectors."""
     while len(parts) > 1:
         parts = [f.joined(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
     return parts[0]
 
 
-def pack_any_b(name: str, source: Matrix, tile: Tile, depth: int, steps: int, is_complex: bool) -> Function:
+def pack_any_b(name: str, source: Matrix, tile: Tile, depth: int, steps: int, is_complex: bool) -> KernelFunction:
     """Returns the function for any distances, which packs one element at a time and counts panels."""
     f = _function(name)
     source_address, target_address, columns, first, count = f.parameters
@@ -121,7 +121,7 @@ def pack_any_b(name: str, source: Matrix, tile: Tile, depth: int, steps: int, is
 
 
 def _complex_element(
-    f: Function, base: Value, source: Matrix, tile: Tile, step: IndexValue, column: IndexValue
+    f: KernelFunction, base: Value, source: Matrix, tile: Tile, step: IndexValue, column: IndexValue
 ) -> Value:
     """Loads the real number at (step, column) of a complex matrix viewed as real: see the top of this file."""
     swap, part = f.index(f.remainder(step, 2)), f.index(f.remainder(column, 2))
@@ -132,11 +132,11 @@ def _complex_element(
     return f.select(negative, f.fneg(value), value)
 
 
-def sum_columns_of_b(name: str, tile: Tile, depth: int, steps: int) -> Function:
+def sum_columns_of_b(name: str, tile: Tile, depth: int, steps: int) -> KernelFunction:
     """Returns `name(packed, first, count)`, which adds a last row to panels: minus the contribution of flipped sign
     bits.
     """
-    f = Function(name, packed=PTR, first=I64, count=I64)
+    f = KernelFunction(name, packed=PTR, first=I64, count=I64)
     packed, first, count = f.parameters
     type = tile.type
     with f.loop(count) as counter:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 
-from hloom.backends.cpu.llvm.function import Function
-from hloom.backends.cpu.llvm.text import IndexValue, Type, Value, constant
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.lir import IndexValue, Type, Value, constant
 
 MAX_STEPS = 512  # of a block
 MIN_STEPS = 64  # of a block: shorter ones would be stored and added more often than accuracy requires
@@ -40,7 +40,7 @@ def chain_length(count: int, minimum: int) -> int:
     return max(minimum, math.isqrt(count))
 
 
-def move_sums(f: Function, type: Type, sums: Value, totals: Value, count: IndexValue) -> None:
+def move_sums(f: KernelFunction, type: Type, sums: Value, totals: Value, count: IndexValue) -> None:
     """Adds the sums of a block of K to the totals, in vectors of the type, and sets the sums to zero."""
     with f.loop(count, type.width) as loop:
         source, target = f.at(sums, loop.index, type.element), f.at(totals, loop.index, type.element)
@@ -54,7 +54,7 @@ def addition(type: Type) -> str:
 
 
 def sums_of_group(
-    f: Function, type: Type, sums: Value, totals: Value, count: int, is_first: Value, is_last: Value
+    f: KernelFunction, type: Type, sums: Value, totals: Value, count: int, is_first: Value, is_last: Value
 ) -> Value:
     """Returns the address to which the next block adds its sums: the totals for the last block, else the sums.
 

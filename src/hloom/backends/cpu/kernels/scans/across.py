@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.scans.scan import BLOCK, Elements, Scan, flat
-from hloom.backends.cpu.llvm.text import PTR, IndexValue, Value
+from hloom.lir import PTR, IndexValue, Value
 from hloom.target import Target
 
 MAX_TILE_VECTORS = 64

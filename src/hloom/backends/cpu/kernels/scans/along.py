@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.scans.scan import BLOCK, Elements, Scan, ScanState, flat, select
-from hloom.backends.cpu.llvm.text import PTR, IndexValue, Value, type_of
+from hloom.lir import PTR, IndexValue, Value, vector_constant
 from hloom.target import Target
 
 MIN_BLOCKS_PER_THREAD = 4
@@ -169,5 +169,4 @@ class ScanAlong:
 
 
 def _mask(lanes: list[bool]) -> Value:
-    bits = ", ".join("i1 true" if lane else "i1 false" for lane in lanes)
-    return Value(f"<{bits}>", type_of("i1", len(lanes)))
+    return vector_constant("i1", lanes)

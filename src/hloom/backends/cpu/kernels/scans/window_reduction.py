@@ -14,8 +14,8 @@ from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.kernels.scans.scan import Elements, Scan, ScanState
-from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant
 from hloom.ir import Instruction
+from hloom.lir import I64, PTR, IndexValue, Value, constant
 from hloom.ops.attributes import Window, WindowDimension
 from hloom.target import Target
 

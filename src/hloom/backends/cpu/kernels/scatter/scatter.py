@@ -11,8 +11,8 @@ from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function,
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.kernels.scatter.plan import ScatterPlan, WindowStart, plan_scatter
-from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant
 from hloom.ir import Instruction
+from hloom.lir import I64, PTR, IndexValue, Value, constant
 from hloom.ops.scatter import Scatter
 from hloom.target import CACHE_LINE, Target
 

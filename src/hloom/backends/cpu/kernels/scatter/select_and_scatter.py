@@ -11,8 +11,8 @@ from hloom.backends.cpu.elements.types import element_of, parts
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, StackVariable, task_function
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
-from hloom.backends.cpu.llvm.text import I1, I64, PTR, IndexValue, Value, constant
 from hloom.ir import Instruction
+from hloom.lir import I1, I64, PTR, IndexValue, Value, constant
 from hloom.ops.attributes import Window, WindowDimension
 from hloom.ops.reduce_window import SelectAndScatter
 from hloom.target import Target

@@ -8,7 +8,7 @@ from enum import Enum
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.sort.records import Records
-from hloom.backends.cpu.llvm.text import I64, PTR, Value
+from hloom.lir import I64, PTR, Value
 
 
 class RowField(Enum):

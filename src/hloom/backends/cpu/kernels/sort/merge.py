@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.sort.context import RowContext, RowField
-from hloom.backends.cpu.llvm.text import I64, PTR, Type, Value, constant, type_of
+from hloom.lir import I64, PTR, Type, Value, constant, type_of
 
 RUN_LENGTH = 16
 """Elements of a run that is sorted at once."""
@@ -90,7 +90,7 @@ class MergeSort:
     ) -> None:
         middle = f.minimum(f.add(start, step), end)
         stop = f.minimum(f.add(start, f.add(step, step)), end)
-        f.invoke(f"{self.row.name}.merge", *source, *target, start, f.index(middle), f.index(stop))
+        f.call_void(f"{self.row.name}.merge", *source, *target, start, f.index(middle), f.index(stop))
 
     def _sort_run(self, f: KernelFunction, source: list[Value], target: list[Value], start: Value, end: Value) -> None:
         if self.records.are_distinct and self.records.columns[0].bits == 64:
@@ -104,7 +104,7 @@ class MergeSort:
         greatest, mask = constant(vector, -1), f.first_lanes(f.subtract(end, start), RUN_LENGTH)
         address = f.at(source, start, "i64")
         records = f.load_masked(address, vector, 8, mask, greatest)
-        rank = constant(vector, 0)
+        rank: Value = constant(vector, 0)
         for lane in range(RUN_LENGTH):
             is_less = f.compare("ult", f.shuffle(records, None, [lane] * RUN_LENGTH), records)
             rank = f.select(is_less, f.binary("add", rank, constant(vector, 1)), rank)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hloom.backends.cpu.llvm.function import Function
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.processor import processor
-from hloom.backends.cpu.llvm.text import PTR, IndexValue, Type, Value, constant, lane_indices, type_of
+from hloom.lir import Global, IndexValue, Type, Value, constant, lane_indices, type_of
 from hloom.runtime.machine import architecture
 
 MAX_VECTORS = 16
@@ -22,7 +22,7 @@ def has_networks(vector_bytes: int) -> bool:
     return architecture() == "x86_64" and 32 <= vector_bytes <= processor().vector_bytes
 
 
-def sorted_vectors(f: Function, vectors: Sequence[Value]) -> list[Value]:
+def sorted_vectors(f: KernelFunction, vectors: Sequence[Value]) -> list[Value]:
     """Sorts the lanes of a power of two of vectors.
 
     Lanes are sorted across vectors; these columns are merged in pairs, pairs of pairs, and so on. Two are merged as an
@@ -42,7 +42,7 @@ def sorted_vectors(f: Function, vectors: Sequence[Value]) -> list[Value]:
     return _interleaved(f, level.carried)
 
 
-def merged(f: Function, low: Value, high: Value) -> tuple[Value, Value]:
+def merged(f: KernelFunction, low: Value, high: Value) -> tuple[Value, Value]:
     """Merges two sorted vectors."""
     width = low.type.width
     reversed_high = _xor_permuted(f, high, f.index(width - 1))
@@ -51,7 +51,7 @@ def merged(f: Function, low: Value, high: Value) -> tuple[Value, Value]:
     return low, high
 
 
-def _sorted_bitonic_lanes(f: Function, columns: list[Value], bit: Value, stages: IndexValue) -> list[Value]:
+def _sorted_bitonic_lanes(f: KernelFunction, columns: list[Value], bit: Value, stages: IndexValue) -> list[Value]:
     """Sorts groups of 2 * `bit` lanes, each of which ascends and then descends, or the reverse."""
     type = columns[0].type
     with f.loop(stages, carried=columns) as stage:
@@ -64,14 +64,14 @@ def _sorted_bitonic_lanes(f: Function, columns: list[Value], bit: Value, stages:
     return stage.carried
 
 
-def _lanes_with_bit(f: Function, type: Type, bit: IndexValue) -> Value:
+def _lanes_with_bit(f: KernelFunction, type: Type, bit: IndexValue) -> Value:
     """Returns all bits of the lanes whose indices have a bit, none of the others."""
     bits = f.splat(f.convert("trunc", f.index(bit), type.element) if type.bits < 64 else f.index(bit), type.width)
     has_bit = f.compare("ne", f.binary("and", lane_indices(type), bits), constant(type, 0))
     return f.convert("sext", has_bit, type.element)
 
 
-def _xor_permuted(f: Function, value: Value, distance: Value) -> Value:
+def _xor_permuted(f: KernelFunction, value: Value, distance: Value) -> Value:
     """Swaps lanes whose indices differ by the bits of `distance`."""
     words, per_lane = type_of("i32", value.type.width * value.type.bits // 32), value.type.bits // 32
     step = f.convert("trunc", f.index(f.multiply(distance, per_lane)), "i32")
@@ -79,13 +79,13 @@ def _xor_permuted(f: Function, value: Value, distance: Value) -> Value:
     return _permuted(f, value, indices)
 
 
-def _permuted(f: Function, value: Value, indices: Value) -> Value:
+def _permuted(f: KernelFunction, value: Value, indices: Value) -> Value:
     """Permutes words of 32 bits by their indices."""
     name = {8: "avx2.permd", 16: "avx512.permvar.si.512"}[indices.type.width]
     return f.bitcast(f.call(f"llvm.x86.{name}", indices.type, f.bitcast(value, indices.type), indices), value.type)
 
 
-def _sort_bitonic_columns(f: Function, columns: list[Value]) -> None:
+def _sort_bitonic_columns(f: KernelFunction, columns: list[Value]) -> None:
     """Sorts lanes across vectors, each of which ascends and then descends, or the reverse."""
     distance = len(columns) // 2
     while distance:
@@ -95,7 +95,7 @@ def _sort_bitonic_columns(f: Function, columns: list[Value]) -> None:
         distance //= 2
 
 
-def partition(f: Function, values: Value, is_lesser: Value) -> Value:
+def partition(f: KernelFunction, values: Value, is_lesser: Value) -> Value:
     """Moves the lanes of a mask before the others."""
     type, every = values.type, constant(is_lesser.type, True)
     if type.bits * type.width < 512:
@@ -107,36 +107,35 @@ def partition(f: Function, values: Value, is_lesser: Value) -> Value:
     return f.call(move.format("compress"), type, values, rest, is_lesser)
 
 
-def population_count(f: Function, mask: Value) -> Value:
+def population_count(f: KernelFunction, mask: Value) -> Value:
     """Returns the number of lanes in a mask."""
     bits = f.bitcast(mask, type_of(f"i{mask.type.width}"))
     return f.convert("zext", f.intrinsic("ctpop", bits), "i64")
 
 
-def _partition_by_table(f: Function, values: Value, is_lesser: Value) -> Value:
+def _partition_by_table(f: KernelFunction, values: Value, is_lesser: Value) -> Value:
     """Partitions lanes by a table that has the indices of 32-bit words for each mask."""
     width = values.type.width
     words, per_lane = 256 // 32, values.type.bits // 32
     rows = [sorted(range(words), key=lambda word: not mask >> word // per_lane & 1) for mask in range(1 << width)]
-    table = ", ".join(f"i8 {word}" for row in rows for word in row)
-    f.declarations[f"@partition{width} = private unnamed_addr constant [{words << width} x i8] [{table}]"] = None
+    table = f.address_of(Global(f"partition{width}", bytes(word for row in rows for word in row)))
     mask = f.convert("zext", f.bitcast(is_lesser, type_of(f"i{width}")), "i64")
-    row = f.load(f.at(Value(f"@partition{width}", PTR), f.multiply(mask, words), "i8"), type_of("i8", words), 1)
+    row = f.load(f.at(table, f.multiply(mask, words), "i8"), type_of("i8", words), 1)
     return _permuted(f, values, f.convert("zext", row, "i32"))
 
 
-def median(f: Function, a: Value, b: Value, c: Value) -> Value:
+def median(f: KernelFunction, a: Value, b: Value, c: Value) -> Value:
     """Returns the median of three, in each lane."""
     low, high = f.intrinsic("umin", a, b), f.intrinsic("umax", a, b)
     return f.intrinsic("umax", low, f.intrinsic("umin", high, c))
 
 
-def _compare_exchange(f: Function, columns: list[Value], low: int, high: int) -> None:
+def _compare_exchange(f: KernelFunction, columns: list[Value], low: int, high: int) -> None:
     a, b = columns[low], columns[high]
     columns[low], columns[high] = f.intrinsic("umin", a, b), f.intrinsic("umax", a, b)
 
 
-def _interleaved(f: Function, columns: list[Value]) -> list[Value]:
+def _interleaved(f: KernelFunction, columns: list[Value]) -> list[Value]:
     """Returns all columns, one after the other: vectors i and i + half are interleaved, log2(len(columns)) times."""
     half, width = len(columns) // 2, columns[0].type.width
     if not half:

@@ -26,7 +26,7 @@ from hloom.backends.cpu.kernels.sort.network import (
     sorted_vectors,
 )
 from hloom.backends.cpu.kernels.sort.records import Records, load_raw, store_raw
-from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value, constant, type_of
+from hloom.lir import I64, PTR, IndexValue, Value, constant, type_of
 
 MAX_AVX2_ROW = 1 << 15
 """Elements up to which vectors of 32 bytes pay; longer rows are sorted by digits in less time."""
@@ -106,7 +106,7 @@ class QuickSort:
         if self.key is not None and not self.is_short:
             f.run_chunks(f"{row.name}.finish", context, self.parts, on)
         if self.key is not None and self.key.ambiguous_values:
-            f.invoke(f"{row.name}.restore", context, constant(I64, 0))
+            f.call_void(f"{row.name}.restore", context, constant(I64, 0))
 
     def _levels(self) -> int:
         """Levels of merges."""
@@ -145,7 +145,7 @@ class QuickSort:
             if self.key is not None:
                 self._make_keys(f, source, spare, count, changes)
             destination = spare if self._levels() % 2 else target
-            f.invoke(f"{self.row.name}.quick", spare, target, destination, f.index(count))
+            f.call_void(f"{self.row.name}.quick", spare, target, destination, f.index(count))
         if self.key is not None and self.key.ambiguous_values:
             bits = f.call(f"llvm.vector.reduce.or.{self.type.suffix}", self.type.scalar, changes.get())
             store_raw(f, bits, self._changes(f), f["chunk"])
@@ -219,14 +219,14 @@ class QuickSort:
         with f.repeat(lambda: f.compare("ugt", keys.count.get(), f.index(self.leaf_size))):
             pivot = self._pivot(f, keys.source.get(), keys.count.get())
             partition_arguments = keys.source.get(), keys.scratch.get(), keys.count.get()
-            f.invoke(f"{self.row.name}.partition", *partition_arguments, pivot, lesser)
+            f.call_void(f"{self.row.name}.partition", *partition_arguments, pivot, lesser)
             lesser_count = f.load(lesser, I64, 8)
             is_greatest = f.compare("eq", lesser_count, keys.count.get())
             with f.when(is_greatest):
                 self._finish_equal(f, keys, pivot, lesser)
             with f.unless(is_greatest):
                 self._recurse(f, keys, lesser_count)
-        f.invoke(f"{self.row.name}.leaf", keys.source.get(), keys.target.get(), keys.count.get())
+        f.call_void(f"{self.row.name}.leaf", keys.source.get(), keys.target.get(), keys.count.get())
         return f
 
     def _finish_equal(self, f: KernelFunction, keys: _Unsorted, pivot: Value, lesser: Value) -> None:
@@ -236,7 +236,7 @@ class QuickSort:
         minimum = constant(pivot.type, 0)
         bound = f.binary("sub", pivot, constant(pivot.type, 1))
         partition_arguments = keys.scratch.get(), keys.source.get(), keys.count.get()
-        f.invoke(f"{self.row.name}.partition", *partition_arguments, bound, lesser)
+        f.call_void(f"{self.row.name}.partition", *partition_arguments, bound, lesser)
         lesser_count = f.select(f.compare("eq", pivot, minimum), constant(I64, 0), f.load(lesser, I64, 8))
         with f.each(lesser_count, keys.count.get()) as position:
             store_raw(f, pivot, keys.target.get(), position)
@@ -252,7 +252,7 @@ class QuickSort:
         ends = [f.at(begin, lesser_count, self.type.element) for begin in begins]
         chosen = [f.select(first_is_smaller, a, b) for a, b in zip(begins, ends, strict=True)]
         others = [f.select(first_is_smaller, b, a) for a, b in zip(begins, ends, strict=True)]
-        f.invoke(f"{self.row.name}.quick", *chosen, f.index(f.minimum(lesser_count, greater_count)))
+        f.call_void(f"{self.row.name}.quick", *chosen, f.index(f.minimum(lesser_count, greater_count)))
         for variable, value in zip((keys.source, keys.scratch, keys.target), others, strict=True):
             variable.set(value)
         keys.count.set(f.select(first_is_smaller, greater_count, lesser_count))

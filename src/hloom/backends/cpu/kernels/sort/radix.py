@@ -12,7 +12,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.sort.context import RowContext, RowField
 from hloom.backends.cpu.kernels.sort.merge import ParallelFor
 from hloom.backends.cpu.kernels.sort.records import load_raw, store_raw
-from hloom.backends.cpu.llvm.text import I32, I64, IndexValue, Value, constant, type_of
+from hloom.lir import I32, I64, IndexValue, Value, constant, type_of
 
 MIN_LONG_DIGIT_SIZE = 1 << 15
 """Elements of a row from which digits have 11 bits instead of 8."""

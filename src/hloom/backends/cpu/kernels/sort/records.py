@@ -10,7 +10,7 @@ from hloom.backends.cpu.elements.types import Element, load_element, memory_elem
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.kernels.sort.keys import SortKey
-from hloom.backends.cpu.llvm.text import IndexValue, Type, Value, constant, type_of
+from hloom.lir import IndexValue, Type, Value, constant, type_of
 from hloom.types import PrimitiveType
 
 

@@ -10,8 +10,8 @@ from hloom.backends.cpu.kernels.sort.merge import MergeSort, ParallelFor
 from hloom.backends.cpu.kernels.sort.quick import QuickSort
 from hloom.backends.cpu.kernels.sort.radix import RadixSort
 from hloom.backends.cpu.kernels.sort.records import Records, Rows, raw_type
-from hloom.backends.cpu.llvm.text import I64, PTR, IndexValue, Value
 from hloom.ir import Instruction
+from hloom.lir import I64, PTR, IndexValue, Value
 from hloom.target import TASKS_PER_THREAD, Target
 from hloom.types import PrimitiveType
 

@@ -12,8 +12,8 @@ from hloom.backends.cpu.kernels.sort.keys import natural_key
 from hloom.backends.cpu.kernels.sort.records import KeyedPositions, Rows, load_raw, raw_type, store_raw
 from hloom.backends.cpu.kernels.sort.rows import SortRows
 from hloom.backends.cpu.kernels.sort.sort import MAX_ROW
-from hloom.backends.cpu.llvm.text import I64, PTR, Value, constant, type_of
 from hloom.ir import Instruction
+from hloom.lir import I64, PTR, Value, constant, type_of
 from hloom.ops.sort import TopK
 from hloom.target import Target
 

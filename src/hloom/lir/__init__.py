@@ -1,0 +1,59 @@
+"""The low-level IR between loops and LLVM: typed functions, their builder, verifier and interpreter."""
+
+from hloom.lir.builder import Builder, OpenLoop
+from hloom.lir.function import Attribute, Declaration, Function, Global, LirModule, Need, Zeros
+from hloom.lir.function_builder import FunctionBuilder
+from hloom.lir.instructions import CallAttribute
+from hloom.lir.types import F32, F64, I1, I8, I32, I64, PTR, VOID, StructType, Type, struct_of, type_of
+from hloom.lir.values import (
+    Constant,
+    IndexValue,
+    Parameter,
+    Symbol,
+    Value,
+    constant,
+    index_value,
+    lane_indices,
+    mask_constant,
+    poison,
+    vector_constant,
+    zero,
+)
+
+__all__ = [
+    "F32",
+    "F64",
+    "I1",
+    "I8",
+    "I32",
+    "I64",
+    "PTR",
+    "VOID",
+    "Attribute",
+    "Builder",
+    "CallAttribute",
+    "Constant",
+    "Declaration",
+    "Function",
+    "FunctionBuilder",
+    "Global",
+    "IndexValue",
+    "LirModule",
+    "Need",
+    "OpenLoop",
+    "Parameter",
+    "StructType",
+    "Symbol",
+    "Type",
+    "Zeros",
+    "Value",
+    "constant",
+    "index_value",
+    "lane_indices",
+    "mask_constant",
+    "poison",
+    "struct_of",
+    "type_of",
+    "vector_constant",
+    "zero",
+]

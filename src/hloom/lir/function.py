@@ -1,0 +1,222 @@
+"""Functions, global variables and modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from hloom.lir.instructions import Call, Instruction
+from hloom.lir.types import VOID, Type
+from hloom.lir.values import Parameter, Symbol, Value
+
+
+class Attribute(Enum):
+    """Properties of a function, in the order in which they are printed."""
+
+    NO_INLINE = "noinline"
+    ALWAYS_INLINE = "alwaysinline"
+    NO_UNWIND = "nounwind"
+    CALL_ONLY = "#3"
+    """The function only calls others, so that its own instructions need no optimisation."""
+
+
+ATTRIBUTE_GROUPS = (
+    "attributes #1 = { alwaysinline }\n"
+    "attributes #2 = { cold nounwind memory(inaccessiblemem: readwrite) }\n"
+    'attributes #3 = { "call-only" }\n!0 = !{i32 1}\n'
+)
+"""Definitions of the attributes of functions and calls with a number, and of the metadata of non-temporal stores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """Name and type of a function."""
+
+    name: str
+    result: Type
+    parameters: tuple[Type, ...]
+
+    @property
+    def symbol(self) -> Symbol:
+        """Address of the function."""
+        return Symbol(self.name)
+
+    def text(self) -> str:
+        """Returns the declaration."""
+        return f"declare {self.result} @{self.name}({', '.join([type.text for type in self.parameters])})"
+
+
+@dataclass(frozen=True, slots=True)
+class Zeros:
+    """Content of a variable: words of zeros."""
+
+    words: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Global:
+    """Global variable or constant.
+
+    A constant belongs to each module that refers to it; a variable belongs to one.
+    """
+
+    name: str
+    content: bytes | Zeros | Sequence[Value]
+    align: int = 8
+    is_constant: bool = True
+    is_exported: bool = False
+    needs: Mapping[str, Need] = field(default_factory=dict)
+
+    @property
+    def symbol(self) -> Symbol:
+        """Address of the variable."""
+        return Symbol(self.name)
+
+    def text(self) -> str:
+        """Returns the definition."""
+        linkage = "" if self.is_exported else "internal "
+        kind = "constant" if self.is_constant else "global"
+        return f"@{self.name} = {linkage}{kind} {self._content()}, align {self.align}"
+
+    def _content(self) -> str:
+        content = self.content
+        if isinstance(content, bytes):
+            return f'[{len(content)} x i8] c"\\{content.hex(chr(92))}"'
+        if isinstance(content, Zeros):
+            return f"[{content.words} x i64] zeroinitializer"
+        types = [value.type.text for value in content]
+        values = ", ".join(map(str, content))
+        if len(set(types)) == 1:
+            return f"[{len(types)} x {types[0]}] [{values}]"
+        return f"<{{ {', '.join(types)} }}> <{{ {values} }}>"
+
+
+@dataclass(slots=True, eq=False)
+class Function:
+    """Function under construction or complete: instructions, and everything outside of it that they refer to.
+
+    The prologue, for stack memory, runs before the body. Functions that are not exported belong to their module alone.
+    """
+
+    name: str
+    parameters: Sequence[Parameter]
+    result: Type = VOID
+    attributes: frozenset[Attribute] = frozenset({Attribute.NO_UNWIND})
+    is_exported: bool = False
+    prologue: list[Instruction] = field(default_factory=list)
+    body: list[Instruction] = field(default_factory=list)
+    needs: dict[str, Need] = field(default_factory=dict)
+    """Declarations of functions, and variables and functions that each module with the function has its own copy of."""
+    loops: int = 0
+    """Number of counted loops."""
+    locations: dict[int, str] = field(default_factory=dict)
+    """Names of the HLO instructions that instructions of the body are for, by position."""
+    _text: str = ""
+
+    @property
+    def declaration(self) -> Declaration:
+        """Name and type."""
+        return Declaration(self.name, self.result, tuple(parameter.type for parameter in self.parameters))
+
+    @property
+    def symbol(self) -> Symbol:
+        """Address of the function."""
+        return Symbol(self.name)
+
+    @property
+    def is_call_only(self) -> bool:
+        """Whether it only calls others."""
+        return Attribute.CALL_ONLY in self.attributes
+
+    @property
+    def instructions(self) -> Iterator[Instruction]:
+        """All instructions in order."""
+        yield from self.prologue
+        yield from self.body
+
+    @property
+    def length(self) -> int:
+        """Number of instructions."""
+        return len(self.prologue) + len(self.body)
+
+    @property
+    def inlined(self) -> set[str]:
+        """Names of the functions that calls inline."""
+        return {i.inlines for i in self.body if type(i) is Call and i.attribute is not None} - {""}
+
+    def head(self) -> str:
+        """Returns the first line of the definition."""
+        parameters = ", ".join([parameter.declaration for parameter in self.parameters])
+        attributes = "".join([f" {each.value}" for each in Attribute if each in self.attributes])
+        linkage = "" if self.is_exported else "internal "
+        return f"define {linkage}{self.result.text} @{self.name}({parameters}){attributes} {{"
+
+    def body_text(self) -> str:
+        """Returns the text without the head; instructions are formatted at the first call, when they must be
+        complete.
+        """
+        if not self._text:
+            instructions = [*self.prologue, *self.body]
+            self._text = "\n".join(["entry:", *[instruction.line() for instruction in instructions], "}"])
+        return self._text
+
+    def text(self) -> str:
+        """Returns the definition."""
+        return f"{self.head()}\n{self.body_text()}"
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Renames the function, and its references to functions."""
+        self.name, self._text = names.get(self.name, self.name), ""
+        for instruction in self.instructions:
+            instruction.operands = tuple([_renamed(operand, names) for operand in instruction.operands])
+        needs = {names.get(name, name): need for name, need in self.needs.items()}
+        self.needs = {
+            name: replace(need, name=name) if isinstance(need, Declaration) else need for name, need in needs.items()
+        }
+
+
+def _renamed(operand: Value, names: Mapping[str, str]) -> Value:
+    return Symbol(names[operand.name]) if isinstance(operand, Symbol) and operand.name in names else operand
+
+
+Need = Declaration | Global | Function
+
+
+@dataclass(frozen=True, slots=True)
+class LirModule:
+    """Functions that are compiled together, with what they need."""
+
+    functions: Sequence[Function]
+
+    def needs(self) -> Iterable[Need]:
+        """Returns everything that functions, and variables that they need, refer to, except the module's functions."""
+        return needs_of(self.functions).values()
+
+    def all_functions(self) -> list[Function]:
+        """Returns the functions, including those that each module has its own copy of."""
+        return [*(need for need in self.needs() if isinstance(need, Function)), *self.functions]
+
+    def declarations_text(self) -> str:
+        """Returns the declarations and the variables."""
+        return "\n".join([need.text() for need in self.needs() if not isinstance(need, Function)])
+
+    def text(self) -> str:
+        """Returns the module as text."""
+        functions = [function.text() for function in self.all_functions()]
+        return "\n".join([self.declarations_text(), *functions, ATTRIBUTE_GROUPS])
+
+
+def needs_of(functions: Iterable[Function]) -> dict[str, Need]:
+    """Returns everything that functions refer to, directly or through variables and functions, except themselves."""
+    functions = list(functions)
+    defined = {function.name for function in functions}
+    needs: dict[str, Need] = {}
+    pending: list[Function | Global] = [*functions]
+    for each in pending:
+        for name, need in each.needs.items():
+            if name not in needs and name not in defined:
+                needs[name] = need
+                if not isinstance(need, Declaration):
+                    pending.append(need)
+    return needs

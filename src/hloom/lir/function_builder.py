@@ -1,0 +1,110 @@
+"""The builder with index arithmetic and tasks.
+
+A task is a function `void (ptr context, i64 chunk)` that threads run once for each chunk. It captures values, pointers
+and i64s, by their words in the context, memory of the function that runs it.
+"""
+
+from __future__ import annotations
+
+from hloom.lir.builder import Builder
+from hloom.lir.types import I64, VOID, Type
+from hloom.lir.values import IndexValue, Value, index_value
+
+
+class FunctionBuilder(Builder):
+    """Builder of functions with loops over arrays; index arithmetic on Python integers is evaluated at once."""
+
+    # Tasks
+
+    def pack(self, *words: Value, context: Value | None = None) -> Value:
+        """Stores words (pointers and i64) consecutively in a context, by default a new one on the stack."""
+        context = context if context is not None else self.slot(I64, max(1, len(words)))
+        for position, word in enumerate(words):
+            self.store(word, self.at(context, position, "i64"), 8)
+        return context
+
+    def unpack(self, context: Value, *types: Type) -> list[Value]:
+        """Loads the words that `pack` stored, as values of the given types."""
+        return [self.load(self.at(context, k, "i64"), type, 8) for k, type in enumerate(types)]
+
+    def run_chunks(self, task: str, context: Value, chunks: IndexValue, on: tuple[Value, Value] | None) -> None:
+        """Calls a task for each chunk: on the threads of `on`, a pool and its `parallel_for`, or serially if it is None
+        or there is one.
+        """
+        if on is not None and chunks != 1:
+            pool, parallel_for = on
+            self.call_pointer(parallel_for, VOID, pool, self.task_symbol(task), context, index_value(chunks))
+        elif isinstance(chunks, int):
+            with self.loop(chunks) as chunk:
+                self.call_void(task, context, index_value(chunk.index))
+        else:
+            with self.each(0, chunks) as index:
+                self.call_void(task, context, index)
+
+    # Indices
+
+    def at(self, base: Value, offset: IndexValue, element: str) -> Value:
+        """Returns the address of the element at an offset, in elements."""
+        return base if offset == 0 else self.element_pointer(base, index_value(offset), element)
+
+    def add(self, a: IndexValue, b: IndexValue) -> IndexValue:
+        """Adds indices without overflow."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a + b
+        if b == 0 or a == 0:
+            return a if b == 0 else b
+        return self.binary("add", self.index(a), self.index(b), "nuw nsw")
+
+    def subtract(self, a: IndexValue, b: IndexValue) -> IndexValue:
+        """Subtracts indices."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a - b
+        return self.binary("sub", self.index(a), self.index(b), "nsw")
+
+    def left(self, count: IndexValue, start: IndexValue) -> IndexValue:
+        """Returns max(count - start, 0), how many of `count` items are left from `start` on."""
+        if isinstance(count, int) and isinstance(start, int):
+            return max(count - start, 0)
+        return self.intrinsic("usub.sat", self.index(count), self.index(start)) if start != 0 else count
+
+    def multiply(self, a: IndexValue, b: IndexValue) -> IndexValue:
+        """Multiplies indices without overflow."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a * b
+        if a == 0 or b == 0:
+            return 0
+        if a == 1 or b == 1:
+            return b if a == 1 else a
+        return self.binary("mul", self.index(a), self.index(b), "nuw nsw")
+
+    def divide(self, a: IndexValue, b: int) -> IndexValue:
+        """Divides an index, rounding down."""
+        if isinstance(a, int):
+            return a // b
+        return a if b == 1 else self.binary("udiv", a, self.index(b))
+
+    def ceil_divide(self, a: IndexValue, b: int) -> IndexValue:
+        """Divides an index, rounding up."""
+        return self.divide(self.add(a, b - 1), b)
+
+    def remainder(self, a: IndexValue, b: int) -> IndexValue:
+        """Returns an index modulo a constant."""
+        if isinstance(a, int):
+            return a % b
+        return 0 if b == 1 else self.binary("urem", a, self.index(b))
+
+    def minimum(self, a: IndexValue, b: IndexValue) -> IndexValue:
+        """Returns the smaller index."""
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b)
+        return self.intrinsic("umin", self.index(a), self.index(b))
+
+    def share(self, total: IndexValue, unit: int, shares: int, share: IndexValue) -> tuple[IndexValue, IndexValue]:
+        """Returns start and length of one of `shares` even shares of `total`, in multiples of `unit` except
+        the last."""
+        if shares == 1:
+            return 0, total
+        units = self.ceil_divide(total, unit)
+        first = self.multiply(self.divide(self.multiply(units, share), shares), unit)
+        end = self.multiply(self.divide(self.multiply(units, self.add(share, 1)), shares), unit)
+        return first, self.subtract(self.minimum(end, total), first)
