@@ -28,7 +28,6 @@ TABLES = {
     "scaling/collective_times.py": (1, "the algorithm of each collective"),
     "stablehlo/importer/body.py": (1, "operations of StableHLO that regions may rematerialise"),
     "stablehlo/operations.py": (1, "the regions of an operation of StableHLO"),
-    "text/instructions.py": (2, "what the text says of data after, or before, the operands"),
     "verifier/asynchronous.py": (1, "what a context may be passed to on the way to its done"),
 }
 """The number of tables of each file, and why they are its own."""

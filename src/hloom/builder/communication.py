@@ -12,9 +12,10 @@ from hloom.builder.core import BuilderCore
 from hloom.builder.xla_op import Computationlike, XlaOp
 from hloom.errors import RuleError
 from hloom.ops.attributes import RandomDistribution
+from hloom.ops.communication import Infeed, Recv
 from hloom.ops.kinds import REPLICA_GROUPS
 from hloom.ops.operation import OPERATIONS
-from hloom.shape import TOKEN, Shape, scalar
+from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 
@@ -157,9 +158,7 @@ class CommunicationMethods(BuilderCore):
         """Reads an item of `shape` from the infeed queue; infeeds run in the order in which they are built (INFEED-1,
         -2).
         """
-        shape = shape_of(shape)
-        result = Shape.tuple_of([shape, TOKEN])
-        item = self._add(OPERATIONS["infeed"](), (self._token("infeed"),), result)
+        item = self._add(Infeed(), (self._token("infeed"),), Infeed.result_of(shape_of(shape)))
         self._last_effect["infeed"] = self.get_tuple_element(item, 1).instruction
         return self.get_tuple_element(item, 0)
 
@@ -176,9 +175,8 @@ class CommunicationMethods(BuilderCore):
 
     def recv(self, shape: Shape, channel_handle: int) -> XlaOp:
         """Receives the operand of the Send of the same channel (RECV-1)."""
-        shape = shape_of(shape)
-        context = Shape.tuple_of([shape, scalar(PrimitiveType.U32), TOKEN])
-        receiving = self._add(OPERATIONS["recv"](channel_id=channel_handle), (self._token("channel"),), context)
+        context = Recv.result_of(shape_of(shape))
+        receiving = self._add(Recv(channel_id=channel_handle), (self._token("channel"),), context)
         done = self._add(OPERATIONS["recv-done"](channel_id=channel_handle), (receiving,))
         self._last_effect["channel"] = self.get_tuple_element(done, 1).instruction
         return self.get_tuple_element(done, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import ClassVar
 
 from hloom.ops.context import Context, Instruction
 from hloom.ops.kinds import BOOL, INT, SHAPE, STRING
@@ -17,7 +18,19 @@ U32 = scalar(PrimitiveType.U32)
 PAIRS_ATTRIBUTE = "_xla_send_recv_source_target_pairs"
 
 
-class Infeed(Operation, opcode="infeed"):
+class Receiving(Operation):
+    """Base class of infeed and recv: a tuple of the data, whose shape is declared, and shapes that follow from it."""
+
+    after_data: ClassVar[tuple[Shape, ...]]
+    """The shapes after the data in the result."""
+
+    @classmethod
+    def result_of(cls, data: Shape) -> Shape:
+        """Returns the shape of the result for that of the data."""
+        return Shape.tuple_of([data, *cls.after_data])
+
+
+class Infeed(Receiving, opcode="infeed"):
     """Reads an item from the infeed queue of the device; the result is (data, token) (INFEED-1).
 
     The item must have the declared shape and layout. An empty tuple reads nothing (INFEED-3).
@@ -26,6 +39,7 @@ class Infeed(Operation, opcode="infeed"):
     mixes_precision = False
     has_side_effect = True
     operands = ("token",)
+    after_data = (TOKEN,)
     infeed_config: str = attribute(STRING, default="")
 
     def check(self, result: Shape, token: Shape) -> None:
@@ -117,11 +131,12 @@ class SendDone(Done, Transfer, opcode="send-done", start=Send):
         return TOKEN_VALUE
 
 
-class Recv(Start, Transfer, opcode="recv"):
+class Recv(Start, Transfer, Receiving, opcode="recv"):
     """Prepares to receive from the send of the same channel; the result is (data, request id, token) (RECV-2)."""
 
     pairing_clause = "RECV-3"
     operands = ("token",)
+    after_data = (U32, TOKEN)
 
     def check(self, result: Shape, token: Shape) -> None:
         if not token.is_token:

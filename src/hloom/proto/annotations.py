@@ -7,6 +7,7 @@ from typing import Any
 
 from hloom.errors import ProtoError
 from hloom.proto.schema import message_class
+from hloom.shape import Ints
 from hloom.sharding import Sharding, ShardingType, simplest_iota
 
 _SIMPLE_TYPES = {5, 3, 8, 9}  # int32, int64, bool, string
@@ -79,7 +80,7 @@ def read_sharding(proto: Any, depth: int = 0) -> Sharding:
     )
 
 
-def read_iota(proto: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def read_iota(proto: Any) -> tuple[Ints, Ints]:
     """Reads the fields iota_reshape_dims and iota_transpose_perm of a message, in the simplest form.
 
     Raises ProtoError unless the latter permutes the former.
@@ -88,6 +89,12 @@ def read_iota(proto: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if permutation and sorted(permutation) != list(range(len(sizes))):
         raise ProtoError(f"the order {list(permutation)} of devices must permute the {len(sizes)} sizes {list(sizes)}")
     return simplest_iota(sizes, permutation) if sizes else ((), ())
+
+
+def write_iota(proto: Any, sizes: Ints, permutation: Ints) -> None:
+    """Writes the fields that `read_iota` reads; XLA's reader requires the permutation, even the identity."""
+    proto.iota_reshape_dims.extend(sizes)
+    proto.iota_transpose_perm.extend(permutation or range(len(sizes)))
 
 
 def write_sharding(sharding: Sharding) -> Any:
@@ -100,9 +107,7 @@ def write_sharding(sharding: Sharding) -> Any:
     maximal = sharding.type is ShardingType.MAXIMAL
     proto.tile_assignment_dimensions.extend([1] if maximal else sharding.tile_assignment_dimensions)
     proto.tile_assignment_devices.extend(sharding.tile_assignment_devices)
-    proto.iota_reshape_dims.extend(sharding.iota_reshape_dims)
-    permutation = sharding.iota_transpose_perm or tuple(range(len(sharding.iota_reshape_dims)))
-    proto.iota_transpose_perm.extend(permutation)
+    write_iota(proto, sharding.iota_reshape_dims, sharding.iota_transpose_perm)
     proto.replicate_on_last_tile_dim = sharding.replicate_on_last_tile_dim
     proto.last_tile_dims.extend(types[t.name] for t in sharding.last_tile_dims)
     proto.tuple_shardings.extend(map(write_sharding, sharding.tuple_shardings))

@@ -30,7 +30,7 @@ from hloom.ops.attributes import (
 )
 from hloom.ops.kinds import AttributeKind, EnumKind
 from hloom.ops.operation import REQUIRED, Field, Operation
-from hloom.proto.annotations import read_iota, read_sharding, utf8, write_sharding
+from hloom.proto.annotations import read_iota, read_sharding, utf8, write_iota, write_sharding
 from hloom.proto.schema import message_class
 from hloom.proto.shapes import read_literal, read_shape, write_literal, write_shape
 from hloom.text import attributes as text_attributes
@@ -38,8 +38,10 @@ from hloom.text import attributes as text_attributes
 _FRONTEND_PREFIX = "attribute."
 """Prefix of frontend attributes that hold attributes of operations which XLA's proto lacks, as HLO text."""
 
-Reader = Callable[[Any, Field], Any]
-Writer = Callable[[Any, Field, Any], None]
+Reader = Callable[[Any, str, Field], Any]
+"""Reads the field of a name in a message, for a declared attribute."""
+Writer = Callable[[Any, str, Any], None]
+"""Writes a value to the field of a name in a message."""
 
 
 def read(proto: Any, field: Field) -> Any:
@@ -47,20 +49,31 @@ def read(proto: Any, field: Field) -> Any:
 
     Raises ProtoError for an inconsistent message, ParseError for malformed text in a frontend attribute.
     """
-    if not _has_field(field.proto or ""):
+    path = field.proto or ""
+    if not _has_field(path):
         text = proto.frontend_attributes.map.get(_FRONTEND_PREFIX + field.name)
         return None if text is None else text_attributes.read(field.kind, text, text, 0)
+    *outer, name = path.split(".")
+    for part in outer:
+        if not proto.HasField(part):
+            return None
+        proto = getattr(proto, part)
     reader = _read_enum if isinstance(field.kind, EnumKind) else TABLE[field.kind][0]
-    return reader(proto, field)
+    return reader(proto, name, field)
 
 
 def write(proto: Any, field: Field, value: Any) -> None:
     """Writes an attribute to an instruction proto; raises ProtoError for a value that the proto cannot express."""
-    if not _has_field(field.proto or ""):
+    path = field.proto or ""
+    if not _has_field(path):
         proto.frontend_attributes.map[_FRONTEND_PREFIX + field.name] = text_attributes.write(field.kind, value)
         return
+    *outer, name = path.split(".")
+    for part in outer:
+        proto = getattr(proto, part)
+        proto.SetInParent()
     writer = _write_enum if isinstance(field.kind, EnumKind) else TABLE[field.kind][1]
-    writer(proto, field, value)
+    writer(proto, name, value)
 
 
 def frontend_attributes(proto: Any, declaration: type[Operation]) -> dict[str, str]:
@@ -85,26 +98,11 @@ def _has_field(path: str) -> bool:
     return True
 
 
-def _owner(proto: Any, field: Field, create: bool) -> tuple[Any, str]:
-    """The message with the last field of the path, and that field's name; None if it is absent and not `create`."""
-    *path, last = (field.proto or "").split(".")
-    for name in path:
-        if not create and not proto.HasField(name):
-            return None, last
-        proto = getattr(proto, name)
-        if create:
-            proto.SetInParent()
-    return proto, last
-
-
 def _is_repeated(message: Any, name: str) -> bool:
     return bool(message.DESCRIPTOR.fields_by_name[name].is_repeated)
 
 
-def _read_scalar(proto: Any, field: Field) -> Any:
-    message, name = _owner(proto, field, create=False)
-    if message is None:
-        return None
+def _read_scalar(message: Any, name: str, field: Field) -> Any:
     value = getattr(message, name)
     if _is_repeated(message, name):
         return _single(field, value)
@@ -122,8 +120,7 @@ def _single(field: Field, values: Any) -> Any:
     return values[0] if values else None
 
 
-def _write_scalar(proto: Any, field: Field, value: Any) -> None:
-    message, name = _owner(proto, field, create=True)
+def _write_scalar(message: Any, name: str, value: Any) -> None:
     if _is_repeated(message, name):
         getattr(message, name).append(value)
         return
@@ -132,10 +129,7 @@ def _write_scalar(proto: Any, field: Field, value: Any) -> None:
     setattr(message, name, utf8(value) if isinstance(value, str) else value)
 
 
-def _read_enum(proto: Any, field: Field) -> Any:
-    message, name = _owner(proto, field, create=False)
-    if message is None:
-        return None
+def _read_enum(message: Any, name: str, field: Field) -> Any:
     value = getattr(message, name)
     if isinstance(value, str):
         return value or None
@@ -150,8 +144,7 @@ def _read_enum(proto: Any, field: Field) -> Any:
     raise ProtoError(f"{field.proto} is {word or value}, which is no value of {field.kind}")
 
 
-def _write_enum(proto: Any, field: Field, value: Any) -> None:
-    message, name = _owner(proto, field, create=True)
+def _write_enum(message: Any, name: str, value: Any) -> None:
     descriptor = message.DESCRIPTOR.fields_by_name[name]
     if descriptor.enum_type is None:
         setattr(message, name, value.value)
@@ -159,31 +152,25 @@ def _write_enum(proto: Any, field: Field, value: Any) -> None:
         setattr(message, name, descriptor.enum_type.values_by_name[value.name].number)
 
 
-def _read_list(proto: Any, field: Field) -> Any:
-    message, name = _owner(proto, field, create=False)
-    if message is None:
-        return None
+def _read_list(message: Any, name: str, field: Field) -> Any:
     values = tuple(getattr(message, name))
     return values if values or field.default is REQUIRED else None
 
 
-def _write_list(proto: Any, field: Field, value: Any) -> None:
-    message, name = _owner(proto, field, create=True)
+def _write_list(message: Any, name: str, value: Any) -> None:
     getattr(message, name).extend(value)
 
 
-def _read_word(proto: Any, field: Field) -> Any:
+def _read_word(message: Any, name: str, field: Field) -> Any:
     """Reads the name of a dot algorithm: ALG_DOT_BF16_BF16_F32 is dot_bf16_bf16_f32 in text."""
-    message, name = _owner(proto, field, create=False)
-    value = getattr(message, name) if message is not None else 0
+    value = getattr(message, name)
     if not value:
         return None
     members = message.DESCRIPTOR.fields_by_name[name].enum_type.values_by_number
     return members[value].name.removeprefix("ALG_").lower() if value in members else None
 
 
-def _write_word(proto: Any, field: Field, value: Any) -> None:
-    message, name = _owner(proto, field, create=True)
+def _write_word(message: Any, name: str, value: Any) -> None:
     values = message.DESCRIPTOR.fields_by_name[name].enum_type.values_by_name
     word = f"ALG_{value.upper()}"
     if word not in values:
@@ -191,10 +178,7 @@ def _write_word(proto: Any, field: Field, value: Any) -> None:
     setattr(message, name, values[word].number)
 
 
-def _read_precisions(proto: Any, field: Field) -> Any:
-    message, name = _owner(proto, field, create=False)
-    if message is None:
-        return None
+def _read_precisions(message: Any, name: str, field: Field) -> Any:
     names = message.DESCRIPTOR.fields_by_name[name].enum_type.values_by_number
     try:
         return tuple(Precision[names[number].name] for number in getattr(message, name))
@@ -202,8 +186,7 @@ def _read_precisions(proto: Any, field: Field) -> Any:
         raise ProtoError(f"{field.proto} holds an unknown precision") from None
 
 
-def _write_precisions(proto: Any, field: Field, value: Any) -> None:
-    message, name = _owner(proto, field, create=True)
+def _write_precisions(message: Any, name: str, value: Any) -> None:
     values = message.DESCRIPTOR.fields_by_name[name].enum_type.values_by_name
     getattr(message, name).extend(values[precision.name].number for precision in value)
 
@@ -212,25 +195,22 @@ def _records(cls: type) -> tuple[Reader, Writer]:
     """Reader and writer of a list of messages that have the fields of a data class."""
     names = [f.name for f in dataclasses.fields(cls)]
 
-    def reader(proto: Any, field: Field) -> Any:
-        message, name = _owner(proto, field, create=False)
-        if message is None or (not getattr(message, name) and field.default is not REQUIRED):
+    def reader(message: Any, name: str, field: Field) -> Any:
+        if not getattr(message, name) and field.default is not REQUIRED:
             return None
         return tuple(cls(*(getattr(entry, n) for n in names)) for entry in getattr(message, name))
 
-    def writer(proto: Any, field: Field, value: Any) -> None:
-        message, name = _owner(proto, field, create=True)
+    def writer(message: Any, name: str, value: Any) -> None:
         for entry in value:
             getattr(message, name).add(**{n: getattr(entry, n) for n in names})
 
     return reader, writer
 
 
-_WINDOW_NAMES = [f.name for f in dataclasses.fields(WindowDimension)]
+_write_window_dimensions = _records(WindowDimension)[1]
 
 
-def _read_window(proto: Any, field: Field) -> Any:
-    message, name = _owner(proto, field, create=False)
+def _read_window(message: Any, name: str, field: Field) -> Any:
     if not message.HasField(name):
         return None
     return tuple(
@@ -247,19 +227,16 @@ def _read_window(proto: Any, field: Field) -> Any:
     )
 
 
-def _write_window(proto: Any, field: Field, value: Any) -> None:
-    message, name = _owner(proto, field, create=True)
+def _write_window(message: Any, name: str, value: Any) -> None:
     window = getattr(message, name)
     window.SetInParent()
-    for d in value:
-        window.dimensions.add(**{n: getattr(d, n) for n in _WINDOW_NAMES})
+    _write_window_dimensions(window, "dimensions", value)
 
 
 _DIMENSION_FIELDS = [f.name for f in dataclasses.fields(ConvolutionDimensionNumbers)]
 
 
-def _read_dim_labels(proto: Any, field: Field) -> Any:
-    message, name = _owner(proto, field, create=False)
+def _read_dim_labels(message: Any, name: str, field: Field) -> Any:
     if not message.HasField(name):
         return None
     dimensions = getattr(message, name)
@@ -268,8 +245,7 @@ def _read_dim_labels(proto: Any, field: Field) -> Any:
     return ConvolutionDimensionNumbers(*values)
 
 
-def _write_dim_labels(proto: Any, field: Field, value: Any) -> None:
-    message, name = _owner(proto, field, create=True)
+def _write_dim_labels(message: Any, name: str, value: Any) -> None:
     dimensions = getattr(message, name)
     dimensions.SetInParent()
     for n in _DIMENSION_FIELDS:
@@ -280,17 +256,17 @@ def _write_dim_labels(proto: Any, field: Field, value: Any) -> None:
             getattr(dimensions, n).extend(field_value)
 
 
-def _read_groups(proto: Any, field: Field) -> Any:
-    if proto.HasField("iota_collective_device_list"):
-        iota = proto.iota_collective_device_list
+def _read_groups(message: Any, name: str, field: Field) -> Any:
+    if message.HasField("iota_collective_device_list"):
+        iota = message.iota_collective_device_list
         reshape, transpose = read_iota(iota)
         count = iota.num_replica_groups * iota.num_devices_per_group
         if count != math.prod(reshape) or not 0 < count <= 1 << 24:
             raise ProtoError(f"iota replica groups {list(reshape)} do not hold {count} ids")
         return IotaReplicaGroups(iota.num_replica_groups, iota.num_devices_per_group, reshape, transpose)
-    if proto.HasField("mesh_axes_replica_group_list"):
-        return _read_mesh(proto.mesh_axes_replica_group_list)
-    groups = proto.collective_device_list.replica_groups or proto.replica_groups
+    if message.HasField("mesh_axes_replica_group_list"):
+        return _read_mesh(message.mesh_axes_replica_group_list)
+    groups = message.collective_device_list.replica_groups or message.replica_groups
     return ReplicaGroups(tuple(tuple(group.replica_ids) for group in groups))
 
 
@@ -323,78 +299,75 @@ def _write_mesh(proto: Any, value: MeshReplicaGroups) -> None:
             axis.sub_axis_info.pre_size, axis.sub_axis_info.size = ref.pre_size, ref.size
 
 
-def _write_groups(proto: Any, field: Field, value: Any) -> None:
+def _write_groups(message: Any, name: str, value: Any) -> None:
     if isinstance(value, MeshReplicaGroups):
-        _write_mesh(proto, value)
+        _write_mesh(message, value)
         return
     if isinstance(value, IotaReplicaGroups):
-        proto.iota_collective_device_list.num_replica_groups = value.num_replica_groups
-        proto.iota_collective_device_list.num_devices_per_group = value.num_devices_per_group
-        proto.iota_collective_device_list.iota_reshape_dims.extend(value.iota_reshape_dims)
-        # XLA's reader requires the permutation, even the identity.
-        perm = value.iota_transpose_perm or range(len(value.iota_reshape_dims))
-        proto.iota_collective_device_list.iota_transpose_perm.extend(perm)
+        iota = message.iota_collective_device_list
+        iota.num_replica_groups, iota.num_devices_per_group = value.num_replica_groups, value.num_devices_per_group
+        write_iota(iota, value.iota_reshape_dims, value.iota_transpose_perm)
         return
-    proto.collective_device_list.SetInParent()
+    message.collective_device_list.SetInParent()
     for group in value.groups:
-        proto.collective_device_list.replica_groups.add(replica_ids=group)
+        message.collective_device_list.replica_groups.add(replica_ids=group)
 
 
-def _read_pairs(proto: Any, field: Field) -> Any:
-    return tuple((pair.source, pair.target) for pair in proto.source_target_pairs)
+def _read_pairs(message: Any, name: str, field: Field) -> Any:
+    return tuple((pair.source, pair.target) for pair in getattr(message, name))
 
 
-def _write_pairs(proto: Any, field: Field, value: Any) -> None:
+def _write_pairs(message: Any, name: str, value: Any) -> None:
     for source, target in value:
-        proto.source_target_pairs.add(source=source, target=target)
+        getattr(message, name).add(source=source, target=target)
 
 
-def _read_aliasing(proto: Any, field: Field) -> Any:
+def _read_aliasing(message: Any, name: str, field: Field) -> Any:
     return tuple(
         OutputOperandAlias(tuple(a.output_shape_index), a.operand_index, tuple(a.operand_shape_index))
-        for a in proto.output_operand_aliasing
+        for a in getattr(message, name)
     )
 
 
-def _write_aliasing(proto: Any, field: Field, value: Any) -> None:
+def _write_aliasing(message: Any, name: str, value: Any) -> None:
     for a in value:
-        proto.output_operand_aliasing.add(
+        getattr(message, name).add(
             output_shape_index=a.output_index, operand_index=a.operand_number, operand_shape_index=a.operand_index
         )
 
 
-def _read_shape(proto: Any, field: Field) -> Any:
-    return read_shape(getattr(proto, field.proto or "")) if proto.HasField(field.proto) else None
+def _read_shape(message: Any, name: str, field: Field) -> Any:
+    return read_shape(getattr(message, name)) if message.HasField(name) else None
 
 
-def _write_shape(proto: Any, field: Field, value: Any) -> None:
-    getattr(proto, field.proto or "").CopyFrom(write_shape(value))
+def _write_shape(message: Any, name: str, value: Any) -> None:
+    getattr(message, name).CopyFrom(write_shape(value))
 
 
-def _read_shapes(proto: Any, field: Field) -> Any:
-    return tuple(map(read_shape, getattr(proto, field.proto or ""))) if proto.constrain_layout else None
+def _read_shapes(message: Any, name: str, field: Field) -> Any:
+    return tuple(map(read_shape, getattr(message, name))) if message.constrain_layout else None
 
 
-def _write_shapes(proto: Any, field: Field, value: Any) -> None:
-    proto.constrain_layout = True
-    getattr(proto, field.proto or "").extend(map(write_shape, value))
+def _write_shapes(message: Any, name: str, value: Any) -> None:
+    message.constrain_layout = True
+    getattr(message, name).extend(map(write_shape, value))
 
 
-def _read_literal(proto: Any, field: Field) -> Any:
-    return read_literal(proto.literal) if proto.HasField("literal") else None
+def _read_literal(message: Any, name: str, field: Field) -> Any:
+    return read_literal(getattr(message, name)) if message.HasField(name) else None
 
 
-def _write_literal(proto: Any, field: Field, value: Any) -> None:
-    proto.literal.CopyFrom(write_literal(value))
+def _write_literal(message: Any, name: str, value: Any) -> None:
+    getattr(message, name).CopyFrom(write_literal(value))
 
 
 _MODES = ("default", "highest")
 
 
-def _read_accuracy(proto: Any, field: Field) -> Any:
-    if not proto.HasField("result_accuracy"):
+def _read_accuracy(message: Any, name: str, field: Field) -> Any:
+    if not message.HasField(name):
         return None
-    accuracy = proto.result_accuracy
+    accuracy = getattr(message, name)
     if accuracy.HasField("tolerance"):
         tolerance = accuracy.tolerance
         return ResultAccuracy(atol=tolerance.atol, rtol=tolerance.rtol, ulps=tolerance.ulps)
@@ -403,23 +376,23 @@ def _read_accuracy(proto: Any, field: Field) -> Any:
     return ResultAccuracy(_MODES[accuracy.mode])
 
 
-def _write_accuracy(proto: Any, field: Field, value: Any) -> None:
+def _write_accuracy(message: Any, name: str, value: Any) -> None:
     if value.has_tolerance:
-        tolerance = proto.result_accuracy.tolerance
+        tolerance = getattr(message, name).tolerance
         tolerance.atol, tolerance.rtol, tolerance.ulps = value.atol, value.rtol, value.ulps
     elif value.mode != "default":
-        proto.result_accuracy.mode = _MODES.index(value.mode)
+        getattr(message, name).mode = _MODES.index(value.mode)
 
 
-def _read_domain(proto: Any, field: Field) -> Any:
-    if not proto.HasField("domain_entry_sharding"):
+def _read_domain(message: Any, name: str, field: Field) -> Any:
+    if not message.HasField("domain_entry_sharding"):
         return None
-    return Domain("sharding", read_sharding(proto.domain_entry_sharding), read_sharding(proto.domain_exit_sharding))
+    return Domain("sharding", read_sharding(message.domain_entry_sharding), read_sharding(message.domain_exit_sharding))
 
 
-def _write_domain(proto: Any, field: Field, value: Any) -> None:
-    proto.domain_entry_sharding.CopyFrom(write_sharding(value.entry))
-    proto.domain_exit_sharding.CopyFrom(write_sharding(value.exit))
+def _write_domain(message: Any, name: str, value: Any) -> None:
+    message.domain_entry_sharding.CopyFrom(write_sharding(value.entry))
+    message.domain_exit_sharding.CopyFrom(write_sharding(value.exit))
 
 
 _SCALAR = (_read_scalar, _write_scalar)

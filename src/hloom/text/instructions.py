@@ -15,23 +15,21 @@ from hloom.errors import ArgumentError, HloomError
 from hloom.ir import Computation, Instruction, Module
 from hloom.layout import Layout
 from hloom.ops import kinds
-from hloom.ops.communication import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
+from hloom.ops.communication import Outfeed, Receiving, Transfer
 from hloom.ops.control_flow import AsyncStart, Conditional
 from hloom.ops.kinds import ComputationKind
 from hloom.ops.operation import REQUIRED, Field, Operation
 from hloom.ops.plugins import operation_named, unknown_opcode
 from hloom.ops.structure import AfterAll, Constant, ElidedConstant, GetTupleElement, Parameter
 from hloom.ops.transpose import Transpose
-from hloom.shape import TOKEN, Shape, scalar
+from hloom.shape import TOKEN, Shape
 from hloom.shield import checkpoint
 from hloom.text import attributes
+from hloom.text.annotations import read_annotation
 from hloom.text.async_syntax import AttributeTexts, expand_async, is_short_form
 from hloom.text.literals import is_elided, parse_literal
-from hloom.text.metadata import read_frontend_attributes, read_metadata
-from hloom.text.scanner import MAX_NESTING, NAME, SPACE, Scanner, unquote
+from hloom.text.scanner import MAX_NESTING, NAME, SPACE, Scanner
 from hloom.text.shapes import scan_shape
-from hloom.text.sharding import scan_sharding
-from hloom.types import PrimitiveType
 
 _INSTRUCTION = re.compile(r'(ROOT\s++)?%?([A-Za-z_][\w.\-]*+|"[^"\n]*+")\s*+=\s*+')
 SINGLE_INSTRUCTION = re.compile(r"\s*+(?:(?:ROOT\s++)?%?[A-Za-z_][\w.\-]*+\s*+=|\(|[a-z]\w*+\[)")
@@ -44,9 +42,6 @@ _ELEMENT = re.compile(r"\s*+%?([A-Za-z_][\w.\-]*+)((?:\s*+#\s*+\d{1,9}+)*+)\s*+(
 ATTRIBUTE = re.compile(r"\s*+,\s*+([A-Za-z_][\w\-.]*+)\s*+=\s*+")
 _MESH_GROUPS = re.compile(r"mesh\[[^\[\]{}\n]*+\](?:\s*+,\s*+device_ids=\([^{}\n]*\))?\s*+\{[^{}\n]+\}")
 _BODY = re.compile(r'\{\s*+(?:ROOT\s++)?%?(?:[A-Za-z_][\w.\-]*+|"[^"\n]*+")\s*+=')
-_INFERRED_SHAPES = (Outfeed, RecvDone, Send, SendDone)
-_AFTER_DATA: dict[type[Operation], tuple[Shape, ...]] = {Infeed: (TOKEN,), Recv: (scalar(PrimitiveType.U32), TOKEN)}
-"""The shapes in the result that follow the declared data."""
 
 
 class InstructionParser:
@@ -365,12 +360,12 @@ class InstructionParser:
         """
         if isinstance(op, AfterAll):
             return TOKEN
-        if declared is None or isinstance(op, _INFERRED_SHAPES):
-            return self._inferred(op, operands, position)
-        if type(op) in _AFTER_DATA:
+        if declared is not None and isinstance(op, Receiving):
             if not declared.is_tuple or not declared.elements:
                 self.scanner.fail(f"the result of {op.opcode} is a tuple that begins with the data", position)
-            return Shape.tuple_of([declared.elements[0], *_AFTER_DATA[type(op)]])
+            return op.result_of(declared.elements[0])
+        if declared is None or isinstance(op, Transfer | Outfeed):
+            return self._inferred(op, operands, position)
         return declared
 
     def _value(self, field: Field, text: str, position: int) -> Any:
@@ -428,23 +423,13 @@ class InstructionParser:
     def _common_attributes(self, instruction: Instruction, texts: AttributeTexts) -> None:
         for name, (text, position) in texts.items():
             scanner = Scanner(text, self.scanner.full_text, position)
-            if name == "metadata":
-                instruction.metadata = read_metadata(scanner)
-            elif name == "sharding":
-                instruction.sharding = scan_sharding(scanner)
-                if not scanner.at_end():
-                    scanner.fail(f"expected the end of the sharding, got {scanner.preview()}")
-            elif name == "frontend_attributes":
-                instruction.frontend_attributes = read_frontend_attributes(scanner)
-            elif name == "backend_config":
-                instruction.backend_config = unquote(text) if text.startswith('"') else text
-            elif name == "control-predecessors":
+            if name == "control-predecessors":
                 for before in attributes.scan_names(scanner):
                     if before not in self.by_name:
                         scanner.fail(f"there is no instruction {before!r} before this one", 0)
                     self.by_name[before].add_control_dependency(instruction)
             else:
-                instruction.extra_attributes[name] = text
+                read_annotation(instruction, name, scanner)
 
 
 def _after_space(text: str, position: int) -> int:

@@ -255,7 +255,7 @@ def _element_texts(array: Any) -> list[str]:
             f"({real}, {imaginary})"
             for real, imaginary in zip(_part_texts(flat.real), _part_texts(flat.imag), strict=True)
         ]
-    texts = [_float_text(value) for value in flat]
+    texts = [float_text(value) for value in flat]
     for i in np.flatnonzero(np.isnan(flat.astype(np.float64))):
         texts[i] = _nan_text(flat, int(i))
     return texts
@@ -269,7 +269,8 @@ def _part_texts(parts: Array) -> list[str]:
     return texts
 
 
-def _float_text(value: Any) -> str:
+def float_text(value: Any) -> str:
+    """The shortest text that reads back to the same number of its type, without `.0`."""
     text = str(value)
     return text[:-2] if text.endswith(".0") else text
 

@@ -8,11 +8,10 @@ from hloom.errors import ParseError
 from hloom.forms import write_declared_forms
 from hloom.ir import BufferDonor, Computation, InputOutputAlias, Module
 from hloom.ops import kinds
-from hloom.shape import Shape
 from hloom.text import attributes
+from hloom.text.annotations import read_frontend_attributes
 from hloom.text.instructions import ATTRIBUTE, SINGLE_INSTRUCTION, InstructionParser
-from hloom.text.metadata import read_frontend_attributes
-from hloom.text.scanner import Scanner, scan_list, unquote, without_comments
+from hloom.text.scanner import Scanner, scan_ints, scan_list, unquoted, without_comments
 from hloom.text.shapes import scan_shape
 from hloom.verifier import verify_module
 
@@ -131,14 +130,8 @@ class _ModuleParser:
 
     def _entry_layout(self, value: Scanner) -> None:
         value.expect("{")
-        value.expect("(")
-        parameters: list[Shape] = []
-        while not value.take(")"):
-            if parameters:
-                value.expect(",")
-            parameters.append(scan_shape(value))
+        self.module.entry_parameter_layouts = scan_list(value, scan_shape, "(", ")")
         value.expect("->")
-        self.module.entry_parameter_layouts = parameters
         self.module.entry_result_layout = scan_shape(value)
         value.expect("}")
 
@@ -178,7 +171,7 @@ class _ModuleParser:
             scanner.pos = attribute.end()
             raw = scanner.raw_value()
             if attribute[1] == "execution_thread":
-                computation.execution_thread = unquote(raw) if raw.startswith('"') else raw
+                computation.execution_thread = unquoted(raw)
 
     def _single_instruction(self) -> None:
         computation = Computation("entry_computation")
@@ -188,8 +181,7 @@ class _ModuleParser:
     def _signature(self) -> None:
         """Skips `(name: shape, ..) -> shape`, which repeats the shapes of parameters and root."""
         scanner = self.scanner
-        scanner.skip()
-        if not self.text.startswith("(", scanner.pos):
+        if not scanner.peek("("):
             return
         scanner.parenthesised()
         scanner.expect("->")
@@ -201,6 +193,6 @@ def _donor(scanner: Scanner) -> BufferDonor:
     number = scanner.integer("a parameter number")
     index: tuple[int, ...] = ()
     if scanner.take(","):
-        index = tuple(scan_list(scanner, Scanner.integer))
+        index = scan_ints(scanner)
     scanner.expect(")")
     return BufferDonor(number, index)

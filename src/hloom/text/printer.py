@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from hloom.errors import ParseError
-from hloom.ir import Computation, Instruction, Module, called_by, callees_first, post_order
+from hloom.ir import Computation, InputOutputAlias, Instruction, Module, called_by, callees_first, post_order
 from hloom.literal import Literal
 from hloom.ops import kinds
+from hloom.ops.attributes import OutputOperandAlias
 from hloom.ops.control_flow import Conditional
 from hloom.ops.kinds import ComputationKind
 from hloom.ops.operation import Field
 from hloom.shape import Shape
-from hloom.text.attributes import write
+from hloom.text.attributes import alias_text, write
 from hloom.text.literals import ELIDED, print_literal
-from hloom.text.scanner import Scanner, is_printable, quote, without_comments
+from hloom.text.scanner import Scanner, braced, is_printable, quote, without_comments
 from hloom.text.sharding import sharding_text
 from hloom.types import PrimitiveType
 
@@ -193,14 +194,11 @@ class _Printer:
         if module.is_scheduled and not self.options.canonical:
             fields.append("is_scheduled=true")
         if module.input_output_alias:
-            entries = ", ".join(
-                f"{_index(a.output_index)}: ({a.parameter_number}, {_index(a.parameter_index)}, "
-                f"{'must' if a.must_alias else 'may'}-alias)"
-                for a in module.input_output_alias
-            )
-            fields.append(f"input_output_alias={{ {entries} }}")
+            fields.append(f"input_output_alias={{ {', '.join(map(_alias, module.input_output_alias))} }}")
         if module.buffer_donors:
-            donors = ", ".join(f"({d.parameter_number}, {_index(d.parameter_index)})" for d in module.buffer_donors)
+            donors = ", ".join(
+                f"({d.parameter_number}, {braced(d.parameter_index, ', ')})" for d in module.buffer_donors
+            )
             fields.append(f"buffer_donor={{ {donors} }}")
         if module.entry_parameter_layouts is not None and module.entry_result_layout is not None:
             parameters = ", ".join(map(self.shape, module.entry_parameter_layouts))
@@ -254,7 +252,7 @@ class _Printer:
     def _value(self, field: Field, value: Any) -> str:
         if isinstance(field.kind, ComputationKind):
             if field.kind is kinds.COMPUTATIONS:
-                return "{" + ", ".join(map(self.name, value)) + "}"
+                return braced(map(self.name, value), ", ")
             return self.name(value)
         if field.kind is kinds.LITERAL:
             text = print_literal(value, self.options.elide)
@@ -270,8 +268,8 @@ class _Printer:
         if instruction.frontend_attributes:
             attributes.append(f"frontend_attributes={_frontend(instruction.frontend_attributes)}")
         if instruction.control_predecessors:
-            names = ", ".join(map(self.name, instruction.control_predecessors))
-            attributes.append(f"control-predecessors={{{names}}}")
+            names = braced(map(self.name, instruction.control_predecessors), ", ")
+            attributes.append(f"control-predecessors={names}")
         if not self.options.canonical:
             attributes += [f"{name}={text}" for name, text in instruction.extra_attributes.items()]
         if self.options.metadata and instruction.metadata:
@@ -310,7 +308,7 @@ def _frontend(attributes: dict[str, str]) -> str:
         raw = value.startswith("{") and value.endswith("}") and _is_balanced(value)
         name = key if _NAME.fullmatch(key) else quote(key)
         entries.append(f"{name}={value if raw else quote(value)}")
-    return "{" + ",".join(entries) + "}"
+    return braced(entries)
 
 
 def _metadata(key: str, value: Any) -> str:
@@ -320,8 +318,9 @@ def _metadata(key: str, value: Any) -> str:
     return quote(value) if isinstance(value, str) and not is_list else str(value)
 
 
-def _index(index: tuple[int, ...]) -> str:
-    return "{" + ", ".join(map(str, index)) + "}"
+def _alias(alias: InputOutputAlias) -> str:
+    kind = "must-alias" if alias.must_alias else "may-alias"
+    return alias_text(OutputOperandAlias(alias.output_index, alias.parameter_number, alias.parameter_index, kind))
 
 
 def _has_padding(module: Module) -> bool:

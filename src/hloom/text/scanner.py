@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NoReturn, TypeVar
 
 from hloom.errors import ParseError
@@ -73,6 +73,11 @@ class Scanner:
         self.skip()
         return self.pos >= len(self.text)
 
+    def peek(self, token: str) -> bool:
+        """Whether `token` comes next."""
+        self.skip()
+        return self.text.startswith(token, self.pos)
+
     def take(self, token: str) -> bool:
         """Moves past `token` if it comes next; returns whether it did."""
         self.skip()
@@ -85,6 +90,11 @@ class Scanner:
         """Moves past `token`; `what` explains it in the error if something else comes next."""
         if not self.take(token):
             self.fail(f"expected {token!r}{what and ' ' + what}, got {self.preview()}")
+
+    def expect_tokens(self, tokens: str) -> None:
+        """Moves past several tokens, which `tokens` separates by blanks."""
+        for token in tokens.split():
+            self.expect(token)
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         """Matches a pattern and moves past it; None if it does not match."""
@@ -169,10 +179,8 @@ class Scanner:
 
     def parenthesised(self) -> str:
         """Reads parentheses and returns the text inside."""
-        self.skip()
-        if not self.text.startswith("(", self.pos):
-            self.fail(f"expected '(', got {self.preview()}")
-        start = self.pos
+        self.expect("(")
+        start = self.pos - 1
         self.pos = self._closing(start)
         return self.text[start + 1 : self.pos - 1]
 
@@ -200,6 +208,11 @@ def unquote(text: str) -> str:
     return _ESCAPE.sub(byte, body).encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
 
 
+def unquoted(text: str) -> str:
+    """The content of a quoted string; any other text itself."""
+    return unquote(text) if text.startswith('"') else text
+
+
 def quote(text: str) -> str:
     """Quotes a string as XLA's CEscape does: control characters and bytes that are not UTF-8 in octal."""
     return f'"{_QUOTED.sub(_escaped, text)}"'
@@ -212,6 +225,11 @@ def _escaped(match: re.Match[str]) -> str:
 def is_printable(text: str) -> bool:
     """Whether a text can be written to a file as it is: without control characters and bytes that are not UTF-8."""
     return not _UNPRINTABLE.search(text)
+
+
+def braced(values: Iterable[object], separator: str = ",") -> str:
+    """Values in braces, `{0,1}`."""
+    return "{" + separator.join(map(str, values)) + "}"
 
 
 def scan_list(
@@ -227,3 +245,8 @@ def scan_list(
             scanner.expect(",", what)
         elements.append(element(scanner))
     return elements
+
+
+def scan_ints(scanner: Scanner) -> tuple[int, ...]:
+    """Reads integers in braces; raises ParseError for anything else."""
+    return tuple(scan_list(scanner, Scanner.integer))

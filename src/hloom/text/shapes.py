@@ -12,7 +12,7 @@ from typing import Any
 from hloom.errors import ParseError, RuleError
 from hloom.layout import Layout, SplitConfig, Tile
 from hloom.shape import TOKEN, UNBOUNDED, Shape
-from hloom.text.scanner import MAX_NESTING, Scanner, without_comments
+from hloom.text.scanner import MAX_NESTING, Scanner, scan_list, without_comments
 from hloom.types import BY_NAME, PrimitiveType
 
 ARRAY_SHAPE = re.compile(r"[a-z]\w*+\[[^\[\]{}()]*+\](?:\{(?:[\d:][^{}]*+)?\}|(?!\s*+\{))")
@@ -29,8 +29,7 @@ def parse_shape(text: str) -> Shape:
     """Parses the text of a shape; raises ParseError, with line, column and caret, for anything else."""
     scanner = Scanner(without_comments(text), text)
     shape = _scan(scanner, 0)
-    if not scanner.at_end():
-        scanner.fail(f"expected the end of the shape, got {scanner.preview()}")
+    scanner.expect_end("shape")
     return shape
 
 
@@ -57,13 +56,8 @@ def scan_shape(scanner: Scanner) -> Shape:
 def _scan(scanner: Scanner, depth: int) -> Shape:
     if depth > MAX_NESTING:
         scanner.fail(f"tuples nest more than {MAX_NESTING} deep")
-    if scanner.take("("):
-        elements: list[Shape] = []
-        while not scanner.take(")"):
-            if elements:
-                scanner.expect(",", "between tuple elements")
-            elements.append(_scan(scanner, depth + 1))
-        return Shape.tuple_of(elements)
+    if scanner.peek("("):
+        return Shape.tuple_of(scan_list(scanner, lambda s: _scan(s, depth + 1), "(", ")", "between tuple elements"))
     if scanner.match(_BUFFER):
         buffer = Shape.buffer_of(_scan(scanner, depth + 1))
         scanner.expect(")", "at the end of a buffer")
@@ -73,7 +67,10 @@ def _scan(scanner: Scanner, depth: int) -> Shape:
     if not match or match[0] not in BY_NAME or match[0] in ("tuple", "buffer"):
         scanner.fail(f"expected a shape, got {scanner.text[start : start + 20]!r}", start)
     element_type = BY_NAME[match[0]]
-    dimensions, dynamic = _scan_sizes(scanner)
+    if not scanner.peek("["):
+        scanner.fail(f"expected '[' with the sizes of a shape, got {scanner.preview()}")
+    sizes = scan_list(scanner, _scan_size, "[", "]", "between sizes")
+    dimensions, dynamic = [size for size, _ in sizes], [is_dynamic for _, is_dynamic in sizes]
     if not element_type.is_array:
         if dimensions:
             scanner.fail(f"a {element_type} has no dimensions", start)
@@ -88,25 +85,16 @@ def _scan(scanner: Scanner, depth: int) -> Shape:
         scanner.fail(error.message, start)
 
 
-def _scan_sizes(scanner: Scanner) -> tuple[list[int], list[bool]]:
-    dimensions: list[int] = []
-    dynamic: list[bool] = []
-    scanner.expect("[", "with the sizes of a shape")
-    while not scanner.take("]"):
-        if dimensions:
-            scanner.expect(",", "between sizes")
-        match = scanner.expect_match(_SIZE, "a size")
-        if match[2] == "?":
-            if match[1]:
-                scanner.fail("a size is '?', or has a bound as in <=10", match.start())
-            dimensions.append(UNBOUNDED)
-            dynamic.append(True)
-            continue
-        if len(match[2]) > 19 or int(match[2]) >= 2**63:
-            scanner.fail(f"size {match[2][:30]} does not fit 64 bits", match.start())
-        dimensions.append(int(match[2]))
-        dynamic.append(bool(match[1]))
-    return dimensions, dynamic
+def _scan_size(scanner: Scanner) -> tuple[int, bool]:
+    """Reads the size of a dimension; returns it, and whether the dimension is dynamic."""
+    match = scanner.expect_match(_SIZE, "a size")
+    if match[2] == "?":
+        if match[1]:
+            scanner.fail("a size is '?', or has a bound as in <=10", match.start())
+        return UNBOUNDED, True
+    if len(match[2]) > 19 or int(match[2]) >= 2**63:
+        scanner.fail(f"size {match[2][:30]} does not fit 64 bits", match.start())
+    return int(match[2]), bool(match[1])
 
 
 def scan_layout(scanner: Scanner, rank: int) -> Layout:
@@ -134,8 +122,8 @@ def _scan_layout_fields(scanner: Scanner) -> dict[str, Any]:
     while not scanner.text.startswith("}", scanner.pos):
         if scanner.take("T"):
             tiles = []
-            while scanner.text.startswith("(", scanner.pos):
-                tiles.append(Tile(tuple(_scan_tile(scanner))))
+            while scanner.peek("("):
+                tiles.append(_scan_tile(scanner))
             fields["tiles"] = tuple(tiles)
         elif scanner.take("SC("):
             dimension = scanner.integer()
@@ -173,14 +161,12 @@ _NUMBER_FIELDS = {
 }
 
 
-def _scan_tile(scanner: Scanner) -> list[int]:
-    scanner.expect("(")
-    sizes: list[int] = []
-    while not scanner.take(")"):
-        if sizes:
-            scanner.expect(",", "between tile sizes")
-        sizes.append(Tile.COMBINE if scanner.take("*") else scanner.integer("a tile size"))
-    return sizes
+def _scan_tile(scanner: Scanner) -> Tile:
+    return Tile(tuple(scan_list(scanner, _scan_tile_size, "(", ")", "between tile sizes")))
+
+
+def _scan_tile_size(scanner: Scanner) -> int:
+    return Tile.COMBINE if scanner.take("*") else scanner.integer("a tile size")
 
 
 def _scan_type(scanner: Scanner) -> PrimitiveType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hloom.sharding import Sharding, ShardingType, simplest_iota
-from hloom.text.scanner import MAX_NESTING, Scanner, scan_list
+from hloom.text.scanner import MAX_NESTING, Scanner, braced, scan_list
 
 _WORD = re.compile(r"[a-z_]++")
 _SIMPLE = {t.value: t for t in ShardingType if t not in (ShardingType.TUPLE, ShardingType.OTHER)}
@@ -15,21 +15,20 @@ def scan_sharding(scanner: Scanner, depth: int = 0) -> Sharding:
     """Reads a sharding in braces; `depth` counts the tuples around it. Raises ParseError for anything else."""
     if depth > MAX_NESTING:
         scanner.fail(f"shardings nest more than {MAX_NESTING} deep")
+    scanner.skip()
+    opening = scanner.pos
     scanner.expect("{")
     scanner.skip()
     if scanner.text.startswith(("{", "}"), scanner.pos):
-        parts: list[Sharding] = []
-        while not scanner.take("}"):
-            if parts:
-                scanner.expect(",", "between shardings")
-            parts.append(scan_sharding(scanner, depth + 1))
+        scanner.pos = opening
+        parts = scan_list(scanner, lambda s: scan_sharding(s, depth + 1), what="between shardings")
         return Sharding(ShardingType.TUPLE, tuple_shardings=tuple(parts))
     start = scanner.pos
     match = scanner.match(_WORD)
     word = match[0] if match else ""
     if word == "mesh":
         # Shardings over named mesh axes are kept as text.
-        scanner.pos = scanner.text.rindex("{", 0, start)
+        scanner.pos = opening
         return Sharding(ShardingType.OTHER, named=scanner.raw_value()[1:-1])
     if word == "devices":
         return _scan_tiled(scanner)
@@ -46,10 +45,9 @@ def _scan_tiled(scanner: Scanner) -> Sharding:
     scanner.expect("=")
     dimensions = tuple(scan_list(scanner, Scanner.integer, "[", "]"))
     devices: list[int] = []
-    reshape: tuple[int, ...] = ()
-    transpose: tuple[int, ...] = ()
+    iota: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     if scanner.take("<="):
-        reshape, transpose = scan_iota(scanner)
+        iota = scan_iota(scanner)
     else:
         devices.append(scanner.integer("a device number"))
         while scanner.take(","):
@@ -60,10 +58,9 @@ def _scan_tiled(scanner: Scanner) -> Sharding:
         last = tuple(scan_list(scanner, _scan_type))
     return Sharding(
         ShardingType.OTHER,
-        tile_assignment_dimensions=dimensions,
-        tile_assignment_devices=tuple(devices),
-        iota_reshape_dims=reshape,
-        iota_transpose_perm=transpose,
+        dimensions,
+        tuple(devices),
+        *iota,
         replicate_on_last_tile_dim=replicate,
         last_tile_dims=last,
         extra=_extra(scanner),
@@ -71,10 +68,8 @@ def _scan_tiled(scanner: Scanner) -> Sharding:
 
 
 def _scan_type(scanner: Scanner) -> ShardingType:
-    match = scanner.match(_WORD)
-    if not match or match[0] not in _SIMPLE:
-        scanner.fail(f"expected one of {', '.join(_SIMPLE)}, got {match[0] if match else scanner.preview()}")
-    return _SIMPLE[match[0]]
+    match = scanner.expect_match(_WORD, f"one of {', '.join(_SIMPLE)}")
+    return _SIMPLE.get(match[0]) or scanner.fail(f"expected one of {', '.join(_SIMPLE)}, got {match[0]}")
 
 
 def _extra(scanner: Scanner) -> str:
@@ -91,7 +86,7 @@ def sharding_text(sharding: Sharding) -> str:
     if sharding.named:
         return "{" + sharding.named + "}"
     if sharding.type is ShardingType.TUPLE:
-        return "{" + ", ".join(map(sharding_text, sharding.tuple_shardings)) + "}"
+        return braced(map(sharding_text, sharding.tuple_shardings), ", ")
     words = [sharding.type.value]
     if sharding.type is ShardingType.MAXIMAL:
         words.append(f"device={sharding.tile_assignment_devices[0]}")
@@ -105,8 +100,8 @@ def sharding_text(sharding: Sharding) -> str:
         if sharding.replicate_on_last_tile_dim:
             words.append("last_tile_dim_replicate")
         if sharding.last_tile_dims:
-            words.append("last_tile_dims={" + ", ".join(t.value for t in sharding.last_tile_dims) + "}")
-    return "{" + " ".join([*words, sharding.extra] if sharding.extra else words) + "}"
+            words.append("last_tile_dims=" + braced((t.value for t in sharding.last_tile_dims), ", "))
+    return braced([*words, sharding.extra] if sharding.extra else words, " ")
 
 
 def scan_iota(scanner: Scanner) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -10,17 +10,15 @@ from hloom.layout import Layout
 from hloom.ops.collectives import AllReduce, AllToAll
 from hloom.ops.communication import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
 from hloom.ops.structure import AfterAll, Tuple
-from hloom.shape import TOKEN, Shape, scalar
+from hloom.shape import Shape
 from hloom.stablehlo.attributes.communication import Groups
 from hloom.stablehlo.attributes.values import integer, integers, required, table
 from hloom.stablehlo.importer.body import Body, Rule, packed_shape
 from hloom.stablehlo.mlir.ir import Attribute, DenseElements, Operation
 from hloom.stablehlo.mlir.types import shape_of
 from hloom.stablehlo.operations import BY_NAME
-from hloom.types import PrimitiveType
 
 Ops = list[XlaOp]
-U32 = scalar(PrimitiveType.U32)
 
 
 def _all_to_all(body: Body, operation: Operation, operands: Ops) -> Ops:
@@ -104,7 +102,7 @@ def _infeed(body: Body, operation: Operation, operands: Ops) -> Ops:
     # Infeeds read in the order of the text; in HLO, tokens must order them.
     last = body.last_infeed
     tokens = operands if last is None or last is operands[0] else [body._add(AfterAll(), [*operands, last])]
-    fed = body._add(Infeed(**config), tokens, Shape.tuple_of([data, TOKEN]))
+    fed = body._add(Infeed(**config), tokens, Infeed.result_of(data))
     values, body.last_infeed = body.elements(fed, 2)
     return [*body.elements(values, len(shapes)), body.last_infeed]
 
@@ -134,7 +132,7 @@ def _recv(body: Body, operation: Operation, operands: Ops) -> Ops:
     fields = BY_NAME["recv"].fields(operation.attributes, ())
     shapes = [shape_of(type_) for type_ in operation.result_types[:-1]]
     data = packed_shape(shapes)
-    started = body._add(Recv(**fields), operands, Shape.tuple_of([data, U32, TOKEN]))
+    started = body._add(Recv(**fields), operands, Recv.result_of(data))
     _transfer_pairs(operation, started)
     done = body._add(RecvDone(**fields), [started])
     value, token = body.elements(done, 2)

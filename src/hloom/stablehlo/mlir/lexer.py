@@ -27,11 +27,6 @@ class MlirScanner(Scanner):
         if match:
             self.pos = match.end()
 
-    def peek(self, token: str) -> bool:
-        """Whether `token` comes next."""
-        self.skip()
-        return self.text.startswith(token, self.pos)
-
     def word(self, what: str = "a word") -> str:
         """Reads a bare identifier; `what` names it in errors."""
         return self.expect_match(WORD, what)[0]
@@ -49,11 +44,6 @@ class MlirScanner(Scanner):
         """Moves past a bare identifier; `what` explains it in the error if something else comes next."""
         if not self.take_word(word):
             self.fail(f"expected {word!r}{what and ' ' + what}, got {self.preview()}")
-
-    def expect_tokens(self, tokens: str) -> None:
-        """Moves past several tokens, which `tokens` separates by blanks."""
-        for token in tokens.split():
-            self.expect(token)
 
     def string(self, what: str = "a string") -> str:
         """Reads a string literal and returns its content; `what` names it in errors."""

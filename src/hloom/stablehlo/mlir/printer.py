@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-import re
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
@@ -178,17 +178,14 @@ class Printer:
 
     def fill(self, template: str, operation: Operation) -> str:
         """Fills in a template, for the text after the operation's name."""
-        attributes = dict(operation.attributes)
-        placeholders = [match[2] for match in PLACEHOLDER.finditer(template)]
-        words = {word: _word(word, attributes.pop(word, None)) for word in placeholders if word not in _PARTS}
-
-        def text(match: re.Match[str]) -> str:
-            prefix, word = match[1] or "", match[2]
-            if word in _PARTS:
-                return _PARTS[word](self, operation, attributes)
-            return prefix + words[word] if words[word] else ""
-
-        filled = PLACEHOLDER.sub(text, template)
+        pieces, names = _pieces(template)
+        others = {key: value for key, value in operation.attributes.items() if key not in names}
+        shown = []
+        for literal, prefix, word in pieces:
+            part = _PARTS.get(word)
+            text = _word(word, operation.attributes.get(word)) if part is None else part(self, operation, others)
+            shown.append(f"{literal}{prefix}{text}" if text else literal)
+        filled = "".join(shown)
         return filled if filled.startswith(("(", " ")) else f" {filled}"
 
     def generic(self, operation: Operation) -> str:
@@ -215,6 +212,14 @@ class Printer:
                 self.line(f"^bb0({typed(names, region.block.arguments)}):")
                 self.indent += 1
             self.body(region.block)
+
+
+@functools.cache
+def _pieces(template: str) -> tuple[list[tuple[str, str, str]], set[str]]:
+    """The pieces of a template: a text, then the prefix and name of a placeholder; and the attributes that it names."""
+    texts = PLACEHOLDER.split(template)
+    pieces = [(texts[i], texts[i + 1] or "", texts[i + 2]) for i in range(0, len(texts) - 1, 3)]
+    return [*pieces, (texts[-1], "", "")], {word for _, _, word in pieces if word not in _PARTS}
 
 
 def typed(names: Sequence[str], values: Sequence[Value]) -> str:
@@ -287,6 +292,7 @@ def select_types(operation: Operation) -> str:
 
 
 _PARTS: dict[str, Callable[[Printer, Operation, dict[str, Attribute]], str]] = {
+    "": lambda printer, operation, others: "",
     "operands": lambda printer, operation, others: printer.operands(operation.operands),
     "attributes": lambda printer, operation, others: attribute_suffix(others),
     "same": lambda printer, operation, others: same_types(operation),

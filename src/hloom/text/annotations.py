@@ -1,15 +1,34 @@
-"""Metadata and frontend attributes in HLO text: names with plain values, in braces."""
+"""Annotations of instructions in HLO text: metadata, shardings, frontend attributes and others that do not compute."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from hloom.text.scanner import STRING, Scanner, unquote
+from hloom.ir import Instruction
+from hloom.text.scanner import STRING, Scanner, scan_list, unquote, unquoted
+from hloom.text.sharding import scan_sharding
 
 _METADATA = re.compile(r'([A-Za-z_]\w*+)\s*+=\s*+("(?:[^"\\]|\\.)*+"|\{[^{}]*+\}|[^\s{},"]++)')
-_FRONTEND = re.compile(r'\s*+("(?:[^"\\]|\\.)*+"|[^\s={},"]++)\s*+=\s*+')
+_FRONTEND = re.compile(r'("(?:[^"\\]|\\.)*+"|[^\s={},"]++)\s*+=\s*+')
 _SEPARATOR = re.compile(r"[\s,]*+")
+
+
+def read_annotation(instruction: Instruction, name: str, scanner: Scanner) -> None:
+    """Reads the value of an annotation of an instruction, unknown ones as raw text; raises ParseError if it is
+    malformed.
+    """
+    if name == "metadata":
+        instruction.metadata = read_metadata(scanner)
+    elif name == "sharding":
+        instruction.sharding = scan_sharding(scanner)
+        scanner.expect_end("sharding")
+    elif name == "frontend_attributes":
+        instruction.frontend_attributes = read_frontend_attributes(scanner)
+    elif name == "backend_config":
+        instruction.backend_config = unquoted(scanner.text)
+    else:
+        instruction.extra_attributes[name] = scanner.text
 
 
 def read_metadata(scanner: Scanner) -> dict[str, Any]:
@@ -45,16 +64,10 @@ def _plain_value(text: str) -> Any:
 
 def read_frontend_attributes(scanner: Scanner) -> dict[str, str]:
     """Reads frontend attributes, `{a="1", b={x=2}}`; raises ParseError for anything else."""
-    scanner.expect("{")
-    entries: dict[str, str] = {}
-    while not scanner.take("}"):
-        if entries:
-            scanner.expect(",", "between attributes")
-        match = _FRONTEND.match(scanner.text, scanner.pos)
-        if not match:
-            scanner.fail(f"expected name=value, got {scanner.preview()}")
-        scanner.pos = match.end()
-        value = scanner.raw_value()
-        key = unquote(match[1]) if match[1].startswith('"') else match[1]
-        entries[key] = unquote(value) if STRING.fullmatch(value) else value
-    return entries
+    return dict(scan_list(scanner, _frontend_attribute, what="between attributes"))
+
+
+def _frontend_attribute(scanner: Scanner) -> tuple[str, str]:
+    match = scanner.expect_match(_FRONTEND, "name=value")
+    value = scanner.raw_value()
+    return unquoted(match[1]), unquote(value) if STRING.fullmatch(value) else value
