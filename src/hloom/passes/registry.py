@@ -12,6 +12,7 @@ from hloom.errors import ArgumentError
 from hloom.passes import plugins
 from hloom.passes.blocking.product_blocking import ProductBlocking
 from hloom.passes.canonicalize.map_inline import MapInliner
+from hloom.passes.canonicalize.markers import MarkerRemover
 from hloom.passes.canonicalize.single_device import SingleDeviceCollectives
 from hloom.passes.canonicalize.top_k_calls import TopKCalls
 from hloom.passes.control_flow.call_inliner import CallInliner
@@ -70,6 +71,7 @@ PASSES: dict[str, type[Any]] = {
         ConvolutionOperandSwapper,
         DeclaredExpander,
         ArgMax,
+        MarkerRemover,
         DotOperands,
         DotStrengthReduction,
         DynamicPadder,

@@ -37,7 +37,6 @@ from hloom.passes.optimize.memory_scheduler import MemoryScheduler
 from hloom.passes.optimize.sort_keys import SortKeys
 from hloom.passes.optimize.update_scheduler import UpdateScheduler
 from hloom.passes.optimize.winograd.convolution import WinogradConvolution
-from hloom.runtime.targets import markers
 
 
 class Topology(enum.Enum):
@@ -62,7 +61,7 @@ def cpu_pipeline(topology: Topology = Topology.THREADS) -> Pipeline:
             AsyncToSync(),
             *([SingleDeviceCollectives()] if topology is Topology.SINGLE else []),
             *([CollectiveDimensions()] if topology is Topology.RANKS else []),
-            MarkerRemover(markers()),
+            MarkerRemover(),
             TopKCalls(),
             DeclaredExpander(),
             DynamicPadder(),
