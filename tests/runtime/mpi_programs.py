@@ -15,7 +15,7 @@ import numpy as np
 from collective_oracle import GROUPINGS, Case, Devices, arguments, cases, reductions_of
 
 import hloom as hl
-from hloom.bench.collectives import fit, measure
+from hloom.bench import collectives
 from hloom.bench.machine import Limits
 from hloom.files.arrays import flat
 from hloom.runtime.mpi.world import world
@@ -238,9 +238,10 @@ def outside() -> None:
 
 def is_timed() -> None:
     """All collectives are timed, and fitted by one level of links."""
-    rows = measure(world(), lambda what: None, with_gloo=False, max_bytes=4)
+    collectives.SAMPLES, collectives.SAMPLE_SECONDS = 3, 0.002
+    rows = collectives.measure(world(), lambda what: None, with_gloo=False, max_bytes=4)
     assert {row.opcode for row in rows} >= {"all-reduce", "all-to-all"} and all(row.ranks > 0 for row in rows)
-    (level,) = fit(rows, world().size, Limits(1e10, 1e11)).levels
+    (level,) = collectives.fit(rows, world().size, Limits(1e10, 1e11)).levels
     assert level.count == world().size and 0 < level.latency < 1 and level.bandwidth > 0 and level.reduction_rate > 0
 
 

@@ -121,10 +121,10 @@ def test_jax_linear_algebra_programs(dtype: type) -> None:
     }  # fmt: skip
     tolerance = 2e-3 if a.real.dtype == np.float32 else 1e-9
     for name, (function, arguments) in programs.items():
-        compiled = jax.jit(function).lower(*arguments)
-        text = compiled.compiler_ir("hlo").as_hlo_text(print_large_constants=True)
+        lowered = jax.jit(function).lower(*arguments)
+        text = lowered.compiler_ir("hlo").as_hlo_text(print_large_constants=True)
         got = hl.compile(text)(*arguments)
-        want = jax.tree.leaves(jax.jit(function)(*arguments))
+        want = jax.tree.leaves(lowered.compile()(*arguments))
         for g, w in zip(got if isinstance(got, tuple) else (got,), want, strict=True):
             np.testing.assert_allclose(g, np.asarray(w), rtol=tolerance, atol=tolerance, err_msg=name)
 
