@@ -11,7 +11,7 @@ import numpy as np
 from hloom.backends.cpu.elements.types import is_native
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.ir import Instruction, flatten
-from hloom.lir import PTR, Function, Type
+from hloom.lir import PTR, Function
 from hloom.shape import Shape
 from hloom.target import CACHE_LINE
 
@@ -66,14 +66,16 @@ def has_native_arrays(instruction: Instruction) -> bool:
 
 
 def entry_function(name: str, instruction: Instruction, routines: int = 0, has_table: bool = False) -> KernelFunction:
-    """Returns an empty entry, whose parameters are operand0, .., routine0, .., table, result0, .., scratch, pool,
-    parallel_for.
-    """
-    parameters: dict[str, Type] = {f"operand{k}": PTR for k in range(len(operand_shapes(instruction)))}
-    parameters |= {f"routine{k}": PTR for k in range(routines)}
-    parameters |= {"table": PTR} if has_table else {}
-    parameters |= {f"result{k}": PTR for k in range(len(result_shapes(instruction)))}
-    return KernelFunction(name, **parameters, scratch=PTR, pool=PTR, parallel_for=PTR).as_call_only()
+    """Returns an empty entry, whose parameters are operand0, .., routine0, .., table, result0, .., and those of all."""
+    arrays = [f"operand{k}" for k in range(len(operand_shapes(instruction)))]
+    arrays += [f"routine{k}" for k in range(routines)]
+    arrays += ["table"] if has_table else []
+    return entry_of(name, *arrays, *(f"result{k}" for k in range(len(result_shapes(instruction)))))
+
+
+def entry_of(name: str, *arrays: str) -> KernelFunction:
+    """Returns an empty entry, whose parameters are the arrays, scratch, pool and parallel_for."""
+    return KernelFunction(name, **dict.fromkeys((*arrays, "scratch", "pool", "parallel_for"), PTR)).as_call_only()
 
 
 def code_of(

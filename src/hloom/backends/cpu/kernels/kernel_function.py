@@ -86,6 +86,10 @@ class KernelFunction(FunctionBuilder):
         variable.set(initial)
         return variable
 
+    def threads_if(self, is_parallel: bool) -> tuple[Value, Value] | None:
+        """Returns the thread pool of an entry, with the function that runs tasks on it; None to run them serially."""
+        return (self["pool"], self["parallel_for"]) if is_parallel else None
+
     # Memory
 
     def fill(self, target: Value, byte: int, size: IndexValue) -> None:

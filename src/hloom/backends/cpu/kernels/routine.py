@@ -49,7 +49,7 @@ class _Batch:
 
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.instruction, routines=1)
-        on = (f["pool"], f["parallel_for"]) if self.shares > 1 else None
+        on = f.threads_if(self.shares > 1)
         if self.call.count:
             f.run_chunks(f"{self.name}.matrices", f.pack(*f.parameters[:-2]), self.shares, on)
         functions = [self._matrices(), *self.transposes.functions.values(), f]

@@ -88,7 +88,7 @@ class _GroupLoop:
 
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.instruction)
-        on = (f["pool"], f["parallel_for"]) if self.shares > 1 else None
+        on = f.threads_if(self.shares > 1)
         f.run_chunks(f"{self.name}.groups", f.pack(*f.parameters[:-3]), self.shares, on)
         return code_of(self.name, [self._groups(), *self.transposes.functions.values(), f])
 

@@ -11,7 +11,6 @@ import itertools
 import mmap
 from dataclasses import dataclass
 
-import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -44,8 +43,7 @@ def pool(threads: int) -> ThreadPool:
 def compiled(spec: MatmulSpec, threads: int, vector_bytes: int) -> tuple[MachineCode, int]:
     """Returns code with the function `run`, and the size of the workspace in bytes."""
     code = emit_matmul("product", spec, Target(vector_bytes, threads))
-    text = LirModule([*code.functions, caller(code.entry, 5)]).text()
-    llvm.add_symbol("parallel_for", pool(1).parallel_for_address)
+    text = LirModule([*code.functions, caller(code.entry, 6)]).text()
     return load_object(compile_text(text)), code.scratch_bytes
 
 
@@ -93,7 +91,8 @@ def run(spec: MatmulSpec, lhs: np.ndarray, rhs: np.ndarray, out: np.ndarray, thr
     code, scratch_bytes = compiled(spec, threads, vector_bytes)
     scratch = guarded(-(-scratch_bytes // 64) * 64, "u8")
     pointers = [array.ctypes.data for array in (lhs, rhs, out, scratch)]
-    ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)(code.address("run"))(*pointers, pool(threads).address)
+    threads_of_run = pool(threads).address, pool(threads).parallel_for_address
+    ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 6)(code.address("run"))(*pointers, *threads_of_run)
 
 
 def check(spec: MatmulSpec, threads: int = 1, vector_bytes: int = 64) -> None:

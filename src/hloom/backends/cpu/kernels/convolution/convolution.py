@@ -106,7 +106,7 @@ class _Emitter:
     def _entry(self) -> KernelFunction:
         f = entry_function(self.name, self.instruction)
         plan, form, g = self.plan, self.plan.form, self.plan.geometry
-        on = (f["pool"], f["parallel_for"]) if plan.threads > 1 else None
+        on = f.threads_if(plan.threads > 1)
         weights = f["scratch"]
         images = f.at(weights, plan.weights_size, self.element)
         partial = f.at(images, plan.images_size, self.element)

@@ -167,7 +167,7 @@ class _Writer:
         task = HalfSpectrum(f"{self.name}.half{len(self.functions)}", self.complex, h, self.is_inverse, chunks)
         self.functions.append(task.function())
         table = f.at(f["table"], self._append_table(task.table()), self.element)
-        on = (f["pool"], f["parallel_for"]) if chunks > 1 else None
+        on = f.threads_if(chunks > 1)
         f.run_chunks(task.name, f.pack(source, target, table), chunks, on)
 
     def _reserve(self, elements: int) -> int:
@@ -217,7 +217,7 @@ class _Writer:
         f = self.entry
         tables = [f.at(f["table"], offset, self.element) for offset in (factors, twiddles)]
         context = f.pack(source, target, f.at(f["scratch"], self.scratch_bytes, "i8"), *tables)
-        f.run_chunks(task.name, context, chunks, (f["pool"], f["parallel_for"]) if parallel else None)
+        f.run_chunks(task.name, context, chunks, f.threads_if(parallel))
 
     def _twiddles(self, p: FftPass) -> np.ndarray[Any, Any]:
         """Returns the factors of a pass beside those of its transform.

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import replace
 
-from hloom.backends.cpu.kernels.code import KernelCode, PackedCode
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.kernels.products.matmul import MatmulCode, MatmulSpec, emit_matmul, emit_packed_matmul
+from hloom.backends.cpu.kernels.code import KernelCode
+from hloom.backends.cpu.kernels.products.matmul import MatmulSpec, emit_matmul, emit_packed_matmul
 from hloom.backends.cpu.kernels.products.matmul_plan import accumulator
 from hloom.ir import Instruction
-from hloom.lir import PTR, CallAttribute
 from hloom.ops.dot import Dot
 from hloom.passes.fusion.dot_operands import stride_of
 from hloom.target import Target
@@ -29,24 +26,7 @@ def emit(op: Dot, name: str, instruction: Instruction, target: Target) -> Kernel
         code = emit_matmul(name, spec, target)
     except ValueError:
         return None
-    packed = functools.cache(functools.partial(_packed, name, spec, target))
-    return replace(_kernel_code(f"{name}.dot", code, ("lhs", "rhs", "out"), ("scratch", "pool")), packed=packed)
-
-
-def _packed(name: str, spec: MatmulSpec, target: Target) -> PackedCode | None:
-    packed_matmul = emit_packed_matmul(name, spec, target)
-    if packed_matmul is None:
-        return None
-    packing = _kernel_code(f"{name}.packing.dot", packed_matmul.packing, ("operand", "packed"), ("pool",))
-    product = _kernel_code(f"{name}.packed.dot", packed_matmul.product, ("lhs", "rhs", "out"), ("pool",))
-    return PackedCode(packed_matmul.operand, packed_matmul.size, packing, product)
-
-
-def _kernel_code(entry: str, code: MatmulCode, arrays: Sequence[str], remaining: Sequence[str]) -> KernelCode:
-    """Wraps the code of a product in an entry with the parameters of kernels."""
-    f = KernelFunction(entry, **dict.fromkeys((*arrays, "scratch", "pool", "fork"), PTR)).as_call_only()
-    f.call_void(code.entry, *(f[name] for name in (*arrays, *remaining)), attribute=CallAttribute.ALWAYS_INLINE)
-    return KernelCode((*code.functions, f.finish()), code.scratch_bytes, entry)
+    return replace(code, packed=functools.cache(functools.partial(emit_packed_matmul, name, spec, target)))
 
 
 def can_multiply(lhs: PrimitiveType, rhs: PrimitiveType, out: PrimitiveType) -> bool:

@@ -8,18 +8,10 @@ in a context of five words: A, B, C, the packed B, and the columns of B and C.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
+from hloom.backends.cpu.kernels.code import KernelCode, PackedCode, code_of, entry_of
+from hloom.backends.cpu.kernels.kernel_function import ELEMENTS, KernelFunction, size_of
 from hloom.backends.cpu.kernels.products import pack_b
 from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction, dot_instruction, in_words
-from hloom.backends.cpu.kernels.products.matmul_code import (
-    MatmulCode,
-    code_of,
-    entry_of,
-    threads_of,
-    zeros_code,
-)
 from hloom.backends.cpu.kernels.products.matmul_plan import (
     MULTIPLY_ADD_COST,
     MatmulPlan,
@@ -29,6 +21,7 @@ from hloom.backends.cpu.kernels.products.matmul_plan import (
     align_up,
     make_plan,
     normalised,
+    real_type,
 )
 from hloom.backends.cpu.kernels.products.matvec import Matvec
 from hloom.backends.cpu.kernels.products.micro_kernel import (
@@ -41,18 +34,20 @@ from hloom.backends.cpu.kernels.products.sums import sums_of_group
 from hloom.lir import I1, I64, PTR, IndexValue, Type, Value, constant, type_of
 from hloom.target import Target
 
-__all__ = ["MatmulCode", "MatmulSpec", "PackedMatmul", "emit_matmul", "emit_packed_matmul"]
+__all__ = ["MatmulSpec", "emit_matmul", "emit_packed_matmul"]
 
+ARRAYS = ("lhs", "rhs", "out")
+"""The parameters of a product's entry before those of all kernels."""
 FALSE = constant(I1, False)
 _CONTEXT = (PTR, PTR, PTR, PTR, I64)
 """Types that tasks capture: A, B, C, the packed B, and the number of columns."""
 
 
-def emit_matmul(name: str, spec: MatmulSpec, target: Target) -> MatmulCode:
+def emit_matmul(name: str, spec: MatmulSpec, target: Target) -> KernelCode:
     """Returns the code of a product. Raises ValueError for element types without code."""
     vector = _sum_vector(spec, target.vector_bytes)
     if spec.batch * spec.m * spec.n * spec.k == 0:
-        return zeros_code(name, spec)
+        return _zeros_code(name, spec)
     p = normalised(spec)
     matvec = _as_matvec(p)
     if matvec is not None:
@@ -67,22 +62,7 @@ def _planned(p: Product, vector: Type, target: Target) -> tuple[MatmulPlan, DotI
     return make_plan(p, vector, target), instruction
 
 
-@dataclass(frozen=True)
-class PackedMatmul:
-    """A product in two steps: `packing`, of the operand of index `operand` to `size` bytes, and `product`, which reads
-    these.
-
-    Their entries are `void @packing(ptr operand, ptr packed, ptr pool)` and `void @product(ptr lhs, ptr rhs, ptr out,
-    ptr pool)`, with the packed bytes instead of the operand.
-    """
-
-    operand: int
-    size: int
-    packing: MatmulCode
-    product: MatmulCode
-
-
-def emit_packed_matmul(name: str, spec: MatmulSpec, target: Target) -> PackedMatmul | None:
+def emit_packed_matmul(name: str, spec: MatmulSpec, target: Target) -> PackedCode | None:
     """Returns the product in two steps, for loops whose iterations share an operand; None if none is packed whole."""
     if spec.batch * spec.m * spec.n * spec.k == 0:
         return None
@@ -93,7 +73,7 @@ def emit_packed_matmul(name: str, spec: MatmulSpec, target: Target) -> PackedMat
     if planned.b_storage != "shared" or p.batch > 1 or planned.columns < p.n:
         return None
     packing, product = (_Emitter(f"{name}.{part}", planned, instruction) for part in ("packing", "packed"))
-    return PackedMatmul(0 if p.swapped else 1, packing.packed_bytes, packing.packing_code(), product.packed_code())
+    return PackedCode(0 if p.swapped else 1, packing.packed_bytes, packing.packing_code(), product.packed_code())
 
 
 def _sum_vector(spec: MatmulSpec, vector_bytes: int) -> Type:
@@ -143,7 +123,7 @@ class _Emitter:
             return PanelStrides(columns, self.product.b.row, masked=ragged, streamed=self.plan.streams_b)
         return PanelStrides(self.depth_of_b * columns, columns)
 
-    def code(self) -> MatmulCode:
+    def code(self) -> KernelCode:
         """Returns the code of the product."""
         functions = [self._kernel(), self._block(), self._task(), self._entry()]
         if not self.plan.a_is_direct:
@@ -153,25 +133,23 @@ class _Emitter:
         if self.plan.b_storage == "shared":
             functions += self._packing_tasks()
             return code_of(self.name, functions, self.packed_bytes)
-        return code_of(self.name, functions, 0)
+        return code_of(self.name, functions)
 
-    def packing_code(self) -> MatmulCode:
+    def packing_code(self) -> KernelCode:
         """Returns the code that packs a shared B."""
-        f = KernelFunction(self.name, source=PTR, packed=PTR, pool=PTR).as_call_only()
-        source, packed, pool = f.parameters
-        context = f.pack(source, source, source, packed, f.index(self.product.n))
-        self._run_packing(f, context, threads_of(f, pool, self.plan.parallel))
-        return code_of(self.name, [*self._b_packing_functions(), *self._packing_tasks(), f], 0)
+        f = entry_of(self.name, "operand", "packed")
+        context = f.pack(f["operand"], f["operand"], f["operand"], f["packed"], f.index(self.product.n))
+        self._run_packing(f, context)
+        return code_of(self.name, [*self._b_packing_functions(), *self._packing_tasks(), f])
 
-    def packed_code(self) -> MatmulCode:
+    def packed_code(self) -> KernelCode:
         """Returns the code of the product with a shared B that is packed already."""
-        f = KernelFunction(self.name, lhs=PTR, rhs=PTR, out=PTR, pool=PTR).as_call_only()
-        lhs, rhs, out, pool = f.parameters
-        a, packed = (rhs, lhs) if self.product.swapped else (lhs, rhs)
-        context = f.pack(a, packed, out, packed, f.index(self.product.n))
-        f.run_chunks(f"{self.name}.task", context, self.plan.tasks, threads_of(f, pool, self.plan.parallel))
+        f = entry_of(self.name, *ARRAYS)
+        a, packed = _factors(f, self.product.swapped)
+        context = f.pack(a, packed, f["out"], packed, f.index(self.product.n))
+        f.run_chunks(f"{self.name}.task", context, self.plan.tasks, f.threads_if(self.plan.parallel))
         pack_a = [] if self.plan.a_is_direct else [self._pack_a()]
-        return code_of(self.name, [self._kernel(), *pack_a, self._block(), self._task(), f], 0)
+        return code_of(self.name, [self._kernel(), *pack_a, self._block(), self._task(), f])
 
     @property
     def packed_bytes(self) -> int:
@@ -344,7 +322,8 @@ class _Emitter:
             s.call_void(f"{self.name}.sum_b", packed, s.index(first), s.index(count))
         return [f, s]
 
-    def _run_packing(self, f: KernelFunction, context: Value, on: tuple[Value, Value] | None) -> None:
+    def _run_packing(self, f: KernelFunction, context: Value) -> None:
+        on = f.threads_if(self.plan.parallel)
         f.run_chunks(f"{self.name}.pack_task", context, self._pack_chunks(f), on)
         if self.corrected:
             f.run_chunks(f"{self.name}.sum_task", context, self._sum_chunks(), on)
@@ -358,24 +337,28 @@ class _Emitter:
         return min(16, units)
 
     def _entry(self) -> KernelFunction:
-        f = entry_of(self.name)
-        lhs, rhs, out, scratch, pool = f.parameters
+        f = entry_of(self.name, *ARRAYS)
         p, plan = self.product, self.plan
-        a, b = (rhs, lhs) if p.swapped else (lhs, rhs)
-        on = threads_of(f, pool, plan.parallel)
+        a, b = _factors(f, p.swapped)
+        on = f.threads_if(plan.parallel)
         if plan.b_storage != "shared":
-            context = f.pack(a, b, out, scratch, f.index(p.n))
+            context = f.pack(a, b, f["out"], f["scratch"], f.index(p.n))
             f.run_chunks(f"{self.name}.task", context, p.batch * plan.tasks, on)
             return f
         with f.loop(p.batch) as batch, f.loop(p.n, plan.columns) as column:
-            a, b, c = _batch_pointers(f, p, (a, b, out), batch.index)
+            a, b, c = _batch_pointers(f, p, (a, b, f["out"]), batch.index)
             b = f.at(b, p.b.offset(f, 0, column.index), p.b.element)
             c = f.at(c, p.c.offset(f, 0, column.index), p.c.element)
             columns = f.minimum(plan.columns, f.subtract(p.n, column.index))
-            context = f.pack(a, b, c, scratch, f.index(columns))
-            self._run_packing(f, context, on)
+            context = f.pack(a, b, c, f["scratch"], f.index(columns))
+            self._run_packing(f, context)
             f.run_chunks(f"{self.name}.task", context, plan.tasks, on)
         return f
+
+
+def _factors(f: KernelFunction, swapped: bool) -> tuple[Value, Value]:
+    """Returns A and B among the parameters of an entry."""
+    return (f["rhs"], f["lhs"]) if swapped else (f["lhs"], f["rhs"])
 
 
 def _batch_pointers(
@@ -386,11 +369,24 @@ def _batch_pointers(
     return [f.at(pointer, f.multiply(batch_index, stride), matrix.element) for pointer, stride, matrix in parts]
 
 
-def _matvec_code(name: str, p: Matvec, vector: Type, target: Target, swapped: bool) -> MatmulCode:
-    f = entry_of(name)
-    lhs, rhs, out, _, pool = f.parameters
-    shares = p.shares(vector, target)
-    context = f.pack(*((rhs, lhs) if swapped else (lhs, rhs)), out)
-    parallel = target.is_worth_threads(p.batch * p.m * p.k * MULTIPLY_ADD_COST)
-    f.run_chunks(f"{name}.task", context, p.batch * shares, threads_of(f, pool, parallel))
-    return code_of(name, [p.task(f"{name}.task", vector, shares), f], 0)
+def _matvec_code(name: str, p: Matvec, vector: Type, target: Target, swapped: bool) -> KernelCode:
+    f, shares = entry_of(name, *ARRAYS), p.shares(vector, target)
+    on = f.threads_if(target.is_worth_threads(p.batch * p.m * p.k * MULTIPLY_ADD_COST))
+    f.run_chunks(f"{name}.task", f.pack(*_factors(f, swapped), f["out"]), p.batch * shares, on)
+    return code_of(name, [p.task(f"{name}.task", vector, shares), f])
+
+
+def _zeros_code(name: str, spec: MatmulSpec) -> KernelCode:
+    """Returns the code of an empty product or, if only K is empty, of zeros."""
+    f = entry_of(name, *ARRAYS)
+    out = f["out"]
+    parts = 2 if spec.out_type.startswith("c") else 1
+    type = type_of(ELEMENTS[real_type(spec.out_type)])
+    if spec.batch * spec.m * spec.n > 0:
+        with f.loop(spec.batch) as b, f.loop(spec.m) as i, f.loop(spec.n) as j, f.loop(parts) as part:
+            indices = zip((b.index, i.index, j.index), spec.out_strides, strict=True)
+            offset: IndexValue = 0
+            for index, stride in indices:
+                offset = f.add(offset, f.multiply(index, stride * parts))
+            f.store(constant(type, 0), f.at(out, f.add(offset, part.index), type.element), 1)
+    return code_of(name, [f])

@@ -33,7 +33,7 @@ class ScanAlong:
     def code(self) -> KernelCode:
         """Returns the code of the scan."""
         f = entry_function(self.name, self.scan.instruction)
-        on = (f["pool"], f["parallel_for"]) if self.shares > 1 else None
+        on = f.threads_if(self.shares > 1)
         f.run_chunks(f"{self.name}.rows", f.pack(*f.parameters), self.shares, on)
         functions = [self._rows(), f]
         if self.splits_rows:

@@ -75,7 +75,7 @@ class _Scatter:
 
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.instruction)
-        on = (f["pool"], f["parallel_for"]) if self.target.threads > 1 else None
+        on = f.threads_if(self.target.threads > 1)
         functions = [f]
         for k in range(self.count):
             functions += self._copy(f, k, on)

@@ -46,7 +46,7 @@ class _SelectAndScatter:
 
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.instruction)
-        on = (f["pool"], f["parallel_for"]) if self.shares > 1 else None
+        on = f.threads_if(self.shares > 1)
         f.run_chunks(f"{self.name}.slabs", f.pack(*f.parameters), self.shares, on)
         return code_of(self.name, [self._slabs(), f])
 

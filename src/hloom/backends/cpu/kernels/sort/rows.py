@@ -68,7 +68,7 @@ class SortRows:
     def _entry(self) -> KernelFunction:
         f = entry_function(self.name, self.instruction)
         f.run_chunks(f"{self.name}.rows", f.pack(*f.parameters), self.shares,
-                     (f["pool"], f["parallel_for"]) if self.shares > 1 else None)  # fmt: skip
+                     f.threads_if(self.shares > 1))  # fmt: skip
         return f
 
     def _rows(self) -> KernelFunction:
