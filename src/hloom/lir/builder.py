@@ -326,13 +326,13 @@ class Builder:
         """Returns the address of the element at an index; for a vector of indices, the addresses."""
         return self.append(Address(self.name(), base, index, element))
 
-    def load(self, pointer: Value, type: Type, align: int) -> Value:
-        """Appends a load; `align` is in bytes."""
-        return self.append(Load(self.name(), pointer, type, align))
+    def load(self, pointer: Value, type: Type, align: int, order: str = "") -> Value:
+        """Appends a load, atomic if it has an ordering; `align` is in bytes."""
+        return self.append(Load(self.name(), pointer, type, align, order))
 
-    def store(self, value: Value, pointer: Value, align: int, is_nontemporal: bool = False) -> None:
-        """Appends a store; `align` is in bytes."""
-        self.body.append(Store(value, pointer, align, is_nontemporal))
+    def store(self, value: Value, pointer: Value, align: int, is_nontemporal: bool = False, order: str = "") -> None:
+        """Appends a store, atomic if it has an ordering; `align` is in bytes."""
+        self.body.append(Store(value, pointer, align, is_nontemporal, order))
 
     def prefetch(self, pointer: Value, writes: bool = False) -> None:
         """Prefetches a cache line for a load or a store."""

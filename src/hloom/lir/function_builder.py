@@ -7,7 +7,8 @@ and i64s, by their words in the context, memory of the function that runs it.
 from __future__ import annotations
 
 from hloom.lir.builder import Builder
-from hloom.lir.types import I64, VOID, Type
+from hloom.lir.instructions import AtomicUpdate, CompareExchange
+from hloom.lir.types import I1, I64, VOID, Type, struct_of
 from hloom.lir.values import IndexValue, Value, index_value
 
 
@@ -40,6 +41,15 @@ class FunctionBuilder(Builder):
         else:
             with self.each(0, chunks) as index:
                 self.call_void(task, context, index)
+
+    def atomic_update(self, opcode: str, pointer: Value, value: Value, order: str = "monotonic") -> Value:
+        """Changes a value in memory by `add`, `sub` or `xchg`; returns the old one."""
+        return self.append(AtomicUpdate(self.name(), opcode, pointer, value, order))
+
+    def compare_exchange(self, pointer: Value, expected: Value, value: Value, orders: str) -> Value:
+        """Stores a value if memory has the expected one; returns the old one."""
+        type = struct_of(value.type, I1)
+        return self.extract_field(self.append(CompareExchange(self.name(), type, pointer, expected, value, orders)), 0)
 
     # Indices
 

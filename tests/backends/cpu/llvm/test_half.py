@@ -8,9 +8,9 @@ import numpy as np
 
 from hloom.backends.cpu.llvm.half import f16_of_f32, f32_of_f16
 from hloom.backends.cpu.llvm.machine_code import compile_text, load_object
-from hloom.backends.cpu.llvm.native.translator import native_text
+from hloom.backends.cpu.llvm.native.translator import native_module
 
-CODE = load_object(compile_text(native_text([f16_of_f32, f32_of_f16])))
+CODE = load_object(compile_text(native_module([f16_of_f32, f32_of_f16]).text()))
 NARROW, WIDEN = (
     ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32)(CODE.address(name))
     for name in ("hloom_f16_of_f32", "hloom_f32_of_f16")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object
-from hloom.backends.cpu.llvm.native.translator import native_text
+from hloom.backends.cpu.llvm.native.translator import native_module
 from hloom.backends.cpu.llvm.native.types import (
     LINE,
     Address,
@@ -51,7 +51,7 @@ from hloom.backends.cpu.runtime import memory_pool, thread_pool
 
 def compiled(function: Any, result: Any, *arguments: Any) -> Callable[..., Any]:
     """A native function as machine code; its code lives as long as it does."""
-    code = load_object(compile_text(native_text([function])))
+    code = load_object(compile_text(native_module([function]).text()))
     made = ctypes.CFUNCTYPE(result, *arguments)(code.address(function.name))
     KEPT.append(code)
     return made
@@ -207,7 +207,7 @@ def test_calls_of_pointers_of_c_and_of_what_native_code_holds() -> None:
     assert [run(point.address, 3), run(point.address, 3)] == [3 + 34 + 2000, 3 + 68 + 2000]
     assert calls(point, 3) == 3 + 34 + 2000  # Python has memory of its own
     assert visited == [(17, 0), (17, 1), (17, 2)] * 3
-    assert "alwaysinline" in native_text([calls])
+    assert "alwaysinline" in native_module([calls]).text()
 
 
 @native()
@@ -296,7 +296,7 @@ def assigned(point: Point) -> None:
 )
 def test_errors_stand_at_the_users_line(function: Any, message: str, line: str) -> None:
     with pytest.raises(NativeError) as error:
-        native_text([function])
+        native_module([function]).text()
     assert message in str(error.value) and function.name in str(error.value)
     assert line in str(error.value) and "test_native.py:" in str(error.value)
 

@@ -17,7 +17,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from hloom.backends.cpu.llvm.native.translator import native_text
+from hloom.backends.cpu.llvm.native.translator import native_module
 from hloom.backends.cpu.runtime import thread_pool
 from hloom.backends.cpu.runtime.thread_pool import Share, ThreadPool, shared_pool, take
 from hloom.errors import ArgumentError
@@ -298,7 +298,7 @@ def test_a_pool_of_no_threads_is_an_error(threads: int) -> None:
 def test_the_code_compiles_for_other_machines(machine: str, triple: str) -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    module = llvm.parse_assembly(native_text([thread_pool.parallel_for], machine))
+    module = llvm.parse_assembly(native_module([thread_pool.parallel_for], machine).text())
     module.verify()
     assembly = llvm.Target.from_triple(triple).create_target_machine().emit_assembly(module)
     assert ("pause" if machine == "x86_64" else "yield") in assembly

@@ -26,7 +26,6 @@ from hloom.lir import (
     constant,
     type_of,
 )
-from hloom.lir.instructions import AtomicUpdate
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +147,7 @@ def write_parallel_loop(emitter: StepWriter, step: WhileStep, memory: ParallelLo
         # A poll that stops the task branches to its end.
         _leave_if_stopped(emitter, done)
         emitter.poll(step, done)
-        iteration = b.append(AtomicUpdate(b.name(), "add", counter, constant(I64, 1), "monotonic"))
+        iteration = b.atomic_update("add", counter, constant(I64, 1))
         b.branch_if(b.compare("slt", iteration, constant(I64, parallel.trips)), run, done)
         b.start(run)
         b.store(_counter_value(b, iteration, parallel), emitter.pointer(parallel.counter), parallel.counter.byte_size)

@@ -19,7 +19,6 @@ from hloom.lir import (
     Zeros,
     constant,
 )
-from hloom.lir.instructions import AtomicUpdate
 
 MAX_EVENTS = 1 << 16
 """Maximum number of events recorded in a run; later steps are only counted."""
@@ -101,5 +100,5 @@ def fork_functions() -> list[Function]:
     start = read_clock(task)
     task.call_pointer(inner, VOID, captured, task["chunk"])
     passed = task.binary("sub", read_clock(task), start)
-    task.append(AtomicUpdate(task.name(), "add", task.address_of(_BUSY), passed, "monotonic"))
+    task.atomic_update("add", task.address_of(_BUSY), passed)
     return [fork.finish(), task.finish()]

@@ -10,13 +10,17 @@ from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load
 from hloom.backends.cpu.llvm.native.types import boolean, u32, u64
 from hloom.backends.cpu.llvm.native.vocabulary import leading_zeros, native
 from hloom.backends.cpu.llvm.processor import processor
+from hloom.lir import F32, I32, Builder, Function, LirModule, Parameter, type_of
 from hloom.runtime.python_api import immortal
 from hloom.shield import shielded
 
 _INFINITY, _HALF_INFINITY = 0x7F800000, 0x7C00
 
 
-@native(name="hloom_f16_of_f32")
+_F16_OF_F32, _F32_OF_F16 = "hloom_f16_of_f32", "hloom_f32_of_f16"
+
+
+@native(name=_F16_OF_F32)
 def f16_of_f32(bits: u32) -> u32:
     """Returns the bits of an f32 rounded to f16, to nearest even."""
     sign, magnitude = (bits >> 16) & 0x8000, bits & 0x7FFFFFFF
@@ -36,7 +40,7 @@ def f16_of_f32(bits: u32) -> u32:
     return sign | (quotient + u32(up))
 
 
-@native(name="hloom_f32_of_f16")
+@native(name=_F32_OF_F16)
 def f32_of_f16(bits: u32) -> u32:
     """Returns the bits of an f16 converted to f32; a NaN becomes quiet."""
     sign, exponent, mantissa = (bits & 0x8000) << 16, (bits >> 10) & 31, bits & 0x3FF
@@ -50,23 +54,18 @@ def f32_of_f16(bits: u32) -> u32:
     return sign | ((top_bit + 103) << 23) | ((mantissa << (23 - top_bit)) & 0x7FFFFF)
 
 
-# Functions of compiler-rt, whose operands are in floating-point registers.
-_CALLS = """
-define half @__truncsfhf2(float %x) nounwind {
-  %bits = bitcast float %x to i32
-  %word = call i32 @hloom_f16_of_f32(i32 %bits)
-  %short = trunc i32 %word to i16
-  %half = bitcast i16 %short to half
-  ret half %half
-}
-define float @__extendhfsf2(half %x) nounwind {
-  %bits = bitcast half %x to i16
-  %word = zext i16 %bits to i32
-  %wide = call i32 @hloom_f32_of_f16(i32 %word)
-  %float = bitcast i32 %wide to float
-  ret float %float
-}
-"""
+def _compiler_rt() -> list[Function]:
+    """Returns the functions of compiler-rt, whose operands are in floating-point registers."""
+    half, single = type_of("half"), F32
+    truncate = Builder(Function("__truncsfhf2", [Parameter("x", single)], half, is_exported=True))
+    bits = truncate.bitcast(truncate.function.parameters[0], I32)
+    word = truncate.call(_F16_OF_F32, I32, bits)
+    truncate.ret(truncate.bitcast(truncate.convert("trunc", word, "i16"), half))
+    extend = Builder(Function("__extendhfsf2", [Parameter("x", half)], single, is_exported=True))
+    short = extend.bitcast(extend.function.parameters[0], type_of("i16"))
+    word = extend.call(_F32_OF_F16, I32, extend.convert("zext", short, "i32"))
+    extend.ret(extend.bitcast(word, single))
+    return [truncate.function, extend.function]
 
 
 @functools.cache
@@ -76,9 +75,10 @@ def provide_half_conversions() -> MachineCode | None:
     if processor().converts_f16:
         return None
     # Imported here, because nearly all processors have the instructions and need no translator.
-    from hloom.backends.cpu.llvm.native.translator import native_text
+    from hloom.backends.cpu.llvm.native.translator import native_module
 
-    code = immortal(load_object(compile_text(native_text([f16_of_f32, f32_of_f16]) + _CALLS)))
+    module = LirModule([*native_module([f16_of_f32, f32_of_f16]).functions, *_compiler_rt()])
+    code = immortal(load_object(compile_text(module.text())))
     for name in ("__truncsfhf2", "__extendhfsf2"):
         llvm.add_symbol(name, code.address(name))
     return code

@@ -1,4 +1,4 @@
-"""Translates names, arithmetic and conditions of native Python to LLVM IR."""
+"""Translates names, arithmetic and conditions of native Python to the low-level IR."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hloom.backends.cpu.llvm.native.types import Integer, boolean
-from hloom.backends.cpu.llvm.native.writer import Known, Value, Writer, llvm_type, shown
+from hloom.backends.cpu.llvm.native.writer import Known, Typed, Writer, shown
+from hloom.lir import I1, constant
 
 OPERATORS: dict[type, str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "udiv", ast.Mod: "urem",
@@ -35,11 +36,11 @@ class Arithmetic(Writer):
         """Fails with the kind of a node outside the subset."""
         self.fail(f"native Python has no {type(node).__name__}")
 
-    def expression(self, node: ast.expr) -> Value | Known:
+    def expression(self, node: ast.expr) -> Typed | Known:
         """Translates an expression."""
-        return typing.cast("Value | Known", getattr(self, f"_{type(node).__name__}", self.unknown)(node))
+        return typing.cast("Typed | Known", getattr(self, f"_{type(node).__name__}", self.unknown)(node))
 
-    def condition(self, node: ast.expr) -> Value | bool:
+    def condition(self, node: ast.expr) -> Typed | bool:
         """Translates a condition; returns a bool if it is known."""
         value = self.expression(node)
         if isinstance(value, Known):
@@ -51,7 +52,7 @@ class Arithmetic(Writer):
     def _Constant(self, node: ast.Constant) -> Known:
         return Known(node.value)
 
-    def _Name(self, node: ast.Name) -> Value | Known:
+    def _Name(self, node: ast.Name) -> Typed | Known:
         if node.id in self.locals:
             return self.read(self.locals[node.id])
         if node.id in self.known:
@@ -60,12 +61,12 @@ class Arithmetic(Writer):
             self.fail(f"there is no {node.id} here")
         return Known(self.around[node.id])
 
-    def _BinOp(self, node: ast.BinOp) -> Value | Known:
+    def _BinOp(self, node: ast.BinOp) -> Typed | Known:
         if type(node.op) not in OPERATORS:
             self.fail(f"native Python has no {type(node.op).__name__}")
         return self.binary(OPERATORS[type(node.op)], self.expression(node.left), self.expression(node.right))
 
-    def binary(self, opcode: str, left: Value | Known, right: Value | Known) -> Value | Known:
+    def binary(self, opcode: str, left: Typed | Known, right: Typed | Known) -> Typed | Known:
         """Applies an operation to two operands of the same integer type."""
         if isinstance(left, Known) and isinstance(right, Known):
             return Known(_PYTHON_OPERATORS[opcode](left.value, right.value))
@@ -76,16 +77,16 @@ class Arithmetic(Writer):
             self.fail("// and % are for unsigned integers")
         if opcode == "shr":
             opcode = "ashr" if left.type.signed else "lshr"
-        return self.emit(f"{opcode} {llvm_type(left.type)} {left.text}, {right.text}", left.type)
+        return Typed(self.b.binary(opcode, left.value, right.value), left.type)
 
-    def alike(self, left: Value | Known, right: Value | Known) -> tuple[Value, Value]:
+    def alike(self, left: Typed | Known, right: Typed | Known) -> tuple[Typed, Typed]:
         """Converts a known operand to the type of the other one."""
-        if isinstance(left, Value):
+        if isinstance(left, Typed):
             return left, self.convert(right, left.type)
-        assert isinstance(right, Value)
+        assert isinstance(right, Typed)
         return self.convert(left, right.type), right
 
-    def _Compare(self, node: ast.Compare) -> Value | Known:
+    def _Compare(self, node: ast.Compare) -> Typed | Known:
         if len(node.ops) != 1 or type(node.ops[0]) not in _COMPARISONS:
             self.fail("a comparison has two sides, and is one of == != < <= > >=")
         left, right = self.expression(node.left), self.expression(node.comparators[0])
@@ -94,51 +95,50 @@ class Arithmetic(Writer):
             return Known(_PYTHON_OPERATORS[predicate](left.value, right.value))
         return self.compare(predicate, *self.alike(left, right))
 
-    def compare(self, predicate: str, left: Value, right: Value) -> Value:
+    def compare(self, predicate: str, left: Typed, right: Typed) -> Typed:
         """Compares two operands of the same type."""
         signed = isinstance(left.type, Integer) and left.type.signed
         prefix = "" if predicate in ("eq", "ne") else "s" if signed else "u"
-        return self.emit(f"icmp {prefix}{predicate} {llvm_type(left.type)} {left.text}, {right.text}", boolean)
+        return Typed(self.b.compare(prefix + predicate, left.value, right.value), boolean)
 
-    def _UnaryOp(self, node: ast.UnaryOp) -> Value | Known:
+    def _UnaryOp(self, node: ast.UnaryOp) -> Typed | Known:
         value = self.expression(node.operand)
         if isinstance(value, Known):
             return Known(eval(ast.unparse(ast.UnaryOp(node.op, ast.Constant(value.value)))))
         if isinstance(node.op, ast.Not):
             if value.type != boolean:
                 self.fail(f"not is for conditions, this is {shown(value.type)}")
-            return self.emit(f"xor i1 {value.text}, true", boolean)
+            return Typed(self.b.binary("xor", value.value, constant(I1, True)), boolean)
         zero = Known(0 if isinstance(node.op, ast.USub) else -1)
         return self.binary("sub" if isinstance(node.op, ast.USub) else "xor", zero, value)
 
-    def _BoolOp(self, node: ast.BoolOp) -> Value:
+    def _BoolOp(self, node: ast.BoolOp) -> Typed:
         """Evaluates operands only until the result is decided."""
-        slot, end = Value(self.slot(boolean), boolean), self.label("decided")
+        slot, end = self.slot(boolean), self.b.label("decided")
         for i, part in enumerate(node.values):
             value = self.condition(part)
-            text = str(value).lower() if isinstance(value, bool) else value.text
-            self.line(f"store i1 {text}, ptr {slot.text}")
+            decided = self.materialise(Known(value)) if isinstance(value, bool) else value
+            self.write(slot, decided)
             if i + 1 < len(node.values):
-                more = self.label("more")
+                more = self.b.label("more")
                 both = (more, end) if isinstance(node.op, ast.And) else (end, more)
-                self.branch(Value(text, boolean), *both)
+                self.b.branch_if(decided.value, *both)
                 self.start(more)
         self.start(end)
         return self.read(slot)
 
-    def _IfExp(self, node: ast.IfExp) -> Value | Known:
+    def _IfExp(self, node: ast.IfExp) -> Typed | Known:
         condition = self.condition(node.test)
         if isinstance(condition, bool):
             return self.expression(node.body if condition else node.orelse)
-        then, otherwise, end = self.label("then"), self.label("else"), self.label("end")
-        self.branch(condition, then, otherwise)
+        then, otherwise, end = (self.b.label(name) for name in ("then", "else", "end"))
+        self.b.branch_if(condition.value, then, otherwise)
         self.start(then)
         first = self.materialise(self.expression(node.body))
-        slot = Value(self.slot(first.type), first.type)
-        self.line(f"store {llvm_type(slot.type)} {first.text}, ptr {slot.text}")
-        self.jump(end)
+        slot = self.slot(first.type)
+        self.write(slot, first)
+        self.b.branch(end)
         self.start(otherwise)
-        second = self.convert(self.expression(node.orelse), slot.type)
-        self.line(f"store {llvm_type(slot.type)} {second.text}, ptr {slot.text}")
+        self.write(slot, self.convert(self.expression(node.orelse), slot.type))
         self.start(end)
         return self.read(slot)

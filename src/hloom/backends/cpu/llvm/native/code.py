@@ -24,10 +24,10 @@ def native_code(*exported: Any) -> MachineCode:
 
     def make() -> bytes:
         # Imported here, because a process that finds the code on disk needs no translator.
-        from hloom.backends.cpu.llvm.native.translator import native_text
+        from hloom.backends.cpu.llvm.native.translator import native_module
 
         with _TRANSLATING:
-            text = native_text(exported)
+            text = native_module(exported).text()
         return make_object(text)
 
     content = cached(f"native {names}", f"{target()} {version}", make) if version else make()

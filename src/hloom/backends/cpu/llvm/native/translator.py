@@ -1,4 +1,5 @@
-"""Native Python: translates functions in a small subset of Python, by their syntax trees, to LLVM IR.
+"""Native Python: translates functions in a small subset of Python, by their syntax trees, to the low-level
+IR.
 
     @native()
     def take_chunks(pool: Pool) -> None:
@@ -26,24 +27,26 @@ import linecache
 from collections.abc import Iterable
 from typing import Any
 
-from hloom.backends.cpu.llvm.native.statements import Function
+from hloom.backends.cpu.llvm.native.statements import FunctionTranslator
 from hloom.backends.cpu.llvm.native.vocabulary import Native
-from hloom.backends.cpu.llvm.native.writer import Module, NativeError
+from hloom.backends.cpu.llvm.native.writer import NativeError, Required
+from hloom.lir import Function, LirModule
 from hloom.runtime.machine import architecture
 
 
-def native_text(exported: Iterable[Any], machine: str = "") -> str:
-    """Returns the LLVM IR of functions and of all that they call, for an architecture ("": this one)."""
-    module = Module(machine or architecture())
+def native_module(exported: Iterable[Any], machine: str = "") -> LirModule:
+    """Returns functions and all that they call in the low-level IR, for an architecture ("": this one)."""
+    required = Required(machine or architecture())
     names = {function.name for function in exported}
     for function in exported:
-        module.require(function)
-    done: dict[str, str] = {}
-    while missing := [name for name in module.required if name not in done]:
+        required.add(function)
+    done: dict[str, Function] = {}
+    while missing := [name for name in required.functions if name not in done]:
         for name in missing:
-            function = module.required[name]
-            done[name] = Function(module, function, *_syntax_of(function)).text(name in names)
-    return "\n".join([*module.parts.values(), *done.values()])
+            function = required.functions[name]
+            done[name] = FunctionTranslator(required, function, *_syntax_of(function)).translated()
+            done[name].is_exported = name in names
+    return LirModule([*done.values()])
 
 
 def _syntax_of(function: Native) -> tuple[list[str], ast.FunctionDef]:

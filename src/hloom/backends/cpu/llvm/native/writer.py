@@ -1,19 +1,43 @@
-"""Emits the text of one native function: lines, blocks, stack slots of locals, and operands."""
+"""What translators of native functions share: blocks, stack slots of locals, and operands."""
 
 from __future__ import annotations
 
 import ast
+import inspect
+import types
+import typing
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from hloom.backends.cpu.llvm.native.types import Array, Integer, Structure, boolean, i64, u64
 from hloom.backends.cpu.llvm.native.vocabulary import Native, Table
 from hloom.errors import ArgumentError
+from hloom.lir import (
+    I1,
+    I32,
+    I64,
+    VOID,
+    Attribute,
+    Declaration,
+    Function,
+    FunctionBuilder,
+    Global,
+    Need,
+    Parameter,
+    Symbol,
+    Type,
+    Value,
+    Zeros,
+    constant,
+    type_of,
+)
+from hloom.lir.control import Terminator
 
 _PAUSE = {
-    "x86_64": ("@llvm.x86.sse2.pause()", "@llvm.x86.sse2.pause()"),
-    "aarch64": ("@llvm.aarch64.hint(i32)", "@llvm.aarch64.hint(i32 1)"),
+    "x86_64": ("llvm.x86.sse2.pause", ()),
+    "aarch64": ("llvm.aarch64.hint", (constant(I32, 1),)),
 }
+"""The instruction of a spin loop: an intrinsic with its arguments."""
 
 
 class NativeError(ArgumentError):
@@ -21,10 +45,10 @@ class NativeError(ArgumentError):
 
 
 @dataclass(frozen=True)
-class Value:
-    """Operand: its text, and an integer type or the type of a reference."""
+class Typed:
+    """Operand of the IR, with an integer type or the type of a reference."""
 
-    text: str
+    value: Value
     type: Any
 
 
@@ -35,33 +59,36 @@ class Known:
     value: Any
 
 
-class Module:
-    """Declarations and globals in `parts`, and the functions to translate, by name, in `required`."""
+class Required:
+    """The functions to translate, by name, for an architecture."""
 
     def __init__(self, machine: str) -> None:
         self.machine = machine
-        self.parts: dict[str, str] = {}
-        self.required: dict[str, Native] = {}
+        self.functions: dict[str, Native] = {}
 
-    def require(self, function: Native) -> None:
+    def add(self, function: Native) -> None:
         """Adds a called function, which is translated after its callers."""
-        if self.required.setdefault(function.name, function) is not function:
+        if self.functions.setdefault(function.name, function) is not function:
             raise NativeError(f"two native functions are called {function.name}")
 
-    def declare(self, name: str, text: str) -> None:
-        """Adds a declaration or global, unless it is there."""
-        self.parts.setdefault(name, text)
 
-    def pause(self) -> str:
-        """Returns the instruction of a spin loop."""
-        declaration, call = _PAUSE[self.machine]
-        self.declare("pause", f"declare void {declaration}")
-        return f"call void {call}"
-
-
-def llvm_type(type: Any) -> str:
+def register_type(type: Any) -> Type:
     """Returns the type of a value in a register; references are 64-bit words."""
-    return "void" if type is None else f"i{type.bits}" if isinstance(type, Integer) else "i64"
+    return VOID if type is None else type_of(f"i{type.bits}") if isinstance(type, Integer) else I64
+
+
+def signature(function: Native) -> tuple[dict[str, Any], Any]:
+    """Returns the types of the parameters and of the result; annotations may refer to closure variables."""
+    inner = function.function
+    hints = typing.get_type_hints(inner, localns=dict(inspect.getclosurevars(inner).nonlocals))
+    result = hints.pop("return", None)
+    return hints, None if result is types.NoneType else result
+
+
+def declaration(function: Native) -> Declaration:
+    """Returns the declaration of a native function."""
+    parameters, result = signature(function)
+    return Declaration(function.name, register_type(result), tuple(map(register_type, parameters.values())))
 
 
 def shown(type: Any) -> str:
@@ -72,18 +99,18 @@ def shown(type: Any) -> str:
 
 
 class Writer:
-    """Emitter of lines and blocks; `node` is the statement being translated, at which errors point."""
+    """Front end of the builder; `node` is the statement being translated, at which errors point."""
 
-    def __init__(self, module: Module, function: Native, source: list[str], tree: ast.FunctionDef) -> None:
-        self.module, self.native, self.source, self.tree = module, function, source, tree
+    def __init__(self, required: Required, function: Native, source: list[str], tree: ast.FunctionDef) -> None:
+        self.required, self.native, self.source, self.tree = required, function, source, tree
         self.node: ast.AST = tree
-        self.slots: list[str] = []
-        self.lines: list[str] = []
-        self.locals: dict[str, Value] = {}
+        self.parameters, self.result = signature(function)
+        attributes = {Attribute.NO_UNWIND} | ({Attribute.ALWAYS_INLINE} if function.inline else set())
+        own = [Parameter(name, register_type(type)) for name, type in self.parameters.items()]
+        self.b = FunctionBuilder(Function(function.name, own, register_type(self.result), frozenset(attributes)))
+        self.locals: dict[str, Typed] = {}
+        """The stack slots of locals."""
         self.known: dict[str, Any] = {}
-        self.count = 0
-        self.open = True
-        """Whether the current block has no terminator yet."""
 
     def fail(self, message: str) -> NoReturn:
         """Raises a NativeError at the current statement."""
@@ -91,90 +118,79 @@ class Writer:
         location = f"{self.native.function.__code__.co_filename}:{line}"
         raise NativeError(f"{self.native.name}: {message}").at(f"{self.source[line - 1].strip()}  ({location})")
 
-    # Lines and blocks
+    # Blocks and slots
 
-    def line(self, text: str) -> None:
-        """Appends a line."""
-        self.lines.append(f"  {text}")
-
-    def emit(self, text: str, type: Any) -> Value:
-        """Appends an instruction and returns its value."""
-        self.count += 1
-        self.line(f"%v{self.count} = {text}")
-        return Value(f"%v{self.count}", type)
-
-    def label(self, name: str) -> str:
-        """Returns a new label name."""
-        self.count += 1
-        return f"{name}.{self.count}"
+    @property
+    def is_open(self) -> bool:
+        """Whether the current block has no terminator yet."""
+        return not (self.b.body and isinstance(self.b.body[-1], Terminator))
 
     def start(self, label: str) -> None:
         """Starts a block; the previous one branches to it unless it has a terminator."""
-        if self.open:
-            self.line(f"br label %{label}")
-        self.lines.append(f"{label}:")
-        self.open = True
+        if self.is_open:
+            self.b.branch(label)
+        self.b.start(label)
 
-    def jump(self, label: str) -> None:
-        """Ends the block with an unconditional branch."""
-        self.line(f"br label %{label}")
-        self.open = False
-
-    def branch(self, condition: Value, then: str, otherwise: str) -> None:
-        """Ends the block with a conditional branch."""
-        self.line(f"br i1 {condition.text}, label %{then}, label %{otherwise}")
-        self.open = False
-
-    def slot(self, type: Any) -> str:
-        """Allocates a stack slot, and returns its pointer."""
-        self.count += 1
-        self.slots.append(f"  %s{self.count} = alloca {llvm_type(type)}")
-        return f"%s{self.count}"
+    def slot(self, type: Any) -> Typed:
+        """Allocates a stack slot."""
+        register = register_type(type)
+        return Typed(self.b.stack_array(register, 1, register.byte_size), type)
 
     def local(self, name: str, type: Any) -> None:
         """Declares a local variable."""
-        self.locals[name] = Value(self.slot(type), type)
+        self.locals[name] = self.slot(type)
+
+    def write(self, slot: Typed, value: Typed) -> None:
+        """Stores a value of the same type in a stack slot."""
+        self.b.store(value.value, slot.value, value.value.type.byte_size)
+
+    def read(self, slot: Typed) -> Typed:
+        """Loads a stack slot."""
+        register = register_type(slot.type)
+        return Typed(self.b.load(slot.value, register, register.byte_size), slot.type)
 
     # Operands
 
-    def materialise(self, value: Value | Known) -> Value:
+    def materialise(self, value: Typed | Known) -> Typed:
         """Returns a known value as an operand; integers are i64 unless the context gives a type."""
-        if isinstance(value, Value):
+        if isinstance(value, Typed):
             return value
         known = value.value
         if isinstance(known, bool):
-            return Value(str(known).lower(), boolean)
+            return Typed(constant(I1, known), boolean)
         if isinstance(known, int):
-            return Value(str(known), i64)
+            return Typed(constant(I64, known), i64)
         if isinstance(known, Structure) and known.symbol:
-            self.module.declare(known.symbol, _global(known.symbol, known.byte_size))
-            return Value(f"ptrtoint (ptr @{known.symbol} to i64)", type(known))
+            memory = Zeros(-(-known.byte_size // 8))
+            return self.address(Global(known.symbol, memory, 16, is_constant=False, is_exported=True), type(known))
         if isinstance(known, Table):
-            words = ", ".join(f"i64 {u64(value)}" for value in known.values)
-            self.module.declare(
-                known.symbol, f"@{known.symbol} = internal constant [{len(known.values)} x i64] [{words}]"
-            )
-            return Value(f"ptrtoint (ptr @{known.symbol} to i64)", Array[u64])
+            return self.address(Global(known.symbol, [constant(I64, word) for word in known.values]), Array[u64])
         self.fail(f"{known!r} is not a value")
 
-    def convert(self, value: Value | Known, type: Any) -> Value:
+    def address(self, need: Need, type: Any) -> Typed:
+        """Returns the address of a function or a variable as a word."""
+        self.b.address_of(need)
+        return Typed(Symbol(need.name, I64), type)
+
+    def convert(self, value: Typed | Known, type: Any) -> Typed:
         """Returns a value as an operand of a type; only known integers are converted."""
         if isinstance(value, Known) and isinstance(value.value, int) and not isinstance(value.value, bool):
-            number = type(value.value) if isinstance(type, Integer) else value.value
-            return Value(str(number), type)
+            return Typed(constant(register_type(type), value.value), type)
         value = self.materialise(value)
         if value.type != type:
             self.fail(f"expected {shown(type)}, got {shown(value.type)}: convert it, as in u64(..)")
         return value
 
-    def read(self, slot: Value) -> Value:
-        """Loads a stack slot."""
-        return self.emit(f"load {llvm_type(slot.type)}, ptr {slot.text}", slot.type)
+    def word(self, value: Typed | Known) -> Value:
+        """Returns a value as an unsigned word."""
+        return self.convert(value, u64).value
 
-    def pointer(self, address: Value) -> str:
+    def pointer(self, address: Typed) -> Value:
         """Converts an address to a pointer."""
-        return self.emit(f"inttoptr i64 {address.text} to ptr", u64).text
+        return self.b.convert("inttoptr", address.value, "ptr")
 
-
-def _global(symbol: str, size: int) -> str:
-    return f"@{symbol} = global [{size} x i8] zeroinitializer, align 16"
+    def pause(self) -> Known:
+        """Translates `pause`."""
+        name, arguments = _PAUSE[self.required.machine]
+        self.b.call_void(name, *arguments)
+        return Known(None)
