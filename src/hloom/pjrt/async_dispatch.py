@@ -31,7 +31,6 @@ from hloom.backends.cpu.llvm.native.types import (
     Structure,
     boolean,
     field,
-    i8,
     i32,
     i64,
     u8,
@@ -49,7 +48,6 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     null,
     stack,
     static,
-    store,
     to,
 )
 from hloom.backends.cpu.program.interface import TABLE
@@ -65,10 +63,8 @@ from hloom.pjrt.native_memory import (
     release,
     retire,
     return_record,
-    set_word,
-    word,
 )
-from hloom.pjrt.records import offsets_of_arguments, offsets_of_record
+from hloom.pjrt.structures import AwaitCall, BufferRecord, EventRecord, IsReadyCall, OnReadyCall, ReadyEventCall
 
 MIN_QUEUED_NANOSECONDS, MAX_QUEUED_LOOP_NANOSECONDS = 2_000_000, 1_000_000_000
 """Shortest run for which waking the worker pays; longest loop that may run where Ctrl-C cannot interrupt it."""
@@ -77,9 +73,6 @@ MAX_IN_FLIGHT = 2
 """Bound on queued tasks, since each holds its workspace and its results."""
 EVENT_COUNT = 64
 """Number of event records, shared round-robin: the holder of an old event may wait for a later task instead."""
-EVENT, BUFFER = offsets_of_record("Event"), offsets_of_record("Buffer")
-READY_EVENT, IS_READY = offsets_of_arguments("Buffer_ReadyEvent"), offsets_of_arguments("Event_IsReady")
-AWAIT, ON_READY = offsets_of_arguments("Event_Await"), offsets_of_arguments("Event_OnReady")
 PYTHON_AWAIT, PYTHON_ON_READY = PYTHON_FUNCTIONS.index("Event_Await"), PYTHON_FUNCTIONS.index("Event_OnReady")
 CLOCK_MONOTONIC = 1
 
@@ -227,7 +220,7 @@ def enqueue(main: Address, table: Array[u64], words: u64, arena_bytes: u64) -> u
         pthread_cond_wait(address_of(QUEUE.finished), address_of(QUEUE.mutex))
     task_id = QUEUE.submitted.load(MONOTONIC) + 1
     task.task_id = task_id
-    set_word(QUEUE.events[task_id % EVENT_COUNT], EVENT.task_id, task_id)
+    to(EventRecord, QUEUE.events[task_id % EVENT_COUNT]).task_id = task_id
     if QUEUE.last == null:
         QUEUE.first = node
     else:
@@ -259,9 +252,8 @@ def ensure_worker() -> boolean:
 
 
 @native()
-def call_when_done(event: Address, function: OnReady, argument: Address) -> None:
-    """Calls a function once the task of an event has completed: at once, or on the worker thread."""
-    task_id = word(event, EVENT.task_id)
+def call_when_done(task_id: u64, function: OnReady, argument: Address) -> None:
+    """Calls a function once a task has completed: at once, or on the worker thread."""
     if is_done(task_id):
         function(null, argument)
         return
@@ -393,10 +385,10 @@ def release_deferred(task_id: u64) -> None:
 
 
 @native()
-def release_memory(record: Address) -> None:
+def release_memory(buffer: BufferRecord) -> None:
     """Releases the memory of a buffer that native code owns, once no task can use it."""
-    count_bytes(record, False)
-    release_after_tasks(word(record, BUFFER.owned), word(record, BUFFER.on_device_size_in_bytes))
+    count_bytes(buffer, False)
+    release_after_tasks(buffer.owned, buffer.on_device_size_in_bytes)
 
 
 @native()
@@ -404,47 +396,48 @@ def retire_buffer(record: Address) -> None:
     """Destroys a buffer: frees one that native code owns, and retires one that has a Python object."""
     if record == null:
         return
-    owned = word(record, BUFFER.owned)
-    if owned == 0:
+    buffer = to(BufferRecord, record)
+    if buffer.owned == 0:
         retire(record)
         return
-    if owned != DONATED:
-        release_memory(record)
+    if buffer.owned != DONATED:
+        release_memory(buffer)
     return_record(record)
 
 
+# Events
+
+
 @native(name="PJRT_Buffer_ReadyEvent")
-def ready_event_of(arguments: Address) -> Address:
+def ready_event_of(arguments: ReadyEventCall) -> Address:
     """Returns the event of the task that writes a buffer."""
-    set_word(arguments, READY_EVENT.event, event_for(word(word(arguments, READY_EVENT.buffer), BUFFER.ready_at)))
+    arguments.event = event_for(arguments.buffer.ready_at)
     return null
 
 
 @native(name="PJRT_Event_IsReady")
-def event_is_ready(arguments: Address) -> Address:
+def event_is_ready(arguments: IsReadyCall) -> Address:
     """Tests an event without blocking."""
-    event = word(arguments, IS_READY.event)
-    task_id = word(event, EVENT.task_id)
-    ready = is_done(task_id) if task_id != 0 else word(event, EVENT.is_ready) != 0
-    store(i8, arguments + IS_READY.is_ready, i8(1) if ready else i8(0))
+    event = arguments.event
+    arguments.is_ready = is_done(event.task_id) if event.task_id != 0 else event.is_ready != 0
     return null
 
 
 @native(name="PJRT_Event_Await")
-def await_event(arguments: Address) -> Address:
+def await_event(arguments: AwaitCall) -> Address:
     """Waits for an event; those of Python objects are awaited by Python."""
-    event = word(arguments, AWAIT.event)
-    if not is_immortal(event):
-        return call_python(PYTHON_AWAIT, arguments)
-    wait_for(word(event, EVENT.task_id))
+    event = arguments.event
+    if not is_immortal(address_of(event)):
+        return call_python(PYTHON_AWAIT, address_of(arguments))
+    wait_for(event.task_id)
     return null
 
 
 @native(name="PJRT_Event_OnReady")
-def event_on_ready(arguments: Address) -> Address:
+def event_on_ready(arguments: OnReadyCall) -> Address:
     """Registers a callback of an event; those of Python objects keep theirs in Python."""
-    event = word(arguments, ON_READY.event)
-    if not is_immortal(event):
-        return call_python(PYTHON_ON_READY, arguments)
-    call_when_done(event, to(OnReady, word(arguments, ON_READY.callback)), word(arguments, ON_READY.user_arg))
+    event = arguments.event
+    if not is_immortal(address_of(event)):
+        return call_python(PYTHON_ON_READY, address_of(arguments))
+    call_when_done(event.task_id, to(OnReady, arguments.callback), arguments.user_arg)
     return null

@@ -102,7 +102,7 @@ class Buffer:
 
 assert record_words("Buffer") == (
     *("type", "dims", "num_dims", "num_dynamic_dims", "minor_to_major", "zero", "on_device_size_in_bytes", "device"),
-    *("memory", "is_deleted", "is_on_cpu", "layout", "buffer_pointer", "references", "owned", "ready_at"),
+    *("memory", "is_deleted", "is_on_cpu", "layout_handle", "buffer_pointer", "references", "owned", "ready_at"),
 )
 
 

@@ -179,7 +179,7 @@ MemoryLayout_Destroy destroy: layout
 MemoryLayout_Serialize get: layout -> serialized_bytes, serialized_bytes_size, serialized_layout=serialized_bytes,
     deleter
 Client_GetDefaultLayout python: client, type:i32, dims, num_dims -> layout
-Buffer_MemoryLayout get: buffer -> layout
+Buffer_MemoryLayout get: buffer -> layout=layout_handle
 TopologyDescription_GetDefaultLayout python: topology, type:i32, dims, num_dims -> layout
 Executable_GetOutputLayouts get: executable -> num_outputs, layouts
 Executable_GetParameterLayouts get: executable -> num_parameters, layouts=parameter_layouts

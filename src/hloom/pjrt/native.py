@@ -52,7 +52,6 @@ from hloom.pjrt.native_memory import (
     retire,
     return_record,
     take_retired,
-    word,
 )
 from hloom.pjrt.records import IMMORTAL, new_record, objects, offsets_of_record, recycle_record, reserve_records
 from hloom.runtime.float_state import ieee_floats
@@ -260,7 +259,7 @@ def _getter(name: str, function: Function) -> Any:
 
     @native(name=name)
     def get(arguments: Address) -> Address:
-        record = word(arguments, HANDLE)
+        record = load(u64, arguments + HANDLE)
         for type, source, target in copies:
             store(type, arguments + target, load(type, record + source))
         return null
@@ -271,7 +270,7 @@ def _getter(name: str, function: Function) -> Any:
 def _destroyer(name: str, retire: Any) -> Any:
     @native(name=name)
     def destroy(arguments: Address) -> Address:
-        retire(word(arguments, HANDLE))
+        retire(load(u64, arguments + HANDLE))
         return null
 
     return destroy

@@ -16,17 +16,16 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     RELEASE,
     address_of,
     external,
-    load,
     native,
     null,
     stack,
     static,
-    store,
     to,
 )
 from hloom.backends.cpu.runtime.memory_pool import SMALLEST
 from hloom.pjrt.c_api import functions
-from hloom.pjrt.records import RECORD_WORDS, offsets_of_record, record_words
+from hloom.pjrt.records import RECORD_WORDS, record_words
+from hloom.pjrt.structures import BufferRecord, Record
 
 DONATED = 1
 """Value of the word `owned` of a buffer whose memory was donated; 0 means that Python owns the memory."""
@@ -34,8 +33,6 @@ PYTHON_FUNCTIONS = [function.name for function in functions().values() if functi
 """Names of the functions with a Python handler, always called or as the slow path of native code."""
 SIZE_WORDS = RECORD_WORDS - 2 - len(record_words("Buffer"))
 """Spare words at the end of a buffer's record, which hold the dimension sizes of arrays of a lower rank."""
-BUFFER, DEVICE = offsets_of_record("Buffer"), offsets_of_record("Device")
-IMMORTAL_WORD = 8
 MIN_POOLED_BYTES = SMALLEST
 
 
@@ -80,18 +77,6 @@ free = external("free", None, Address)
 
 
 @native(inline=True)
-def word(record: Address, offset: u64) -> u64:
-    """Loads the 64-bit word at a byte offset."""
-    return load(u64, record + offset)
-
-
-@native(inline=True)
-def set_word(record: Address, offset: u64, value: u64) -> None:
-    """Stores a 64-bit word at a byte offset."""
-    store(u64, record + offset, value)
-
-
-@native(inline=True)
 def call_python(index: u64, arguments: Address) -> Address:
     """Calls the Python handler with an index of `PYTHON_FUNCTIONS`; returns a PJRT_Error or null."""
     error = stack(1)
@@ -121,7 +106,7 @@ def unlock_records() -> None:
 def return_record(record: Address) -> None:
     """Pushes a record on the free list."""
     lock_records()
-    set_word(record, 0, STATE.free)
+    to(Record, record).link = STATE.free
     STATE.free = record
     STATE.free_count += 1
     unlock_records()
@@ -133,7 +118,7 @@ def take_record() -> Address:
     lock_records()
     record = STATE.free
     if record != null:
-        STATE.free = word(record, 0)
+        STATE.free = to(Record, record).link
         STATE.free_count -= 1
     unlock_records()
     return record
@@ -142,7 +127,7 @@ def take_record() -> Address:
 @native(inline=True)
 def is_immortal(record: Address) -> boolean:
     """Whether the record is never freed."""
-    return word(record, IMMORTAL_WORD) != 0
+    return to(Record, record).is_immortal != 0
 
 
 @native(name="retire_record")
@@ -152,7 +137,7 @@ def retire(record: Address) -> None:
         return
     head = STATE.retired.load(ACQUIRE)
     while True:
-        set_word(record, 0, head)
+        to(Record, record).link = head
         found = STATE.retired.compare_exchange(head, record, ACQ_REL, ACQUIRE)
         if found == head:
             return
@@ -184,14 +169,7 @@ def release(address: Address, size: u64) -> None:
 
 
 @native(name="hloom_pjrt_count_bytes")
-def count_bytes(record: Address, is_allocated: boolean) -> None:
+def count_bytes(buffer: BufferRecord, is_allocated: boolean) -> None:
     """Adds the size of a buffer that native code owns to the byte count of its device, or subtracts it."""
-    size = word(record, BUFFER.on_device_size_in_bytes)
-    counter = to(Counter, word(record, BUFFER.device) + DEVICE.native_bytes)
-    counter.bytes.add(size if is_allocated else 0 - size, MONOTONIC)
-
-
-class Counter(Structure):
-    """Word `native_bytes` of a device's record."""
-
-    bytes: Atomic[u64]
+    size = buffer.on_device_size_in_bytes
+    buffer.device.native_bytes.add(size if is_allocated else 0 - size, MONOTONIC)

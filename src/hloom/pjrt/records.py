@@ -24,8 +24,10 @@ _UNCOPIED_WORDS: dict[str, tuple[str, ...]] = {
         *("arena_bytes", "input_layouts", "is_shared", "failed_call", "dispatch", "last_nanoseconds"),
     ),
 }
-"""Words that no getter copies, by kind; `execute_code.py` documents them."""
+"""Words that no getter copies, by kind; `structures.py` documents them."""
 IMMORTAL = 1
+HEADER_BYTES = 16
+"""Size of the link and the flag."""
 _RECORDS_IN_SLAB = 512
 
 
@@ -60,7 +62,7 @@ def record_words(kind: str) -> tuple[str, ...]:
 @functools.cache
 def offsets_of_record(kind: str) -> Any:
     """Byte offsets of the words of a kind of record, as attributes: `offsets_of_record("Buffer").is_deleted`."""
-    return SimpleNamespace(**{name: 16 + 8 * i for i, name in enumerate(record_words(kind))})
+    return SimpleNamespace(**{name: HEADER_BYTES + 8 * i for i, name in enumerate(record_words(kind))})
 
 
 @functools.cache
@@ -131,7 +133,7 @@ recycle_record = _pool.free
 
 def word_address(kind: str, handle: int, name: str) -> int:
     """Address of a word of a record."""
-    return handle + 16 + 8 * record_words(kind).index(name)
+    return int(handle + getattr(offsets_of_record(kind), name))
 
 
 def set_word(kind: str, handle: int, name: str, value: int) -> None:
