@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import cast
 
 from hloom.affine import Atom, Dynamic, Index, Quotient, Remainder, Variable
@@ -10,11 +11,28 @@ from hloom.backends.cpu.nests.state import NestState
 from hloom.lir import I64, Constant, Value, constant, lane_indices, type_of
 
 
-def index_parts(e: NestState, index: Index, uncached: bool = False) -> tuple[Value, int, Value | None]:
-    """Emits (base, c, extra): the index is base + c * lane + extra. The vector `extra` is None for affine indices.
+@dataclass(frozen=True, slots=True)
+class LaneIndex:
+    """An index in each lane: base + stride * lane + extra."""
 
-    An uncached result is not kept for later uses in the scope.
-    """
+    base: Value
+    """A scalar, i64."""
+    stride: int = 0
+    extra: Value | None = None
+    """A vector; None for affine indices."""
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether the index is the same in all lanes."""
+        return not self.stride and self.extra is None
+
+    def has_stride(self, stride: int) -> bool:
+        """Whether lanes are a stride apart."""
+        return self.stride == stride and self.extra is None
+
+
+def lane_index(e: NestState, index: Index, uncached: bool = False) -> LaneIndex:
+    """Emits an index. An uncached result is not kept for later uses in the scope."""
     b = e.builder
     key = ("terms", index.terms)
     found = e.known(key)
@@ -22,16 +40,16 @@ def index_parts(e: NestState, index: Index, uncached: bool = False) -> tuple[Val
         found = sum_terms(e, index.terms)
         if not uncached:
             e.scopes[-1][key] = found
-    base, coefficient, extra = found
+    base, stride, extra = found
     if base is None:
-        return constant(I64, index.constant), coefficient, extra
+        return LaneIndex(constant(I64, index.constant), stride, extra)
     if index.constant:
         base = b.binary("add", base, constant(I64, index.constant))
-    return base, coefficient, extra
+    return LaneIndex(base, stride, extra)
 
 
 def sum_terms(e: NestState, terms: tuple[tuple[Atom, int], ...]) -> tuple[Value | None, int, Value | None]:
-    """Emits the sum of coefficient * atom, in the parts of `index_parts`; the base is None for an empty sum."""
+    """Emits the sum of coefficient * atom, as base, stride and extra; the base is None for an empty sum."""
     b = e.builder
     base: Value | None = None
     extra: Value | None = None
@@ -101,8 +119,9 @@ def emit_dynamic(e: NestState, atom: Dynamic) -> Value:
 def index_value(e: NestState, index: Index) -> Value:
     """Emits an index as one register: a vector if it depends on the lane."""
     b = e.builder
-    base, coefficient, extra = index_parts(e, index)
-    if not coefficient and extra is None:
+    at = lane_index(e, index)
+    base = at.base
+    if at.is_uniform:
         return base
     type = type_of(e.index_element, e.lanes)
     if isinstance(base, Constant):
@@ -110,8 +129,8 @@ def index_value(e: NestState, index: Index) -> Value:
     else:
         scalar = b.convert("trunc", base, "i32") if e.index_element == "i32" else base
     result = b.splat(scalar, e.lanes)
-    if coefficient:
+    stride = at.stride
+    if stride:
         lanes = lane_indices(type)
-        scaled = b.binary("mul", lanes, constant(type, coefficient)) if coefficient != 1 else lanes
-        result = b.binary("add", result, scaled)
-    return b.binary("add", result, extra) if extra is not None else result
+        result = b.binary("add", result, b.binary("mul", lanes, constant(type, stride)) if stride != 1 else lanes)
+    return b.binary("add", result, at.extra) if at.extra is not None else result

@@ -13,7 +13,7 @@ from hloom.affine import Index
 from hloom.backends.cpu.elements.memory import repeated_lanes
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.elements.types import Element, load_element, memory_element, store_element
-from hloom.backends.cpu.nests.indices import index_parts
+from hloom.backends.cpu.nests.indices import LaneIndex, lane_index
 from hloom.backends.cpu.nests.memory import active_mask, strided_loads
 from hloom.backends.cpu.nests.state import NestState
 from hloom.lir import I64, Builder, Value, constant, mask_constant, poison, type_of
@@ -30,8 +30,8 @@ def load_group(e: NestState, group: AccessGroup[Load]) -> None:
 
 def _load_one_vector(e: NestState, group: AccessGroup[Load]) -> list[Element]:
     load = group.accesses[0]
-    base, *_ = index_parts(e, group.first)
-    return strided_loads(e, e.pointers[load.buffer], base, load.type, group.stride, group.offsets, e.tail)
+    index = LaneIndex(lane_index(e, group.first).base, group.stride)
+    return strided_loads(e, e.pointers[load.buffer], index, load.type, group.offsets, e.tail)
 
 
 def _load_transposed(e: NestState, group: AccessGroup[Load]) -> list[Element]:
@@ -90,7 +90,7 @@ def _concatenated(b: Builder, records: list[Value], length: int, start: int) -> 
 def _store_one_vector(e: NestState, buffer: int, index: Index, values: Sequence[Element]) -> None:
     """Interleaves the vectors, and stores them as one: the first element of each, then the second of each .."""
     b, type, count = e.builder, e.buffers[buffer].type, len(values)
-    base, _, _ = index_parts(e, index)
+    base = lane_index(e, index).base
     stored = [store_element(b, cast(Value, e.splat(value, e.lanes)), type) for value in values]
     if count > 2:
         stored = [b.joined(stored[0], stored[1]), b.joined(stored[2], stored[-1])]
@@ -107,7 +107,7 @@ def _record_pointers(
     """The addresses of the records of the active lanes."""
     assert e.vector is not None
     b, active = e.builder, e.lanes if e.tail is None else e.vector.extent % e.lanes
-    base, *_ = index_parts(e, group.first)
+    base = lane_index(e, group.first).base
     indices = [b.binary("add", base, constant(I64, lane * group.stride)) if lane else base for lane in range(active)]
     return [b.element_pointer(e.pointers[buffer], index, element) for index in indices]
 

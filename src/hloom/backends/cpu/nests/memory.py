@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from hloom.affine import Index, Quotient
 from hloom.backends.cpu.elements.memory import load_lanes, store_lanes
@@ -16,7 +17,7 @@ from hloom.backends.cpu.elements.types import (
     parts,
     store_element,
 )
-from hloom.backends.cpu.nests.indices import index_parts
+from hloom.backends.cpu.nests.indices import LaneIndex, lane_index
 from hloom.backends.cpu.nests.state import NestState
 from hloom.lir import I64, Constant, Value, constant, lane_indices, type_of, zero
 from hloom.loops.expressions import Load
@@ -43,21 +44,20 @@ def emit_load(e: NestState, load: Load) -> Element:
         quotient = _repetition(e, load.index)
         if quotient is not None:
             return repeated_load(e, load, quotient, mask)
-    base, coefficient, extra = index_parts(e, load.index)
-    pointer = e.pointers[load.buffer]
+    pointer, index = e.pointers[load.buffer], lane_index(e, load.index)
     if not load.in_bounds:
-        base = guarded_index(e, base, e.lanes - 1 if coefficient == -1 else 0)
-    if not coefficient and extra is None:
-        return load_lanes(b, element_address(e, pointer, base, type), type)
+        index = replace(index, base=guarded_index(e, index.base, e.lanes - 1 if index.stride == -1 else 0))
+    if index.is_uniform:
+        return load_lanes(b, element_address(e, pointer, index.base, type), type)
     if mask is not None:
         mask = b.splat(mask, e.lanes)
-    if extra is None and coefficient == 1:
-        return load_lanes(b, element_address(e, pointer, base, type), type, e.lanes, mask)
-    if extra is None and coefficient == -1:
-        return reversed_load(e, pointer, base, type, mask)
-    if extra is None and 2 <= coefficient <= 4 and not type.is_complex:
-        return strided_loads(e, pointer, base, type, coefficient, [0], mask)[0]
-    return gather(e, pointer, base, coefficient, extra, type, mask)
+    if index.has_stride(1):
+        return load_lanes(b, element_address(e, pointer, index.base, type), type, e.lanes, mask)
+    if index.has_stride(-1):
+        return reversed_load(e, pointer, index.base, type, mask)
+    if index.extra is None and 2 <= index.stride <= 4 and not type.is_complex:
+        return strided_loads(e, pointer, index, type, [0], mask)[0]
+    return gather(e, pointer, index, type, mask)
 
 
 def element_address(e: NestState, pointer: Value, base: Value, type: PrimitiveType) -> Value:
@@ -95,18 +95,12 @@ def reversed_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType
 
 
 def strided_loads(
-    e: NestState,
-    pointer: Value,
-    base: Value,
-    type: PrimitiveType,
-    stride: int,
-    offsets: Sequence[int],
-    mask: Value | None,
+    e: NestState, pointer: Value, index: LaneIndex, type: PrimitiveType, offsets: Sequence[int], mask: Value | None
 ) -> list[Element]:
     """Emits one long load and, for each offset, a shuffle that takes every stride-th element from there on."""
-    b, element = e.builder, memory_element(type)
+    b, element, stride = e.builder, memory_element(type), index.stride
     length = (e.lanes - 1) * stride + offsets[-1] + 1
-    pointer = b.element_pointer(pointer, base, element)
+    pointer = b.element_pointer(pointer, index.base, element)
     if mask is not None:
         no_lanes = zero(mask.type)
         mask = b.shuffle(mask, no_lanes, [k // stride if k % stride in offsets else e.lanes for k in range(length)])
@@ -127,10 +121,9 @@ def repeated_load(e: NestState, load: Load, quotient: Quotient, mask: Value | No
     """Emits the load of adjacent elements, each of which several lanes share."""
     b, element, times = e.builder, memory_element(load.type), quotient.divisor
     others = Index(tuple(term for term in load.index.terms if term[0] is not quotient), load.index.constant)
-    base, *_ = index_parts(e, others)
+    base = lane_index(e, others).base
     assert e.vector is not None
-    first = b.binary("udiv", e.variables[e.vector], constant(I64, times))
-    start = b.binary("add", base, first)
+    start = b.binary("add", base, b.binary("udiv", e.variables[e.vector], constant(I64, times)))
     start = start if load.in_bounds else guarded_index(e, start)
     pointer = b.element_pointer(e.pointers[load.buffer], start, element)
     if mask is not None:
@@ -141,32 +134,22 @@ def repeated_load(e: NestState, load: Load, quotient: Quotient, mask: Value | No
     return load_element(b, b.shuffle(part, None, [lane // times for lane in range(e.lanes)]), load.type)
 
 
-def gather(
-    e: NestState,
-    pointer: Value,
-    base: Value,
-    coefficient: int,
-    extra: Value | None,
-    type: PrimitiveType,
-    mask: Value | None,
-) -> Element:
+def gather(e: NestState, pointer: Value, index: LaneIndex, type: PrimitiveType, mask: Value | None) -> Element:
     """Emits a gather."""
     b, vector = e.builder, type_of(memory_element(type), e.lanes)
     mask = mask if mask is not None else _all_lanes(e)
-    addresses = lane_pointers(e, pointer, base, coefficient, extra, type)
+    addresses = lane_pointers(e, pointer, index, type)
     found = [b.gather(pointers, vector, type.real.byte_width, mask) for pointers in addresses]
     return element_of(found) if type.is_complex else load_element(b, found[0], type)
 
 
-def lane_pointers(
-    e: NestState, pointer: Value, base: Value, coefficient: int, extra: Value | None, type: PrimitiveType
-) -> Iterator[Value]:
+def lane_pointers(e: NestState, pointer: Value, index: LaneIndex, type: PrimitiveType) -> Iterator[Value]:
     """Emits the vector of the lanes' addresses; for complex elements, one for each part."""
     b, element = e.builder, memory_element(type)
     count = 2 if type.is_complex else 1
-    offsets = lane_offsets(e, coefficient, extra, count)
-    index = b.binary("mul", base, constant(I64, 2)) if type.is_complex else base
-    start = b.element_pointer(pointer, index, element)
+    offsets = lane_offsets(e, index, count)
+    base = b.binary("mul", index.base, constant(I64, 2)) if type.is_complex else index.base
+    start = b.element_pointer(pointer, base, element)
     for part in range(count):
         origin = b.element_pointer(start, constant(I64, part), element) if part else start
         yield b.element_pointer(origin, offsets, element)
@@ -176,13 +159,13 @@ def _all_lanes(e: NestState) -> Value:
     return constant(type_of("i1", e.lanes), True)
 
 
-def lane_offsets(e: NestState, coefficient: int, extra: Value | None, factor: int) -> Value:
-    """Emits factor * (coefficient * lane + extra) as a vector."""
+def lane_offsets(e: NestState, index: LaneIndex, factor: int) -> Value:
+    """Emits factor * (stride * lane + extra) as a vector."""
     b = e.builder
     wide = type_of(e.index_element, e.lanes)
-    offsets = extra
-    if coefficient:
-        affine = b.binary("mul", lane_indices(wide), constant(wide, coefficient))
+    offsets = index.extra
+    if index.stride:
+        affine = b.binary("mul", lane_indices(wide), constant(wide, index.stride))
         offsets = affine if offsets is None else b.binary("add", offsets, affine)
     assert offsets is not None
     return b.binary("mul", offsets, constant(wide, factor)) if factor != 1 else offsets
@@ -191,18 +174,17 @@ def lane_offsets(e: NestState, coefficient: int, extra: Value | None, factor: in
 def emit_store(e: NestState, buffer: int, index: Index, value: Element) -> None:
     """Emits a store with the cheapest instructions for its access pattern."""
     b, type = e.builder, e.buffers[buffer].type
-    base, coefficient, extra = index_parts(e, index)
-    pointer = e.pointers[buffer]
-    if not coefficient and extra is None:
-        store_lanes(b, value, element_address(e, pointer, base, type), type)
+    pointer, at = e.pointers[buffer], lane_index(e, index)
+    if at.is_uniform:
+        store_lanes(b, value, element_address(e, pointer, at.base, type), type)
         return
     value = e.splat(value, e.lanes)
     mask = active_mask(e)
     mask = b.splat(mask, e.lanes) if mask is not None else None
-    if coefficient != 1 or extra is not None:
-        scatter(e, pointer, base, coefficient, extra, value, type, mask)
+    if not at.has_stride(1):
+        scatter(e, pointer, at, value, type, mask)
         return
-    address = element_address(e, pointer, base, type)
+    address = element_address(e, pointer, at.base, type)
     if isinstance(value, Value) and mask is None and is_nontemporal(e, buffer, index):
         b.store(store_element(b, value, type), address, CACHE_LINE, is_nontemporal=True)
     else:
@@ -235,19 +217,12 @@ def pays_nontemporal(buffers: Sequence[BufferType], written: int) -> bool:
 
 
 def scatter(
-    e: NestState,
-    pointer: Value,
-    base: Value,
-    coefficient: int,
-    extra: Value | None,
-    value: Element,
-    type: PrimitiveType,
-    mask: Value | None,
+    e: NestState, pointer: Value, index: LaneIndex, value: Element, type: PrimitiveType, mask: Value | None
 ) -> None:
     """Emits a scatter."""
     b = e.builder
     mask = mask if mask is not None else _all_lanes(e)
-    addresses = lane_pointers(e, pointer, base, coefficient, extra, type)
+    addresses = lane_pointers(e, pointer, index, type)
     for part, pointers in zip(parts(value), addresses, strict=True):
         stored = part if type.is_complex else store_element(b, part, type)
         b.scatter(stored, pointers, type.real.byte_width, mask)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloom.affine import Variable
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.elements.types import load_element, memory_element
-from hloom.backends.cpu.nests.indices import index_parts
+from hloom.backends.cpu.nests.indices import lane_index
 from hloom.backends.cpu.nests.state import NestState
 from hloom.lir import I64, IndexValue, Value, constant, mask_constant, type_of
 from hloom.loops.expressions import Load, walk
@@ -157,7 +157,7 @@ def load_transposed(e: NestState, tile: Variable, row: Value) -> list[tuple[Load
         element = memory_element(load.type)
         for k in range(e.lanes):
             e.variables[tile] = row
-            offset, _, _ = index_parts(e, load.index, uncached=True)
+            offset = lane_index(e, load.index, uncached=True).base
             del e.variables[tile]
             shifted = b.binary("add", offset, constant(I64, k * load.index.coefficient(vector)))
             pointer = b.element_pointer(e.pointers[load.buffer], shifted, element)
