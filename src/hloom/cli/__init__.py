@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
 import click
 
@@ -22,9 +22,25 @@ from hloom.cli.prove import prove
 from hloom.cli.reduce import reduce
 from hloom.cli.run import run
 from hloom.cli.show import show
+from hloom.errors import HloomError
+
+ERROR_STATUS = dict.fromkeys(("bisect", "check", "diff", "prove"), 2)
+"""Exit statuses for errors, other than 1: of commands whose status 1 is a difference, or a failed check."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.Group):
+    """The commands of `hloom`; errors of hloom are printed and end the process."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Invokes the command that the context names."""
+        try:
+            return super().invoke(ctx)
+        except HloomError as error:
+            click.secho(f"error: {error}", err=True, fg="red")
+            ctx.exit(ERROR_STATUS.get(ctx.invoked_subcommand or "", 1))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="hloom")
 @click.option(
     "--load", "files", multiple=True, type=click.Path(), help="A Python file with operations, passes or rules."
@@ -32,19 +48,10 @@ from hloom.cli.show import show
 def main(files: tuple[str, ...]) -> None:
     """XLA, written to be read: run, optimise, convert and inspect HLO modules."""
     if files:
-        _load(files)
+        from hloom.passes.plugins import load_extensions
 
-
-def _load(files: tuple[str, ...]) -> None:
-    from hloom.errors import HloomError
-    from hloom.passes.plugins import load_extensions
-
-    try:
         for file in files:
             load_extensions(file)
-    except HloomError as error:
-        click.secho(f"error: {error}", err=True, fg="red")
-        sys.exit(1)
 
 
 COMMANDS = (

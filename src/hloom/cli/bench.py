@@ -13,7 +13,7 @@ import click
 from hloom.api import compile
 from hloom.cli.collectives import bench_collectives
 from hloom.cli.output import print_table, terminal, write_text
-from hloom.errors import ArgumentError, HloomError
+from hloom.errors import ArgumentError
 
 if TYPE_CHECKING:
     from hloom.bench.machine import Limits
@@ -73,18 +73,12 @@ def bench(
 
     The exit status is 0 if every workload ran and produced XLA's result, else 1.
     """
-
-    errors = terminal(stderr=True, highlight=False, soft_wrap=True)
-    try:
-        if collectives:
-            bench_collectives(json_path, plot_path, cluster, options["peer"] is not False)
-            return
-        if not paths:
-            raise ArgumentError("give a module, a case or a folder of cases, or --collectives")
-        results = _bench(paths, json_path, plot_path, **options)
-    except HloomError as error:
-        errors.print(f"error: {error}", style="red")
-        sys.exit(1)
+    if collectives:
+        bench_collectives(json_path, plot_path, cluster, options["peer"] is not False)
+        return
+    if not paths:
+        raise ArgumentError("give a module, a case or a folder of cases, or --collectives")
+    results = _bench(paths, json_path, plot_path, **options)
     if any(result.status != "ok" for result in results):
         sys.exit(1)
 

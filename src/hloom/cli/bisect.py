@@ -11,7 +11,7 @@ from hloom.api import load
 from hloom.cli.arguments import load_case, save_case, with_arguments
 from hloom.cli.pipelines import pipeline_named
 from hloom.cli.reduce import show_progress
-from hloom.errors import ArgumentError, HloomError
+from hloom.errors import ArgumentError
 
 if TYPE_CHECKING:
     from hloom.faults.bisect import Tolerance
@@ -53,19 +53,15 @@ def bisect(
 
     tolerance = Tolerance(rtol, atol)
     found: Case | tuple[str, str] | None
-    try:
-        case = load_case(module, inputs, seed)
-        if other is not None:
-            found = _modules(case, other, tolerance)
-        elif passes is not None:
-            found = _passes(case, passes, tolerance)
-        else:
-            found = _backends(case, between, tolerance)
-        if output is not None and found is not None and not isinstance(found, tuple):
-            save_case(found, output)
-    except HloomError as error:
-        click.secho(f"error: {error}", err=True, fg="red")
-        sys.exit(2)
+    case = load_case(module, inputs, seed)
+    if other is not None:
+        found = _modules(case, other, tolerance)
+    elif passes is not None:
+        found = _passes(case, passes, tolerance)
+    else:
+        found = _backends(case, between, tolerance)
+    if output is not None and found is not None and not isinstance(found, tuple):
+        save_case(found, output)
     if found is None:
         click.echo("no difference")
     sys.exit(0 if found is None else 1)

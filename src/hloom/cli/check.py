@@ -7,7 +7,6 @@ import sys
 import click
 
 from hloom.cli.arguments import load_case, with_arguments
-from hloom.errors import HloomError
 
 
 @click.command()
@@ -26,11 +25,7 @@ def check(module: str, inputs: str | None, seed: int | None, **kinds: bool) -> N
     """
     from hloom.faults.check import check as run_checks
 
-    try:
-        case = load_case(module, inputs, seed)
-        found = run_checks(case.module, case.arguments or (), [kind for kind, wanted in kinds.items() if wanted])
-    except HloomError as error:
-        click.secho(f"error: {error}", err=True, fg="red")
-        sys.exit(2)
+    case = load_case(module, inputs, seed)
+    found = run_checks(case.module, case.arguments or (), [kind for kind, wanted in kinds.items() if wanted])
     click.echo("nothing fails" if found is None else str(found))
     sys.exit(0 if found is None else 1)

@@ -27,18 +27,14 @@ def convert(source: str, target: str, format: str | None, no_metadata: bool) -> 
     The format of SOURCE is detected by its content, that of TARGET by its extension: .hlo, .mlir, .mlirbc, .pb or
     .pbtxt. TARGET is written atomically.
     """
+    kind = Format(format) if format else Format.HLO if target == "-" else path_format(target)
+    content = sys.stdin.buffer.read() if source == "-" else read_file(source)
     try:
-        kind = Format(format) if format else Format.HLO if target == "-" else path_format(target)
-        content = sys.stdin.buffer.read() if source == "-" else read_file(source)
-        try:
-            module = module_from_content(content)
-        except HloomError as error:
-            raise error.at("standard input" if source == "-" else source) from None
-        converted = content_of(module, kind, metadata=not no_metadata)
-        if target == "-":
-            click.echo(converted, nl=False)
-        else:
-            write_file(target, converted)
+        module = module_from_content(content)
     except HloomError as error:
-        click.secho(f"error: {error}", err=True, fg="red")
-        sys.exit(1)
+        raise error.at("standard input" if source == "-" else source) from None
+    converted = content_of(module, kind, metadata=not no_metadata)
+    if target == "-":
+        click.echo(converted, nl=False)
+    else:
+        write_file(target, converted)

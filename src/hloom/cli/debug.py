@@ -7,7 +7,6 @@ import sys
 import click
 
 from hloom.cli.arguments import load_case, with_arguments
-from hloom.errors import HloomError
 
 
 @click.command()
@@ -31,8 +30,5 @@ def debug(module: str, inputs: str | None, seed: int | None, breakpoints: tuple[
         if breakpoints:
             debugger.do_continue("")
         debugger.run()
-    except HloomError as error:
-        click.secho(f"error: {error}", err=True, fg="red")
-        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -8,7 +8,7 @@ import click
 
 from hloom.api import load
 from hloom.cli.pipelines import pipeline_named
-from hloom.errors import ArgumentError, HloomError
+from hloom.errors import ArgumentError
 
 
 @click.command()
@@ -24,20 +24,16 @@ def diff(module: str, other: str | None, passes: str | None) -> None:
     from hloom.faults.graph_diff import diff_lines
     from hloom.passes import clone_module, run_passes
 
-    try:
-        if (other is None) == (passes is None):
-            raise ArgumentError("give another module or --passes")
-        before = load(module)
-        if passes is None:
-            assert other is not None
-            after = load(other)
-        else:
-            after = clone_module(before)
-            run_passes(after, pipeline_named(passes))
-        lines = diff_lines(compare(before, after))
-    except HloomError as error:
-        click.secho(f"error: {error}", err=True, fg="red")
-        sys.exit(2)
+    if (other is None) == (passes is None):
+        raise ArgumentError("give another module or --passes")
+    before = load(module)
+    if passes is None:
+        assert other is not None
+        after = load(other)
+    else:
+        after = clone_module(before)
+        run_passes(after, pipeline_named(passes))
+    lines = diff_lines(compare(before, after))
     for line in lines:
         color = {"-": "red", "+": "green"}.get(line[0])
         click.secho(line, fg=color, bold=color is None)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from hloom.cli.arguments import load_case, with_arguments
-from hloom.errors import HloomError
 
 
 @click.command()
@@ -28,8 +25,5 @@ def explore(module: str, inputs: str | None, seed: int | None, output: str | Non
         if server is not None:
             click.echo(f"{server.address} (Ctrl-C ends it)")
             server.wait()
-    except HloomError as error:
-        click.secho(f"error: {error}", err=True, fg="red")
-        sys.exit(1)
     except KeyboardInterrupt:
         pass

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from hloom.cli.arguments import load_case, save_case, with_arguments
-from hloom.errors import HloomError
 
 
 @click.command()
@@ -35,13 +32,9 @@ def isolate(
     """
     from hloom.faults.isolate import isolate as extract
 
-    try:
-        case = load_case(module, inputs, seed, needed=False)
-        found = extract(case.module, names, case.arguments, occurrence)
-        if output is None:
-            click.echo(found.module.to_text(), nl=False)
-        else:
-            save_case(found, output)
-    except HloomError as error:
-        click.secho(f"error: {error}", err=True, fg="red")
-        sys.exit(1)
+    case = load_case(module, inputs, seed, needed=False)
+    found = extract(case.module, names, case.arguments, occurrence)
+    if output is None:
+        click.echo(found.module.to_text(), nl=False)
+    else:
+        save_case(found, output)

@@ -11,20 +11,16 @@ import click
 @click.argument("opcodes", nargs=-1)
 def operations(opcodes: tuple[str, ...]) -> None:
     """Show operands, semantics and attributes of the operations OPCODES; without any, list all."""
-    from hloom.errors import ArgumentError, HloomError
+    from hloom.errors import ArgumentError
     from hloom.ops.operation import OPERATIONS
     from hloom.ops.plugins import load_installed, unknown_opcode
     from hloom.ops.reference import section
 
-    try:
-        load_installed()
-        for opcode in opcodes:
-            if opcode not in OPERATIONS:
-                raise ArgumentError(unknown_opcode(opcode))
-            _show(section(OPERATIONS[opcode]))
-    except HloomError as error:
-        click.secho(f"error: {error}", err=True, fg="red")
-        sys.exit(1)
+    load_installed()
+    for opcode in opcodes:
+        if opcode not in OPERATIONS:
+            raise ArgumentError(unknown_opcode(opcode))
+        _show(section(OPERATIONS[opcode]))
     for opcode, declaration in sorted(OPERATIONS.items()) if not opcodes else ():
         meaning = (declaration.__doc__ or "").strip().split("\n")[0]
         click.echo(f"{opcode:28} {meaning}")

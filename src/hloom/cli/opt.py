@@ -9,7 +9,6 @@ import click
 from hloom.api import load, prepare
 from hloom.cli.pipelines import STAGES, pipeline_named, stage_text
 from hloom.cli.prove import report_proof
-from hloom.errors import HloomError
 from hloom.text import print_module
 from hloom.verifier import verify_module
 
@@ -48,23 +47,19 @@ def opt(
 
     if module is None and not only_list:
         raise click.UsageError("give a MODULE, or --list")
-    try:
-        if module is None or only_list:
-            _list()
-            return
-        pipeline = pipeline_named(passes if passes is not None else "simplification" if stage == "hlo" else "")
-        loaded = load(module)
-        verify_module(loaded)
-        given = clone_module(loaded)
-        runs = run_passes(loaded, pipeline, verify=verify or None, dump=dump)
-        text = print_module(loaded, short=short) if stage == "hlo" else stage_text(prepare(loaded), stage)
-        click.echo(text, nl=False)
-        if statistics:
-            click.echo(statistics_text(runs), err=True)
-        status = report_proof(given, loaded) if prove else 0
-    except HloomError as error:
-        click.secho(f"error: {error}", err=True, fg="red")
-        sys.exit(1)
+    if module is None or only_list:
+        _list()
+        return
+    pipeline = pipeline_named(passes if passes is not None else "simplification" if stage == "hlo" else "")
+    loaded = load(module)
+    verify_module(loaded)
+    given = clone_module(loaded)
+    runs = run_passes(loaded, pipeline, verify=verify or None, dump=dump)
+    text = print_module(loaded, short=short) if stage == "hlo" else stage_text(prepare(loaded), stage)
+    click.echo(text, nl=False)
+    if statistics:
+        click.echo(statistics_text(runs), err=True)
+    status = report_proof(given, loaded) if prove else 0
     sys.exit(status)
 
 

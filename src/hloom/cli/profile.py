@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from hloom.cli.arguments import load_case, with_arguments
 from hloom.cli.output import print_table, terminal
-from hloom.errors import HloomError
 
 
 @click.command()
@@ -32,14 +29,10 @@ def profile(
     from hloom.profiler import profile as measure
     from hloom.profiler.report import summary, table
 
-    try:
-        case = load_case(module, inputs, seed)
-        found = measure(case.module, *(case.arguments or ()), seconds=seconds)
-        console = terminal(highlight=False)
-        print_table(console, table(found, rows))
-        console.print(summary(found), style="dim")
-        for path in paths:
-            found.save(path)
-    except HloomError as error:
-        click.secho(f"error: {error}", err=True, fg="red")
-        sys.exit(1)
+    case = load_case(module, inputs, seed)
+    found = measure(case.module, *(case.arguments or ()), seconds=seconds)
+    console = terminal(highlight=False)
+    print_table(console, table(found, rows))
+    console.print(summary(found), style="dim")
+    for path in paths:
+        found.save(path)

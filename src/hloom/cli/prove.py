@@ -8,7 +8,7 @@ import click
 
 from hloom.api import load
 from hloom.cli.arguments import save_case
-from hloom.errors import ArgumentError, HloomError
+from hloom.errors import ArgumentError
 from hloom.ir import Module
 
 DIFFERENT, UNDECIDED = 1, 3
@@ -28,13 +28,9 @@ def prove(before: str, after: str | None, xla: bool, seconds: float, output: str
     """
     if xla == (after is not None):
         raise click.UsageError("give a module AFTER, or --xla")
-    try:
-        module = load(before)
-        other = load(after) if after is not None else _optimised_by_xla(module)
-        status = report_proof(module, other, seconds, output)
-    except HloomError as error:
-        click.secho(f"error: {error}", err=True, fg="red")
-        sys.exit(2)
+    module = load(before)
+    other = load(after) if after is not None else _optimised_by_xla(module)
+    status = report_proof(module, other, seconds, output)
     sys.exit(status)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hloom.cli.arguments import load_case, save_case, with_arguments
-from hloom.errors import ArgumentError, HloomError
+from hloom.errors import ArgumentError
 
 if TYPE_CHECKING:
     from hloom.faults.case import Case
@@ -41,18 +40,14 @@ def reduce(module: str, test: str, inputs: str | None, seed: int | None, timeout
     """
     from hloom.faults.reduce import reduce as reduce_case
 
-    try:
-        if "{}" not in test:
-            raise ArgumentError("--test must contain {} where the module's path is to be inserted")
-        case = load_case(module, inputs, seed, needed=False)
-        with tempfile.TemporaryDirectory() as folder:
-            run = _ShellTest(test, Path(folder), timeout)
-            if not run(case):
-                raise ArgumentError(f"the test does not succeed on {module} itself:\n{run.output}")
-            found = reduce_case(case, run, show_progress)
-    except HloomError as error:
-        click.secho(f"error: {error}", err=True, fg="red")
-        sys.exit(1)
+    if "{}" not in test:
+        raise ArgumentError("--test must contain {} where the module's path is to be inserted")
+    case = load_case(module, inputs, seed, needed=False)
+    with tempfile.TemporaryDirectory() as folder:
+        run = _ShellTest(test, Path(folder), timeout)
+        if not run(case):
+            raise ArgumentError(f"the test does not succeed on {module} itself:\n{run.output}")
+        found = reduce_case(case, run, show_progress)
     click.secho(f"{case.size} -> {found.size} instructions, {run.count} tests", err=True, dim=True)
     if output is None:
         click.echo(found.module.to_text(), nl=False)

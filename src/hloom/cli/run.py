@@ -19,7 +19,7 @@ from hloom.backends.interpreter.executable import InterpreterExecutable
 from hloom.cli.arguments import load_with_snapshot
 from hloom.cli.output import terminal
 from hloom.cli.traffic import show_traffic
-from hloom.errors import ArgumentError, HloomError
+from hloom.errors import ArgumentError
 from hloom.files.arrays import Arrays, difference, flat, random_value, read_arrays, take_value, write_arrays
 
 if TYPE_CHECKING:
@@ -84,13 +84,8 @@ def run(module: str, input_path: str | None, random_seed: int | None, **options:
 
     The exit status is 0 if the run succeeds and the result is as expected, else 1.
     """
-
     console = terminal(highlight=False, soft_wrap=True)
-    try:
-        if not _run(console, module, input_path, random_seed, **options):
-            sys.exit(1)
-    except HloomError as error:
-        terminal(stderr=True, highlight=False, soft_wrap=True).print(f"error: {error}", style="red")
+    if not _run(console, module, input_path, random_seed, **options):
         sys.exit(1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -10,7 +9,7 @@ import click
 from hloom.api import load
 from hloom.cli.cost import show_cost, show_counts
 from hloom.cli.memory import show_memory
-from hloom.errors import ArgumentError, HloomError
+from hloom.errors import ArgumentError
 from hloom.text import fingerprint, print_module
 
 
@@ -48,27 +47,21 @@ def show(
     plot_path: Path | None,
 ) -> None:
     """Print MODULE (HLO text, StableHLO or a proto) as HLO text."""
-    try:
-        loaded = load(module)
-        if cost and cluster is not None:
-            show_cost(loaded, devices, cluster, plot_path)
-        elif cost:
-            if devices is not None or plot_path is not None:
-                raise ArgumentError("--devices and --plot need a description of the devices: --cluster FILE.toml")
-            show_counts(loaded)
-        if memory:
-            show_memory(loaded)
-        if cost or memory:
-            return
-        if only_fingerprint:
-            click.echo(fingerprint(loaded))
-        else:
-            click.echo(
-                print_module(
-                    loaded, short=short, canonical=canonical, layouts=not no_layouts, metadata=not no_metadata
-                ),
-                nl=False,
-            )
-    except HloomError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(1)
+    loaded = load(module)
+    if cost and cluster is not None:
+        show_cost(loaded, devices, cluster, plot_path)
+    elif cost:
+        if devices is not None or plot_path is not None:
+            raise ArgumentError("--devices and --plot need a description of the devices: --cluster FILE.toml")
+        show_counts(loaded)
+    if memory:
+        show_memory(loaded)
+    if cost or memory:
+        return
+    if only_fingerprint:
+        click.echo(fingerprint(loaded))
+    else:
+        click.echo(
+            print_module(loaded, short=short, canonical=canonical, layouts=not no_layouts, metadata=not no_metadata),
+            nl=False,
+        )

@@ -95,12 +95,12 @@ class ExecutableRecord(Record, kind="LoadedExecutable"):
     first_input: u64
     input_count: u64
     output_count: u64
-    """From word `first_input` on, the table holds the addresses of inputs, then of outputs."""
+    """Words of the table with the addresses of inputs, from `first_input` on, and then of outputs."""
     descriptions: Array[u64]
     """`DESCRIPTION_WORDS` words for each output: one plus the index of the argument whose memory it takes (0: memory of
     its own), and the initial words of its buffer's record."""
     donated: Array[u64]
-    """For each argument a word that is not 0 if the argument is donated; null if none is."""
+    """Words for each argument, not 0 if the argument is donated; null if none is."""
     arena_bytes: u64
     """Size of the temporary memory."""
     input_layouts: Array[Address]
