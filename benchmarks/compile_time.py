@@ -66,8 +66,8 @@ def measure(instructions: int) -> list[float]:
     import hloom as hl
     from hloom.backends.cpu.compiler import compile_module
     from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
-    from hloom.garbage import older_objects_frozen
     from hloom.passes import clone_module, run_passes
+    from hloom.system.garbage import older_objects_frozen
 
     started = time.perf_counter()
     module = hl.parse(layers(instructions))

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from compare_graphs import difference as graph_difference
 from conftest import CORPUS
 from hloom.bench.workloads import generate
-from hloom.compare_graphs import difference as graph_difference
 from hloom.files.arrays import difference, flat, from_raw_bits
 from hloom.numerics import Array
 from hloom.proto import module_from_bytes, module_to_bytes

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from compare_graphs import difference as graph_difference
 from generate import Case, draw_case
-from hloom.compare_graphs import difference as graph_difference
 from hloom.files.arrays import difference, flat
 from hloom.proto import module_from_bytes, module_to_bytes
 from hloom.text import fingerprint

@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 IN_SDIST = ("README.md", "docs/design.md", "docs/specification/examples.json", "tests/corpus/mandelbrot/module.hlo")
-IN_WHEEL = ("hloom/py.typed", "hloom/backends/cpu/llvm/native/translator.py", "hloom/stablehlo/importer/rules.py")
+IN_WHEEL = ("hloom/py.typed", "hloom/backends/cpu/llvm/native/translator.py", "hloom/stablehlo/importer/rules/table.py")
 
 
 def build() -> tuple[Path, Path]:

@@ -10,8 +10,8 @@ from pathlib import Path
 import hloom.ops  # noqa: F401  registers the operations
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.reference import section
-from hloom.runtime.signature import Signature
-from hloom.runtime.targets import signatures
+from hloom.runtime.custom_calls.signature import Signature
+from hloom.runtime.custom_calls.targets import signatures
 
 TARGET = Path(__file__).parents[1] / "docs" / "operations.md"
 
@@ -24,8 +24,9 @@ omits attributes that have their default.
 
 TARGETS = """## Custom-call targets
 
-Calls of hloom's own targets are checked against these signatures before a program runs (CUSTOMCALL-7). Their syntax is
-documented in `src/hloom/runtime/signature.py`; functions that users register under these names replace them.
+Calls of hloom's own targets are checked against these signatures before a program runs (CUSTOMCALL-7);
+`src/hloom/runtime/custom_calls/signature.py` has their syntax. Functions that users register under these names replace
+them.
 
 | targets | signature | T | attributes |
 |---|---|---|---|"""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hloom.errors import ArgumentError, HloomError, ParseError, ProtoError, RuleError, RunError, VerifyError
 from hloom.layout import Layout, PaddingValue, Tile
 from hloom.shape import Shape
-from hloom.shield import shielded
+from hloom.system.shield import shielded
 from hloom.types import PrimitiveType
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from hloom.builder import XlaBuilder, XlaComputation, XlaOp
     from hloom.explorer import explore
     from hloom.files.snapshot import Snapshot
-    from hloom.interop_jax import from_jax
     from hloom.ir import Computation, Instruction, Module
     from hloom.literal import Literal
     from hloom.passes.rewrite import rewrite
     from hloom.profiler import profile
-    from hloom.runtime.custom_calls import register_custom_call
+    from hloom.runtime.custom_calls.registry import register_custom_call
     from hloom.runtime.device import Device
     from hloom.runtime.executable import Executable
+    from hloom.stablehlo.importer.from_jax import from_jax
     from hloom.text import parse_shape
 
 bf16, f16, f32, f64 = PrimitiveType.BF16, PrimitiveType.F16, PrimitiveType.F32, PrimitiveType.F64
@@ -44,9 +44,9 @@ _MODULES = {
     "compile": "api", "load": "api", "parse": "api", "save": "api",
     "XlaBuilder": "builder", "XlaComputation": "builder", "XlaOp": "builder",
     "Computation": "ir", "Instruction": "ir", "Module": "ir", "Literal": "literal",
-    "Device": "runtime.device", "Executable": "runtime.executable", "register_custom_call": "runtime.custom_calls",
-    "from_jax": "interop_jax", "parse_shape": "text", "Snapshot": "files.snapshot", "profile": "profiler",
-    "explore": "explorer", "rewrite": "passes.rewrite",
+    "Device": "runtime.device", "Executable": "runtime.executable", "from_jax": "stablehlo.importer.from_jax",
+    "register_custom_call": "runtime.custom_calls.registry", "parse_shape": "text", "Snapshot": "files.snapshot",
+    "profile": "profiler", "explore": "explorer", "rewrite": "passes.rewrite",
 }  # fmt: skip
 
 

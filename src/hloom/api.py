@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from hloom.errors import ArgumentError, HloomError
 from hloom.ir import Computation, Module
-from hloom.runtime.float_state import ieee_floats
-from hloom.shield import shielded
+from hloom.system.float_state import ieee_floats
+from hloom.system.shield import shielded
 
 if TYPE_CHECKING:
     from hloom.builder import XlaComputation
@@ -191,7 +191,7 @@ def prepare(source: Module | XlaComputation | Computation | str, fill_elided: in
     """
     from hloom.passes.legalize.mixed_precision import MixedPrecisionExpander
     from hloom.passes.legalize.nan_signs import NanSigns, tells_nans_apart
-    from hloom.runtime.targets import check_targets
+    from hloom.runtime.custom_calls.targets import check_targets
     from hloom.verifier import verify_module
     from hloom.verifier.precision import is_mixed
 

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 import hloom as hl
+from compare_graphs import difference
 from hloom.cli import main
-from hloom.compare_graphs import difference
 from hloom.passes import run_passes
 from hloom.passes.registry import simplification_pipeline
 

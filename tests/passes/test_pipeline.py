@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 import hloom as hl
+from compare_graphs import difference
 from hloom.backends.cpu.pipeline import Topology, cpu_pipeline, targeted_passes
 from hloom.cli import main
 from hloom.cli.pipelines import pipeline_named
-from hloom.compare_graphs import difference
 from hloom.errors import ArgumentError, HloomError
 from hloom.passes import (
     PASSES,

@@ -8,7 +8,7 @@ from hloom.pjrt import api_address
 from hloom.pjrt.c_api import EXTENSIONS, VERSION, arguments_structure, functions, structures
 from hloom.pjrt.native import code
 from hloom.pjrt.native_memory import PYTHON_FUNCTIONS
-from hloom.runtime.python_api import c_address
+from hloom.system.python_api import c_address
 
 (_, OWN), *OTHERS = structures()
 

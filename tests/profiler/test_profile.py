@@ -11,7 +11,7 @@ import pytest
 import hloom as hl
 from hloom.errors import ArgumentError
 from hloom.profiler import Profile
-from hloom.runtime.machine import thread_count
+from hloom.system.machine import thread_count
 
 LOOP = """
 HloModule loop

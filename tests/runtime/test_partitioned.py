@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 import hloom as hl
+from hloom.analysis.traffic import traffic
 from hloom.cli import main
 from hloom.passes import parse_passes, run_passes
-from hloom.passes.spmd.traffic import traffic
 
 TEXT = """HloModule mlp
 relu { p = f32[16,64] parameter(0) z = f32[] constant(0) b = f32[16,64] broadcast(z), dimensions={}

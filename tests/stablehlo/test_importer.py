@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.compare_graphs import difference
+from compare_graphs import difference
 from hloom.errors import ParseError
 from hloom.stablehlo.importer.module import parse_stablehlo
 from xla_peer import XlaPeer

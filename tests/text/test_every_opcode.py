@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.compare_graphs import difference as graph_difference
+from compare_graphs import difference as graph_difference
 from hloom.files.arrays import difference, flat
 from hloom.proto import module_from_bytes, module_to_bytes
 from xla_peer import XlaCrash, XlaError, XlaPeer

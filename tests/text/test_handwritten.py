@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.compare_graphs import difference
+from compare_graphs import difference
 from hloom.text import fingerprint
 from xla_peer import XlaPeer
 

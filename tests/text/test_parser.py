@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.compare_graphs import difference
+from compare_graphs import difference
 from hloom.ops.attributes import IotaReplicaGroups
 from hloom.text import PrintOptions, parse_shape, print_instruction, print_module
 

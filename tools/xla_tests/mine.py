@@ -119,7 +119,7 @@ class Mine:
 
 def _difference(module: Any, text: str, what: str = "") -> str:
     import hloom
-    from hloom.compare_graphs import difference
+    from compare_graphs import difference
     from hloom.errors import HloomError
     from hloom.text.printer import fingerprint
 

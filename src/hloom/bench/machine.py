@@ -18,7 +18,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.machine_code import load_object, make_object
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import I64, PTR, LirModule, constant, type_of
-from hloom.runtime.machine import core_count, processor_name
+from hloom.system.machine import core_count, processor_name
 
 ARRAY_BYTES = 128 << 20
 """Size of the arrays in bytes, much larger than caches."""

@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hloom.analysis.flops import count_flops
 from hloom.api import compile, load, parse
 from hloom.bench.peer import Peer
 from hloom.bench.workloads import Workload
 from hloom.errors import HloomError
 from hloom.files.arrays import flat
-from hloom.flops import count_flops
 from hloom.ir import Module
 from hloom.values import Array, Value
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hloom.analysis.flops import bytes_of, count_flops, count_flops_of
 from hloom.cli.output import print_table, terminal
 from hloom.errors import ArgumentError
-from hloom.flops import bytes_of, count_flops, count_flops_of
 from hloom.ir import Module
 from hloom.ops.traits import Structural
 

@@ -14,7 +14,7 @@ def show_traffic(console: Console, module: Module, devices: int) -> None:
     """Prints the collectives with the bytes that a device sends in each, and their sum over a run."""
     from rich.table import Table
 
-    from hloom.passes.spmd.traffic import traffic
+    from hloom.analysis.traffic import traffic
 
     rows = traffic(module, devices // module.num_partitions)
     if not rows:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hloom.explorer.collect import collect
 from hloom.explorer.page import page
 from hloom.files.formats import write_file
-from hloom.interop_jax import traced
+from hloom.stablehlo.importer.from_jax import traced
 
 if TYPE_CHECKING:
     from hloom.builder import XlaComputation

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hloom.errors import ArgumentError, ProtoError
-from hloom.garbage import older_objects_frozen
-from hloom.shield import shielded
+from hloom.system.garbage import older_objects_frozen
+from hloom.system.shield import shielded
 
 if TYPE_CHECKING:
     from hloom.ir import Module

@@ -28,7 +28,7 @@ def initialize() -> None:
 
 def _capsule(address: int) -> object:
     """A capsule with the address of a PJRT_Api, as JAX expects it."""
-    from hloom.runtime.python_api import python_function
+    from hloom.system.python_api import python_function
 
     new = python_function("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     return new(address, _NAME, None)

@@ -26,8 +26,8 @@ from jax._src.interpreters import mlir as jax_mlir
 from jax.interpreters import mlir
 
 from hloom.errors import RunError
-from hloom.passes.spmd.custom import register_local
-from hloom.runtime.custom_calls import CustomCallSite, register_custom_call
+from hloom.passes.spmd.planning.custom import register_local
+from hloom.runtime.custom_calls.registry import CustomCallSite, register_custom_call
 from hloom.values import TOKEN_VALUE, Array
 
 PLATFORM = "hloom"

@@ -18,7 +18,7 @@ from jax._src import dlpack as jax_dlpack
 from jax._src import xla_bridge
 
 from hloom.jax_plugin.callbacks import PLATFORM
-from hloom.runtime.python_api import immortal, python_function
+from hloom.system.python_api import immortal, python_function
 from hloom.values import Array
 
 CPU_DEVICE = (1, 0)

@@ -17,7 +17,7 @@ from jaxlib.mlir import ir
 
 from hloom.errors import ArgumentError
 from hloom.ir import Instruction
-from hloom.passes.spmd.custom import PartitionedCall, register_inspector, register_partitioner
+from hloom.passes.spmd.planning.custom import PartitionedCall, register_inspector, register_partitioner
 from hloom.pjrt.programs import read_stablehlo
 from hloom.proto.annotations import read_sharding, write_sharding
 from hloom.proto.schema import message_class

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from hloom.affine import Expression, Index, Variable, row_major_strides
+from hloom.analysis.monoids import monoid_of
 from hloom.ir import Computation, Instruction
 from hloom.loops import expressions
 from hloom.loops.expressions import Apply, ExpressionSpace, FunctionCall, walk
 from hloom.loops.scalar_computation import compute
-from hloom.monoids import monoid_of
 from hloom.ops.broadcast import Iota
 from hloom.ops.convert import BitcastConvert
 from hloom.ops.dynamic_size import GetDimensionSize

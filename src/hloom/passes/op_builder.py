@@ -20,7 +20,7 @@ from hloom.ops.operation import Operation
 from hloom.ops.reduce import Reduce
 from hloom.ops.registry import Op, Registry, Rule
 from hloom.ops.reshape import Reshape
-from hloom.ops.structure import Constant, GetTupleElement, Parameter, Tuple
+from hloom.ops.structure import AfterAll, Constant, GetTupleElement, Parameter, Tuple
 from hloom.ops.transpose import Transpose
 from hloom.passes.edit import Edit, callees_first_of, has_control_edges, is_dynamic
 from hloom.shape import Shape, scalar
@@ -101,9 +101,11 @@ class OpBuilder:
         return self(Tuple(), *operands)
 
     def zeros(self, shape: Shape) -> Instruction:
-        """Creates zeros of an array or tuple shape."""
+        """Creates zeros of a shape; tokens for tokens."""
         if shape.is_tuple:
             return self.tuple(*(self.zeros(element) for element in shape.elements))
+        if shape.is_token:
+            return self(AfterAll())
         return self.broadcast(self.constant(0, shape.element_type), shape)
 
 

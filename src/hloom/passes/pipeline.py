@@ -33,7 +33,7 @@ from typing import Protocol
 from hloom.errors import HloomError
 from hloom.ir import Computation, Module, clone_computation
 from hloom.passes.optional import is_left_out, optional
-from hloom.shield import checkpoint
+from hloom.system.shield import checkpoint
 from hloom.verifier import verify_module
 
 FIXPOINT_LIMIT = 30

@@ -13,9 +13,9 @@ from hloom.pjrt.c_api import NamedValue
 from hloom.pjrt.handlers import immortal_text, immortal_words, implements
 from hloom.pjrt.records import new_record, objects, set_word, word_address
 from hloom.runtime.device import Device
-from hloom.runtime.machine import memory_size
 from hloom.runtime.mpi.world import world_of_nodes
-from hloom.runtime.python_api import immortal
+from hloom.system.machine import memory_size
+from hloom.system.python_api import immortal
 
 PLATFORM = "hloom"
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")

@@ -10,10 +10,9 @@ from typing import Any, cast
 
 import numpy as np
 
+from hloom.analysis.flops import count_flops
 from hloom.backends.cpu.executable import CpuExecutable
 from hloom.errors import ArgumentError
-from hloom.flops import count_flops
-from hloom.garbage import older_objects_frozen
 from hloom.pjrt.buffers import Buffer
 from hloom.pjrt.c_api import ExecuteOptions, NamedValue, Program
 from hloom.pjrt.client import Memory
@@ -24,7 +23,8 @@ from hloom.pjrt.loaded_executable import LoadedExecutable, output_size
 from hloom.pjrt.native import code, free_retired, refill_records, wait_for_tasks
 from hloom.pjrt.programs import Source
 from hloom.pjrt.records import new_record, objects, set_word
-from hloom.shield import shielded
+from hloom.system.garbage import older_objects_frozen
+from hloom.system.shield import shielded
 from hloom.values import Array
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from hloom.errors import HloomError, ResourceExhaustedError, RunError
 from hloom.pjrt.records import new_record
-from hloom.runtime.python_api import immortal
+from hloom.system.python_api import immortal
 
 HANDLERS: dict[str, Callable[[Any], None]] = {}
 """Handlers by function name without `PJRT_`. A handler takes the argument structure and fills in its outputs."""

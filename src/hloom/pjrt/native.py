@@ -54,8 +54,8 @@ from hloom.pjrt.native_memory import (
     take_retired,
 )
 from hloom.pjrt.records import IMMORTAL, new_record, objects, offsets_of_record, recycle_record, reserve_records
-from hloom.runtime.float_state import ieee_floats
-from hloom.runtime.python_api import c_address, immortal
+from hloom.system.float_state import ieee_floats
+from hloom.system.python_api import c_address, immortal
 
 
 def refill_records(results: int = 0) -> None:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from hloom.pjrt.c_api import functions
-from hloom.runtime.python_api import immortal
+from hloom.system.python_api import immortal
 
 RECORD_WORDS = 32
 """Words of a record: the link of the list that it is in, a flag for immortal records, then the words of its kind."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hloom.analysis.flops import count_flops_of
 from hloom.api import prepare
 from hloom.backends.cpu.codegen.timer_functions import (
     COUNTER_WORDS,
@@ -23,13 +24,12 @@ from hloom.backends.cpu.compiler import compile_timed
 from hloom.backends.cpu.executable import CpuExecutable
 from hloom.bench.machine import measure_limits
 from hloom.errors import ArgumentError
-from hloom.flops import count_flops_of
-from hloom.interop_jax import traced
 from hloom.ir import Module
 from hloom.profiler import report
 from hloom.profiler.measured import Kernel, Measured
 from hloom.runtime.executable import RunOptions
-from hloom.runtime.machine import thread_count
+from hloom.stablehlo.importer.from_jax import traced
+from hloom.system.machine import thread_count
 
 if TYPE_CHECKING:
     from hloom.builder import XlaComputation

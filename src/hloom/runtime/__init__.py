@@ -1,1 +1,1 @@
-"""Devices, executables, custom calls, and the communication between replicas while they run."""
+"""Devices and executables, the communication between replicas while they run, and custom calls."""

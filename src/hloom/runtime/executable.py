@@ -18,10 +18,10 @@ from hloom.ir import Module
 from hloom.literal import Literal
 from hloom.ops.structure import ElidedConstant
 from hloom.runtime.device import Device
-from hloom.runtime.float_state import ieee_floats
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.shape import UNBOUNDED, Shape
-from hloom.shield import Job
+from hloom.system.float_state import ieee_floats
+from hloom.system.shield import Job
 from hloom.text import fingerprint
 from hloom.values import TOKEN_VALUE, Value
 from hloom.verifier.runnable import check_runnable

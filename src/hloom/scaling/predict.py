@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from hloom.analysis.counted_loop import trip_count
+from hloom.analysis.flops import bytes_of, count_flops_of
+from hloom.analysis.traffic import run_counts, traffic_of
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
-from hloom.counted_loop import trip_count
-from hloom.flops import bytes_of, count_flops_of
 from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.ops.collectives import Collective, CollectivePermute
 from hloom.ops.control_flow import Call, Conditional, While
 from hloom.ops.traits import Communication, ControlFlow, NoWork
 from hloom.passes import clone_module, run_passes
-from hloom.passes.spmd.traffic import run_counts, traffic_of
 from hloom.scaling.cluster import Cluster
 from hloom.scaling.collective_times import Estimate, estimate
 from hloom.target import Target

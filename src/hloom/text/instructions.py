@@ -23,7 +23,7 @@ from hloom.ops.plugins import operation_named, unknown_opcode
 from hloom.ops.structure import AfterAll, Constant, ElidedConstant, GetTupleElement, Parameter
 from hloom.ops.transpose import Transpose
 from hloom.shape import TOKEN, Shape
-from hloom.shield import checkpoint
+from hloom.system.shield import checkpoint
 from hloom.text import attributes
 from hloom.text.annotations import read_annotation
 from hloom.text.async_syntax import AttributeTexts, expand_async, is_short_form

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from hloom.analysis.counted_loop import CountedLoop, counted_loop, resolve
 from hloom.backends.cpu.pipeline import cpu_pipeline
-from hloom.counted_loop import CountedLoop, counted_loop, resolve
 from hloom.passes import clone_module, run_passes, simplification_pipeline
 from hloom.passes.control_flow.while_loops import (
     WhileLoopInvariantCodeMotion,

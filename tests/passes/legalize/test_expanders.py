@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.counted_loop import trip_count
+from hloom.analysis.counted_loop import trip_count
 from hloom.passes import clone_module, run_passes
 from hloom.passes.control_flow.while_loops import loops_of
 from hloom.passes.legalize.batch_norm import BatchNormExpander

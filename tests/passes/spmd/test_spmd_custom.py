@@ -9,14 +9,14 @@ import hloom as hl
 from hloom.errors import ArgumentError
 from hloom.ir import Instruction
 from hloom.passes.spmd import partition
-from hloom.passes.spmd.custom import (
+from hloom.passes.spmd.planning.custom import (
     PartitionedCall,
     register_inspector,
     register_local,
     register_partitioner,
     sharding_rule,
 )
-from hloom.runtime.custom_calls import register_custom_call
+from hloom.runtime.custom_calls.registry import register_custom_call
 from hloom.sharding import Sharding
 from hloom.text.scanner import Scanner
 from hloom.text.sharding import scan_sharding

@@ -8,8 +8,8 @@ import pytest
 import hloom as hl
 from hloom.errors import ArgumentError
 from hloom.passes.spmd import partition
-from hloom.passes.spmd.annotations import Shardy, read_sharding
-from hloom.passes.spmd.mesh import Mesh, Placement, SubAxis, sub_axes_of
+from hloom.passes.spmd.shardings.annotations import Shardy, read_sharding
+from hloom.passes.spmd.shardings.mesh import Mesh, Placement, SubAxis, sub_axes_of
 from hloom.shape import Shape
 from hloom.sharding import Sharding
 from hloom.text.scanner import Scanner

@@ -36,7 +36,6 @@ from hloom.backends.cpu.program.program import (
 from hloom.backends.cpu.program.program_text import program_text
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.plan import Plan
-from hloom.garbage import older_objects_frozen
 from hloom.ir import Module
 from hloom.passes import (
     Pass,
@@ -49,9 +48,10 @@ from hloom.passes import (
 )
 from hloom.passes.fusion.fusion import FusionPass
 from hloom.passes.optional import without_defects
+from hloom.runtime.custom_calls.targets import replaces_targets
 from hloom.runtime.serialization import DataFormat
-from hloom.runtime.targets import replaces_targets
-from hloom.shield import checkpoint, shielded
+from hloom.system.garbage import older_objects_frozen
+from hloom.system.shield import checkpoint, shielded
 from hloom.target import Target
 from hloom.text import fingerprint
 from hloom.types import PrimitiveType

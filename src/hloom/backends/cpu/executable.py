@@ -37,9 +37,9 @@ from hloom.ops.collectives import RaggedAllToAll
 from hloom.ops.custom_call import PAD_TO_STATIC, REFUSE_SIZES, SLICE_TO_DYNAMIC
 from hloom.runtime.executable import DeviceExecutable, RunOptions, located, own_arrays
 from hloom.runtime.mpi.reductions import MakeReduction
-from hloom.runtime.python_api import c_address
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.shape import Shape
+from hloom.system.python_api import c_address
 from hloom.values import TOKEN_VALUE, Array, Value
 
 _HOST_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_size_t)

@@ -16,11 +16,11 @@ from hloom.backends.interpreter.plan import Plan, Step
 from hloom.errors import HloomError, RunError
 from hloom.ir import Computation, Instruction
 from hloom.ops.context import Context
-from hloom.runtime.custom_calls import HostFunctionCaller, read_only_copy
+from hloom.runtime.custom_calls.registry import HostFunctionCaller, read_only_copy
+from hloom.runtime.custom_calls.targets import lookup
 from hloom.runtime.device import Device
 from hloom.runtime.executable import located
 from hloom.runtime.rendezvous import Rendezvous
-from hloom.runtime.targets import lookup
 from hloom.shape import Shape
 from hloom.values import Array, Value
 

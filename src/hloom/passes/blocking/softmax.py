@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hloom.analysis.monoids import monoid_of
 from hloom.ir import Instruction
-from hloom.monoids import monoid_of
 from hloom.ops.broadcast import Broadcast
 from hloom.ops.convert import Convert
 from hloom.ops.dot import Dot

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hloom.analysis.monoids import monoid_of
 from hloom.ir import Instruction
-from hloom.monoids import monoid_of
 from hloom.ops.dot import Dot
 from hloom.ops.elementwise_binary import Add
 from hloom.ops.reduce import Reduce

@@ -8,7 +8,7 @@ from typing import ClassVar
 from hloom.ir import Instruction, Module
 from hloom.ops.custom_call import CustomCall
 from hloom.passes.op_builder import OpBuilder, expand_each
-from hloom.runtime.targets import markers
+from hloom.runtime.custom_calls.targets import markers
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from hloom.ir import Instruction, Module
 from hloom.ops.custom_call import CustomCall
 from hloom.ops.sort import TopK
 from hloom.passes.op_builder import OpBuilder, expand_each
-from hloom.runtime.custom_calls import REGISTERED, binding_of
-from hloom.runtime.standard_targets import TOP_K, TOP_K_TARGETS
+from hloom.runtime.custom_calls.registry import REGISTERED, binding_of
+from hloom.runtime.custom_calls.standard_targets import TOP_K, TOP_K_TARGETS
 
 
 @dataclass(frozen=True)

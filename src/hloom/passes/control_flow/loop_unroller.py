@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hloom.counted_loop import trip_count
+from hloom.analysis.counted_loop import trip_count
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.control_flow import While
 from hloom.passes.edit import (

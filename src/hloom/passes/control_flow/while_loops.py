@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hloom.counted_loop import carried_index, trip_count
+from hloom.analysis.counted_loop import carried_index, trip_count
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.broadcast import Broadcast
 from hloom.ops.control_flow import While

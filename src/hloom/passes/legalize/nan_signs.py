@@ -33,7 +33,7 @@ from hloom.ops.structure import Constant, GetTupleElement, Parameter, Tuple
 from hloom.ops.traits import Identity, Movement
 from hloom.passes.edit import Edit, callers
 from hloom.passes.op_builder import OpBuilder
-from hloom.runtime.standard_targets import TOP_K_TARGETS
+from hloom.runtime.custom_calls.standard_targets import TOP_K_TARGETS
 from hloom.shape import Shape
 
 ShapeIndex = tuple[int, ...]

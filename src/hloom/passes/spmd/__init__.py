@@ -14,10 +14,9 @@ annotations is replicated on every partition, so partitioning for a single parti
 `module.replica_count` must be set beforehand, because the groups of collectives name all devices. The ids in shardings
 are partition ids: positions in the device assignment.
 
-Read `mesh.py` first (how a sharding is represented), then `rules.py` (how operations are partitioned), `propagation.py`
-(which sharding each value gets), `partial_sums.py` (values that are sums over partitions), `normalization.py` and
-`planning.py` (from annotations to the shardings of all values), `choice.py` and `resharding.py` (which data moves),
-`custom.py` (custom calls), `block_values.py` and `partitioner.py` (emitting the program).
+Read `shardings/` first (how a sharding is represented, and how data moves between two), then `planning/` (from
+annotations to the shardings of all values), `choice.py` (which data moves), `block_values.py` and `partitioner.py`
+(emitting the program).
 """
 
 from hloom.passes.spmd.partitioner import Partitioned, partition

@@ -10,12 +10,12 @@ from hloom.ops.elementwise_binary import Add
 from hloom.ops.operation import Operation
 from hloom.ops.structure import Tuple
 from hloom.passes.op_builder import OpBuilder, ScalarComputations
-from hloom.passes.spmd.annotations import read_sharding
 from hloom.passes.spmd.choice import reduce_scatter_axes
-from hloom.passes.spmd.mesh import Placement, Spec
-from hloom.passes.spmd.planning import Plan, placement_of
-from hloom.passes.spmd.propagation import Cell
-from hloom.passes.spmd.resharding import Resharding
+from hloom.passes.spmd.planning.plan import Plan, placement_of
+from hloom.passes.spmd.planning.propagation import Cell
+from hloom.passes.spmd.shardings.annotations import read_sharding
+from hloom.passes.spmd.shardings.mesh import Placement, Spec
+from hloom.passes.spmd.shardings.resharding import Resharding
 from hloom.shape import Shape
 from hloom.sharding import Sharding
 

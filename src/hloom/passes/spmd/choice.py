@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hloom.passes.spmd.mesh import Axes, Mesh, Spec
-from hloom.passes.spmd.propagation import Cell, usable_prefix
-from hloom.passes.spmd.resharding import resharding_cost
-from hloom.passes.spmd.rules import Label, Labels, Rule
+from hloom.passes.spmd.planning.propagation import Cell, usable_prefix
+from hloom.passes.spmd.planning.rules import Label, Labels, Rule
+from hloom.passes.spmd.shardings.mesh import Axes, Mesh, Spec
+from hloom.passes.spmd.shardings.resharding import resharding_cost
 
 Assignment = dict[Label, Axes]
 

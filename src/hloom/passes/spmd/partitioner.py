@@ -14,23 +14,23 @@ from hloom.ops.compare import Compare
 from hloom.ops.control_flow import Call, Conditional, While
 from hloom.ops.elementwise_binary import Add
 from hloom.ops.rng import Rng
-from hloom.ops.structure import AfterAll, Constant, Parameter
+from hloom.ops.structure import Constant, Parameter
 from hloom.ops.transpose import Reverse
 from hloom.passes.op_builder import OpBuilder, ScalarComputations, adopt, new_computation
 from hloom.passes.pipeline import clone_module
-from hloom.passes.spmd.annotations import Annotation, maximal_device
 from hloom.passes.spmd.block_values import BlockValues, copy_attributes
-from hloom.passes.spmd.blocks import is_constant, write_iota
 from hloom.passes.spmd.choice import choose_assignment, spec_of_labels, summed_axes
-from hloom.passes.spmd.custom import Partitioner, inspector_of, is_local, partitioner_of
-from hloom.passes.spmd.markers import CONSTRAINTS, ENTRIES, GROUPS, IDENTITIES, MANUAL, marker
-from hloom.passes.spmd.mesh import Axes, Mesh, Placement, Spec
-from hloom.passes.spmd.normalization import normalize, remove_annotations
-from hloom.passes.spmd.partial_sums import UnreducedOperands, unreduced_axes, unreduced_operands
-from hloom.passes.spmd.planning import Plan, plan_shardings
-from hloom.passes.spmd.propagation import Cell
-from hloom.passes.spmd.resharding import block_shape
-from hloom.passes.spmd.rules import Rule
+from hloom.passes.spmd.planning.custom import Partitioner, inspector_of, is_local, partitioner_of
+from hloom.passes.spmd.planning.normalization import normalize, remove_annotations
+from hloom.passes.spmd.planning.partial_sums import UnreducedOperands, unreduced_axes, unreduced_operands
+from hloom.passes.spmd.planning.plan import Plan, plan_shardings
+from hloom.passes.spmd.planning.propagation import Cell
+from hloom.passes.spmd.planning.rules import Rule
+from hloom.passes.spmd.shardings.annotations import Annotation, maximal_device
+from hloom.passes.spmd.shardings.blocks import is_constant, write_iota
+from hloom.passes.spmd.shardings.markers import CONSTRAINTS, ENTRIES, GROUPS, IDENTITIES, MANUAL, marker
+from hloom.passes.spmd.shardings.mesh import Axes, Mesh, Placement, Spec
+from hloom.passes.spmd.shardings.resharding import block_shape
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
 from hloom.types import PrimitiveType
@@ -296,7 +296,7 @@ class _Writer(BlockValues):
         copy_attributes(old, build(old.op, *operands, shape=old.shape))
         build = OpBuilder.of(skip)
         build.parameter(0, arguments.shape)
-        _write_zeros(build, old.shape)
+        build.zeros(old.shape)
         branches = Conditional(branch_computations=(run, skip))
         value = self.build(branches, is_here, arguments, arguments)
         sent = [self.moves.broadcast_from(leaf, device) if leaf.shape.is_array else leaf for leaf in self.leaves(value)]
@@ -422,13 +422,3 @@ def _shape_of(whole: Shape, blocks: Iterator[Shape]) -> Shape:
     if whole.is_tuple:
         return Shape.tuple_of([_shape_of(element, blocks) for element in whole.elements])
     return next(blocks)
-
-
-def _write_zeros(build: OpBuilder, shape: Shape) -> Instruction:
-    """Emits a value of zeros and tokens."""
-    if shape.is_tuple:
-        return build.tuple(*[_write_zeros(build, element) for element in shape.elements])
-    if shape.is_token:
-        return build(AfterAll())
-    zero = build.constant(0, shape.element_type)
-    return build.broadcast(zero, shape)

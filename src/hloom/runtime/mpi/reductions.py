@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from hloom.analysis.monoids import monoid_of
 from hloom.ir import Computation
-from hloom.monoids import monoid_of
 from hloom.ops.elementwise_binary import Add, And, Maximum, Minimum, Monoid, Multiply, Or, Xor
-from hloom.runtime.python_api import c_address
+from hloom.system.python_api import c_address
 from hloom.types import PrimitiveType
 
 _TYPES_BY_SIZE = {1: "UINT8_T", 2: "UINT16_T", 4: "UINT32_T", 8: "UINT64_T", 16: "C_DOUBLE_COMPLEX"}

@@ -21,7 +21,7 @@ from hloom.stablehlo.importer.annotations import argument_annotations, result_sh
 from hloom.stablehlo.importer.body import Body, computation_of
 from hloom.stablehlo.importer.context import ImportContext
 from hloom.stablehlo.importer.meshes import mesh_texts
-from hloom.stablehlo.importer.rules import rule_of
+from hloom.stablehlo.importer.rules.table import rule_of
 from hloom.stablehlo.mlir.attribute_text import symbol_text
 from hloom.stablehlo.mlir.ir import (
     Attribute,

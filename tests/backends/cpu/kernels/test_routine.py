@@ -14,7 +14,7 @@ import pytest
 import hloom as hl
 from hloom import target
 from hloom.backends.cpu import compiler
-from hloom.runtime import custom_calls
+from hloom.runtime.custom_calls.registry import REGISTERED
 
 TYPES = {"s": ("f32", np.float32), "d": ("f64", np.float64), "c": ("c64", np.complex64), "z": ("c128", np.complex128)}
 
@@ -95,7 +95,7 @@ def test_another_process_finds_the_program_and_its_own_routine(tmp_path: Path) -
 
 
 def test_a_target_that_somebody_registers_anew_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(custom_calls.REGISTERED, "lapack_spotrf_ffi", None)  # which puts it back afterwards
+    monkeypatch.setitem(REGISTERED, "lapack_spotrf_ffi", None)  # which puts it back afterwards
     hl.register_custom_call("lapack_spotrf_ffi", lambda a: (a + 1, np.int32(7)))
     executable = hl.compile(text("lapack_spotrf_ffi", ["f32[1,1]"], "(f32[1,1], s32[])"))
     assert len(executable.report()) == 1

@@ -18,7 +18,7 @@ from hloom.backends.cpu.llvm import disk_cache, machine_code
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.runtime import dispatch, interrupts
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
-from hloom.runtime import own_files
+from hloom.system import own_files
 
 TEXT = "HloModule m\nENTRY e {\n  x = f32[5] parameter(0)\n  ROOT y = f32[5] add(x, x)\n}\n"
 

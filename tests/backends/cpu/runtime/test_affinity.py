@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from hloom.runtime.machine import allowed_cpus
+from hloom.system.machine import allowed_cpus
 
 CPUS = allowed_cpus()
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or len(CPUS) < 2, reason="needs affinity and two CPUs")
@@ -16,8 +16,8 @@ START = """
 import ctypes, os, time
 import numpy as np
 from hloom.backends.cpu.runtime.thread_pool import ThreadPool
-from hloom.runtime.machine import allowed_cpus
-from hloom.shield import shielded
+from hloom.system.machine import allowed_cpus
+from hloom.system.shield import shielded
 
 shielded(lambda: None)()  # starts the thread that compiles, which is no worker
 CPUS, FIRST = allowed_cpus(), set(os.listdir("/proc/self/task"))

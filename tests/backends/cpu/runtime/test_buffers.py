@@ -20,7 +20,7 @@ import pytest
 from hloom.backends.cpu.runtime.buffers import allocate, empty, release_cached
 from hloom.backends.cpu.runtime.memory_pool import memory_pool
 from hloom.errors import RunError
-from hloom.runtime import machine
+from hloom.system import machine
 
 MIB = 1 << 20
 

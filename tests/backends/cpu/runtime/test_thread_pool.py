@@ -21,7 +21,7 @@ from hloom.backends.cpu.llvm.native.translator import native_module
 from hloom.backends.cpu.runtime import thread_pool
 from hloom.backends.cpu.runtime.thread_pool import Share, ThreadPool, shared_pool, take
 from hloom.errors import ArgumentError
-from hloom.runtime.machine import thread_count
+from hloom.system.machine import thread_count
 
 CHUNK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 PARALLEL_FOR = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)

@@ -6,7 +6,7 @@ import functools
 
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import I32, Builder, Constant, Type, Value, constant, poison, type_of
-from hloom.runtime.machine import architecture
+from hloom.system.machine import architecture
 
 
 def _range_operand(intrinsic: str) -> Value:

@@ -11,8 +11,8 @@ from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.ir import Instruction
 from hloom.lir import I8, I32, I64, PTR, VOID, Value, constant, type_of
 from hloom.ops.custom_call import CustomCall
-from hloom.runtime.fortran import Argument, ArrayArgument, RoutineCall, Status, Workspace
-from hloom.runtime.targets import routine_call
+from hloom.runtime.custom_calls.fortran import Argument, ArrayArgument, RoutineCall, Status, Workspace
+from hloom.runtime.custom_calls.targets import routine_call
 from hloom.target import Target
 
 CALL_COST = 1000

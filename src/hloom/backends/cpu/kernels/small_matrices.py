@@ -16,7 +16,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_func
 from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.ir import Instruction
 from hloom.lir import PTR, IndexValue, Type, Value, constant, type_of
-from hloom.runtime.fortran import Matrices, RoutineCall
+from hloom.runtime.custom_calls.fortran import Matrices, RoutineCall
 from hloom.target import CACHE_LINE, Target
 
 MIN_COUNT = 4

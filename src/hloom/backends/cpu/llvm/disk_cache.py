@@ -7,7 +7,7 @@ files are.
 
 Files are created atomically, and damaged files count as missing, so any number of processes may share the folder. The
 folder is `$HLOOM_CACHE_DIR` (empty: no cache), by default hloom's folder among the user's caches. If it cannot be
-written to, or if others may write to it (`runtime/own_files.py`), programs are compiled each time.
+written to, or if others may write to it (`system/own_files.py`), programs are compiled each time.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ import ml_dtypes
 import numpy as np
 
 from hloom.errors import ArgumentError
-from hloom.runtime.machine import cache_folder_of_user
-from hloom.runtime.own_files import is_own_folder, make_own_folder, read_own, user_key, write_own
 from hloom.runtime.serialization import DataFormat
+from hloom.system.machine import cache_folder_of_user
+from hloom.system.own_files import is_own_folder, make_own_folder, read_own, user_key, write_own
 
 LIMIT_BYTES = 1 << 30
 """Size of the folder in bytes above which the least recently used files are removed."""

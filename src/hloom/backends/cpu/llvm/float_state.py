@@ -7,7 +7,7 @@ IEEE's calls itself in the default state and restores the caller's afterwards. T
 from __future__ import annotations
 
 from hloom.lir import I32, I64, Builder, Value, constant
-from hloom.runtime.machine import architecture
+from hloom.system.machine import architecture
 
 _MXCSR, _OCCURRED = 8064, 63
 """MXCSR with all exceptions masked; the six lowest bits only say which have occurred. FPCR is all zeros."""

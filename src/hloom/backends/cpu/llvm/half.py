@@ -11,8 +11,8 @@ from hloom.backends.cpu.llvm.native.types import boolean, u32, u64
 from hloom.backends.cpu.llvm.native.vocabulary import leading_zeros, native
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import F32, I32, Builder, Function, LirModule, Parameter, type_of
-from hloom.runtime.python_api import immortal
-from hloom.shield import shielded
+from hloom.system.python_api import immortal
+from hloom.system.shield import shielded
 
 _INFINITY, _HALF_INFINITY = 0x7F800000, 0x7C00
 

@@ -19,8 +19,8 @@ import llvmlite.binding as llvm
 from hloom.backends.cpu.llvm.calls import LlvmCalls, llvm_calls
 from hloom.backends.cpu.llvm.disk_cache import cached
 from hloom.backends.cpu.llvm.processor import processor
-from hloom.runtime.machine import thread_count
-from hloom.shield import checkpoint, fork_allowed, shielded
+from hloom.system.machine import thread_count
+from hloom.system.shield import checkpoint, fork_allowed, shielded
 
 _lock = threading.Lock()
 

@@ -10,7 +10,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from hloom.errors import ArgumentError
-from hloom.shield import shielded
+from hloom.system.shield import shielded
 
 _LEVELS = {
     "x86-64-v2": ("sse4.2", "popcnt", "ssse3"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hloom.analysis.counted_loop import carried_index, trip_count
 from hloom.backends.cpu.elements.ops import can_apply
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.program.functions import functions_of, running_computations
@@ -36,7 +37,6 @@ from hloom.backends.cpu.program.program import (
     leaves,
 )
 from hloom.backends.interpreter.plan import make_plans
-from hloom.counted_loop import carried_index, trip_count
 from hloom.ir import Computation, Instruction, Module
 from hloom.loops.lower import Lowered, can_lower, copy_kernel, lower
 from hloom.loops.nest import BufferType, Kernel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloom.backends.cpu.program.program import Program
-from hloom.runtime.machine import architecture
+from hloom.system.machine import architecture
 
 REQUEST_WORD = 6
 """Index of the 64-bit word of the host's memory that identifies host calls.

@@ -13,15 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hloom.backends.cpu.program.program import (
-    CallStep,
-    CodeStep,
-    HostStep,
-    Step,
-    WaitStep,
-    all_steps,
-)
-from hloom.counted_loop import (
+from hloom.analysis.counted_loop import (
     CountedLoop,
     Resolved,
     carried_index,
@@ -29,6 +21,14 @@ from hloom.counted_loop import (
     counted_loop,
     is_single_integer,
     resolve,
+)
+from hloom.backends.cpu.program.program import (
+    CallStep,
+    CodeStep,
+    HostStep,
+    Step,
+    WaitStep,
+    all_steps,
 )
 from hloom.ir import Computation, Instruction
 from hloom.ops.control_flow import Fusion, While

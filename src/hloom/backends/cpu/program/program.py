@@ -18,7 +18,7 @@ from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.interpreter.plan import Plan
 from hloom.ir import Instruction, Module
 from hloom.loops.nest import Kernel, nest_cost
-from hloom.runtime.fortran import routine_address
+from hloom.runtime.custom_calls.fortran import routine_address
 from hloom.types import PrimitiveType
 
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from hloom.backends.cpu.llvm.native.types import Address, Structure, i32, i64, u64
 from hloom.backends.cpu.llvm.native.vocabulary import address_of, elements, external, native, stack, to
-from hloom.runtime.machine import allowed_cpus
-from hloom.runtime.python_api import c_address, immortal
+from hloom.system.machine import allowed_cpus
+from hloom.system.python_api import c_address, immortal
 
 MASK_WORDS = 16  # of glibc's cpu_set_t
 CurrentCpu = Callable[[], i32]

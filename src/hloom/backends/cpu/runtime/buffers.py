@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from hloom.backends.cpu.runtime.memory_pool import MAX, SMALLEST, memory_pool
 from hloom.errors import ResourceExhaustedError
-from hloom.runtime.python_api import python_function
+from hloom.system.python_api import python_function
 from hloom.target import CACHE_LINE
 
 _BYTE = np.dtype(np.uint8)

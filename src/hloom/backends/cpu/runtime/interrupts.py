@@ -16,7 +16,7 @@ from hloom.backends.cpu.llvm.native.code import native_code
 from hloom.backends.cpu.llvm.native.types import Address, Array, Structure, field, i32, i64, u64
 from hloom.backends.cpu.llvm.native.vocabulary import address_of, native
 from hloom.backends.cpu.program.interface import AFTER_BLOCKS, BEFORE_BLOCK, IN_BLOCK, REQUEST_MASK
-from hloom.runtime.python_api import c_address, python_function
+from hloom.system.python_api import c_address, python_function
 from hloom.values import Array as Words
 
 INTERRUPTED = 1

@@ -34,8 +34,8 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     static,
     store,
 )
-from hloom.runtime.machine import huge_page_advice, memory_size
-from hloom.runtime.python_api import c_address
+from hloom.system.machine import huge_page_advice, memory_size
+from hloom.system.python_api import c_address
 
 SMALLEST = 64 << 10
 """Size of the smallest class in bytes."""

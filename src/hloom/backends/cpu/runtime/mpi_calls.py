@@ -35,7 +35,7 @@ from hloom.ops.registry import Registry
 from hloom.ops.traits import DeviceIndex, Done, Start
 from hloom.runtime.mpi.reductions import MakeReduction, mpi_functions, reduction_of
 from hloom.runtime.mpi.world import World, ranks_of
-from hloom.runtime.python_api import c_address
+from hloom.system.python_api import c_address
 from hloom.values import Array
 
 TAGS = 1 << 15

@@ -70,7 +70,7 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
 from hloom.backends.cpu.runtime.affinity import Affinity, affinity_of, begin, keep_apart, reset
 from hloom.backends.cpu.runtime.call_table import Task, run_calls
 from hloom.errors import ArgumentError, RunError
-from hloom.runtime.machine import MAX_THREADS, thread_count
+from hloom.system.machine import MAX_THREADS, thread_count
 
 SPIN_SECONDS = 100e-6  # about the cost of waking a parked worker: polling for longer would not pay
 OPEN = 1 << 31

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hloom.analysis.monoids import monoid_of
 from hloom.ir import Computation, Instruction
-from hloom.monoids import monoid_of
 from hloom.ops.attributes import ComparisonDirection, WindowDimension
 from hloom.ops.compare import Compare
 from hloom.ops.control_flow import Call

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 
 import ml_dtypes
 
+from hloom.analysis.monoids import monoid_of
 from hloom.ir import Instruction
-from hloom.monoids import monoid_of
 from hloom.ops.attributes import ComparisonDirection, SliceDimension
 from hloom.ops.broadcast import Broadcast
 from hloom.ops.compare import Compare

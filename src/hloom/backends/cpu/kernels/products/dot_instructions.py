@@ -18,7 +18,7 @@ from hloom.backends.cpu.kernels.products.matmul_plan import Product
 from hloom.backends.cpu.kernels.products.matrix import Matrix, Words
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import Type, Value, constant, type_of
-from hloom.runtime.machine import architecture
+from hloom.system.machine import architecture
 
 MultiplyAdd = Callable[[KernelFunction, Value, Value, Value], Value]
 

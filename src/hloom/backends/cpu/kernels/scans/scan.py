@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from hloom.analysis.monoids import monoid_of
 from hloom.backends.cpu.elements.ops import float_instruction
 from hloom.backends.cpu.elements.types import Element, parts, register_type, rounded, select_element
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, StackVariable
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.ir import Instruction
 from hloom.lir import Builder, IndexValue, Type, Value
-from hloom.monoids import monoid_of
 from hloom.target import Target
 from hloom.types import PrimitiveType
 

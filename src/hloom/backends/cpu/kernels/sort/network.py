@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import Global, IndexValue, Type, Value, constant, lane_indices, type_of
-from hloom.runtime.machine import architecture
+from hloom.system.machine import architecture
 
 MAX_VECTORS = 16
 """Vectors that a network sorts: half of the registers of AVX-512, all of AVX2's."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from hloom.backends.cpu.llvm.disk_cache import cached, code_version
 from hloom.backends.cpu.llvm.machine_code import MachineCode, load_object, make_object, target
-from hloom.runtime.python_api import immortal
-from hloom.shield import shielded
+from hloom.system.python_api import immortal
+from hloom.system.shield import shielded
 
 _TRANSLATING = threading.Lock()
 """Lock around parsing: Python 3.11's parser is not thread-safe, and reports a wrong recursion depth."""

@@ -31,7 +31,7 @@ from hloom.backends.cpu.llvm.native.statements import FunctionTranslator
 from hloom.backends.cpu.llvm.native.vocabulary import Native
 from hloom.backends.cpu.llvm.native.writer import NativeError, Required
 from hloom.lir import Function, LirModule
-from hloom.runtime.machine import architecture
+from hloom.system.machine import architecture
 
 
 def native_module(exported: Iterable[Any], machine: str = "") -> LirModule:
