@@ -6,8 +6,8 @@ import pytest
 
 from hloom.pjrt import api_address
 from hloom.pjrt.c_api import EXTENSIONS, VERSION, arguments_structure, functions, structures
-from hloom.pjrt.native import code
-from hloom.pjrt.native_memory import PYTHON_FUNCTIONS
+from hloom.pjrt.native.api import code
+from hloom.pjrt.native.memory import PYTHON_FUNCTIONS
 from hloom.system.python_api import c_address
 
 (_, OWN), *OTHERS = structures()

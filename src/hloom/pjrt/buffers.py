@@ -16,8 +16,8 @@ from hloom.pjrt.c_api import BUFFER_TYPES, MemoryLayout
 from hloom.pjrt.client import Memory, memory_of
 from hloom.pjrt.events import Event, ready_event
 from hloom.pjrt.handlers import immortal_text, immortal_words, implements, read_integers
-from hloom.pjrt.host_code import MIN_SHARED_BYTES, ZERO_COPY
-from hloom.pjrt.native import code, free_retired, refill_records, wait_for_tasks
+from hloom.pjrt.native.api import code, free_retired, refill_records, wait_for_tasks
+from hloom.pjrt.native.transfers import MIN_SHARED_BYTES, ZERO_COPY
 from hloom.pjrt.records import new_packed_record, new_record, objects, record_words, set_word, word_address
 from hloom.types import BY_NAME, PrimitiveType
 from hloom.values import Array
@@ -186,7 +186,7 @@ def device_copy(array: Array) -> Array:
 
 @implements("Client_BufferFromHostBuffer")
 def _from_host(arguments: Any) -> None:
-    """Slow path of `host_code.py`: strided arrays, layouts, large arrays that may be shared."""
+    """Slow path of `native/transfers.py`: strided arrays, layouts, large arrays that may be shared."""
     free_retired()
     refill_records()
     a = arguments

@@ -8,12 +8,13 @@ shardings.
 A line reads `Name implementation: inputs -> outputs`. Fields are 64-bit words (pointers, handles, sizes) unless a type
 follows the name (`id:i32`). Implementations are
 
-- `get`: a native function that copies the outputs from words of the record of the first input (`native.py`). The word
-  has the name of the output, or that given by `output=word`;
+- `get`: a native function that copies the outputs from words of the record of the first input (`native/api.py`). The
+  word has the name of the output, or that given by `output=word`;
 - `destroy`: a native function that puts the record on the retire list;
-- `native`: a specific native function (`execute_code.py`, `host_code.py`, `async_dispatch.py`), or one without effect;
+- `native`: a specific native function (`native/execute.py`, `native/transfers.py`, `native/async_dispatch.py`), or one
+  without effect;
 - `python`: a Python handler, registered with `implements`. Some are only the slow path of a native function of the same
-  name (listed in `native.py`);
+  name (listed in `native/api.py`);
 - nothing: the function is not implemented, and returns an error that says so.
 
 An output marked `?` was added to the interface after the first version: callers may be older.

@@ -20,7 +20,7 @@ from hloom.pjrt.events import ready_event
 from hloom.pjrt.fast_execute import transfer_to_native
 from hloom.pjrt.handlers import PjrtError, immortal_text, implements, read_integers, read_words
 from hloom.pjrt.loaded_executable import LoadedExecutable, output_size
-from hloom.pjrt.native import code, free_retired, refill_records, wait_for_tasks
+from hloom.pjrt.native.api import code, free_retired, refill_records, wait_for_tasks
 from hloom.pjrt.programs import Source
 from hloom.pjrt.records import new_record, objects, set_word
 from hloom.system.garbage import older_objects_frozen

@@ -1,4 +1,4 @@
-"""Python side of native execution (`execute_code.py`): prepares executables, exchanges buffers with native code."""
+"""Python side of native execution (`native/execute.py`): prepares executables, exchanges buffers with native code."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from hloom.backends.cpu.executable import NativeEntry
 from hloom.errors import ArgumentError, ResourceExhaustedError
 from hloom.pjrt.buffers import Buffer, address_of_array, array_at, element_type_of
-from hloom.pjrt.execute_code import BRIEF, DESCRIPTION_WORDS, LOOPS, NEVER_QUEUED, TIMED
 from hloom.pjrt.handlers import read_integers, read_words
-from hloom.pjrt.native import code
-from hloom.pjrt.native_memory import DONATED
+from hloom.pjrt.native.api import code
+from hloom.pjrt.native.execute import BRIEF, DESCRIPTION_WORDS, LOOPS, NEVER_QUEUED, TIMED
+from hloom.pjrt.native.memory import DONATED
 from hloom.pjrt.records import Objects, objects, record_words, set_word, word_address
 
 MAX_TABLE = 8192

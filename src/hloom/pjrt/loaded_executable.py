@@ -25,7 +25,7 @@ from hloom.pjrt.executable_cache import CachedProgram, Shardings, cache_program,
 from hloom.pjrt.fast_execute import enable_native
 from hloom.pjrt.handlers import address_of, immortal_text
 from hloom.pjrt.layouts import in_row_major, minor_to_major
-from hloom.pjrt.native import code
+from hloom.pjrt.native.api import code
 from hloom.pjrt.programs import Source
 from hloom.pjrt.records import new_record, word_address
 from hloom.proto import module_to_proto

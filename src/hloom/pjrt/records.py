@@ -24,7 +24,7 @@ _UNCOPIED_WORDS: dict[str, tuple[str, ...]] = {
         *("arena_bytes", "input_layouts", "is_shared", "failed_call", "dispatch", "last_nanoseconds"),
     ),
 }
-"""Words that no getter copies, by kind; `structures.py` documents them."""
+"""Words that no getter copies, by kind; `native/structures.py` documents them."""
 IMMORTAL = 1
 HEADER_BYTES = 16
 """Size of the link and the flag."""

@@ -18,9 +18,9 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     null,
     to,
 )
-from hloom.pjrt.async_dispatch import is_done
 from hloom.pjrt.c_api import BUFFER_TYPES
-from hloom.pjrt.native_memory import (
+from hloom.pjrt.native.async_dispatch import is_done
+from hloom.pjrt.native.memory import (
     PYTHON_FUNCTIONS,
     SIZE_WORDS,
     STATE,
@@ -30,8 +30,8 @@ from hloom.pjrt.native_memory import (
     return_record,
     take_record,
 )
+from hloom.pjrt.native.structures import BufferRecord, FromHostCall, MemoryRecord, Record, ReferenceCall
 from hloom.pjrt.records import HEADER_BYTES, record_words
-from hloom.pjrt.structures import BufferRecord, FromHostCall, MemoryRecord, Record, ReferenceCall
 from hloom.types import BY_NAME
 
 MIN_SHARED_BYTES = 64 << 10

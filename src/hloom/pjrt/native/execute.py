@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from hloom.backends.cpu.llvm.native.types import Address, Array, boolean, u64
 from hloom.backends.cpu.llvm.native.vocabulary import MONOTONIC, address_of, copy_memory, native, null, stack, to
-from hloom.pjrt.async_dispatch import (
+from hloom.pjrt.native.async_dispatch import (
     MAX_QUEUED_LOOP_NANOSECONDS,
     MIN_QUEUED_NANOSECONDS,
     Program,
@@ -24,7 +24,7 @@ from hloom.pjrt.async_dispatch import (
     release_memory,
     wait_for,
 )
-from hloom.pjrt.native_memory import (
+from hloom.pjrt.native.memory import (
     DONATED,
     PYTHON_FUNCTIONS,
     allocate,
@@ -34,8 +34,8 @@ from hloom.pjrt.native_memory import (
     return_record,
     take_record,
 )
+from hloom.pjrt.native.structures import BufferRecord, ExecutableRecord, ExecuteCall, Record
 from hloom.pjrt.records import HEADER_BYTES, offsets_of_record
-from hloom.pjrt.structures import BufferRecord, ExecutableRecord, ExecuteCall, Record
 
 DESCRIPTION_WORDS = 16
 TEMPLATE_BYTES = offsets_of_record("Buffer").buffer_pointer - HEADER_BYTES

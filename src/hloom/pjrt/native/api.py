@@ -1,7 +1,7 @@
 """Builds the PJRT_Api structure and compiles its native functions: getters, destructors and calls into Python.
 
-A handle that the framework holds is the address of a *record*. Functions marked `get` in the table of `c_api.py` copy
-words of the record to their caller, so most calls never enter Python. Functions marked `destroy` push the record on the
+A handle that the framework holds is the address of a *record*. Functions marked `get` in `pjrt/c_api.py` copy words of
+the record to their caller, so most calls never enter Python. Functions marked `destroy` push the record on the
 retire list, which Python empties at its next opportunity (`free_retired`), releasing the objects behind the records.
 So the framework may destroy handles at any time, from any thread, and even after Python has been finalised.
 """
@@ -24,7 +24,8 @@ from hloom.backends.cpu.llvm.native.types import Address, i8, i32, u64
 from hloom.backends.cpu.llvm.native.vocabulary import Native, load, native, null, store
 from hloom.backends.cpu.runtime.memory_pool import memory_pool
 from hloom.errors import ArgumentError
-from hloom.pjrt.async_dispatch import (
+from hloom.pjrt.c_api import VERSION, Function, arguments_structure, functions, structures
+from hloom.pjrt.native.async_dispatch import (
     EVENT_COUNT,
     QUEUE,
     Queue,
@@ -38,10 +39,8 @@ from hloom.pjrt.async_dispatch import (
     retire_buffer,
     wait_for,
 )
-from hloom.pjrt.c_api import VERSION, Function, arguments_structure, functions, structures
-from hloom.pjrt.execute_code import execute
-from hloom.pjrt.host_code import decrease_references, from_host, increase_references
-from hloom.pjrt.native_memory import (
+from hloom.pjrt.native.execute import execute
+from hloom.pjrt.native.memory import (
     PYTHON_FUNCTIONS,
     STATE,
     State,
@@ -53,6 +52,7 @@ from hloom.pjrt.native_memory import (
     return_record,
     take_retired,
 )
+from hloom.pjrt.native.transfers import decrease_references, from_host, increase_references
 from hloom.pjrt.records import IMMORTAL, new_record, objects, offsets_of_record, recycle_record, reserve_records
 from hloom.system.float_state import ieee_floats
 from hloom.system.python_api import c_address, immortal

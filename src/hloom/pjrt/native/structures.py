@@ -1,4 +1,4 @@
-"""Records and argument structures as structures of native Python, at the offsets of the table in `c_api.py`.
+"""Records and argument structures as structures of native Python, at the offsets of the table in `pjrt/c_api.py`.
 
 Only words that native code uses are declared.
 """

@@ -24,8 +24,8 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
 )
 from hloom.backends.cpu.runtime.memory_pool import SMALLEST
 from hloom.pjrt.c_api import functions
+from hloom.pjrt.native.structures import BufferRecord, Record
 from hloom.pjrt.records import RECORD_WORDS, record_words
-from hloom.pjrt.structures import BufferRecord, Record
 
 DONATED = 1
 """Value of the word `owned` of a buffer whose memory was donated; 0 means that Python owns the memory."""

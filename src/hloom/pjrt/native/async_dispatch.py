@@ -51,7 +51,7 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     to,
 )
 from hloom.backends.cpu.program.interface import TABLE
-from hloom.pjrt.native_memory import (
+from hloom.pjrt.native.memory import (
     DONATED,
     PYTHON_FUNCTIONS,
     STATE,
@@ -64,7 +64,7 @@ from hloom.pjrt.native_memory import (
     retire,
     return_record,
 )
-from hloom.pjrt.structures import AwaitCall, BufferRecord, EventRecord, IsReadyCall, OnReadyCall, ReadyEventCall
+from hloom.pjrt.native.structures import AwaitCall, BufferRecord, EventRecord, IsReadyCall, OnReadyCall, ReadyEventCall
 
 MIN_QUEUED_NANOSECONDS, MAX_QUEUED_LOOP_NANOSECONDS = 2_000_000, 1_000_000_000
 """Shortest run for which waking the worker pays; longest loop that may run where Ctrl-C cannot interrupt it."""
