@@ -39,6 +39,11 @@ def is_left_out(part: str) -> bool:
     return part in (_left_out.get() or ())
 
 
+def is_strict() -> bool:
+    """Whether the compiler checks itself: its exceptions are raised, and what it writes is verified."""
+    return strict or os.environ.get("HLOOM_VERIFY", "") not in ("", "0")
+
+
 @contextmanager
 def optional(part: str) -> Iterator[None]:
     """Marks the enclosed code as an optional part: inside of `without_defects` its exceptions become Defects."""
@@ -52,7 +57,7 @@ def optional(part: str) -> Iterator[None]:
 
 def without_defects(module: Module, compile: Callable[[], T]) -> T:
     """Returns the result of `compile()`, which is repeated without each optional part that fails on the module."""
-    if strict or os.environ.get("HLOOM_VERIFY", "") not in ("", "0"):
+    if is_strict():
         return compile()
     left_out: frozenset[str] = frozenset()
     while True:

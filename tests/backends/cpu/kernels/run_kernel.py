@@ -17,6 +17,7 @@ from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.runtime.thread_pool import ThreadPool
 from hloom.ir import Instruction
 from hloom.lir import PTR, Builder, Function, LirModule, Parameter
+from hloom.lir.verify import check_module
 from hloom.target import Target
 from hloom.verifier import verify_module
 
@@ -47,7 +48,9 @@ class Kernel:
         code = emit(self.instruction.op, "kernel", self.instruction, Target(width or processor().vector_bytes, threads))
         assert code is not None, "the kernel does not handle this instruction"
         arrays = len(operand_shapes(self.instruction)) + len(result_shapes(self.instruction)) + 3
-        self.text = LirModule([*code.functions, caller(code.entry, arrays)]).text()
+        lir = LirModule([*code.functions, caller(code.entry, arrays)])
+        check_module(lir)
+        self.text = lir.text()
         provide_half_conversions()
         self.code: MachineCode = load_object(compile_text(self.text))
         self.native = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arrays)(self.code.address("run"))

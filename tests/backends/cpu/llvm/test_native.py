@@ -47,11 +47,14 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
 )
 from hloom.backends.cpu.llvm.native.writer import NativeError
 from hloom.backends.cpu.runtime import memory_pool, thread_pool
+from hloom.lir.verify import check_module
 
 
 def compiled(function: Any, result: Any, *arguments: Any) -> Callable[..., Any]:
     """A native function as machine code; its code lives as long as it does."""
-    code = load_object(compile_text(native_module([function]).text()))
+    module = native_module([function])
+    check_module(module)
+    code = load_object(compile_text(module.text()))
     made = ctypes.CFUNCTYPE(result, *arguments)(code.address(function.name))
     KEPT.append(code)
     return made

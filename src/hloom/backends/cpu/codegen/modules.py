@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from hloom.backends.cpu.llvm.machine_code import CALL_ONLY
 from hloom.lir import Function, Global, LirModule
 from hloom.lir.function import needs_of
+from hloom.lir.verify import check_module
+from hloom.passes.optional import is_strict
 
 MIN_MODULE_COST, MIN_SPLIT_COST = 24_000, 18_000
 """Minimum costs of a module, and of a kernel that is split over two modules although it is the only one."""
@@ -142,5 +144,7 @@ def module_of_units(units: Iterable[Unit]) -> LirModule:
 
 def module_text(module: LirModule) -> str:
     """Returns the text of a module for LLVM, with a mark if it needs no optimisation."""
+    if is_strict():
+        check_module(module)
     mark = CALL_ONLY if all(function.is_call_only for function in module.functions) else ""
     return mark + module.text()
