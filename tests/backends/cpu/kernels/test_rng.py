@@ -8,6 +8,7 @@ import pytest
 import hloom as hl
 from backends.cpu.kernels.run_kernel import check
 from hloom.backends.cpu.kernels import rng
+from hloom.lir import LirModule
 from hloom.target import Target
 
 SHAPES = [
@@ -56,10 +57,19 @@ def test_bits(algorithm: str, width: int, type: str, sizes: tuple[int, ...]) -> 
 @each_algorithm
 def test_signed_integers_have_the_code_of_unsigned_ones(algorithm: str, width: int, type: str) -> None:
     for sizes in SHAPES:
-        roots = [hl.parse(text(algorithm, width, each, sizes)).entry.root for each in (type, type.replace("u", "s"))]
         for threads in (1, 2):
-            plain, signed = (rng.emit(root.op, "kernel", root, Target(32, threads)) for root in roots)
-            assert plain == signed is not None
+            plain, signed = (
+                emitted(text(algorithm, width, each, sizes), threads) for each in (type, type.replace("u", "s"))
+            )
+            assert plain == signed
+
+
+def emitted(text: str, threads: int) -> tuple[str, int]:
+    """Returns the functions of a kernel in LLVM's syntax, and the size of its workspace."""
+    root = hl.parse(text).entry.root
+    code = rng.emit(root.op, "kernel", root, Target(32, threads))
+    assert code is not None
+    return LirModule([*code.functions]).text(), code.scratch_bytes
 
 
 @pytest.mark.parametrize(("algorithm", "width"), [("rng_three_fry", 2), ("rng_philox", 2), ("rng_philox", 3)])
