@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from hloom.backends.cpu.elements.memory import load_lanes, store_lanes
-from hloom.backends.cpu.elements.types import Element, memory_element
+from hloom.backends.cpu.elements.types import Element, load_element, memory_element, resized
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import (
     I1,
@@ -28,18 +28,13 @@ from hloom.lir import (
 )
 from hloom.types import PrimitiveType
 
-ELEMENTS = {  # LLVM types of XLA element types in memory; bf16 is only converted, so its bits are enough
-    "f32": "float", "f64": "double", "f16": "half", "bf16": "i16",
-    "s8": "i8", "s16": "i16", "s32": "i32", "s64": "i64", "u8": "i8", "u16": "i16", "u32": "i32", "u64": "i64",
-}  # fmt: skip
 PARALLEL_FOR = Declaration("parallel_for", VOID, (PTR, PTR, PTR, I64))
 """Runs a task for each chunk on the threads of a pool, or serially: `parallel_for(pool, task, context, chunks)`."""
-_BYTES = {"half": 2, "float": 4, "double": 8, "ptr": 8}
 
 
 def size_of(element: str) -> int:
     """Returns the size of an LLVM scalar type in bytes."""
-    return _BYTES[element] if element in _BYTES else int(element[1:]) // 8
+    return type_of(element).bits // 8
 
 
 class StackVariable:
@@ -116,28 +111,26 @@ class KernelFunction(FunctionBuilder):
         count = self.convert("trunc", count, "i32")
         return self.compare("ult", lane_indices(type_of("i32", width)), self.splat(count, width))
 
-    def load_as(self, pointer: Value, source: str, type: Type, mask: Value | None = None) -> Value:
-        """Loads elements of the XLA type `source`, converted to `type`; inactive lanes are not read, and zero."""
-        memory = type.of(ELEMENTS[source])
-        return self.widen(self.load_masked(pointer, memory, size_of(memory.element), mask), source, type)
+    def load_as(self, pointer: Value, source: PrimitiveType, type: Type, mask: Value | None = None) -> Value:
+        """Loads elements of type `source`, converted to `type`; inactive lanes are not read, and zero."""
+        memory = type.of(memory_element(source))
+        return self.widen(self.load_masked(pointer, memory, source.byte_width, mask), source, type)
 
-    def widen(self, raw: Value, source: str, type: Type) -> Value:
-        """Converts elements of the XLA type `source`, as loaded, to a type at least as wide, or modulo 2^n."""
-        if source == "bf16":
-            bits = self.binary("shl", self.convert("zext", raw, "i32"), constant(type.of("i32"), 16))
-            raw = self.bitcast(bits, type.of("float"))
+    def widen(self, raw: Value, source: PrimitiveType, type: Type) -> Value:
+        """Converts elements of type `source`, as loaded, to a type at least as wide, or modulo 2^n."""
+        if source is PrimitiveType.BF16:
+            raw = load_element(self, raw, source)
         if raw.type is type:
             return raw
         if type.is_float:
             return self.convert("fpext", raw, type.element)
-        opcode = "trunc" if raw.type.bits > type.bits else "sext" if source.startswith("s") else "zext"
-        return self.convert(opcode, raw, type.element)
+        return resized(self, raw, type.element, source.is_signed)
 
-    def narrow(self, value: Value, target: str) -> Value:
-        """Converts a value to the XLA type `target` as stored in memory, rounding to nearest even."""
-        if target == "bf16":
+    def narrow(self, value: Value, target: PrimitiveType) -> Value:
+        """Converts a value to type `target` as stored in memory, rounding to nearest even."""
+        if target is PrimitiveType.BF16:
             return self._to_bf16(value)
-        element = ELEMENTS[target]
+        element = memory_element(target)
         if element == value.type.element:
             return value
         return self.convert("fptrunc" if value.type.is_float else "trunc", value, element)
@@ -153,13 +146,13 @@ class KernelFunction(FunctionBuilder):
         result = self.select(is_nan, quiet, self.binary("lshr", rounded, constant(word, 16)))
         return self.convert("trunc", result, "i16")
 
-    def store_as(self, value: Value, pointer: Value, target: str, mask: Value | None = None) -> None:
-        """Stores a value as the XLA type `target`, under an optional mask."""
+    def store_as(self, value: Value, pointer: Value, target: PrimitiveType, mask: Value | None = None) -> None:
+        """Stores a value as an element of type `target`, under an optional mask."""
         raw = self.narrow(value, target)
         self.store_masked(raw, pointer, size_of(raw.type.element), mask)
 
-    def store_first(self, value: Value, pointer: Value, target: str, left: IndexValue) -> None:
-        """Stores the lanes below `left` as the XLA type `target`; unmasked, which is faster, if these are all."""
+    def store_first(self, value: Value, pointer: Value, target: PrimitiveType, left: IndexValue) -> None:
+        """Stores the lanes below `left` as elements of type `target`; unmasked, which is faster, if these are all."""
         width = value.type.width
         if isinstance(left, int):
             self.store_as(value, pointer, target, self.first_lanes(left, width) if left < width else None)

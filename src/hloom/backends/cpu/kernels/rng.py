@@ -14,6 +14,7 @@ from hloom.ops.attributes import RandomAlgorithm
 from hloom.ops.rng import RngBitGenerator
 from hloom.shape import Shape
 from hloom.target import Target
+from hloom.types import BY_NAME
 
 BLOCKS_PER_TASK = 1 << 13
 """Blocks of random bits that one task generates."""
@@ -73,7 +74,7 @@ class _Generator:
     def store(self, f: KernelFunction, words: Value, address: Value, left: IndexValue) -> None:
         """Stores the first `left` of some 32-bit or 64-bit words, truncated to the element type, consecutively."""
         bits = f.convert("trunc", words, self.element) if words.type.bits > type_of(self.element).bits else words
-        f.store_first(bits, address, f"u{bits.type.bits}", left)
+        f.store_first(bits, address, BY_NAME[f"u{bits.type.bits}"], left)
 
 
 class _ThreeFry(_Generator):

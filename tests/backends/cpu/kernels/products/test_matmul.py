@@ -80,9 +80,9 @@ def operand(shape: tuple[int, ...], strides: tuple[int, ...], type: str, seed: i
 
 def product(spec: MatmulSpec, threads: int = 1, vector_bytes: int = 64) -> tuple[Operand, Operand, Operand]:
     """Returns the operands and the result."""
-    lhs = operand((spec.batch, spec.m, spec.k), spec.lhs_strides, spec.lhs_type, 1)
-    rhs = operand((spec.batch, spec.k, spec.n), spec.rhs_strides, spec.rhs_type, 2)
-    out = operand((spec.batch, spec.m, spec.n), spec.out_strides, spec.out_type, 3)
+    lhs = operand((spec.batch, spec.m, spec.k), spec.lhs_strides, str(spec.lhs_type), 1)
+    rhs = operand((spec.batch, spec.k, spec.n), spec.rhs_strides, str(spec.rhs_type), 2)
+    out = operand((spec.batch, spec.m, spec.n), spec.out_strides, str(spec.out_type), 3)
     run(spec, lhs.memory, rhs.memory, out.memory, threads, vector_bytes)
     return lhs, rhs, out
 
@@ -97,18 +97,19 @@ def run(spec: MatmulSpec, lhs: np.ndarray, rhs: np.ndarray, out: np.ndarray, thr
 
 def check(spec: MatmulSpec, threads: int = 1, vector_bytes: int = 64) -> None:
     lhs, rhs, out = product(spec, threads, vector_bytes)
-    before = operand((spec.batch, spec.m, spec.n), spec.out_strides, spec.out_type, 3)
+    before = operand((spec.batch, spec.m, spec.n), spec.out_strides, str(spec.out_type), 3)
     before.view[...] = out.view
     assert before.memory.tobytes() == out.memory.tobytes(), "wrote between the elements of the result"
-    if spec.out_type in INTEGERS:
+    out_type = str(spec.out_type)
+    if out_type in INTEGERS:
         dtype = out.view.dtype
         np.testing.assert_array_equal(out.view, lhs.view.astype(dtype) @ rhs.view.astype(dtype))
         return
-    wide = np.complex128 if spec.out_type in COMPLEX else np.float64
+    wide = np.complex128 if out_type in COMPLEX else np.float64
     a, b = lhs.view.astype(wide), rhs.view.astype(wide)
     exact, size = a @ b, np.abs(a) @ np.abs(b)
-    sums = EPSILON["f32"] if spec.out_type in ("f16", "bf16") else EPSILON[spec.out_type]
-    bound = (spec.k + 2) * sums * size + EPSILON[spec.out_type] * np.abs(exact) + (spec.out_type == "f16") * 2.0**-25
+    sums = EPSILON["f32"] if out_type in ("f16", "bf16") else EPSILON[out_type]
+    bound = (spec.k + 2) * sums * size + EPSILON[out_type] * np.abs(exact) + (out_type == "f16") * 2.0**-25
     assert (np.abs(out.view.astype(wide) - exact) <= bound).all()
 
 
@@ -125,7 +126,7 @@ def contiguous(shape: tuple[int, int, int], order: str = "bij", gap: int = 0) ->
 def spec_of(batch: int, m: int, n: int, k: int, types: str = "f32 f32 f32", orders: str = "bij bij bij") -> MatmulSpec:
     lhs, rhs, out = orders.split()
     return MatmulSpec(
-        batch, m, n, k, *types.split(),
+        batch, m, n, k, *map(BY_NAME.__getitem__, types.split()),
         contiguous((batch, m, k), lhs), contiguous((batch, k, n), rhs), contiguous((batch, m, n), out),
     )  # fmt: skip
 
@@ -159,7 +160,7 @@ def specs(draw: st.DrawFn) -> MatmulSpec:
     batch = draw(st.sampled_from([1, 1, 1, 2, 5]))
     lhs, rhs = draw(strides_of((batch, m, k), True)), draw(strides_of((batch, k, n), True))
     out = draw(strides_of((batch, m, n), False))
-    return MatmulSpec(batch, m, n, k, *draw(st.sampled_from(TYPES)).split(), lhs, rhs, out)
+    return MatmulSpec(batch, m, n, k, *map(BY_NAME.__getitem__, draw(st.sampled_from(TYPES)).split()), lhs, rhs, out)
 
 
 @settings(max_examples=150, deadline=None)

@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.convolution.form import normal_form
 from hloom.backends.cpu.kernels.convolution.geometry import Mode
 from hloom.backends.cpu.kernels.convolution.packing import ImageCopy, KernelPack
 from hloom.backends.cpu.kernels.convolution.plan import MAX_ENTRIES, ConvolutionPlan, make_plan
 from hloom.backends.cpu.kernels.convolution.tile import StoreTile, SumTile
-from hloom.backends.cpu.kernels.kernel_function import ELEMENTS, KernelFunction, size_of, task_function
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of, task_function
 from hloom.backends.cpu.kernels.products.matmul import MatmulSpec
 from hloom.backends.cpu.kernels.products.matmul_plan import accumulator
 from hloom.backends.cpu.kernels.products.sums import sums_of_group
@@ -41,7 +42,7 @@ def emit(op: Convolution, name: str, instruction: Instruction, target: Target) -
     if not has_native_arrays(instruction) or max(counts) >= MAX_ELEMENTS or _taps(op) > MAX_TAPS:
         return None
     try:
-        lhs, rhs, out = (str(shape.element_type) for shape in shapes)
+        lhs, rhs, out = (shape.element_type for shape in shapes)
         sums = accumulator(MatmulSpec(1, 1, 1, 1, lhs, rhs, out, (0, 0, 0), (0, 0, 0), (0, 0, 0)))
     except ValueError:
         return None
@@ -113,7 +114,7 @@ class _Emitter:
         f.run_chunks(f"{self.name}.pack", f.pack(f["operand1"], weights), self.pack.chunks, on)
         with f.loop(g.images, plan.images) as first:
             count = f.minimum(plan.images, f.subtract(g.images, first.index))
-            source = f.at(f["operand0"], f.multiply(first.index, form.batch_strides[0]), ELEMENTS[form.types[0]])
+            source = f.at(f["operand0"], f.multiply(first.index, form.batch_strides[0]), memory_element(form.types[0]))
             f.run_chunks(f"{self.name}.copy", f.pack(source, images), f.multiply(count, self.copy.chunks), on)
             result = f.at(f["result0"], f.multiply(first.index, form.batch_strides[1]), g.result.element)
             context = f.pack(images, weights, result, partial)

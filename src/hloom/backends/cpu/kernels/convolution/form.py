@@ -14,11 +14,11 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from hloom.backends.cpu.kernels.products.matmul_plan import real_type
 from hloom.ir import Instruction
 from hloom.ops.attributes import WindowDimension
 from hloom.ops.convolution import Convolution
 from hloom.shape import Shape
+from hloom.types import PrimitiveType
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Form:
     or else of the batch.
     """
 
-    types: tuple[str, str, str]
+    types: tuple[PrimitiveType, PrimitiveType, PrimitiveType]
     is_complex: bool
     batch: int
     groups: int
@@ -136,7 +136,7 @@ def normal_form(op: Convolution, instruction: Instruction) -> Form:
         n.input_spatial_dimensions, n.kernel_spatial_dimensions, n.output_spatial_dimensions, strict=True
     )
     return Form(
-        tuple(real_type(str(shape.element_type)) for shape in (lhs, rhs, out)),  # type: ignore[arg-type]
+        (lhs.element_type.real, rhs.element_type.real, out.element_type.real),
         is_complex,
         batch,
         groups,

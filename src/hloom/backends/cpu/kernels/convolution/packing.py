@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.convolution.geometry import Role
 from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan
-from hloom.backends.cpu.kernels.kernel_function import ELEMENTS, KernelFunction, size_of, task_function
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of, task_function
 from hloom.lir import I64, PTR, Global, IndexValue, Value, constant, lane_indices, type_of
 from hloom.target import TASKS_PER_THREAD
 
@@ -89,7 +90,7 @@ class ImageCopy:
         self.rows = math.prod(dim.extent for dim in self.dims[:-1])
         self.chunks = min(TASKS_PER_THREAD * plan.threads, -(-self.rows // MIN_CHUNK_ROWS)) if plan.threads > 1 else 1
         self.type = plan.tile.type
-        self.element = ELEMENTS[plan.form.types[0]]
+        self.element = memory_element(plan.form.types[0])
 
     def function(self, name: str) -> KernelFunction:
         """Returns the task."""
@@ -177,7 +178,7 @@ class KernelPack:
     def __init__(self, plan: ConvolutionPlan, table: Global) -> None:
         self.plan, self.table = plan, table
         self.type = plan.tile.type
-        self.element = ELEMENTS[plan.form.types[1]]
+        self.element = memory_element(plan.form.types[1])
         self.rows = plan.geometry.groups * plan.tiles[1] * len(plan.table)
         self.chunks = min(MAX_PACK_CHUNKS, self.rows) if plan.threads > 1 else 1
 

@@ -32,7 +32,7 @@ def emit(op: Dot, name: str, instruction: Instruction, target: Target) -> Kernel
 def can_multiply(lhs: PrimitiveType, rhs: PrimitiveType, out: PrimitiveType) -> bool:
     """Whether there is native code for products of these element types."""
     try:
-        accumulator(MatmulSpec(1, 1, 1, 1, str(lhs), str(rhs), str(out), (0, 0, 0), (0, 0, 0), (0, 0, 0)))
+        accumulator(MatmulSpec(1, 1, 1, 1, lhs, rhs, out, (0, 0, 0), (0, 0, 0), (0, 0, 0)))
     except ValueError:
         return False
     return True
@@ -53,9 +53,9 @@ def matmul_spec(op: Dot, instruction: Instruction) -> MatmulSpec | None:
         m[0],
         n[0],
         k[0],
-        str(lhs.element_type),
-        str(rhs.element_type),
-        str(instruction.shape.element_type),
+        lhs.element_type,
+        rhs.element_type,
+        instruction.shape.element_type,
         (batch[1], m[1], k[1]),
         (rhs_batch[1], rhs_k[1], n[1]),
         (m[0] * n[0], n[0], 1),

@@ -19,9 +19,13 @@ from hloom.backends.cpu.kernels.products.matrix import Matrix, Words
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import Type, Value, constant, type_of
 from hloom.system.machine import architecture
+from hloom.types import PrimitiveType
 
+Types = tuple[PrimitiveType, PrimitiveType]
+"""Element types of A and B."""
 MultiplyAdd = Callable[[KernelFunction, Value, Value, Value], Value]
 
+S8, U8, S16, BF16 = PrimitiveType.S8, PrimitiveType.U8, PrimitiveType.S16, PrimitiveType.BF16
 MIN_STEPS = 16  # elements of K
 MIN_SIDE = 4  # rows and columns
 
@@ -50,22 +54,22 @@ def dot_instruction(p: Product, sums: Type) -> DotInstruction | None:
     return _instruction_of_x86(types, sums, vector_bytes) if architecture() == "x86_64" else None
 
 
-def _instruction_of_x86(types: tuple[str, str], sums: Type, vector_bytes: int) -> DotInstruction | None:
-    if types == ("bf16", "bf16"):
+def _instruction_of_x86(types: Types, sums: Type, vector_bytes: int) -> DotInstruction | None:
+    if types == (BF16, BF16):
         return DotInstruction(2, _add_bf16) if processor().has("avx512bf16") else None
-    if sums.is_float or not {*types} <= {"s8", "u8", "s16"}:
+    if sums.is_float or not {*types} <= {S8, U8, S16}:
         return None
     has_vnni = processor().has("avx512vnni" if vector_bytes == 64 else "avxvnni")
-    if has_vnni and "s8" in types and "s16" not in types:
-        return DotInstruction(4, _add_bytes if types[1] == "s8" else _add_swapped_bytes, flipped=types == ("s8", "s8"))
+    if has_vnni and S8 in types and S16 not in types:
+        return DotInstruction(4, _add_bytes if types[1] is S8 else _add_swapped_bytes, flipped=types == (S8, S8))
     return DotInstruction(2, _add_halves if has_vnni else _add_products_of_halves)
 
 
-def _instruction_of_neon(types: tuple[str, str]) -> DotInstruction | None:
-    if types in (("s8", "s8"), ("u8", "u8")) and processor().has("dotprod"):
-        return DotInstruction(4, _neon("sdot" if types[0] == "s8" else "udot"))
-    if types in (("u8", "s8"), ("s8", "u8")) and processor().has("i8mm"):
-        return DotInstruction(4, _neon("usdot") if types[0] == "u8" else _with_swapped_operands(_neon("usdot")))
+def _instruction_of_neon(types: Types) -> DotInstruction | None:
+    if types in ((S8, S8), (U8, U8)) and processor().has("dotprod"):
+        return DotInstruction(4, _neon("sdot" if types[0] is S8 else "udot"))
+    if types in ((U8, S8), (S8, U8)) and processor().has("i8mm"):
+        return DotInstruction(4, _neon("usdot") if types[0] is U8 else _with_swapped_operands(_neon("usdot")))
     return None
 
 
@@ -76,14 +80,15 @@ def in_words(p: Product, instruction: DotInstruction) -> Product:
     a = replace(p.a, column=p.a.column * count, words=Words(count, p.k, p.a.column, instruction.flipped))
     b = replace(p.b, row=p.b.row * count, words=Words(count, p.k, p.b.row))
     if _has_words_in_memory(a, (a.row, batch_a)):
-        a, batch_a = Matrix(_WORDS[a.type], a.row // count, 1), batch_a // count
+        a, batch_a = Matrix(_word_type(a.type), a.row // count, 1), batch_a // count
     if _has_words_in_memory(b, (b.column, batch_b)):
-        b, batch_b = Matrix(_WORDS[b.type], 1, b.column // count), batch_b // count
+        b, batch_b = Matrix(_word_type(b.type), 1, b.column // count), batch_b // count
     return replace(p, k=-(-p.k // count), a=a, b=b, batch_strides=(batch_a, batch_b, batch_c))
 
 
-_WORDS = {"bf16": "f32", "s16": "s32", "s8": "s32", "u8": "s32"}
-"""The type of a matrix of words, by the type of its elements."""
+def _word_type(type: PrimitiveType) -> PrimitiveType:
+    """Returns the type of a matrix of words with elements of a type."""
+    return PrimitiveType.F32 if type is BF16 else PrimitiveType.S32
 
 
 def _has_words_in_memory(matrix: Matrix, strides: tuple[int, int]) -> bool:
@@ -91,7 +96,7 @@ def _has_words_in_memory(matrix: Matrix, strides: tuple[int, int]) -> bool:
     words = matrix.words
     assert words is not None
     is_dense = words.distance == 1 and not words.is_ragged and all(stride % words.count == 0 for stride in strides)
-    return is_dense and not words.flipped and {"s8": 8, "u8": 8}.get(matrix.type, 16) == words.bits
+    return is_dense and not words.flipped and matrix.type.bits == words.bits
 
 
 def correction(f: KernelFunction, words: Value, sums: Value) -> Value:

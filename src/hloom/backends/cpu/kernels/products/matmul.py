@@ -8,8 +8,9 @@ in a context of five words: A, B, C, the packed B, and the columns of B and C.
 
 from __future__ import annotations
 
+from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.code import KernelCode, PackedCode, code_of, entry_of
-from hloom.backends.cpu.kernels.kernel_function import ELEMENTS, KernelFunction, size_of
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products import pack_b
 from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction, dot_instruction, in_words
 from hloom.backends.cpu.kernels.products.matmul_plan import (
@@ -21,7 +22,6 @@ from hloom.backends.cpu.kernels.products.matmul_plan import (
     align_up,
     make_plan,
     normalised,
-    real_type,
 )
 from hloom.backends.cpu.kernels.products.matvec import Matvec
 from hloom.backends.cpu.kernels.products.micro_kernel import (
@@ -380,8 +380,8 @@ def _zeros_code(name: str, spec: MatmulSpec) -> KernelCode:
     """Returns the code of an empty product or, if only K is empty, of zeros."""
     f = entry_of(name, *ARRAYS)
     out = f["out"]
-    parts = 2 if spec.out_type.startswith("c") else 1
-    type = type_of(ELEMENTS[real_type(spec.out_type)])
+    parts = 2 if spec.is_complex else 1
+    type = type_of(memory_element(spec.out_type.real))
     if spec.batch * spec.m * spec.n > 0:
         with f.loop(spec.batch) as b, f.loop(spec.m) as i, f.loop(spec.n) as j, f.loop(parts) as part:
             indices = zip((b.index, i.index, j.index), spec.out_strides, strict=True)

@@ -18,12 +18,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from hloom.backends.cpu.kernels.kernel_function import ELEMENTS, size_of
+from hloom.backends.cpu.kernels.kernel_function import size_of
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.micro_kernel import Tile
 from hloom.backends.cpu.kernels.products.sums import block_length, group_length
 from hloom.lir import Type, type_of
 from hloom.target import L1_BYTES, L2_BYTES, L3_BYTES, MIN_TASK_WORK, TASKS_PER_THREAD, Target
+from hloom.types import PrimitiveType
 
 MAX_PACKED_B_BYTES = L3_BYTES // 4  # stays in the cache
 STACK_BYTES = L2_BYTES // 8  # for each of: a block of A, partial sums, a private B
@@ -48,17 +49,17 @@ MAX_VECTORS = 6  # in a row of the tile
 class MatmulSpec:
     """out[b, i, j] = sum over k of lhs[b, i, k] * rhs[b, k, j].
 
-    Strides are in elements: of lhs along (batch, m, k), of rhs along (batch, k, n), of out along (batch, m, n). Element
-    types have XLA's names. Sums are kept in f32 for f16 and bf16; integers wrap around.
+    Strides are in elements: of lhs along (batch, m, k), of rhs along (batch, k, n), of out along (batch, m, n). Sums are
+    kept in f32 for f16 and bf16; integers wrap around.
     """
 
     batch: int
     m: int
     n: int
     k: int
-    lhs_type: str
-    rhs_type: str
-    out_type: str
+    lhs_type: PrimitiveType
+    rhs_type: PrimitiveType
+    out_type: PrimitiveType
     lhs_strides: tuple[int, int, int]
     rhs_strides: tuple[int, int, int]
     out_strides: tuple[int, int, int]
@@ -66,7 +67,7 @@ class MatmulSpec:
     @property
     def is_complex(self) -> bool:
         """Whether the elements are complex."""
-        return self.out_type.startswith("c")
+        return self.out_type.is_complex
 
     def transposed(self) -> MatmulSpec:
         """Returns the product of the transposes, in reverse order, which is the transpose of the result."""
@@ -131,31 +132,31 @@ def _swap_pays(spec: MatmulSpec) -> bool:
     return spec.out_strides[1] == 1 != spec.out_strides[2]
 
 
-def real_type(type: str) -> str:
-    """Returns the element type of the parts of a complex type; other types as they are."""
-    return {"c64": "f32", "c128": "f64"}.get(type, type)
-
-
-def _real_view(type: str, row: int, column: int) -> Matrix:
+def _real_view(type: PrimitiveType, row: int, column: int) -> Matrix:
     if column == 1:
-        return Matrix(real_type(type), 2 * row, 1)
-    return Matrix(real_type(type), 2 * row, 2 * column, paired=True)
+        return Matrix(type.real, 2 * row, 1)
+    return Matrix(type.real, 2 * row, 2 * column, paired=True)
 
 
 def accumulator(spec: MatmulSpec) -> Type:
     """Returns the type of the sums. Raises ValueError if there is no code for the element types."""
     types = (spec.lhs_type, spec.rhs_type, spec.out_type)
-    real = [real_type(type) for type in types]
-    kinds = {type[0] if type[0] in "fc" else "f" if type == "bf16" else "integer" for type in types}
-    if len(kinds) != 1 or not ELEMENTS.keys() >= set(real):
+    real = [type.real for type in types]
+    is_one_kind = len({(type.is_integer, type.is_complex) for type in types}) == 1
+    if not is_one_kind or not all(map(_is_supported, real)):
         raise ValueError(f"no matrix product of {types[0]} and {types[1]} to {types[2]}")
-    if kinds == {"integer"}:
-        return type_of("i64" if ELEMENTS[spec.out_type] == "i64" else "i32")
-    if "f64" not in real:
+    if spec.out_type.is_integer:
+        return type_of("i64" if spec.out_type.bits == 64 else "i32")
+    if PrimitiveType.F64 not in real:
         return type_of("float")
-    if real[2] in ("f16", "bf16"):
+    if real[2].bits == 16:
         raise ValueError(f"a product of f64 would be rounded twice to {types[2]}")
     return type_of("double")
+
+
+def _is_supported(type: PrimitiveType) -> bool:
+    """Whether products of real numbers of a type have code."""
+    return (type.is_integer and type.bits >= 8) or (type.is_float and type.bits >= 16)
 
 
 @dataclass(frozen=True)
@@ -248,7 +249,7 @@ def make_plan(p: Product, vector: Type, target: Target) -> MatmulPlan:
         block_of_k = min(block_of_k, STREAMED_DEPTH if _streams(p, vector) else MAX_DIRECT_ROWS)
     blocks_of_k = math.ceil(p.k / block_of_k)
     depth = p.k if blocks_of_k == 1 else align_up(math.ceil(p.k / blocks_of_k), vector.width)
-    needs_no_conversion = ELEMENTS[p.a.type] == vector.element and not p.a.paired and p.a.words is None
+    needs_no_conversion = p.a.element == vector.element and not p.a.paired and p.a.words is None
     is_small = p.m % tile.rows == 0 and p.m * p.k * size <= STACK_BYTES
     a_is_direct = needs_no_conversion and (p.a.column == 1 or is_small)
     columns = p.n
@@ -285,7 +286,7 @@ def _streams(p: Product, vector: Type) -> bool:
 
 def _can_read_in_place(p: Product, vector: Type) -> bool:
     """Whether vectors of B can be read in place."""
-    return ELEMENTS[p.b.type] == vector.element and p.b.has_contiguous_rows and not p.is_complex
+    return p.b.element == vector.element and p.b.has_contiguous_rows and not p.is_complex
 
 
 def _choose_b_storage(p: Product, tile: Tile, threads: int) -> str:

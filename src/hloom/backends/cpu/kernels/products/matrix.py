@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hloom.backends.cpu.kernels.kernel_function import ELEMENTS, KernelFunction, size_of
+from hloom.backends.cpu.elements.types import memory_element
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.lir import IndexValue, Type, Value, constant, type_of
+from hloom.types import BY_NAME, PrimitiveType
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Matrix:
     `column` is then the distance between pairs. With `words`, K counts words.
     """
 
-    type: str
+    type: PrimitiveType
     row: int
     column: int
     paired: bool = False
@@ -49,7 +51,7 @@ class Matrix:
     @property
     def element(self) -> str:
         """LLVM's type of an element in memory."""
-        return ELEMENTS[self.type]
+        return memory_element(self.type)
 
     @property
     def has_contiguous_rows(self) -> bool:
@@ -117,13 +119,13 @@ class Matrix:
         assert self.words is not None
         source, bits = self._load_type(self.words), self.words.bits
         part = f.load_as(pointer, source, word, mask)
-        if source.startswith("s"):
+        if source.is_signed:
             part = f.binary("and", part, constant(word, (1 << bits) - 1))
         return f.binary("shl", part, constant(word, index * bits)) if index else part
 
-    def _load_type(self, words: Words) -> str:
+    def _load_type(self, words: Words) -> PrimitiveType:
         """Returns the type as which elements are loaded: unsigned if they are as wide as in the word."""
-        return f"u{words.bits}" if 8 * size_of(self.element) == words.bits else self.type
+        return BY_NAME[f"u{words.bits}"] if self.type.bits == words.bits else self.type
 
     def _finished(self, f: KernelFunction, word: Value, type: Type) -> Value:
         assert self.words is not None

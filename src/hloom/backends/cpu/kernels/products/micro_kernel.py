@@ -221,10 +221,7 @@ def _align(type: Type) -> int:
 
 def _load_real(f: KernelFunction, pointer: Value, type: Type, mask: Value | None = None) -> Value:
     """Loads an element or vector of the accumulator's own type."""
-    if mask is None:
-        return f.load(pointer, type, _align(type))
-    names = {"float": "f32", "double": "f64"}
-    return f.load_as(pointer, names.get(type.element, "s" + type.element[1:]), type, mask)
+    return f.load_masked(pointer, type, _align(type), mask)
 
 
 def pack_rows_of_a(name: str, source: Matrix, tile: Tile, pitch: int) -> KernelFunction:
