@@ -49,8 +49,8 @@ MAX_VECTORS = 6  # in a row of the tile
 class MatmulSpec:
     """out[b, i, j] = sum over k of lhs[b, i, k] * rhs[b, k, j].
 
-    Strides are in elements: of lhs along (batch, m, k), of rhs along (batch, k, n), of out along (batch, m, n). Sums are
-    kept in f32 for f16 and bf16; integers wrap around.
+    Strides are in elements: of lhs along (batch, m, k), of rhs along (batch, k, n), of out along (batch, m, n). Sums
+    are kept in f32 for f16 and bf16; integers wrap around.
     """
 
     batch: int
