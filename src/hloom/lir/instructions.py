@@ -15,7 +15,7 @@ from hloom.lir.values import Symbol, Value
 
 
 class CallAttribute(Enum):
-    """How a call is compiled: inlined always, or as one that rarely runs and touches no memory of the program."""
+    """Properties of a call: it is always inlined, or it rarely runs and touches no memory of the program."""
 
     ALWAYS_INLINE = "#1"
     COLD = "#2"
@@ -233,7 +233,7 @@ class Load(Instruction):
 
 
 class Store(Instruction):
-    """Store: atomic if it has an ordering, past the caches if it is non-temporal. `align` is in bytes."""
+    """Store, which may be non-temporal, or atomic: then it has an ordering. `align` is in bytes."""
 
     __slots__ = ("align", "is_nontemporal", "order")
 

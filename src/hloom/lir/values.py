@@ -125,11 +125,11 @@ def poison(type: Type) -> Value:
     return Constant("poison", type, (None,) * max(type.width, 1))
 
 
-def vector_constant(element: str, numbers: Sequence[int]) -> Value:
+def vector_constant(element: str, lanes: Sequence[int]) -> Value:
     """Returns a vector of integers."""
     scalar = type_of(element)
-    text = ", ".join(f"{element} {constant(scalar, number).text}" for number in numbers)
-    return Constant(f"<{text}>", type_of(element, len(numbers)), tuple(numbers))
+    text = ", ".join(f"{element} {constant(scalar, lane).text}" for lane in lanes)
+    return Constant(f"<{text}>", type_of(element, len(lanes)), tuple(lanes))
 
 
 def lane_indices(type: Type) -> Value:

@@ -47,9 +47,9 @@ class TableCall:
 
     def words(self) -> list[Value]:
         """Returns the words of the call."""
-        pointers = [number for address in self.pointers for number in address]
-        numbers = [self.chunks, self.argument, len(self.pointers), *pointers]
-        return [Symbol(self.function, I64), *(constant(I64, number) for number in numbers)]
+        pointers = [word for address in self.pointers for word in address]
+        head = self.chunks, self.argument, len(self.pointers)
+        return [Symbol(self.function, I64), *(constant(I64, word) for word in (*head, *pointers))]
 
 
 def table_of(name: str, calls: Sequence[TableCall]) -> Global:

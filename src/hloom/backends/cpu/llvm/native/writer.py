@@ -1,4 +1,4 @@
-"""What translators of native functions share: blocks, stack slots of locals, and operands."""
+"""The common part of translators of native functions: blocks, stack slots of locals, and operands."""
 
 from __future__ import annotations
 
