@@ -149,7 +149,7 @@ class ProgramEmitter(StepEmitter):
         """Returns `i32 @name(ptr table)`, a part of the program."""
         table = Parameter("table", PTR)
         with self.function(FunctionBuilder(Function(name, [table], I32))) as b:
-            self.values["table"] = table
+            self.current.values["table"] = table
             if self.timer is not None:
                 self._time_forks()
             self.write_steps(steps, depth=0)
@@ -160,10 +160,10 @@ class ProgramEmitter(StepEmitter):
 
     def _time_forks(self) -> None:
         """Replaces the current function's `parallel_for` by the timed variant."""
-        fork = self.value("parallel_for")
-        with self.builder.prologue() as b:
+        fork = self.current.value("parallel_for")
+        with self.current.builder.prologue() as b:
             b.store(fork, b.address_of(FORK), 8)
-            self.values["parallel_for"] = b.address_of(TIMED_FORK)
+            self.current.values["parallel_for"] = b.address_of(TIMED_FORK)
 
     def _subroutine(self, subroutine: Subroutine) -> list[Function]:
         """Returns `internal i32 @name(ptr table)` and its parts, which take a table of their own."""
@@ -212,15 +212,15 @@ class FunctionEmitter(ProgramEmitter):
     def _code(self, step: CodeStep) -> None:
         pointers = [self.pointer(buffer) for buffer in step.buffers]
         missing = 2 if step.code.scratch_bytes else 3
-        self.builder.call_void(step.code.entry, *pointers, *[constant(PTR, 0)] * missing)
+        self.current.builder.call_void(step.code.entry, *pointers, *[constant(PTR, 0)] * missing)
 
     def definitions(self, name: str, constants: Mapping[Buffer, Global]) -> list[Function]:
         """Returns the function, and those of nests and kernels that it calls."""
         outside = [*self.program.of_kind("parameter"), *self.program.of_kind("output")]
         parameters = [Parameter(f"{buffer.kind}{buffer.index}", PTR) for buffer in outside]
         with self.function(FunctionBuilder(Function(name, parameters))) as b:
-            self.pointers |= dict(zip(outside, parameters, strict=True))
-            self.pointers |= {buffer: b.address_of(content) for buffer, content in constants.items()}
+            self.current.pointers |= dict(zip(outside, parameters, strict=True))
+            self.current.pointers |= {buffer: b.address_of(content) for buffer, content in constants.items()}
             self.polls = False
             self.write_steps(self.program.steps, depth=1)
             functions = [nest.function for nest in self.functions.written.values()]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from hloom.backends.cpu.codegen.blocked_loop import BlockedLoop
+from hloom.backends.cpu.codegen.step_function import StepFunction
 from hloom.backends.cpu.kernels.kernel_function import PARALLEL_FOR, task_function
 from hloom.backends.cpu.program.buffer_assignment import ParallelLoopMemory
 from hloom.backends.cpu.program.interface import AFTER_BLOCKS, BEFORE_BLOCK, loop_site
@@ -49,25 +50,15 @@ class LoopTask:
 class StepWriter(Protocol):
     """Interface of `step_emitter.py` that emits the steps of loops."""
 
-    builder: FunctionBuilder
+    current: StepFunction
     task: LoopTask | None
     tasks: dict[str, Function]
-    values: dict[str, Value]
-
-    def value(self, name: str) -> Value:
-        """Returns a pointer of the program's table by its name."""
 
     def pointer(self, buffer: Buffer) -> Value:
         """Returns the address of a buffer."""
 
     def copy_memory(self, target: Value, source: Value, size: Value) -> None:
         """Emits a copy of `size` bytes."""
-
-    def stack_memory(self, size: int) -> Value:
-        """Allocates `size` bytes in the current function's stack frame."""
-
-    def frame(self, words: Sequence[Value]) -> Value:
-        """Stores words for a call in memory of the current function; returns its address."""
 
     def function(self, builder: FunctionBuilder) -> AbstractContextManager[FunctionBuilder]:
         """Context manager in which another function is emitted."""
@@ -95,7 +86,7 @@ def write_blocked_loop(emitter: StepWriter, step: WhileStep, blocked: BlockedLoo
     """
     scalars, snapshots = blocked.scalars, []
     for scalar in scalars:
-        snapshot = emitter.stack_memory(scalar.byte_size)
+        snapshot = emitter.current.stack_memory(scalar.byte_size)
         emitter.copy_memory(snapshot, emitter.pointer(scalar), constant(I64, scalar.byte_size))
         snapshots.append(snapshot)
     context = [*snapshots, *map(emitter.pointer, (*scalars, *blocked.shared))]
@@ -103,11 +94,11 @@ def write_blocked_loop(emitter: StepWriter, step: WhileStep, blocked: BlockedLoo
     def write(b: FunctionBuilder, captured: Sequence[Value]) -> None:
         pointers = dict(zip(blocked.shared, captured[2 * len(scalars) :], strict=True))
         for scalar, snapshot in zip(scalars, captured, strict=False):
-            pointers[scalar] = emitter.stack_memory(scalar.byte_size)
+            pointers[scalar] = emitter.current.stack_memory(scalar.byte_size)
             emitter.copy_memory(pointers[scalar], snapshot, constant(I64, scalar.byte_size))
         done = b.label("done")
         _leave_if_stopped(emitter, done)
-        chunk = emitter.values["chunk"]
+        chunk = emitter.current.values["chunk"]
         first = b.binary("mul", chunk, constant(I64, blocked.block))
         end = b.binary("add", first, constant(I64, blocked.block))
         part = LoopPart(blocked, first, b.intrinsic("smin", end, constant(I64, blocked.size)))
@@ -131,15 +122,15 @@ def write_parallel_loop(emitter: StepWriter, step: WhileStep, memory: ParallelLo
     """Emits a parallel loop as tasks that claim iterations from a shared counter until none is left."""
     parallel = step.parallel
     assert parallel is not None
-    next_iteration = emitter.stack_memory(8)
-    emitter.builder.store(constant(I64, 0), next_iteration, 8)
-    slots = emitter.builder.element_pointer(emitter.value("arena"), constant(I64, memory.offset), "i8")
+    next_iteration = emitter.current.stack_memory(8)
+    emitter.current.builder.store(constant(I64, 0), next_iteration, 8)
+    slots = emitter.current.builder.element_pointer(emitter.current.value("arena"), constant(I64, memory.offset), "i8")
     context = [next_iteration, slots, *map(emitter.pointer, memory.shared)]
 
     def write(b: FunctionBuilder, captured: Sequence[Value]) -> None:
         counter, all_slots, *shared = captured
-        offset = b.binary("mul", emitter.values["chunk"], constant(I64, memory.slot_bytes))
-        emitter.values["slot"] = b.element_pointer(all_slots, offset, "i8")
+        offset = b.binary("mul", emitter.current.values["chunk"], constant(I64, memory.slot_bytes))
+        emitter.current.values["slot"] = b.element_pointer(all_slots, offset, "i8")
         emitter.task = LoopTask(dict(zip(memory.shared, shared, strict=True)), memory.offsets)
         begin, run, done = (b.label(hint) for hint in ("iterate", "run", "done"))
         b.branch(begin)
@@ -178,19 +169,19 @@ def _run_task(
 
     `context` are the values that the task captures.
     """
-    b = emitter.builder
-    captured = [*context, emitter.value("poll"), emitter.value("host_data")]
+    b = emitter.current.builder
+    captured = [*context, emitter.current.value("poll"), emitter.current.value("host_data")]
     task = task_function(f"loop{len(emitter.tasks)}.task")
     emitter.tasks[task.function.name] = task.function
-    fork = emitter.value("pool"), emitter.value("parallel_for")
-    b.run_chunks(task.function.name, emitter.frame(captured), chunks, fork)
+    fork = emitter.current.value("pool"), emitter.current.value("parallel_for")
+    b.run_chunks(task.function.name, emitter.current.frame(captured), chunks, fork)
     # A task that was stopped cannot return a status, so the caller polls for it.
     return_if(b, emitter.call_poll(loop_site(step.loop_index), AFTER_BLOCKS))
     with emitter.function(task):
-        memory, emitter.values["chunk"] = task.function.parameters
+        memory, emitter.current.values["chunk"] = task.function.parameters
         *values, poll, host_data = task.unpack(memory, *(value.type for value in captured))
-        emitter.values |= {"poll": poll, "host_data": host_data, "pool": constant(PTR, 0)}
-        emitter.values["parallel_for"] = task.address_of(PARALLEL_FOR)
+        emitter.current.values |= {"poll": poll, "host_data": host_data, "pool": constant(PTR, 0)}
+        emitter.current.values["parallel_for"] = task.address_of(PARALLEL_FOR)
         write(task, values)
         emitter.task = None
         task.finish()
@@ -198,7 +189,7 @@ def _run_task(
 
 def _leave_if_stopped(emitter: StepWriter, done: str) -> None:
     """Emits a branch to `done` if another task was stopped."""
-    b = emitter.builder
+    b = emitter.current.builder
     go = b.label("go")
     b.branch_if(b.compare("eq", emitter.call_poll(0, BEFORE_BLOCK), constant(I32, 0)), go, done)
     b.start(go)

@@ -24,6 +24,7 @@ from hloom.backends.cpu.codegen.loop_tasks import (
     write_parallel_loop,
 )
 from hloom.backends.cpu.codegen.nest_functions import NestFunction, NestFunctions
+from hloom.backends.cpu.codegen.step_function import StepFunction
 from hloom.backends.cpu.codegen.step_timer import StepTimer, is_timed
 from hloom.backends.cpu.codegen.timer_functions import read_clock
 from hloom.backends.cpu.program.buffer_assignment import Assignment
@@ -64,7 +65,6 @@ from hloom.lir import (
     Value,
     constant,
 )
-from hloom.lir.instructions import Alloca
 from hloom.loops.expressions import Constant
 from hloom.loops.nest import Kernel, Nest, invariant_select, nest_cost
 
@@ -102,40 +102,17 @@ class StepEmitter:
         self.inlined: dict[str, int] = {}
         self.called: set[str] = set()
         self.polls = True
-        self._enter(FunctionBuilder(Function("", [])))
+        self.current = StepFunction(FunctionBuilder(Function("", [])))
 
     # The function
-
-    def _enter(self, builder: FunctionBuilder) -> None:
-        """Makes a function the current one."""
-        self.builder = builder
-        self.values: dict[str, Value] = {}
-        """Pointers by name: `table`, and the entries of `TABLE` that were loaded."""
-        self.stack: dict[Buffer, Value] = {}
-        self.pointers: dict[Buffer, Value] = {}
-        self.memory: dict[str, Alloca] = {}
-        """Stack memory of calls: `frame` for the pointers of one, `callee` for the table of a subroutine."""
-        self.polled: tuple[Value, Value] | None = None
-        """Stack memory of polls: a counter of iterations, and the clock at the last poll."""
 
     @contextmanager
     def function(self, builder: FunctionBuilder) -> Iterator[FunctionBuilder]:
         """Context manager in which another function is emitted; the current function continues afterwards."""
-        outside = self.builder, self.values, self.stack, self.pointers, self.memory, self.polled, self.task
-        self._enter(builder)
+        outside = self.current, self.task
+        self.current = StepFunction(builder)
         yield builder
-        self.builder, self.values, self.stack, self.pointers, self.memory, self.polled, self.task = outside
-
-    def value(self, name: str) -> Value:
-        """Returns a pointer of the program's table by its name."""
-        if name not in self.values:
-            self.values[name] = self._table_entry(TABLE.index(name))
-        return self.values[name]
-
-    def _table_entry(self, position: int) -> Value:
-        """Loads a pointer from the table at the start of the function."""
-        with self.builder.prologue() as b:
-            return b.load(b.element_pointer(self.values["table"], constant(I64, position), "ptr"), PTR, 8)
+        self.current, self.task = outside
 
     def pointer(self, buffer: Buffer) -> Value:
         """Returns the address of a buffer: a task's pointer, an arena or slot offset, the stack, or a table entry."""
@@ -147,31 +124,14 @@ class StepEmitter:
             offsets = self.task.offsets if self.task is not None else self.assignment.offsets
             offset = offsets.get(buffer)
             if offset is not None:
-                base = self.values["slot"] if in_task else self.value("arena")
-                return self.builder.element_pointer(base, constant(I64, offset), "i8")
-            if buffer not in self.stack:
-                self.stack[buffer] = self.stack_memory(buffer.byte_size)
-            return self.stack[buffer]
-        if buffer not in self.pointers:
-            self.pointers[buffer] = self._table_entry(self.table_starts[buffer.kind] + buffer.index)
-        return self.pointers[buffer]
-
-    def stack_memory(self, size: int) -> Value:
-        """Allocates `size` bytes in the stack frame of the current function."""
-        return self.builder.stack_array(I8, max(size, 1))
-
-    def frame(self, words: Sequence[Value]) -> Value:
-        """Stores words for a call in memory of the current function; returns its address."""
-        return self.builder.pack(*words, context=self.memory_of_calls("frame", len(words)))
-
-    def memory_of_calls(self, name: str, words: int) -> Value:
-        """Returns stack memory that calls share, which grows as needed."""
-        if name not in self.memory:
-            memory = self.builder.stack_array(PTR, 1, 16)
-            assert isinstance(memory, Alloca)
-            self.memory[name] = memory
-        self.memory[name].count = max(self.memory[name].count, words)
-        return self.memory[name]
+                base = self.current.values["slot"] if in_task else self.current.value("arena")
+                return self.current.builder.element_pointer(base, constant(I64, offset), "i8")
+            if buffer not in self.current.stack:
+                self.current.stack[buffer] = self.current.stack_memory(buffer.byte_size)
+            return self.current.stack[buffer]
+        if buffer not in self.current.pointers:
+            self.current.pointers[buffer] = self.current.table_entry(self.table_starts[buffer.kind] + buffer.index)
+        return self.current.pointers[buffer]
 
     # Steps
 
@@ -195,7 +155,7 @@ class StepEmitter:
 
     def time(self, step: Step) -> AbstractContextManager[None]:
         """Context manager that times the code of a step, if steps are timed."""
-        return nullcontext() if self.timer is None else self.timer.time(self.builder, step)
+        return nullcontext() if self.timer is None else self.timer.time(self.current.builder, step)
 
     def _step(self, step: Step, depth: int) -> None:
         step = self._as_kernel(step)
@@ -224,8 +184,8 @@ class StepEmitter:
         return step
 
     def _code(self, step: CodeStep) -> None:
-        frame = self.frame([*map(self.pointer, step.buffers), *map(self.value, THREADS)])
-        self.builder.call_void(f"{step.code.entry}.call", frame, constant(I64, 0))
+        frame = self.current.frame([*map(self.pointer, step.buffers), *map(self.current.value, THREADS)])
+        self.current.builder.call_void(f"{step.code.entry}.call", frame, constant(I64, 0))
 
     def _is_call(self, step: Step) -> bool:
         """Whether the step may be an entry of a call table: all its buffers are reachable from the program's table."""
@@ -240,9 +200,11 @@ class StepEmitter:
         if not calls:
             return
         self.tables.append(table_of(f"calls{len(self.tables)}", calls))
-        frame = self.memory_of_calls("frame", max(len(call.pointers) for call in calls))
-        table, count = self.builder.address_of(self.tables[-1]), constant(I64, len(calls))
-        self.builder.call_pointer(self.value("run_calls"), VOID, self.values["table"], frame, table, count)
+        frame = self.current.memory_of_calls("frame", max(len(call.pointers) for call in calls))
+        table, count = self.current.builder.address_of(self.tables[-1]), constant(I64, len(calls))
+        self.current.builder.call_pointer(
+            self.current.value("run_calls"), VOID, self.current.values["table"], frame, table, count
+        )
 
     def _table_calls(self, step: Step) -> Iterator[TableCall]:
         step = self._as_kernel(step)
@@ -271,7 +233,7 @@ class StepEmitter:
         size = constant(I64, step.target.byte_size)
         part = self._elements(step)
         if part is not None:
-            b, width = self.builder, constant(I64, step.target.type.byte_width)
+            b, width = self.current.builder, constant(I64, step.target.type.byte_width)
             start = b.binary("mul", part.first, width)
             size = b.binary("mul", b.binary("sub", part.last, part.first), width)
             target, source = b.element_pointer(target, start, "i8"), b.element_pointer(source, start, "i8")
@@ -279,7 +241,7 @@ class StepEmitter:
 
     def copy_memory(self, target: Value, source: Value, size: Value) -> None:
         """Emits a memcpy of `size` bytes."""
-        self.builder.copy(target, source, size)
+        self.current.builder.copy(target, source, size)
 
     def _while(self, step: WhileStep, depth: int) -> None:
         memory = self.assignment.parallel_loops.get(step)
@@ -295,7 +257,7 @@ class StepEmitter:
 
     def plain_while(self, step: WhileStep, depth: int) -> None:
         """Emits a serial loop."""
-        b = self.builder
+        b = self.current.builder
         head, body, done = b.label("while"), b.label("body"), b.label("done")
         b.branch(head)
         b.start(head)
@@ -314,10 +276,8 @@ class StepEmitter:
 
         If the host stops the program, the function returns 1, or a task branches to `done`.
         """
-        b = self.builder
-        if self.polled is None:
-            self.polled = self._poll_memory()
-        counter, last = self.polled
+        b = self.current.builder
+        counter, last = self.current.poll_memory()
         look, poll, stop, go = (b.label(hint) for hint in ("look", "poll", "stop", "go"))
         part = self.task.part if self.task is not None else None
         share = part.loop.block / part.loop.size if part is not None else 1.0
@@ -344,19 +304,11 @@ class StepEmitter:
             b.branch(done)
         b.start(go)
 
-    def _poll_memory(self) -> tuple[Value, Value]:
-        """Emits the start of a function with polling loops."""
-        counter, last = (self.builder.stack_array(type, 1, type.byte_size) for type in (I32, I64))
-        with self.builder.prologue() as b:
-            b.store(constant(I32, 0), counter, 4)
-            b.store(read_clock(b), last, 8)
-        return counter, last
-
     def call_poll(self, loop: int, point: int) -> Value:
         """Emits a call of the poll function for a loop; the result is not 0 if the program is to stop."""
-        arguments = self.value("host_data"), constant(I64, loop), constant(I64, point)
+        arguments = self.current.value("host_data"), constant(I64, loop), constant(I64, point)
         attribute = CallAttribute.COLD if point != BEFORE_BLOCK else None
-        return self.builder.call_pointer(self.value("poll"), I32, *arguments, attribute=attribute)
+        return self.current.builder.call_pointer(self.current.value("poll"), I32, *arguments, attribute=attribute)
 
     def _poll_period(self, step: WhileStep, share: float) -> int:
         """Returns after how many iterations a loop reads the clock, a power of 2.
@@ -375,7 +327,7 @@ class StepEmitter:
         return 1 << max(0, (POLL_COST // max(8, int(cost * share))).bit_length() - 1)
 
     def _conditional(self, step: ConditionalStep, depth: int) -> None:
-        b = self.builder
+        b = self.current.builder
         labels = [b.label("branch") for _ in step.branches]
         done = b.label("done")
         if step.selector.type.is_pred:
@@ -392,26 +344,21 @@ class StepEmitter:
 
     def _host(self, step: HostStep | WaitStep) -> None:
         """Emits a host call with the addresses of all arrays that the instruction reads and writes."""
-        b = self.builder
-        frame = self.frame([self.pointer(buffer) for buffer in step.start.buffers])
-        word = b.element_pointer(self.value("host_data"), constant(I64, REQUEST_WORD), "i64")
+        b = self.current.builder
+        frame = self.current.frame([self.pointer(buffer) for buffer in step.start.buffers])
+        word = b.element_pointer(self.current.value("host_data"), constant(I64, REQUEST_WORD), "i64")
         next_id = b.binary("add", b.load(word, I64, 8), constant(I64, 2))
         b.store(next_id, word, 8)
         request_id = b.binary("and", next_id, constant(I64, REQUEST_MASK))
-        arguments = self.value("host_data"), request_id, constant(I64, step.site), frame
-        status = b.call_pointer(self.value("host_call"), I32, *arguments)
+        arguments = self.current.value("host_data"), request_id, constant(I64, step.site), frame
+        status = b.call_pointer(self.current.value("host_call"), I32, *arguments)
         return_if(b, b.binary("xor", status, b.convert("trunc", request_id, "i32")))
 
     def _call(self, step: CallStep) -> None:
         """Emits the call of a subroutine, with a table of its own arena, the thread pool, the host and the buffers."""
-        b = self.builder
+        b = self.current.builder
         arena = self.pointer(step.scratch) if step.scratch.byte_size else constant(PTR, 0)
-        if "callee" not in self.memory:
-            shared = [self.value(name) for name in TABLE[1:]]
-            table = self.memory_of_calls("callee", len(TABLE))
-            with b.prologue():
-                b.pack(*shared, context=b.at(table, 1, "ptr"))
-        table = self.memory_of_calls("callee", len(TABLE) + len(step.buffers))
+        table = self.current.subroutine_table(len(step.buffers))
         b.store(arena, table, 8)
         b.pack(*map(self.pointer, step.buffers), context=b.at(table, len(TABLE), "ptr"))
         return_if(b, b.call(step.subroutine.name, I32, table))
@@ -437,7 +384,7 @@ class StepEmitter:
         return 0 if written is kept else nest.schedule.chunk
 
     def _nest(self, step: KernelStep, position: int, nest: Nest, depth: int) -> None:
-        b = self.builder
+        b = self.current.builder
         part = self._elements(step)
         chunk = nest.schedule.chunk or nest.loops[0].extent if part is not None else self._chunk(step, nest)
         function = self.functions.of(step.kernel, position, nest, chunk)
@@ -447,8 +394,10 @@ class StepEmitter:
             self._call_nest(function, *pointers, part.first, part.last)
             return
         if function.chunk and self.task is None:
-            fork = self.value("pool"), self.value("parallel_for")
-            b.run_chunks(function.needed_task().name, self.frame(pointers), constant(I64, function.chunks), fork)
+            fork = self.current.value("pool"), self.current.value("parallel_for")
+            b.run_chunks(
+                function.needed_task().name, self.current.frame(pointers), constant(I64, function.chunks), fork
+            )
             return
         calls = self.inlined.get(name, 0)
         is_short = function.function.length <= INLINED_LENGTH and nest_cost(nest) <= INLINED_COST
@@ -459,4 +408,4 @@ class StepEmitter:
 
     def _call_nest(self, nest: NestFunction, *arguments: Value, attribute: CallAttribute | None = None) -> None:
         self.called.add(nest.function.name)
-        self.builder.call_void(nest.function.name, *arguments, attribute=attribute)
+        self.current.builder.call_void(nest.function.name, *arguments, attribute=attribute)
