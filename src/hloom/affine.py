@@ -102,7 +102,7 @@ class Remainder(Atom):
         return f"({_operand(self.operand)} mod {self.divisor})"
 
 
-class Dynamic(Atom):
+class RuntimeIndex(Atom):
     """An integer expression computed at run time, clamped to [low, high]."""
 
     __slots__ = ("value",)
@@ -197,12 +197,12 @@ class IndexSpace:
             return Index((), atom.low)
         return Index(((atom, 1),))
 
-    def dynamic(self, value: Expression, low: int, high: int) -> Index:
+    def runtime(self, value: Expression, low: int, high: int) -> Index:
         """An integer expression, clamped to [low, high], as an index."""
         key = (id(value), low, high)
         atom = self._atoms.get(key)
         if atom is None:
-            atom = self._atoms[key] = Dynamic(self.next_ordinal(), value, low, high)
+            atom = self._atoms[key] = RuntimeIndex(self.next_ordinal(), value, low, high)
         return self.of(atom)
 
     def add(self, *indices: Index) -> Index:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.affine import Atom, Dynamic, Expression, Index, IndexSpace, Quotient, Remainder, Variable
+from hloom.affine import Atom, Expression, Index, IndexSpace, Quotient, Remainder, RuntimeIndex, Variable
 from hloom.ops.elementwise_binary import Monoid
 from hloom.ops.operation import Operation
 from hloom.types import PrimitiveType
@@ -374,9 +374,9 @@ class ExpressionSpace:
     ) -> Index:
         if isinstance(atom, Variable):
             return values.get(atom) or self.indices.of(atom)
-        if isinstance(atom, Dynamic):
+        if isinstance(atom, RuntimeIndex):
             value = new[id(atom.value)] if new is not None else self.substitute([atom.value], values)[0]
-            return self.indices.dynamic(value, atom.low, atom.high)
+            return self.indices.runtime(value, atom.low, atom.high)
         assert isinstance(atom, (Quotient, Remainder))
         operand = self.substitute_index(atom.operand, values, new, done)
         divide = self.indices.quotient if isinstance(atom, Quotient) else self.indices.remainder

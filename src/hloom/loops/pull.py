@@ -144,7 +144,7 @@ class PullIndexing(Indexing):
         value = self.puller.element(self.instruction.operands[operand], index)
         if isinstance(value, expressions.Constant):
             return self.space.constant(max(low, min(int(value.value), high)))
-        return self.space.dynamic(value, low, high)
+        return self.space.runtime(value, low, high)
 
 
 def can_pull(op: Operation) -> bool:

@@ -2,10 +2,10 @@
 
 An operation declares its map once, as `Operation.indexing`, in index arithmetic over the index of the result element:
 
-    transpose       (d0, d1) -> operand(d1, d0)
-    pad             (d0) -> operand(d0 - 1) if 0 <= d0 - 1 < 4; padding_value()
-    gather          (d0, d1) -> operand(clamp(0, start_indices(d0, 0), 6), d1)
-    reduce          (d0) -> operands(d0, r0), init_values()          r0 in [0, 8)
+    transpose       (d0, d1) -> operand0(d1, d0)
+    pad             (d0) -> operand0(d0 + -1) if 0 <= d0 + -1 < 4; operand1()
+    gather          (d0, d1) -> operand0(clamp(0, operand1(d0, 0), 6), d1)
+    reduce          (d0)[r0] -> operand0(d0, r0); operand1()
 
 Loops evaluate the map at the index of a loop nest; partitioning, tiling and fusion look at the map of a whole array,
 which `indexing_map` returns. Prior art: the indexing maps of XLA, with dimension, reduction (range) and run-time
@@ -82,7 +82,7 @@ class Indexing:
 
 
 class RuntimeValue(Expression):
-    """An element of an integer operand, of which an index depends."""
+    """An element of an integer operand, on which an index depends."""
 
     __slots__ = ("index", "operand")
 
@@ -192,7 +192,7 @@ class _MapIndexing(Indexing):
         return Index(((variable, 1),))
 
     def runtime(self, operand: int, index: Indices, low: int, high: int) -> Index:
-        return self.space.dynamic(RuntimeValue(operand, index, self.operands[operand]), low, high)
+        return self.space.runtime(RuntimeValue(operand, index, self.operands[operand]), low, high)
 
 
 class HasIndexing(Protocol):

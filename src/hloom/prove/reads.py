@@ -12,7 +12,7 @@ from typing import Any
 
 import z3
 
-from hloom.affine import Atom, Dynamic, Index, Quotient, Remainder
+from hloom.affine import Atom, Index, Quotient, Remainder, RuntimeIndex
 from hloom.ops.indexing import IndexingMap, Range, Read, RuntimeValue
 from hloom.prove.terms import Term, Unsupported, choose
 from hloom.values import Array
@@ -50,7 +50,7 @@ def moved(mapped: IndexingMap, operands: Sequence[Array], environment: dict[Atom
         read = next(read for read in mapped.reads if holds(read.conditions, environment))
         return element_read(read, operands, environment)
 
-    dynamic = _dynamic_atoms(mapped.reads)
+    dynamic = _runtime_indices(mapped.reads)
     if math.prod(atom.high - atom.low + 1 for atom in dynamic) > MAX_POSITIONS:
         raise Unsupported(f"more than {MAX_POSITIONS} combinations of start indices")
     result: Term | None = None
@@ -68,12 +68,12 @@ def element_read(read: Read, operands: Sequence[Array], environment: Environment
     return term
 
 
-def _dynamic_atoms(reads: Sequence[Read]) -> list[Dynamic]:
+def _runtime_indices(reads: Sequence[Read]) -> list[RuntimeIndex]:
     indices = [i for read in reads for i in (*read.index, *(c.index for c in read.conditions))]
-    return [*dict.fromkeys(atom for i in indices for atom, _ in i.terms if isinstance(atom, Dynamic))]
+    return [*dict.fromkeys(atom for i in indices for atom, _ in i.terms if isinstance(atom, RuntimeIndex))]
 
 
-def _is_clamped_to(atom: Dynamic, value: int, operands: Sequence[Array], environment: Environment) -> Any:
+def _is_clamped_to(atom: RuntimeIndex, value: int, operands: Sequence[Array], environment: Environment) -> Any:
     """Returns whether the start index, clamped to the range of the atom, is `value`, as a z3 boolean."""
     source = atom.value
     assert isinstance(source, RuntimeValue)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from hloom.affine import Atom, Dynamic, Index, Quotient, Remainder, Variable
+from hloom.affine import Atom, Index, Quotient, Remainder, RuntimeIndex, Variable
 from hloom.backends.cpu.elements.types import resized
 from hloom.backends.cpu.nests.state import NestState
 from hloom.lir import I64, Constant, Value, constant, lane_indices, type_of
@@ -86,8 +86,8 @@ def atom_value(e: NestState, atom: Atom) -> Value:
 def emit_atom(e: NestState, atom: Atom) -> Value:
     """Emits a quotient, a remainder or a run-time integer."""
     b = e.builder
-    if isinstance(atom, Dynamic):
-        return emit_dynamic(e, atom)
+    if isinstance(atom, RuntimeIndex):
+        return emit_runtime_index(e, atom)
     assert isinstance(atom, (Quotient, Remainder))
     operand = index_value(e, atom.operand)
     divisor = constant(operand.type, atom.divisor)
@@ -102,7 +102,7 @@ def emit_atom(e: NestState, atom: Atom) -> Value:
     return b.binary("sdiv", b.binary("sub", operand, rest), divisor)
 
 
-def emit_dynamic(e: NestState, atom: Dynamic) -> Value:
+def emit_runtime_index(e: NestState, atom: RuntimeIndex) -> Value:
     """Emits a run-time integer, clamped in its own type, which may be wider than an index."""
     b, type = e.builder, atom.value.type
     value = cast(Value, e.value(atom.value))
