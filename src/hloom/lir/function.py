@@ -112,7 +112,7 @@ class Function:
     """Number of counted loops."""
     locations: dict[int, str] = field(default_factory=dict)
     """Names of the HLO instructions that instructions of the body are for, by position."""
-    _text: str = ""
+    _text: str = field(default="", init=False)
 
     @property
     def declaration(self) -> Declaration:
@@ -164,6 +164,11 @@ class Function:
     def text(self) -> str:
         """Returns the definition."""
         return f"{self.head()}\n{self.body_text()}"
+
+    def clear(self) -> None:
+        """Removes all instructions."""
+        self.prologue, self.body, self.needs, self.locations = [], [], {}, {}
+        self.loops, self._text = 0, ""
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Renames the function, and its references to functions."""

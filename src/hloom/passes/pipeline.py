@@ -13,7 +13,8 @@ The law of passes:
 A `Pipeline` is a sequence of passes, or a group that is repeated up to a fixed point; it is a pass itself, so pipelines
 nest. `run_passes` runs a pipeline and returns statistics. Two environment variables help debugging:
 
-    HLOOM_VERIFY=1   verifies the module before the first pass and after each one, and names the pass that broke it
+    HLOOM_VERIFY=1   verifies the module before the first pass and after each one, and names the pass that broke it;
+                     the compiler verifies the functions that it emits (`lir/verify.py`)
     HLOOM_DUMP=dir   writes dir/MODULE/000.start.hlo, and NNN.PASS.hlo after each pass that changed something; the
                      compiler adds program.txt (kernels, buffers), program.ll (LLVM IR), and statistics.txt (the time
                      of each pass and stage)

@@ -75,12 +75,12 @@ def _is_constant(operand: Value) -> bool:
 
 def merge_functions(units: Sequence[Unit]) -> list[Unit]:
     """Returns the units, with merged functions replaced by calls, and a unit for each merged function."""
-    alike: dict[tuple[str, int], list[_Member]] = defaultdict(list)
+    alike: dict[tuple[Any, ...], list[_Member]] = defaultdict(list)
     for unit in units:
         for member in _candidates(unit):
             function = member.function
-            head = function.head().partition("(")[2]
-            alike[head, function.length].append(member)
+            parameters = tuple([parameter.declaration for parameter in function.parameters])
+            alike[parameters, function.result, function.attributes, function.length].append(member)
     merged = []
     for members in alike.values():
         groups: dict[tuple[Any, ...], list[_Member]] = defaultdict(list)
@@ -167,11 +167,9 @@ def _merge(members: list[_Member], columns: dict[tuple[str, ...], int]) -> Unit:
     tables = [_table(member, positions) for member in members]
     merged = _merged(first, positions)
     for member, table in zip(members, tables, strict=True):
-        function = member.function
-        function.needs = {}
-        function.prologue, function.body, function.loops, function.locations = [], [], 0, {}
-        b = Builder(function)
-        b.call_void(merged.name, *function.parameters, b.address_of(table))
+        member.function.clear()
+        b = Builder(member.function)
+        b.call_void(merged.name, *member.function.parameters, b.address_of(table))
         b.finish()
     return Unit([merged])
 
