@@ -29,16 +29,13 @@ from hloom.pjrt.native.async_dispatch import (
     EVENT_COUNT,
     QUEUE,
     Queue,
-    await_event,
     completed_tasks,
-    event_is_ready,
-    event_on_ready,
     last_task,
-    ready_event_of,
     reset_queue,
     retire_buffer,
     wait_for,
 )
+from hloom.pjrt.native.events import await_event, event_is_ready, event_on_ready, ready_event_of
 from hloom.pjrt.native.execute import execute
 from hloom.pjrt.native.memory import (
     PYTHON_FUNCTIONS,

@@ -53,18 +53,15 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
 from hloom.backends.cpu.program.interface import TABLE
 from hloom.pjrt.native.memory import (
     DONATED,
-    PYTHON_FUNCTIONS,
     STATE,
     aligned_alloc,
-    call_python,
     count_bytes,
     free,
-    is_immortal,
     release,
     retire,
     return_record,
 )
-from hloom.pjrt.native.structures import AwaitCall, BufferRecord, EventRecord, IsReadyCall, OnReadyCall, ReadyEventCall
+from hloom.pjrt.native.structures import BufferRecord, EventRecord
 
 MIN_QUEUED_NANOSECONDS, MAX_QUEUED_LOOP_NANOSECONDS = 2_000_000, 1_000_000_000
 """Shortest run for which waking the worker pays; longest loop that may run where Ctrl-C cannot interrupt it."""
@@ -73,7 +70,6 @@ MAX_IN_FLIGHT = 2
 """Bound on queued tasks, since each holds its workspace and its results."""
 EVENT_COUNT = 64
 """Number of event records, shared round-robin: the holder of an old event may wait for a later task instead."""
-PYTHON_AWAIT, PYTHON_ON_READY = PYTHON_FUNCTIONS.index("Event_Await"), PYTHON_FUNCTIONS.index("Event_OnReady")
 CLOCK_MONOTONIC = 1
 
 Program = Callable[[Address], i32]
@@ -403,41 +399,3 @@ def retire_buffer(record: Address) -> None:
     if buffer.owned != DONATED:
         release_memory(buffer)
     return_record(record)
-
-
-# Events
-
-
-@native(name="PJRT_Buffer_ReadyEvent")
-def ready_event_of(arguments: ReadyEventCall) -> Address:
-    """Returns the event of the task that writes a buffer."""
-    arguments.event = event_for(arguments.buffer.ready_at)
-    return null
-
-
-@native(name="PJRT_Event_IsReady")
-def event_is_ready(arguments: IsReadyCall) -> Address:
-    """Tests an event without blocking."""
-    event = arguments.event
-    arguments.is_ready = is_done(event.task_id) if event.task_id != 0 else event.is_ready != 0
-    return null
-
-
-@native(name="PJRT_Event_Await")
-def await_event(arguments: AwaitCall) -> Address:
-    """Waits for an event; those of Python objects are awaited by Python."""
-    event = arguments.event
-    if not is_immortal(address_of(event)):
-        return call_python(PYTHON_AWAIT, address_of(arguments))
-    wait_for(event.task_id)
-    return null
-
-
-@native(name="PJRT_Event_OnReady")
-def event_on_ready(arguments: OnReadyCall) -> Address:
-    """Registers a callback of an event; those of Python objects keep theirs in Python."""
-    event = arguments.event
-    if not is_immortal(address_of(event)):
-        return call_python(PYTHON_ON_READY, address_of(arguments))
-    call_when_done(event.task_id, to(OnReady, arguments.callback), arguments.user_arg)
-    return null

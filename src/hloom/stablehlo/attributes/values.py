@@ -22,7 +22,7 @@ from hloom.ops.attributes import (
     RandomDistribution,
     Transpose,
 )
-from hloom.stablehlo.mlir.ir import Attribute, DenseArray, DenseElements, DialectAttribute, Number
+from hloom.stablehlo.mlir.ir import Attribute, DenseArray, DenseElements, DialectAttribute, Number, Symbol
 from hloom.stablehlo.mlir.types import F32, i32, i64, i64_array
 
 Attributes = Mapping[str, Attribute]
@@ -68,6 +68,11 @@ def string(attribute: Attribute) -> str:
     if isinstance(attribute, str):
         return attribute
     raise ArgumentError(f"expected a string, got {attribute!r}")
+
+
+def symbol_name(attribute: Attribute) -> str:
+    """The name in a symbol reference, or in a string; raises ArgumentError for anything else."""
+    return attribute.name if isinstance(attribute, Symbol) else string(attribute)
 
 
 def integers(attribute: Attribute) -> tuple[int, ...]:

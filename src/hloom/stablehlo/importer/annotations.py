@@ -37,13 +37,17 @@ def annotate(attributes: Mapping[str, Attribute], results: Sequence[Instruction]
     instruction = results[0]
     if isinstance(instruction.op, GetTupleElement) and instruction.operands:
         instruction = instruction.operands[0]
-    frontend = attributes.get("mhlo.frontend_attributes")
-    if isinstance(frontend, dict):
-        instruction.frontend_attributes |= {key: str(value) for key, value in frontend.items()}
+    instruction.frontend_attributes |= frontend_attributes(attributes)
     rule = attributes.get("sdy.sharding_rule")
     if isinstance(rule, DialectAttribute):
         instruction.frontend_attributes["xla.sdy.sharding_rule"] = f"#sdy.op_sharding_rule<{rule.body}>"
     _shard(instruction, attributes, meshes, "#sdy.sharding_per_value<[<{}>]>")
+
+
+def frontend_attributes(attributes: Mapping[str, Attribute]) -> dict[str, str]:
+    """The frontend attributes among the attributes of an op, an argument or a module."""
+    frontend = attributes.get("mhlo.frontend_attributes")
+    return {key: str(value) for key, value in frontend.items()} if isinstance(frontend, dict) else {}
 
 
 def argument_annotations(parameter: Instruction, attributes: Mapping[str, Attribute], meshes: Meshes) -> None:
@@ -51,9 +55,7 @@ def argument_annotations(parameter: Instruction, attributes: Mapping[str, Attrib
 
     Raises ArgumentError or ParseError for a malformed sharding.
     """
-    frontend = attributes.get("mhlo.frontend_attributes")
-    if isinstance(frontend, dict):
-        parameter.frontend_attributes |= {key: str(value) for key, value in frontend.items()}
+    parameter.frontend_attributes |= frontend_attributes(attributes)
     replication = attributes.get("mhlo.parameter_replication")
     if isinstance(replication, list) and replication:
         flags = tuple(map(boolean, replication))

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hloom.builder import XlaBuilder, XlaOp
-from hloom.errors import ArgumentError, HloomError, ParseError
+from hloom.errors import ArgumentError
 from hloom.ir import Computation, Instruction
 from hloom.ops.operation import Operation as HloOperation
 from hloom.ops.structure import ElidedConstant, Tuple
@@ -24,6 +24,7 @@ from hloom.stablehlo.importer.annotations import annotate
 from hloom.stablehlo.importer.constant_folding import ConstantFolder
 from hloom.stablehlo.importer.context import ImportContext
 from hloom.stablehlo.importer.meshes import with_mesh
+from hloom.stablehlo.mlir.dense import is_splat
 from hloom.stablehlo.mlir.ir import (
     Attribute,
     DenseElements,
@@ -170,8 +171,12 @@ class Body(XlaBuilder):
         location, metadata = self.location, self.metadata
         self._set_location(operation, operation.location)
         operands = [self.value(operand, operation) for operand in operation.operands]
-        try:
-            results = self.results(operation, operands)
+        with self.context.errors_at(operation):
+            try:
+                results = self.results(operation, operands)
+            except (ValueError, IndexError):
+                # Rules unpack the operands, results and regions of their op; the text may have another number of them.
+                raise ArgumentError(_arity_message(operation)) from None
             if len(results) != len(operation.results):
                 raise ArgumentError(f"has {len(results)} results, the text names {len(operation.results)}")
             for declared, result in zip(operation.results, results, strict=True):
@@ -180,15 +185,6 @@ class Body(XlaBuilder):
                 if self.context.is_specialized and (value := self.size_of(result)) is not None:
                     self.known_values[declared] = value
             annotate(operation.attributes, [result.instruction for result in results], self.context.meshes)
-        except ParseError as error:
-            if error.line:
-                raise
-            self.context.error(operation, error.message)
-        except HloomError as error:
-            self.context.error(operation, error.message)
-        except (ValueError, IndexError):
-            # Rules unpack the operands, results and regions of their op; the text may have another number of them.
-            self.context.error(operation, _arity_message(operation))
         if operation.name.partition(".")[2] in _MOVABLE and all(o in self.definitions for o in operation.operands):
             self.definitions |= dict.fromkeys(operation.results, operation)
         self.location, self.metadata = location, metadata
@@ -300,7 +296,7 @@ class Body(XlaBuilder):
     def dense(self, value: DenseElements) -> XlaOp:
         """Adds a constant; equal elements become a broadcast scalar, as in XLA."""
         values = value.values
-        if values.size > 1 and _is_splat(values):
+        if values.size > 1 and is_splat(values):
             scalar = self.constant(values.reshape(-1)[:1].reshape(()))
             return self.broadcast(scalar, values.shape)
         return self.constant(values)
@@ -376,14 +372,6 @@ def _element_type(type_: Type) -> Type:
         return type_
     element = type_.element_type
     return element.storage if isinstance(element, QuantizedType) else element
-
-
-def _is_splat(values: np.ndarray[Any, np.dtype[Any]]) -> bool:
-    """Whether all elements have the same bits."""
-    if not any(values.strides):
-        return True
-    rows = np.ascontiguousarray(values).reshape(-1).view(np.uint8).reshape(values.size, -1)
-    return bool((rows == rows[0]).all())
 
 
 def _check_result(declared: Type, shape: Shape) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from hloom.errors import ParseError
+from hloom.errors import HloomError, ParseError
 from hloom.ir import Computation
 from hloom.stablehlo.mlir.ir import FunctionType, Operation, Value
 
@@ -41,6 +42,16 @@ class ImportContext:
         lines = self.text.split("\n", operation.line) if operation.line else [""]
         source = lines[operation.line - 1] if 0 < operation.line <= len(lines) else ""
         raise ParseError(f"{operation.name}: {message}", operation.line, operation.column, source)
+
+    @contextmanager
+    def errors_at(self, operation: Operation, what: str = "") -> Iterator[None]:
+        """Gives errors of the body that have no position that of an op; `what` begins their messages."""
+        try:
+            yield
+        except HloomError as error:
+            if isinstance(error, ParseError) and error.line:
+                raise
+            self.error(operation, f"{what}{error.message}")
 
     def unique(self, name: str) -> str:
         """A name for a computation that no other one has."""

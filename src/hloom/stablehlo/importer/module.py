@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from hloom.errors import HloomError, ParseError
 from hloom.ir import BufferDonor, Computation, InputOutputAlias, Module, callees_first
 from hloom.layout import Layout
 from hloom.ops.structure import Tuple
 from hloom.shape import Shape
-from hloom.stablehlo.attributes.values import boolean, integer
+from hloom.stablehlo.attributes.values import boolean, integer, integers, symbol_name
 from hloom.stablehlo.embedded_text import embed_text
-from hloom.stablehlo.importer.annotations import argument_annotations, result_sharding
+from hloom.stablehlo.importer.annotations import argument_annotations, frontend_attributes, result_sharding
 from hloom.stablehlo.importer.body import Body, computation_of
 from hloom.stablehlo.importer.context import ImportContext
 from hloom.stablehlo.importer.meshes import mesh_texts
@@ -136,12 +134,8 @@ class ModuleImporter(ImportContext):
                 yield self.function(operation, name)
 
     def _parameter_shapes(self, function: Operation) -> list[Shape]:
-        try:
-            return [shape_of(type_) for type_ in self.function_type(function).inputs]
-        except HloomError as error:
-            if isinstance(error, ParseError):
-                raise
-            self.error(function, error.message)
+        with self.errors_at(function):
+            return list(map(shape_of, self.function_type(function).inputs))
 
     # The entry and the module's attributes
 
@@ -150,14 +144,10 @@ class ModuleImporter(ImportContext):
         entries = main.attributes.get("arg_attrs")
         for i, parameter in enumerate(computation.parameters):
             attributes = entries[i] if isinstance(entries, list) else {}
-            try:
+            with self.errors_at(main, f"argument {i}: "):
                 argument_annotations(parameter, attributes or {}, self.meshes)
-            except HloomError as error:
-                self.error(main, f"argument {i}: {error.message}")
-        try:
+        with self.errors_at(main):
             sharding = result_sharding(main.attributes.get("res_attrs"), computation.root.shape, self.meshes)
-        except HloomError as error:
-            self.error(main, error.message)
         if sharding is not None:
             root = computation.root
             if not root.shape.is_tuple or not isinstance(root.op, Tuple):
@@ -174,10 +164,9 @@ class ModuleImporter(ImportContext):
         counts = {"mhlo.num_replicas": "replica_count", "mhlo.num_partitions": "num_partitions"}
         for name, field in counts.items():
             if isinstance(attributes.get(name), Number):  # XLA ignores attributes of other kinds
-                setattr(module, field, self._checked(self.operation, lambda name=name: integer(attributes[name])))
-        frontend = attributes.get("mhlo.frontend_attributes")
-        if isinstance(frontend, dict):
-            module.frontend_attributes = {key: str(value) for key, value in frontend.items()}
+                with self.errors_at(self.operation):
+                    setattr(module, field, integer(attributes[name]))
+        module.frontend_attributes = frontend_attributes(attributes)
         if self.meshes:
             meshes = ", ".join(f"{symbol_text(name)[1:]} = #sdy.mesh<{text}>" for name, text in self.meshes.items())
             module.frontend_attributes["xla.sdy.meshes"] = f"{{{meshes}}}"
@@ -204,24 +193,17 @@ class ModuleImporter(ImportContext):
         layout = next(layouts, None)
         if not shape.is_array or not isinstance(layout, DenseElements):
             return shape
-        return self._checked(
-            self.operation, lambda: shape.with_layout(Layout(tuple(map(int, layout.values.reshape(-1)))))
-        )
-
-    def _checked(self, operation: Operation, compute: Any) -> Any:
-        try:
-            return compute()
-        except HloomError as error:
-            self.error(operation, error.message)
+        with self.errors_at(self.operation):
+            return shape.with_layout(Layout(integers(layout)))
 
     def _donations(self, main: Operation, module: Module) -> None:
         entries = main.attributes.get("arg_attrs")
         is_tuple = len(self.function_type(main).results) != 1
         for i, attributes in enumerate(entries if isinstance(entries, list) else ()):
             if "tf.aliasing_output" in attributes:
-                output = self._checked(main, lambda a=attributes: integer(a["tf.aliasing_output"]))
-                index = (output,) if is_tuple else ()
-                module.input_output_alias.append(InputOutputAlias(index, i, ()))
+                with self.errors_at(main):
+                    output = integer(attributes["tf.aliasing_output"])
+                module.input_output_alias.append(InputOutputAlias((output,) if is_tuple else (), i, ()))
             elif "jax.buffer_donor" in attributes and boolean(attributes["jax.buffer_donor"]):
                 module.buffer_donors.append(BufferDonor(i, ()))
 
@@ -237,16 +219,15 @@ def walk(regions: Sequence[Region]) -> Iterator[Operation]:
                 stack.extend(block.operations)
 
 
+_CALLS = ("func.call", "stablehlo.composite", "mhlo.composite")
+
+
 def called_names(operation: Operation) -> Iterator[str]:
     """The names of functions that an operation refers to."""
     for name in ("callee", "decomposition"):
         symbol = operation.attributes.get(name)
-        if isinstance(symbol, (Symbol, str)) and operation.name in (
-            "func.call",
-            "stablehlo.composite",
-            "mhlo.composite",
-        ):
-            yield symbol.name if isinstance(symbol, Symbol) else symbol
+        if isinstance(symbol, (Symbol, str)) and operation.name in _CALLS:
+            yield symbol_name(symbol)
     called = operation.attributes.get("called_computations")
     if isinstance(called, list):
         for symbol in called:

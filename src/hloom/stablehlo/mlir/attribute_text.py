@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hloom.numerics import bits_of
+from hloom.stablehlo.mlir.dense import is_splat
 from hloom.stablehlo.mlir.ir import (
     ELIDED_RESOURCE,
     Attribute,
@@ -139,7 +140,7 @@ def dense_text(value: DenseElements) -> str:
 def _elements_text(values: np.ndarray[Any, np.dtype[Any]]) -> str:
     if values.size == 0:
         return ""
-    if _is_splat(values):
+    if is_splat(values):
         return _element_text(values.reshape(-1)[0])
     if values.size >= MIN_HEXADECIMAL_ELEMENTS and not _is_packed(values.dtype):
         return f'"0x{np.ascontiguousarray(values).tobytes().hex().upper()}"'
@@ -152,12 +153,6 @@ def _elements_text(values: np.ndarray[Any, np.dtype[Any]]) -> str:
 def _is_packed(dtype: np.dtype[Any]) -> bool:
     """Whether elements are narrower than a byte; MLIR's bytes for these differ between releases."""
     return dtype.kind == "b" or dtype.name in ("int2", "uint2", "int4", "uint4", "float4_e2m1fn")
-
-
-def _is_splat(values: np.ndarray[Any, np.dtype[Any]]) -> bool:
-    """Whether all elements have the same bits (0.0 and -0.0 differ)."""
-    raw = np.ascontiguousarray(values).reshape(-1).view(np.uint8).reshape(values.size, -1)
-    return bool((raw == raw[0]).all())
 
 
 def _element_text(element: Any) -> str:

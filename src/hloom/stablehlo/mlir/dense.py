@@ -56,6 +56,14 @@ def dense_values(body: str, type_: TensorType) -> Array:
     return _convert(elements, element_type).reshape(sizes)
 
 
+def is_splat(values: Array) -> bool:
+    """Whether all elements have the same bits (0.0 and -0.0 differ); `values` has at least one."""
+    if not any(values.strides):
+        return True
+    raw = np.ascontiguousarray(values).reshape(-1).view(np.uint8).reshape(values.size, -1)
+    return bool((raw == raw[0]).all())
+
+
 def static_sizes(type_: TensorType) -> tuple[int, ...]:
     """The sizes of a tensor type; raises ArgumentError for unknown sizes, over MAX_RANK or over MAX_ELEMENTS."""
     sizes = tuple(size for size in type_.dimensions if size is not None)

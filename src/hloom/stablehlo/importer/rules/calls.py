@@ -8,10 +8,10 @@ from hloom.builder import XlaOp
 from hloom.errors import ArgumentError
 from hloom.ir import Computation
 from hloom.ops.control_flow import Call
-from hloom.stablehlo.attributes.values import integer, required, string
+from hloom.stablehlo.attributes.values import integer, required, string, symbol_name
 from hloom.stablehlo.importer.body import Body, Rule, computation_of
 from hloom.stablehlo.mlir.attribute_text import dictionary_text
-from hloom.stablehlo.mlir.ir import Attribute, Operation, Symbol
+from hloom.stablehlo.mlir.ir import Attribute, Operation
 from hloom.stablehlo.mlir.types import shape_of
 
 Ops = list[XlaOp]
@@ -25,7 +25,7 @@ def _call(body: Body, operation: Operation, operands: Ops) -> Ops:
 def _call_function(
     body: Body, operation: Operation, operands: Ops, symbol: Attribute, **fields: Any
 ) -> tuple[Ops, XlaOp]:
-    name = symbol.name if isinstance(symbol, Symbol) else string(symbol)
+    name = symbol_name(symbol)
     function = body.context.function(operation, name)
     expected = body.context.function_type(function).inputs
     if len(expected) != len(operands):
@@ -60,7 +60,7 @@ def _composite(body: Body, operation: Operation, operands: Ops) -> Ops:
 
 def called_computation(body: Body, operation: Operation, symbol: Attribute) -> Computation:
     """The computation of a function that an op names; raises ParseError without one."""
-    function = body.context.function(operation, symbol.name if isinstance(symbol, Symbol) else string(symbol))
+    function = body.context.function(operation, symbol_name(symbol))
     inputs = body.context.function_type(function).inputs
     return computation_of(body.context, function, [shape_of(type_) for type_ in inputs])
 

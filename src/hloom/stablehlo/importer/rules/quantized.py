@@ -11,50 +11,19 @@ import numpy as np
 
 from hloom.builder import XlaOp
 from hloom.errors import ArgumentError
+from hloom.ops.custom_call import CustomCall
+from hloom.ops.dynamic_size import GetDimensionSize, SetDimensionSize
+from hloom.ops.traits import Communication, ControlFlow, Identity, Movement, Structural
 from hloom.stablehlo.importer.body import Body, Rule
 from hloom.stablehlo.mlir.ir import Operation, QuantizedType, TensorType, Type, Value
 from hloom.stablehlo.mlir.types import element_type_of
+from hloom.stablehlo.operations import ROWS
 
-# Ops that only move elements, and thus work on the stored integers, as do ops with regions.
-_MOVES = frozenset(
-    {
-        "constant",
-        "reshape",
-        "transpose",
-        "broadcast_in_dim",
-        "broadcast",
-        "slice",
-        "dynamic_slice",
-        "dynamic_update_slice",
-        "concatenate",
-        "pad",
-        "gather",
-        "reverse",
-        "bitcast_convert",
-        "tuple",
-        "get_tuple_element",
-        "optimization_barrier",
-        "custom_call",
-        "composite",
-        "call",
-        "while",
-        "if",
-        "case",
-        "all_gather",
-        "all_to_all",
-        "collective_permute",
-        "collective_broadcast",
-        "uniform_quantize",
-        "uniform_dequantize",
-        "dynamic_reshape",
-        "dynamic_broadcast_in_dim",
-        "dynamic_pad",
-        "dynamic_gather",
-        "real_dynamic_slice",
-        "get_dimension_size",
-        "set_dimension_size",
-    }
-)
+_MOVING = (Movement, Structural, Identity, ControlFlow, Communication, CustomCall, GetDimensionSize, SetDimensionSize)
+_OTHER_MOVES = """bitcast_convert broadcast call composite dynamic_broadcast_in_dim dynamic_gather dynamic_pad
+    dynamic_reshape real_dynamic_slice uniform_dequantize uniform_quantize"""
+_MOVES = frozenset(row.name for row in ROWS if issubclass(row.declaration, _MOVING)) | frozenset(_OTHER_MOVES.split())
+"""Ops that only move elements, and thus work on the stored integers, as do ops with regions."""
 
 
 def quantized_type(type_: Type) -> QuantizedType | None:
