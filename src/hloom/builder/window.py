@@ -44,9 +44,10 @@ def make_window(
             for n, w, d, s in zip(base, window_sizes, dilated_window, steps, strict=True)
         ]
     else:
-        pairs = [tuple(ints(opcode, "padding", p)) for p in sequence(opcode, "padding", padding)]  # type: ignore[misc]
-        if len(pairs) != count or any(len(pair) != 2 for pair in pairs):
+        given = [ints(opcode, "padding", pair) for pair in sequence(opcode, "padding", padding)]
+        if len(given) != count or any(len(pair) != 2 for pair in given):
             raise RuleError(opcode, "WIN-6", f"padding needs {count} pairs (low, high), got {list(padding)}")
+        pairs = [(low, high) for low, high in given]
     return tuple(
         WindowDimension(w, s, low, high, wd, bd)
         for w, s, (low, high), wd, bd in zip(window_sizes, steps, pairs, dilated_window, dilated_base, strict=True)

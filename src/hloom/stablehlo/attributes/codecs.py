@@ -14,6 +14,7 @@ from hloom.shape import Shape
 from hloom.stablehlo.attributes.values import (
     INT64_ARRAY,
     Attributes,
+    FieldValues,
     ValueCodec,
     integer,
     integers,
@@ -29,14 +30,14 @@ REQUIRED: Any = object()
 class AttributeCodec(Protocol):
     """Conversion of some attributes of an op to fields of the HLO operation (`read`) and back (`write`)."""
 
-    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
+    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> FieldValues:
         """Returns field name -> value; `operands` are the shapes of the op's operands.
 
         Raises ArgumentError if an attribute is missing or malformed.
         """
         ...
 
-    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+    def write(self, fields: FieldValues) -> dict[str, Attribute]:
         """Returns attribute name -> value for the fields of an operation; those with a default may be omitted.
 
         Raises ArgumentError for a value that StableHLO cannot express.
@@ -58,12 +59,12 @@ class Plain(AttributeCodec):
     default: Any = REQUIRED
     always_written: bool = False
 
-    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
+    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> FieldValues:
         if self.name not in attributes and self.default is not REQUIRED:
             return {self.field or self.name: self.default}
         return {self.field or self.name: self.codec.read(required(attributes, self.name))}
 
-    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+    def write(self, fields: FieldValues) -> dict[str, Attribute]:
         value = fields[self.field or self.name]
         is_omitted = not self.always_written and self.default is not REQUIRED and value == self.default
         return {} if is_omitted else {self.name: self.codec.write(value)}
@@ -83,7 +84,7 @@ class Fields(AttributeCodec):
     scalars: Sequence[str] = ()
     dialect: str = "stablehlo"
 
-    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
+    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> FieldValues:
         body = parameters(required(attributes, self.name), self.mnemonic)
         unknown = [name for name in body if name not in self.lists and name not in self.scalars]
         if unknown:
@@ -91,7 +92,7 @@ class Fields(AttributeCodec):
         values: dict[str, Any] = {field: integers(body.get(name, [])) for name, field in self.lists.items()}
         return values | {name: integer(body.get(name, i64(0))) for name in self.scalars}
 
-    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+    def write(self, fields: FieldValues) -> dict[str, Attribute]:
         body: dict[str, Attribute] = {
             name: list(map(i64, fields[field])) for name, field in self.lists.items() if fields[field]
         }
@@ -107,13 +108,13 @@ class Columns(AttributeCodec):
     record: type[Any]
     names: Sequence[str]
 
-    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
+    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> FieldValues:
         columns = [integers(required(attributes, name)) for name in self.names]
         if len({len(column) for column in columns}) > 1:
             lengths = ", ".join(f"{name} {len(column)}" for name, column in zip(self.names, columns, strict=True))
             raise ArgumentError(f"lists of different lengths: {lengths}")
         return {self.field: tuple(map(self.record, *columns))}
 
-    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+    def write(self, fields: FieldValues) -> dict[str, Attribute]:
         rows = [astuple(record) for record in fields[self.field]]
         return {name: INT64_ARRAY.write([row[i] for row in rows]) for i, name in enumerate(self.names)}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from hloom.errors import ArgumentError
 from hloom.ops.attributes import AxisRef, MeshReplicaGroups, ReplicaGroups
@@ -13,6 +12,7 @@ from hloom.shape import Shape
 from hloom.stablehlo.attributes.codecs import AttributeCodec
 from hloom.stablehlo.attributes.values import (
     Attributes,
+    FieldValues,
     entries,
     integer,
     integers,
@@ -28,7 +28,7 @@ from hloom.stablehlo.mlir.types import i64, i64_table
 class Groups(AttributeCodec):
     """`replica_groups`: a table whose shorter rows are filled with -1, or axes of a mesh."""
 
-    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
+    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> FieldValues:
         attribute = required(attributes, "replica_groups")
         if isinstance(attribute, DialectAttribute):
             return {"replica_groups": groups_along_axes(attribute)}
@@ -36,7 +36,7 @@ class Groups(AttributeCodec):
             return {"replica_groups": ReplicaGroups()}
         return {"replica_groups": ReplicaGroups(tuple(tuple(i for i in row if i >= 0) for row in table(attribute)))}
 
-    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+    def write(self, fields: FieldValues) -> dict[str, Attribute]:
         groups = fields["replica_groups"].groups
         width = max(map(len, groups), default=0)
         return {"replica_groups": i64_table([[*row, *[-1] * (width - len(row))] for row in groups], 0)}
@@ -78,14 +78,14 @@ class Channel(AttributeCodec):
     type: int = 0
     optional: bool = True
 
-    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
+    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> FieldValues:
         if self.optional and "channel_handle" not in attributes:
             return {"channel_id": None}
         body = parameters(required(attributes, "channel_handle"), "channel_handle")
         handle = integer(body.get("handle", i64(0)))
         return {"channel_id": handle if handle > 0 or not self.optional else None}
 
-    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+    def write(self, fields: FieldValues) -> dict[str, Attribute]:
         channel = fields["channel_id"]
         if channel is None and self.optional:
             return {}
@@ -96,11 +96,11 @@ class Channel(AttributeCodec):
 class Pairs(AttributeCodec):
     """`source_target_pairs = dense<[[0, 1]]> : tensor<1x2xi64>`."""
 
-    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
+    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> FieldValues:
         attribute = required(attributes, "source_target_pairs")
         if isinstance(attribute, DenseElements) and attribute.values.size == 0:
             return {"source_target_pairs": ()}
         return {"source_target_pairs": table(attribute)}
 
-    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+    def write(self, fields: FieldValues) -> dict[str, Attribute]:
         return {"source_target_pairs": i64_table(fields["source_target_pairs"])}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from hloom.errors import ArgumentError
 from hloom.ops.attributes import ResultAccuracy
@@ -16,6 +15,7 @@ from hloom.stablehlo.attributes.codecs import AttributeCodec
 from hloom.stablehlo.attributes.values import (
     PRECISION,
     Attributes,
+    FieldValues,
     entries,
     enum_case,
     floating_point,
@@ -33,10 +33,10 @@ class Precisions(AttributeCodec):
 
     dialect: str = "stablehlo"
 
-    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
+    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> FieldValues:
         return {"operand_precision": tuple(map(PRECISION.read, entries(attributes.get("precision_config", []))))}
 
-    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+    def write(self, fields: FieldValues) -> dict[str, Attribute]:
         precisions = fields["operand_precision"]
         if not precisions or fields.get("algorithm") not in _NO_ALGORITHM:
             return {}
@@ -68,7 +68,7 @@ class Algorithm(AttributeCodec):
     `dot_bf16_bf16_f32_x3` is three products of bf16 operands, added in f32.
     """
 
-    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
+    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> FieldValues:
         attribute = attributes.get("algorithm")
         if attribute is None:
             return {}
@@ -82,7 +82,7 @@ class Algorithm(AttributeCodec):
             raise ArgumentError(f"there is no dot algorithm {tuple(given)}")
         return {"algorithm": name}
 
-    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+    def write(self, fields: FieldValues) -> dict[str, Attribute]:
         algorithm = fields["algorithm"]
         if algorithm in _NO_ALGORITHM:
             return {}
@@ -98,7 +98,7 @@ class Algorithm(AttributeCodec):
 class Accuracy(AttributeCodec):
     """`result_accuracy = #stablehlo.result_accuracy<mode = #stablehlo.result_accuracy_mode<HIGHEST>>`."""
 
-    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
+    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> FieldValues:
         attribute = attributes.get("result_accuracy")
         if attribute is None:
             return {}
@@ -109,7 +109,7 @@ class Accuracy(AttributeCodec):
         atol, rtol = (floating_point(body[name]) if name in body else 0.0 for name in ("atol", "rtol"))
         return {"result_accuracy": ResultAccuracy("default", atol, rtol, integer(body.get("ulps", i64(0))))}
 
-    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+    def write(self, fields: FieldValues) -> dict[str, Attribute]:
         accuracy: ResultAccuracy = fields["result_accuracy"]
         if accuracy == ResultAccuracy():
             return {}

@@ -26,6 +26,8 @@ from hloom.stablehlo.mlir.ir import Attribute, DenseArray, DenseElements, Dialec
 from hloom.stablehlo.mlir.types import F32, i32, i64, i64_array
 
 Attributes = Mapping[str, Attribute]
+FieldValues = Mapping[str, Any]
+"""Values of the fields of an HLO operation, by name."""
 
 
 # Values

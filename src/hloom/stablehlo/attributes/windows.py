@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from hloom.ops.attributes import ConvolutionDimensionNumbers, WindowDimension
 from hloom.ops.kinds import DIM_LABELS
 from hloom.shape import Shape
 from hloom.stablehlo.attributes.codecs import AttributeCodec
-from hloom.stablehlo.attributes.values import Attributes, integer, integers, required, table
+from hloom.stablehlo.attributes.values import Attributes, FieldValues, integer, integers, required, table
 from hloom.stablehlo.mlir.ir import Attribute, DenseArray, DenseElements, DialectAttribute
 from hloom.stablehlo.mlir.types import I1, i64_array, i64_table
 from hloom.text import attributes as text
@@ -32,7 +32,7 @@ class Windows(AttributeCodec):
     base: str = "base_dilations"
     window: str = "window_dilations"
 
-    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
+    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> FieldValues:
         sizes = self._sizes(attributes, operands)
         count = len(sizes)
 
@@ -66,7 +66,7 @@ class Windows(AttributeCodec):
             return (1,) * (operands[0].rank if operands else 0)
         return integers(attributes[self.sizes])
 
-    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+    def write(self, fields: FieldValues) -> dict[str, Attribute]:
         window: Sequence[WindowDimension] = fields["window"]
         columns: dict[str, tuple[list[int], int | None]] = {
             self.sizes: ([w.size for w in window], None),
@@ -90,10 +90,10 @@ class Windows(AttributeCodec):
 class ConvolutionDimensions(AttributeCodec):
     """`dimension_numbers` of a convolution, `#stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>`."""
 
-    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
+    def read(self, attributes: Attributes, operands: Sequence[Shape]) -> FieldValues:
         return {"dimension_numbers": dimension_numbers(attributes)}
 
-    def write(self, fields: Mapping[str, Any]) -> dict[str, Attribute]:
+    def write(self, fields: FieldValues) -> dict[str, Attribute]:
         sides = re.split("_|->", text.write(DIM_LABELS, fields["dimension_numbers"]))
         lhs, rhs, result = (f"[{', '.join(labels)}]" for labels in sides)
         return {"dimension_numbers": DialectAttribute("stablehlo.conv", f"{lhs}x{rhs}->{result}")}

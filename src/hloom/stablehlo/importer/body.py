@@ -41,8 +41,8 @@ from hloom.stablehlo.mlir.location_reader import location_parts
 from hloom.stablehlo.mlir.types import is_sized, shape_of, type_text
 from hloom.stablehlo.operations import BY_NAME, Row
 from hloom.types import PrimitiveType
+from hloom.values import Array
 
-Array = np.ndarray[Any, np.dtype[Any]]
 KnownValues = Mapping[int, Array]
 """The values of those arguments of a function that are known, by index."""
 NO_VALUES: KnownValues = MappingProxyType({})
@@ -267,7 +267,7 @@ class Body(XlaBuilder):
         inner = Body(self.context, self.context.unique(name), self)
         return inner.close([computation(*(inner.parameter(i, shape) for i, shape in enumerate(parameters)))])
 
-    def constant_of(self, operand: XlaOp) -> np.ndarray[Any, np.dtype[Any]] | None:
+    def constant_of(self, operand: XlaOp) -> Array | None:
         """The value of an operand that depends on constants only; None for any other."""
         return self.constant_folder.value(operand.instruction)
 

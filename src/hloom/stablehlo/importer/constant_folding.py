@@ -12,11 +12,10 @@ from hloom.ops.custom_call import CustomCall
 from hloom.ops.dynamic_size import GetDimensionSize
 from hloom.ops.structure import Constant, OptimizationBarrier, Parameter
 from hloom.ops.traits import DeviceIndex
+from hloom.values import Array
 
 MAX_ELEMENTS = 4096
 MAX_INSTRUCTIONS = 4096
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class ConstantFolder:

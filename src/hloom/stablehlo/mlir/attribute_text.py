@@ -25,6 +25,7 @@ from hloom.stablehlo.mlir.ir import (
     TupleType,
 )
 from hloom.stablehlo.mlir.types import INDEX, element_type_of, type_text
+from hloom.values import Array
 
 _BARE_NAME = re.compile(r"[A-Za-z_][\w$.]*\Z")
 _WORD = re.compile(r"\w+\Z")
@@ -137,7 +138,7 @@ def dense_text(value: DenseElements) -> str:
     return f"dense<{_elements_text(value.values)}> : {type_text(value.type)}"
 
 
-def _elements_text(values: np.ndarray[Any, np.dtype[Any]]) -> str:
+def _elements_text(values: Array) -> str:
     if values.size == 0:
         return ""
     if is_splat(values):

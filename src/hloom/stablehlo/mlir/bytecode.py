@@ -69,7 +69,7 @@ def _context() -> Any:
 
 def read_bytecode(content: bytes) -> bytes:
     """The text (UTF-8) of a module in bytecode, by jaxlib in this process: for bytes from a trusted source only."""
-    from jaxlib import _jax  # type: ignore[attr-defined]
+    from jaxlib import _jax
     from jaxlib.mlir import ir
 
     with _context() as context:
@@ -81,7 +81,7 @@ def read_bytecode(content: bytes) -> bytes:
 
 
 def _write(content: bytes) -> bytes:
-    from jaxlib import _jax  # type: ignore[attr-defined]
+    from jaxlib import _jax
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import stablehlo
 

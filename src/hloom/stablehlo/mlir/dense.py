@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
 
 import numpy as np
 
@@ -14,8 +13,7 @@ from hloom.stablehlo.mlir.ir import TensorType
 from hloom.stablehlo.mlir.lexer import unquote_mlir
 from hloom.stablehlo.mlir.types import element_type_of, type_text
 from hloom.types import PrimitiveType
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from hloom.values import Array
 
 MAX_RANK = 32
 MAX_ELEMENTS = 1 << 48
