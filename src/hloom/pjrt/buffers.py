@@ -16,6 +16,7 @@ from hloom.pjrt.c_api import BUFFER_TYPES, MemoryLayout
 from hloom.pjrt.client import Memory, memory_of
 from hloom.pjrt.events import Event, ready_event
 from hloom.pjrt.handlers import immortal_text, immortal_words, implements, read_integers
+from hloom.pjrt.layouts import row_major
 from hloom.pjrt.native.api import code, free_retired, refill_records, wait_for_tasks
 from hloom.pjrt.native.transfers import MIN_SHARED_BYTES, ZERO_COPY
 from hloom.pjrt.records import new_packed_record, new_record, objects, record_words, set_word, word_address
@@ -131,12 +132,6 @@ def layout_handle(order: tuple[int, ...]) -> int:
 @implements("TopologyDescription_GetDefaultLayout")
 def _default_layout(arguments: Any) -> None:
     arguments.layout = layout_handle(row_major(arguments.num_dims))
-
-
-@functools.cache
-def row_major(rank: int) -> tuple[int, ...]:
-    """Dimensions of a row-major array from minor to major: rank - 1, .., 0."""
-    return tuple(range(rank))[::-1]
 
 
 def address_of_array(array: Array) -> int:

@@ -8,11 +8,12 @@ results.
 
 from __future__ import annotations
 
+import functools
 import re
 
 from hloom.errors import ArgumentError
 from hloom.ir import Module
-from hloom.layout import Layout
+from hloom.layout import Layout, default_layout
 from hloom.ops.control_flow import Call
 from hloom.passes import clone_module
 from hloom.passes.op_builder import OpBuilder, new_computation
@@ -22,9 +23,15 @@ _MODE = "mhlo.layout_mode"
 _ORDER = re.compile(r"\{([\d,]*)\}\Z")
 
 
+@functools.cache
+def row_major(rank: int) -> tuple[int, ...]:
+    """Dimensions of a row-major array from minor to major: rank - 1, .., 0."""
+    return default_layout(rank).minor_to_major
+
+
 def minor_to_major(shape: Shape) -> tuple[int, ...]:
     """Dimensions of an array from minor to major."""
-    return tuple(range(shape.rank))[::-1] if shape.layout is None else shape.layout.minor_to_major
+    return row_major(shape.rank) if shape.layout is None else shape.layout.minor_to_major
 
 
 def set_entry_layouts(module: Module, program: bytes) -> None:
@@ -82,7 +89,7 @@ def _with_mode(shape: Shape, mode: str) -> Shape:
     if mode == "auto" and shape.layout is not None:
         return shape  # the layout that shape inference chose, in which a transposed value needs no copy
     if mode in ("default", "auto"):
-        return shape.with_layout(Layout(tuple(range(shape.rank))[::-1]))
+        return shape.with_layout(default_layout(shape.rank))
     order = _ORDER.match(mode)
     if order is None:
         raise NotImplementedError(f"hloom's arrays have no tiles: {shape} with layout {mode}")
@@ -96,7 +103,7 @@ def in_row_major(module: Module) -> Module:
     """
     parameters = module.entry_parameter_layouts or module.entry.parameter_shapes
     results = (module.entry_result_layout or module.entry.result_shape).elements
-    if all(minor_to_major(s) == tuple(range(s.rank))[::-1] for s in (*parameters, *results) if s.is_array):
+    if all(minor_to_major(s) == row_major(s.rank) for s in (*parameters, *results) if s.is_array):
         return module
     outer = clone_module(module)
     inner = outer.entry
