@@ -1,6 +1,6 @@
 """Facts about operations stand on the operations: no file outside `ops/` lists opcodes, and few list classes.
 
-A table is a constant of a module with two or more operations among its entries. Registries of functions are no tables:
+A table is a constant of a module with two or more operations among its entries. Registries of functions are not tables:
 their functions are what the file is for.
 """
 

@@ -79,6 +79,9 @@ PROSE = {
     "parallel loop": r"independent rounds?|rounds? at once",
     "pass / forward": r"hand(s|ed)? (over|on)",
     "package / module / layer": r"rooms?|floors?(?!-\d)|house",
+    "is not a / are not": r"(?<!\bthere )(?:is|are) no (?!longer\b|more\b|less\b)\w+",
+    "per": r"one (?:file|function|line|row) an? (?:family|subcommand|operation|row|axis|store)",
+    "a later addition to XLA": r"today's XLA",
     "predictable / recently / if requested": r"foretold|of late|as ever|so wished",
 }
 """The words that are retired in prose, by what to say instead."""

@@ -2,7 +2,7 @@
 
 An `Index` is `constant + sum(coefficient * atom)`. An atom is a loop variable, an integer computed at run time, or a
 quotient or remainder (from reshapes) that could not be simplified. Every atom has bounds, so that most divisions
-vanish: with j in [0, 4), (8 i + j) // 8 is i and (8 i + j) % 4 is j.
+vanish: with j in [0, 4), (8 i + j) // 8 is i and (8 i + j) mod 4 is j.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class IndexSpace:
         return self.of(self._atom(Remainder, rest, divisor))
 
     def delinearize(self, linear: Index, sizes: tuple[int, ...]) -> list[Index]:
-        """The indices, one a dimension, of the element at a linear row-major position in an array of these sizes."""
+        """The indices, one per dimension, of the element at a linear row-major position in an array of these sizes."""
         result: list[Index] = []
         for size in reversed(sizes[1:]):
             result.append(self.remainder(linear, size) if size else Index((), 0))

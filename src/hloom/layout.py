@@ -53,7 +53,7 @@ class Layout:
     """The order of an array's elements in memory: its dimensions from the most minor to the most major, and padding.
 
     `padded_dimensions` is empty or holds a width for each dimension number. Tiles, and the fields after them, are
-    additions of today's XLA, of which hloom implements `tiles` and `element_size_in_bits`; the others are kept and
+    later additions to XLA, of which hloom implements `tiles` and `element_size_in_bits`; the others are kept and
     printed (SL-23, SL-26, SL-29).
     """
 

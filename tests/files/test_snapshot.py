@@ -74,7 +74,7 @@ def test_an_unoptimised_snapshot_gives_the_arguments_of_its_first_partition(snap
 
 
 def test_errors_name_the_mismatch(snapshot: hl.Snapshot, tmp_path: Path) -> None:
-    with pytest.raises(hl.ProtoError, match="the file is no snapshot: it has a module without arguments"):
+    with pytest.raises(hl.ProtoError, match="the file is not a snapshot: it has a module without arguments"):
         hl.Snapshot.from_bytes(module_to_bytes(snapshot.module))
     with pytest.raises(hl.ArgumentError, match=r"m takes 2 arguments \(%x: .*, %t: .*\), got 1"):
         hl.Snapshot(snapshot.module, snapshot.arguments[:1]).to_bytes()

@@ -136,7 +136,7 @@ def test_groups_hold_each_replica_once(groups: str, clause: str) -> None:
 
 
 def test_send_and_receive_in_a_pipeline() -> None:
-    """A chain of waits that is no cycle runs: device 0 sends to 1, and 1 to 2 (SEND-4)."""
+    """A chain of waits that is not a cycle runs: device 0 sends to 1, and 1 to 2 (SEND-4)."""
     text = """HloModule m, replica_count=3
 ENTRY e {
   p = f32[1] parameter(0)

@@ -139,7 +139,7 @@ LINES = "HloModule m\nENTRY e {\n  x = f32[2] parameter(0)\n  %s\n}\n"
         ("ROOT y f32[2] negate(x)", 3, "expected an instruction"),
         ("x = f32[2] negate(x)", 3, "instruction 'x' is defined twice"),
         ("ROOT y = f32[2] constant({1, 2, 3})", 28, "the braces do not nest as 2 numbers do"),
-        ("ROOT y = f32[2] constant({1, b})", 28, "'b' is no number"),
+        ("ROOT y = f32[2] constant({1, b})", 28, "'b' is not a number"),
         ("ROOT y = s8[2] constant({1, 200})", 27, "200 does not fit s8, which holds -128 .. 127"),
         ("ROOT y = pred[] constant(2.5)", 28, "'2.5' is neither true nor false"),
         ("ROOT y = f32[] constant(nan(0x800000))", 27, "the payload must be in"),

@@ -100,7 +100,7 @@ def test_the_text_that_is_damaged_below_is_valid() -> None:
         ("negate(x)", "negate(f32[4,@y] x)", "expected a size, got 'y] x)'"),
         ("negate(x)", "negate(x)@)", "expected an instruction"),
         # Constants
-        ("constant(0)", "constant(@zero)", "constant of f32[]: 'zero' is no number"),
+        ("constant(0)", "constant(@zero)", "constant of f32[]: 'zero' is not a number"),
         ("constant(0)", "constant(@{0})", "constant of f32[]: a scalar is one number, got '{0}'"),
         ("constant(0)", "constant(0@}", "unexpected '}'"),
         ("constant(0)", "constant(@\"0", "the string is not closed"),

@@ -19,13 +19,13 @@ class XlaBuilder(BuilderCore):
         The minimum of a signed integer type is its own absolute value.
         """
     def acos(self, operand: Any) -> XlaOp:
-        """Computes the inverse cosine (an addition of today's XLA)."""
+        """Computes the inverse cosine (a later addition to XLA)."""
     def acosh(self, operand: Any) -> XlaOp:
-        """Computes the inverse hyperbolic cosine (an addition of today's XLA)."""
+        """Computes the inverse hyperbolic cosine (a later addition to XLA)."""
     def add(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
         """Adds `lhs` and `rhs`; logical or for PRED (ADD-1)."""
     def add_dependency(self, operand: Any, token: Any) -> XlaOp:
-        """Returns `operand`, but not before `token`; moves no data (an addition of today's XLA)."""
+        """Returns `operand`, but not before `token`; moves no data (a later addition to XLA)."""
     def after_all(self, *operands: Any) -> XlaOp:
         """Joins any number of tokens into one: users of the result run after all of them (AFTERALL-1, -2)."""
     def all_gather(
@@ -59,16 +59,16 @@ class XlaBuilder(BuilderCore):
     def and_(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
         """Bitwise and of integers, logical and of PRED (AND-1)."""
     def asin(self, operand: Any) -> XlaOp:
-        """Computes the inverse sine (an addition of today's XLA)."""
+        """Computes the inverse sine (a later addition to XLA)."""
     def asinh(self, operand: Any) -> XlaOp:
-        """Computes the inverse hyperbolic sine (an addition of today's XLA)."""
+        """Computes the inverse hyperbolic sine (a later addition to XLA)."""
     def atan2(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
         """Computes the angle of the point (x = `rhs`, y = `lhs`) (ATAN2-1).
 
         For complex numbers, -i log((rhs + i lhs) / sqrt(rhs^2 + lhs^2)).
         """
     def atanh(self, operand: Any) -> XlaOp:
-        """Computes the inverse hyperbolic tangent (an addition of today's XLA)."""
+        """Computes the inverse hyperbolic tangent (a later addition to XLA)."""
     def batch_norm_grad(
         self, operand: Any, scale: Any, mean: Any, variance: Any, grad_output: Any, epsilon: float, feature_index: int
     ) -> XlaOp:
@@ -117,14 +117,14 @@ class XlaBuilder(BuilderCore):
     def collective_broadcast(
         self, *operands: Any, channel_id: int | None = ..., replica_groups: Any = ..., constrain_layout: bool = ...
     ) -> XlaOp:
-        """Sends the operand of the first member of each group to all members (an addition of today's XLA).
+        """Sends the operand of the first member of each group to all members (a later addition to XLA).
 
         Devices in no group get zeros.
         """
     def collective_permute(
         self, operand: Any, source_target_pairs: Sequence[tuple[int, int]], channel_id: int | None = ...
     ) -> XlaOp:
-        """Sends the operand of each source to its target; devices that are no target get zeros
+        """Sends the operand of each source to its target; devices that are not a target get zeros
         (COLLECTIVEPERMUTE-1).
         """
     def complex(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
@@ -173,11 +173,11 @@ class XlaBuilder(BuilderCore):
     def convert_element_type(self, operand: Any, new_element_type: PrimitiveType | str) -> XlaOp:
         """Converts elements to another type (CONVERT-1)."""
     def copy(self, operand: Any) -> XlaOp:
-        """Copies the operand, perhaps to another layout (an addition of today's XLA)."""
+        """Copies the operand, perhaps to another layout (a later addition to XLA)."""
     def cos(self, operand: Any) -> XlaOp:
         """Computes the cosine (COS-1)."""
     def cosh(self, operand: Any) -> XlaOp:
-        """Computes the hyperbolic cosine (an addition of today's XLA)."""
+        """Computes the hyperbolic cosine (a later addition to XLA)."""
     def cross_replica_sum(self, operand: Any, replica_groups: Sequence[Sequence[int]] = ...) -> XlaOp:
         """An AllReduce with addition (CROSSREPLICASUM-1)."""
     def custom_call(
@@ -291,7 +291,7 @@ class XlaBuilder(BuilderCore):
     def mul(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
         """Multiplies `lhs` and `rhs`; logical and for PRED (MUL-1)."""
     def mulhi(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """Computes the high half of the double-width product of integers (an addition of today's XLA)."""
+        """Computes the high half of the double-width product of integers (a later addition to XLA)."""
     def ne(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
         """lhs NE rhs, element by element (COMPARE-1)."""
     def ne_total_order(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
@@ -312,7 +312,7 @@ class XlaBuilder(BuilderCore):
         Interior padding must be >= 0. The size of a dimension becomes low + (size - 1) * (interior + 1) + 1 + high.
         """
     def partition_id(self) -> XlaOp:
-        """Returns the id of the executing partition as u32[] (an addition of today's XLA)."""
+        """Returns the id of the executing partition as u32[] (a later addition to XLA)."""
     def population_count(self, operand: Any) -> XlaOp:
         """Counts the bits set in the width of the element type (POPULATIONCOUNT-1)."""
     def pow(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
@@ -429,7 +429,7 @@ class XlaBuilder(BuilderCore):
     def sin(self, operand: Any) -> XlaOp:
         """Computes the sine (SIN-1)."""
     def sinh(self, operand: Any) -> XlaOp:
-        """Computes the hyperbolic sine (an addition of today's XLA)."""
+        """Computes the hyperbolic sine (a later addition to XLA)."""
     def slice(
         self,
         operand: Any,

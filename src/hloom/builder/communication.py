@@ -148,7 +148,7 @@ class CommunicationMethods(BuilderCore):
     def collective_permute(
         self, operand: Any, source_target_pairs: Sequence[tuple[int, int]], channel_id: int | None = None
     ) -> XlaOp:
-        """Sends the operand of each source to its target; devices that are no target get zeros
+        """Sends the operand of each source to its target; devices that are not a target get zeros
         (COLLECTIVEPERMUTE-1).
         """
         op = OPERATIONS["collective-permute"](source_target_pairs=source_target_pairs, channel_id=channel_id)

@@ -42,13 +42,13 @@ class BuilderCore:
     def build(self, root: XlaOp | None = None) -> XlaComputation:
         """Returns the verified computation, whose root is `root` or else the last instruction (GEN-12).
 
-        The builder can be used further; the result is a copy. Raises VerifyError or RuleError.
+        The builder remains usable; the result is a copy. Raises VerifyError or RuleError.
         """
         if root is not None:
             self._own(root)
             self._computation.root = root.instruction
         module = Module(self.name)
-        # Copy: the builder can be used further, and a computation may be called from several others.
+        # Copy: the builder remains usable, and a computation may be called from several others.
         copies: dict[int, Computation] = {}
         for computation in callees_first(self._computation):
             copy = clone_computation(computation, lambda callee: copies[id(callee)])

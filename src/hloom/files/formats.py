@@ -81,7 +81,7 @@ def path_format(path: str | os.PathLike[str]) -> Format:
     suffix = Path(path).suffix.lower()
     if suffix not in EXTENSIONS:
         raise ArgumentError(
-            f"the extension of {os.fspath(path)!r} is no format of modules; these are: {', '.join(EXTENSIONS)}"
+            f"the extension of {os.fspath(path)!r} is not a format of modules; these are: {', '.join(EXTENSIONS)}"
         )
     return EXTENSIONS[suffix]
 

@@ -37,7 +37,7 @@ class Snapshot:
     def load(path: str | PathLike[str]) -> Snapshot:
         """Loads an HloSnapshot, or an HloUnoptimizedSnapshot with the arguments of its first partition.
 
-        Raises ProtoError if the file is no snapshot, or its arguments do not match the module.
+        Raises ProtoError if the file is not a snapshot, or its arguments do not match the module.
         """
         try:
             return Snapshot.from_bytes(read_file(path))
@@ -49,7 +49,7 @@ class Snapshot:
         """Parses a serialised snapshot; raises the errors of `load`."""
         found = snapshot_in(content)
         if found is None:
-            raise ProtoError("the file is no snapshot: it has a module without arguments")
+            raise ProtoError("the file is not a snapshot: it has a module without arguments")
         return found
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -1,7 +1,7 @@
 """Kernels: loop nests that store expressions into buffers, each with its schedule.
 
 parallel i < 4096:
-  vector j < 1024 by 16:
+  vector j < 1024 lanes 16:
     b2[1024*i + j] = add(b0[1024*i + j], b1[j])
 """
 

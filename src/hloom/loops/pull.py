@@ -1,4 +1,4 @@
-"""Element functions: the expression of a result element in terms of operand elements, one function an operation.
+"""Element functions: the expression of a result element in terms of operand elements, one function per operation.
 
 `Puller.element(instruction, index)` composes these functions from an instruction back to buffers in memory. Expressions
 are shared, so that nothing is computed twice for one index.

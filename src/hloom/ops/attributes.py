@@ -260,7 +260,7 @@ class ComparisonType(enum.Enum):
 
 
 class ComparisonOrder(enum.Enum):
-    """The order of floats as today's XLA writes it; TOTAL is that of TOTALORDER-1."""
+    """The order of floats as current XLA writes it; TOTAL is that of TOTALORDER-1."""
 
     TOTAL, PARTIAL = "TOTAL", "PARTIAL"
 
@@ -296,13 +296,13 @@ class Precision(enum.Enum):
 
 
 class FusionKind(enum.Enum):
-    """XLA's kind of a fusion, kept as it is."""
+    """XLA's kind of a fusion, kept unchanged."""
 
     LOOP, INPUT, OUTPUT, CUSTOM = "kLoop", "kInput", "kOutput", "kCustom"
 
 
 class CustomCallSchedule(enum.Enum):
-    """The scheduling hint of a custom call, kept as it is."""
+    """The scheduling hint of a custom call, kept unchanged."""
 
     SCHEDULE_NONE, SCHEDULE_LATEST, SCHEDULE_EARLIEST = "SCHEDULE_NONE", "SCHEDULE_LATEST", "SCHEDULE_EARLIEST"
 
@@ -318,6 +318,6 @@ class CustomCallApiVersion(enum.Enum):
 
 
 class PaddingType(enum.Enum):
-    """The padding type of a custom call, kept as it is."""
+    """The padding type of a custom call, kept unchanged."""
 
     PADDING_INVALID, PADDING_VALID, PADDING_SAME = "PADDING_INVALID", "PADDING_VALID", "PADDING_SAME"

@@ -309,7 +309,8 @@ class AllToAll(Collective, opcode="all-to-all"):
 
 
 class CollectivePermute(Communication, Operation, opcode="collective-permute"):
-    """Sends the operand of each source to its target; devices that are no target get zeros (COLLECTIVEPERMUTE-1, -2).
+    """Sends the operand of each source to its target; devices that are not a target get zeros (COLLECTIVEPERMUTE-1,
+    -2).
 
     A device may occur once as a source and once as a target of `source_target_pairs`.
     """
@@ -382,7 +383,7 @@ def _offsets_count(buffer: Shape, offsets: Shape) -> int:
 
 
 class CollectiveBroadcast(Collective, opcode="collective-broadcast", builder="collective_broadcast"):
-    """Sends the operand of the first member of each group to all members (an addition of today's XLA).
+    """Sends the operand of the first member of each group to all members (a later addition to XLA).
 
     Devices in no group get zeros.
     """
@@ -413,7 +414,7 @@ class CollectiveBroadcast(Collective, opcode="collective-broadcast", builder="co
 
 
 class RaggedAllToAll(Collective, opcode="ragged-all-to-all"):
-    """Exchanges slices of different sizes along dimension 0 (an addition of today's XLA).
+    """Exchanges slices of different sizes along dimension 0 (a later addition to XLA).
 
     Rows `input_offsets[i]` to `input_offsets[i] + send_sizes[i]` of `operand` go to member i, into its copy of `output`
     from row `output_offsets[i]`. `recv_sizes[i]` rows come from member i. The result has the shape of `output`.

@@ -170,7 +170,7 @@ class RecvDone(Done, Transfer, opcode="recv-done", start=Recv):
 
 
 class CopyStart(Start, NoWork, Operation, opcode="copy-start"):
-    """Starts an asynchronous copy; the result is (copy, operand, context) (an addition of today's XLA)."""
+    """Starts an asynchronous copy; the result is (copy, operand, context) (a later addition to XLA)."""
 
     mixes_precision = False
     operands = ("operand",)
@@ -184,7 +184,7 @@ class CopyStart(Start, NoWork, Operation, opcode="copy-start"):
 
 
 class CopyDone(Done, NoWork, Operation, opcode="copy-done", start=CopyStart):
-    """Waits for copy-start; the result is the copy (an addition of today's XLA)."""
+    """Waits for copy-start; the result is the copy (a later addition to XLA)."""
 
     mixes_precision = False
     operands = ("context",)

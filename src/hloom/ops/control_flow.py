@@ -96,7 +96,7 @@ class Conditional(ControlFlow, Operation, opcode="conditional"):
 
 
 class Fusion(CallLike, Operation, opcode="fusion"):
-    """Calls a computation that a compiler compiles to one kernel (an addition of today's XLA)."""
+    """Calls a computation that a compiler compiles to one kernel (a later addition to XLA)."""
 
     operands = ("*operands",)
     kind: FusionKind = attribute(EnumKind(FusionKind), proto="fusion_kind")
@@ -119,7 +119,7 @@ def _bound(named: Shape, result: Shape) -> bool:
 
 
 class AsyncStart(Asynchronous, CallLike, Operation, opcode="async-start"):
-    """Starts a computation asynchronously; the result is ((operands), result, context..) (an addition of today's XLA).
+    """Starts a computation asynchronously; the result is ((operands), result, context..) (a later addition to XLA).
 
     The result of the computation is available from async-done. The interpreter computes it here; contexts are zeros.
     """
@@ -145,7 +145,7 @@ class AsyncStart(Asynchronous, CallLike, Operation, opcode="async-start"):
 
 
 class AsyncUpdate(Asynchronous, NoWork, Operation, opcode="async-update"):
-    """Marks a point between async-start and async-done; the result is the context (an addition of today's XLA)."""
+    """Marks a point between async-start and async-done; the result is the context (a later addition to XLA)."""
 
     mixes_precision = False
     operands = ("context",)
@@ -161,7 +161,7 @@ class AsyncUpdate(Asynchronous, NoWork, Operation, opcode="async-update"):
 
 
 class AsyncDone(Asynchronous, NoWork, Operation, opcode="async-done"):
-    """Waits for the computation that async-start started; the result is its result (an addition of today's XLA)."""
+    """Waits for the computation that async-start started; the result is its result (a later addition to XLA)."""
 
     mixes_precision = False
     operands = ("context",)

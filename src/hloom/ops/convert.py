@@ -107,7 +107,7 @@ class ReducePrecision(Operation, opcode="reduce-precision", builder="reduce_prec
 
 
 class StochasticConvert(Operation, opcode="stochastic-convert"):
-    """Converts floats to a narrower type with stochastic rounding (an addition of today's XLA).
+    """Converts floats to a narrower type with stochastic rounding (a later addition to XLA).
 
     `random` holds unsigned integers of the operand's width. For integers, the fraction beyond the truncated value is
     compared with random / 2^bits; for floats, the random bits are added below the mantissa bits that are kept.

@@ -23,7 +23,7 @@ class ReplicaId(DeviceIndex, Operation, opcode="replica-id", builder="replica_id
 
 
 class PartitionId(DeviceIndex, Operation, opcode="partition-id", builder="partition_id"):
-    """Returns the id of the executing partition as u32[] (an addition of today's XLA)."""
+    """Returns the id of the executing partition as u32[] (a later addition to XLA)."""
 
     def infer(self) -> Shape:
         return scalar(PrimitiveType.U32)

@@ -178,7 +178,7 @@ def _sums_of_products(a: Array, b: Array, max_terms: int = 0) -> Array:
 
 
 class RaggedDot(DotDimensions, opcode="ragged-dot"):
-    """A dot in which one dimension of `lhs` is ragged: split into groups of `group_sizes` (an addition of today's XLA).
+    """A dot in which one dimension of `lhs` is ragged: split into groups of `group_sizes` (a later addition to XLA).
 
     The ragged dimension is free (each group has its own rhs matrix, along `rhs_group_dims`), contracting (one result
     for each group, in a new leading dimension) or a batch dimension (as in dot).
@@ -273,7 +273,7 @@ def _product(dot: DotDimensions, lhs: Array, rhs: Array, dtype: np.dtype[Any]) -
 
 
 class ScaledDot(DotDimensions, opcode="scaled-dot"):
-    """A dot of operands that are first multiplied by block scales (an addition of today's XLA).
+    """A dot of operands that are first multiplied by block scales (a later addition to XLA).
 
     A scale has the rank of its operand, and sizes that divide its sizes: each element scales a block of the operand. A
     scalar, of any value, stands for no scale (XLA's ScaledDotRewriter).

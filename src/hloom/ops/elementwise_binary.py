@@ -395,7 +395,7 @@ class Complex(Linear, Binary, opcode="complex", builder="complex"):
 
 
 class Mulhi(Binary, opcode="mulhi", builder="mulhi"):
-    """Computes the high half of the double-width product of integers (an addition of today's XLA)."""
+    """Computes the high half of the double-width product of integers (a later addition to XLA)."""
 
     kinds = INTEGERS
 

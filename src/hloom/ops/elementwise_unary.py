@@ -1,4 +1,4 @@
-"""Element-wise functions of one operand (spec 57 to 82, and inverse and hyperbolic functions of today's XLA)."""
+"""Element-wise functions of one operand (spec 57 to 82, and functions that XLA added later)."""
 
 from __future__ import annotations
 
@@ -205,49 +205,49 @@ class Tanh(AccurateUnary, opcode="tanh", builder="tanh"):
 
 
 class Sinh(AccurateUnary, opcode="sinh", builder="sinh"):
-    """Computes the hyperbolic sine (an addition of today's XLA)."""
+    """Computes the hyperbolic sine (a later addition to XLA)."""
 
     cost = 30
     function = staticmethod(np.sinh)
 
 
 class Cosh(AccurateUnary, opcode="cosh", builder="cosh"):
-    """Computes the hyperbolic cosine (an addition of today's XLA)."""
+    """Computes the hyperbolic cosine (a later addition to XLA)."""
 
     cost = 30
     function = staticmethod(np.cosh)
 
 
 class Asin(AccurateUnary, opcode="asin", builder="asin"):
-    """Computes the inverse sine (an addition of today's XLA)."""
+    """Computes the inverse sine (a later addition to XLA)."""
 
     cost = 20
     function = staticmethod(np.arcsin)
 
 
 class Acos(AccurateUnary, opcode="acos", builder="acos"):
-    """Computes the inverse cosine (an addition of today's XLA)."""
+    """Computes the inverse cosine (a later addition to XLA)."""
 
     cost = 20
     function = staticmethod(np.arccos)
 
 
 class Asinh(AccurateUnary, opcode="asinh", builder="asinh"):
-    """Computes the inverse hyperbolic sine (an addition of today's XLA)."""
+    """Computes the inverse hyperbolic sine (a later addition to XLA)."""
 
     cost = 40
     function = staticmethod(np.arcsinh)
 
 
 class Acosh(AccurateUnary, opcode="acosh", builder="acosh"):
-    """Computes the inverse hyperbolic cosine (an addition of today's XLA)."""
+    """Computes the inverse hyperbolic cosine (a later addition to XLA)."""
 
     cost = 40
     function = staticmethod(np.arccosh)
 
 
 class Atanh(AccurateUnary, opcode="atanh", builder="atanh"):
-    """Computes the inverse hyperbolic tangent (an addition of today's XLA)."""
+    """Computes the inverse hyperbolic tangent (a later addition to XLA)."""
 
     cost = 30
     function = staticmethod(np.arctanh)

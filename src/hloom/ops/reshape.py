@@ -94,7 +94,7 @@ def kept_dimensions(operand: Shape, result: Shape) -> dict[int, int]:
 
 
 class DynamicReshape(Movement, NoWork, Operation, opcode="dynamic-reshape"):
-    """Reshapes to actual sizes known at run time, scalars below the bounds of the result (an addition of today's
+    """Reshapes to actual sizes known at run time, scalars below the bounds of the result (a later addition to
     XLA).
     """
 
@@ -124,7 +124,7 @@ class DynamicReshape(Movement, NoWork, Operation, opcode="dynamic-reshape"):
 
 
 class Bitcast(View, Operation, opcode="bitcast"):
-    """Reinterprets the operand's memory as another shape, by the layouts of both (an addition of today's XLA).
+    """Reinterprets the operand's memory as another shape, by the layouts of both (a later addition to XLA).
 
     The buffers have equal sizes in bytes.
     """
@@ -162,7 +162,7 @@ class Bitcast(View, Operation, opcode="bitcast"):
 
 
 class Copy(Identity, Movement, Linear, Operation, opcode="copy", builder="copy"):
-    """Copies the operand, perhaps to another layout (an addition of today's XLA)."""
+    """Copies the operand, perhaps to another layout (a later addition to XLA)."""
 
     operands = ("operand",)
     cost = 0

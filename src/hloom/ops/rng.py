@@ -182,7 +182,7 @@ def _low_bits(words: Array, dtype: np.dtype[Any]) -> Array:
 
 
 class RngGetAndUpdateState(Operation, opcode="rng-get-and-update-state"):
-    """Returns the random state of the execution, u64[2], and then adds `delta` to it (an addition of today's XLA)."""
+    """Returns the random state of the execution, u64[2], and then adds `delta` to it (a later addition to XLA)."""
 
     has_side_effect = True
     delta: int = attribute(INT)

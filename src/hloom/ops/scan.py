@@ -1,4 +1,4 @@
-"""scan: a computation along a dimension with loop-carried values (an addition of today's XLA)."""
+"""scan: a computation along a dimension with loop-carried values (a later addition to XLA)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TriState(enum.Enum):
 class Scan(Operation, opcode="scan"):
     """Computes (outputs.., carries..) = computation(slices of inputs.., carries..) for each index along a dimension.
 
-    An addition of today's XLA. The operands are the inputs, then `num_carries` initial carries; the result is the tuple
+    A later addition to XLA. The operands are the inputs, then `num_carries` initial carries; the result is the tuple
     of the stacked outputs and the final carries (a single one is not a tuple). `is_reverse` iterates from the last
     index to the first.
     """

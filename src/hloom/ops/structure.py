@@ -122,7 +122,7 @@ class AfterAll(Structural, Operation, opcode="after-all", builder="after_all"):
 
 
 class AddDependency(Structural, Identity, Operation, opcode="add-dependency", builder="add_dependency"):
-    """Returns `operand`, but not before `token`; moves no data (an addition of today's XLA)."""
+    """Returns `operand`, but not before `token`; moves no data (a later addition to XLA)."""
 
     operands = ("operand", "token")
 
@@ -150,7 +150,7 @@ class OptimizationBarrier(Identity, NoWork, Operation, opcode="opt-barrier", bui
 
 
 class Domain(Identity, NoWork, Operation, opcode="domain"):
-    """Returns the operand, at the boundary between two domains, such as shardings (an addition of today's XLA)."""
+    """Returns the operand, at the boundary between two domains, such as shardings (a later addition to XLA)."""
 
     operands = ("operand",)
     domain: DomainShardings = attribute(DOMAIN, proto="domain_entry_sharding", doc="{kind=.., entry=.., exit=..}")

@@ -114,7 +114,7 @@ def parse_passes(text: str, targeted: Mapping[str, Pass] = MappingProxyType({}))
     """Parses `name{field=value,..},name,..`: names of passes and pipelines, with values of the passes' fields.
 
     A value is an integer, `true` or `false`, a word, or words joined by `+`, depending on the type of the field.
-    `targeted` has passes that depend on a target, by name: their other fields have the values of these. Raises
+    `targeted` has, by name, passes for a target: fields that the text leaves out have the values of these. Raises
     ArgumentError for wrong syntax and unknown names.
     """
     steps: list[Pass | Pipeline] = []

@@ -79,7 +79,7 @@ class NativeMemory:
 def adopt(handle: int) -> Buffer:
     """Makes the Python object of a buffer that native code created, and transfers the memory to it.
 
-    Raises ArgumentError for a donated buffer, KeyError for a handle that is no such buffer.
+    Raises ArgumentError for a donated buffer, KeyError for a handle of anything else.
     """
     owned = ctypes.c_uint64.from_address(word_address("Buffer", handle, "owned"))
     if owned.value == DONATED:

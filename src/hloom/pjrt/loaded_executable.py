@@ -248,7 +248,7 @@ class LoadedExecutable:
 
 
 def _check_overrides(overrides: Iterable[str]) -> None:
-    """Ignores XLA's flags; raises ArgumentError for names that are no option of XLA."""
+    """Ignores XLA's flags; raises ArgumentError for names that are not options of XLA."""
     for name in overrides:
         if not name.startswith("xla_") and name not in _XLA_OPTIONS:
             raise ArgumentError(f"No such compile option: {name!r}")

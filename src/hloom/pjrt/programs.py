@@ -44,7 +44,7 @@ class Source:
     def read(self) -> Module:
         """Reads the module; its parameters are arrays and its result is a tuple of arrays.
 
-        Raises HloomError for bytes that are no program of the format.
+        Raises HloomError for bytes that are not a program of the format.
         """
         if self.format != "mlir" and self.format not in _MESSAGES:
             known = ", ".join(["mlir (StableHLO)", *_MESSAGES])

@@ -141,7 +141,7 @@ def _read_enum(message: Any, name: str, field: Field) -> Any:
         return None if value == 0 and field.default is not REQUIRED else members[word]
     if value == 0 and field.default is not REQUIRED:
         return None
-    raise ProtoError(f"{field.proto} is {word or value}, which is no value of {field.kind}")
+    raise ProtoError(f"{field.proto} is {word or value}, which is not a value of {field.kind}")
 
 
 def _write_enum(message: Any, name: str, value: Any) -> None:

@@ -82,7 +82,7 @@ def from_number(type: PrimitiveType, value: Any) -> Term:
 def sort_of(type: PrimitiveType) -> Any:
     """Returns the sort of the IEEE numbers of a float type. Raises Unsupported for other formats."""
     if type not in FORMATS:
-        raise Unsupported(f"{type} is no format of IEEE 754")
+        raise Unsupported(f"{type} is not a format of IEEE 754")
     return z3.FPSort(*FORMATS[type])
 
 

@@ -5,9 +5,9 @@ leave a lock held, or an LLVM object partially built. Therefore modules are read
 on other threads. The main thread waits, and a signal interrupts only the waiting: the work is abandoned and ends at its
 next checkpoint.
 
-A forked child has one thread, and the locks in the state of the moment. Therefore a fork waits until the work of other
-threads is at a checkpoint, where it holds no lock that others need; so does the exit of the process, which shuts down
-LLVM.
+A forked child has one thread, and its locks are in the state that they had at the fork. Therefore a fork waits until the
+work of other threads is at a checkpoint, where it holds no lock that others need; so does the exit of the process,
+which shuts down LLVM.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Abandoned(BaseException):
 
 
 class Job(Generic[T]):
-    """A function call on another thread: an interrupt ends the waiting for it, not the call."""
+    """A function call on another thread: an interrupt ends the wait for it, not the call."""
 
     def __init__(self, function: Callable[[], T]) -> None:
         self.is_abandoned = False

@@ -151,7 +151,7 @@ def _integers(tokens: list[str], element_type: PrimitiveType) -> Array:
         wrong = next((token for token in tokens if not re.fullmatch(r"[+-]?\d+", token)), None)
         if wrong is None:  # int() also raises ValueError for thousands of digits.
             raise ValueError(f"{max(tokens, key=len)[:40]}.. does not fit {element_type}") from None
-        raise ValueError(f"{wrong[:40]!r} is no integer") from None
+        raise ValueError(f"{wrong[:40]!r} is not an integer") from None
     limits = ml_dtypes.iinfo(element_type.dtype)
     low, high = int(limits.min), int(limits.max)
     if values and (min(values) < low or max(values) > high):
@@ -187,7 +187,7 @@ def _floats_with_payloads(tokens: list[str]) -> tuple[list[float], list[int]]:
             values.append(float.fromhex(token) if "0x" in token and "nan" not in token else float(token))
         except ValueError:
             if not _NAN.match(token):
-                raise ValueError(f"{token[:40]!r} is no number") from None
+                raise ValueError(f"{token[:40]!r} is not a number") from None
             values.append(float("nan"))
         if values[-1] != values[-1]:
             payloads.append(i)

@@ -33,7 +33,7 @@ _NOT_NEWLINE = re.compile(r"[^\n]")
 
 
 def without_comments(text: str) -> str:
-    """Replaces comments by blanks, which keeps all positions; comment signs in strings are no comments."""
+    """Replaces comments by blanks, which keeps all positions; comment signs in strings are not comments."""
     if "/*" not in text and "//" not in text:
         return text
     return _COMMENT.sub(lambda match: match[1] or _NOT_NEWLINE.sub(" ", match[0]), text)

@@ -1,4 +1,4 @@
-"""Mixed precision: as XLA's verifier, ours lets floating-point types differ where an operation computes.
+"""Mixed precision: like XLA's verifier, hloom's lets floating-point types differ where an operation computes.
 
 Operands, combiners and results of such an instruction may have several floating-point types; the instruction computes
 in the widest of them, or in f32 if several are widest. `hloom.passes.legalize.mixed_precision` makes the conversions

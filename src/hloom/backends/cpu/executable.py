@@ -161,7 +161,7 @@ class CpuExecutable(DeviceExecutable):
         return make_reduction
 
     def native_entry(self) -> NativeEntry | None:
-        """Returns the entry for native callers; None if the program needs Python or its results are no flat tuple."""
+        """Returns the entry for native callers; None if the program needs Python or its results are not a flat tuple."""
         if not (self._is_plain and self._result_is_flat and self._parameters_are_flat):
             return None
         inputs, outputs = len(self.signature.of_kind("parameter")), len(self._outputs)
@@ -185,7 +185,7 @@ class CpuExecutable(DeviceExecutable):
                 return results if self._result_is_flat else result_value(self.signature.result, results, [])
             if status == STOPPED:
                 raise self.stopped()
-        # Slow path: arguments that are no dense arrays of the right types, and programs that need the host.
+        # Slow path: arguments that are not dense arrays of the right types, and programs that need the host.
         return super().__call__(*arrays)
 
     def stopped(self) -> BaseException:

@@ -186,7 +186,7 @@ class Block:
     """The values of this block that nested blocks recompute."""
     copies: dict[Instruction, Instruction] = field(init=False, default_factory=dict)
     parts: dict[tuple[Instruction, TiledDimension | None], Instruction] = field(init=False, default_factory=dict)
-    """Parts of operands that are no members."""
+    """Parts of operands that are not members."""
 
     def __post_init__(self) -> None:
         for member in self.original.members:
@@ -227,7 +227,7 @@ class Block:
         return self._part(operand, self.tiling.needed(member, position))
 
     def _part(self, operand: Instruction, tiled: TiledDimension | None) -> Instruction:
-        """A part of an operand that is no member: recomputed if that is cheap, else sliced from an input."""
+        """A part of an operand that is not a member: recomputed if that is cheap, else sliced from an input."""
         if (operand, tiled) not in self.parts:
             parts = _operand_parts(operand, tiled) if operand in self.original.cheap else None
             if parts is None:

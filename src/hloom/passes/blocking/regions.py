@@ -1,9 +1,9 @@
 """Regions: large products, the values computed from them, and the small results.
 
-The scores of attention are a product over few terms whose result is far larger than its operands; a softmax computes
-weights from them, and another product reduces these to a small result. The large values have no other uses. A gradient
-reads the scores again, once the result of the first region is known: it is a second region, of a later level, which
-recomputes them.
+The scores of attention are a product that contracts a small dimension: its result is far larger than its operands; a
+softmax computes weights from them, and another product reduces these to a small result. The large values have no other
+uses. A gradient reads the scores again, once the result of the first region is known: it is a second region, of a later
+level, which recomputes them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Region:
 
 
 def is_large_product(instruction: Instruction, min_bytes: int) -> bool:
-    """Whether an instruction is a dot with a result of at least `min_bytes` and twice the elements of both operands."""
+    """Whether an instruction is a dot whose result has `min_bytes` or more, and twice the elements of its operands."""
     if not isinstance(instruction.op, Dot) or not _is_plain(instruction) or instruction.shape.byte_size < min_bytes:
         return False
     return instruction.shape.element_count >= 2 * sum(shape.element_count for shape in instruction.operand_shapes)
@@ -60,7 +60,7 @@ def is_large_product(instruction: Instruction, min_bytes: int) -> bool:
 def find_regions(computation: Computation, min_bytes: int, min_repeated_bytes: int) -> list[Region]:
     """The regions of a computation, in the order of their dependences.
 
-    A product has at least `min_bytes`; if several regions need it, each of its matrices has `min_repeated_bytes`.
+    A product has at least `min_bytes`; one that several regions compute has matrices of at least `min_repeated_bytes`.
     """
     products = {i for i in computation.instructions if is_large_product(i, min_bytes)}
     if not products:

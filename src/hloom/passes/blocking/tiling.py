@@ -45,7 +45,7 @@ class Tiling:
     is_batch: bool
 
     def needed(self, member: Instruction, position: int) -> TiledDimension | None:
-        """The tiled dimension of an operand that is no member, as a member's block needs it; None for all of it."""
+        """The tiled dimension of an operand that is not a member, as a member's block needs it; None for all of it."""
         if member in self.dimensions:
             return operand_dimension(member, position, self.dimensions[member])
         for other, operand in enumerate(member.operands):

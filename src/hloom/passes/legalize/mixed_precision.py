@@ -57,7 +57,7 @@ def _converted(build: OpBuilder, value: Instruction, shape: Shape) -> Instructio
 
 
 def _widened(module: Module, computation: Computation, wide: PrimitiveType) -> Computation:
-    """Wraps a computation in one whose floats are of the type `wide`; returns it as it is if they are already."""
+    """Wraps a computation in one whose floats are of the type `wide`; returns it unchanged if they are already."""
     shapes = [with_float(shape, wide) for shape in computation.parameter_shapes]
     result = with_float(computation.result_shape, wide)
     if all(a.compatible(b) for a, b in zip(shapes, computation.parameter_shapes, strict=True)) and result.compatible(

@@ -164,7 +164,7 @@ def declare() -> None:
                 declare_target(
                     f"lapack_{letter}geev_ffi", unpacked_geev(letter), functools.partial(_geev_target, letter)
                 )
-                declare_routine(f"lapack_{letter}geev", signature, plan)  # what compiled programs make of it
+                declare_routine(f"lapack_{letter}geev", signature, plan)  # the target to which passes lower it
             else:
                 declare_routine(f"lapack_{routine_name(name, letter)}_ffi", signature, plan)
 

@@ -102,7 +102,7 @@ def _written(attributes: Mapping[str, Attribute]) -> Sharding | None:
 def serialised_sharding(text: str) -> Sharding:
     """Reads a sharding from the bytes of an OpSharding (xla_data.proto), which older programs have.
 
-    Raises ArgumentError for bytes that are no OpSharding, ProtoError for an invalid one.
+    Raises ArgumentError for bytes that are not an OpSharding, ProtoError for an invalid one.
     """
     from google.protobuf.message import DecodeError
 

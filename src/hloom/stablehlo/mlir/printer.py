@@ -36,7 +36,7 @@ _RESULT_NAMES = {
 }
 
 Syntax: TypeAlias = "dict[str, Callable[[Printer, Operation], str]]"
-"""Functions that write the custom assembly formats which are no templates, by operation name."""
+"""Functions that write the custom assembly formats which are not templates, by operation name."""
 
 
 class Printer:
@@ -302,4 +302,4 @@ _PARTS: dict[str, Callable[[Printer, Operation, dict[str, Attribute]], str]] = {
     "operand_types": lambda printer, operation, others: type_list(operation.operands),
     "select_types": lambda printer, operation, others: select_types(operation),
 }
-"""Placeholders of templates that are no attributes."""
+"""Placeholders of templates that are not attributes."""

@@ -54,7 +54,7 @@ _FROM_NAME["index"] = PrimitiveType.S64
 def scalar_type(element_type: PrimitiveType) -> ScalarType:
     """The MLIR element type of an HLO element type; raises ArgumentError for token, opaque and tuple."""
     if element_type not in _TO_SCALAR:
-        raise ArgumentError(f"{element_type} is no element type of arrays")
+        raise ArgumentError(f"{element_type} is not an element type of arrays")
     return _TO_SCALAR[element_type]
 
 

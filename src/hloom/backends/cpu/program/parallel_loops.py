@@ -115,7 +115,7 @@ def _is_wide_enough(instruction: Instruction) -> bool:
 
 
 def _combine(op: Operation, left: _Subscript, right: _Subscript) -> _Subscript | None:
-    """Applies an operation to two subscripts. Returns None if the result is no subscript."""
+    """Applies an operation to two subscripts. Returns None if the result is not a subscript."""
     if not left.scale and isinstance(op, (Add, Multiply)):
         left, right = right, left
     if right.scale:

@@ -57,7 +57,7 @@ class Site:
     # Scalars
 
     def s32(self, value: Instruction | int) -> Instruction:
-        """Returns a constant s32[] for an integer, and an instruction as it is."""
+        """Returns a constant s32[] for an integer, and an instruction unchanged."""
         return self.build.constant(value, PrimitiveType.S32) if isinstance(value, int) else value
 
     def _chain(self, op: Operation, values: Iterable[Instruction | int]) -> Instruction:
@@ -97,22 +97,22 @@ class Site:
         """Returns the size of a dimension: its dynamic size or its bound."""
         return operand.sizes.get(dimension) or self.s32(operand.bounds[dimension])
 
-    def checked(self, size: Instruction, is_right: Instruction, message: str) -> Instruction:
-        """Returns the size, and raises a RunError with the message at run time if `is_right` is false."""
+    def checked(self, size: Instruction, is_valid: Instruction, message: str) -> Instruction:
+        """Returns the size, and raises a RunError with the message at run time if `is_valid` is false."""
         right, wrong = new_computation(self.module, "right"), new_computation(self.module, "wrong")
         OpBuilder.of(right).parameter(0, S32)
         build = OpBuilder.of(wrong)
         refused = build(CustomCall(target_name=REFUSE_SIZES, has_effect=True), build.parameter(0, S32), shape=S32)
         refused.name, refused.backend_config = self.old.name, message
         refused.location = self.old.location
-        return self.build(Conditional(branch_computations=(right, wrong)), is_right, size, size)
+        return self.build(Conditional(branch_computations=(right, wrong)), is_valid, size, size)
 
     def fitting(self, size: Instruction, direction: ComparisonDirection, bound: int, message: str) -> Instruction:
         """Returns the size, checked to be equal to the bound (EQ) or in [0, bound] (LE) at run time."""
-        is_right = self._chain(
+        is_valid = self._chain(
             And(), [self.compare(size, direction, bound), self.compare(size, ComparisonDirection.GE, 0)]
         )
-        return self.checked(size, is_right, message)
+        return self.checked(size, is_valid, message)
 
     def one_size(self, sizes: Iterable[Instruction]) -> Instruction:
         """Returns the common size of several operands, checked to be equal at run time (SETDIMENSIONSIZE-3)."""

@@ -185,7 +185,7 @@ def _common_movement(m: Match, movement: type[Reshape | Transpose]) -> Instructi
 
 
 def _respread(m: Match, splat: Instruction, shape: Shape) -> Instruction:
-    """Returns a splat in another shape; a scalar beside arrays, as of select and clamp, is returned as it is."""
+    """Returns a splat in another shape; a scalar beside arrays, as of select and clamp, is returned unchanged."""
     if splat.shape.is_scalar and not m.root.shape.is_scalar:
         return splat
     source = splat_source(splat)

@@ -1,1 +1,1 @@
-"""Rules of ops that are not one HLO operation: one file a family, and the table of all."""
+"""Rules of ops that are not one HLO operation: one file per family, and the table of all."""

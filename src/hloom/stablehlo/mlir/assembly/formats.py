@@ -10,7 +10,7 @@ describes `stablehlo.transpose %0, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3
   `{operand_types}` and `{results}`: the types of operands and of results;
 - `{name}`: an attribute, and `{, word = name}`: an attribute that is omitted with its comma and word if it is absent.
 
-`reader.py`, `regions.py` and `writer.py` have the formats that are no templates. The formats are those of
+`reader.py`, `regions.py` and `writer.py` have the formats that are not templates. The formats are those of
 StableHLO's TableGen files (StablehloOps.td, AssemblyFormat.cpp).
 """
 

@@ -152,7 +152,7 @@ _BOTH_TYPES: dict[str, TypesReader] = {
 }
 
 
-# Formats that are no templates
+# Formats that are not templates
 
 
 def _constant(parser: Parser, name: str) -> Operation:

@@ -1,4 +1,4 @@
-"""Readers of the custom assembly formats of Shardy ops that are no templates: `FORMS`.
+"""Readers of the custom assembly formats of Shardy ops that are not templates: `FORMS`.
 
 Readers raise ParseError with the position.
 """

@@ -1,4 +1,4 @@
-"""Writers of the custom assembly formats that are no templates (`assembly/formats.py`): `SYNTAX`, by operation."""
+"""Writers of the custom assembly formats that are not templates (`assembly/formats.py`): `SYNTAX`, by operation."""
 
 from __future__ import annotations
 

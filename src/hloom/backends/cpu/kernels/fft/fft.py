@@ -34,7 +34,7 @@ ELEMENT_COST = 10
 """Cost of an element of a pass, in additions."""
 CHUNKS_PER_THREAD = 2
 PADDING = 320
-"""Bytes between the arrays of a block, so that their distance is no multiple of a page."""
+"""Bytes between the arrays of a block, so that their distance is not a multiple of a page."""
 
 
 def emit(op: Fft, name: str, instruction: Instruction, target: Target) -> KernelCode | None:
