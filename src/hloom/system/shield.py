@@ -5,8 +5,8 @@ leave a lock held, or an LLVM object partially built. Therefore modules are read
 on other threads. The main thread waits, and a signal interrupts only the waiting: the work is abandoned and ends at its
 next checkpoint.
 
-A forked child has one thread, and its locks are in the state that they had at the fork. Therefore a fork waits until the
-work of other threads is at a checkpoint, where it holds no lock that others need; so does the exit of the process,
+A forked child has one thread, and its locks are in the state that they had at the fork. Therefore a fork waits until
+the work of other threads is at a checkpoint, where it holds no lock that others need; so does the exit of the process,
 which shuts down LLVM.
 """
 

@@ -161,7 +161,7 @@ class CpuExecutable(DeviceExecutable):
         return make_reduction
 
     def native_entry(self) -> NativeEntry | None:
-        """Returns the entry for native callers; None if the program needs Python or its results are not a flat tuple."""
+        """Returns the entry for native callers; None if the program needs Python, or if results are nested."""
         if not (self._is_plain and self._result_is_flat and self._parameters_are_flat):
             return None
         inputs, outputs = len(self.signature.of_kind("parameter")), len(self._outputs)
