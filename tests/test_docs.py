@@ -92,3 +92,26 @@ def test_mentioned_files_exist() -> None:
             if not near or not any(path.endswith("/" + name) for path in paths):
                 missing.append(f"{page.relative_to(ROOT)}: {name}")
     assert not missing, "\n".join(missing)
+
+
+OTHERS = {"ElementalIrEmitter", "compute_inline", "IRBuilder", "LoopIR", "scf", "xla_dump_to"}
+"""Names of XLA, LLVM, MLIR, Halide and Exo on pages."""
+
+
+def test_mentioned_names_exist() -> None:
+    """Names in backquotes are those of code; the glossary has names of others in its columns."""
+    folders = ("src", "tests", "tools", "benchmarks", "examples")
+    code = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    code += [ROOT / "Makefile", ROOT / "pyproject.toml"]
+    known = OTHERS.union(*(re.findall(r"\w+", f"{path.relative_to(ROOT)} {path.read_text()}") for path in code))
+    docs = ROOT / "docs"
+    pages = [path for path in docs.rglob("*.md") if path.name not in ("glossary.md", "operations.md", "libraries.md")]
+    missing = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in [*ROOT.glob("*.md"), *pages]
+        if docs / "specification" not in page.parents and page.name != "CHANGELOG.md"
+        for quoted in re.findall(r"`([^`\n]+)`", page.read_text())
+        for name in re.findall(r"[A-Za-z_]\w+", quoted)
+        if name not in known
+    ]
+    assert not missing, "\n".join(missing)
