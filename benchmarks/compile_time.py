@@ -111,7 +111,7 @@ def main(sizes: tuple[int, ...], plot: Path | None, families: bool) -> None:
         return
     sizes = sizes or (1_000, 10_000, 100_000)
     found = [measure(size) for size in sizes]
-    _print_table("instructions", sizes, [f"{stage}, us an instruction" for stage in STAGES], found)
+    _print_table("instructions", sizes, [f"{stage}, us per instruction" for stage in STAGES], found)
     if plot is not None:
         draw(sizes, found, plot)
 
@@ -176,7 +176,7 @@ def draw(sizes: Sequence[int], found: Sequence[Sequence[float]], path: Path) -> 
     axis.set_xscale("log")
     axis.set_ylim(bottom=0)
     axis.set_xlabel("instructions of the program")
-    axis.set_ylabel("us an instruction")
+    axis.set_ylabel("us per instruction")
     axis.set_title("Compile time is in proportion to the program", fontsize=10)
     axis.grid(color="#ddd")
     axis.legend(frameon=False, fontsize=9)

@@ -31,7 +31,7 @@ def draw(rows: Sequence[Row], ranks: int, cluster: Cluster, path: Path) -> None:
             if None not in times:
                 field.loglog(sizes, [1e6 * (seconds or 0.0) for seconds in times], style, label=name, markersize=4)
         field.set_title(opcode, fontsize=10)
-        field.set_xlabel("bytes a device")
+        field.set_xlabel("bytes per device")
         field.grid(alpha=0.3)
     fields[0].set_ylabel("microseconds")
     fields[0].legend(fontsize=8, frameon=False)

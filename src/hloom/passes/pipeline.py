@@ -244,7 +244,7 @@ def statistics_text(statistics: Sequence[PassStatistics]) -> str:
 
     The total time per instruction refers to the number of instructions before the first pass.
     """
-    lines = [f"{'pass':34}{'runs':>5}{'changes':>9}{'ms':>10}{'us an instruction':>20}"]
+    lines = [f"{'pass':34}{'runs':>5}{'changes':>9}{'ms':>10}{'us per instruction':>20}"]
     for run in sorted(totals(statistics), key=lambda run: -run.seconds):
         each = 1e6 * run.seconds / max(1, run.instructions)
         lines.append(f"{run.name:34}{run.runs:5}{run.changes:9}{1e3 * run.seconds:10.2f}{each:20.2f}")

@@ -60,7 +60,7 @@ def summary(profile: Measured) -> str:
     host = sum(kernel.runs for kernel in profile.kernels if kernel.kind == "host")
     calls = f", {host:g} callbacks" if host else ""
     return (
-        f"{profile.name}: {1e6 * profile.seconds:.1f} us a call, {profile.accounted:.1%} of it in "
+        f"{profile.name}: {1e6 * profile.seconds:.1f} us per call, {profile.accounted:.1%} of it in "
         f"{len(profile.kernels)} kernels{calls}; the timers cost {max(0.0, profile.overhead):.1%}\n"
         f"the machine: {profile.limits}"
     )

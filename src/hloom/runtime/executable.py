@@ -217,7 +217,7 @@ class DeviceExecutable(Executable):
         """Called once, after all ranks have agreed and communicators exist."""
 
     @property
-    def has_one_device_a_rank(self) -> bool:
+    def has_one_device_per_rank(self) -> bool:
         """Whether devices are distributed over ranks, one on each."""
         return self.world is not None and len({*self.ranks}) == self.device_count
 

@@ -1,4 +1,4 @@
-"""dot-strength-reduction: dots over few terms as sums of element-wise products."""
+"""dot-strength-reduction: dots over small contracted dimensions as sums of element-wise products."""
 
 from __future__ import annotations
 

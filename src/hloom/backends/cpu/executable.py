@@ -112,7 +112,7 @@ class CpuExecutable(DeviceExecutable):
                 "pool": pool.address,
                 "parallel_for": pool.parallel_for_address,
                 "run_calls": pool.run_calls_address,
-                "host_call": exchange_address() if self.has_one_device_a_rank else host_call,
+                "host_call": exchange_address() if self.has_one_device_per_rank else host_call,
                 "host_data": self._host.ctypes.data,
                 "poll": poll_address(),
             },
@@ -143,7 +143,7 @@ class CpuExecutable(DeviceExecutable):
 
     def _on_first_run(self) -> None:
         """Prepares the MPI calls of collectives, if each rank has one device."""
-        if not self.has_one_device_a_rank:
+        if not self.has_one_device_per_rank:
             return
         assert self.world is not None
         partitions = self.module.num_partitions

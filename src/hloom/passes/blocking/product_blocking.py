@@ -17,7 +17,7 @@ from hloom.passes.edit import applied_computations, callees_first_of
 
 @dataclass(frozen=True)
 class ProductBlocking:
-    """Before: a product with few terms and a large result, which others reduce to small results (softmax, product).
+    """Before: a product with a small contracted dimension and a large result, which others reduce to small results.
     After: a loop over blocks of its batches and rows, with an inner loop over keys where rows pass through one softmax.
     The large values are never stored whole. Keys that a mask hides from all rows of a block are skipped where that does
     not change results.
@@ -30,24 +30,24 @@ class ProductBlocking:
     name: ClassVar[str] = "product-blocking"
     optional: ClassVar[bool] = True
     min_bytes: int = 64 << 20
-    """The least size of a product that is tiled, in bytes."""
+    """The minimum size of a product that is tiled, in bytes."""
     block_bytes: int = 16 << 20
     """The size of a block of the product, in bytes."""
     min_repeated_bytes: int = 16 << 20
-    """The least size in bytes of one matrix of a product that a gradient recomputes."""
+    """The minimum size in bytes of one matrix of a product that a gradient recomputes."""
     min_rows: int = 64
-    """The least number of rows of a block."""
+    """The minimum number of rows of a block."""
     softmax_rows: int = 256
     """The number of rows of a block whose product passes through a softmax."""
     softmax_keys: int = 256
     """The number of keys of such a block."""
     min_softmax_bytes: int = 8 << 20
-    """The least size in bytes of a product that passes through a softmax, if there are at most `max_small` of them.
+    """The minimum size in bytes of a product that passes through a softmax, if there are at most `max_small` of them.
 
     Each loop takes long to compile.
     """
     max_small: int = 2
-    """The greatest number of softmaxes that are tiled although their products are below `min_bytes`."""
+    """The maximum number of softmaxes that are tiled although their products are below `min_bytes`."""
 
     def run(self, module: Module) -> int:
         """Tiles the large products of all computations; returns the number of regions that were changed."""

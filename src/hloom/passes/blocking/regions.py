@@ -24,7 +24,7 @@ from hloom.passes.blocking.dimensions import can_be_tiled
 from hloom.passes.edit import has_control_edges
 
 CHEAP_COST = 4
-"""The greatest work per element, in additions, that is repeated in each block rather than stored whole."""
+"""The maximum work per element, in additions, that is repeated in each block rather than stored whole."""
 
 SLICES = (Slice, DynamicSlice)
 """Operations whose result is a contiguous part of the operand, or a strided one."""

@@ -25,7 +25,7 @@ from hloom.passes.blocking.regions import Region
 
 @dataclass(frozen=True, slots=True)
 class BlockSizes:
-    """Limits of a block: its size in bytes of the largest product, and its least number of rows."""
+    """Limits of a block: its size in bytes of the largest product, and its minimum number of rows."""
 
     bytes: int
     min_rows: int

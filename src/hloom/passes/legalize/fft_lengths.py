@@ -216,7 +216,7 @@ def _times(build: OpBuilder, x: Instruction, values: ComplexVector) -> Instructi
 
 
 def _chirp_length(n: int) -> int | None:
-    """Returns the least length that has a kernel and is 9, 5, 3 or 1 times a power of two, for the convolution."""
+    """Returns the smallest length that has a kernel and is 9, 5, 3 or 1 times a power of two, for the convolution."""
     power = (2 * n - 2).bit_length()
     lengths = [factor << max(0, power - shift) for factor, shift in ((9, 4), (5, 3), (3, 2), (1, 0))]
     fitting = [length for length in sorted(lengths) if length >= 2 * n - 1 and factors(length) is not None]

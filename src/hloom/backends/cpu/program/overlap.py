@@ -32,7 +32,7 @@ from hloom.target import ADDITION_RATE, MEMORY_RATE, MULTIPLY_ADD_RATE
 
 MAX_STARTED = 8
 """Maximum number of collectives in flight, since their buffers stay live."""
-_LATENCY, _BYTES_A_SECOND = 1e-5, 2e9
+_LATENCY, _BYTES_PER_SECOND = 1e-5, 2e9
 """Estimated latency of a collective in seconds, and its bandwidth."""
 
 
@@ -169,7 +169,7 @@ def _dependencies(steps: list[Step]) -> tuple[list[list[int]], list[int]]:
 
 
 def _transfer_seconds(step: HostStep) -> float:
-    return _LATENCY + _bytes_of(step) / _BYTES_A_SECOND
+    return _LATENCY + _bytes_of(step) / _BYTES_PER_SECOND
 
 
 def _seconds(step: Step) -> float:
