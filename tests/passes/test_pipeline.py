@@ -139,7 +139,7 @@ def test_opt_prints_the_module_after_the_passes(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["opt", str(path), "--verify", "--statistics"])
     assert result.exit_code == 0 and "ROOT i = s32[4]" in result.stdout
     lines = [line.split() for line in result.stderr.splitlines() if line]
-    assert lines[0] == ["pass", "runs", "changes", "ms", "us", "an", "instruction"] and lines[-1][0] == "all"
+    assert lines[0] == ["pass", "runs", "changes", "ms", "us", "per", "instruction"] and lines[-1][0] == "all"
     assert ["algsimp", "1", "1"] in [line[:3] for line in lines]
     result = CliRunner().invoke(main, ["opt", str(path), "--passes", "nothing"])
     assert result.exit_code == 1 and "there is no pass 'nothing'" in result.stderr
