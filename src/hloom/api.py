@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hloom.errors import ArgumentError, HloomError
 from hloom.ir import Computation, Module
 from hloom.system.float_state import ieee_floats
+from hloom.system.garbage import older_objects_frozen
 from hloom.system.shield import shielded
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def save(module: Module | XlaComputation, path: str | PathLike[str]) -> None:
 
 @shielded
 @ieee_floats()
+@older_objects_frozen()
 def compile(
     module: Module | XlaComputation | Computation | str,
     backend: str = "cpu",

@@ -5,19 +5,19 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hloom.backends.cpu.compiler import CompiledModule
+from hloom.backends.cpu.host_run import HostRun, ThreadRuns
 from hloom.backends.cpu.llvm.machine_code import load_object
 from hloom.backends.cpu.program.interface import TABLE, loop_of_site
 from hloom.backends.cpu.program.program import TOKEN_SLOT, Buffer, HostStep, Slot, WaitStep, leaves
 from hloom.backends.cpu.runtime import buffers
 from hloom.backends.cpu.runtime.arrays import (
-    array_at,
     as_dense,
     flat_arrays,
     is_dense_array,
@@ -30,17 +30,15 @@ from hloom.backends.cpu.runtime.exchange import REFUSED, WAITS, exchange_address
 from hloom.backends.cpu.runtime.interrupts import Host, host, poll_address, take_raised
 from hloom.backends.cpu.runtime.mpi_calls import DeviceContext, exchanges_of
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
-from hloom.backends.interpreter.interpreter import Execution, Site
-from hloom.errors import HloomError, ResourceExhaustedError, RunError
+from hloom.errors import ResourceExhaustedError, RunError
 from hloom.ir import Module
 from hloom.ops.collectives import RaggedAllToAll
 from hloom.ops.custom_call import PAD_TO_STATIC, REFUSE_SIZES, SLICE_TO_DYNAMIC
-from hloom.runtime.executable import DeviceExecutable, RunOptions, located, own_arrays
+from hloom.runtime.executable import DeviceExecutable, RunOptions, own_arrays
 from hloom.runtime.mpi.reductions import MakeReduction
 from hloom.runtime.rendezvous import Rendezvous
-from hloom.shape import Shape
 from hloom.system.python_api import c_address
-from hloom.values import TOKEN_VALUE, Array, Value
+from hloom.values import Array, Value
 
 _HOST_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_size_t)
 _CALL_ARGUMENTS = (ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -95,7 +93,7 @@ class CpuExecutable(DeviceExecutable):
         self.key = compiled.key
         self._largest_buffers = "\n  ".join(["a run, whose largest buffers are", *compiled.largest_buffers])
         self.code = load_object(*compiled.object_files)
-        self._runs = _ThreadRuns()
+        self._runs = ThreadRuns()
         self._loops = compiled.loops
         self._is_brief = compiled.is_brief
         self._stop: BaseException | None = None
@@ -252,7 +250,7 @@ class CpuExecutable(DeviceExecutable):
 
     def _run(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
         signature = self.signature
-        run = _Run(self, device, rendezvous)
+        run = HostRun(self, self.host, device, rendezvous)
         inputs, caller_arrays = [], []
         for tree, value in zip(signature.parameters, arguments, strict=True):
             for leaf, array in zip(leaves(tree), flat_arrays(value), strict=True):
@@ -330,7 +328,7 @@ class CpuExecutable(DeviceExecutable):
             return False
         return True
 
-    def _record_error(self, run: _Run | None, error: BaseException) -> None:
+    def _record_error(self, run: HostRun | None, error: BaseException) -> None:
         if run is None:
             self._runs.error = error
         else:
@@ -356,19 +354,6 @@ class CpuExecutable(DeviceExecutable):
         return True
 
 
-class _ThreadRuns(threading.local):
-    """State of the runs of an executable on one thread."""
-
-    current: _Run | None = None
-    """The run that needs the host."""
-    error: BaseException | None = None
-    """The error that stopped a run that does not need the host."""
-    waits: int | None = None
-    """Request id of the exchange that is waited for, with the number of its polls and the time of the first one."""
-    polls: int = 0
-    since: float = 0.0
-
-
 class _Arena:
     """Arena of a run, and a copy of the program's template that holds its address."""
 
@@ -377,77 +362,3 @@ class _Arena:
         self.template = template.copy()
         self.template[HEADER_WORDS + TABLE.index("arena")] = self.block.address
         self.template_address = self.template.ctypes.data
-
-
-class _Run:
-    """State of a call that needs the host: the values of slots, and the error that stopped it."""
-
-    def __init__(self, executable: CpuExecutable, device: int, rendezvous: Rendezvous) -> None:
-        self.executable = executable
-        self.device = device
-        self.rendezvous = rendezvous
-        self.slots: list[Any] = [None] * executable.host.slot_count
-        self.error: BaseException | None = None
-        self._execution: Execution | None = None
-
-    @property
-    def execution(self) -> Execution:
-        """Interpreter's state of this run, created when first needed."""
-        if self._execution is None:
-            executable = self.executable
-            replica, partition = divmod(self.device, executable.module.num_partitions)
-            self._execution = Execution(
-                executable.host.plans,
-                executable.devices[self.device],
-                self.rendezvous,
-                replica,
-                partition,
-                executable.seed,
-            )
-        return self._execution
-
-    def evaluate(self, step: HostStep, frame: int) -> None:
-        """Evaluates an instruction on the arrays that a frame points to."""
-        frame_buffers = step.buffers
-        addresses = (ctypes.c_void_p * len(frame_buffers)).from_address(frame)
-        arrays = iter([array_at(a or 0, buffer) for a, buffer in zip(addresses, frame_buffers, strict=True)])
-        instruction = step.instruction
-        # Values that outlive the step, here or on another device, must not lie in reused memory.
-        keep = self.executable.list_count > 1 or any(isinstance(leaf, Slot) for leaf in leaves(step.result))
-        operands = [
-            self._value(tree, shape, arrays, keep)
-            for tree, shape in zip(step.operands, instruction.operand_shapes, strict=True)
-        ]
-        results = list(arrays)
-        site = Site(self.execution, instruction, on_arrays=False)
-        site.threads, site.empty, site.shares_results = shared_pool().threads, buffers.empty, False
-        if instruction.shape.is_array and results and results[0].shape == instruction.shape.dimensions:
-            (site.destination,) = results
-        self.execution.current = instruction
-        try:
-            value = instruction.op.evaluate(site, *instruction.op.bind(operands))
-        except (HloomError, MemoryError, OverflowError, ValueError) as error:
-            where = f" ({instruction.location})" if instruction.location else ""
-            raise located(error, instruction.shape, f"{instruction!r}{where}") from None
-        self._put(step.result, value, iter(results))
-
-    def _value(self, tree: Any, shape: Shape, arrays: Iterator[Array], keep: bool) -> Value:
-        if isinstance(tree, tuple):
-            return tuple(self._value(p, s, arrays, keep) for p, s in zip(tree, shape.elements, strict=True))
-        if tree == TOKEN_SLOT:
-            return TOKEN_VALUE
-        if isinstance(tree, Slot):
-            return self.slots[tree.index]
-        array = next(arrays).reshape(shape.dimensions)
-        return array.copy() if keep else array
-
-    def _put(self, tree: Any, value: Value, arrays: Iterator[Array]) -> None:
-        if isinstance(tree, tuple):
-            for element, part in zip(tree, value, strict=True):
-                self._put(element, part, arrays)
-        elif tree == TOKEN_SLOT:
-            return
-        elif isinstance(tree, Slot):
-            self.slots[tree.index] = value
-        elif (target := next(arrays)) is not value:
-            target[...] = value
