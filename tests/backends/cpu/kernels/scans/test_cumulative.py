@@ -59,7 +59,7 @@ def test_dimensions(shape: tuple[int, ...], backward: bool) -> None:
             check(cumulative.emit, text([x, x], COMPOSE, dimension, backward), x, x, np.int32(3), np.int32(7))
 
 
-@pytest.mark.parametrize("opcode", ["add", "maximum", "minimum", "multiply"])
+@pytest.mark.parametrize("opcode", ["add", "maximum", pytest.param("minimum", marks=pytest.mark.long), "multiply"])
 @pytest.mark.parametrize(
     "dtype",
     [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -66,13 +70,20 @@ def test_dimensions(shape: tuple[int, ...]) -> None:
         check_sort(NUMPY_ORDER, x, y, dimension=dimension)
 
 
-@pytest.mark.parametrize("direction", ["LT", "GT"])
-@pytest.mark.parametrize("size", [20, pytest.param(1000, marks=pytest.mark.long), 40000])
-@pytest.mark.parametrize(
-    "dtype",
-    [np.bool_, ml_dtypes.int4, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
-    + [np.float16, ml_dtypes.bfloat16, np.float32, np.float64],
-)
+TYPES = [
+    np.bool_, ml_dtypes.int4, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64,
+    np.float16, ml_dtypes.bfloat16, np.float32, np.float64,
+]  # fmt: skip
+
+
+def typed_sorts() -> Iterator[Any]:
+    """Every type in every size and direction; the default run has both sizes of each type, in alternating directions."""
+    for k, (dtype, size, direction) in enumerate(itertools.product(TYPES, (20, 1000, 40000), ("LT", "GT"))):
+        is_long = size == 1000 or (k // 6 + (size == 40000)) % 2 == k % 2
+        yield pytest.param(dtype, size, direction, marks=[pytest.mark.long] * is_long)
+
+
+@pytest.mark.parametrize(("dtype", "size", "direction"), typed_sorts())
 def test_types(dtype: type, size: int, direction: str) -> None:
     bits = np.random.default_rng(0).integers(0, 256, size * np.dtype(dtype).itemsize, np.uint8)
     kind = np.dtype(dtype).kind
