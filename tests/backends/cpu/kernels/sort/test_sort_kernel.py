@@ -83,7 +83,7 @@ def typed_sorts() -> Iterator[Any]:
         yield pytest.param(dtype, size, direction, marks=[pytest.mark.long] * is_long)
 
 
-@pytest.mark.parametrize(("dtype", "size", "direction"), typed_sorts())
+@pytest.mark.parametrize(("dtype", "size", "direction"), [*typed_sorts()])
 def test_types(dtype: type, size: int, direction: str) -> None:
     bits = np.random.default_rng(0).integers(0, 256, size * np.dtype(dtype).itemsize, np.uint8)
     kind = np.dtype(dtype).kind
