@@ -25,6 +25,7 @@ TABLES = {
     "passes/blocking/regions.py": (1, "slices that blocks are read through"),
     "passes/legalize/nan_signs.py": (2, "how each treats the sign of a NaN, beyond movements"),
     "passes/simplify/constant_folding.py": (1, "operations cheap enough to evaluate at compile time"),
+    "prove/functions.py": (1, "operations that move bits, whose meaning needs no arithmetic"),
     "scaling/collective_times.py": (1, "the algorithm of each collective"),
     "stablehlo/importer/body.py": (1, "operations of StableHLO that regions may rematerialise"),
     "stablehlo/operations.py": (1, "the regions of an operation of StableHLO"),
@@ -52,7 +53,8 @@ def is_table(node: ast.AST) -> bool:
 def is_operation(entry: ast.expr | None) -> bool:
     if isinstance(entry, ast.Constant):
         return entry.value in OPERATIONS
-    return isinstance(entry, ast.Name) and entry.id in CLASSES
+    name = entry.attr if isinstance(entry, ast.Attribute) else entry.id if isinstance(entry, ast.Name) else ""
+    return name in CLASSES
 
 
 def test_tables_of_operations_are_listed_with_their_reasons() -> None:
