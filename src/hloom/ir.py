@@ -29,6 +29,7 @@ class Instruction:
     """
 
     __slots__ = (
+        "_mapped",
         "backend_config",
         "control_predecessors",
         "control_successors",
@@ -59,6 +60,8 @@ class Instruction:
         self.backend_config = ""
         self.extra_attributes: dict[str, str] = {}
         self.parent: Computation | None = None
+        self._mapped: tuple[Operation, list[Shape], IndexingMap | None] | None = None
+        """The last indexing map, with the operation and the shapes that it is for."""
         self.location = ""
         """The source location for messages: a line of the builder's caller, or a line of the text; "" if unknown."""
         for operand in self.operands:
@@ -85,8 +88,11 @@ class Instruction:
 
         None if the operation has no indexing map.
         """
-        result = next(self.shape.leaves(), self.shape)
-        return indexing_map(self.op, result, self.operand_shapes)
+        shapes = [self.shape, *self.operand_shapes]
+        if self._mapped is None or self._mapped[0] is not self.op or self._mapped[1] != shapes:
+            result = next(self.shape.leaves(), self.shape)
+            self._mapped = (self.op, shapes, indexing_map(self.op, result, shapes[1:]))
+        return self._mapped[2]
 
     def replace_operand(self, position: int, new: Instruction) -> None:
         """Replaces the operand at `position` (0-based) by `new`, and updates the users of both."""

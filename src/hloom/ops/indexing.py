@@ -127,13 +127,14 @@ class IndexingMap:
                 seen.add((operand, variable))
         return frozenset(self.dimensions + self.reductions) - mixed
 
-    def dimension_variables(self, operand: int) -> tuple[Variable | None, ...]:
-        """Returns the independent variable of each dimension of an operand; None for dimensions without one."""
-        found: list[Variable | None] = [None] * self.operands[operand].rank
+    @cached_property
+    def dimension_variables(self) -> list[tuple[Variable | None, ...]]:
+        """The independent variable of each dimension of each operand; None for dimensions without one."""
+        found: list[tuple[Variable | None, ...]] = [(None,) * shape.rank for shape in self.operands]
         for read in self.all_reads():
-            if read.operand == operand:
-                found = [v if v in self.independent else None for v in map(variable_of, read.index)]
-        return tuple(found)
+            variables = map(variable_of, read.index)
+            found[read.operand] = tuple(v if v in self.independent else None for v in variables)
+        return found
 
     def all_reads(self) -> Iterator[Read]:
         """Yields the reads, and those of run-time values inside their indices."""

@@ -90,7 +90,7 @@ def _variables(user: Instruction, position: int) -> tuple[Sequence[Variable], Se
     mapped = user.indexing_map() if can_be_tiled(user.op) else None
     if mapped is None:
         raise Untileable
-    return mapped.dimensions, mapped.dimension_variables(position)
+    return mapped.dimensions, mapped.dimension_variables[position]
 
 
 def _matching(

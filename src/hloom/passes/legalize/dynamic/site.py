@@ -138,7 +138,7 @@ class Site:
         mapped = indexing_map(self.old.op, self.old.shape, self.shapes)
         sizes: dict[int, list[Instruction]] = {}
         for k, operand in enumerate(operands):
-            variables = mapped.dimension_variables(k) if mapped else ()
+            variables = mapped.dimension_variables[k] if mapped else ()
             for d, size in operand.sizes.items():
                 if mapped is None or variables[d] not in mapped.dimensions:
                     return None

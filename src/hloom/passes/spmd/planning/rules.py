@@ -92,7 +92,7 @@ def _mapped(
     labels: dict[Variable | None, Label] = {
         v: v.name for v in mapped.independent if monoid is not None or v in mapped.dimensions
     }
-    operands = tuple(tuple(map(labels.get, mapped.dimension_variables(k))) for k in range(len(instruction.operands)))
+    operands = tuple(tuple(map(labels.get, variables)) for variables in mapped.dimension_variables)
     return Rule(
         operands,
         (tuple(map(labels.get, mapped.dimensions)),) * len([*instruction.shape.leaves()]),
