@@ -53,7 +53,7 @@ def opt(
     pipeline = pipeline_named(passes if passes is not None else "simplification" if stage == "hlo" else "")
     loaded = load(module)
     verify_module(loaded)
-    given = clone_module(loaded)
+    given = clone_module(loaded) if prove else loaded
     runs = run_passes(loaded, pipeline, verify=verify or None, dump=dump)
     text = print_module(loaded, short=short) if stage == "hlo" else stage_text(prepare(loaded), stage)
     click.echo(text, nl=False)

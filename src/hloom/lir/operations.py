@@ -51,7 +51,7 @@ def _on_unsigned(function: Callable[..., Data]) -> Callable[..., Data]:
 
 
 def _truncated(divide: Callable[[int, int], int]) -> Callable[[Data, Data], Data]:
-    """Returns a division of signed integers that rounds to zero."""
+    """Returns the function of `divide` on the truncated quotient and the remainder of signed integers."""
 
     def each(a: Any, b: Any) -> int:
         quotient = abs(int(a)) // abs(int(b)) * (1 if (a < 0) == (b < 0) else -1)

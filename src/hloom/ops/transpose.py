@@ -60,6 +60,6 @@ class Reverse(Movement, Operation, opcode="reverse", builder="rev"):
         return np.flip(operand, self.dimensions)
 
     def indexing(self, at: Indexing, index: Indices) -> list[Read]:
-        last = [size - 1 for size in at.result.dimensions]
-        reverse = [at.space.shift(at.space.scale(i, -1), n) for i, n in zip(index, last, strict=True)]
-        return [Read(0, tuple(reverse[d] if d in self.dimensions else i for d, i in enumerate(index)))]
+        sizes = enumerate(zip(index, at.result.dimensions, strict=True))
+        flipped = (at.space.shift(at.space.scale(i, -1), n - 1) if d in self.dimensions else i for d, (i, n) in sizes)
+        return [Read(0, tuple(flipped))]

@@ -68,23 +68,22 @@ def prove(before: Module, after: Module, seconds: float = 60.0) -> Verdict:
         return Undecided(f"the parameters have more than {MAX_ELEMENTS} elements: prove it for smaller sizes")
     try:
         arguments = [_variables(shape, f"p{k}") for k, shape in enumerate(shapes)]
-        if not _open_differences(before, after, arguments, apply_opaque, _same_bits, seconds):
-            return Proved()
-        differences = _open_differences(before, after, arguments, apply, same, seconds)
+        found = _difference_found(before, after, arguments, apply_opaque, _same_bits, seconds)
+        if found is not None:
+            found = _difference_found(before, after, arguments, apply, same, seconds)
     except Unsupported as error:
         return Undecided(str(error))
-    if not differences:
+    if found is None:
         return Proved()
-    if isinstance(differences[0], str):
-        return Undecided(f"the solver stopped: {differences[0]}")
-    model = differences[0]
-    return _confirmed(before, after, [_values(a, shape, model) for a, shape in zip(arguments, shapes, strict=True)])
+    if isinstance(found, str):
+        return Undecided(f"the solver stopped: {found}")
+    return _confirmed(before, after, [_values(a, shape, found) for a, shape in zip(arguments, shapes, strict=True)])
 
 
-def _open_differences(
+def _difference_found(
     before: Module, after: Module, arguments: Sequence[Symbol], meaning: Apply, equal: Equal, seconds: float
-) -> list[Any]:
-    """Returns a model in which an element of the results differs, or the solver's reason to stop; nothing if none can.
+) -> z3.ModelRef | str | None:
+    """Returns a model in which an element of the results differs, or the solver's reason to stop; None if none can.
 
     Elements whose difference is the same formula of other variables are decided once.
     """
@@ -94,7 +93,7 @@ def _open_differences(
     for a, b in pairs:
         formula = z3.simplify(z3.Not(equal(a, b)))
         formulas.setdefault(_Key(_renamed(formula)), formula)
-    stopped: list[Any] = []
+    stopped: str | None = None
     end = time.monotonic() + seconds
     for formula in formulas.values():
         solver = z3.Solver()
@@ -102,9 +101,9 @@ def _open_differences(
         solver.add(formula)
         found = solver.check()
         if found == z3.sat:
-            return [solver.model()]
+            return solver.model()
         if found == z3.unknown:
-            stopped.append(solver.reason_unknown())
+            stopped = stopped or solver.reason_unknown()
     return stopped
 
 

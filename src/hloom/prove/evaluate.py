@@ -271,11 +271,11 @@ def _scatter(op: Scatter, evaluator: Evaluator, instruction: Instruction, operan
     results, indices, updates = [o.copy() for o in operands[:half]], operands[half], operands[half + 1 :]
     batch = [u for u in range(updates[0].ndim) if u not in op.update_window_dims]
     order = [*batch, *op.update_window_dims]
+    sizes = _along_window(op, updates[0].shape, results[0].ndim, 1)
     for position in np.ndindex(*(updates[0].shape[u] for u in order)):
         update = tuple(position[order.index(u)] for u in range(len(order)))
         starts = _scatter_starts(op, indices, [update[u] for u in batch])
         window = _window_offsets(op, update, [update[u] for u in batch], results[0].ndim)
-        sizes = _window_sizes(op, updates[0].shape, results[0].ndim)
         for target in np.ndindex(*results[0].shape):
             here = _is_target(target, starts, window, sizes, results[0].shape)
             if here is None:
@@ -297,23 +297,21 @@ def _scatter_starts(op: Scatter, indices: Array, batch: Sequence[int]) -> dict[i
     return starts
 
 
-def _window_offsets(op: Scatter, update: Sequence[int], batch: Sequence[int], rank: int) -> list[int]:
-    """Returns the offset of an update in each operand dimension, before the start index is added."""
-    offsets = [0] * rank
+def _along_window(op: Scatter, values: Sequence[int], rank: int, otherwise: int) -> list[int]:
+    """Returns a value for each operand dimension: that of its dimension of the updates, where the window has one."""
+    found = [otherwise] * rank
     collapsed = {*op.inserted_window_dims, *op.input_batching_dims}
     for d, u in zip((d for d in range(rank) if d not in collapsed), op.update_window_dims, strict=True):
-        offsets[d] = update[u]
+        found[d] = values[u]
+    return found
+
+
+def _window_offsets(op: Scatter, update: Sequence[int], batch: Sequence[int], rank: int) -> list[int]:
+    """Returns the offset of an update in each operand dimension, before the start index is added."""
+    offsets = _along_window(op, update, rank, 0)
     for d, source in zip(op.input_batching_dims, op.scatter_indices_batching_dims, strict=True):
         offsets[d] = batch[source - (source > op.index_vector_dim)]
     return offsets
-
-
-def _window_sizes(op: Scatter, update: Sequence[int], rank: int) -> list[int]:
-    sizes = [1] * rank
-    collapsed = {*op.inserted_window_dims, *op.input_batching_dims}
-    for d, u in zip((d for d in range(rank) if d not in collapsed), op.update_window_dims, strict=True):
-        sizes[d] = update[u]
-    return sizes
 
 
 def _is_target(

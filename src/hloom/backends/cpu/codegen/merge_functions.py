@@ -1,9 +1,9 @@
 """Merges functions that differ in constants only, such as those of a network's layers.
 
-One function of each group is kept and loads the constants that differ from a table, its last argument; the other
-members become calls of it with tables of their own. LLVM's time is proportional to the number of instructions, so
-merging saves most of the time spent on similar layers. A constant is an i64 operand or the address of a function or
-variable.
+Each group keeps a single function, which loads the differing constants from a table, its last argument; the other
+members become calls of that function with tables of their own. LLVM's time is proportional to the number of
+instructions, so merging saves most of the time spent on similar layers. A constant is an i64 operand or the address of
+a function or variable.
 """
 
 from __future__ import annotations
