@@ -61,6 +61,7 @@ glossary
 design
 figures
 libraries
+xla_bugs
 contributing
 ```
 

@@ -1,0 +1,135 @@
+"""Writes docs/xla_bugs.md: known miscompilations on hloom and on XLA's CPU backend: `python tools/xla_bugs.py`.
+
+The cases are in `tests/miscompilations/`; XLA runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from hloom.errors import HloomError  # noqa: E402
+from hloom.files.arrays import flat  # noqa: E402
+from hloom.values import Value  # noqa: E402
+from miscompilations.case import Case, fault, results  # noqa: E402
+from miscompilations.cases import CASES  # noqa: E402
+from xla_peer import XlaCrash, XlaError, XlaPeer  # noqa: E402
+
+PAGE = ROOT / "docs" / "xla_bugs.md"
+INTRODUCTION = """# Known miscompilations
+
+Wrong results of compilers of arrays: public reports that can be said as HLO, each as a small module of our own with the
+result that the specification demands, and faults that our random programs found (without a report). Made from
+`tests/miscompilations/` by `python tools/xla_bugs.py`; every case is a test of hloom, interpreted and compiled. XLA is
+its CPU backend, jaxlib {version}: a report may concern another version, backend or compiler, so XLA may be right here.
+The last column is the verdict of `hloom prove --xla` on the module, for all arguments.
+
+{summary}
+
+| case | reports | clause | hloom | XLA | `hloom prove --xla` |
+|---|---|---|---|---|---|
+"""
+
+
+def page(peer: XlaPeer) -> str:
+    """Returns the page; runs all cases on both sides, and proofs."""
+    rows = [
+        (case, own_verdict(case), peer_verdict(case, peer), proof_verdict(case))
+        for case in sorted(CASES, key=lambda case: case.name)
+    ]
+    wrong = sum(row[2].startswith("wrong") for row in rows)
+    refuted = sum(row[3] == "refuted" for row in rows)
+    summary = f"{len(rows)} cases. XLA is wrong in {wrong}; `hloom prove --xla` refutes {refuted}."
+    table = [_row(*row) for row in rows]
+    sections = [section(row[0]) for row in rows]
+    return "\n".join(
+        [INTRODUCTION.format(version=version("jaxlib"), summary=summary) + "\n".join(table), "", *sections]
+    )
+
+
+def _row(case: Case, own: str, peer: str, proof: str) -> str:
+    return f"| [{case.name}](#{case.name}) | {_reports(case)} | {case.clause} | {own} | {peer} | {proof} |"
+
+
+def row_of(name: str, text: str) -> str:
+    """Returns the row of a case in a page."""
+    return next((line for line in text.splitlines() if line.startswith(f"| [{name}]")), "")
+
+
+def section(case: Case) -> str:
+    """Returns the section of a case: why, its module, arguments and right result."""
+    lines = [f"## {case.name}", "", case.why, "", "<details><summary>module</summary>", "", "```", case.text.strip()]
+    lines += ["```", "", "</details>", "", "```"]
+    lines += [f"argument {k}: {_shown(value)}" for k, value in enumerate(case.arguments)]
+    return "\n".join([*lines, f"right result: {_shown(case.expected)}", "```", ""])
+
+
+def own_verdict(case: Case) -> str:
+    """Returns hloom's verdict on a case, interpreted and compiled: `right`, or what is wrong."""
+    for backend in ("interpreter", "cpu"):
+        try:
+            found = fault(case, results(case, backend))
+        except HloomError as error:
+            return f"refused: {_line(error)}"
+        if found:
+            return f"wrong ({backend}): {_escaped(found)}"
+    return "right"
+
+
+def peer_verdict(case: Case, peer: XlaPeer) -> str:
+    """Returns XLA's verdict on a case: `right`, `wrong` with the first element, `refused` or `crash`."""
+    try:
+        found = fault(case, peer.run(case.text, [leaf for value in case.arguments for leaf in flat(value)]))
+    except XlaCrash:
+        return "crash"
+    except XlaError as error:
+        return f"refused: {_line(error)}"
+    return f"wrong: {_escaped(found)}" if found else "right"
+
+
+def proof_verdict(case: Case) -> str:
+    """Returns the verdict of `hloom prove --xla` on the module of a case, run as a command."""
+    with tempfile.NamedTemporaryFile("w", suffix=".hlo") as file:
+        file.write(case.text)
+        file.flush()
+        command = [sys.executable, "-m", "hloom", "prove", "--xla", "--seconds", "30", file.name]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    lines = [line for line in ran.stderr.splitlines() if line.startswith(("proved", "refuted", "not decided"))]
+    word, _, reason = (lines or ["not decided: XLA does not compile it"])[0].partition(":")
+    return f"{word}: {_escaped(reason)}" if word == "not decided" else word
+
+
+def _reports(case: Case) -> str:
+    links = []
+    for report in case.reports:
+        repository, number = report.split("#")
+        links.append(f"[{repository.split('/')[1]}#{number}](https://github.com/{repository}/issues/{number})")
+    return ", ".join(links) or "found by fuzzing"
+
+
+def _shown(value: Value) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_shown, value))})"
+    return np.array2string(np.asarray(value), threshold=40, separator=", ", max_line_width=110)
+
+
+def _line(error: Exception) -> str:
+    return _escaped((str(error).splitlines() or [type(error).__name__])[0][:100])
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("`", "'").replace("<", "&lt;").strip()
+
+
+if __name__ == "__main__":
+    xla = XlaPeer()
+    PAGE.write_text(page(xla))
+    xla.close()
