@@ -16,6 +16,7 @@ from hloom.system.shield import shielded
 from hloom.types import PrimitiveType
 
 if TYPE_CHECKING:
+    from hloom.aot import build
     from hloom.api import compile, load, parse, save
     from hloom.builder import XlaBuilder, XlaComputation, XlaOp
     from hloom.explorer import explore
@@ -46,7 +47,7 @@ _MODULES = {
     "Computation": "ir", "Instruction": "ir", "Module": "ir", "Literal": "literal",
     "Device": "runtime.device", "Executable": "runtime.executable", "from_jax": "stablehlo.importer.from_jax",
     "register_custom_call": "runtime.custom_calls.registry", "parse_shape": "text", "Snapshot": "files.snapshot",
-    "profile": "profiler", "explore": "explorer", "rewrite": "passes.rewrite",
+    "build": "aot", "profile": "profiler", "explore": "explorer", "rewrite": "passes.rewrite",
 }  # fmt: skip
 
 
@@ -67,7 +68,7 @@ __all__ = [
     "ArgumentError", "Computation", "Device", "Executable", "HloomError", "Instruction", "Layout", "Literal", "Module",
     "PaddingValue", "ParseError", "PrimitiveType", "ProtoError", "RuleError", "RunError", "Shape", "Snapshot", "Tile",
     "VerifyError", "XlaBuilder", "XlaComputation", "XlaOp",
-    "bf16", "c64", "c128", "compile", "explore", "f4e2m1fn", "f8e3m4", "f8e4m3", "f8e4m3b11fnuz", "f8e4m3fn",
+    "bf16", "build", "c64", "c128", "compile", "explore", "f4e2m1fn", "f8e3m4", "f8e4m3", "f8e4m3b11fnuz", "f8e4m3fn",
     "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "f16", "f32", "f64", "from_jax", "load", "parse", "parse_shape",
     "pred", "profile", "register_custom_call", "rewrite", "s2", "s4", "s8", "s16", "s32", "s64", "save", "u2", "u4",
     "u8", "u16", "u32", "u64",

@@ -8,6 +8,7 @@ import click
 
 from hloom.cli.bench import bench
 from hloom.cli.bisect import bisect
+from hloom.cli.build import build
 from hloom.cli.check import check
 from hloom.cli.convert import convert
 from hloom.cli.debug import debug
@@ -55,7 +56,7 @@ def main(files: tuple[str, ...]) -> None:
 
 
 COMMANDS = (
-    bench, bisect, check, convert, debug, diff, explore, isolate, lsp, operations, opt, profile, prove,
+    bench, bisect, build, check, convert, debug, diff, explore, isolate, lsp, operations, opt, profile, prove,
     reduce, run, show
 )  # fmt: skip
 for command in COMMANDS:

@@ -82,7 +82,8 @@ class Global:
     def _content(self) -> str:
         content = self.content
         if isinstance(content, bytes):
-            return f'[{len(content)} x i8] c"\\{content.hex(chr(92))}"'
+            text = f"\\{content.hex(chr(92))}" if content else ""
+            return f'[{len(content)} x i8] c"{text}"'
         if isinstance(content, Zeros):
             return f"[{content.words} x i64] zeroinitializer"
         types = [value.type.text for value in content]

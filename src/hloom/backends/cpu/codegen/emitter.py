@@ -130,7 +130,7 @@ class ProgramEmitter(StepEmitter):
         units = [*rest, *kernels.call_only, *(unit for group in [*kernels.groups, *groups] for unit in group)]
         needs = needs_of([*main, *(function for unit in units for function in unit.functions)])
         forks = PARALLEL_FOR.name in needs
-        main += [*([parallel_for()] if forks else []), self._main("hloom_main", len(parts), forks)]
+        main += [*([self.fork_function()] if forks else []), self._main(len(parts), forks)]
         call_only, others = split_call_only_if_long([Unit(main), *kernels.call_only, *rest])
         return [module_of_units(units) for units in (call_only, others, *groups) if units]
 
@@ -178,17 +178,25 @@ class ProgramEmitter(StepEmitter):
         _run_parts(whole, len(parts))
         return [*functions, whole.function]
 
-    def _main(self, name: str, parts: int, forks: bool) -> Function:
+    def _main(self, parts: int, forks: bool) -> Function:
         """Returns the entry of the program, which runs in the IEEE floating-point state."""
-        b = _runner(name)
+        b = _runner("hloom_main")
         b.function.is_exported = True
         ensure_ieee_state(b)
         if forks:
-            entry = b.element_pointer(b.function.parameters[0], constant(I64, TABLE.index("parallel_for")), "ptr")
-            fork = b.load(entry, PTR, 8) if self.timer is None else b.address_of(TIMED_FORK)
-            b.store(fork, b.address_of(_FORK_ADDRESS), 8)
+            self.bind_fork(b)
         _run_parts(b, parts)
         return b.function
+
+    def fork_function(self) -> Function:
+        """Returns the function that kernels call to fork."""
+        return parallel_for()
+
+    def bind_fork(self, b: FunctionBuilder) -> None:
+        """Emits the start of the entry, which tells `fork_function` the pool's function."""
+        entry = b.element_pointer(b.function.parameters[0], constant(I64, TABLE.index("parallel_for")), "ptr")
+        fork = b.load(entry, PTR, 8) if self.timer is None else b.address_of(TIMED_FORK)
+        b.store(fork, b.address_of(_FORK_ADDRESS), 8)
 
 
 def _runner(name: str) -> FunctionBuilder:

@@ -6,7 +6,6 @@ import functools
 
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import I32, Builder, Constant, Type, Value, constant, poison, type_of
-from hloom.system.machine import architecture
 
 
 def _range_operand(intrinsic: str) -> Value:
@@ -38,7 +37,7 @@ def _has_ranges(type: Type) -> bool:
     """Whether the processor has VRANGE for a type."""
     width = type.width * type.bits
     fits = not type.width or (width.bit_count() == 1 and width >= 128)
-    return fits and type.bits >= 32 and architecture() == "x86_64" and processor().vector_bytes == 64
+    return fits and type.bits >= 32 and processor().architecture == "x86_64" and processor().vector_bytes == 64
 
 
 def _range(b: Builder, intrinsic: str, x: Value, y: Value) -> Value:

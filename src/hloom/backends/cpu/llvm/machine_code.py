@@ -82,6 +82,17 @@ def target() -> str:
     return f"{llvm.get_default_triple()} {cpu.name} {cpu.features} LLVM {version} {_PIPELINE}"
 
 
+def add_passes(passes: Any, is_call_only: bool = False) -> None:
+    """Adds LLVM's passes for emitted code, which is vectorised already, so that few of them pay."""
+    passes.add_always_inliner_pass()
+    # Functions that are inlined everywhere need no code of their own.
+    passes.add_global_dead_code_eliminate_pass()
+    if not is_call_only:
+        passes.add_sroa_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
+
+
 class _Compiler:
     """LLVM's passes and code generator; used by one thread at a time."""
 
@@ -92,14 +103,7 @@ class _Compiler:
         )
         self._builder = llvm.create_pass_builder(self._machine, llvm.create_pipeline_tuning_options(speed_level=2))
         self._passes = llvm.create_new_module_pass_manager()
-        self._passes.add_always_inliner_pass()
-        # Functions that are inlined everywhere need no code of their own.
-        self._passes.add_global_dead_code_eliminate_pass()
-        if not is_call_only:
-            # Nests are vectorised already, so few of LLVM's passes pay.
-            self._passes.add_sroa_pass()
-            self._passes.add_instruction_combine_pass()
-            self._passes.add_simplify_cfg_pass()
+        add_passes(self._passes, is_call_only)
 
     def assembly(self, text: str) -> str:
         """Returns the assembly of a module."""

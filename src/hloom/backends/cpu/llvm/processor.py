@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from hloom.errors import ArgumentError
+from hloom.system.machine import architecture
 from hloom.system.shield import shielded
 
 _LEVELS = {
@@ -22,8 +26,10 @@ _LEVELS = {
 
 @dataclass(frozen=True)
 class Processor:
-    """Target processor: LLVM's name, features not implied by the name, and the width of a vector register."""
+    """Target processor: architecture, LLVM's name, features not implied by the name, the width of a vector register."""
 
+    architecture: str
+    """`x86_64`, `aarch64` or the first part of another triple of LLVM."""
     name: str
     features: str
     vector_bytes: int
@@ -35,9 +41,27 @@ class Processor:
         return f"+{feature}" in self.features.split(",")
 
 
+_CURRENT: ContextVar[Processor | None] = ContextVar("processor", default=None)
+
+
+def processor() -> Processor:
+    """Returns the processor that code is generated for: that of `generating_for`, by default that of this process."""
+    return _CURRENT.get() or host_processor()
+
+
+@contextmanager
+def generating_for(target: Processor) -> Iterator[None]:
+    """Generates code for another processor in a `with` block."""
+    token = _CURRENT.set(target)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
 @functools.cache
 @shielded
-def processor() -> Processor:
+def host_processor() -> Processor:
     """Returns the processor that HLOOM_TARGET_CPU names, by default this one with its widest registers.
 
     Raises ArgumentError if this processor cannot run code of the named level.
@@ -50,15 +74,22 @@ def processor() -> Processor:
         features["prefer-256-bit"] = False
     wide = all(features.get(feature) for feature in _LEVELS["x86-64-v4"])
     width = 64 if wide else 32 if features.get("avx2") else 16
-    return Processor(llvm.get_host_cpu_name(), str(features.flatten()), width, bool(features.get("f16c", True)))
+    flat = str(features.flatten())
+    return Processor(architecture(), llvm.get_host_cpu_name(), flat, width, bool(features.get("f16c", True)))
 
 
 def _level(level: str, features: Any) -> Processor:
-    """Returns a level of x86-64; `features` are the features of this processor."""
+    """Returns a level of x86-64 that this processor, with `features`, can run."""
     if level not in _LEVELS:
         raise ArgumentError(f"HLOOM_TARGET_CPU is native or one of {', '.join(_LEVELS)}, got {level!r}")
     names = list(_LEVELS)[: list(_LEVELS).index(level) + 1]
     missing = [feature for name in names for feature in _LEVELS[name] if not features.get(feature)]
     if missing:
         raise ArgumentError(f"HLOOM_TARGET_CPU={level}: this processor has no {', '.join(missing)}")
-    return Processor(level, "-prefer-256-bit", 16 << (len(names) - 1), converts_f16=len(names) > 1)
+    return level_of_x86(level)
+
+
+def level_of_x86(level: str) -> Processor:
+    """Returns a level of x86-64, such as x86-64-v3."""
+    above = list(_LEVELS).index(level)
+    return Processor("x86_64", level, "-prefer-256-bit", 16 << above, converts_f16=above > 0)

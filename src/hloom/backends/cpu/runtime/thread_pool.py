@@ -30,8 +30,9 @@ Parking. A worker polls `state` for a while, then adds itself to `sleepers`, and
 `state` has changed; a fork changes `state`, then wakes all if `sleepers` is not zero. These four accesses are
 sequentially consistent, so the worker sees the fork or the fork sees the worker.
 
-Workers are threads of the C library, started by the first fork. They do not use Python, never end, and do not delay the
-exit of the interpreter: code and memory of a pool are never freed.
+Workers are threads of the C library, started by the first fork. They do not use Python and do not delay the exit of the
+interpreter. In a process of Python they never end: code and memory of a pool are never freed. Pools of libraries that
+are built ahead of time end with `end_workers`.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from hloom.backends.cpu.llvm.native.threads import (
     pthread_cond_init,
     pthread_cond_wait,
     pthread_create,
+    pthread_join,
     pthread_mutex_init,
     pthread_mutex_lock,
     pthread_mutex_unlock,
@@ -80,9 +82,10 @@ TAKEN = (1 << 32) - 1
 
 
 class Share(Structure):
-    """Number of chunks of a thread's share that have been taken."""
+    """Number of chunks of a thread's share that have been taken, and the handle of a worker that was started."""
 
     taken: Atomic[u64] = field(line=True)
+    handle: u64
 
 
 class Pool(Structure):
@@ -96,6 +99,7 @@ class Pool(Structure):
     threads: u64
     shares: Address  # one for each thread; the caller's is the first
     affinity: Address  # an Affinity; 0 if threads are not bound to CPUs
+    ends: Atomic[i32]  # whether workers are to end
     workers: Atomic[u64] = field(line=True)  # number of workers that have begun
     missing: i32 = field(line=True)  # number of workers to be started
     busy: Atomic[i32]  # a caller owns the pool
@@ -171,7 +175,8 @@ def start_workers(pool: Pool) -> None:
     thread = stack(1)
     while pool.missing > 0:
         # If the system refuses to start a thread, the others do its work.
-        pthread_create(address_of(thread), null, address_of(worker), address_of(pool))
+        if pthread_create(address_of(thread), null, address_of(worker), address_of(pool)) == 0:
+            to(Share, pool.shares + u64(pool.missing) * LINE).handle = thread[0]
         pool.missing -= 1
 
 
@@ -219,7 +224,21 @@ def worker(pool: Pool) -> Address:
                 polls = 0
             now = pool.state.load(MONOTONIC)
         seen = now >> 32
+        if pool.ends.load(ACQUIRE) != 0:
+            return null
         enter(pool, own, now)
+
+
+@native()
+def end_workers(pool: Pool) -> None:
+    """Ends all workers; nobody may use the pool meanwhile."""
+    pool.ends.store(1, RELEASE)
+    pool.state.add(FORK - OPEN, SEQ_CST)
+    wake_sleepers(pool)
+    for k in range(1, pool.threads):
+        handle = to(Share, pool.shares + k * LINE).handle
+        if handle != 0:
+            pthread_join(handle, null)
 
 
 @native()

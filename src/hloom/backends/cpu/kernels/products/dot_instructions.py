@@ -18,7 +18,6 @@ from hloom.backends.cpu.kernels.products.matmul_plan import Product
 from hloom.backends.cpu.kernels.products.matrix import Matrix, Words
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import Type, Value, constant, type_of
-from hloom.system.machine import architecture
 from hloom.types import PrimitiveType
 
 Types = tuple[PrimitiveType, PrimitiveType]
@@ -49,9 +48,9 @@ def dot_instruction(p: Product, sums: Type) -> DotInstruction | None:
     if vector_bytes > processor().vector_bytes:
         return None
     types = (p.a.type, p.b.type)
-    if architecture() == "aarch64":
+    if processor().architecture == "aarch64":
         return None if sums.is_float else _instruction_of_neon(types)
-    return _instruction_of_x86(types, sums, vector_bytes) if architecture() == "x86_64" else None
+    return _instruction_of_x86(types, sums, vector_bytes) if processor().architecture == "x86_64" else None
 
 
 def _instruction_of_x86(types: Types, sums: Type, vector_bytes: int) -> DotInstruction | None:

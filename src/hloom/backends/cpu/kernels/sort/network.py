@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import Global, IndexValue, Type, Value, constant, lane_indices, type_of
-from hloom.system.machine import architecture
 
 MAX_VECTORS = 16
 """Vectors that a network sorts: half of the registers of AVX-512, all of AVX2's."""
@@ -19,7 +18,7 @@ MAX_VECTORS = 16
 
 def has_networks(vector_bytes: int) -> bool:
     """Whether the processor permutes the lanes of vectors of this size."""
-    return architecture() == "x86_64" and 32 <= vector_bytes <= processor().vector_bytes
+    return processor().architecture == "x86_64" and 32 <= vector_bytes <= processor().vector_bytes
 
 
 def sorted_vectors(f: KernelFunction, vectors: Sequence[Value]) -> list[Value]:

@@ -37,7 +37,7 @@ _PAUSE = {
     "x86_64": ("llvm.x86.sse2.pause", ()),
     "aarch64": ("llvm.aarch64.hint", (constant(I32, 1),)),
 }
-"""The instruction of a spin loop: an intrinsic with its arguments."""
+"""The instruction of a spin loop, where there is one: an intrinsic with its arguments."""
 
 
 class NativeError(ArgumentError):
@@ -191,6 +191,7 @@ class Writer:
 
     def pause(self) -> Known:
         """Translates `pause`."""
-        name, arguments = _PAUSE[self.required.machine]
-        self.b.call_void(name, *arguments)
+        if self.required.machine in _PAUSE:
+            name, arguments = _PAUSE[self.required.machine]
+            self.b.call_void(name, *arguments)
         return Known(None)

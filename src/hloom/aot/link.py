@@ -1,0 +1,45 @@
+"""Links objects to libraries: by this machine's C compiler, or by zig, which knows all targets."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from hloom.aot.targets import BuildTarget
+from hloom.errors import ArgumentError
+
+
+def static_library(objects: Mapping[str, bytes], target: BuildTarget) -> bytes:
+    """Returns a static library of object files. Raises ArgumentError without a linker."""
+    return _made([*_tool("ar", target), "rcs"], objects)
+
+
+def shared_library(objects: Mapping[str, bytes], target: BuildTarget) -> bytes:
+    """Returns a shared library of object files. Raises ArgumentError without a linker."""
+    command = _tool("cc", target)
+    machine = ["-target", target.zig] if "ziglang" in command else []
+    return _made([*command, *machine, "-shared", "-s", "-lm", "-lpthread", "-o"], objects)
+
+
+def _tool(name: str, target: BuildTarget) -> list[str]:
+    """Returns the command of `cc` or `ar` for a target."""
+    if target.is_host and shutil.which(name) is not None:
+        return [name]
+    if importlib.util.find_spec("ziglang") is None:
+        raise ArgumentError(f"zig links libraries for {target.name}: pip install 'hloom[build]', or emit objects")
+    return [sys.executable, "-m", "ziglang", name]
+
+
+def _made(command: list[str], objects: Mapping[str, bytes]) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in objects.items():
+            (Path(folder) / name).write_bytes(content)
+        done = subprocess.run([*command, "library", *objects], cwd=folder, capture_output=True, text=True)
+        if done.returncode:
+            raise ArgumentError(f"the linker failed: {' '.join(command)}\n{done.stderr.strip()}")
+        return (Path(folder) / "library").read_bytes()

@@ -1,0 +1,72 @@
+"""Runs libraries: a C program reads the arguments from a file, calls a function, and writes the results to another."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hloom.aot import Library
+from hloom.aot.interface import CFunction
+from hloom.numerics import Array
+
+MAIN = """
+#include <stdio.h>
+#include <stdlib.h>
+#include "{library}.h"
+static void *buffer(long bytes) {{ char *p = malloc(bytes + 64); return p + {offset}; }}
+int main(int argc, char **argv) {{
+  FILE *in = fopen(argv[1], "rb"), *out = fopen(argv[2], "wb");
+  hloom_pool *pool = {pool};
+  {body}
+  hloom_pool_free(pool);
+  return fclose(out);
+}}
+"""
+
+
+def main_program(library: Library, function: CFunction, threads: int) -> str:
+    """The C program that calls a function once; arrays are aligned to their elements alone."""
+    lines = []
+    for array in (*function.inputs, *function.outputs):
+        lines.append(f"{array.c_type} *{array.name} = buffer({array.count} * sizeof({array.c_type}));")
+    for array in function.inputs:
+        lines.append(f"if (fread({array.name}, sizeof({array.c_type}), {array.count}, in) != {array.count}) return 2;")
+    names = ", ".join(array.name for array in (*function.inputs, *function.outputs))
+    lines.append(
+        f"if ({function.name}({names}{', ' if names else ''}buffer({function.scratch_bytes}), pool)) return 3;"
+    )
+    for array in function.outputs:
+        lines.append(f"fwrite({array.name}, sizeof({array.c_type}), {array.count}, out);")
+    pool = f"hloom_pool_new({threads})" if threads > 1 else "NULL"
+    return MAIN.format(library=library.name, pool=pool, body="\n  ".join(lines), offset=16)
+
+
+def compiler_of(library: Library) -> list[str]:
+    """The C compiler for the library's target: the system's for this machine, else zig's."""
+    if library.target.is_host and shutil.which("cc"):
+        return ["cc", "-O1", "-Wall", "-Werror"]
+    return [sys.executable, "-m", "ziglang", "cc", "-target", library.target.zig, "-static", "-O1"]
+
+
+def results_of(
+    library: Library, arguments: Sequence[Array], folder: Path, threads: int = 1, emulator: Sequence[str] = ()
+) -> list[Array]:
+    """The results of a library's first function on arguments, in a process of its own."""
+    library.write(folder)
+    function = library.functions[0]
+    (folder / "main.c").write_text(main_program(library, function, threads))
+    (folder / "in").write_bytes(b"".join(np.ascontiguousarray(a).tobytes() for a in arguments))
+    command = [*compiler_of(library), "main.c", *library.binaries, "-lm", "-lpthread", "-o", "main"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    subprocess.run([*emulator, "./main", "in", "out"], cwd=folder, check=True, timeout=300)
+    content, results, at = (folder / "out").read_bytes(), [], 0
+    for array in function.outputs:
+        size = array.type.byte_width * int(np.prod(array.sizes))
+        results.append(np.frombuffer(content[at : at + size], array.type.dtype).reshape(array.sizes))
+        at += size
+    return results

@@ -1,0 +1,142 @@
+"""Libraries that are built ahead of time: their functions compute what the JIT does, bit for bit."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import hloom as hl
+from aot.programs import results_of
+from hlo_text import module_text
+from hloom.aot import Emit
+from hloom.aot.interface import unique_names
+from hloom.cli import main
+from hloom.files.arrays import flat, random_value
+from test_corpus import STORED, load_case
+
+LARGE = np.random.default_rng(0).standard_normal(3000).astype(np.float32)
+PROGRAMS = {
+    "product": "x = f32[64,96] parameter(0)\nw = f32[96,200] parameter(1)\n"
+    "d = f32[64,200] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\nROOT r = f32[64,200] tanh(d)",
+    "tuple": "x = (f32[3], s32[2]) parameter(0)\na = f32[3] get-tuple-element(x), index=0\n"
+    "b = s32[2] get-tuple-element(x), index=1\nROOT r = (s32[2], f32[3]) tuple(b, a)",
+    "narrow": "x = bf16[33] parameter(0)\ny = f8e4m3fn[33] convert(x)\nz = s4[33] convert(x)\n"
+    "ROOT r = (f8e4m3fn[33], s4[33], bf16[33]) tuple(y, z, x)",
+    "complex": "x = c64[16] parameter(0)\nROOT r = c64[16] fft(x), fft_type=FFT, fft_length={16}",
+    "constant": f"x = f32[3000] parameter(0)\nc = f32[3000] constant({{{', '.join(map(str, LARGE))}}})\n"
+    "ROOT r = f32[3000] multiply(x, c)",
+    "empty": "x = f32[0,4] parameter(0)\nROOT r = f32[0,4] negate(x)",
+    "sort": "x = f32[5000] parameter(0)\nROOT r = f32[5000] sort(x), dimensions={0}, to_apply=less",
+    "class": "int = s32[] parameter(0)\nROOT r = s32[] add(int, int)",
+}
+
+
+def program(name: str) -> hl.Module:
+    return hl.parse(module_text(PROGRAMS[name]))
+
+
+def check(module: hl.Module, folder: Path, arguments: Any = None, **options: Any) -> None:
+    """Compares the results of a library with the JIT's."""
+    if arguments is None:
+        rng = np.random.default_rng(0)
+        arguments = [random_value(rng, shape) for shape in module.entry.parameter_shapes]
+    threads, emulator = options.pop("threads", 1), options.pop("emulator", ())
+    library = hl.build({"f": module}, threads=threads, **options)
+    got = results_of(library, [leaf for a in arguments for leaf in flat(a)], folder, threads, emulator)
+    for mine, want in zip(got, flat(hl.compile(module)(*arguments)), strict=True):
+        if emulator:
+            wide = np.complex128 if want.dtype.kind == "c" else np.float64
+            np.testing.assert_allclose(mine.astype(wide), want.astype(wide), rtol=1e-4, atol=1e-5)
+        else:
+            assert mine.tobytes() == np.ascontiguousarray(want).tobytes()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_libraries_compute_what_the_jit_does(name: str, tmp_path: Path) -> None:
+    check(program(name), tmp_path)
+
+
+def test_a_pool_shares_the_work_and_ends_its_threads(tmp_path: Path) -> None:
+    wide = module_text("x = f32[600,700] parameter(0)\ny = f32[600,700] tanh(x)\nROOT r = f32[600,700] exponential(y)")
+    check(hl.parse(wide), tmp_path, threads=3)
+
+
+def test_functions_share_a_library(tmp_path: Path) -> None:
+    library = hl.build({"a": program("product"), "b": program("sort")}, tmp_path, name="both", emit=Emit.SHARED)
+    assert [*library.binaries] == ["libboth.so"]
+    shared = ctypes.CDLL(str(tmp_path / "libboth.so"))
+    x, y = np.random.default_rng(0).standard_normal(5000).astype(np.float32), np.empty(5000, np.float32)
+    scratch = np.empty(library.functions[1].scratch_bytes + 1, np.uint8)
+    pointers = [ctypes.c_void_p(array.ctypes.data) for array in (x, y, scratch)]
+    assert shared.b(*pointers, None) == 0 and y.tolist() == np.sort(x).tolist()
+    assert shared.b(pointers[0], None, pointers[2], None) == 1
+
+
+def test_the_examples_run(tmp_path: Path) -> None:
+    hl.build({"f": program("narrow"), "g": program("tuple")}, tmp_path, emit=Emit.SHARED)
+    done = subprocess.run([sys.executable, str(tmp_path / "example.py")], capture_output=True, text=True, check=True)
+    assert "g: result1 f32[3] = [1. 1. 1.]" in done.stdout
+    hl.build({"f": program("narrow"), "g": program("tuple")}, tmp_path / "c")
+    if shutil.which("cc") and shutil.which("make"):
+        subprocess.run(["make", "-s", "-C", str(tmp_path / "c"), "CFLAGS=-Wall -Wextra -Werror"], check=True)
+        done = subprocess.run([str(tmp_path / "c" / "example")], capture_output=True, text=True, check=True)
+        assert "g: result1 f32[3] = 1 1 1" in done.stdout
+
+
+def test_names_are_identifiers() -> None:
+    assert unique_names(["a.1", "a_1", "int", "3d", "é", "int"]) == ["a_1", "a_1_1", "int_1", "_3d", "_", "int_2"]
+    with pytest.raises(hl.ArgumentError, match="but 'f_1'"):
+        hl.build({"f.1": program("empty")})
+
+
+def test_what_needs_python_is_refused() -> None:
+    call = 'ROOT c = f32[2] custom-call(x), custom_call_target="unknown"'
+    with pytest.raises(hl.HloomError, match="%c = f32"):
+        hl.build({"f": hl.parse(module_text("x = f32[2] parameter(0)\n" + call))})
+    factor = hl.parse(module_text("x = f32[4,4] parameter(0)\nROOT r = f32[4,4] cholesky(x)"))
+    with pytest.raises(hl.ArgumentError, match="spotrf of LAPACK"):
+        hl.build({"f": factor})
+    assert hl.build({"f": factor}, lapack=True).binaries.keys() == {"f.o", "hloom_runtime.o"}
+    infeed = "t = token[] after-all()\nROOT r = (f32[2], token[]) infeed(t)"
+    with pytest.raises(hl.ArgumentError, match="cannot run Python"):
+        hl.build({"f": hl.parse(module_text(infeed))})
+
+
+def test_the_command(tmp_path: Path) -> None:
+    (tmp_path / "m.hlo").write_text(program("tuple").to_text())
+    command = ["build", f"f={tmp_path / 'm.hlo'}", "-o", str(tmp_path / "out"), "--target", "aarch64"]
+    shown = CliRunner().invoke(main, command)
+    assert shown.exit_code == 0, shown.output
+    assert (tmp_path / "out" / "f.o").read_bytes()[18] == 183  # EM_AARCH64
+    assert "const float *x_0, /* f32[3] */" in (tmp_path / "out" / "f.h").read_text()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", STORED, ids=lambda case: case.name)
+def test_the_corpus_runs_in_libraries(case: Path, tmp_path: Path) -> None:
+    meta, module, inputs = load_case(case)
+    if not meta.get("replicas") and module.num_partitions == 1 and case.name not in LINEAR_ALGEBRA:
+        check(module, tmp_path, inputs[0], threads=2)
+
+
+LINEAR_ALGEBRA = ("cholesky_solve", "linalg_custom_calls")
+"""Programs that call LAPACK."""
+CROSS = {"aarch64": "qemu-aarch64-static", "riscv64": "qemu-riscv64-static"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("target", CROSS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_libraries_run_on_other_processors(target: str, name: str, tmp_path: Path) -> None:
+    emulator = shutil.which(CROSS[target])
+    if emulator is None:
+        pytest.skip(f"no {CROSS[target]}")
+    check(program(name), tmp_path, target=target, emulator=[emulator])
