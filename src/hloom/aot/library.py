@@ -98,7 +98,7 @@ def build(
         threads: the threads for which work is divided; by default those of this machine. Callers choose the pool.
         lapack: whether functions may call LAPACK, which the program that uses the library links.
 
-    Raises ArgumentError for names that are no identifiers, unknown targets, and modules with instructions that need
+    Raises ArgumentError for names that are not identifiers, unknown targets, and modules with instructions that need
     Python, such as host callbacks; the message names the instruction.
     """
     machine = target_of(target)
