@@ -215,23 +215,35 @@ def _confirmed(before: Module, after: Module, arguments: list[Value]) -> Verdict
 
 def _refuted(before: Module, after: Module, arguments: Sequence[Value]) -> Refuted | None:
     results = [interpret(module, arguments) for module in (before, after)]
-    differences = [_difference(a, b) for a, b in zip(*map(flat, results), strict=True)]
-    first = next((f"element {k} {text}" for k, text in enumerate(differences) if text), None)
-    if first is None:
-        return None
-    return Refuted(tuple(arguments), results[0], results[1], first if len(differences) > 1 else differences[0])
+    text = difference(results[0], results[1])
+    return Refuted(tuple(arguments), results[0], results[1], text) if text else None
+
+
+def difference(before: Value, after: Value) -> str:
+    """Describes the first elements of two values that differ in their bits, unless both are NaN; "" without any."""
+    differences = [_difference(a, b) for a, b in zip(flat(before), flat(after), strict=True)]
+    first = next((f"element {k} {text}" for k, text in enumerate(differences) if text), "")
+    return first if len(differences) > 1 else differences[0]
 
 
 def _difference(before: Array, after: Array) -> str:
     """Describes the first elements of two arrays that differ in their bits, unless both are NaN; "" without any."""
-    differs = bits_of(np.atleast_1d(before)) != bits_of(np.atleast_1d(after))
-    if BY_DTYPE[before.dtype].is_float:
-        wide = [np.atleast_1d(array).astype(np.float64) for array in (before, after)]
-        differs &= ~(np.isnan(wide[0]) & np.isnan(wide[1]))
-    at = tuple(int(i) for i in np.argwhere(differs)[0]) if differs.any() else None
-    if at is None:
+    one, other = np.atleast_1d(before), np.atleast_1d(after)
+    differs = _differs(one, other)
+    if not differs.any():
         return ""
-    return f"differs at {list(at[: before.ndim])}: {np.atleast_1d(after)[at]}, before {np.atleast_1d(before)[at]}"
+    at = tuple(int(i) for i in np.argwhere(differs)[0])
+    return f"differs at {list(at[: before.ndim])}: {other[at]}, before {one[at]}"
+
+
+def _differs(before: Array, after: Array) -> Array:
+    if BY_DTYPE[before.dtype].is_complex:
+        differs: Array = _differs(before.real, after.real) | _differs(before.imag, after.imag)
+        return differs
+    differs = bits_of(before) != bits_of(after)
+    if BY_DTYPE[before.dtype].is_float:
+        differs &= ~(np.isnan(before.astype(np.float64)) & np.isnan(after.astype(np.float64)))
+    return differs
 
 
 def _sums_floats(module: Module) -> bool:

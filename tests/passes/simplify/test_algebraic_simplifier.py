@@ -305,6 +305,10 @@ UNTOUCHED = [
     "a = f32[4] add(x, f1); ROOT r = f32[4] add(a, f2)",  # not associative
     "a = bf16[4] convert(x); ROOT r = f32[4] convert(a)",
     "ROOT r = f32[4] multiply(x, x)",
+    # An empty array has no window of one element.
+    f"{K1}; ROOT r = f32[0] scatter(e, k1, s), {SET_ONE}, to_apply=second",
+    "l = s32[0] slice(i), slice={[0:0]}; b = pred[0] slice(p), slice={[0:0]}; a = f32[0] scatter(e, l, e), update_window_dims={}, "
+    "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum; ROOT r = f32[0] select(b, a, e)",
     # The update has another user, or is of another array.
     "a = f32[4] dynamic-update-slice(x, v, k); b = f32[4] select(p, a, x); ROOT r = (f32[4], f32[4]) tuple(a, b)",
     "a = f32[4] dynamic-update-slice(x, v, k); ROOT r = f32[4] select(p, a, y)",

@@ -53,7 +53,7 @@ def _can_choose(update: Instruction) -> bool:
 
 
 def _is_part(written: Instruction, update: Instruction) -> bool:
-    return 2 * written.shape.element_count <= update.shape.element_count
+    return 2 * written.shape.element_count <= update.shape.element_count > 0
 
 
 def _chooses_update(m: Match) -> bool:
@@ -146,7 +146,7 @@ def _windows(op: Scatter, operand: Shape, updates: Shape) -> Gather:
 
 def _has_one_window(m: Match) -> bool:
     op, shape = m.op, m.root.shape
-    if shape.is_tuple or op.input_batching_dims or not m.root.operands[2].shape.element_count:
+    if shape.is_tuple or op.input_batching_dims or 0 in (shape.element_count, m.root.operands[2].shape.element_count):
         return False
     sizes = m.root.operands[1].shape.dimensions
     one = all(size == 1 for d, size in enumerate(sizes) if d != op.index_vector_dim)

@@ -1,0 +1,221 @@
+"""Verdicts on rewrite rules and passes: what proofs on random instances of their patterns show.
+
+    prove_rule(rule)    Evidence: proved instances by element type, a counterexample, and what the condition is for
+
+Each instance is a valid module; the rewritten one has to be valid, and equal for all arguments. A rule with a condition
+is applied without it as well, where it is false: a counterexample shows what the condition guards against.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import re
+import warnings
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from hloom.errors import HloomError
+from hloom.ir import Instruction, Module
+from hloom.ops.operation import Operation
+from hloom.ops.structure import Constant, Parameter
+from hloom.passes.pipeline import clone_module
+from hloom.passes.rewrite import Match, Rule, RuleSet, always, splat_source
+from hloom.prove.equivalence import Proved, Refuted, prove
+from hloom.prove.every_value import differs_on_some_value
+from hloom.prove.instances import Instance, drawn_instance
+from hloom.prove.palette import ARRAY_TYPES
+from hloom.text.attributes import write
+from hloom.text.literals import print_literal
+from hloom.types import PrimitiveType
+from hloom.verifier import verify_module
+
+SECONDS = 5.0
+"""Time of the solver for an instance."""
+DRAWS = 40
+"""Draws for an element type and a pattern, of which some match, and some are valid."""
+WITHOUT = 6
+"""Instances for each element type on which a condition is false and is taken away."""
+
+Transform = Callable[[Module, str], int]
+"""Rewrites a module at the instruction of that name; returns the number of changes."""
+
+
+@dataclass
+class Evidence:
+    """The outcomes of the instances of a rule or a pass.
+
+    `outcomes` counts them: "proved", "all values" and reasons of undecided ones. `guard` is the counterexample, or the
+    kind of outcome, without the condition; "" if there is no condition.
+    """
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    types: Counter[str] = field(default_factory=Counter)
+    counterexample: str = ""
+    guard: str = ""
+
+    @property
+    def instances(self) -> int:
+        """Number of instances that the rule changed."""
+        return self.outcomes.total()
+
+
+def prove_rule(rule: Rule, like: Sequence[str] = (), per_type: int = 4) -> Evidence:
+    """Proves a rule on instances of its pattern, or of more specific patterns: `per_type` for each element type."""
+    patterns = like or (rule.pattern,)
+    evidence = prove_transform(rule.name, patterns, lambda module, root: _apply(rule, module, root), per_type)
+    if rule.when is not always:
+        evidence.guard = _without_condition(rule, patterns)
+    return evidence
+
+
+def prove_transform(name: str, patterns: Sequence[str], transform: Transform, per_type: int = 4) -> Evidence:
+    """Proves a transformation on instances of patterns: `per_type` for each of them and each element type.
+
+    Stops at the first counterexample.
+    """
+    evidence = Evidence()
+    for type in ARRAY_TYPES:
+        for pattern in patterns:
+            count = 0
+            for instance in instances(name, pattern, type):
+                after = clone_module(instance.module)
+                if transform(after, instance.root):
+                    count += 1
+                    _judge(evidence, type, instance, after)
+                if evidence.counterexample:
+                    return evidence
+                if count == per_type:
+                    break
+    return evidence
+
+
+def instances(name: str, pattern: str, type: PrimitiveType, draws: int = DRAWS) -> Iterator[Instance]:
+    """Yields the instances of a pattern among some draws; the same ones in each run."""
+    chance = random.Random(zlib.crc32(f"{name} {pattern} {type}".encode()))
+    for _ in range(draws):
+        sizes = [chance.choice([0, 1, 1, 2, 2, 3, 3]) for _ in range(chance.choice([0, 0, 1, 1, 2, 2, 3]))]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # special values overflow in narrow types
+            instance = drawn_instance(pattern, chance, type, sizes)
+        if instance is not None:
+            yield instance
+
+
+def _judge(evidence: Evidence, type: PrimitiveType, instance: Instance, after: Module) -> None:
+    outcome, example = judged(instance, after)
+    evidence.outcomes[outcome] += 1
+    evidence.types[str(type)] += 1
+    if example:
+        evidence.counterexample = example
+
+
+def judged(instance: Instance, after: Module) -> tuple[str, str]:
+    """Returns the outcome of a proof that a rewritten module is valid and equal; and a counterexample, else ""."""
+    before = instance.module
+    shown = expression(_named(before, instance.root))
+    try:
+        verify_module(after)
+    except HloomError as error:
+        return "not valid", f"{shown} becomes {str(error).splitlines()[0]}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found = differs_on_some_value(before, after)
+        if found is None:
+            return _proof(before, after, shown)
+    return ("refuted", f"{shown} {found}") if found else ("all values", "")
+
+
+def _proof(before: Module, after: Module, shown: str) -> tuple[str, str]:
+    verdict = prove(before, after, SECONDS)
+    if isinstance(verdict, Refuted):
+        return "refuted", f"{shown} {verdict.difference}"
+    return ("proved" if isinstance(verdict, Proved) else verdict.reason.splitlines()[0]), ""
+
+
+# Rules
+
+
+def _apply(rule: Rule, module: Module, name: str) -> int:
+    """Applies a rule once, at one instruction."""
+    root = _named(module, name)
+    once = dataclasses.replace(rule, when=lambda m: m.root is root and rule.when(m))
+    return RuleSet([once]).apply(module).total()
+
+
+def _named(module: Module, name: str) -> Instruction:
+    return next(instruction for instruction in module.entry.instructions if instruction.name == name)
+
+
+def _without_condition(rule: Rule, patterns: Sequence[str]) -> str:
+    """Returns a counterexample of a rule without its condition, or what happens on instances where it is false."""
+    seen: Counter[str] = Counter()
+    examples: list[str] = []
+    for type in ARRAY_TYPES:
+        for pattern in patterns:
+            count = 0
+            for instance in instances(rule.name, pattern, type):
+                outcome, example = _applied_without_condition(rule, instance)
+                examples += [example] * (example not in ("", *examples))
+                seen[outcome] += 1
+                count += outcome != ""
+                if count == WITHOUT:
+                    break
+        if examples:
+            return max(examples, key=_shows_an_exception)
+    return next((kind for kind in ("no replacement", "equal") if seen[kind]), "never false")
+
+
+def _shows_an_exception(example: str) -> bool:
+    """Whether a counterexample is about a NaN or the sign of a zero."""
+    return "nan" in example or {"0.0", "-0.0"} <= {*re.split("[ ,]+", example)}
+
+
+def _applied_without_condition(rule: Rule, instance: Instance) -> tuple[str, str]:
+    """Returns the outcome of a rule without its condition where that is false, and a counterexample; ("", "") else."""
+    after = clone_module(instance.module)
+    root = _named(after, instance.root)
+    is_false = False
+
+    def when(m: Match) -> bool:
+        nonlocal is_false
+        here = m.root is root and not rule.when(m)
+        is_false = is_false or here
+        return here
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            changes = RuleSet([dataclasses.replace(rule, when=when)]).apply(after).total()
+    except Exception:  # whatever a replacement raises for a match that it is not for
+        return "no replacement", ""
+    if not is_false:
+        return "", ""
+    if not changes:
+        return "no replacement", ""
+    outcome, example = judged(instance, after)
+    return ("equal" if outcome in ("proved", "all values") else outcome), example
+
+
+# Text
+
+
+def expression(instruction: Instruction) -> str:
+    """Returns the text of an instruction with its operands inside: `add(f32[2], 0)`, with shapes for parameters."""
+    op, source = instruction.op, splat_source(instruction)
+    if isinstance(op, Parameter):
+        return str(instruction.shape)
+    constant = (source or instruction).op
+    if isinstance(constant, Constant):
+        text = print_literal(constant.literal)
+        return text if source is None else text.strip("{ }")
+    shown = [
+        f"{field.text}={write(field.kind, value)}"
+        for field in op.fields
+        if field not in op.calling_fields and (value := getattr(op, field.name)) != field.default
+    ]
+    called = [computation.root.opcode for computation in op.computations]
+    text = f"{op.opcode}({', '.join([*map(expression, instruction.operands), *shown, *called])})"
+    return text if type(op).infer is not Operation.infer else f"{instruction.shape} {text}"
