@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
+import numpy as np
 import pytest
 
 import hloom as hl
 from hloom.backends.cpu import compiler
+from hloom.system import garbage
+from hloom.system.garbage import older_objects_frozen
 
 
 @pytest.mark.parametrize("cache", ["", "a folder"])
@@ -27,3 +31,33 @@ def test_the_collector_waits_while_a_module_is_compiled(
     hl.compile("ENTRY e { x = f32[3] parameter(0) ROOT r = f32[3] sine(x) }")
     assert during and min(during) >= 50_000 > before[0]
     assert gc.get_threshold() == before
+
+
+class Node:
+    """A part of garbage that refers to itself, and is as large as that of a compilation."""
+
+    def __init__(self) -> None:
+        self.cycle = [self, [[] for _ in range(1500)]]
+
+
+def test_garbage_of_many_compilations_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Freezing makes garbage old, and Python would never collect it: it counts what has survived collections."""
+    monkeypatch.setattr(garbage, "_NEW_OBJECTS", 10_000)
+    nodes = []
+    for _ in range(60):
+        with older_objects_frozen():
+            kept = Node()  # until the next one
+            nodes.append(weakref.ref(kept))
+    assert sum(node() is not None for node in nodes) < 58
+
+
+def test_code_is_freed_without_the_collector() -> None:
+    run = hl.compile("ENTRY e { x = f32[3] parameter(0) ROOT r = f32[3] sine(x) }")
+    run(np.zeros(3, np.float32))
+    code = weakref.ref(run.code)
+    gc.disable()
+    try:
+        del run
+        assert code() is None
+    finally:
+        gc.enable()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -98,7 +99,7 @@ class CpuExecutable(DeviceExecutable):
         self._is_brief = compiled.is_brief
         self._stop: BaseException | None = None
         self._arenas: list[_Arena] = []
-        self._host_call = _HOST_CALL(self._call_host)
+        self._host_call = _host_callback(self)
         host_call = c_address(self._host_call)
         self._host = host(host_call)
         self._exchanges: list[Any] = []
@@ -352,6 +353,17 @@ class CpuExecutable(DeviceExecutable):
                 self._runs.error = error
             return False
         return True
+
+
+def _host_callback(executable: CpuExecutable) -> Any:
+    """Returns the callback of programs, which does not keep the executable: unused ones go at once, with their code."""
+    found = weakref.ref(executable)
+
+    def call(data: int | None, request_id: int, site: int, frame: int) -> int:
+        running = found()
+        return running._call_host(data, request_id, site, frame) if running is not None else 0
+
+    return _HOST_CALL(call)
 
 
 class _Arena:

@@ -163,13 +163,18 @@ class Compilation:
         self._pending += [(text, executor.submit(compile_text, text) if executor else None) for text in ordered]
 
     def finish(self, texts: Sequence[str]) -> list[bytes]:
-        """Compiles the last modules and those still waiting for a thread. Returns all object files."""
+        """Compiles the last modules and those still waiting for a thread. Returns all object files.
+
+        Their order does not depend on which thread was ready first.
+        """
         *others, own = sorted(texts, key=len, reverse=True)
         self.begin(others)
-        objects = [compile_text(own)]
-        objects += [compile_text(text) for text, future in self._pending if future is None or future.cancel()]
+        first = compile_text(own)
+        pending = list(enumerate(self._pending))
+        here = {k: compile_text(text) for k, (text, future) in pending if future is None or future.cancel()}
         with fork_allowed():
-            return objects + [future.result() for _, future in self._pending if future and not future.cancelled()]
+            rest = [here[k] if future is None or k in here else future.result() for k, (_, future) in pending]
+        return [first, *rest]
 
 
 def _make_compilers(executor: ThreadPoolExecutor, threads: int) -> None:

@@ -1,0 +1,90 @@
+"""Samples of memory, file descriptors, threads and machine code of a process over time, and tests for growth."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hloom.backends.cpu.llvm import machine_code
+
+MAX_GROWTH = 0.05
+"""The largest growth of memory after warming up, relative to its median."""
+MAX_POINTS = 200
+"""Points of a trend: pairs of all are compared."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Holdings of the process at a time in seconds from the start; memory in bytes. Counts are of all so far."""
+
+    time: float
+    rss: int
+    pss: int
+    anonymous: int
+    """Memory without a file behind it. (The share of a file depends on the other processes that map it.)"""
+    descriptors: int
+    threads: int
+    engines: int
+    """Programs whose machine code is loaded."""
+    programs: int = 0
+    interrupts: int = 0
+    forks: int = 0
+    evictions: int = 0
+    refusals: int = 0
+    """Errors for lack of memory or of time, which are expected."""
+
+
+def take_sample(time: float, **counts: int) -> Sample:
+    """Returns what this process holds now."""
+    sizes = _memory()
+    return Sample(
+        round(time, 1),
+        sizes["Rss"],
+        sizes["Pss"],
+        sizes["Anonymous"],
+        len(os.listdir("/proc/self/fd")) - 1,  # listing opens one
+        len(os.listdir("/proc/self/task")),
+        len(machine_code._engines),
+        **counts,
+    )
+
+
+def _memory() -> dict[str, int]:
+    lines = [line.split() for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]]
+    return {name.rstrip(":"): 1024 * int(size) for name, size, _ in lines}
+
+
+def growth(samples: Sequence[Sample]) -> float:
+    """Returns the growth of memory over the samples, relative to its median, along their trend.
+
+    The trend is the median slope of all pairs of points (Theil and Sen), which a few peaks do not change.
+    """
+    points = samples[:: max(1, len(samples) // MAX_POINTS)]
+    slopes = [
+        (b.anonymous - a.anonymous) / (b.time - a.time) for a, b in itertools.combinations(points, 2) if b.time > a.time
+    ]
+    if not slopes:
+        return 0.0
+    duration = samples[-1].time - samples[0].time
+    return statistics.median(slopes) * duration / statistics.median(sample.anonymous for sample in samples)
+
+
+def leaks(quiet: Sequence[Sample], warm: Sequence[Sample]) -> list[str]:
+    """Returns what has leaked.
+
+    `quiet` are samples in which nothing ran, the first after warming up, the last at the end; `warm` are those of the
+    time in between.
+    """
+    found = []
+    first, last = quiet[0], quiet[-1]
+    for what in ("descriptors", "threads", "engines"):
+        before, after = getattr(first, what), getattr(last, what)
+        if after > before:
+            found.append(f"{what} grew from {before} to {after}")
+    if (grown := growth(warm)) > MAX_GROWTH:
+        found.append(f"memory grew by {grown:.1%} after warming up")
+    return found
