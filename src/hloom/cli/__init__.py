@@ -14,6 +14,7 @@ from hloom.cli.convert import convert
 from hloom.cli.debug import debug
 from hloom.cli.diff import diff
 from hloom.cli.explore import explore
+from hloom.cli.fuzz import fuzz
 from hloom.cli.isolate import isolate
 from hloom.cli.lsp import lsp
 from hloom.cli.operations import operations
@@ -25,7 +26,7 @@ from hloom.cli.run import run
 from hloom.cli.show import show
 from hloom.errors import HloomError
 
-ERROR_STATUS = dict.fromkeys(("bisect", "check", "diff", "prove"), 2)
+ERROR_STATUS = dict.fromkeys(("bisect", "check", "diff", "fuzz", "prove"), 2)
 """Exit statuses for errors, other than 1: of commands whose status 1 is a difference, or a failed check."""
 
 
@@ -56,8 +57,8 @@ def main(files: tuple[str, ...]) -> None:
 
 
 COMMANDS = (
-    bench, bisect, build, check, convert, debug, diff, explore, isolate, lsp, operations, opt, profile, prove,
-    reduce, run, show
+    bench, bisect, build, check, convert, debug, diff, explore, fuzz, isolate, lsp, operations, opt, profile,
+    prove, reduce, run, show
 )  # fmt: skip
 for command in COMMANDS:
     main.add_command(command)

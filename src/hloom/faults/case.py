@@ -43,9 +43,18 @@ class Case:
         values = self._values | arguments
         missing = {i for i in instructions if i.name not in values}
         if missing:
-            self._values.update({i.name: value for i, value in observed(self, missing).items()})
+            found = observed(self, missing)
+            self._values.update({i.name: value for i, value in found.items()})
+            if unused := [i for i in missing if i not in found]:
+                self._values.update(self._computed(unused))
             values = self._values | arguments
         return [values[i.name] for i in instructions]
+
+    def _computed(self, unused: list[Instruction]) -> dict[str, Value]:
+        """Values of instructions that the result does not need, which a run leaves out."""
+        part = self.extract(unused)
+        result = interpret(part.module, part.arguments or ())
+        return dict(zip((i.name for i in unused), result if len(unused) > 1 else [result], strict=True))
 
     def extract(self, roots: Sequence[Instruction], inputs: Collection[Instruction] = ()) -> Case:
         """The case whose result are the values of `roots` of the entry, and whose parameters replace `inputs`.

@@ -29,9 +29,14 @@ def module_html(module: Module) -> str:
     """The short text of a module as coloured HTML; lines beyond MAX_LINES are omitted."""
     lines = print_module(module, short=True).split("\n")
     omitted = len(lines) - MAX_LINES
-    text = "\n".join(_line(line) for line in lines[:MAX_LINES])
+    text = highlighted("\n".join(lines[:MAX_LINES]))
     note = f"\n.. {omitted} more lines: print(module.to_text())" if omitted > 0 else ""
     return f"<details open><summary>{escape(repr(module))}</summary><pre>{text}{note}</pre></details>"
+
+
+def highlighted(text: str) -> str:
+    """HLO text as coloured HTML, to be put in a `pre` element."""
+    return "\n".join(map(_line, text.split("\n")))
 
 
 def _line(line: str) -> str:

@@ -310,7 +310,8 @@ class InstructionParser:
             if name == "literal":
                 # This value consists of a shape and its constant.
                 scan_shape(scanner)
-            scanner.raw_value()
+            if not (name == "padding" and _is_empty(match)):
+                scanner.raw_value()
             texts[name] = (text[position : scanner.pos], position)
         return texts
 
@@ -435,3 +436,8 @@ class InstructionParser:
 def _after_space(text: str, position: int) -> int:
     match = SPACE.match(text, position)
     return match.end() if match else position
+
+
+def _is_empty(attribute: re.Match[str]) -> bool:
+    """Whether an attribute has no value, as the padding of a scalar: it ends the line, or another one follows."""
+    return "\n" in attribute[0].rpartition("=")[2] or attribute.string[attribute.end() :][:1] in ("", ",", "}")

@@ -31,12 +31,12 @@ class InterpreterExecutable(DeviceExecutable):
         self.step_limit = step_limit
         self.observer = observer
         self.executions: dict[int, Execution] = {}
-        self._plans = make_plans(module.entry)
+        self.plans = make_plans(module.entry)
 
     def _run(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
         replica, partition = divmod(device, self.module.num_partitions)
         execution = Execution(
-            self._plans,
+            self.plans,
             self.devices[device],
             rendezvous,
             replica,

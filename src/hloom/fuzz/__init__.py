@@ -1,0 +1,1 @@
+"""Fuzzing: random modules, run in many ways whose results must agree."""

@@ -1,0 +1,207 @@
+"""Proposals for operations that apply computations to elements: map, reduce, windows, sort, scan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hloom.fuzz.grammar.body import Body
+from hloom.fuzz.grammar.draw import ARRAYS, NUMERIC, Draw
+from hloom.fuzz.grammar.proposals import grow, proposal
+from hloom.ir import Computation, Instruction
+from hloom.literal import extreme
+from hloom.numerics import convert
+from hloom.ops.attributes import ComparisonDirection, ComparisonType, WindowDimension
+from hloom.ops.compare import Compare
+from hloom.ops.elementwise_binary import Add, And, Maximum, Minimum, Multiply, Or, Xor
+from hloom.ops.operation import Operation
+from hloom.ops.reduce import Map, Reduce
+from hloom.ops.reduce_window import ReduceWindow, SelectAndScatter
+from hloom.ops.scan import Scan
+from hloom.ops.select import Select
+from hloom.ops.sort import Sort
+from hloom.ops.structure import Tuple
+from hloom.shape import Shape, scalar
+from hloom.types import Kind, PrimitiveType
+from hloom.values import Array
+
+ORDERED = NUMERIC - {Kind.COMPLEX}
+ARG_TYPES = (PrimitiveType.S32, PrimitiveType.U8)
+COMBINERS: tuple[type[Operation], ...] = (Add, Add, Maximum, Minimum, Multiply, And, Or, Xor)
+
+
+@dataclass
+class Combiner:
+    """A computation that combines elements, and the values that it leaves unchanged, one for each element type."""
+
+    computation: Computation
+    identities: list[Array]
+
+
+def combiner(body: Body, types: Sequence[PrimitiveType], ordered: bool = False) -> Combiner:
+    """Returns a combiner of elements of some types: a monoid for each.
+
+    With `ordered`, for operations that combine in a given order, it may be any computation.
+    """
+    inner = body.child("combine", [scalar(t) for t in types] * 2, scalar=True)
+    parameters, count = inner.computation.parameters, len(types)
+    results, identities = [], []
+    for k, element_type in enumerate(types):
+        declaration = body.draw.pick([op for op in COMBINERS if element_type.kind in op.kinds])  # type: ignore[attr-defined]
+        pair = [parameters[k], parameters[count + k]]
+        if ordered and body.draw.chance(0.3):
+            results.append(inner.computed(scalar(element_type)))
+        else:
+            results.append(inner.add(declaration(), *(pair if body.draw.chance(0.8) else pair[::-1])))
+        identities.append(_identity(declaration, element_type))
+    inner.end(results)
+    return Combiner(inner.computation, identities)
+
+
+def _identity(declaration: type[Operation], element_type: PrimitiveType) -> Array:
+    if declaration in (Maximum, Minimum):
+        return extreme(element_type, highest=declaration is Minimum)
+    ones = declaration in (Multiply, And)
+    if element_type.is_pred or declaration is not And:
+        return convert(np.asarray(ones), element_type.dtype)
+    return convert(np.asarray(-1 if element_type.is_signed else (1 << element_type.bits) - 1), element_type.dtype)
+
+
+@proposal(Map)
+def _map(body: Body, declaration: type[Map]) -> Instruction:
+    draw, first = body.draw, body.array("map")
+    operands = [first]
+    for _ in range(draw.below(3)):
+        operands.append(body.want(first.shape.with_element_type(draw.element_type("map"))))
+    inner = body.child("mapped", [scalar(o.shape.element_type) for o in operands], scalar=True)
+    grow(inner, draw.between(1, 6))
+    inner.end([inner.computed(scalar(draw.element_type("map")))])
+    op = Map(dimensions=tuple(range(first.shape.rank)), computation=inner.computation)
+    return body.add(op, *operands)
+
+
+@proposal(Reduce)
+def _reduce(body: Body, declaration: type[Reduce]) -> Instruction:
+    draw, first = body.draw, body.array("reduce")
+    if draw.chance(0.12) and first.shape.element_type.kind in ORDERED:
+        return _arg_reduce(body, first)
+    operands = [first]
+    if draw.chance(0.25):
+        operands.append(body.want(first.shape.with_element_type(draw.element_type("reduce"))))
+    combined = combiner(body, [o.shape.element_type for o in operands])
+    starts = [body.constant(identity) for identity in combined.identities]
+    dimensions = draw.some(range(first.shape.rank), 0.6)
+    return _opened(body, Reduce(dimensions=dimensions, computation=combined.computation), *operands, *starts)
+
+
+def _arg_reduce(body: Body, operand: Instruction) -> Instruction:
+    """The largest or smallest element with an index, the smaller index of equal ones: jnp.argmax."""
+    draw, element_type, index_type = body.draw, operand.shape.element_type, body.draw.pick(ARG_TYPES)
+    inner = body.child("arg", [scalar(element_type), scalar(index_type)] * 2, scalar=True)
+    a, i, b, j = inner.computation.parameters
+    largest = draw.chance(0.5)
+    better = inner.add(Compare(direction=ComparisonDirection.GT if largest else ComparisonDirection.LT), a, b)
+    equal = inner.add(Compare(direction=ComparisonDirection.EQ), a, b)
+    first = inner.add(And(), equal, inner.add(Compare(direction=ComparisonDirection.LT), i, j))
+    keep = inner.add(Or(), better, first)
+    inner.end([inner.add(Select(), keep, a, b), inner.add(Select(), keep, i, j)])
+    starts = [body.constant(extreme(element_type, not largest)), body.constant(extreme(index_type, True))]
+    dimensions = draw.some(range(operand.shape.rank), 0.6)
+    indices = body.want(operand.shape.with_element_type(index_type))
+    return _opened(body, Reduce(dimensions=dimensions, computation=inner.computation), operand, indices, *starts)
+
+
+def _opened(body: Body, op: Operation, *operands: Instruction) -> Instruction:
+    made = body.add(op, *operands)
+    body.opened(made)
+    return made
+
+
+def window(draw: Draw, sizes: Sequence[int], dilated: bool = True) -> tuple[WindowDimension, ...]:
+    """Returns a window over dimensions of some sizes, some of its dimensions of size 1."""
+    return tuple(_window_dimension(draw, size, dilated) for size in sizes)
+
+
+def _window_dimension(draw: Draw, size: int, dilated: bool) -> WindowDimension:
+    if draw.chance(0.3):
+        return WindowDimension()
+    width = draw.pick((1, 2, 3, 4, max(1, size)))
+    return WindowDimension(
+        size=width,
+        stride=draw.pick((1, 1, 2, 3)),
+        padding_low=draw.pick((0, width - 1, draw.between(-1 if dilated else 0, width - 1))),
+        padding_high=draw.pick((0, draw.between(-1 if dilated else 0, width - 1))),
+        window_dilation=draw.pick((1, 1, 1, 2)) if dilated else 1,
+        base_dilation=draw.pick((1, 1, 1, 2)) if dilated else 1,
+    )
+
+
+@proposal(ReduceWindow)
+def _reduce_window(body: Body, declaration: type[ReduceWindow]) -> Instruction:
+    draw, first = body.draw, body.array("reduce-window", fits=lambda s: s.element_count < 3000)
+    operands = [first]
+    if draw.chance(0.2):
+        operands.append(body.want(first.shape.with_element_type(draw.element_type("reduce-window"))))
+    combined = combiner(body, [o.shape.element_type for o in operands])
+    starts = [body.constant(identity) for identity in combined.identities]
+    op = ReduceWindow(window=window(draw, first.shape.dimensions), computation=combined.computation)
+    return _opened(body, op, *operands, *starts)
+
+
+@proposal(SelectAndScatter)
+def _select_and_scatter(body: Body, declaration: type[SelectAndScatter]) -> Instruction:
+    draw = body.draw
+    operand = body.array("select-and-scatter", ORDERED, fits=lambda s: s.element_count < 3000)
+    element = scalar(operand.shape.element_type)
+    windows = window(draw, operand.shape.dimensions, dilated=False)
+    counts = [w.count(size) for w, size in zip(windows, operand.shape.dimensions, strict=True)]
+    source = body.want(Shape.array(operand.shape.element_type, counts))
+    chosen = body.child("chosen", [element] * 2, scalar=True)
+    direction = draw.pick((ComparisonDirection.GE, ComparisonDirection.LE, ComparisonDirection.GT))
+    chosen.end([chosen.add(Compare(direction=direction), *chosen.computation.parameters)])
+    combined = combiner(body, [operand.shape.element_type])
+    op = SelectAndScatter(window=windows, select=chosen.computation, scatter=combined.computation)
+    return body.add(op, operand, source, body.constant(combined.identities[0]))
+
+
+@proposal(Sort)
+def _sort(body: Body, declaration: type[Sort]) -> Instruction:
+    """A stable sort by the first operand, or by the second one where the first is equal."""
+    draw, first = body.draw, body.array("sort", ORDERED, low=1)
+    operands = [first]
+    for _ in range(draw.below(3)):
+        operands.append(body.want(first.shape.with_element_type(draw.element_type("sort"))))
+    inner = body.child("less", [scalar(o.shape.element_type) for o in operands for _ in range(2)], scalar=True)
+    keys = [k for k, o in enumerate(operands[:2]) if o.shape.element_type.kind in ORDERED]
+    inner.end([_comparison(inner, keys[: draw.between(1, len(keys))])])
+    op = Sort(dimension=draw.below(first.shape.rank), is_stable=True, comparator=inner.computation)
+    return _opened(body, op, *operands)
+
+
+def _comparison(inner: Body, keys: list[int]) -> Instruction:
+    """Compares two elements by keys, the first key first, in the total order of floats."""
+    draw, parameters = inner.draw, inner.computation.parameters
+    a, b = parameters[2 * keys[0] : 2 * keys[0] + 2]
+    direction = draw.pick((ComparisonDirection.LT, ComparisonDirection.GT))
+    order = ComparisonType.TOTALORDER if a.shape.element_type.is_float else None
+    less = inner.add(Compare(direction=direction, type=order), a, b)
+    if len(keys) == 1:
+        return less
+    equal = inner.add(Compare(direction=ComparisonDirection.EQ, type=order), a, b)
+    return inner.add(Or(), less, inner.add(And(), equal, _comparison(inner, keys[1:])))
+
+
+@proposal(Scan)
+def _scan(body: Body, declaration: type[Scan]) -> Instruction:
+    draw, first = body.draw, body.array("scan", ARRAYS, low=1)
+    dimension = draw.below(first.shape.rank)
+    part = first.shape.delete_dimensions([dimension])
+    carry = body.want(Shape.array(draw.element_type("scan"), part.dimensions))
+    inner = body.child("step", [part, carry.shape])
+    grow(inner, draw.between(1, 3))
+    output, end = inner.computed(part), inner.computed(carry.shape)
+    inner.computation.root = inner.add(Tuple(), output, end)
+    op = Scan(scan_dimension=dimension, is_reverse=draw.chance(0.3), num_carries=1, computation=inner.computation)
+    return _opened(body, op, first, carry)

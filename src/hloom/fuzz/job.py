@@ -1,0 +1,206 @@
+"""A job: draws cases one after another, applies oracles to each, and reduces and records what they find."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from hloom.errors import HloomError
+from hloom.faults.case import Case
+from hloom.faults.reduce import reduce
+from hloom.fuzz.grammar import draw_case
+from hloom.fuzz.grammar.draw import Draw
+from hloom.fuzz.grammar.generate import pairs
+from hloom.fuzz.lines import Lines
+from hloom.fuzz.oracles import (
+    Compiled,
+    Oracle,
+    Problem,
+    after_pass,
+    proto_round_trip,
+    random_target,
+    stablehlo_round_trip,
+    text_round_trip,
+)
+from hloom.fuzz.reference import Reference
+from hloom.fuzz.runner import exception_text
+from hloom.fuzz.state import Counts, Finding, State, operations_of, save_case
+from hloom.verifier import verify_module
+
+SEEDS_PER_JOB = 1 << 40
+MODULE_SECONDS = 60
+"""Time that an oracle in this process may take; a case that needs more counts as a hang."""
+REDUCE_SECONDS = 120.0
+TRACED_EVERY = 16
+"""Number of modules of which one is traced for the coverage of lines."""
+SAVE_SECONDS = 5.0
+TARGET_MODULES = 60
+"""Modules after which another processor and number of threads is drawn."""
+
+
+class TimedOut(Exception):
+    """An oracle in this process took too long."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raises TimedOut in this thread, which must be the main one, when the time is over."""
+
+    def stop(*_: Any) -> None:
+        raise TimedOut
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@dataclass
+class Job:
+    """A job of a run, which goes on where it stopped."""
+
+    state: State
+    number: int
+    counts: Counts = field(init=False)
+    lines: Lines = field(init=False, default_factory=Lines)
+    oracles: dict[str, Oracle] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.counts = self.state.load(self.number)
+        self.lines.merge(self.counts.lines)
+        self.compiled = Compiled()
+        self.target = Compiled(random_target(Draw(self.number)))
+        self.oracles = {
+            "compiled": self.compiled,
+            "target": lambda *args: self.target(*args),
+            "pass": after_pass,
+            "text": text_round_trip,
+            "proto": proto_round_trip,
+            "stablehlo": stablehlo_round_trip,
+        }
+
+    def run(self, seconds: float) -> None:
+        """Works for some seconds."""
+        started = saved = time.monotonic()
+        before = self.counts.seconds
+        while (now := time.monotonic()) - started < seconds:
+            self.step(self.number * SEEDS_PER_JOB + self.counts.seed)
+            self.counts.seed += 1
+            self.counts.seconds = before + time.monotonic() - started
+            if now - saved > SAVE_SECONDS:
+                self.save()
+                saved = now
+        self.save()
+        self.compiled.close()
+        self.target.close()
+
+    def save(self) -> None:
+        """Writes the counts."""
+        self.counts.lines = self.lines.as_lists()
+        self.state.save(self.number, self.counts)
+
+    def step(self, seed: int) -> None:
+        """Draws a case and applies the oracles."""
+        draw = Draw(seed)
+        if self.counts.seed % TARGET_MODULES == TARGET_MODULES - 1:
+            self.target.close()
+            self.target = Compiled(random_target(draw))
+        traced = self.counts.seed % TRACED_EVERY == 0
+        for oracle in (self.compiled, self.target):
+            oracle.runner.lines = self.lines if traced else None
+        with self.lines.traced() if traced else nullcontext():
+            case = draw_case(seed, self.counts.reached())
+            save_case(case, self.state.current(self.number))
+            self.counts.modules += 1
+            self.counts.instructions += case.size
+            self.counts.add_pairs(pairs(case.module))
+            self.check_all(case, draw, seed)
+
+    def check_all(self, case: Case, draw: Draw, seed: int) -> None:
+        """Applies each oracle to a case; what breaks the reference is a finding of its own."""
+        reference = self.check("reference", _reference_problem, case, None, draw, seed)
+        if reference is not None:
+            return
+        try:
+            known = Reference(case)
+        except HloomError as error:
+            self.counts.count(self.counts.refused, f"reference: {error.message[:60]}")
+            return
+        for name, oracle in self.oracles.items():
+            self.check(name, oracle, case, known, draw, seed)
+
+    def check(self, name: str, oracle: Oracle, case: Case, reference: Any, draw: Draw, seed: int) -> Problem | None:
+        """Applies an oracle, and records what it finds."""
+        choices = draw.between(0, 1 << 30)
+        problem = apply(oracle, case, reference, choices)
+        if isinstance(problem, HloomError):
+            self.counts.count(self.counts.refused, name)
+            return None
+        self.counts.count(self.counts.comparisons, name)
+        if problem is not None:
+            self.record(name, oracle, case, problem, choices, seed)
+        return problem
+
+    def record(self, name: str, oracle: Oracle, case: Case, problem: Problem, choices: int, seed: int) -> None:
+        """Reduces a case with a problem and adds it to the findings."""
+        small = reduced(oracle, case, problem, choices)
+        again = problem_of(oracle, small, choices) or problem
+        finding = Finding(name, again.kind, again.message[:600], operations_of(small), seed)
+        self.state.add(finding, small)
+
+
+def apply(oracle: Oracle, case: Case, reference: Reference | None, choices: int) -> Problem | HloomError | None:
+    """Applies an oracle within the time limit; an HloomError says that it does not apply."""
+    try:
+        with time_limit(MODULE_SECONDS):
+            return oracle(case, reference, Draw(choices))  # type: ignore[arg-type]
+    except TimedOut:
+        return Problem("hang", f"takes more than {MODULE_SECONDS} s")
+    except HloomError as error:
+        return error
+    except Exception as error:
+        return Problem("exception", exception_text(error))
+
+
+def _reference_problem(case: Case, reference: Reference, draw: Draw) -> Problem | None:
+    """Verifies the module and runs the interpreter: errors of hloom's are refusals, others problems."""
+    try:
+        verify_module(case.module)
+    except HloomError as error:
+        return Problem("invalid", str(error))
+    Reference(case)
+    return None
+
+
+def problem_of(oracle: Oracle, case: Case, choices: int) -> Problem | None:
+    """Applies an oracle to another case, with a reference of its own."""
+    found = apply(_reference_problem, case, None, choices)
+    if oracle is _reference_problem or found is not None:
+        return found if oracle is _reference_problem and isinstance(found, Problem) else None
+    found = apply(oracle, case, Reference(case), choices)
+    return found if isinstance(found, Problem) else None
+
+
+def reduced(oracle: Oracle, case: Case, problem: Problem, choices: int) -> Case:
+    """Returns the smallest case found with a problem of the same kind; exceptions must be raised at the same line."""
+    deadline = time.monotonic() + REDUCE_SECONDS
+
+    def shows(smaller: Case) -> bool:
+        if time.monotonic() > deadline:
+            return False
+        found = problem_of(oracle, smaller, choices)
+        return found is not None and essence(found) == essence(problem)
+
+    return reduce(case, shows)
+
+
+def essence(problem: Problem) -> tuple[str, str]:
+    """Returns the kind of a problem, and the beginning of its message unless results differ."""
+    return problem.kind, "" if problem.kind == "difference" else problem.message.partition(":")[0]

@@ -1,0 +1,64 @@
+"""Lines of hloom that run, counted in this process on a sample of the modules, since tracing costs time."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+PACKAGE = str(Path(__file__).parents[1])
+
+
+class Lines:
+    """Lines that ran, by file; `traced()` is a context in which this thread adds to them."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, set[int]] = {}
+
+    @contextmanager
+    def traced(self) -> Iterator[None]:
+        """Traces the lines of hloom's functions, in this thread and those that start now."""
+        sys.settrace(self._call)
+        threading.settrace(self._call)
+        try:
+            yield
+        finally:
+            sys.settrace(None)
+            threading.settrace(None)  # type: ignore[arg-type]
+
+    def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
+        name = frame.f_code.co_filename
+        if not name.startswith(PACKAGE):
+            return None
+        lines = self.seen.setdefault(name[len(PACKAGE) + 1 :], set())
+
+        def line(frame: FrameType, event: str, argument: Any) -> Any:
+            lines.add(frame.f_lineno)
+            return line
+
+        return line
+
+    def merge(self, others: dict[str, list[int]]) -> None:
+        """Adds lines that were seen before."""
+        for name, lines in others.items():
+            self.seen.setdefault(name, set()).update(lines)
+
+    def as_lists(self) -> dict[str, list[int]]:
+        """Returns the lines as sorted lists."""
+        return {name: sorted(lines) for name, lines in self.seen.items() if lines}
+
+
+def lines_of(path: Path) -> set[int]:
+    """Returns the lines of a file that have code in functions."""
+    stack: list[CodeType] = [compile(path.read_text(), str(path), "exec")]
+    found: set[int] = set()
+    while stack:
+        code = stack.pop()
+        stack += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+        if code.co_name != "<module>" and code.co_flags & 2:  # a function, not a class body
+            found |= {line for _, _, line in code.co_lines() if line is not None and line > code.co_firstlineno}
+    return found

@@ -1,0 +1,221 @@
+"""Rounding noise: the results that the specification allows, found by running with perturbed roundings.
+
+An operation with a clause about its accuracy (UNARY-2, or a reduction of unspecified order, REDUCE-4) has many allowed
+results, and operations after it amplify the differences: a comparison may change, a difference may cancel. The
+interpreter runs several times with a random error in each such operation, as large as the clause allows; the spread of
+the results is the tolerance. A program without such operations has no spread, and is compared bit for bit. Prior art:
+Monte Carlo arithmetic (Parker, 1997; Verificarlo, Denis et al., 2016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from hloom.api import prepare
+from hloom.backends.interpreter.executable import InterpreterExecutable
+from hloom.faults.case import Case
+from hloom.ir import Computation
+from hloom.numerics import widen
+from hloom.ops.batch_norm import BatchNormGrad, BatchNormInference, BatchNormTraining
+from hloom.ops.collectives import AllReduce, ReduceScatter
+from hloom.ops.compare import Compare
+from hloom.ops.context import Context
+from hloom.ops.convolution import Convolution
+from hloom.ops.dot import DotDimensions
+from hloom.ops.elementwise_binary import And, Atan2, Divide, Maximum, Minimum, Multiply, Or, Power, Xor
+from hloom.ops.elementwise_unary import Abs, Sign, Sqrt
+from hloom.ops.fft import Fft
+from hloom.ops.kinds import RESULT_ACCURACY
+from hloom.ops.linear_algebra import Cholesky, TriangularSolve
+from hloom.ops.operation import Operation
+from hloom.ops.reduce import Reduce
+from hloom.ops.reduce_window import ReduceWindow, SelectAndScatter
+from hloom.ops.select import Select
+from hloom.ops.structure import Constant, Parameter, Tuple
+from hloom.runtime.executable import RunOptions
+from hloom.shape import Shape
+from hloom.types import BY_DTYPE
+from hloom.values import Value
+
+ULPS = 3.0
+"""The error of an operation with a stated accuracy, in units in the last place: that of UNARY-2, and one more."""
+SUM_ULPS = 4.0
+"""The relative error of the operands of sums and products, in units in the last place."""
+STEP_ULPS = 1.0
+"""The error of an operation of a combiner, and of the result of a sum."""
+BY_NORM = (Fft, Cholesky, TriangularSolve, Convolution)
+"""Operations whose error is relative to the largest element of an operand, as with Winograd's algorithm."""
+NORMALIZATIONS = (BatchNormTraining, BatchNormInference, BatchNormGrad)
+SUMS = (DotDimensions, *NORMALIZATIONS, *BY_NORM)
+"""Operations that sum products in an order of their own."""
+REDUCTIONS = (Reduce, ReduceWindow, SelectAndScatter, AllReduce, ReduceScatter)
+"""Operations that combine elements by a computation in an order of their own; scatter has one (SCATTER-7)."""
+EXACT = (Maximum, Minimum, And, Or, Xor, Compare, Select, Parameter, Constant, Tuple)
+"""Operations of combiners for which the order does not count."""
+COMPLEX_ROUNDED = (Multiply, Divide, Abs, Sign, Sqrt, Power)
+"""Operations whose results for complex numbers depend on the formula."""
+
+
+@dataclass(frozen=True)
+class Error:
+    """The error of an operation in units in the last place: of its result, and of its operands, each relative to the
+    element or to the largest one of the array.
+    """
+
+    result: float = 0.0
+    operands: float = 0.0
+    by_norm: bool = False
+
+
+Noise = Callable[[Operation, Sequence[Shape]], Error | None]
+"""Returns the error of an operation with some shapes, the result first; None if it is exact."""
+
+
+class Noisy:
+    """An operation of a plan with errors in its operands and its result."""
+
+    def __init__(self, op: Operation, rng: np.random.Generator, error: Error) -> None:
+        self.op, self.rng, self.error = op, rng, error
+        self.opcode, self.bind = op.opcode, op.bind
+
+    def evaluate(self, ctx: Context, *operands: Any) -> Value:
+        """Computes the value with errors; where an intermediate result may overflow, it is NaN or not."""
+        error = self.error
+        changed = [perturbed(self.rng, operand, error.operands, error.by_norm) for operand in operands]
+        value = perturbed(self.rng, self.op.evaluate(ctx, *changed), error.result)
+        if error.operands and any(map(_is_wide, operands)):
+            return self._unsettled(ctx, value, operands)
+        return value
+
+    def _unsettled(self, ctx: Context, value: Value, operands: Sequence[Any]) -> Value:
+        """Returns the value with elements that may be NaN, depending on the order, replaced by NaN at random."""
+        if (
+            self.error.by_norm
+            or isinstance(self.op, NORMALIZATIONS)
+            or any(_is_product(c) for c in self.op.computations)
+        ):
+            return _mixed(self.rng, value, None)
+        return _mixed(self.rng, value, self.op.evaluate(ctx, *map(_finite_sizes, operands)))
+
+
+def _is_wide(operand: Any) -> bool:
+    """Whether an operand has values whose squares or sums may leave the range of the type."""
+    if isinstance(operand, tuple):
+        return any(map(_is_wide, operand))
+    if not _is_inexact(operand) or not operand.size:
+        return False
+    limits = ml_dtypes.finfo(operand.real.dtype if operand.dtype.kind == "c" else operand.dtype)
+    sizes = np.abs(widen(operand))
+    return not bool(np.all((sizes < float(limits.max) ** 0.4) & ((sizes == 0) | (sizes > float(limits.tiny) ** 0.4))))
+
+
+def _is_product(combiner: Computation) -> bool:
+    return any(isinstance(i.op, Multiply) for i in combiner.instructions)
+
+
+def _finite_sizes(operand: Any) -> Any:
+    """The absolute values, zero where they are not finite."""
+    if isinstance(operand, tuple):
+        return tuple(map(_finite_sizes, operand))
+    if not _is_inexact(operand):
+        return operand
+    if operand.dtype.kind == "c":
+        # A product of complex numbers that are not finite depends on the formula.
+        return np.where(np.isfinite(operand), np.abs(operand), np.inf).astype(operand.dtype)
+    return np.where(np.isfinite(widen(operand)), np.abs(operand), np.zeros((), operand.dtype)).astype(operand.dtype)
+
+
+def _mixed(rng: np.random.Generator, value: Any, sizes: Any) -> Any:
+    """Replaces elements by NaN at random: those whose sum of absolute values is not finite, or all."""
+    if isinstance(value, tuple):
+        return tuple(_mixed(rng, v, s) for v, s in zip(value, sizes or [None] * len(value), strict=True))
+    if not _is_inexact(value):
+        return value
+    open_ = np.ones(value.shape, bool) if sizes is None else ~np.isfinite(widen(np.asarray(sizes)))
+    unknown = np.asarray(np.nan).astype(value.dtype)
+    return np.where(open_ & (rng.random(value.shape) < 0.5), unknown, value)
+
+
+def perturbed(rng: np.random.Generator, value: Any, ulps: float, by_norm: bool = False) -> Any:
+    """Returns floats and complex numbers with an error of up to `ulps` units in the last place."""
+    if isinstance(value, tuple):
+        return tuple(perturbed(rng, element, ulps, by_norm) for element in value)
+    if not ulps or not _is_inexact(value) or not value.size:
+        return value
+    sizes = np.abs(widen(value)).astype(np.longdouble)
+    finite = np.isfinite(sizes)
+    if by_norm:
+        sizes = np.full(sizes.shape, np.max(sizes, where=finite, initial=0))
+    sizes = np.where(finite, sizes, 0)
+    if value.dtype.kind == "c":
+        made = np.empty(value.shape, value.dtype)
+        made.real, made.imag = (_shifted(rng, part, sizes * ulps) for part in (value.real, value.imag))
+        return made
+    return _shifted(rng, value, sizes * ulps)
+
+
+def _shifted(rng: np.random.Generator, value: Any, sizes: Any) -> Any:
+    """Returns an array with errors of up to `sizes` times the distance of 1 to the next number of its type."""
+    error = rng.uniform(-1, 1, value.shape) * sizes * float(ml_dtypes.finfo(value.dtype).eps)
+    moved = widen(value).astype(np.longdouble) + error
+    if value.dtype != np.float64:
+        moved = moved.astype(np.float64)  # from which there are conversions to narrow types
+    return np.where(error == 0, value, moved.astype(value.dtype))
+
+
+def _is_inexact(value: Any) -> bool:
+    if not isinstance(value, np.ndarray):
+        return False
+    element_type = BY_DTYPE.get(value.dtype)
+    return element_type is not None and (element_type.is_float or element_type.is_complex)
+
+
+def noise_of(op: Operation, shapes: Sequence[Shape]) -> Error | None:
+    """Returns the error that the specification allows an operation; None if it is exact."""
+    if not _has_rounding(shapes):
+        return None
+    if isinstance(op, SUMS) or (isinstance(op, REDUCTIONS) and not all(map(_order_is_free, op.computations))):
+        return Error(STEP_ULPS, SUM_ULPS, isinstance(op, BY_NORM))
+    if isinstance(op, COMPLEX_ROUNDED) and any(s.is_array and s.element_type.is_complex for s in shapes):
+        return Error(ULPS)
+    stated = any(field.kind is RESULT_ACCURACY for field in op.fields) and not isinstance(op, Sqrt)
+    return Error(ULPS) if stated or isinstance(op, Atan2 | Power) else None
+
+
+def _order_is_free(combiner: Computation) -> bool:
+    return all(isinstance(i.op, EXACT) or not _has_rounding([i.shape]) for i in combiner.instructions)
+
+
+def _has_rounding(shapes: Sequence[Shape]) -> bool:
+    leaves = [leaf.element_type for shape in shapes for leaf in shape.leaves() if leaf.is_array]
+    return any(leaf.is_float or leaf.is_complex for leaf in leaves)
+
+
+class NoisyRuns:
+    """The interpreter on a module, with other errors in each run."""
+
+    def __init__(self, case: Case, seed: int = 0, noise: Noise = noise_of) -> None:
+        self.case, self.rng, self.is_exact = case, np.random.default_rng(seed), True
+        module = prepare(case.module)
+        self.executable = InterpreterExecutable(module, RunOptions(module.replica_count, None, 30.0, 0, False))
+        combiners: set[int] = set()
+        for plan in reversed(self.executable.plans.values()):
+            for step in plan.steps:
+                error = noise(step.op, [step.instruction.shape, *step.instruction.operand_shapes])
+                if error is not None and error.operands:
+                    combiners.update(map(id, step.op.computations))
+                elif error is None and id(plan.computation) in combiners:
+                    error = Error(STEP_ULPS)
+                if error is not None:
+                    self.is_exact = False
+                    step.op = Noisy(step.op, self.rng, error)  # type: ignore[assignment]
+
+    def __call__(self) -> Value:
+        """Returns the result of a run."""
+        result: Value = self.executable(*(self.case.arguments or ()))
+        return result

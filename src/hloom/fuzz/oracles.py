@@ -1,0 +1,140 @@
+"""Oracles: ways of running a case whose results must be those of the reference.
+
+An oracle is called with a case, its reference and a source of choices, and returns a `Problem`, or None if the results
+are allowed. Raising HloomError means that the oracle does not apply to the case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hloom.errors import HloomError
+from hloom.faults.case import Case
+from hloom.fuzz.grammar.draw import Draw
+from hloom.fuzz.reference import Reference
+from hloom.fuzz.runner import Failure, Runner, exception_text, run
+from hloom.ir import Module
+from hloom.passes import PASSES, clone_module, run_passes
+from hloom.proto import module_from_bytes, module_to_bytes
+from hloom.stablehlo.exporter.module import print_stablehlo
+from hloom.text import fingerprint, parse_module
+from hloom.values import Value
+from hloom.verifier import verify_module
+
+LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
+MOST_THREADS = 5
+UNTESTED_PASSES = ("spmd",)
+"""Passes that change the parameters: the program of one partition takes blocks."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A violation: its kind (difference, crash, hang, exception, error, invalid), and a description."""
+
+    kind: str
+    message: str
+
+
+Oracle = Callable[[Case, Reference, Draw], Problem | None]
+
+
+def judged(reference: Reference, outcome: Value | Failure) -> Problem | None:
+    """Compares the outcome of a run with the reference."""
+    if isinstance(outcome, Failure):
+        return Problem(outcome.kind, outcome.message)
+    difference = reference.difference(outcome)
+    return None if difference is None else Problem("difference", difference)
+
+
+@dataclass
+class Compiled:
+    """The compiled program, in a process of its own, with some environment variables."""
+
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.runner = Runner(self.environment)
+
+    def __call__(self, case: Case, reference: Reference, draw: Draw) -> Problem | None:
+        return judged(reference, self.runner(case))
+
+    def close(self) -> None:
+        """Ends the process."""
+        self.runner.close()
+
+
+def random_target(draw: Draw) -> dict[str, str]:
+    """Returns the environment variables of a drawn processor and number of threads, with verification."""
+    threads = str(draw.between(1, MOST_THREADS))
+    return {"HLOOM_TARGET_CPU": draw.pick(LEVELS), "HLOOM_NUM_THREADS": threads, "HLOOM_VERIFY": "1"}
+
+
+def after_pass(case: Case, reference: Reference, draw: Draw) -> Problem | None:
+    """Applies a single pass, with default options, and interprets the module."""
+    name = draw.pick([name for name in PASSES if name not in UNTESTED_PASSES])
+    return rewritten(case, reference, lambda module: run_passes(module, PASSES[name](), verify=False), name)
+
+
+def rewritten(case: Case, reference: Reference, rewrite: Callable[[Module], object], name: str) -> Problem | None:
+    """Rewrites a copy of the module, which must stay valid, and interprets it."""
+    module = clone_module(case.module)
+    try:
+        rewrite(module)
+    except Exception as error:
+        return Problem("exception", f"{name}: {exception_text(error)}")
+    try:
+        verify_module(module)
+    except HloomError as error:
+        return Problem("invalid", f"{name}: {error}")
+    problem = judged(reference, run(Case(module, case.arguments), "interpreter"))
+    return problem and Problem(problem.kind, f"{name}: {problem.message}")
+
+
+def text_round_trip(case: Case, reference: Reference, draw: Draw) -> Problem | None:
+    """Prints and parses the module: the same module must come back."""
+    return _round_trip(case, "text", lambda module: parse_module(module.to_text()))
+
+
+def proto_round_trip(case: Case, reference: Reference, draw: Draw) -> Problem | None:
+    """Serialises and reads the module: the same module must come back."""
+    return _round_trip(case, "proto", lambda module: module_from_bytes(module_to_bytes(module)))
+
+
+def _round_trip(case: Case, name: str, convert: Callable[[Module], Module]) -> Problem | None:
+    try:
+        again = convert(case.module)
+    except HloomError as error:
+        return Problem("invalid", f"{name}: {error}")
+    except Exception as error:
+        return Problem("exception", f"{name}: {exception_text(error)}")
+    same = fingerprint(_canonical(again)) == fingerprint(_canonical(case.module))
+    return None if same else Problem("difference", f"{name}: the module that was read is another one")
+
+
+def _canonical(module: Module) -> Module:
+    """Returns a copy with one form of the attributes that formats may leave out."""
+    copy = clone_module(module)
+    for instruction in copy.instructions():
+        instruction.op = instruction.op.canonical(instruction.operand_shapes)
+    return copy
+
+
+def stablehlo_round_trip(case: Case, reference: Reference, draw: Draw) -> Problem | None:
+    """Exports the module to StableHLO, which may refuse it, imports that, and interprets it."""
+    from hloom.api import parse
+
+    try:
+        text = print_stablehlo(case.module)
+    except HloomError:
+        raise
+    except Exception as error:
+        return Problem("exception", f"stablehlo: {exception_text(error)}")
+    try:
+        again = parse(text)
+    except HloomError as error:
+        return Problem("invalid", f"stablehlo: {error}")
+    except Exception as error:
+        return Problem("exception", f"stablehlo: {exception_text(error)}")
+    problem = judged(reference, run(Case(again, case.arguments), "interpreter"))
+    return problem and Problem(problem.kind, f"stablehlo: {problem.message}")

@@ -1,0 +1,100 @@
+"""A process that compiles and runs cases, for one processor and number of threads."""
+
+from __future__ import annotations
+
+import traceback
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import hloom.passes.optional
+from hloom.api import compile
+from hloom.errors import HloomError, RunError
+from hloom.faults.case import Case
+from hloom.fuzz.lines import Lines
+from hloom.proto import module_from_bytes, module_to_bytes
+from hloom.system.child import Child, ChildDied, ChildTimedOut, serve
+from hloom.values import TOKEN_VALUE, Value
+
+SECONDS = 60.0
+"""Time after which a program counts as one that does not end."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run without a result: an error of hloom's, another exception, a crash, or a time-out."""
+
+    kind: str
+    message: str
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether hloom raised an error of its own, which a case may deserve."""
+        return self.kind == "error"
+
+
+class Runner:
+    """Runs cases in a child process with environment variables; while `lines` is given, it adds those that run."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.lines: Lines | None = None
+        self.child = Child("hloom.fuzz.runner", {"HLOOM_CACHE_DIR": "", **environment})
+
+    def __call__(self, case: Case) -> Value | Failure:
+        """Returns the result of the case, or how it failed."""
+        try:
+            request = module_to_bytes(case.module), _sent(case.arguments or ()), self.lines is not None
+            value, lines = self.child.request(request, SECONDS)
+        except ChildTimedOut as error:
+            return Failure("hang", error.message)
+        except ChildDied as error:
+            return Failure("crash", error.message)
+        if self.lines is not None:
+            self.lines.merge(lines)
+        return _received(value)
+
+    def close(self) -> None:
+        """Ends the process."""
+        self.child.close()
+
+
+def _sent(value: Value) -> Value:
+    """Tokens, of which a process has one, as None."""
+    return tuple(map(_sent, value)) if isinstance(value, tuple) else None if value is TOKEN_VALUE else value
+
+
+def _received(value: Any) -> Any:
+    return tuple(map(_received, value)) if isinstance(value, tuple) else TOKEN_VALUE if value is None else value
+
+
+def run(case: Case, backend: str = "cpu", **options: Any) -> Value | Failure:
+    """Compiles and runs a case in this process; returns the result or the failure."""
+    try:
+        return compile(case.module, backend, seed=0, **options)(*(case.arguments or ()))
+    except RunError as error:
+        return Failure("error", f"RunError: {error.message}")
+    except HloomError as error:
+        return Failure("error", f"{type(error).__name__}: {error.message}")
+    except Exception as error:
+        return Failure("exception", exception_text(error))
+
+
+def exception_text(error: Exception) -> str:
+    """Describes an exception with the line that raised it."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    location = f"{frame.filename.rpartition('hloom/')[2]}:{frame.lineno}"
+    return f"{type(error).__name__} at {location}: {str(error)[:300]}"
+
+
+def main(descriptor: int) -> None:
+    """Answers requests for runs: a serialised module, its arguments, and whether to trace lines."""
+    hloom.passes.optional.strict = True
+
+    def handle(request: tuple[bytes, Any, bool]) -> Any:
+        content, arguments, traced = request
+        lines = Lines()
+        with lines.traced() if traced else nullcontext():
+            value = run(Case(module_from_bytes(content), _received(arguments)))
+        return _sent(value), lines.as_lists()
+
+    serve(descriptor, handle)

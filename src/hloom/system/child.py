@@ -1,0 +1,100 @@
+"""Child processes that answer requests: for work that may abort, hang or run out of memory.
+
+    child = Child("hloom.fuzz.runner", {"HLOOM_NUM_THREADS": "3"})
+    reply = child.request(content, seconds=20)
+
+The module of the child calls `serve(handle)`. Requests and replies are pickled. A child that died or was stopped is
+started again by the next request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection, Pipe
+from typing import Any
+
+from hloom.errors import RunError
+
+
+class ChildDied(RunError):
+    """The process of a child ended in a request: by a signal, or with a status."""
+
+
+class ChildTimedOut(RunError):
+    """A child did not answer in time, and was stopped."""
+
+
+class Child:
+    """A process that runs a Python module, with additional environment variables."""
+
+    def __init__(self, module: str, environment: Mapping[str, str] | None = None) -> None:
+        self.module, self.environment = module, {**os.environ, **(environment or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
+
+    def request(self, content: Any, seconds: float | None = None) -> Any:
+        """Sends a request and returns the reply.
+
+        Raises ChildDied or ChildTimedOut, with the last line that the child wrote to its standard error.
+        """
+        connection = self._started()
+        try:
+            connection.send(content)
+            if not connection.poll(seconds):
+                self.close()
+                raise ChildTimedOut(f"{self.module} took more than {seconds:g} s")
+            return connection.recv()
+        except (EOFError, OSError):
+            raise ChildDied(self._ending()) from None
+
+    def close(self) -> None:
+        """Ends the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        if self._connection is not None:
+            self._connection.close()
+        self._process = self._connection = None
+
+    def _started(self) -> Connection:
+        if self._process is None or self._connection is None or self._process.poll() is not None:
+            self.close()
+            self._connection, theirs = Pipe()
+            command = [sys.executable, "-c", f"import {self.module} as m; m.main({theirs.fileno()})"]
+            self._process = subprocess.Popen(
+                command,
+                env=self.environment,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+            )
+            theirs.close()
+        return self._connection
+
+    def _ending(self) -> str:
+        assert self._process is not None
+        status = self._process.wait()
+        reason = signal.Signals(-status).name if status < 0 else f"status {status}"
+        self.close()
+        return f"{self.module} ended with {reason}: {self._last_error()}"
+
+    def _last_error(self) -> str:
+        size = self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, size - 2000))
+        return self._errors.read().decode(errors="replace").strip().rpartition("\n")[2][:300]
+
+
+def serve(descriptor: int, handle: Callable[[Any], Any]) -> None:
+    """Answers requests on a file descriptor with `handle(request)` until its end."""
+    connection = Connection(descriptor)
+    with contextlib.suppress(EOFError, KeyboardInterrupt):
+        while True:
+            connection.send(handle(connection.recv()))

@@ -1,0 +1,65 @@
+"""The grammar: every module is valid, is made of its seed alone, and survives its text and proto."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from hloom.fuzz.grammar import draw_case
+from hloom.fuzz.grammar.draw import Draw
+from hloom.fuzz.grammar.generate import pairs
+from hloom.fuzz.grammar.proposals import WEIGHTS
+from hloom.fuzz.oracles import proto_round_trip, text_round_trip
+from hloom.fuzz.reference import Reference
+from hloom.runtime.executable import check_argument
+from hloom.text import fingerprint
+from hloom.verifier import verify_module
+
+CASES = int(os.environ.get("HLOOM_CASES", "2000"))
+
+
+def check(seed: int, reached: Counter[tuple[str, str]]) -> None:
+    case = draw_case(seed, reached)
+    verify_module(case.module)
+    assert case.arguments is not None
+    for value, shape in zip(case.arguments, case.module.entry.parameter_shapes, strict=True):
+        check_argument(value, shape, "argument")
+    assert fingerprint(case.module) == fingerprint(draw_case(seed, reached).module)
+    for round_trip in (text_round_trip, proto_round_trip):
+        assert round_trip(case, Reference(case), Draw(0)) is None, seed
+    reached.update(pairs(case.module))
+
+
+def test_modules_are_valid_and_reproducible() -> None:
+    reached: Counter[tuple[str, str]] = Counter()
+    for seed in range(25):
+        check(seed, reached)
+
+
+@pytest.mark.long
+def test_more_modules_are_valid_and_reproducible() -> None:
+    reached: Counter[tuple[str, str]] = Counter()
+    for seed in range(1000, 1000 + CASES):
+        check(seed, reached)
+
+
+def test_what_was_reached_is_drawn_less() -> None:
+    draw = Draw(0, Counter({("add", "f32"): 10_000, ("add", ""): 10_000}))
+    types = Counter(draw.element_type("add").text for _ in range(300))
+    others = Counter(draw.element_type("subtract").text for _ in range(300))
+    assert types["f32"] < 5 < 20 < others["f32"]
+    declarations = Counter(draw.operation(WEIGHTS).opcode for _ in range(2000))
+    assert declarations["add"] < declarations["subtract"]
+
+
+def test_arguments_have_special_values() -> None:
+    found: Counter[str] = Counter()
+    for seed in range(80):
+        for value in draw_case(seed).arguments or ():
+            if value.dtype == np.float32:
+                found.update(nan=int(np.isnan(value).sum()), inf=int(np.isinf(value).sum()))
+                found["-0"] += int(((value == 0) & np.signbit(value)).sum())
+    assert min(found["nan"], found["inf"], found["-0"]) > 0

@@ -1,0 +1,120 @@
+"""Oracles find planted faults, accept what the specification allows, and findings are reduced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hloom as hl
+from hloom.faults.case import Case
+from hloom.fuzz.grammar.draw import Draw
+from hloom.fuzz.job import problem_of, reduced
+from hloom.fuzz.oracles import Problem, judged, rewritten, text_round_trip
+from hloom.fuzz.reference import Reference
+from hloom.fuzz.state import Finding, State, operations_of
+from hloom.ir import Module
+from hloom.ops.attributes import ComparisonDirection
+from hloom.ops.compare import Compare
+from hloom.ops.elementwise_binary import Add, Subtract
+
+PROGRAM = """
+sum { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b) }
+ENTRY e { x = f32[64] parameter(0)
+  n = s32[8] parameter(1)
+  m = s32[8] add(n, n)
+  zero = f32[] constant(0)
+  l = f32[64] exponential(x)
+  t = f32[] reduce(l, zero), dimensions={0}, to_apply=sum
+  ROOT r = (f32[], s32[8]) tuple(t, m) }
+"""
+
+
+def case_of(text: str, *arguments: np.ndarray) -> Case:
+    return Case(hl.parse(text), arguments)
+
+
+@pytest.fixture
+def case() -> Case:
+    x = np.random.default_rng(0).standard_normal(64).astype(np.float32)
+    return case_of(PROGRAM, x, np.arange(8, dtype=np.int32))
+
+
+def subtracts(case: Case, reference: Reference, draw: Draw) -> Problem | None:
+    """A pass that makes additions of integers subtractions."""
+
+    def rewrite(module: Module) -> None:
+        for instruction in module.instructions():
+            if isinstance(instruction.op, Add) and instruction.shape.element_type.is_integer:
+                instruction.op = Subtract()
+
+    return rewritten(case, reference, rewrite, "planted")
+
+
+def test_a_wrong_rewrite_is_found_and_reduced(case: Case, tmp_path: Path) -> None:
+    found = problem_of(subtracts, case, 0)
+    assert found is not None and found.kind == "difference" and "result 1 differs in 7 of 8" in found.message
+    small = reduced(subtracts, case, found, 0)
+    assert operations_of(small) == ["add"]
+    state = State(tmp_path)
+    finding = Finding("planted", found.kind, found.message, operations_of(small), 0)
+    assert state.add(finding, small) and not state.add(finding, small)
+    ((kept, folder),) = state.findings()
+    assert kept.count == 2 and folder.name == "planted+difference+add"
+    assert np.array_equal(hl.Snapshot.load(folder / "case.pb").replay("interpreter"), small.arguments[0] * 2)  # type: ignore[index]
+
+
+def test_invalid_modules_and_bare_exceptions_are_problems(case: Case) -> None:
+    def invalid(module: Module) -> None:
+        module.entry.instructions[2].op = Compare(direction=ComparisonDirection.LT)
+
+    def raises(module: Module) -> None:
+        raise KeyError("planted")
+
+    for rewrite, kind in ((invalid, "invalid"), (raises, "exception")):
+        found = rewritten(case, Reference(case), rewrite, "planted")
+        assert found is not None and found.kind == kind
+
+
+def test_other_orders_of_a_sum_are_allowed_and_other_sums_are_not(case: Case) -> None:
+    """REDUCE-4 leaves the order open; UNARY-2 allows errors of the exponential."""
+    reference = Reference(case)
+    assert not reference.is_exact
+    x, n = case.arguments or ()
+    backwards = np.float32(0)
+    for term in np.exp(x.astype(np.float64)).astype(np.float32)[::-1]:
+        backwards += term
+    assert judged(reference, (backwards, n * 2)) is None
+    assert judged(reference, (backwards * np.float32(1.0001), n * 2)) is not None
+    assert judged(reference, (backwards, n * 2 + 1)) is not None
+
+
+def test_exact_programs_are_compared_bit_for_bit() -> None:
+    x = np.array([1.0, -0.0, np.nan], np.float32)
+    reference = Reference(case_of("ENTRY e { x = f32[3] parameter(0)\n ROOT r = f32[3] add(x, x) }", x))
+    assert reference.is_exact
+    assert judged(reference, x + x) is None
+    assert judged(reference, np.abs(x + x)) is not None
+    assert judged(reference, np.nextafter(x + x, np.float32(9))) is not None
+
+
+def test_what_hangs_on_a_rounding_error_is_free() -> None:
+    """x / 3 * 3 < exp(log(x)) may be true or false: a comparison of numbers that are as close as the errors."""
+    text = """ENTRY e { x = f32[1000] parameter(0)
+      l = f32[1000] log(x)
+      e = f32[1000] exponential(l)
+      ROOT r = pred[1000] compare(e, x), direction=LT }"""
+    case = case_of(text, np.linspace(1, 2, 1000, dtype=np.float32))
+    assert judged(Reference(case), np.zeros(1000, bool)) is None
+    far = case_of(text.replace("compare(e, x)", "compare(e, l)"), *(case.arguments or ()))
+    assert judged(Reference(far), np.ones(1000, bool)) is not None
+
+
+def test_texts_that_read_back_as_other_modules_are_found(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert text_round_trip(case, Reference(case), Draw(0)) is None
+    monkeypatch.setattr(Module, "to_text", lambda module: PROGRAM.replace("add(n, n)", "subtract(n, n)"))
+    found = text_round_trip(case, Reference(case), Draw(0))
+    assert found is not None and found.kind == "difference"
