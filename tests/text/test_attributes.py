@@ -228,7 +228,7 @@ def test_kinds_do_not_read_each_others_texts_by_accident() -> None:
 
 def test_the_padding_of_a_scalar_is_empty() -> None:
     """PAD-1 has no dimension then; XLA and hloom print `padding=`."""
-    text = "ENTRY e { x = f32[] parameter(0)\n a = f32[] pad(x, x), padding=\n b = f32[] pad(a, x), padding=, metadata={op_name=\"b\"}\n ROOT c = f32[] pad(b, x), padding=}"
+    text = 'ENTRY e { x = f32[] parameter(0)\n a = f32[] pad(x, x), padding=\n b = f32[] pad(a, x), padding=, metadata={op_name="b"}\n ROOT c = f32[] pad(b, x), padding=}'
     module = hl.parse(text)
     assert hl.parse(module.to_text()).to_text() == module.to_text()
     assert all(i.op.padding_config == () for i in module.entry.instructions[1:])
