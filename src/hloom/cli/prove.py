@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +12,9 @@ from hloom.api import load
 from hloom.cli.arguments import save_case
 from hloom.errors import ArgumentError
 from hloom.ir import Module
+
+if TYPE_CHECKING:
+    from hloom.prove import Verdict
 
 DIFFERENT, UNDECIDED = 1, 3
 """Exit statuses for a counterexample, and for neither that nor a proof."""
@@ -19,19 +24,31 @@ DIFFERENT, UNDECIDED = 1, 3
 @click.argument("before", type=click.Path())
 @click.argument("after", type=click.Path(), required=False)
 @click.option("--xla", is_flag=True, help="Compare BEFORE with the module that XLA's CPU compiler makes of it.")
+@click.option("--partitions", type=click.IntRange(min=1), help="Compare BEFORE with its program for N partitions.")
 @click.option("--seconds", type=float, default=60.0, show_default=True, help="Time limit of the solver.")
 @click.option("--output", type=click.Path(), help="Write BEFORE with the arguments of a counterexample (.pb).")
-def prove(before: str, after: str | None, xla: bool, seconds: float, output: str | None) -> None:
+def prove(
+    before: str, after: str | None, xla: bool, partitions: int | None, seconds: float, output: str | None
+) -> None:
     """Prove that BEFORE and AFTER have equal results for all arguments, with an SMT solver (hloom[prove]).
+
+    With --partitions N the blocks of N partitions, as the shardings of BEFORE say, are put together.
 
     The exit status is 0 if they are proved equal, 1 for a counterexample, 2 for errors, 3 if it is not decided.
     """
-    if xla == (after is not None):
-        raise click.UsageError("give a module AFTER, or --xla")
+    if xla + (after is not None) + (partitions is not None) != 1:
+        raise click.UsageError("give a module AFTER, or --xla, or --partitions")
     module = load(before)
+    if partitions is not None:
+        sys.exit(_report(module, lambda: _proved_partitioned(module, partitions, seconds), output))
     other = load(after) if after is not None else _optimised_by_xla(module)
-    status = report_proof(module, other, seconds, output)
-    sys.exit(status)
+    sys.exit(report_proof(module, other, seconds, output))
+
+
+def _proved_partitioned(module: Module, partitions: int, seconds: float) -> Verdict:
+    from hloom.prove import prove_partitioned
+
+    return prove_partitioned(module, partitions, seconds)
 
 
 def _optimised_by_xla(module: Module) -> Module:
@@ -48,15 +65,26 @@ def report_proof(before: Module, after: Module, seconds: float = 60.0, output: s
 
     A counterexample is written to the file `output`. Raises ArgumentError without z3.
     """
+
+    def decide() -> Verdict:
+        from hloom.prove import prove
+
+        return prove(before, after, seconds)
+
+    return _report(before, decide, output)
+
+
+def _report(before: Module, decide: Callable[[], Verdict], output: str | None) -> int:
     try:
-        from hloom.prove import Proved, Refuted, prove
+        from hloom.prove import Proved, Refuted
     except ModuleNotFoundError:
         raise ArgumentError("proofs need z3: pip install 'hloom[prove]'") from None
     from hloom.faults.case import Case
 
-    verdict = prove(before, after, seconds)
+    verdict = decide()
     if isinstance(verdict, Proved):
-        click.secho("proved: the results are equal for all arguments", err=True, fg="green")
+        order = ", up to the order of sums" if verdict.any_order else ""
+        click.secho(f"proved: the results are equal for all arguments{order}", err=True, fg="green")
         return 0
     if not isinstance(verdict, Refuted):
         click.secho(f"not decided: {verdict.reason}", err=True, fg="yellow")

@@ -1,6 +1,7 @@
 """Proofs that two modules compute the same, for all arguments, by an SMT solver.
 
     prove(before, after)    Proved, Refuted with arguments on which the results differ, or Undecided with a reason
+    prove_partitioned(module, partitions)    the same for a module and the program of its partitions
 
 Both modules are evaluated on arrays of terms (`evaluate.py`); elements are bit-vectors, and floats IEEE numbers
 (`terms.py`, `functions.py`). Prior art: Alive2 for LLVM (Lopes et al., 2021), TensorRight for the
@@ -8,5 +9,6 @@ rules of XLA (Arora et al., 2025).
 """
 
 from hloom.prove.equivalence import Proved, Refuted, Undecided, Verdict, prove
+from hloom.prove.partitioned import prove_partitioned
 
-__all__ = ["Proved", "Refuted", "Undecided", "Verdict", "prove"]
+__all__ = ["Proved", "Refuted", "Undecided", "Verdict", "prove", "prove_partitioned"]

@@ -18,6 +18,7 @@ from hloom.ir import Module
 from hloom.numerics import bits_of
 from hloom.ops.dot import Dot
 from hloom.ops.traits import Reduction
+from hloom.prove.cases import is_false_in_all_cases
 from hloom.prove.evaluate import Evaluator, Symbol
 from hloom.prove.functions import Apply, apply, apply_opaque
 from hloom.prove.terms import Term, Unsupported, array_of, same, variable
@@ -25,6 +26,8 @@ from hloom.shape import Shape
 from hloom.types import BY_DTYPE
 from hloom.values import Array, Value
 
+QUICK_SECONDS = 0.5
+"""Time after which the solver gives way to an attempt by cases."""
 RANDOM_CASES = 8
 """Random cases that are tried where a counterexample differs by rounding."""
 MAX_ELEMENTS = 4096
@@ -34,6 +37,9 @@ MAX_ELEMENTS = 4096
 @dataclass(frozen=True)
 class Proved:
     """The results are equal for all arguments; all NaNs are equal, zeros of both signs are not."""
+
+    any_order: bool = False
+    """Whether sums or products of floats are taken in another order, as reductions may (GEN-13)."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,8 @@ class Undecided:
 
 
 Equal = Callable[[Term, Term], Any]
+Pairs = Sequence[tuple[Term, Term]]
+"""Elements that are to be equal."""
 Verdict = Proved | Refuted | Undecided
 
 
@@ -67,28 +75,29 @@ def prove(before: Module, after: Module, seconds: float = 60.0) -> Verdict:
     if sum(leaf.element_count for shape in shapes for leaf in shape.leaves() if leaf.is_array) > MAX_ELEMENTS:
         return Undecided(f"the parameters have more than {MAX_ELEMENTS} elements: prove it for smaller sizes")
     try:
-        arguments = [_variables(shape, f"p{k}") for k, shape in enumerate(shapes)]
-        found = _difference_found(before, after, arguments, apply_opaque, _same_bits, seconds)
+        arguments = [variables(shape, f"p{k}") for k, shape in enumerate(shapes)]
+        found = decided(_pairs(before, after, arguments, apply_opaque), same_bits, seconds)
         if found is not None:
-            found = _difference_found(before, after, arguments, apply, same, seconds)
+            found = decided(_pairs(before, after, arguments, apply), same, seconds)
     except Unsupported as error:
         return Undecided(str(error))
     if found is None:
         return Proved()
     if isinstance(found, str):
         return Undecided(f"the solver stopped: {found}")
-    return _confirmed(before, after, [_values(a, shape, found) for a, shape in zip(arguments, shapes, strict=True)])
+    return _confirmed(before, after, [values_in(a, shape, found) for a, shape in zip(arguments, shapes, strict=True)])
 
 
-def _difference_found(
-    before: Module, after: Module, arguments: Sequence[Symbol], meaning: Apply, equal: Equal, seconds: float
-) -> z3.ModelRef | str | None:
-    """Returns a model in which an element of the results differs, or the solver's reason to stop; None if none can.
+def _pairs(before: Module, after: Module, arguments: Sequence[Symbol], meaning: Apply) -> Pairs:
+    sides = [leaves(Evaluator(meaning).run(module.entry, arguments)) for module in (before, after)]
+    return [pair for x, y in zip(*sides, strict=True) for pair in zip(x.reshape(-1), y.reshape(-1), strict=True)]
 
-    Elements whose difference is the same formula of other variables are decided once.
+
+def decided(pairs: Pairs, equal: Equal, seconds: float) -> z3.ModelRef | str | None:
+    """Decides whether elements that are to be equal can differ; those whose difference is one formula only once.
+
+    Returns a model in which they do, or the solver's reason to stop; None if they are equal.
     """
-    sides = [_leaves(Evaluator(meaning).run(module.entry, arguments)) for module in (before, after)]
-    pairs = [pair for x, y in zip(*sides, strict=True) for pair in zip(x.reshape(-1), y.reshape(-1), strict=True)]
     formulas: dict[Any, Any] = {}  # terms are equal as keys if they are one term
     for a, b in pairs:
         formula = z3.simplify(z3.Not(equal(a, b)))
@@ -97,14 +106,19 @@ def _difference_found(
     end = time.monotonic() + seconds
     for formula in formulas.values():
         solver = z3.Solver()
-        solver.set("timeout", max(1, int(1000 * (end - time.monotonic()))))
         solver.add(formula)
-        found = solver.check()
+        found = _checked(solver, min(QUICK_SECONDS, end - time.monotonic()))
+        if found == z3.unknown and not is_false_in_all_cases(formula):
+            found = _checked(solver, end - time.monotonic())
+            stopped = stopped or (solver.reason_unknown() if found == z3.unknown else None)
         if found == z3.sat:
             return solver.model()
-        if found == z3.unknown:
-            stopped = stopped or solver.reason_unknown()
     return stopped
+
+
+def _checked(solver: z3.Solver, seconds: float) -> z3.CheckSatResult:
+    solver.set("timeout", max(1, int(1000 * seconds)))
+    return solver.check()
 
 
 @dataclass(frozen=True)
@@ -136,7 +150,8 @@ def _renamed(formula: Any) -> Any:
     return z3.substitute(formula, *names) if names else formula
 
 
-def _same_bits(a: Term, b: Term) -> Any:
+def same_bits(a: Term, b: Term) -> Any:
+    """Returns a z3 boolean: whether the bits of two elements are equal."""
     return a.bits == b.bits
 
 
@@ -154,27 +169,29 @@ def _listed(shapes: Sequence[Shape]) -> str:
     return ", ".join(map(str, shapes))
 
 
-def _variables(shape: Shape, name: str) -> Symbol:
+def variables(shape: Shape, name: str) -> Symbol:
+    """Returns the symbol of a parameter."""
     if shape.is_tuple:
-        return tuple(_variables(element, f"{name}.{k}") for k, element in enumerate(shape.elements))
+        return tuple(variables(element, f"{name}.{k}") for k, element in enumerate(shape.elements))
     if not shape.is_array or not shape.is_static:
         raise Unsupported(f"parameters {shape}")
     terms = [variable(shape.element_type, f"{name}[{k}]") for k in range(shape.element_count)]
     return array_of(terms, shape.dimensions)
 
 
-def _leaves(value: Symbol) -> Iterator[Array]:
+def leaves(value: Symbol) -> Iterator[Array]:
+    """Yields the arrays of a symbol."""
     if isinstance(value, tuple):
         for element in value:
-            yield from _leaves(element)
+            yield from leaves(element)
     else:
         yield value
 
 
-def _values(symbol: Symbol, shape: Shape, model: Any) -> Value:
+def values_in(symbol: Symbol, shape: Shape, model: Any) -> Value:
     """Returns the value of a parameter in a model of the solver."""
     if shape.is_tuple:
-        return tuple(_values(s, element, model) for s, element in zip(symbol, shape.elements, strict=True))
+        return tuple(values_in(s, element, model) for s, element in zip(symbol, shape.elements, strict=True))
     dtype = shape.element_type.dtype
     bits = [_bits(term, model) for term in symbol.reshape(-1)]
     if shape.element_type.is_pred:
@@ -203,7 +220,7 @@ def _confirmed(before: Module, after: Module, arguments: list[Value]) -> Verdict
         return Undecided(f"the solver's counterexample does not run: {error}")
     if refuted is None:
         return Undecided("the solver's counterexample is none: it assumes values of functions that they do not have")
-    if not any(map(_sums_floats, (before, after))):
+    if not any(map(sums_floats, (before, after))):
         return refuted
     for case in (Case(before, tuple(arguments)), *(Case.random(before, seed) for seed in range(RANDOM_CASES))):
         assert case.arguments is not None
@@ -246,7 +263,7 @@ def _differs(before: Array, after: Array) -> Array:
     return differs
 
 
-def _sums_floats(module: Module) -> bool:
+def sums_floats(module: Module) -> bool:
     """Whether a module has sums or other reductions of floats, or products of matrices."""
     reductions = [i for i in module.instructions() if isinstance(i.op, (Reduction, Dot))]
     return any(leaf.element_type.is_float for i in reductions for leaf in i.shape.leaves())

@@ -60,7 +60,7 @@ class Evaluator:
                 values[instruction] = arguments[op.number]
                 continue
             try:
-                values[instruction] = self._value(instruction, [values[operand] for operand in instruction.operands])
+                values[instruction] = self.value(instruction, [values[operand] for operand in instruction.operands])
             except Unsupported as error:
                 raise error.at(f"%{instruction.name} = {instruction.shape} {instruction.opcode}") from None
         return values[computation.root]
@@ -70,7 +70,8 @@ class Evaluator:
         value = self.run(computation, [array_of([term], ()) for term in terms])
         return [part[()] for part in (value if isinstance(value, tuple) else (value,))]
 
-    def _value(self, instruction: Instruction, operands: Sequence[Symbol]) -> Symbol:
+    def value(self, instruction: Instruction, operands: Sequence[Symbol]) -> Symbol:
+        """Returns the value of an instruction, given those of its operands. Raises Unsupported."""
         op = instruction.op
         if instruction.shape.is_array and not instruction.shape.is_static:
             raise Unsupported("arrays of dynamic sizes")
@@ -147,8 +148,12 @@ def _fusion(op: Fusion, evaluator: Evaluator, instruction: Instruction, operands
 
 @RULES.rule(Conditional)
 def _conditional(op: Conditional, evaluator: Evaluator, instruction: Instruction, operands: Sequence[Symbol]) -> Symbol:
-    index: Term = operands[0][()]
     results = [evaluator.run(b, [o]) for b, o in zip(op.branch_computations, operands[1:], strict=True)]
+    return branch_result(operands[0][()], results)
+
+
+def branch_result(index: Term, results: Sequence[Symbol]) -> Symbol:
+    """Returns the result of the branch that a conditional takes for an index."""
     if index.type.is_pred:
         return _chosen(index.bits, results[0], results[1])
     value = results[-1]

@@ -51,9 +51,9 @@ def apply_opaque(op: Operation, type: PrimitiveType, operands: Sequence[Term]) -
     is_exact = all(t.is_integer or t.is_pred for t in (type, *(x.type for x in operands)))
     if is_exact or isinstance(op, MOVES):
         return apply(op, type, operands)
-    function = _unknown(op, type)
+    function = unknown(op, type)
     if isinstance(op, binary.Monoid):
-        x, y = (operand.bits for operand in _ordered(*operands))
+        x, y = sorted((operand.bits for operand in operands), key=lambda bits: int(bits.get_id()))
         value = z3.If(z3.ULE(x, y), function(x, y), function(y, x))
         if type in FORMATS:
             identity = constant(type, op.identity(type)).bits
@@ -69,13 +69,15 @@ MOVES = (Select, BitcastConvert, binary.Complex, unary.Real, unary.Imag)
 def uninterpreted(op: Operation, type: PrimitiveType, operands: Sequence[Term]) -> Term:
     """Applies an unknown function, the same for all equal operations; of numbers it is a function of their values."""
     if type not in FORMATS or any(x.type not in FORMATS and x.type.is_float for x in operands):
-        return from_bits(type, _unknown(op, type)(*(x.bits for x in operands)))
+        return from_bits(type, unknown(op, type)(*(x.bits for x in operands)))
     arguments = [x.number if x.type in FORMATS else x.bits for x in operands]
     function = z3.Function(_name(op), *(a.sort() for a in arguments), sort_of(type))
     return from_number(type, function(*arguments))
 
 
-def _unknown(op: Operation, type: PrimitiveType) -> Callable[..., Any]:
+def unknown(op: Operation, type: PrimitiveType) -> Callable[..., Any]:
+    """Returns a function of bits, of which only its name is known."""
+
     def function(*arguments: Any) -> Any:
         result = z3.BoolSort() if type.is_pred else z3.BitVecSort(type.bits)
         return z3.Function(f"{_name(op)}.{type}", *(a.sort() for a in arguments), result)(*arguments)
