@@ -137,7 +137,7 @@ def _mixed(rng: np.random.Generator, value: Any, sizes: Any) -> Any:
     if not _is_inexact(value):
         return value
     open_ = np.ones(value.shape, bool) if sizes is None else ~np.isfinite(widen(np.asarray(sizes)))
-    unknown = np.asarray(np.nan).astype(value.dtype)
+    unknown = np.asarray(complex(np.nan, np.nan) if value.dtype.kind == "c" else np.nan).astype(value.dtype)
     return np.where(open_ & (rng.random(value.shape) < 0.5), unknown, value)
 
 

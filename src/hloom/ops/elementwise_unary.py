@@ -134,7 +134,17 @@ class Log1p(AccurateUnary, opcode="log-plus-one", builder="log1p"):
     """Computes ln(1 + x), accurate near 0; log1p(-1) = -inf (LOG1P-1)."""
 
     cost = 22
-    function = staticmethod(np.log1p)
+
+    @staticmethod
+    def function(x: Array) -> Any:
+        if not np.iscomplexobj(x):
+            return np.log1p(x)
+        # NumPy computes log |1 + x|, which loses small numbers: |1 + x|^2 - 1 keeps them.
+        excess = x.real * (2 + x.real) + x.imag * x.imag
+        result = np.empty_like(x)
+        result.real = np.where(np.abs(excess) < 0.5, np.log1p(excess) / 2, np.log(np.hypot(1 + x.real, x.imag)))
+        result.imag = np.arctan2(x.imag, 1 + x.real)
+        return result
 
 
 class Logistic(AccurateUnary, opcode="logistic", builder="logistic"):

@@ -203,9 +203,12 @@ def exponential_minus_one(z: Pair) -> Pair:
 
 
 def logistic(z: Pair) -> Pair:
-    """1 / (1 + e^-z)."""
-    real, imaginary = exponential((-z[0], -z[1]))
-    return _reciprocal((real + 1.0, imaginary))
+    """1 / (1 + e^-z), or e^z / (1 + e^z) where e^-z may overflow."""
+    x, y = z
+    below = x < 0.0
+    real, imaginary = exponential((where(below, x, -x), where(below, y, -y)))
+    above = where(below, real, 1.0), where(below, imaginary, 0.0)
+    return quotient(above, (real + 1.0, imaginary))
 
 
 def _log_modulus(z: Pair) -> Lanes:
