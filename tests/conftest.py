@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 import hloom.passes.optional
-from xla_peer import XlaPeer
+from hloom.bench.peer_process import XlaPeer
 
 ROOT = Path(__file__).parents[1]
 CORPUS = ROOT / "tests" / "corpus"

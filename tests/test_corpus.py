@@ -14,13 +14,13 @@ import pytest
 import hloom as hl
 from compare_graphs import difference as graph_difference
 from conftest import CORPUS
+from hloom.bench.peer_process import XlaPeer
 from hloom.bench.workloads import generate
 from hloom.files.arrays import difference, flat, from_raw_bits
 from hloom.numerics import Array
 from hloom.proto import module_from_bytes, module_to_bytes
 from hloom.text import fingerprint
 from hloom.types import BY_DTYPE
-from xla_peer import XlaPeer
 
 CASES = sorted(p.parent for p in CORPUS.glob("*/meta.json"))
 STORED = [case for case in CASES if (case / "expected.npz").exists()]

@@ -11,10 +11,10 @@ import pytest
 import hloom as hl
 from compare_graphs import difference as graph_difference
 from generate import Case, draw_case
+from hloom.bench.peer_process import XlaCrash, XlaError, XlaPeer
 from hloom.files.arrays import difference, flat
 from hloom.proto import module_from_bytes, module_to_bytes
 from hloom.text import fingerprint
-from xla_peer import XlaCrash, XlaError, XlaPeer
 
 pytest.importorskip("jaxlib", reason="needs jaxlib, XLA's CPU backend")
 

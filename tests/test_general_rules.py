@@ -12,7 +12,7 @@ import pytest
 
 import hloom as hl
 from built import built, evaluate
-from xla_peer import XlaPeer
+from hloom.bench.peer_process import XlaPeer
 
 
 def test_values_are_arrays_tuples_and_tokens(backend: str) -> None:

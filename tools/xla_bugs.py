@@ -16,12 +16,12 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from hloom.bench.peer_process import XlaCrash, XlaError, XlaPeer  # noqa: E402
 from hloom.errors import HloomError  # noqa: E402
 from hloom.files.arrays import flat  # noqa: E402
 from hloom.values import Value  # noqa: E402
 from miscompilations.case import Case, fault, results  # noqa: E402
 from miscompilations.cases import CASES  # noqa: E402
-from xla_peer import XlaCrash, XlaError, XlaPeer  # noqa: E402
 
 PAGE = ROOT / "docs" / "xla_bugs.md"
 INTRODUCTION = """# Known miscompilations

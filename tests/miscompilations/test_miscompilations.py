@@ -9,10 +9,10 @@ import pytest
 import hloom as hl
 import xla_bugs
 from clauses import clauses
+from hloom.bench.peer_process import XlaPeer
 from hloom.text import print_module
 from miscompilations.case import fault, results
 from miscompilations.cases import CASES
-from xla_peer import XlaPeer
 
 PAGE = xla_bugs.PAGE.read_text()
 

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hloom as hl
+from hloom.bench.peer_process import XlaPeer
 from hloom.ops.compare import Compare
 from hloom.proto import module_from_bytes, module_to_bytes, schema
 from hloom.types import BY_NAME
-from xla_peer import XlaPeer
 
 INF, NAN = math.inf, math.nan
 

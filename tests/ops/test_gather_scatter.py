@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import hloom as hl
 from built import built
-from xla_peer import XlaPeer
+from hloom.bench.peer_process import XlaPeer
 
 
 @dataclass

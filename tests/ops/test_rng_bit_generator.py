@@ -7,7 +7,7 @@ import pytest
 
 import hloom as hl
 from built import built
-from xla_peer import XlaPeer
+from hloom.bench.peer_process import XlaPeer
 
 MASK = 2**32 - 1
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import hloom as hl
 from hlo_text import sort_text
+from hloom.bench.peer_process import XlaPeer
 from hloom.types import BY_DTYPE, BY_NAME
-from xla_peer import XlaPeer
 
 LESS = "ROOT c = pred[] compare(a0, b0), direction=LT"
 

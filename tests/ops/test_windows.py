@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import hloom as hl
 from built import evaluate
+from hloom.bench.peer_process import XlaPeer
 from hloom.ops.attributes import WindowDimension
 from hloom.text.attributes import window_text
-from xla_peer import XlaPeer
 
 Window = tuple[WindowDimension, ...]
 FLT_MAX = float(np.finfo(np.float32).max)

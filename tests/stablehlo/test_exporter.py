@@ -13,6 +13,7 @@ import pytest
 import hloom as hl
 from conftest import CORPUS
 from generate import draw_case
+from hloom.bench.peer_process import XlaPeer
 from hloom.files.arrays import difference, flat
 from hloom.proto import module_from_bytes
 from hloom.sharding import Sharding, ShardingType
@@ -22,7 +23,6 @@ from hloom.stablehlo.mlir.text import parse_mlir, print_mlir
 from mutate import mutate_text
 from test_corpus import CASES, check_results, load_case, small_first
 from text.test_every_opcode import LINES, program
-from xla_peer import XlaPeer
 
 REPLICATED = Sharding(ShardingType.REPLICATED)
 ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }\n"

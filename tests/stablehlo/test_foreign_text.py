@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from hloom.bench.peer_process import XlaPeer
 from hloom.files.arrays import difference, random_value
 from hloom.proto import module_from_bytes, module_to_bytes
 from hloom.stablehlo.exporter.module import print_stablehlo
 from hloom.stablehlo.mlir.bytecode import bytecode_of, text_of
 from hloom.text.sharding import sharding_text
-from xla_peer import XlaPeer
 
 F, S = "tensor<4xf32>", "tensor<4xi32>"
 MANUAL = 'in_shardings=[<@m, [{}]>] out_shardings=[<@m, [{"x"}]>] manual_axes={"x"} '

@@ -10,9 +10,9 @@ import pytest
 
 import hloom as hl
 from compare_graphs import difference
+from hloom.bench.peer_process import XlaPeer
 from hloom.errors import ParseError
 from hloom.stablehlo.importer.module import parse_stablehlo
-from xla_peer import XlaPeer
 
 F, S, P, C = "tensor<4x6xf32>", "tensor<4x6xi32>", "tensor<4x6xi1>", "tensor<4x6xcomplex<f32>>"
 

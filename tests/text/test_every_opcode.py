@@ -7,9 +7,9 @@ import pytest
 
 import hloom as hl
 from compare_graphs import difference as graph_difference
+from hloom.bench.peer_process import XlaCrash, XlaError, XlaPeer
 from hloom.files.arrays import difference, flat
 from hloom.proto import module_from_bytes, module_to_bytes
-from xla_peer import XlaCrash, XlaError, XlaPeer
 
 ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }\nge { a1 = f32[] parameter(0)\n b1 = f32[] parameter(1)\n ROOT c1 = pred[] compare(a1, b1), direction=GE }\nid { y = f32[4] parameter(0)\n ROOT x1 = f32[4] negate(y) }\nsc { aa = f32[] parameter(0)\n cc = f32[] parameter(1)\n ss = f32[] add(aa, cc)\n ROOT tt = (f32[], f32[]) tuple(ss, ss) }\n"
 HEAD = "  x = f32[4] parameter(0)\n  m = f32[4,4] parameter(1)\n  s = f32[] parameter(2)\n  i = s32[] parameter(3)\n  n = s32[4] parameter(4)\n  t = token[] after-all()\n  u = u64[2] parameter(5)\n  q = f32[1,1,4,4] reshape(m)\n  g = s32[2] constant({1,3})\n  r3 = f32[2,4,4] broadcast(m), dimensions={1,2}\n"

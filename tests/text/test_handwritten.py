@@ -7,8 +7,8 @@ import pytest
 
 import hloom as hl
 from compare_graphs import difference
+from hloom.bench.peer_process import XlaPeer
 from hloom.text import fingerprint
-from xla_peer import XlaPeer
 
 ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }\n"
 

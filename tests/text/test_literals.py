@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hloom as hl
+from hloom.bench.peer_process import XlaPeer
 from hloom.text import parse_shape
 from hloom.text.literals import print_literal
 from hloom.types import BY_NAME, PrimitiveType
-from xla_peer import XlaPeer
 
 ARRAY_TYPES = [t for t in PrimitiveType if t.is_array]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import hloom as hl
+from hloom.bench.peer_process import XlaPeer
 from hloom.proto import module_from_bytes, module_to_bytes
-from xla_peer import XlaPeer
 
 PROGRAM = """HloModule m, replica_count=8
 add {{ a = f32[] parameter(0)

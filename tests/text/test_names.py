@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import hloom as hl
-from xla_peer import XlaPeer
+from hloom.bench.peer_process import XlaPeer
 
 TEXT = """HloModule m
 g {

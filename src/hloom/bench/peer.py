@@ -35,7 +35,28 @@ class Peer:
 
     def translate(self, module: Module) -> Any:
         """Converts a module to MLIR, which XLA's client compiles."""
-        return self._core.mlir.xla_computation_to_mlir_module(self._hlo.XlaComputation(module_to_bytes(module)))
+        return self.translate_bytes(module_to_bytes(module))
+
+    def translate_bytes(self, content: bytes) -> Any:
+        """Converts a serialised module."""
+        return self._core.mlir.xla_computation_to_mlir_module(self._hlo.XlaComputation(content))
+
+    def translate_text(self, text: str) -> Any:
+        """Converts HLO text, which XLA's own parser reads."""
+        return self.translate_bytes(self._hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto())
+
+    def module_of_stablehlo(self, text: str) -> bytes:
+        """Converts StableHLO text to a serialised module."""
+        made = self._core.mlir.mlir_module_to_xla_computation(text, use_tuple_args=False, return_tuple=False)
+        return made.as_serialized_hlo_module_proto()
+
+    def print_text(self, text: str) -> str:
+        """Reads HLO text and prints it."""
+        return self._hlo.hlo_module_from_text(text).to_string()
+
+    def print_bytes(self, content: bytes) -> str:
+        """Prints a serialised module."""
+        return self._hlo.HloModule.from_serialized_hlo_module_proto(content).to_string()
 
     def compile(self, translated: Any) -> PeerExecutable:
         """Compiles a translated module."""

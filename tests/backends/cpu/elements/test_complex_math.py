@@ -135,7 +135,21 @@ SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -3.0, 1e30, -1e-30, 100.0, -700.0
 
 @pytest.mark.parametrize(
     "opcode",
-    ["abs", "asin", "asinh", "cosh", "divide", "exponential", "log", "log-plus-one", "logistic", "rsqrt", "sqrt", "tan", "tanh"],
+    [
+        "abs",
+        "asin",
+        "asinh",
+        "cosh",
+        "divide",
+        "exponential",
+        "log",
+        "log-plus-one",
+        "logistic",
+        "rsqrt",
+        "sqrt",
+        "tan",
+        "tanh",
+    ],
 )
 def test_special_values_are_those_of_the_interpreter(opcode: str) -> None:
     real, imaginary = np.meshgrid(SPECIAL, SPECIAL)
