@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import subprocess
 import sys
@@ -60,13 +61,23 @@ def results_of(
     library.write(folder)
     function = library.functions[0]
     (folder / "main.c").write_text(main_program(library, function, threads))
-    (folder / "in").write_bytes(b"".join(np.ascontiguousarray(a).tobytes() for a in arguments))
+    (folder / "in").write_bytes(bytes_of(arguments))
     command = [*compiler_of(library), "main.c", *library.binaries, "-lm", "-lpthread", "-o", "main"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     subprocess.run([*emulator, "./main", "in", "out"], cwd=folder, check=True, timeout=300)
-    content, results, at = (folder / "out").read_bytes(), [], 0
+    return arrays_of((folder / "out").read_bytes(), function)
+
+
+def bytes_of(arrays: Sequence[Array]) -> bytes:
+    """The content of arrays, one after another."""
+    return b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+
+
+def arrays_of(content: bytes, function: CFunction) -> list[Array]:
+    """The results of a function, from their content."""
+    results, at = [], 0
     for array in function.outputs:
-        size = array.type.byte_width * int(np.prod(array.sizes))
+        size = array.type.byte_width * math.prod(array.sizes)
         results.append(np.frombuffer(content[at : at + size], array.type.dtype).reshape(array.sizes))
         at += size
     return results

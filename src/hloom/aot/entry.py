@@ -67,7 +67,7 @@ class LargeConstant(Global):
         assert isinstance(self.content, bytes)
         return hashlib.sha256(self.name.encode() + self.content).digest()
 
-    def text(self) -> str:
+    def text(self, pointer_bytes: int = 8) -> str:
         assert isinstance(self.content, bytes)
         rest = len(self.content) - len(self.mark)
         mark = f'[{len(self.mark)} x i8] c"\\{self.mark.hex(chr(92))}", [{rest} x i8] zeroinitializer'
@@ -108,7 +108,7 @@ def _entry(name: str, program: Program, arena_bytes: int) -> tuple[Function, lis
     }
     table = [pointers.get(entry, constant(PTR, 0)) for entry in TABLE]
     words = [*table, *parameters, *map(b.address_of, constants)]
-    memory = b.pack(*words, context=b.stack_array(PTR, len(words), 16))
+    memory = b.pack(*words, context=b.stack_array(I64, len(words), 16))
     b.ret(b.call("hloom_main", I32, memory))
     return b.finish(), [each for each in constants if isinstance(each, LargeConstant)]
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from hloom.aot.entry import LibraryEmitter, routines_of, scratch_bytes
 from hloom.aot.example import c_example, makefile, python_example
 from hloom.aot.interface import RUNTIME_HEADER, CFunction, c_function, header, unique_names
-from hloom.aot.link import shared_library, static_library
+from hloom.aot.link import shared_library, static_library, web_assembly
 from hloom.aot.runtime import runtime_module
 from hloom.aot.targets import BuildTarget, target_of
+from hloom.aot.web import web_files
 from hloom.api import prepare
 from hloom.backends.cpu.llvm.cross import object_file
 from hloom.backends.cpu.llvm.processor import generating_for
@@ -37,11 +38,12 @@ RUNTIME = "hloom_runtime.o"
 
 
 class Emit(enum.StrEnum):
-    """Kinds of libraries: object files, a static or a shared library."""
+    """Kinds of libraries: object files, a static or a shared library, WebAssembly with an ES module and a page."""
 
     OBJECTS = "objects"
     STATIC = "static"
     SHARED = "shared"
+    WEB = "web"
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,9 @@ class Library:
 
     @property
     def files(self) -> dict[str, bytes]:
-        """The content of all files by name: objects or a library, headers, an example in C and its Makefile."""
+        """The content of all files by name: binaries with headers and examples, or with an ES module and a page."""
+        if (wasm := self.binaries.get(f"{self.name}.wasm")) is not None:
+            return web_files(self.name, self.functions, wasm)
         texts = {
             f"{self.name}.h": header(self.name, self.functions, self.target),
             "hloom.h": RUNTIME_HEADER,
@@ -83,7 +87,7 @@ def build(
     *,
     name: str | None = None,
     target: str = "native",
-    emit: Emit = Emit.OBJECTS,
+    emit: Emit | None = None,
     threads: int | None = None,
     lapack: bool = False,
 ) -> Library:
@@ -94,7 +98,7 @@ def build(
         folder: the folder for the library, headers and an example; by default nothing is written.
         name: the name of the library and its header; by default that of the first function.
         target: the machine, one of `hloom.aot.targets.TARGETS`; "native" is this processor.
-        emit: object files, a static or a shared library.
+        emit: object files, a static or a shared library, or "web": by default "web" for wasm32, else object files.
         threads: the threads for which work is divided; by default those of this machine. Callers choose the pool.
         lapack: whether functions may call LAPACK, which the program that uses the library links.
 
@@ -103,16 +107,16 @@ def build(
     """
     machine = target_of(target)
     _check_names(modules, name)
-    count = thread_count() if threads is None else threads
+    count = 1 if not machine.has_threads else thread_count() if threads is None else threads
     functions, objects = [], {}
     for function, module in modules.items():
         declared, content = _built(function, prepare(module), machine, count, lapack)
         functions.append(declared)
         objects[f"{function}.o"] = content
     with generating_for(machine.processor):
-        objects[RUNTIME] = object_file(runtime_module(machine.processor.architecture).text(), machine.triple)
+        objects[RUNTIME] = object_file(runtime_module(machine), machine.triple)
     own = name or functions[0].name
-    library = Library(own, machine, functions, _linked(own, objects, machine, emit))
+    library = Library(own, machine, functions, _linked(own, objects, machine, emit, [*modules]))
     if folder is not None:
         library.write(folder)
     return library
@@ -127,8 +131,12 @@ def _check_names(modules: Mapping[str, object], name: str | None) -> None:
             raise ArgumentError(f"a function or library cannot be called {word!r} in C, but {free!r}")
 
 
-def _linked(name: str, objects: dict[str, bytes], target: BuildTarget, emit: Emit) -> dict[str, bytes]:
-    match emit:
+def _linked(
+    name: str, objects: dict[str, bytes], target: BuildTarget, emit: Emit | None, functions: Sequence[str]
+) -> dict[str, bytes]:
+    match emit or (Emit.WEB if target.is_wasm else Emit.OBJECTS):
+        case Emit.WEB:
+            return {f"{name}.wasm": web_assembly(objects, target, functions)}
         case Emit.OBJECTS:
             return objects
         case Emit.STATIC:
@@ -150,7 +158,7 @@ def _built(name: str, module: Module, machine: BuildTarget, threads: int, lapack
         assignment = assign_buffers(program)
         emitter = LibraryEmitter(program, assignment, machine.processor.vector_bytes)
         emitted, constants = emitter.functions_of(name)
-        content = object_file(LirModule(emitted).text(), machine.triple)
+        content = object_file(LirModule(emitted), machine.triple)
     for large in constants:
         content = large.written_into(content)
     return c_function(name, program, scratch_bytes(assignment.arena_bytes)), content

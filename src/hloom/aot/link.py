@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hloom.aot.targets import BuildTarget
@@ -20,10 +20,21 @@ def static_library(objects: Mapping[str, bytes], target: BuildTarget) -> bytes:
 
 
 def shared_library(objects: Mapping[str, bytes], target: BuildTarget) -> bytes:
-    """Returns a shared library of object files. Raises ArgumentError without a linker."""
+    """Returns a shared library of object files. Raises ArgumentError without a linker, and for WebAssembly."""
+    if target.is_wasm:
+        raise ArgumentError("WebAssembly has no shared libraries: emit objects, static or web")
     command = _tool("cc", target)
     machine = ["-target", target.zig] if "ziglang" in command else []
     return _made([*command, *machine, "-shared", "-s", "-lm", "-lpthread", "-o"], objects)
+
+
+def web_assembly(objects: Mapping[str, bytes], target: BuildTarget, functions: Sequence[str]) -> bytes:
+    """Returns a WebAssembly file that exports functions. Raises ArgumentError for other targets or without zig."""
+    if not target.is_wasm:
+        raise ArgumentError(f"WebAssembly is for the target wasm32, not {target.name}")
+    exports = [f"-Wl,--export={name}" for name in ("__heap_base", *functions)]
+    options = ["-nostartfiles", "-s", "-O2", "-Wl,--no-entry", "-Wl,--export-memory", *exports, "-o"]
+    return _made([*_tool("cc", target), "-target", target.zig, *options], objects)
 
 
 def _tool(name: str, target: BuildTarget) -> list[str]:

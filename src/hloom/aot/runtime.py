@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hloom.aot.targets import BuildTarget
 from hloom.backends.cpu.llvm.native.threads import pthread_cond_init, pthread_mutex_init
 from hloom.backends.cpu.llvm.native.translator import native_module
 from hloom.backends.cpu.llvm.native.types import LINE, Address, Array, i32, i64, u64
@@ -17,14 +18,24 @@ posix_memalign = external("posix_memalign", i32, Address, u64, u64)
 free = external("free", None, Address)
 
 
+def _each(pool: Pool, function: Task, context: Address, chunks: i64) -> None:
+    """Calls `function` for each chunk on this thread."""
+    for chunk in range(chunks):
+        function(context, chunk)
+
+
+each = native(name="hloom_each")(_each)
+serial_fork = native(name="hloom_parallel_for")(_each)
+"""The fork of targets without threads."""
+
+
 @native(name="hloom_parallel_for")
 def fork(pool: Pool, function: Task, context: Address, chunks: i64) -> None:
     """Calls `function` for each chunk on the threads of a pool, or without one on this thread."""
     if address_of(pool) == 0:
-        for chunk in range(chunks):
-            function(context, chunk)
-        return
-    parallel_for(pool, function, context, chunks)
+        each(pool, function, context, chunks)
+    else:
+        parallel_for(pool, function, context, chunks)
 
 
 @native(name="hloom_run_calls")
@@ -68,10 +79,7 @@ def free_pool(pool: Pool) -> None:
         free(address_of(pool))
 
 
-FUNCTIONS = (fork, run_table, go_on, new_pool, free_pool)
-"""Exported functions of the runtime."""
-
-
-def runtime_module(architecture: str) -> LirModule:
-    """Returns the run-time functions for an architecture."""
-    return native_module(FUNCTIONS, architecture)
+def runtime_module(target: BuildTarget) -> LirModule:
+    """Returns the exported functions of the runtime for a target."""
+    functions = [run_table, go_on, *([fork, new_pool, free_pool] if target.has_threads else [serial_fork])]
+    return native_module(functions, target.processor.architecture)

@@ -18,7 +18,7 @@ from hloom.api import load
 @click.option("-o", "--output", type=click.Path(file_okay=False), required=True, help="Folder for the files.")
 @click.option("--name", help="Name of the library; by default that of the first function.")
 @click.option("--target", type=click.Choice(TARGETS), default="native", show_default=True, help="Machine.")
-@click.option("--emit", type=click.Choice([*Emit]), default=Emit.OBJECTS, show_default=True, help="What to build.")
+@click.option("--emit", type=click.Choice([*Emit]), help="What to build; by default web for wasm32, else objects.")
 @click.option(
     "--threads", type=click.IntRange(1), help="Threads that share the work; by default those of this machine."
 )
@@ -28,18 +28,20 @@ def build(
     output: str,
     name: str | None,
     target: str,
-    emit: str,
+    emit: str | None,
     threads: int | None,
     lapack: bool,
 ) -> None:
     """Build a library that needs no Python: a C function for each MODULE, called NAME or like the file.
 
-    Writes objects or a library, headers, and an example in C with a Makefile. Static and shared libraries are linked by
-    cc or, for other machines, by zig (hloom[build]).
+    Writes objects or a library, headers, and an example in C with a Makefile; for wasm32 an ES module and a page that
+    runs it. Libraries are linked by cc or, for other machines, by zig (hloom[build]).
     """
     files = [given.rpartition("=")[2] for given in modules]
     words = [given.partition("=")[0] if "=" in given else Path(given).stem for given in modules]
     loaded = dict(zip(unique_names(words), map(load, files), strict=True))
-    library = build_library(loaded, output, name=name, target=target, emit=Emit(emit), threads=threads, lapack=lapack)
+    library = build_library(
+        loaded, output, name=name, target=target, emit=Emit(emit) if emit else None, threads=threads, lapack=lapack
+    )
     for file, content in library.files.items():
         click.echo(f"{len(content):>9,} {Path(output) / file}")

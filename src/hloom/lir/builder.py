@@ -234,16 +234,16 @@ class Builder:
         """Appends a bitcast, unless the type is the same."""
         return a if a.type is type else self.append(Convert(self.name(), "bitcast", a, type))
 
-    def fma(self, a: Value, b: Value, c: Value) -> Value:
-        """Appends a fused multiply-add, a * b + c."""
-        return self.intrinsic("fma", a, b, c)
+    def fmuladd(self, a: Value, b: Value, c: Value) -> Value:
+        """Appends a * b + c, which is fused if the processor has the instruction."""
+        return self.intrinsic("fmuladd", a, b, c)
 
     def polynomial(self, x: Value, coefficients: Sequence[float]) -> Value:
-        """Evaluates a polynomial by Horner's scheme with fused multiply-adds; coefficients start at the
+        """Evaluates a polynomial by Horner's scheme with multiply-adds; coefficients start at the
         highest power."""
         result: Value = constant(x.type, coefficients[0])
         for coefficient in coefficients[1:]:
-            result = self.fma(result, x, constant(x.type, coefficient))
+            result = self.fmuladd(result, x, constant(x.type, coefficient))
         return result
 
     # Calls

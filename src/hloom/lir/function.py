@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from hloom.lir.instructions import Call, Instruction
-from hloom.lir.types import VOID, Type
-from hloom.lir.values import Parameter, Symbol, Value
+from hloom.lir.types import I32, VOID, Type
+from hloom.lir.values import Parameter, Symbol, Value, constant
 
 
 class Attribute(Enum):
@@ -73,24 +73,30 @@ class Global:
         """Address of the variable."""
         return Symbol(self.name)
 
-    def text(self) -> str:
-        """Returns the definition."""
+    def text(self, pointer_bytes: int = 8) -> str:
+        """Returns the definition; words that are addresses take 8 bytes whatever a pointer takes."""
         linkage = "" if self.is_exported else "internal "
         kind = "constant" if self.is_constant else "global"
-        return f"@{self.name} = {linkage}{kind} {self._content()}, align {self.align}"
+        return f"@{self.name} = {linkage}{kind} {self._content(pointer_bytes)}, align {self.align}"
 
-    def _content(self) -> str:
+    def _content(self, pointer_bytes: int) -> str:
         content = self.content
         if isinstance(content, bytes):
             text = f"\\{content.hex(chr(92))}" if content else ""
             return f'[{len(content)} x i8] c"{text}"'
         if isinstance(content, Zeros):
             return f"[{content.words} x i64] zeroinitializer"
+        if pointer_bytes < 8:
+            content = [word for value in content for word in _padded(value)]
         types = [value.type.text for value in content]
         values = ", ".join(map(str, content))
         if len(set(types)) == 1:
             return f"[{len(types)} x {types[0]}] [{values}]"
         return f"<{{ {', '.join(types)} }}> <{{ {values} }}>"
+
+
+def _padded(word: Value) -> Sequence[Value]:
+    return [Symbol(word.name), constant(I32, 0)] if isinstance(word, Symbol) else [word]
 
 
 @dataclass(slots=True, eq=False)
@@ -203,14 +209,15 @@ class LirModule:
         """Returns the functions, including those that each module has its own copy of."""
         return [*(need for need in self.needs() if isinstance(need, Function)), *self.functions]
 
-    def declarations_text(self) -> str:
+    def declarations_text(self, pointer_bytes: int = 8) -> str:
         """Returns the declarations and the variables."""
-        return "\n".join([need.text() for need in self.needs() if not isinstance(need, Function)])
+        needs = [need for need in self.needs() if not isinstance(need, Function)]
+        return "\n".join([n.text(pointer_bytes) if isinstance(n, Global) else n.text() for n in needs])
 
-    def text(self) -> str:
-        """Returns the module as text."""
+    def text(self, pointer_bytes: int = 8) -> str:
+        """Returns the module as text, for a machine with pointers of a size."""
         functions = [function.text() for function in self.all_functions()]
-        return "\n".join([self.declarations_text(), *functions, ATTRIBUTE_GROUPS])
+        return "\n".join([self.declarations_text(pointer_bytes), *functions, ATTRIBUTE_GROUPS])
 
 
 def needs_of(functions: Iterable[Function]) -> dict[str, Need]:

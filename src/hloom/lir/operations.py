@@ -129,7 +129,7 @@ def _population(a: Data) -> Data:
 
 INTRINSICS: dict[str, Callable[..., Data]] = {
     "umin": _on_unsigned(np.minimum), "umax": _on_unsigned(np.maximum), "smin": np.minimum, "smax": np.maximum,
-    "minimum": np.minimum, "maximum": np.maximum, "usub.sat": _saturated, "fma": _fma,
+    "minimum": np.minimum, "maximum": np.maximum, "usub.sat": _saturated, "fma": _fma, "fmuladd": _fma,
     "fabs": np.abs, "copysign": np.copysign, "sqrt": np.sqrt, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
     "rint": np.rint, "roundeven": np.rint, "arithmetic.fence": lambda a: a, "ctlz": _leading_zeros,
     "ctpop": _population,

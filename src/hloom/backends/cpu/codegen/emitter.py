@@ -194,7 +194,7 @@ class ProgramEmitter(StepEmitter):
 
     def bind_fork(self, b: FunctionBuilder) -> None:
         """Emits the start of the entry, which tells `fork_function` the pool's function."""
-        entry = b.element_pointer(b.function.parameters[0], constant(I64, TABLE.index("parallel_for")), "ptr")
+        entry = b.element_pointer(b.function.parameters[0], constant(I64, TABLE.index("parallel_for")), "i64")
         fork = b.load(entry, PTR, 8) if self.timer is None else b.address_of(TIMED_FORK)
         b.store(fork, b.address_of(_FORK_ADDRESS), 8)
 

@@ -360,7 +360,7 @@ class StepEmitter:
         arena = self.pointer(step.scratch) if step.scratch.byte_size else constant(PTR, 0)
         table = self.current.subroutine_table(len(step.buffers))
         b.store(arena, table, 8)
-        b.pack(*map(self.pointer, step.buffers), context=b.at(table, len(TABLE), "ptr"))
+        b.pack(*map(self.pointer, step.buffers), context=b.at(table, len(TABLE), "i64"))
         return_if(b, b.call(step.subroutine.name, I32, table))
 
     def _elements(self, step: Step) -> LoopPart | None:

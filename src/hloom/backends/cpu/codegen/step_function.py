@@ -34,7 +34,7 @@ class StepFunction:
     def table_entry(self, position: int) -> Value:
         """Loads a pointer from the table at the start of the function."""
         with self.builder.prologue() as b:
-            return b.load(b.element_pointer(self.values["table"], constant(I64, position), "ptr"), PTR, 8)
+            return b.load(b.element_pointer(self.values["table"], constant(I64, position), "i64"), PTR, 8)
 
     def stack_memory(self, size: int) -> Value:
         """Allocates `size` bytes in the stack frame of the current function."""
@@ -49,7 +49,7 @@ class StepFunction:
         table of a subroutine.
         """
         if name not in self._memory:
-            memory = self.builder.stack_array(PTR, 1, 16)
+            memory = self.builder.stack_array(I64, 1, 16)
             assert isinstance(memory, Alloca)
             self._memory[name] = memory
         self._memory[name].count = max(self._memory[name].count, words)
@@ -72,5 +72,5 @@ class StepFunction:
             shared = [self.value(name) for name in TABLE[1:]]
             table = self.memory_of_calls("callee", len(TABLE))
             with self.builder.prologue() as b:
-                b.pack(*shared, context=b.at(table, 1, "ptr"))
+                b.pack(*shared, context=b.at(table, 1, "i64"))
         return self.memory_of_calls("callee", len(TABLE) + buffers)

@@ -85,7 +85,7 @@ class Lanes:
             return Lanes(b, b.polynomial(x, row))
         square = b.binary("fmul", x, x)
         even, odd = b.polynomial(square, row[-1::-2][::-1]), b.polynomial(square, row[-2::-2][::-1])
-        return Lanes(b, b.fma(odd, x, even))
+        return Lanes(b, b.fmuladd(odd, x, even))
 
     # Integers and truth values
 

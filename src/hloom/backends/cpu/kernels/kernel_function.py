@@ -164,8 +164,8 @@ class KernelFunction(FunctionBuilder):
             self.store_as(value, pointer, target, self.first_lanes(left, width))
 
     def multiply_add(self, a: Value, b: Value, c: Value) -> Value:
-        """Returns a * b + c: fused for floats, modulo 2^n for integers."""
-        return self.fma(a, b, c) if a.type.is_float else self.binary("add", self.binary("mul", a, b), c)
+        """Returns a * b + c: by `fmuladd` for floats, modulo 2^n for integers."""
+        return self.fmuladd(a, b, c) if a.type.is_float else self.binary("add", self.binary("mul", a, b), c)
 
 
 def task_function(name: str) -> KernelFunction:

@@ -143,7 +143,7 @@ class _GroupLoop:
 
 
 def _subtract_product(f: KernelFunction, value: Value, a: Value, b: Value) -> Value:
-    return f.fma(f.fneg(a), b, value)
+    return f.fmuladd(f.fneg(a), b, value)
 
 
 def _record_failure(f: KernelFunction, info: _Lanes, failed: Value, step: Value) -> None:
@@ -303,7 +303,7 @@ def _norm(f: KernelFunction, a: _Lanes, sums: _Lanes, rows: tuple[Value, int], c
     sums[0] = zero
     with f.each(*rows) as i:
         scaled = f.binary("fdiv", a[i, column], scale)
-        sums[0] = f.fma(scaled, scaled, sums[0])
+        sums[0] = f.fmuladd(scaled, scaled, sums[0])
     return f.binary("fmul", scale, f.intrinsic("sqrt", sums[0]))
 
 
@@ -312,7 +312,7 @@ def _hypotenuse(f: KernelFunction, a: Value, b: Value) -> Value:
     is_larger = f.compare("ogt", a, b)
     larger, smaller = f.select(is_larger, a, b), f.select(is_larger, b, a)
     ratio = f.binary("fdiv", smaller, larger)
-    return f.binary("fmul", larger, f.intrinsic("sqrt", f.fma(ratio, ratio, constant(a.type, 1))))
+    return f.binary("fmul", larger, f.intrinsic("sqrt", f.fmuladd(ratio, ratio, constant(a.type, 1))))
 
 
 def _apply_reflection(f: KernelFunction, a: _Lanes, sums: _Lanes, sizes: tuple[int, int], k: Value, tau: Value) -> None:
@@ -322,7 +322,7 @@ def _apply_reflection(f: KernelFunction, a: _Lanes, sums: _Lanes, sizes: tuple[i
     with f.each(below, n) as j:
         sums[0] = a[k, j]
         with f.each(below, m) as i:
-            sums[0] = f.fma(a[i, k], a[i, j], sums[0])
+            sums[0] = f.fmuladd(a[i, k], a[i, j], sums[0])
         projection = f.binary("fmul", tau, sums[0])
         a[k, j] = f.binary("fsub", a[k, j], projection)
         with f.each(below, m) as i:

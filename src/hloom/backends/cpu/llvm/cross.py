@@ -9,6 +9,7 @@ import llvmlite.binding as llvm
 
 from hloom.backends.cpu.llvm.machine_code import add_passes
 from hloom.backends.cpu.llvm.processor import processor
+from hloom.lir import LirModule
 
 _LOCK = threading.Lock()
 
@@ -19,8 +20,8 @@ def _initialise() -> None:
     llvm.initialize_all_asmprinters()
 
 
-def object_file(text: str, triple: str) -> bytes:
-    """Returns the object file of a module in LLVM IR, for the current processor and a triple."""
+def object_file(module: LirModule, triple: str) -> bytes:
+    """Returns the object file of a module, for the current processor and a triple."""
     with _LOCK:
         _initialise()
         cpu = processor()
@@ -30,7 +31,8 @@ def object_file(text: str, triple: str) -> bytes:
         builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
         passes = llvm.create_new_module_pass_manager()
         add_passes(passes)
+        text = module.text(cpu.pointer_bytes)
         head = f'target datalayout = "{machine.target_data}"\ntarget triple = "{triple}"\n'
-        with llvm.create_context() as context, llvm.parse_assembly(head + text, context) as module:
-            passes.run(module, builder)
-            return bytes(machine.emit_object(module))
+        with llvm.create_context() as context, llvm.parse_assembly(head + text, context) as parsed:
+            passes.run(parsed, builder)
+            return bytes(machine.emit_object(parsed))

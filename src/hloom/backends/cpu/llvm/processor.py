@@ -36,6 +36,11 @@ class Processor:
     converts_f16: bool
     """Whether it has instructions to convert between f16 and f32."""
 
+    @property
+    def pointer_bytes(self) -> int:
+        """Size of a pointer in bytes."""
+        return 4 if self.architecture == "wasm32" else 8
+
     def has(self, feature: str) -> bool:
         """Whether it has a feature, by LLVM's name, that is not implied by the processor's name."""
         return f"+{feature}" in self.features.split(",")

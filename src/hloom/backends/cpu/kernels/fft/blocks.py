@@ -10,7 +10,7 @@ from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.elements.types import Element, element_of, parts
 from hloom.backends.cpu.kernels.fft.lane_fft import LaneFft
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
-from hloom.lir import PTR, IndexValue, Value
+from hloom.lir import I64, PTR, IndexValue, Value
 from hloom.types import PrimitiveType
 
 Parts = tuple[Value, ...]
@@ -143,12 +143,12 @@ class SequenceBlock:
             return
         f, lanes = self.f, self.fft.lanes
         # Addresses go through memory: LLVM takes long to compile loops in which it sees how they are computed.
-        stored_addresses = f.slot(PTR, lanes)
+        stored_addresses = f.slot(I64, lanes)
         with f.loop(lanes) as lane:
-            f.store(self._sequence_start(view, memory, lane.index), f.at(stored_addresses, lane.index, "ptr"), 8)
+            f.store(self._sequence_start(view, memory, lane.index), f.at(stored_addresses, lane.index, "i64"), 8)
         with f.loop(f.multiply(f.ceil_divide(count, self.width), self.width), self.width) as group:
             addresses = [
-                f.load(f.at(stored_addresses, f.add(group.index, lane), "ptr"), PTR, 8) for lane in range(self.width)
+                f.load(f.at(stored_addresses, f.add(group.index, lane), "i64"), PTR, 8) for lane in range(self.width)
             ]
             with f.loop(tiled, self._square_size(view)) as loop:
                 visit(loop.index, group.index, addresses)

@@ -139,8 +139,8 @@ def subtract(f: KernelFunction, a: Complex, b: Complex) -> Complex:
 
 def multiply(f: KernelFunction, a: Complex, b: Complex) -> Complex:
     """Returns a * b."""
-    re = f.fma(a[0], b[0], f.fneg(f.binary("fmul", a[1], b[1])))
-    return re, f.fma(a[0], b[1], f.binary("fmul", a[1], b[0]))
+    re = f.fmuladd(a[0], b[0], f.fneg(f.binary("fmul", a[1], b[1])))
+    return re, f.fmuladd(a[0], b[1], f.binary("fmul", a[1], b[0]))
 
 
 def butterfly(f: KernelFunction, a: Sequence[Complex]) -> list[Complex]:
@@ -171,8 +171,11 @@ def _odd_butterfly(f: KernelFunction, a: Sequence[Complex]) -> list[Complex]:
         for j in range(1, half + 1):
             angle = 2 * math.pi * (j * k % n) / n
             cosine, sine = constant(type, math.cos(angle)), constant(type, math.sin(angle))
-            re, im = f.fma(sums[j - 1][0], cosine, re), f.fma(sums[j - 1][1], cosine, im)
-            along, across = f.fma(differences[j - 1][1], sine, along), f.fma(differences[j - 1][0], sine, across)
+            re, im = f.fmuladd(sums[j - 1][0], cosine, re), f.fmuladd(sums[j - 1][1], cosine, im)
+            along, across = (
+                f.fmuladd(differences[j - 1][1], sine, along),
+                f.fmuladd(differences[j - 1][0], sine, across),
+            )
         rotated = (along, f.fneg(across))  # -i times the sum of the sines
         outputs[k], outputs[n - k] = add(f, (re, im), rotated), subtract(f, (re, im), rotated)
     return outputs

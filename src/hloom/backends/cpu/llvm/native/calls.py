@@ -12,7 +12,7 @@ from hloom.backends.cpu.llvm.native import vocabulary
 from hloom.backends.cpu.llvm.native.memory import Memory
 from hloom.backends.cpu.llvm.native.types import WORD, Array, Atomic, Integer, u64
 from hloom.backends.cpu.llvm.native.vocabulary import External, Native, Table
-from hloom.backends.cpu.llvm.native.writer import Known, Typed, declaration, register_type, signature
+from hloom.backends.cpu.llvm.native.writer import Known, Typed, declaration, passed_type, register_type, signature
 from hloom.lir import I1, I64, Value, constant
 from hloom.lir.instructions import DynamicAlloca
 
@@ -44,16 +44,16 @@ class Calls(Memory):
             parameters, result = typing.get_args(function.type)
             result = None if result is types.NoneType else result
             values = self._arguments(parameters, arguments)
-            return self._result(self.b.call_pointer(self.pointer(function), register_type(result), *values), result)
+            return self._result(self.b.call_pointer(self.pointer(function), passed_type(result), *values), result)
         callee = function.value
         if isinstance(callee, Native):
             self.required.add(callee)
             hints, result = signature(callee)
             values = self._arguments(tuple(hints.values()), arguments)
-            return self._result(self.b.call(callee.name, register_type(result), *values), result)
+            return self._result(self.b.call(callee.name, passed_type(result), *values), result)
         if isinstance(callee, External):
             values = self._arguments(callee.arguments, arguments)
-            return self._result(self.b.call(callee.name, register_type(callee.result), *values), callee.result)
+            return self._result(self.b.call(callee.name, passed_type(callee.result), *values), callee.result)
         if isinstance(callee, Integer):
             return self._to_integer(callee, arguments[0])
         if all(isinstance(argument, Known) for argument in arguments):
@@ -63,10 +63,10 @@ class Calls(Memory):
     def _arguments(self, parameters: Any, arguments: list[Typed | Known]) -> list[Value]:
         if len(parameters) != len(arguments):
             self.fail(f"takes {len(parameters)} arguments, got {len(arguments)}")
-        return [self.convert(a, p).value for a, p in zip(arguments, parameters, strict=True)]
+        return [self.passed(a, p) for a, p in zip(arguments, parameters, strict=True)]
 
     def _result(self, value: Value, type: Any) -> Typed | Known:
-        return Known(None) if type is None else Typed(value, type)
+        return Known(None) if type is None else self.received(value, type)
 
     def _to_integer(self, type: Integer, value: Typed | Known) -> Typed | Known:
         if isinstance(value, Known) and isinstance(value.value, int):

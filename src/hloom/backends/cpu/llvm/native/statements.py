@@ -32,7 +32,7 @@ class FunctionTranslator(Calls):
         """Returns the function in the low-level IR."""
         for (name, type), value in zip(self.parameters.items(), self.b.function.parameters, strict=True):
             self.local(name, type)
-            self.write(self.locals[name], Typed(value, type))
+            self.write(self.locals[name], self.received(value, type))
         self.block(self.tree.body)
         if self.is_open and self.result is not None:
             self.fail("the function ends without a result")
@@ -61,7 +61,7 @@ class FunctionTranslator(Calls):
         else:
             if node.value is None:
                 self.fail("the result is missing")
-            self.b.ret(self.convert(self.expression(node.value), self.result).value)
+            self.b.ret(self.passed(self.expression(node.value), self.result))
 
     def _Assign(self, node: ast.Assign) -> None:
         (target,) = node.targets

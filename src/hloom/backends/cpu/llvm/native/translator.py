@@ -15,8 +15,8 @@ elements, atomics, and calls. Values from outside a function are known when it i
 functions, static structures, and tuples, over which a `for` is unrolled.
 
 Both operands of an operation have the same type; a literal takes the type of the other operand. Addresses are 64-bit
-words (`u64`) throughout, and become pointers where memory is accessed. Locals are stack slots, which LLVM promotes to
-registers.
+words (`u64`), on every machine, and become pointers where memory is accessed and where functions are called. Locals
+are stack slots, which LLVM promotes to registers.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ when they are stored or converted.
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ class Integer:
 
     bits: int
     signed: bool
+    is_address: bool = dataclasses.field(default=False, compare=False)
+    """Whether it is a pointer where it is passed to a function or returned."""
 
     @property
     def size(self) -> int:
@@ -56,7 +59,7 @@ if TYPE_CHECKING:
 else:
     i8, i32, i64 = (Integer(bits, True) for bits in (8, 32, 64))
     u8, u32, u64 = (Integer(bits, False) for bits in (8, 32, 64))
-    Address = u64
+    Address = Integer(64, False, is_address=True)
     boolean = Integer(1, False)
 
 T = TypeVar("T")

@@ -16,6 +16,7 @@ from hloom.lir import (
     I1,
     I32,
     I64,
+    PTR,
     VOID,
     Attribute,
     Declaration,
@@ -77,6 +78,12 @@ def register_type(type: Any) -> Type:
     return VOID if type is None else type_of(f"i{type.bits}") if isinstance(type, Integer) else I64
 
 
+def passed_type(type: Any) -> Type:
+    """Returns the type of a value that is passed to a function or returned; references and addresses are pointers."""
+    is_plain = type is None or (isinstance(type, Integer) and not type.is_address)
+    return register_type(type) if is_plain else PTR
+
+
 def signature(function: Native) -> tuple[dict[str, Any], Any]:
     """Returns the types of the parameters and of the result; annotations may refer to closure variables."""
     inner = function.function
@@ -88,7 +95,7 @@ def signature(function: Native) -> tuple[dict[str, Any], Any]:
 def declaration(function: Native) -> Declaration:
     """Returns the declaration of a native function."""
     parameters, result = signature(function)
-    return Declaration(function.name, register_type(result), tuple(map(register_type, parameters.values())))
+    return Declaration(function.name, passed_type(result), tuple(map(passed_type, parameters.values())))
 
 
 def shown(type: Any) -> str:
@@ -106,8 +113,8 @@ class Writer:
         self.node: ast.AST = tree
         self.parameters, self.result = signature(function)
         attributes = {Attribute.NO_UNWIND} | ({Attribute.ALWAYS_INLINE} if function.inline else set())
-        own = [Parameter(name, register_type(type)) for name, type in self.parameters.items()]
-        self.b = FunctionBuilder(Function(function.name, own, register_type(self.result), frozenset(attributes)))
+        own = [Parameter(name, passed_type(type)) for name, type in self.parameters.items()]
+        self.b = FunctionBuilder(Function(function.name, own, passed_type(self.result), frozenset(attributes)))
         self.locals: dict[str, Typed] = {}
         """The stack slots of locals."""
         self.known: dict[str, Any] = {}
@@ -188,6 +195,15 @@ class Writer:
     def pointer(self, address: Typed) -> Value:
         """Converts an address to a pointer."""
         return self.b.convert("inttoptr", address.value, "ptr")
+
+    def passed(self, value: Typed | Known, type: Any) -> Value:
+        """Returns a value as an argument or a result of a type."""
+        typed = self.convert(value, type)
+        return self.pointer(typed) if passed_type(type) is PTR else typed.value
+
+    def received(self, value: Value, type: Any) -> Typed:
+        """Returns a parameter, or the result of a call, as an operand of a type."""
+        return Typed(self.b.convert("ptrtoint", value, "i64") if value.type is PTR else value, type)
 
     def pause(self) -> Known:
         """Translates `pause`."""

@@ -1,0 +1,88 @@
+"""A library for browsers and Node: an ES module around the WebAssembly file, its types, and a page that runs it."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from collections.abc import Sequence
+from importlib.resources import files
+
+from hloom.aot.interface import ArrayParameter, CFunction
+
+_TYPES = {"float": "Float32Array", "double": "Float64Array", "int64_t": "BigInt64Array", "uint64_t": "BigUint64Array"}
+
+
+def web_files(library: str, functions: Sequence[CFunction], wasm: bytes) -> dict[str, bytes]:
+    """Returns the WebAssembly file, `NAME.mjs`, `NAME.d.mts` and `index.html`."""
+    module = _module(library, functions)
+    texts = {
+        f"{library}.mjs": module,
+        f"{library}.d.mts": _declarations(functions),
+        "index.html": _page(library, module, wasm),
+    }
+    return {f"{library}.wasm": wasm, **{name: text.encode() for name, text in texts.items()}}
+
+
+def _module(library: str, functions: Sequence[CFunction]) -> str:
+    described = json.dumps([_described(function) for function in functions], indent=1)
+    head = f'// {library}: built by hloom.\nconst WASM = "{library}.wasm";\nconst FUNCTIONS = {described};\n\n'
+    return head + _asset("loader.js")
+
+
+def _described(function: CFunction) -> dict[str, object]:
+    def arrays(each: Sequence[ArrayParameter]) -> list[dict[str, object]]:
+        return [{"name": a.name, "type": a.c_type, "shape": a.shape, "sizes": a.sizes, "count": a.count} for a in each]
+
+    return {
+        "name": function.name,
+        "scratch": function.scratch_bytes,
+        "inputs": arrays(function.inputs),
+        "outputs": arrays(function.outputs),
+    }
+
+
+def _declarations(functions: Sequence[CFunction]) -> str:
+    """Returns the types of the module for TypeScript."""
+    types = [f"{_record(f.inputs, ' | number[]')}, {_record(f.outputs)}" for f in functions]
+    members = "\n".join(f"  {f.name}: Callable<{each}>;" for f, each in zip(functions, types, strict=True))
+    return f"""\
+export interface Callable<Inputs, Outputs> {{
+  (inputs: Inputs): Outputs;
+  /** Views of all arrays in the library's memory. */
+  arrays: Record<string, ArrayLike<number | bigint>>;
+  /** Runs on the arrays in memory. */
+  run(): void;
+}}
+export interface Library {{
+{members}
+}}
+export function load(source?: string | URL | BufferSource): Promise<Library>;
+"""
+
+
+def _record(arrays: Sequence[ArrayParameter], more: str = "") -> str:
+    fields = [f"{a.name}: {_view(a)}{more if a.c_type not in ('int64_t', 'uint64_t') else ''}" for a in arrays]
+    return f"{{ {'; '.join(fields)} }}"
+
+
+def _view(array: ArrayParameter) -> str:
+    name = array.c_type.removesuffix("_t")
+    return _TYPES.get(array.c_type) or f"{name.capitalize()}Array"
+
+
+def _page(library: str, module: str, wasm: bytes) -> str:
+    values = {
+        "title": html.escape(library),
+        "size": f"{len(wasm) / 1024:.1f} KB",
+        "module": module,
+        "wasm": base64.b64encode(wasm).decode(),
+    }
+    page = _asset("page.html")
+    for name, value in values.items():
+        page = page.replace(f"{{{{{name}}}}}", value)
+    return page
+
+
+def _asset(name: str) -> str:
+    return (files("hloom.aot") / "assets" / name).read_text()
