@@ -83,8 +83,8 @@ def _report(before: Module, decide: Callable[[], Verdict], output: str | None) -
 
     verdict = decide()
     if isinstance(verdict, Proved):
-        order = ", up to the order of sums" if verdict.any_order else ""
-        click.secho(f"proved: the results are equal for all arguments{order}", err=True, fg="green")
+        limits = f", up to what is open by {', '.join(verdict.clauses)}" if verdict.clauses else ""
+        click.secho(f"proved: the results are equal for all arguments{limits}", err=True, fg="green")
         return 0
     if not isinstance(verdict, Refuted):
         click.secho(f"not decided: {verdict.reason}", err=True, fg="yellow")

@@ -17,8 +17,11 @@ from hloom.ops.control_flow import Call, Conditional, While
 from hloom.ops.device_index import PartitionId, ReplicaId
 from hloom.ops.structure import Parameter
 from hloom.ops.traits import Communication, DeviceIndex
-from hloom.prove.evaluate import MAX_ITERATIONS, Evaluator, Symbol, branch_result
-from hloom.prove.terms import Term, Unsupported, array_of, constant
+from hloom.prove.evaluate import Evaluator, Symbol
+from hloom.prove.meanings.control_flow import MAX_ITERATIONS, branch_result
+from hloom.prove.meanings.reductions import combined
+from hloom.prove.terms.normal import normal
+from hloom.prove.terms.term import Term, Unsupported, array_of, constant
 from hloom.shape import Shape
 from hloom.values import Array, Value
 
@@ -75,7 +78,7 @@ class Devices:
 
     def _loop(self, op: While, value: Symbols) -> Symbols:
         for _ in range(MAX_ITERATIONS + 1):
-            runs = {condition[()].known for condition in self.run(op.condition, [value])}
+            runs = {normal(condition[()]).known for condition in self.run(op.condition, [value])}
             if len(runs) > 1 or None in runs:
                 raise Unsupported("a loop whose number of iterations depends on the arguments or the device")
             if runs == {0}:
@@ -85,7 +88,7 @@ class Devices:
 
     def _conditional(self, op: Conditional, index: Symbols, *operands: Symbols) -> Symbols:
         """Runs all branches on all devices; devices that communicate in a branch must have one index."""
-        if any(not i[()].bits.eq(index[0][()].bits) for i in index):
+        if any(normal(i[()]) is not normal(index[0][()]) for i in index):
             raise Unsupported("a conditional with collectives, of which devices may take different branches")
         results = [self.run(b, [o]) for b, o in zip(op.branch_computations, operands, strict=True)]
         return [
@@ -145,8 +148,8 @@ class _Device:
         return combine([value if device == self.device else self.operands[device] for device in members])
 
     def map(self, computation: Computation, *arrays: Array) -> Array:
-        rows = zip(*(array.reshape(-1) for array in arrays), strict=True)
-        terms = [self.devices.evaluator.scalars(computation, row)[0] for row in rows]
+        pairs = zip(*(array.reshape(-1) for array in arrays), strict=True)
+        terms = [combined(self.devices.evaluator, computation, [a], [[b]])[0] for a, b in pairs]
         return array_of(terms, arrays[0].shape)
 
 

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import z3
 
 from hloom.errors import ArgumentError, HloomError
 from hloom.faults.bisect import Tolerance
 from hloom.faults.case import Case, interpret
 from hloom.files.arrays import flat
 from hloom.ir import Module
-from hloom.numerics import bits_of
-from hloom.ops.dot import Dot
-from hloom.ops.traits import Reduction
-from hloom.prove.cases import is_false_in_all_cases
+from hloom.ops import elementwise_unary as unary
 from hloom.prove.evaluate import Evaluator, Symbol
-from hloom.prove.functions import Apply, apply, apply_opaque
-from hloom.prove.terms import Term, Unsupported, array_of, same, variable
+from hloom.prove.solver.decide import Deadline, Found, Pair, are_different, decide, has_folds
+from hloom.prove.terms.concrete import from_codes
+from hloom.prove.terms.functions import apply
+from hloom.prove.terms.term import Term, Unsupported, array_of, variable
 from hloom.shape import Shape
 from hloom.types import BY_DTYPE
-from hloom.values import Array, Value
+from hloom.values import TOKEN_VALUE, Array, Token, Value
 
-QUICK_SECONDS = 0.5
-"""Time after which the solver gives way to an attempt by cases."""
 RANDOM_CASES = 8
 """Random cases that are tried where a counterexample differs by rounding."""
 MAX_ELEMENTS = 4096
@@ -36,10 +30,13 @@ MAX_ELEMENTS = 4096
 
 @dataclass(frozen=True)
 class Proved:
-    """The results are equal for all arguments; all NaNs are equal, zeros of both signs are not."""
+    """The results are equal for all arguments; all NaNs are equal, zeros of both signs are not.
 
-    any_order: bool = False
-    """Whether sums or products of floats are taken in another order, as reductions may (GEN-13)."""
+    `clauses` of the specification are those that let results differ in a way that the proof leaves out: GEN-13, where
+    sums have another order.
+    """
+
+    clauses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,14 +56,11 @@ class Undecided:
     reason: str
 
 
-Equal = Callable[[Term, Term], Any]
-Pairs = Sequence[tuple[Term, Term]]
-"""Elements that are to be equal."""
 Verdict = Proved | Refuted | Undecided
 
 
 def prove(before: Module, after: Module, seconds: float = 60.0) -> Verdict:
-    """Decides whether two modules have equal results for all arguments, within `seconds` of the solver.
+    """Decides whether two modules have equal results for all arguments, within `seconds`.
 
     Raises ArgumentError if parameters or results have different shapes.
     """
@@ -74,85 +68,49 @@ def prove(before: Module, after: Module, seconds: float = 60.0) -> Verdict:
     _check_interfaces(before, after)
     if sum(leaf.element_count for shape in shapes for leaf in shape.leaves() if leaf.is_array) > MAX_ELEMENTS:
         return Undecided(f"the parameters have more than {MAX_ELEMENTS} elements: prove it for smaller sizes")
+    deadline = Deadline(seconds)
     try:
         arguments = [variables(shape, f"p{k}") for k, shape in enumerate(shapes)]
-        found = decided(_pairs(before, after, arguments, apply_opaque), same_bits, seconds)
-        if found is not None:
-            found = decided(_pairs(before, after, arguments, apply), same, seconds)
+        pairs = _pairs(*(_outputs(module, arguments, deadline) for module in (before, after)))
+        outcome = decide(pairs, deadline)
     except Unsupported as error:
         return Undecided(str(error))
-    if found is None:
-        return Proved()
-    if isinstance(found, str):
-        return Undecided(f"the solver stopped: {found}")
-    return _confirmed(before, after, [values_in(a, shape, found) for a, shape in zip(arguments, shapes, strict=True)])
+    if outcome.found is None:
+        return Undecided(outcome.reason) if outcome.reason else Proved(tuple(sorted(outcome.clauses)))
+    given = [values_in(a, shape, outcome.found) for a, shape in zip(arguments, shapes, strict=True)]
+    return _confirmed(before, after, given, has_folds([term for pair in pairs for term in pair]))
 
 
-def _pairs(before: Module, after: Module, arguments: Sequence[Symbol], meaning: Apply) -> Pairs:
-    sides = [leaves(Evaluator(meaning).run(module.entry, arguments)) for module in (before, after)]
-    return [pair for x, y in zip(*sides, strict=True) for pair in zip(x.reshape(-1), y.reshape(-1), strict=True)]
+def _outputs(
+    module: Module, arguments: Sequence[Symbol], deadline: Deadline
+) -> tuple[Symbol, list[tuple[str, Symbol]]]:
+    """Returns the result of a module and its effects."""
+    evaluator = Evaluator(deadline)
+    return evaluator.run(module.entry, arguments), evaluator.effects
 
 
-def decided(pairs: Pairs, equal: Equal, seconds: float) -> z3.ModelRef | str | None:
-    """Decides whether elements that are to be equal can differ; those whose difference is one formula only once.
-
-    Returns a model in which they do, or the solver's reason to stop; None if they are equal.
-    """
-    formulas: dict[Any, Any] = {}  # terms are equal as keys if they are one term
-    for a, b in pairs:
-        formula = z3.simplify(z3.Not(equal(a, b)))
-        formulas.setdefault(_Key(_renamed(formula)), formula)
-    stopped: str | None = None
-    end = time.monotonic() + seconds
-    for formula in formulas.values():
-        solver = z3.Solver()
-        solver.add(formula)
-        found = _checked(solver, min(QUICK_SECONDS, end - time.monotonic()))
-        if found == z3.unknown and not is_false_in_all_cases(formula):
-            found = _checked(solver, end - time.monotonic())
-            stopped = stopped or (solver.reason_unknown() if found == z3.unknown else None)
-        if found == z3.sat:
-            return solver.model()
-    return stopped
+def _pairs(
+    before: tuple[Symbol, list[tuple[str, Symbol]]], after: tuple[Symbol, list[tuple[str, Symbol]]]
+) -> list[Pair]:
+    """Returns the elements of results and effects that must be equal, complex ones part by part."""
+    kinds = [[kind for kind, _ in effects] for _, effects in (before, after)]
+    if kinds[0] != kinds[1]:
+        raise Unsupported(f"the effects of the modules differ: {kinds[0]} and {kinds[1]}")
+    sides = [leaves((result, *(value for _, value in effects))) for result, effects in (before, after)]
+    pairs: list[Pair] = []
+    for x, y in zip(*sides, strict=True):
+        if x.shape != y.shape:
+            raise Unsupported(f"the results have different actual sizes: {list(x.shape)} and {list(y.shape)}")
+        for a, b in zip(x.reshape(-1), y.reshape(-1), strict=True):
+            pairs += parts_of(a, b)
+    return pairs
 
 
-def _checked(solver: z3.Solver, seconds: float) -> z3.CheckSatResult:
-    solver.set("timeout", max(1, int(1000 * seconds)))
-    return solver.check()
-
-
-@dataclass(frozen=True)
-class _Key:
-    """A term as a key of a dictionary: the equality of terms of z3 is a term."""
-
-    term: Any
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and bool(self.term.eq(other.term))
-
-    def __hash__(self) -> int:
-        return int(self.term.hash())
-
-
-def _renamed(formula: Any) -> Any:
-    """Returns a formula with its variables renamed in the order of their occurrence."""
-    order: dict[int, Any] = {}
-    stack, seen = [formula], set[int]()
-    while stack:
-        term = stack.pop()
-        if term.get_id() in seen:
-            continue
-        seen.add(term.get_id())
-        if z3.is_const(term) and term.decl().kind() == z3.Z3_OP_UNINTERPRETED:
-            order.setdefault(term.get_id(), term)
-        stack += reversed(term.children())
-    names = [(term, z3.Const(f"v{k}", term.sort())) for k, term in enumerate(order.values())]
-    return z3.substitute(formula, *names) if names else formula
-
-
-def same_bits(a: Term, b: Term) -> Any:
-    """Returns a z3 boolean: whether the bits of two elements are equal."""
-    return a.bits == b.bits
+def parts_of(a: Term, b: Term) -> list[Pair]:
+    """Returns the elements that must be equal if two are: themselves, or the parts of complex ones."""
+    if not a.type.is_complex:
+        return [(a, b)]
+    return [(apply(op, a.type.real, (a,)), apply(op, a.type.real, (b,))) for op in (unary.Real(), unary.Imag())]
 
 
 def _check_interfaces(before: Module, after: Module) -> None:
@@ -170,9 +128,11 @@ def _listed(shapes: Sequence[Shape]) -> str:
 
 
 def variables(shape: Shape, name: str) -> Symbol:
-    """Returns the symbol of a parameter."""
+    """Returns unknown elements of a parameter. Raises Unsupported for dynamic sizes."""
     if shape.is_tuple:
         return tuple(variables(element, f"{name}.{k}") for k, element in enumerate(shape.elements))
+    if shape.is_token:
+        return TOKEN_VALUE
     if not shape.is_array or not shape.is_static:
         raise Unsupported(f"parameters {shape}")
     terms = [variable(shape.element_type, f"{name}[{k}]") for k in range(shape.element_count)]
@@ -184,31 +144,21 @@ def leaves(value: Symbol) -> Iterator[Array]:
     if isinstance(value, tuple):
         for element in value:
             yield from leaves(element)
-    else:
+    elif not isinstance(value, Token):
         yield value
 
 
-def values_in(symbol: Symbol, shape: Shape, model: Any) -> Value:
-    """Returns the value of a parameter in a model of the solver."""
+def values_in(symbol: Symbol, shape: Shape, found: Found) -> Value:
+    """Returns the value of a parameter, with zeros where it does not matter."""
     if shape.is_tuple:
-        return tuple(values_in(s, element, model) for s, element in zip(symbol, shape.elements, strict=True))
-    dtype = shape.element_type.dtype
-    bits = [_bits(term, model) for term in symbol.reshape(-1)]
-    if shape.element_type.is_pred:
-        return np.array(bits, bool).reshape(shape.dimensions)
-    return np.array(bits, f"u{dtype.itemsize}").view(dtype).reshape(shape.dimensions)
+        return tuple(values_in(s, element, found) for s, element in zip(symbol, shape.elements, strict=True))
+    if not shape.is_array:
+        return TOKEN_VALUE
+    codes = [found.get(term, 0) for term in symbol.reshape(-1)]
+    return from_codes(shape.element_type, codes).reshape(shape.dimensions)
 
 
-def _bits(term: Term, model: Any) -> int:
-    value = model.eval(term.bits, model_completion=True)
-    if term.type.is_pred:
-        return int(z3.is_true(value))
-    bits = int(value.as_long())
-    is_narrow_signed = term.type.is_signed and term.type.bits < 8
-    return (bits | 0x100 - (1 << term.type.bits)) if is_narrow_signed and bits >> (term.type.bits - 1) else bits
-
-
-def _confirmed(before: Module, after: Module, arguments: list[Value]) -> Verdict:
+def _confirmed(before: Module, after: Module, arguments: list[Value], sums_floats: bool) -> Verdict:
     """Runs both modules on a counterexample of the solver, in which functions have the values that it assumes.
 
     Where the modules sum floats, results that differ by rounding prove nothing: sums may be computed in any order
@@ -220,7 +170,7 @@ def _confirmed(before: Module, after: Module, arguments: list[Value]) -> Verdict
         return Undecided(f"the solver's counterexample does not run: {error}")
     if refuted is None:
         return Undecided("the solver's counterexample is none: it assumes values of functions that they do not have")
-    if not any(map(sums_floats, (before, after))):
+    if not sums_floats:
         return refuted
     for case in (Case(before, tuple(arguments)), *(Case.random(before, seed) for seed in range(RANDOM_CASES))):
         assert case.arguments is not None
@@ -246,24 +196,8 @@ def difference(before: Value, after: Value) -> str:
 def _difference(before: Array, after: Array) -> str:
     """Describes the first elements of two arrays that differ in their bits, unless both are NaN; "" without any."""
     one, other = np.atleast_1d(before), np.atleast_1d(after)
-    differs = _differs(one, other)
+    differs = are_different(BY_DTYPE[before.dtype], one, other)
     if not differs.any():
         return ""
     at = tuple(int(i) for i in np.argwhere(differs)[0])
     return f"differs at {list(at[: before.ndim])}: {other[at]}, before {one[at]}"
-
-
-def _differs(before: Array, after: Array) -> Array:
-    if BY_DTYPE[before.dtype].is_complex:
-        differs: Array = _differs(before.real, after.real) | _differs(before.imag, after.imag)
-        return differs
-    differs = bits_of(before) != bits_of(after)
-    if BY_DTYPE[before.dtype].is_float:
-        differs &= ~(np.isnan(before.astype(np.float64)) & np.isnan(after.astype(np.float64)))
-    return differs
-
-
-def sums_floats(module: Module) -> bool:
-    """Whether a module has sums or other reductions of floats, or products of matrices."""
-    reductions = [i for i in module.instructions() if isinstance(i.op, (Reduction, Dot))]
-    return any(leaf.element_type.is_float for i in reductions for leaf in i.shape.leaves())

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-import z3
 
 from hloom.api import compile
 from hloom.errors import HloomError
@@ -22,27 +21,23 @@ from hloom.files.arrays import flat
 from hloom.ir import Module
 from hloom.ops.elementwise_binary import Add
 from hloom.passes.spmd import Partitioned, partition
-from hloom.prove.any_order import apply_in_any_order
 from hloom.prove.devices import Devices
 from hloom.prove.equivalence import (
     MAX_ELEMENTS,
     RANDOM_CASES,
-    Pairs,
     Proved,
     Refuted,
     Undecided,
     Verdict,
-    decided,
     difference,
     leaves,
-    same_bits,
     sums_floats,
     values_in,
     variables,
 )
 from hloom.prove.evaluate import Evaluator, Symbol
-from hloom.prove.functions import Apply, apply, apply_opaque
-from hloom.prove.terms import Term, Unsupported, array_of, same, variable
+from hloom.prove.functions import apply
+from hloom.prove.terms import Term, Unsupported, array_of, variable
 from hloom.runtime.blocks import block_slices, join, partial_sum_indices, shard
 from hloom.shape import Shape
 from hloom.sharding import Sharding
@@ -59,20 +54,20 @@ def prove_partitioned(module: Module, partitions: int, seconds: float = 60.0) ->
     split = _Split(partition(module, 1).module, partition(module, partitions), partitions)
     if sum(leaf.element_count for shape in split.shapes for leaf in shape.leaves() if leaf.is_array) > MAX_ELEMENTS:
         return Undecided(f"the parameters have more than {MAX_ELEMENTS} elements: prove it for smaller sizes")
+    deadline = Deadline(seconds)
     try:
         arguments, blocks = split.arguments()
-        for meaning in (apply_opaque, apply_in_any_order):
-            if decided(split.pairs(arguments, blocks, meaning), same_bits, seconds / 10) is None:
-                return Proved(any_order=meaning is apply_in_any_order)
-        found = decided(split.pairs(arguments, blocks, apply), same, seconds)
+        pairs = split.pairs(arguments, blocks, deadline)
+        outcome = decide(pairs, deadline)
     except Unsupported as error:
         return Undecided(str(error))
-    if not isinstance(found, z3.ModelRef):
-        return Undecided(f"the solver stopped: {found}") if found else Proved()
+    found = outcome.found
+    if found is None:
+        return Undecided(outcome.reason) if outcome.reason else Proved(tuple(sorted(outcome.clauses)))
     values = [values_in(a, shape, found) for a, shape in zip(arguments, split.shapes, strict=True)]
     shapes = split.made.module.entry.parameter_shapes
     parts = [[values_in(b, shape, found) for b, shape in zip(mine, shapes, strict=True)] for mine in blocks]
-    return split.confirmed(values, parts)
+    return split.confirmed(values, parts, has_folds([term for pair in pairs for term in pair]))
 
 
 @dataclass(frozen=True)
@@ -101,19 +96,19 @@ class _Split:
         shapes = self.made.module.entry.parameter_shapes
         return [_rebuilt(s, rest) for s in self.shapes], [[_rebuilt(s, mine) for s in shapes] for mine in of_devices]
 
-    def pairs(self, arguments: Sequence[Symbol], blocks: Sequence[Sequence[Symbol]], meaning: Apply) -> Pairs:
+    def pairs(self, arguments: Sequence[Symbol], blocks: Sequence[Sequence[Symbol]], deadline: Deadline) -> list[Pair]:
         """Returns the elements of the blocks of the results, with those of the whole results."""
-        evaluator = Evaluator(meaning)
+        evaluator = Evaluator(deadline)
         wanted = leaves(evaluator.run(self.whole.entry, arguments))
         devices = Devices(evaluator, 1, self.count)
         by_parameter = [[mine[k] for mine in blocks] for k in range(len(arguments))]
         results = [[*leaves(value)] for value in devices.run(self.made.module.entry, by_parameter)]
-        found: list[tuple[Term, Term]] = []
+        found: list[Pair] = []
         for k, (whole, sharding) in enumerate(zip(wanted, self.made.results, strict=True)):
-            found += _block_pairs(evaluator, whole, [mine[k] for mine in results], sharding)
+            found += _block_pairs(whole, [mine[k] for mine in results], sharding)
         return found
 
-    def confirmed(self, arguments: Sequence[Value], parts: Sequence[Sequence[Value]]) -> Verdict:
+    def confirmed(self, arguments: Sequence[Value], parts: Sequence[Sequence[Value]], sums_floats: bool) -> Verdict:
         """Runs both sides on a counterexample of the solver; where floats are summed, on random arguments, too."""
         try:
             refuted, is_rounding = self._run(arguments, parts)
@@ -184,7 +179,7 @@ def _block(whole: Array, where: tuple[slice, ...], type: PrimitiveType, name: st
     return block
 
 
-def _block_pairs(evaluator: Evaluator, whole: Array, blocks: Sequence[Array], sharding: Sharding) -> Pairs:
+def _block_pairs(whole: Array, blocks: Sequence[Array], sharding: Sharding) -> list[Pair]:
     """Returns pairs of elements: the sum of each element's partial sums and that of the whole; copies, too."""
     count = len(blocks)
     held = partial_sum_indices(sharding, count)
@@ -200,8 +195,8 @@ def _block_pairs(evaluator: Evaluator, whole: Array, blocks: Sequence[Array], sh
     for at in np.ndindex(*whole.shape):
         total = parts[0][at]
         for part in parts[1:]:
-            total = evaluator.apply(Add(), total.type, [total, part[at]])
-        pairs.append((whole[at], total))
+            total = apply(Add(), total.type, [total, part[at]])
+        pairs += parts_of(whole[at], total)
     return pairs
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import z3
 
 from hloom.affine import Atom, Index, Quotient, Remainder, RuntimeIndex
 from hloom.ops.indexing import IndexingMap, Range, Read, RuntimeValue
-from hloom.prove.terms import Term, Unsupported, choose
+from hloom.prove.terms.functions import FALSE, TRUE, both, choose, is_equal, is_less, negation
+from hloom.prove.terms.normal import normal
+from hloom.prove.terms.term import Term, Unsupported, constant
 from hloom.values import Array
 
 MAX_POSITIONS = 4096
@@ -57,7 +56,7 @@ def moved(mapped: IndexingMap, operands: Sequence[Array], environment: dict[Atom
     for values in itertools.product(*(range(atom.low, atom.high + 1) for atom in dynamic)):
         term = chosen({**environment, **dict(zip(dynamic, values, strict=True))})
         here = [_is_clamped_to(atom, v, operands, environment) for atom, v in zip(dynamic, values, strict=True)]
-        result = term if result is None else choose(z3.And(*here), term, result)
+        result = term if result is None else choose(both(here), term, result)
     assert result is not None
     return result
 
@@ -73,21 +72,28 @@ def _runtime_indices(reads: Sequence[Read]) -> list[RuntimeIndex]:
     return [*dict.fromkeys(atom for i in indices for atom, _ in i.terms if isinstance(atom, RuntimeIndex))]
 
 
-def _is_clamped_to(atom: RuntimeIndex, value: int, operands: Sequence[Array], environment: Environment) -> Any:
-    """Returns whether the start index, clamped to the range of the atom, is `value`, as a z3 boolean."""
+def _is_clamped_to(atom: RuntimeIndex, value: int, operands: Sequence[Array], environment: Environment) -> Term:
+    """Returns whether the start index, clamped to the range of the atom, is `value`."""
     source = atom.value
     assert isinstance(source, RuntimeValue)
-    term = element_read(Read(source.operand, source.index), operands, environment)
-    conditions = []
-    if value > atom.low or value < atom.high:
-        conditions = [term.bits == value] if atom.low < value < atom.high else [_beyond(term, value, value == atom.low)]
-    return z3.And(*conditions)
+    term = normal(element_read(Read(source.operand, source.index), operands, environment))
+    if atom.low == atom.high:
+        return TRUE
+    if atom.low < value < atom.high:
+        return equals(term, value)
+    return at_most(term, value) if value == atom.low else negation(at_most(term, value - 1))
 
 
-def _beyond(term: Term, limit: int, below: bool) -> Any:
-    """Returns whether an integer is at most, or at least, a limit that is not negative."""
-    if limit >= 1 << (term.type.bits - term.type.is_signed):  # beyond all values of the type
-        return z3.BoolVal(below)
-    if term.type.is_signed:
-        return term.bits <= limit if below else term.bits >= limit
-    return z3.ULE(term.bits, limit) if below else z3.UGE(term.bits, limit)
+def equals(term: Term, value: int) -> Term:
+    """Returns whether an integer is a number that is not negative."""
+    return is_equal(term, constant(term.type, value)) if value <= highest(term) else FALSE
+
+
+def at_most(term: Term, limit: int) -> Term:
+    """Returns whether an integer is at most a limit that is not negative."""
+    return TRUE if limit >= highest(term) else is_less(term, constant(term.type, limit + 1))
+
+
+def highest(term: Term) -> int:
+    """Returns the highest value of the type of an integer."""
+    return (1 << (term.type.bits - term.type.is_signed)) - 1

@@ -1,0 +1,93 @@
+"""The evaluator: runs computations on arrays of terms, instruction by instruction.
+
+Arrays have their actual sizes, as in the interpreter. Element-wise operations are applied to the terms; others have a
+rule, in `meanings/`. An operation without one raises `Unsupported`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hloom.ir import Computation, Instruction
+from hloom.ops.registry import Registry
+from hloom.ops.structure import Parameter
+from hloom.ops.traits import Identity
+from hloom.prove.solver.decide import Deadline
+from hloom.prove.terms.functions import apply
+from hloom.prove.terms.term import Term, Unsupported, array_of
+from hloom.types import PrimitiveType
+from hloom.values import Array
+
+Symbol = Any
+"""An array of terms, a token, or a tuple of symbols."""
+
+RULES = Registry[["Evaluator", Instruction, Sequence[Symbol]], Symbol]()
+"""Rules of operations: the value of an instruction, given those of its operands."""
+
+NO_LIMIT = 1e9
+
+
+@dataclass
+class Evaluator:
+    """Evaluates computations on symbols, until a deadline.
+
+    `sources` counts the values that a run has taken from outside, such as random numbers: the n-th ones of two programs
+    are the same. `effects` are the values that it has given away, with the kind of each.
+    """
+
+    deadline: Deadline = field(default_factory=lambda: Deadline(NO_LIMIT))
+    sources: dict[str, int] = field(default_factory=dict)
+    effects: list[tuple[str, Symbol]] = field(default_factory=list)
+
+    def run(self, computation: Computation, arguments: Sequence[Symbol]) -> Symbol:
+        """Returns the value of a computation. Raises Unsupported, with the instruction."""
+        values: dict[Instruction, Symbol] = {}
+        for instruction in computation.instructions:
+            if isinstance(op := instruction.op, Parameter):
+                values[instruction] = arguments[op.number]
+                continue
+            try:
+                self.deadline.check("the evaluation")
+                values[instruction] = self.value(instruction, [values[operand] for operand in instruction.operands])
+            except Unsupported as error:
+                raise error.at(f"%{instruction.name} = {instruction.shape} {instruction.opcode}") from None
+        return values[computation.root]
+
+    def scalars(self, computation: Computation, terms: Sequence[Term]) -> list[Term]:
+        """Applies a computation of scalars; returns its results."""
+        value = self.run(computation, [array_of([term], ()) for term in terms])
+        return [part[()] for part in (value if isinstance(value, tuple) else (value,))]
+
+    def next_source(self, kind: str) -> str:
+        """Returns the name of the next value of a kind that comes from outside."""
+        self.sources[kind] = self.sources.get(kind, 0) + 1
+        return f"{kind} {self.sources[kind]}"
+
+    def value(self, instruction: Instruction, operands: Sequence[Symbol]) -> Symbol:
+        """Returns the value of an instruction, given those of its operands. Raises Unsupported without a meaning."""
+        op = instruction.op
+        rule = RULES.get(op)
+        if rule is not None:
+            return rule(op, self, instruction, operands)
+        if isinstance(op, Identity):
+            return operands[0]
+        if op.elementwise:
+            return elementwise(instruction, operands)
+        raise Unsupported(f"{op.opcode} has no symbolic meaning")
+
+
+def elementwise(instruction: Instruction, operands: Sequence[Array]) -> Array:
+    """Applies an operation to the elements at each index; scalars are broadcast."""
+    sizes = np.broadcast_shapes(*(operand.shape for operand in operands))
+    wide = [np.broadcast_to(operand, sizes).reshape(-1) for operand in operands]
+    type = instruction.shape.element_type
+    return array_of([apply(instruction.op, type, terms) for terms in zip(*wide, strict=True)], sizes)
+
+
+def leaf_types(instruction: Instruction) -> list[PrimitiveType]:
+    """Returns the element types of the arrays of an instruction's result."""
+    return [leaf.element_type for leaf in instruction.shape.leaves() if leaf.is_array]

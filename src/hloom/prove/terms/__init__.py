@@ -1,0 +1,1 @@
+"""Elements as terms: their functions, values, laws and normal forms."""

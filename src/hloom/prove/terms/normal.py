@@ -1,0 +1,229 @@
+"""Normal forms of terms: terms with one form are equal for all values of their variables, without a solver.
+
+Users of a float that compute with it need its number alone: `x * 1` is x for them. Where a program looks at bits, as
+bitcast-convert does, NaNs have signs and payloads (GEN-7). So a term has a form as a number and a form as bits; and if
+the order of sums is open (GEN-13), another pair. Laws of operations are in `integer_laws.py` and `float_laws.py`.
+"""
+
+from __future__ import annotations
+
+from hloom.ops import elementwise_binary as binary
+from hloom.ops import elementwise_unary as unary
+from hloom.ops.compare import Compare
+from hloom.ops.convert import BitcastConvert, Convert, StochasticConvert
+from hloom.ops.operation import Operation
+from hloom.ops.registry import Registry
+from hloom.ops.select import Select
+from hloom.prove.terms.concrete import KEEPS_NAN
+from hloom.prove.terms.float_laws import converted_twice, of_floats
+from hloom.prove.terms.functions import CONVERT, EQUAL, Terms, apply, choose, is_equal, negation
+from hloom.prove.terms.integer_laws import compared, of_integers, resized
+from hloom.prove.terms.term import Fold, Function, Join, Part, Term, Unknown, constant, from_code, node
+from hloom.types import PrimitiveType
+
+PRED = PrimitiveType.PRED
+
+NORMAL_LAWS = Registry[[PrimitiveType, Terms, bool], Term | None]()
+"""Laws by operation, for operands in normal form and whether only the number counts; None where no law applies."""
+
+PARTS = (unary.Real(), unary.Imag())
+
+LATTICE = (binary.And, binary.Or, binary.Maximum, binary.Minimum)
+"""Operations that are commutative, associative and idempotent."""
+
+
+def normal(root: Term, is_open: bool = False) -> Term:
+    """Returns the normal form of a term as a number, with the order of sums fixed or open."""
+    stack = [root]
+    while stack:
+        term = stack[-1]
+        if (is_open, True) in term.forms:
+            stack.pop()
+            continue
+        pending = [operand for operand in term.operands if (is_open, True) not in operand.forms]
+        if pending:
+            stack += pending
+            continue
+        stack.pop()
+        for is_number in (False, True):
+            term.forms[is_open, is_number] = _form(term, is_open, is_number)
+    return root.forms[is_open, True]
+
+
+def _form(term: Term, is_open: bool, is_number: bool) -> Term:
+    if term.op is None:
+        return term
+    if is_number and not (term.type.is_float or term.type.is_complex):
+        return term.forms[is_open, False]
+    operands = [operand.forms[is_open, _needs_number(term.op, is_number)] for operand in term.operands]
+    return rewritten(term.op, term.type, operands, is_number, is_open)
+
+
+def _needs_number(op: Function, is_number: bool) -> bool:
+    """Whether an operation looks at the number of its operands alone, or whether its user does."""
+    if isinstance(op, (BitcastConvert, StochasticConvert, Part, Join, Unknown)):
+        return False
+    if isinstance(op, KEEPS_NAN):
+        return is_number
+    return not (isinstance(op, Compare) and op.is_total_order)
+
+
+def rewritten(op: Function, type: PrimitiveType, operands: Terms, is_number: bool, is_open: bool = False) -> Term:
+    """Returns the normal form of a function of terms in normal form."""
+    if isinstance(op, Fold):
+        return _folded(op, type, operands, is_number, is_open)
+    if isinstance(op, LATTICE) and (is_number or not type.is_float):
+        return _lattice(op, type, operands)
+    if not isinstance(op, Operation):
+        return apply(op, type, operands)
+    law = NORMAL_LAWS.get(op)
+    simpler = law(op, type, operands, is_number) if law is not None else None
+    if simpler is None and type.is_integer:
+        simpler = of_integers(op, type, operands)
+    if simpler is None and type.is_float:
+        simpler = of_floats(op, type, operands, is_number)
+    return simpler or _of_choice(op, type, operands) or apply(op, type, operands)
+
+
+def _folded(fold: Fold, type: PrimitiveType, operands: Terms, is_number: bool, is_open: bool) -> Term:
+    """Sorts the operands where the order is open, and drops identities; else builds the tree of the interpreter."""
+    if isinstance(fold.op, LATTICE) and (is_number or not type.is_float):
+        return _lattice(fold.op, type, operands)
+    if is_open and (type.is_float or type.is_complex):
+        flat = [y for x in operands for y in (x.operands if x.op == fold else (x,))]
+        kept = [x for x in flat if not _is_open_identity(fold.op, x)] or flat[:1]
+        kept.sort(key=lambda x: x.ordinal)
+        return node(type, fold, kept) if len(kept) > 1 else kept[0]
+    terms = list(operands)
+    while len(terms) > 1:
+        pairs = [rewritten(fold.op, type, terms[k : k + 2], is_number) for k in range(0, len(terms) - 1, 2)]
+        terms = [*pairs, *terms[len(terms) & ~1 :]]
+    return terms[0]
+
+
+def _is_open_identity(op: Operation, x: Term) -> bool:
+    """Whether a sum may leave out a term: zeros of both signs, since the sign of a sum of zeros is open (GEN-13)."""
+    if x.known is None or not isinstance(op, binary.Monoid):
+        return False
+    values = (0, op.identity(x.type)) if isinstance(op, binary.Add) else (op.identity(x.type),)
+    return any(x is constant(x.type, value) for value in values)
+
+
+def _lattice(op: binary.Monoid, type: PrimitiveType, operands: Terms) -> Term:
+    """Flattens, sorts and joins equal operands of and, or, maximum and minimum."""
+    fold = Fold(op.replace())
+    flat = {y for x in operands for y in (x.operands if x.op == fold else (x,))}
+    constants = [x for x in flat if x.known is not None]
+    kept = sorted((x for x in flat if x.known is None), key=lambda x: x.ordinal)
+    if constants:
+        known = constants[0]
+        for x in constants[1:]:
+            known = apply(op, type, (known, x))
+        if not kept or (not type.is_float and known is _absorbing(op, type)):
+            return known
+        if known is not constant(type, op.identity(type)):
+            kept.insert(0, known)
+    if isinstance(op, (binary.And, binary.Or)) and any(
+        isinstance(x.op, unary.Not) and x.operands[0] in flat for x in kept
+    ):
+        return from_code(type, 0 if isinstance(op, binary.And) else (1 << (1 if type is PRED else type.bits)) - 1)
+    if len(kept) == 2:
+        return apply(op, type, kept)
+    return node(type, fold, kept) if len(kept) > 1 else kept[0]
+
+
+def _absorbing(op: binary.Monoid, type: PrimitiveType) -> Term:
+    """Returns the element that an integer operation of a lattice gives with every other one."""
+    dual = {
+        binary.And: binary.Or,
+        binary.Or: binary.And,
+        binary.Maximum: binary.Minimum,
+        binary.Minimum: binary.Maximum,
+    }
+    return constant(type, dual[op.__class__].identity(type))
+
+
+def _of_choice(op: Operation, type: PrimitiveType, operands: Terms) -> Term | None:
+    """Moves a function of constants and a choice between constants into the choice."""
+    choices = [x for x in operands if isinstance(x.op, Select)]
+    if len(choices) != 1 or isinstance(op, Select):
+        return None
+    (choice,) = choices
+    if any(x.known is None for x in operands if x is not choice) or any(x.known is None for x in choice.operands[1:]):
+        return None
+    then, otherwise = (apply(op, type, [arm if x is choice else x for x in operands]) for arm in choice.operands[1:])
+    return choose(choice.operands[0], then, otherwise)
+
+
+@NORMAL_LAWS.rule(binary.Xor)
+def _xor(op: binary.Xor, type: PrimitiveType, operands: Terms, is_number: bool) -> Term | None:
+    return _xored(op, type, operands)
+
+
+def _xored(op: binary.Xor, type: PrimitiveType, operands: Terms) -> Term:
+    """Cancels equal operands; complements are those of the result."""
+    ones = from_code(type, (1 << (1 if type is PRED else type.bits)) - 1)
+    fold = Fold(op)
+    odd: dict[Term, None] = {}
+    flipped = False
+    for operand in (y for x in operands for y in (x.operands if x.op == fold else (x,))):
+        x = operand.operands[0] if isinstance(operand.op, unary.Not) else operand
+        flipped ^= x is not operand
+        for y in x.operands if x.op == fold else (x,):
+            odd.pop(y) if y in odd else odd.setdefault(y)
+    known = from_code(type, 0)
+    for x in [x for x in odd if x.known is not None]:
+        known = apply(op, type, (known, x))
+        del odd[x]
+    if known is ones:
+        known, flipped = from_code(type, 0), not flipped
+    kept = sorted(odd, key=lambda x: x.ordinal) + ([known] if known.known else [])
+    if not kept:
+        return ones if flipped else from_code(type, 0)
+    result = kept[0] if len(kept) == 1 else node(type, fold, kept)
+    return apply(unary.Not(), type, (result,)) if flipped else result
+
+
+@NORMAL_LAWS.rule(Compare)
+def _compare(op: Compare, type: PrimitiveType, operands: Terms, is_number: bool) -> Term | None:
+    """Compares integers by their difference, predicates by their bits and complex numbers part by part."""
+    x, y = operands
+    if x.type.is_complex:
+        equal = [is_equal(apply(o, x.type.real, (x,)), apply(o, x.type.real, (y,))) for o in PARTS]
+        return _lattice(binary.And(), PRED, equal)
+    if x.type.is_pred:
+        if op == EQUAL:
+            return negation(_xored(binary.Xor(), PRED, (x, y)))
+        return _lattice(binary.And(), PRED, (negation(x), y))
+    return compared(op, x, y) if x.type.is_integer else None
+
+
+@NORMAL_LAWS.rule(Convert)
+def _convert(op: Convert, type: PrimitiveType, operands: Terms, is_number: bool) -> Term | None:
+    (x,) = operands
+    if x.type.is_pred:
+        return choose(x, constant(type, 1), constant(type, 0))
+    if type.is_pred and x.type.is_integer:
+        return negation(rewritten(EQUAL, type, (x, from_code(x.type, 0)), False))
+    if isinstance(x.op, Convert) and (is_number or not (x.type.is_float or type.is_float)):
+        return converted_twice(x, type)
+    return resized(op, type, x) if type.is_integer and x.type.is_integer else None
+
+
+@NORMAL_LAWS.rule(BitcastConvert)
+def _bitcast_convert(op: BitcastConvert, type: PrimitiveType, operands: Terms, is_number: bool) -> Term | None:
+    """A bitcast between integers of one width is a conversion."""
+    between_integers = type.is_integer and operands[0].type.is_integer
+    return rewritten(CONVERT, type, operands, is_number) if between_integers else None
+
+
+@NORMAL_LAWS.rule(binary.Power)
+def _power(op: binary.Power, type: PrimitiveType, operands: Terms, is_number: bool) -> Term | None:
+    """Powers with an exponent of 0, 1 or 2 are products."""
+    x, y = operands
+    if (not is_number and not type.is_integer) or type is PrimitiveType.F8E8M0FNU:  # it has no 0
+        return None
+    for exponent, power in ((0, constant(type, 1)), (1, x)):
+        if y is constant(type, exponent):
+            return power
+    return rewritten(binary.Multiply(), type, (x, x), is_number) if y is constant(type, 2) else None
