@@ -129,5 +129,5 @@ def test_the_command(tmp_path: Any) -> None:
     path = tmp_path / "module.hlo"
     path.write_text(program(SUM).to_text())
     shown = CliRunner().invoke(main, ["prove", str(path), "--partitions", "4"])
-    assert shown.exit_code == 0 and "proved: " in shown.output and "up to the order of sums" in shown.output
+    assert shown.exit_code == 0 and "proved: " in shown.output and "GEN-13" in shown.output
     assert CliRunner().invoke(main, ["prove", str(path), "--partitions", "4", "--xla"]).exit_code == 2

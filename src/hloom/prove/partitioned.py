@@ -31,13 +31,15 @@ from hloom.prove.equivalence import (
     Verdict,
     difference,
     leaves,
+    parts_of,
     sums_floats,
     values_in,
     variables,
 )
 from hloom.prove.evaluate import Evaluator, Symbol
-from hloom.prove.functions import apply
-from hloom.prove.terms import Term, Unsupported, array_of, variable
+from hloom.prove.solver.decide import Deadline, Pair, decide
+from hloom.prove.terms.functions import apply
+from hloom.prove.terms.term import Term, Unsupported, array_of, variable
 from hloom.runtime.blocks import block_slices, join, partial_sum_indices, shard
 from hloom.shape import Shape
 from hloom.sharding import Sharding
@@ -67,7 +69,7 @@ def prove_partitioned(module: Module, partitions: int, seconds: float = 60.0) ->
     values = [values_in(a, shape, found) for a, shape in zip(arguments, split.shapes, strict=True)]
     shapes = split.made.module.entry.parameter_shapes
     parts = [[values_in(b, shape, found) for b, shape in zip(mine, shapes, strict=True)] for mine in blocks]
-    return split.confirmed(values, parts, has_folds([term for pair in pairs for term in pair]))
+    return split.confirmed(values, parts)
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class _Split:
             found += _block_pairs(whole, [mine[k] for mine in results], sharding)
         return found
 
-    def confirmed(self, arguments: Sequence[Value], parts: Sequence[Sequence[Value]], sums_floats: bool) -> Verdict:
+    def confirmed(self, arguments: Sequence[Value], parts: Sequence[Sequence[Value]]) -> Verdict:
         """Runs both sides on a counterexample of the solver; where floats are summed, on random arguments, too."""
         try:
             refuted, is_rounding = self._run(arguments, parts)
@@ -184,13 +186,13 @@ def _block_pairs(whole: Array, blocks: Sequence[Array], sharding: Sharding) -> l
     count = len(blocks)
     held = partial_sum_indices(sharding, count)
     parts = [np.full(whole.shape, None) for _ in range(max(held) + 1)]
-    pairs: list[tuple[Term, Term]] = []
+    pairs: list[Pair] = []
     for block, where, k in zip(blocks, block_slices(sharding, whole.shape, count), held, strict=True):
         for index in np.ndindex(*block.shape):
             at = tuple(s.start + i for s, i in zip(where, index, strict=True))
             if all(i < n for i, n in zip(at, whole.shape, strict=True)):
                 if parts[k][at] is not None:
-                    pairs.append((parts[k][at], cast(Term, block[index])))
+                    pairs += parts_of(parts[k][at], cast(Term, block[index]))
                 parts[k][at] = block[index]
     for at in np.ndindex(*whole.shape):
         total = parts[0][at]

@@ -19,8 +19,8 @@ from hloom.prove.solver.cases import equal_by_cases
 from hloom.prove.solver.encoder import Encoder
 from hloom.prove.terms.concrete import from_codes, to_codes, values
 from hloom.prove.terms.functions import FALSE, TRUE
-from hloom.prove.terms.normal import normal
-from hloom.prove.terms.term import Fold, Term, Unknown, Unsupported, in_order, variables_of
+from hloom.prove.terms.normal import SUMS, Order, normal
+from hloom.prove.terms.term import Term, Unknown, Unsupported, in_order, variables_of
 from hloom.types import PrimitiveType
 from hloom.values import Array
 
@@ -73,7 +73,7 @@ def decide(pairs: Sequence[Pair], deadline: Deadline, assumption: Term = TRUE) -
         x, y = normal(a), normal(b)
         if x is y:
             continue
-        if normal(a, is_open=True) is normal(b, is_open=True):
+        if _is_reordered(a, b):
             outcome.clauses.add("GEN-13")
         else:
             open_pairs.setdefault(_shape_of(x, y, assumption), (x, y))
@@ -84,6 +84,28 @@ def decide(pairs: Sequence[Pair], deadline: Deadline, assumption: Term = TRUE) -
             return decided
         outcome.reason = outcome.reason or decided.reason
     return outcome
+
+
+def _is_reordered(before: Term, after: Term) -> bool:
+    """Whether one element has the sums of another, up to their order where that is open (GEN-13).
+
+    Instructions of `after` may add in an order of their own, but the order of those of `before` counts.
+    """
+    wanted = normal(before, Order.OPEN)
+    if wanted is normal(after, Order.OPEN):
+        return True
+    return not _adds_sums(wanted) and normal(before, Order.ANY) is normal(after, Order.ANY)
+
+
+def _adds_sums(root: Term) -> bool:
+    """Whether an instruction adds to a sum, or a sum has one of an instruction among its terms."""
+    for term in in_order([root]):
+        op = term.op.op if isinstance(term.op, Fold) else term.op
+        if isinstance(op, SUMS) and not term.type.is_integer:
+            sums = (op,) if isinstance(term.op, Fold) else (op, Fold(op))
+            if any(operand.op in sums for operand in term.operands):
+                return True
+    return False
 
 
 def _shape_of(*roots: Term) -> Any:
@@ -234,11 +256,6 @@ def _special_codes(type: PrimitiveType) -> list[int]:
 _NUMBERS = [0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2, -2, 2.5, -2.5, 3, 7, -7.25, 10, 0.1, -0.3, 100.7, np.inf, -np.inf,
             np.nan,            1e-40, -1e-40, 1e-30, 1e30, 3e38, -3e38, 65504, 300, 16777217, 2147483648, -2147483649,
             1e-3]  # fmt: skip
-
-
-def has_folds(roots: Sequence[Term]) -> bool:
-    """Whether terms have sums whose order is open."""
-    return any(isinstance(term.op, Fold) and term.type.is_float for term in in_order(roots))
 
 
 def can_hold(condition: Term, deadline: Deadline) -> bool:

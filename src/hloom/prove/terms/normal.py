@@ -2,10 +2,12 @@
 
 Users of a float that compute with it need its number alone: `x * 1` is x for them. Where a program looks at bits, as
 bitcast-convert does, NaNs have signs and payloads (GEN-7). So a term has a form as a number and a form as bits; and if
-the order of sums is open (GEN-13), another pair. Laws of operations are in `integer_laws.py` and `float_laws.py`.
+the order of sums is open (GEN-13), others. Laws of operations are in `integer_laws.py` and `float_laws.py`.
 """
 
 from __future__ import annotations
+
+import enum
 
 from hloom.ops import elementwise_binary as binary
 from hloom.ops import elementwise_unary as unary
@@ -26,37 +28,48 @@ PRED = PrimitiveType.PRED
 NORMAL_LAWS = Registry[[PrimitiveType, Terms, bool], Term | None]()
 """Laws by operation, for operands in normal form and whether only the number counts; None where no law applies."""
 
+SUMS = (binary.Add, binary.Multiply)
+
 PARTS = (unary.Real(), unary.Imag())
 
 LATTICE = (binary.And, binary.Or, binary.Maximum, binary.Minimum)
 """Operations that are commutative, associative and idempotent."""
 
 
-def normal(root: Term, is_open: bool = False) -> Term:
-    """Returns the normal form of a term as a number, with the order of sums fixed or open."""
+class Order(enum.Enum):
+    """The order of sums of floats: fixed; open where the specification leaves it so; open in sums of instructions, too.
+
+    A program may compute a sum whose order is open by instructions in any order, but not the other way round.
+    """
+
+    FIXED, OPEN, ANY = range(3)
+
+
+def normal(root: Term, order: Order = Order.FIXED) -> Term:
+    """Returns the normal form of a term as a number."""
     stack = [root]
     while stack:
         term = stack[-1]
-        if (is_open, True) in term.forms:
+        if (order, True) in term.forms:
             stack.pop()
             continue
-        pending = [operand for operand in term.operands if (is_open, True) not in operand.forms]
+        pending = [operand for operand in term.operands if (order, True) not in operand.forms]
         if pending:
             stack += pending
             continue
         stack.pop()
         for is_number in (False, True):
-            term.forms[is_open, is_number] = _form(term, is_open, is_number)
-    return root.forms[is_open, True]
+            term.forms[order, is_number] = _form(term, order, is_number)
+    return root.forms[order, True]
 
 
-def _form(term: Term, is_open: bool, is_number: bool) -> Term:
+def _form(term: Term, order: Order, is_number: bool) -> Term:
     if term.op is None:
         return term
     if is_number and not (term.type.is_float or term.type.is_complex):
-        return term.forms[is_open, False]
-    operands = [operand.forms[is_open, _needs_number(term.op, is_number)] for operand in term.operands]
-    return rewritten(term.op, term.type, operands, is_number, is_open)
+        return term.forms[order, False]
+    operands = [operand.forms[order, _needs_number(term.op, is_number)] for operand in term.operands]
+    return rewritten(term.op, term.type, operands, is_number, order)
 
 
 def _needs_number(op: Function, is_number: bool) -> bool:
@@ -68,14 +81,16 @@ def _needs_number(op: Function, is_number: bool) -> bool:
     return not (isinstance(op, Compare) and op.is_total_order)
 
 
-def rewritten(op: Function, type: PrimitiveType, operands: Terms, is_number: bool, is_open: bool = False) -> Term:
+def rewritten(op: Function, type: PrimitiveType, operands: Terms, is_number: bool, order: Order = Order.FIXED) -> Term:
     """Returns the normal form of a function of terms in normal form."""
     if isinstance(op, Fold):
-        return _folded(op, type, operands, is_number, is_open)
+        return _folded(op, type, operands, is_number, order)
     if isinstance(op, LATTICE) and (is_number or not type.is_float):
         return _lattice(op, type, operands)
     if not isinstance(op, Operation):
         return apply(op, type, operands)
+    if order is Order.ANY and isinstance(op, SUMS) and any(x.op in (op, Fold(op)) for x in operands):
+        return _folded(Fold(op), type, operands, is_number, order)
     law = NORMAL_LAWS.get(op)
     simpler = law(op, type, operands, is_number) if law is not None else None
     if simpler is None and type.is_integer:
@@ -85,14 +100,17 @@ def rewritten(op: Function, type: PrimitiveType, operands: Terms, is_number: boo
     return simpler or _of_choice(op, type, operands) or apply(op, type, operands)
 
 
-def _folded(fold: Fold, type: PrimitiveType, operands: Terms, is_number: bool, is_open: bool) -> Term:
+def _folded(fold: Fold, type: PrimitiveType, operands: Terms, is_number: bool, order: Order) -> Term:
     """Sorts the operands where the order is open, and drops identities; else builds the tree of the interpreter."""
     if isinstance(fold.op, LATTICE) and (is_number or not type.is_float):
         return _lattice(fold.op, type, operands)
-    if is_open and (type.is_float or type.is_complex):
-        flat = [y for x in operands for y in (x.operands if x.op == fold else (x,))]
+    if order is not Order.FIXED and (type.is_float or type.is_complex):
+        joined = (fold,) if order is Order.OPEN else (fold, fold.op)
+        flat = [y for x in operands for y in (x.operands if x.op in joined else (x,))]
         kept = [x for x in flat if not _is_open_identity(fold.op, x)] or flat[:1]
         kept.sort(key=lambda x: x.ordinal)
+        if len(kept) == 2 and order is Order.ANY:
+            return apply(fold.op, type, kept)
         return node(type, fold, kept) if len(kept) > 1 else kept[0]
     terms = list(operands)
     while len(terms) > 1:
