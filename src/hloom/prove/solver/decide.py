@@ -20,7 +20,7 @@ from hloom.prove.solver.encoder import Encoder
 from hloom.prove.terms.concrete import from_codes, to_codes, values
 from hloom.prove.terms.functions import FALSE, TRUE
 from hloom.prove.terms.normal import SUMS, Order, normal
-from hloom.prove.terms.term import Term, Unknown, Unsupported, in_order, variables_of
+from hloom.prove.terms.term import Fold, Term, Unknown, Unsupported, in_order, variables_of
 from hloom.types import PrimitiveType
 from hloom.values import Array
 
