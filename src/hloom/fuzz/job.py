@@ -9,9 +9,11 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+from hloom.bench.peer import has_peer
 from hloom.errors import HloomError
 from hloom.faults.case import Case
 from hloom.faults.reduce import reduce
+from hloom.fuzz.defined import conditions
 from hloom.fuzz.grammar import draw_case
 from hloom.fuzz.grammar.draw import Draw
 from hloom.fuzz.grammar.generate import pairs
@@ -26,6 +28,7 @@ from hloom.fuzz.oracles import (
     stablehlo_round_trip,
     text_round_trip,
 )
+from hloom.fuzz.peer import Xla, class_of
 from hloom.fuzz.reference import Reference
 from hloom.fuzz.runner import exception_text
 from hloom.fuzz.state import Counts, Finding, State, operations_of, save_case
@@ -33,8 +36,9 @@ from hloom.verifier import verify_module
 
 SEEDS_PER_JOB = 1 << 40
 MODULE_SECONDS = 60
-"""Time that an oracle in this process may take; a case that needs more counts as a hang."""
+"""CPU time that an oracle in this process may take; a case that needs more counts as a hang."""
 REDUCE_SECONDS = 120.0
+"""Time after which a reduction ends with what it has."""
 TRACED_EVERY = 16
 """Number of modules of which one is traced for the coverage of lines."""
 SAVE_SECONDS = 5.0
@@ -48,18 +52,18 @@ class TimedOut(Exception):
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raises TimedOut in this thread, which must be the main one, when the time is over."""
+    """Raises TimedOut in this thread, which must be the main one, when the process has used some CPU time."""
 
     def stop(*_: Any) -> None:
         raise TimedOut
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 @dataclass
@@ -85,6 +89,8 @@ class Job:
             "proto": proto_round_trip,
             "stablehlo": stablehlo_round_trip,
         }
+        if has_peer():
+            self.oracles["xla"] = Xla()
 
     def run(self, seconds: float) -> None:
         """Works for some seconds."""
@@ -149,9 +155,17 @@ class Job:
         return problem
 
     def record(self, name: str, oracle: Oracle, case: Case, problem: Problem, choices: int, seed: int) -> None:
-        """Reduces a case with a problem and adds it to the findings."""
+        """Reduces a case with a problem and adds it to the findings, or counts a known difference of XLA's."""
+        known = class_of(case, problem) if name == "xla" else None
+        if known is not None:
+            self.counts.count(self.counts.known, known.name)
+            return
         small = reduced(oracle, case, problem, choices)
         again = problem_of(oracle, small, choices) or problem
+        known = class_of(small, again) if name == "xla" else None
+        if known is not None:
+            self.counts.count(self.counts.known, known.name)
+            return
         finding = Finding(name, again.kind, again.message[:600], operations_of(small), seed)
         self.state.add(finding, small)
 
@@ -162,7 +176,7 @@ def apply(oracle: Oracle, case: Case, reference: Reference | None, choices: int)
         with time_limit(MODULE_SECONDS):
             return oracle(case, reference, Draw(choices))  # type: ignore[arg-type]
     except TimedOut:
-        return Problem("hang", f"takes more than {MODULE_SECONDS} s")
+        return Problem("hang", f"takes more than {MODULE_SECONDS} s of CPU time")
     except HloomError as error:
         return error
     except Exception as error:
@@ -190,10 +204,10 @@ def problem_of(oracle: Oracle, case: Case, choices: int) -> Problem | None:
 
 def reduced(oracle: Oracle, case: Case, problem: Problem, choices: int) -> Case:
     """Returns the smallest case found with a problem of the same kind; exceptions must be raised at the same line."""
-    deadline = time.monotonic() + REDUCE_SECONDS
+    deadline, needed = time.monotonic() + REDUCE_SECONDS, conditions(case)
 
     def shows(smaller: Case) -> bool:
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline or not conditions(smaller) <= needed:
             return False
         found = problem_of(oracle, smaller, choices)
         return found is not None and essence(found) == essence(problem)

@@ -70,6 +70,8 @@ class Error:
     result: float = 0.0
     operands: float = 0.0
     by_norm: bool = False
+    flushes: bool = False
+    """Whether subnormal operands and results may be zero."""
 
 
 Noise = Callable[[Operation, Sequence[Shape]], Error | None]
@@ -87,7 +89,11 @@ class Noisy:
         """Computes the value with errors; where an intermediate result may overflow, it is NaN or not."""
         error = self.error
         changed = [perturbed(self.rng, operand, error.operands, error.by_norm) for operand in operands]
+        if error.flushes and self.rng.random() < 0.5:
+            changed = [flushed(operand) for operand in changed]
         value = perturbed(self.rng, self.op.evaluate(ctx, *changed), error.result)
+        if error.flushes and self.rng.random() < 0.5:
+            value = flushed(value)
         if error.operands and any(map(_is_wide, operands)):
             return self._unsettled(ctx, value, operands)
         return value
@@ -168,6 +174,21 @@ def _shifted(rng: np.random.Generator, value: Any, sizes: Any) -> Any:
     return np.where(error == 0, value, moved.astype(value.dtype))
 
 
+def flushed(value: Any) -> Any:
+    """Returns floats and complex numbers with zeros of the same sign for subnormal numbers."""
+    if isinstance(value, tuple):
+        return tuple(map(flushed, value))
+    if not _is_inexact(value):
+        return value
+    if value.dtype.kind == "c":
+        made = np.empty(value.shape, value.dtype)
+        made.real, made.imag = flushed(np.asarray(value.real)), flushed(np.asarray(value.imag))
+        return made
+    sizes = widen(value)
+    zero = np.copysign(0.0, sizes).astype(value.dtype)
+    return np.where(np.abs(sizes) < float(ml_dtypes.finfo(value.dtype).tiny), zero, value)
+
+
 def _is_inexact(value: Any) -> bool:
     if not isinstance(value, np.ndarray):
         return False
@@ -177,7 +198,7 @@ def _is_inexact(value: Any) -> bool:
 
 def noise_of(op: Operation, shapes: Sequence[Shape]) -> Error | None:
     """Returns the error that the specification allows an operation; None if it is exact."""
-    if not _has_rounding(shapes):
+    if not has_rounding(shapes):
         return None
     if isinstance(op, SUMS) or (isinstance(op, REDUCTIONS) and not all(map(_order_is_free, op.computations))):
         return Error(STEP_ULPS, SUM_ULPS, isinstance(op, BY_NORM))
@@ -188,10 +209,11 @@ def noise_of(op: Operation, shapes: Sequence[Shape]) -> Error | None:
 
 
 def _order_is_free(combiner: Computation) -> bool:
-    return all(isinstance(i.op, EXACT) or not _has_rounding([i.shape]) for i in combiner.instructions)
+    return all(isinstance(i.op, EXACT) or not has_rounding([i.shape]) for i in combiner.instructions)
 
 
-def _has_rounding(shapes: Sequence[Shape]) -> bool:
+def has_rounding(shapes: Sequence[Shape]) -> bool:
+    """Whether some shapes have floats or complex numbers."""
     leaves = [leaf.element_type for shape in shapes for leaf in shape.leaves() if leaf.is_array]
     return any(leaf.is_float or leaf.is_complex for leaf in leaves)
 

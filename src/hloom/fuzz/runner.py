@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import traceback
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -16,8 +18,10 @@ from hloom.proto import module_from_bytes, module_to_bytes
 from hloom.system.child import Child, ChildDied, ChildTimedOut, serve
 from hloom.values import TOKEN_VALUE, Value
 
-SECONDS = 60.0
-"""Time after which a program counts as one that does not end."""
+CPU_SECONDS = 60
+"""CPU time after which a program counts as one that does not end."""
+SECONDS = 900.0
+"""Time after which it counts so if it waits."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Runner:
         except ChildTimedOut as error:
             return Failure("hang", error.message)
         except ChildDied as error:
-            return Failure("crash", error.message)
+            return Failure("hang" if "SIGXCPU" in error.message else "crash", error.message)
         if self.lines is not None:
             self.lines.merge(lines)
         return _received(value)
@@ -86,6 +90,12 @@ def exception_text(error: Exception) -> str:
     return f"{type(error).__name__} at {location}: {str(error)[:300]}"
 
 
+def limit_cpu_time(seconds: int) -> None:
+    """Makes the system end this process when it has used some more seconds of CPU time, by SIGXCPU."""
+    used = int(sum(os.times()[:2]))
+    resource.setrlimit(resource.RLIMIT_CPU, (used + seconds, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+
+
 def main(descriptor: int) -> None:
     """Answers requests for runs: a serialised module, its arguments, and whether to trace lines."""
     hloom.passes.optional.strict = True
@@ -93,6 +103,7 @@ def main(descriptor: int) -> None:
     def handle(request: tuple[bytes, Any, bool]) -> Any:
         content, arguments, traced = request
         lines = Lines()
+        limit_cpu_time(CPU_SECONDS)
         with lines.traced() if traced else nullcontext():
             value = run(Case(module_from_bytes(content), _received(arguments)))
         return _sent(value), lines.as_lists()

@@ -10,7 +10,7 @@ import numpy as np
 from hloom.errors import ProtoError
 from hloom.layout import Layout, PaddingValue, SplitConfig, Tile
 from hloom.literal import Literal
-from hloom.numerics import pack_narrow, unpack_narrow
+from hloom.numerics import bits_of, pack_narrow, unpack_narrow
 from hloom.proto.schema import message_class
 from hloom.shape import TOKEN, Shape
 from hloom.types import BY_NUMBER, PrimitiveType
@@ -165,13 +165,21 @@ def _read_array(proto: Any, shape: Shape) -> Array:
         return np.array(getattr(proto, _VARINT[element_type.text]), dtype)
     raw = getattr(proto, f"{element_type.text}s")
     if element_type.bits < 8:
-        each = 8 // element_type.bits
-        if len(raw) != -(-shape.element_count // each):
-            raise ProtoError(f"a literal of {shape} needs {shape.element_count} elements, got about {len(raw) * each}")
-        return unpack_narrow(np.frombuffer(raw, np.uint8), shape.element_count, dtype)
+        return _read_narrow(np.frombuffer(raw, np.uint8), shape)
     if len(raw) % dtype.itemsize:
         raise ProtoError(f"the bytes of a literal of {shape} are cut off")
     return np.frombuffer(raw, dtype).copy()
+
+
+def _read_narrow(raw: Array, shape: Shape) -> Array:
+    """Reads elements of less than a byte: each in a byte, or packed, as in older files."""
+    count, dtype = shape.element_count, shape.element_type.dtype
+    each = 8 // shape.element_type.bits
+    if len(raw) == count:
+        raw = pack_narrow(raw.view(dtype))
+    elif len(raw) != -(-count // each):
+        raise ProtoError(f"a literal of {shape} needs {count} elements, got {len(raw)}, or {len(raw) * each} if packed")
+    return unpack_narrow(raw, count, dtype)
 
 
 def _packed_field(wire: bytes, field_number: int) -> Iterator[bytes]:
@@ -226,7 +234,8 @@ def write_literal(literal: Literal) -> Any:
     elif element_type.text in _VARINT:
         getattr(proto, _VARINT[element_type.text]).extend(array.tolist())
     elif element_type.bits < 8:
-        setattr(proto, f"{element_type.text}s", pack_narrow(array).tobytes())
+        mask = np.uint8((1 << element_type.bits) - 1)
+        setattr(proto, f"{element_type.text}s", (bits_of(np.ascontiguousarray(array)) & mask).tobytes())
     else:
         setattr(proto, f"{element_type.text}s", array.tobytes())
     return proto

@@ -53,6 +53,9 @@ class Child:
             return connection.recv()
         except (EOFError, OSError):
             raise ChildDied(self._ending()) from None
+        except BaseException:
+            self.close()  # A reply that nobody waits for would be taken for that of the next request.
+            raise
 
     def close(self) -> None:
         """Ends the process."""
