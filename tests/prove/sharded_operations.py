@@ -7,10 +7,10 @@ import re
 import numpy as np
 
 import hloom as hl
+from hloom.fuzz.shardings import Shardings
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
-from passes.spmd.partitions import Shardings
 
 COMPUTATIONS = """
 plus { a = s32[] parameter(0)

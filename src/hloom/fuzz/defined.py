@@ -1,8 +1,8 @@
 """Conditions on cases that the verifier does not check, without which a result is not defined.
 
-A reduction combines in any order, and how often an initial value enters is open (REDUCE-3, -4), so that its combiner has
-to be associative, with the initial value as its identity; a sort needs a comparator that orders (SORT-4). The grammar
-makes only those. A reduction of a case must not lose them.
+A reduction combines in any order, and how often an initial value enters is open (REDUCE-3, -4), so that its combiner
+has to be associative, with the initial value as its identity; a sort needs a comparator that orders (SORT-4). The
+grammar makes only those. A reduction of a case must not lose them.
 """
 
 from __future__ import annotations

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hloom.errors import HloomError
+from hloom.errors import ArgumentError, HloomError
 from hloom.faults.case import Case
 from hloom.fuzz.grammar.draw import Draw
 from hloom.fuzz.reference import Reference
 from hloom.fuzz.runner import Failure, Runner, exception_text, run
+from hloom.fuzz.shardings import annotate
+from hloom.fuzz.twins import twin
 from hloom.ir import Module
+from hloom.ops.traits import DeviceIndex
 from hloom.passes import PASSES, clone_module, run_passes
 from hloom.proto import module_from_bytes, module_to_bytes
 from hloom.stablehlo.exporter.module import print_stablehlo
@@ -24,6 +27,7 @@ from hloom.verifier import verify_module
 
 LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 MOST_THREADS = 5
+MOST_PARTITIONS = 4
 UNTESTED_PASSES = ("spmd",)
 """Passes that change the parameters: the program of one partition takes blocks."""
 
@@ -62,6 +66,30 @@ class Compiled:
     def close(self) -> None:
         """Ends the process."""
         self.runner.close()
+
+
+@dataclass
+class Twin:
+    """A program with the same results by rewrites, compiled."""
+
+    compiled: Compiled
+
+    def __call__(self, case: Case, reference: Reference, draw: Draw) -> Problem | None:
+        other = twin(case, draw)
+        try:
+            verify_module(other.module)
+        except HloomError as error:
+            return Problem("invalid", str(error))
+        return self.compiled(other, reference, draw)
+
+
+def partitioned(case: Case, reference: Reference, draw: Draw) -> Problem | None:
+    """Partitions the program by random shardings for 2 to 4 devices, and interprets the program of each."""
+    if any(isinstance(i.op, DeviceIndex) for i in case.module.instructions()):
+        raise ArgumentError("programs that ask which device they run on have other results on several")
+    module, count = clone_module(case.module), draw.between(2, MOST_PARTITIONS)
+    annotate(module, draw.rng, count)
+    return judged(reference, run(Case(module, case.arguments), "interpreter", partitions=count))
 
 
 def random_target(draw: Draw) -> dict[str, str]:

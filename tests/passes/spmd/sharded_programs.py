@@ -7,8 +7,8 @@ import numpy as np
 import hloom as hl
 from backends.cpu.fused_programs import LoopGenerator, ProgramGenerator
 from generate import draw_case
+from hloom.fuzz.shardings import annotate
 from hloom.passes import clone_module
-from passes.spmd.partitions import annotate
 
 SIZES = [[8], [24], [8, 4], [4, 24], [2, 8, 4], [12, 12], [8, 1, 6], [16, 8], [4, 4, 4], [2, 4, 2, 6], []]
 

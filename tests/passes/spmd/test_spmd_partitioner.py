@@ -366,3 +366,14 @@ ENTRY e { x = s32[] parameter(0)
     module = partition(shared, 2).module
     called = [c for i in module.instructions() for c in i.op.computations]
     assert len(called) == len(set(called)) == len({c.name for c in called}) == 2 * (2 + 4 + 8)
+
+
+@pytest.mark.parametrize("sharding", ["[1,1,2,1]<=[2]", "[1,1,1,2]<=[2]", "[1,2,1,1]<=[2]", "[2,1,1,1]<=[2]"])
+def test_indices_that_are_all_clamped_to_0_are_sharded_with_the_result(sharding: str) -> None:
+    """GATHER-7: a slice of the whole dimension starts at 0, whatever its index."""
+    module = hl.parse(f"""ENTRY e {{ x = s32[6,2] parameter(0)
+      i = s32[6,4,2] parameter(1)
+      g = s32[2,6,4,2] gather(x, i), offset_dims={{0}}, collapsed_slice_dims={{}}, start_index_map={{1}},
+        operand_batching_dims={{0}}, start_indices_batching_dims={{0}}, index_vector_dim=3, slice_sizes={{1,2}}
+      ROOT t = (s32[2,6,4,2]) tuple(g), sharding={{{{devices={sharding}}}}} }}""")
+    assert check(module, arrays_for(module), 2) is None

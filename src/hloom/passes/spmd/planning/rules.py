@@ -14,7 +14,7 @@ Operations with neither rule nor map have no labels: operands are gathered, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hloom.affine import Variable
 from hloom.analysis.monoids import monoid_of
@@ -27,6 +27,7 @@ from hloom.ops.custom_call import CustomCall
 from hloom.ops.dot import Dot
 from hloom.ops.elementwise_binary import Add, Monoid
 from hloom.ops.fft import Fft
+from hloom.ops.gather import Gather
 from hloom.ops.linear_algebra import Cholesky, TriangularSolve
 from hloom.ops.operation import Operation
 from hloom.ops.reduce import Reduce
@@ -224,6 +225,16 @@ def _triangular_solve(op: TriangularSolve, instruction: Instruction) -> Rule:
     left = op.left_side
     b = (*batch, None, "side") if left else (*batch, "side", None)
     return Rule(((*batch, None, None), b), (b,))
+
+
+@RULES.rule(Gather)
+def _gather(op: Gather, instruction: Instruction) -> Rule:
+    """Labels the batch dimensions of the indices, too, where none is read: every start is clamped to 0."""
+    rule = _mapped(op, instruction)
+    batch = (label for d, label in enumerate(rule.results[0]) if d not in op.offset_dims)
+    rank = instruction.operands[1].shape.rank
+    indices = tuple(None if d == op.index_vector_dim else next(batch) for d in range(rank))
+    return replace(rule, operands=(rule.operands[0], indices))
 
 
 @RULES.rule(Scatter)
