@@ -6,6 +6,8 @@ import ctypes
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from click.testing import CliRunner
 
 import hloom as hl
 from aot.programs import arrays_of, bytes_of, results_of
+from conftest import ROOT
 from hlo_text import module_text
 from hloom.aot import Emit
 from hloom.aot.interface import unique_names
@@ -178,17 +181,37 @@ def test_the_corpus_runs_as_web_assembly(case: Path, tmp_path: Path) -> None:
         assert_close(mine, want)
 
 
-@pytest.mark.long
-def test_the_page_runs_in_a_browser(tmp_path: Path) -> None:
+@pytest.fixture
+def browser() -> Iterator[Any]:
     webdriver = pytest.importorskip("selenium.webdriver")
     if shutil.which("chromedriver") is None:
         pytest.skip("no chromedriver")
-    hl.build({"f": program("product"), "g": program("narrow")}, tmp_path, target="wasm32")
     options = webdriver.ChromeOptions()
     for argument in ("--headless=new", "--no-sandbox"):
         options.add_argument(argument)
-    with webdriver.Chrome(options=options) as browser:
-        browser.get(f"file://{tmp_path / 'index.html'}")
-        assert browser.execute_script("return document.body.dataset.ready") == "yes"
-        assert browser.get_log("browser") == []
-        assert "result f32[64,200]" in browser.find_element("tag name", "main").text
+    with webdriver.Chrome(options=options) as opened:
+        yield opened
+
+
+def open_page(browser: Any, page: Path) -> str:
+    """The text of a page that runs without complaint."""
+    browser.get(f"file://{page}")
+    assert browser.execute_script("return document.body.dataset.ready") == "yes"
+    assert browser.get_log("browser") == []
+    return browser.find_element("tag name", "body").text
+
+
+@pytest.mark.long
+def test_the_page_runs_in_a_browser(browser: Any, tmp_path: Path) -> None:
+    hl.build({"f": program("product"), "g": program("narrow")}, tmp_path, target="wasm32")
+    assert "result f32[64,200]" in open_page(browser, tmp_path / "index.html")
+
+
+@pytest.mark.long
+def test_the_fluid_of_the_examples_flows(browser: Any, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, str(ROOT / "examples" / "web" / "fluid.py")], cwd=tmp_path, check=True)
+    assert "Drag to stir" in open_page(browser, tmp_path / "build" / "fluid" / "index.html")
+    time.sleep(1)
+    assert browser.execute_script(
+        "return document.querySelector('canvas').getContext('2d').getImageData(0, 0, 128, 128).data.some((x, k) => k % 4 < 3 && x > 100)"
+    )

@@ -5,6 +5,6 @@
 Prior art: XLA's tfcompile; the AOT functions of Halide, whose pipelines become an object file and a header.
 """
 
-from hloom.aot.library import Emit, Library, build
+from hloom.aot.library import Emit, Library, build, single_page
 
-__all__ = ["Emit", "Library", "build"]
+__all__ = ["Emit", "Library", "build", "single_page"]

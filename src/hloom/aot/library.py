@@ -15,7 +15,7 @@ from hloom.aot.interface import RUNTIME_HEADER, CFunction, c_function, header, u
 from hloom.aot.link import shared_library, static_library, web_assembly
 from hloom.aot.runtime import runtime_module
 from hloom.aot.targets import BuildTarget, target_of
-from hloom.aot.web import web_files
+from hloom.aot.web import filled, web_files
 from hloom.api import prepare
 from hloom.backends.cpu.llvm.cross import object_file
 from hloom.backends.cpu.llvm.processor import generating_for
@@ -79,6 +79,18 @@ class Library:
                 (Path(folder) / name).write_bytes(content)
         except OSError as error:
             raise ArgumentError(f"cannot write the library: {error}") from None
+
+
+def single_page(library: Library, page: str) -> str:
+    """Returns an HTML page that runs a library for WebAssembly, and needs no other file and no server.
+
+    In `page`, `{{module}}` becomes the text of the ES module, which defines `load`, and `{{wasm}}` the argument of
+    `load`. Raises ArgumentError for other libraries.
+    """
+    wasm = library.binaries.get(f"{library.name}.wasm")
+    if wasm is None:
+        raise ArgumentError(f"a page runs WebAssembly, but {library.name} is built for {library.target.name}")
+    return filled(page, library.name, library.functions, wasm)
 
 
 def build(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 
@@ -15,11 +16,10 @@ _TYPES = {"float": "Float32Array", "double": "Float64Array", "int64_t": "BigInt6
 
 def web_files(library: str, functions: Sequence[CFunction], wasm: bytes) -> dict[str, bytes]:
     """Returns the WebAssembly file, `NAME.mjs`, `NAME.d.mts` and `index.html`."""
-    module = _module(library, functions)
     texts = {
-        f"{library}.mjs": module,
+        f"{library}.mjs": _module(library, functions),
         f"{library}.d.mts": _declarations(functions),
-        "index.html": _page(library, module, wasm),
+        "index.html": filled(_asset("page.html"), library, functions, wasm),
     }
     return {f"{library}.wasm": wasm, **{name: text.encode() for name, text in texts.items()}}
 
@@ -71,17 +71,16 @@ def _view(array: ArrayParameter) -> str:
     return _TYPES.get(array.c_type) or f"{name.capitalize()}Array"
 
 
-def _page(library: str, module: str, wasm: bytes) -> str:
-    values = {
-        "title": html.escape(library),
-        "size": f"{len(wasm) / 1024:.1f} KB",
-        "module": module,
-        "wasm": base64.b64encode(wasm).decode(),
-    }
-    page = _asset("page.html")
-    for name, value in values.items():
-        page = page.replace(f"{{{{{name}}}}}", value)
-    return page
+def filled(page: str, library: str, functions: Sequence[CFunction], wasm: bytes) -> str:
+    """Returns a page that needs no other file.
+
+    `{{module}}` becomes the ES module's text, `{{wasm}}` the argument of its `load`, `{{title}}` the library's name and
+    `{{size}}` that of the WebAssembly file.
+    """
+    content = f'Uint8Array.from(atob("{base64.b64encode(wasm).decode()}"), (c) => c.charCodeAt(0))'
+    values = {"title": html.escape(library), "size": f"{len(wasm) / 1024:.1f} KB", "wasm": content}
+    values["module"] = _module(library, functions)
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: values.get(match[1], match[0]), page)
 
 
 def _asset(name: str) -> str:
