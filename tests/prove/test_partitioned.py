@@ -111,7 +111,7 @@ def test_blocks_in_the_wrong_order_are_found(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_blocks_that_depend_on_each_other_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(rules.RULES._functions, Sort, rules._elementwise)
+    monkeypatch.setitem(rules.RULES._found, Sort, rules._elementwise)
     assert "differs" in refuted(SORT).difference
 
 

@@ -211,7 +211,7 @@ class ExpressionSpace:
 
     def load(self, type: PrimitiveType, buffer: int, index: Index) -> Expression:
         """The element of a buffer at a linear index."""
-        return self._interned((Load, buffer, index), lambda: Load(type, buffer, index, self.buffer_sizes[buffer]))
+        return self._interned((Load, type, buffer, index), lambda: Load(type, buffer, index, self.buffer_sizes[buffer]))
 
     def from_index(self, type: PrimitiveType, index: Index) -> Expression:
         """The value of an index as an element."""

@@ -12,6 +12,7 @@ import numpy as np
 from hloom.affine import Index, Variable, row_major_strides
 from hloom.ir import Computation, Instruction
 from hloom.loops.expressions import ExpressionSpace, FunctionCall, Load, ReductionResult
+from hloom.loops.moved_bits import with_bits_moved
 from hloom.loops.nest import BufferType, Kernel, Nest, Store, expressions_of, in_place_pairs
 from hloom.loops.pull import Puller, PullIndexing, can_pull
 from hloom.loops.scalar_computation import CanApply, can_compute, is_applied_to_elements
@@ -173,7 +174,8 @@ class _Lowering:
                 plain.append((root, output))
             output += sum(1 for _ in root.shape.leaves())
         nests += self._stores(plain)
-        kernel = Kernel(self.buffers, [nest for nest in nests if nest.iterations], self.space)
+        nests = with_bits_moved(self.space, self.buffers, [nest for nest in nests if nest.iterations])
+        kernel = Kernel(self.buffers, nests, self.space)
         kernel.in_place = frozenset(in_place_pairs(kernel.nests))
         kernel.reads = frozenset(e.buffer for nest in nests for e in expressions_of(nest) if isinstance(e, Load))
         kernel.names = functools.partial(self._names, kernel)

@@ -9,6 +9,6 @@ where these differ, `solver/` decides. Prior art: Alive2 for LLVM (Lopes et al.,
 """
 
 from hloom.prove.equivalence import Proved, Refuted, Undecided, Verdict, prove
-from hloom.prove.partitioned import prove_partitioned
+from hloom.prove.partitions.partitioned import prove_partitioned
 
 __all__ = ["Proved", "Refuted", "Undecided", "Verdict", "prove", "prove_partitioned"]

@@ -21,7 +21,6 @@ from hloom.files.arrays import flat
 from hloom.ir import Module
 from hloom.ops.elementwise_binary import Add
 from hloom.passes.spmd import Partitioned, partition
-from hloom.prove.devices import Devices
 from hloom.prove.equivalence import (
     MAX_ELEMENTS,
     RANDOM_CASES,
@@ -37,6 +36,7 @@ from hloom.prove.equivalence import (
     variables,
 )
 from hloom.prove.evaluate import Evaluator, Symbol
+from hloom.prove.partitions.devices import Devices
 from hloom.prove.solver.decide import Deadline, Pair, decide
 from hloom.prove.terms.functions import apply
 from hloom.prove.terms.term import Term, Unsupported, array_of, variable

@@ -1,0 +1,101 @@
+"""Proofs of code: the instructions of one element of an operation compute what the operation means.
+
+An element is loaded from its representation in memory, the operation is applied, and the result is stored, as the
+emitters of `backends/cpu/elements/` write it. Prior art: Alive2 for LLVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import z3
+
+from hloom.affine import IndexSpace
+from hloom.backends.cpu.elements import ops
+from hloom.backends.cpu.elements.types import Element as Registers
+from hloom.backends.cpu.elements.types import load_element, memory_element, parts, store_element
+from hloom.lir import Builder, Function, Parameter, type_of
+from hloom.loops.expressions import Apply, Load
+from hloom.ops.operation import Operation
+from hloom.prove.equivalence import Proved, Undecided
+from hloom.prove.generated.registers import Machine, Register
+from hloom.prove.solver.conversions import FORMULAS
+from hloom.prove.solver.element import FORMATS, Element, from_bits, identical
+from hloom.prove.solver.encoder import Encoder
+from hloom.prove.terms.functions import LAWS, apply
+from hloom.prove.terms.term import Unsupported, variable
+from hloom.types import PrimitiveType
+
+
+def prove_element(
+    op: Operation, type: PrimitiveType, operands: Sequence[PrimitiveType], seconds: float = 60.0
+) -> Proved | Undecided | z3.ModelRef:
+    """Decides whether the code of an element-wise operation computes its meaning, for all operands.
+
+    `type` and `operands` are element types. The code must not be undefined or poison either. Returns a model of the
+    solver in which the result differs, with the operands `x0`, `x1` .. as bits.
+    """
+    try:
+        return _decided(_wrong(op, type, operands), seconds)
+    except Unsupported as error:
+        return Undecided(str(error))
+
+
+def _decided(wrong: Sequence[z3.BoolRef], seconds: float) -> Proved | Undecided | z3.ModelRef:
+    for formula in wrong:
+        solver = z3.Solver()
+        solver.set("timeout", int(1000 * seconds))
+        solver.add(formula)
+        found = solver.check()
+        if found == z3.sat:
+            return solver.model()
+        if found == z3.unknown:
+            return Undecided(f"the solver stopped: {solver.reason_unknown()}")
+    return Proved()
+
+
+def _wrong(op: Operation, type: PrimitiveType, operands: Sequence[PrimitiveType]) -> list[z3.BoolRef]:
+    """Returns conditions of which none may hold."""
+    has_meaning = op in FORMULAS or op in LAWS
+    if not has_meaning or not all(t in FORMATS or t.is_integer or t.is_pred for t in (type, *operands)):
+        raise Unsupported(f"{op.opcode} of {', '.join(map(str, operands))} has no symbolic meaning")
+    encoder, machine = Encoder(is_opaque=False), Machine()
+    terms = [variable(t, f"x{k}") for k, t in enumerate(operands)]
+    raw = [in_memory(encoder.element(term), f"beyond{k}") for k, term in enumerate(terms)]
+    (found,) = machine.run(element_function(op, type, operands), raw)
+    is_wrong = _differ(from_memory(found, type), encoder.element(apply(op, type, terms)))
+    return [z3.simplify(formula) for formula in (*machine.undefined, found.poison, is_wrong)]
+
+
+def _differ(a: Element, b: Element) -> z3.BoolRef:
+    """Returns whether two elements differ; all NaNs are equal."""
+    return z3.Not(identical(a.number, b.number)) if a.type in FORMATS else a.bits != b.bits
+
+
+def element_function(op: Operation, type: PrimitiveType, operands: Sequence[PrimitiveType]) -> Function:
+    """Returns the function of an element: its parameters and result are as in memory."""
+    b = Builder(Function("element", [Parameter(f"x{k}", type_of(memory_element(t))) for k, t in enumerate(operands)]))
+    index = IndexSpace().constant(0)
+    expression = Apply(op, type, tuple(Load(t, k, index, 1) for k, t in enumerate(operands)))
+    loaded: list[Registers] = [load_element(b, p, t) for p, t in zip(b.function.parameters, operands, strict=True)]
+    (register,) = parts(ops.apply(b, expression, loaded))
+    b.ret(store_element(b, register, type))
+    return b.finish()
+
+
+def in_memory(element: Element, name: str) -> Register:
+    """Returns an element as it is in memory; bits beyond its width are unknown."""
+    if element.type.is_pred:
+        return Register(z3.If(element.bits, z3.BitVecVal(1, 8), z3.BitVecVal(0, 8)))
+    if memory_element(element.type) in ("half", "float", "double"):
+        return Register(element)
+    missing = 8 - element.type.bits
+    return Register(z3.Concat(z3.BitVec(name, missing), element.bits) if missing > 0 else element.bits)
+
+
+def from_memory(register: Register, type: PrimitiveType) -> Element:
+    """Returns an element, given as it is in memory."""
+    value = register.value
+    if isinstance(value, Element):
+        return value
+    return from_bits(type, value == 1 if type.is_pred else z3.Extract(type.bits - 1, 0, value))
