@@ -62,7 +62,7 @@ def check(module: hl.Module, folder: Path, arguments: Any = None, **options: Any
 
 
 def assert_close(mine: Any, want: Any) -> None:
-    """Other processors round otherwise: fused or not, sums of vectors of another length."""
+    """Compares results of different processors, whose multiply-adds are fused or not, and vectors longer or shorter."""
     wide = np.complex128 if want.dtype.kind == "c" else np.float64
     np.testing.assert_allclose(mine.astype(wide), want.astype(wide), rtol=1e-3, atol=1e-4)
 

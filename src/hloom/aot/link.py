@@ -23,9 +23,15 @@ def shared_library(objects: Mapping[str, bytes], target: BuildTarget) -> bytes:
     """Returns a shared library of object files. Raises ArgumentError without a linker, and for WebAssembly."""
     if target.is_wasm:
         raise ArgumentError("WebAssembly has no shared libraries: emit objects, static or web")
+    return compiled_library(objects, target)
+
+
+def compiled_library(files: Mapping[str, bytes], target: BuildTarget) -> bytes:
+    """Returns a shared library of object files and C sources. Raises ArgumentError without a compiler."""
     command = _tool("cc", target)
     machine = ["-target", target.zig] if "ziglang" in command else []
-    return _made([*command, *machine, "-shared", "-s", "-lm", "-lpthread", "-o"], objects)
+    options = ["-shared", "-fPIC", "-fvisibility=hidden", "-O2", "-s", "-o"]
+    return _made([*command, *machine, *options], files, ["-lm", "-lpthread", "-ldl"])
 
 
 def web_assembly(objects: Mapping[str, bytes], target: BuildTarget, functions: Sequence[str]) -> bytes:
@@ -46,11 +52,11 @@ def _tool(name: str, target: BuildTarget) -> list[str]:
     return [sys.executable, "-m", "ziglang", name]
 
 
-def _made(command: list[str], objects: Mapping[str, bytes]) -> bytes:
+def _made(command: list[str], inputs: Mapping[str, bytes], libraries: Sequence[str] = ()) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        for name, content in objects.items():
+        for name, content in inputs.items():
             (Path(folder) / name).write_bytes(content)
-        done = subprocess.run([*command, "library", *objects], cwd=folder, capture_output=True, text=True)
+        done = subprocess.run([*command, "library", *inputs, *libraries], cwd=folder, capture_output=True, text=True)
         if done.returncode:
             raise ArgumentError(f"the linker failed: {' '.join(command)}\n{done.stderr.strip()}")
         return (Path(folder) / "library").read_bytes()

@@ -19,6 +19,7 @@ from hloom.cli.isolate import isolate
 from hloom.cli.lsp import lsp
 from hloom.cli.operations import operations
 from hloom.cli.opt import opt
+from hloom.cli.pjrt_path import pjrt_path
 from hloom.cli.profile import profile
 from hloom.cli.prove import prove
 from hloom.cli.reduce import reduce
@@ -57,7 +58,7 @@ def main(files: tuple[str, ...]) -> None:
 
 
 COMMANDS = (
-    bench, bisect, build, check, convert, debug, diff, explore, fuzz, isolate, lsp, operations, opt, profile,
+    bench, bisect, build, check, convert, debug, diff, explore, fuzz, isolate, lsp, operations, opt, pjrt_path, profile,
     prove, reduce, run, show
 )  # fmt: skip
 for command in COMMANDS:

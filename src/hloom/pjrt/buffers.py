@@ -250,7 +250,7 @@ def _increase(arguments: Any) -> None:
 
 @implements("Buffer_ToHostBuffer")
 def _to_host(arguments: Any) -> None:
-    array = objects[arguments.buffer].logical()
+    array = objects[arguments.src].logical()
     if not arguments.dst:
         arguments.dst_size = array.nbytes
         return

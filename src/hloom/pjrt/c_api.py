@@ -109,7 +109,7 @@ Buffer_Memory get: buffer -> memory
 Buffer_Delete python: buffer
 Buffer_IsDeleted get: buffer -> is_deleted:bool
 Buffer_CopyToDevice python: buffer, dst_device -> dst_buffer
-Buffer_ToHostBuffer python: buffer, host_layout, dst, dst_size -> event
+Buffer_ToHostBuffer python: src, host_layout, dst, dst_size -> event
 Buffer_IsOnCpu get: buffer -> is_on_cpu:bool
 Buffer_ReadyEvent native: buffer -> event
 Buffer_UnsafePointer get: buffer -> buffer_pointer

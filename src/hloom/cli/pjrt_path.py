@@ -1,0 +1,16 @@
+"""`hloom pjrt-path`: prints the path of the PJRT plugin."""
+
+from __future__ import annotations
+
+import click
+
+from hloom.pjrt.plugin import library_path
+
+
+@click.command("pjrt-path")
+def pjrt_path() -> None:
+    """Print the path of libpjrt_hloom.so, the PJRT plugin for programs in C, Go, Rust or Julia, and for PyTorch/XLA.
+
+    It is compiled at first use, by cc or zig (hloom[build]), and starts Python where none runs.
+    """
+    click.echo(library_path())

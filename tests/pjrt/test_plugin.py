@@ -1,0 +1,96 @@
+"""The PJRT plugin as a shared library: a client in C, threads that Python does not know, a fork, no Python."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hloom.pjrt.c_api import VERSION, ExecuteOptions, Field, Program, functions, structures
+from hloom.pjrt.plugin import library_path
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+
+CLIENT = Path(__file__).with_name("client.c")
+SQUARE = """module {
+  func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+    %one = stablehlo.constant dense<1.0> : tensor<4xf32>
+    %y = stablehlo.multiply %x, %x : tensor<4xf32>
+    %z = stablehlo.add %y, %one : tensor<4xf32>
+    return %z : tensor<4xf32>
+  }
+}
+"""
+
+
+def header() -> str:
+    """The interface in C, from hloom's table; sizes and counts are told by their names."""
+    lines = ["#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>"]
+    kinds = ("Error", "Client", "Device", "LoadedExecutable", "Buffer", "Event")
+    lines += [f"typedef struct PJRT_{kind} PJRT_{kind};" for kind in kinds]
+    for name, fields in (("Program", Program._fields_), ("ExecuteOptions", ExecuteOptions._fields_)):
+        typed = [f"{'int32_t ' if kind is ctypes.c_int32 else _word(field)}{field};" for field, kind in fields]
+        lines.append(f"typedef struct {{ {' '.join(typed)} }} PJRT_{name};")
+    ((_, count), *_) = structures()
+    table = [*functions().values()][:count]
+    for function in table:
+        typed = ["size_t struct_size;", "void *extension_start;", *map(_declaration, function.fields)]
+        lines.append(f"typedef struct {{ {' '.join(typed)} }} PJRT_{function.name}_Args;")
+    pointers = "".join(f"PJRT_Error *(*PJRT_{f.name})(void *); " for f in table)
+    lines.append(
+        f"typedef struct {{ size_t struct_size; void *extension_start; size_t version[3]; {pointers}}} PJRT_Api;"
+    )
+    return "\n".join(lines)
+
+
+def _word(name: str) -> str:
+    is_size = name.startswith("num_") or name.endswith("_size") or name in ("size", "offset")
+    return "size_t " if is_size else "void *"
+
+
+def _declaration(field: Field) -> str:
+    return f"{ {'i32': 'int32_t ', 'bool': 'bool ', 'word': _word(field.name)}[field.type] }{field.name};"
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("client")
+    (folder / "pjrt_c_api.h").write_text(header())
+    (folder / "square.mlir").write_text(SQUARE)
+    command = ["cc", "-O1", "-Wall", "-Wno-incompatible-pointer-types", "-I", str(folder), str(CLIENT), "-o"]
+    subprocess.run([*command, str(folder / "client"), "-ldl", "-lpthread"], check=True)
+    return folder / "client"
+
+
+def run(client: Path, *more: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [str(client), str(library_path()), str(client.with_name("square.mlir")), *more]
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, env=os.environ | variables)
+
+
+def test_a_program_in_c_runs(client: Path) -> None:
+    done = run(client, "4")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2 5 10 17\n", "")
+
+
+def test_without_python_the_plugin_says_so(client: Path) -> None:
+    done = run(client, HLOOM_LIBPYTHON="/nowhere/libpython.so")
+    assert done.returncode == 3
+    assert "Plugin_Initialize: code 9: hloom needs Python: /nowhere/libpython.so" in done.stderr
+
+
+def test_without_hloom_the_plugin_says_so(client: Path) -> None:
+    done = run(client, HLOOM_PYTHONPATH="/nowhere", PYTHONPATH="")
+    assert done.returncode == 3 and "hloom does not start in Python" in done.stderr
+
+
+def test_the_plugin_joins_the_python_that_runs() -> None:
+    from hloom.pjrt import api_address
+
+    get = ctypes.CDLL(str(library_path())).GetPjrtApi
+    get.restype = ctypes.c_void_p
+    assert get() == api_address()
+    assert (ctypes.c_uint64 * 5).from_address(get())[4] == VERSION[0] | VERSION[1] << 32
