@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,10 +19,11 @@ from hloom.ops.convolution import Convolution
 from hloom.ops.dot import DotDimensions
 from hloom.ops.traits import Reduction
 from hloom.prove.evaluate import Evaluator, Symbol
-from hloom.prove.solver.decide import Deadline, Found, Pair, are_different, decide
+from hloom.prove.meanings.evaluator import OpenSize, Refused
+from hloom.prove.solver.decide import Deadline, Found, Outcome, Pair, are_different, decide
 from hloom.prove.terms.concrete import from_codes
-from hloom.prove.terms.functions import apply
-from hloom.prove.terms.term import Term, Unsupported, array_of, variable
+from hloom.prove.terms.functions import apply, both, is_equal
+from hloom.prove.terms.term import Term, Unsupported, array_of, constant, variable
 from hloom.shape import Shape
 from hloom.types import BY_DTYPE
 from hloom.values import TOKEN_VALUE, Array, Token, Value
@@ -30,6 +32,9 @@ RANDOM_CASES = 8
 """Random cases that are tried where a counterexample differs by rounding."""
 MAX_ELEMENTS = 4096
 """Elements of all parameters, up to which modules are evaluated."""
+
+MAX_CASES = 256
+"""Combinations of sizes that are distinguished."""
 
 
 @dataclass(frozen=True)
@@ -72,24 +77,99 @@ def prove(before: Module, after: Module, seconds: float = 60.0) -> Verdict:
     _check_interfaces(before, after)
     if sum(leaf.element_count for shape in shapes for leaf in shape.leaves() if leaf.is_array) > MAX_ELEMENTS:
         return Undecided(f"the parameters have more than {MAX_ELEMENTS} elements: prove it for smaller sizes")
-    deadline = Deadline(seconds)
+    deadline, outcome = Deadline(seconds), Outcome()
     try:
-        arguments = [variables(shape, f"p{k}") for k, shape in enumerate(shapes)]
-        pairs = _pairs(*(_outputs(module, arguments, deadline) for module in (before, after)))
-        outcome = decide(pairs, deadline)
+        for case in _cases(before, after, deadline):
+            decided = decide(case.pairs, deadline, case.assumption)
+            if decided.found is not None:
+                given = [values_in(a, s, decided.found) for a, s in zip(case.arguments, shapes, strict=True)]
+                return _confirmed(before, after, given)
+            outcome = Outcome(None, outcome.reason or decided.reason, outcome.clauses | decided.clauses)
     except Unsupported as error:
         return Undecided(str(error))
-    if outcome.found is None:
-        return Undecided(outcome.reason) if outcome.reason else Proved(tuple(sorted(outcome.clauses)))
-    given = [values_in(a, shape, outcome.found) for a, shape in zip(arguments, shapes, strict=True)]
-    return _confirmed(before, after, given)
+    return Undecided(outcome.reason) if outcome.reason else Proved(tuple(sorted(outcome.clauses)))
+
+
+@dataclass(frozen=True)
+class _Case:
+    """Elements that are to be equal, for arguments of known sizes, where `assumption` holds."""
+
+    arguments: Sequence[Symbol]
+    pairs: list[Pair]
+    assumption: Term
+
+
+def _cases(before: Module, after: Module, deadline: Deadline) -> Iterator[_Case]:
+    """Yields a case for each value of the unknown sizes; those with which `before` does not run are left out.
+
+    Raises Unsupported for too many cases.
+    """
+    waiting: list[tuple[Sequence[Symbol], dict[Term, int]]] = [
+        (a, {}) for a in _arguments(before.entry.parameter_shapes)
+    ]
+    for _ in range(MAX_CASES):
+        if not waiting:
+            return
+        arguments, sizes = waiting.pop()
+        try:
+            result = _outputs(before, arguments, sizes, deadline)
+            pairs = _pairs(result, _outputs(after, arguments, sizes, deadline))
+        except OpenSize as size:
+            for value in range(size.bound + 1):
+                known = constant(size.term.type, value)
+                if size.term.is_variable:
+                    waiting.append(([_replaced(a, size.term, known) for a in arguments], sizes))
+                else:
+                    waiting.append((arguments, {**sizes, size.term: value}))
+        except Refused:
+            _outputs_are_refused(before, arguments, sizes, deadline)
+        else:
+            assumed = (is_equal(term, constant(term.type, value)) for term, value in sizes.items())
+            yield _Case(arguments, pairs, both([*assumed]))
+    raise Unsupported(f"more than {MAX_CASES} combinations of sizes that depend on the arguments")
+
+
+def _outputs_are_refused(
+    before: Module, arguments: Sequence[Symbol], sizes: dict[Term, int], deadline: Deadline
+) -> None:
+    """Returns if a module does not run. Raises Unsupported otherwise: then it is the other one that does not."""
+    try:
+        _outputs(before, arguments, sizes, deadline)
+    except Refused:
+        return
+    raise Unsupported("sizes with which only the first module runs")
+
+
+def _arguments(shapes: Sequence[Shape]) -> Iterator[list[Symbol]]:
+    """Yields the arguments for each combination of the sizes of dynamic parameters."""
+    dynamic = [
+        (k, d)
+        for k, shape in enumerate(shapes)
+        if shape.is_array
+        for d, is_dynamic in enumerate(shape.dynamic_dimensions)
+        if is_dynamic
+    ]
+    whole = [variables(shape.static() if shape.is_array else shape, f"p{k}") for k, shape in enumerate(shapes)]
+    for sizes in itertools.product(*(range(shapes[k].dimensions[d] + 1) for k, d in dynamic)):
+        arguments = list(whole)
+        for (k, d), size in zip(dynamic, sizes, strict=True):
+            arguments[k] = np.take(arguments[k], range(size), axis=d)
+        yield arguments
+
+
+def _replaced(symbol: Symbol, old: Term, new: Term) -> Symbol:
+    if isinstance(symbol, tuple):
+        return tuple(_replaced(element, old, new) for element in symbol)
+    if isinstance(symbol, Token):
+        return symbol
+    return array_of([new if x is old else x for x in symbol.reshape(-1)], symbol.shape)
 
 
 def _outputs(
-    module: Module, arguments: Sequence[Symbol], deadline: Deadline
+    module: Module, arguments: Sequence[Symbol], sizes: dict[Term, int], deadline: Deadline
 ) -> tuple[Symbol, list[tuple[str, Symbol]]]:
     """Returns the result of a module and its effects."""
-    evaluator = Evaluator(deadline)
+    evaluator = Evaluator(deadline, sizes)
     return evaluator.run(module.entry, arguments), evaluator.effects
 
 
@@ -158,8 +238,8 @@ def values_in(symbol: Symbol, shape: Shape, found: Found) -> Value:
         return tuple(values_in(s, element, found) for s, element in zip(symbol, shape.elements, strict=True))
     if not shape.is_array:
         return TOKEN_VALUE
-    codes = [found.get(term, 0) for term in symbol.reshape(-1)]
-    return from_codes(shape.element_type, codes).reshape(shape.dimensions)
+    codes = [found.get(term, 0) if term.known is None else term.known for term in symbol.reshape(-1)]
+    return from_codes(shape.element_type, codes).reshape(symbol.shape)
 
 
 def _confirmed(before: Module, after: Module, arguments: list[Value]) -> Verdict:

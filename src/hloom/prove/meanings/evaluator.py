@@ -6,7 +6,7 @@ rule, in `meanings/`. An operation without one raises `Unsupported`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,13 +17,28 @@ from hloom.ops.registry import Registry
 from hloom.ops.structure import Parameter
 from hloom.ops.traits import Identity
 from hloom.prove.solver.decide import Deadline
+from hloom.prove.terms.concrete import from_codes
 from hloom.prove.terms.functions import apply
+from hloom.prove.terms.normal import normal
 from hloom.prove.terms.term import Term, Unsupported, array_of
 from hloom.types import PrimitiveType
 from hloom.values import Array
 
 Symbol = Any
 """An array of terms, a token, or a tuple of symbols."""
+
+
+class Refused(Unsupported):
+    """Raised for sizes with which a program does not run: it has no result, and an error instead."""
+
+
+class OpenSize(Unsupported):
+    """Raised for a size that depends on the arguments: `term`, from 0 to `bound`, of which nothing is assumed yet."""
+
+    def __init__(self, term: Term, bound: int) -> None:
+        super().__init__(f"a size up to {bound} that depends on the arguments")
+        self.term, self.bound = term, bound
+
 
 RULES = Registry[["Evaluator", Instruction, Sequence[Symbol]], Symbol]()
 """Rules of operations: the value of an instruction, given those of its operands."""
@@ -35,11 +50,13 @@ NO_LIMIT = 1e9
 class Evaluator:
     """Evaluates computations on symbols, until a deadline.
 
+    `sizes` are the values that are assumed for sizes that depend on the arguments.
     `sources` counts the values that a run has taken from outside, such as random numbers: the n-th ones of two programs
     are the same. `effects` are the values that it has given away, with the kind of each.
     """
 
     deadline: Deadline = field(default_factory=lambda: Deadline(NO_LIMIT))
+    sizes: Mapping[Term, int] = field(default_factory=dict)
     sources: dict[str, int] = field(default_factory=dict)
     effects: list[tuple[str, Symbol]] = field(default_factory=list)
 
@@ -53,6 +70,8 @@ class Evaluator:
             try:
                 self.deadline.check("the evaluation")
                 values[instruction] = self.value(instruction, [values[operand] for operand in instruction.operands])
+            except OpenSize:
+                raise
             except Unsupported as error:
                 raise error.at(f"%{instruction.name} = {instruction.shape} {instruction.opcode}") from None
         return values[computation.root]
@@ -61,6 +80,19 @@ class Evaluator:
         """Applies a computation of scalars; returns its results."""
         value = self.run(computation, [array_of([term], ()) for term in terms])
         return [part[()] for part in (value if isinstance(value, tuple) else (value,))]
+
+    def size(self, term: Term, bound: int) -> int:
+        """Returns the value of a size: a constant, or what is assumed.
+
+        Raises OpenSize without one, and Refused for a value that is not in [0, bound].
+        """
+        size = normal(term)
+        if size.known is None and size not in self.sizes:
+            raise OpenSize(size, bound)
+        value = self.sizes[size] if size.known is None else int(from_codes(size.type, [size.known])[0])
+        if not 0 <= value <= bound:
+            raise Refused(f"a size of {value}, not from 0 to {bound}")
+        return value
 
     def next_source(self, kind: str) -> str:
         """Returns the name of the next value of a kind that comes from outside."""
@@ -82,7 +114,10 @@ class Evaluator:
 
 def elementwise(instruction: Instruction, operands: Sequence[Array]) -> Array:
     """Applies an operation to the elements at each index; scalars are broadcast."""
-    sizes = np.broadcast_shapes(*(operand.shape for operand in operands))
+    found = {operand.shape for operand in operands if operand.ndim} or {()}
+    if len(found) > 1:
+        raise Refused(f"operands of the actual sizes {sorted(found)}")
+    (sizes,) = found
     wide = [np.broadcast_to(operand, sizes).reshape(-1) for operand in operands]
     type = instruction.shape.element_type
     return array_of([apply(instruction.op, type, terms) for terms in zip(*wide, strict=True)], sizes)

@@ -14,7 +14,7 @@ import numpy as np
 from hloom.ir import Instruction
 from hloom.ops.indexing import IndexingMap, indexing_map
 from hloom.ops.operation import OPERATIONS, Operation
-from hloom.ops.reshape import Bitcast
+from hloom.ops.reshape import Bitcast, DynamicReshape
 from hloom.ops.traits import Identity, Movement
 from hloom.prove.meanings.evaluator import RULES, Evaluator, Symbol
 from hloom.prove.meanings.reads import moved
@@ -81,7 +81,7 @@ def _enumerated(instruction: Instruction, operands: Sequence[Symbol], sizes: tup
 
 
 for _declaration in [*OPERATIONS.values()]:
-    if issubclass(_declaration, Movement):
+    if issubclass(_declaration, Movement) and not issubclass(_declaration, DynamicReshape):
         RULES.add(_declaration, _move)
 
 

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from hloom.ir import Instruction
-from hloom.ops.custom_call import PAD_TO_STATIC, SLICE_TO_DYNAMIC, CustomCall
+from hloom.ops.custom_call import CustomCall
 from hloom.ops.fft import Fft
 from hloom.ops.linear_algebra import Cholesky, TriangularSolve
 from hloom.ops.operation import Operation
 from hloom.prove.meanings.evaluator import RULES, Evaluator, Symbol
+from hloom.prove.meanings.sizes import CONVERSIONS, converted_sizes
 from hloom.prove.terms.term import Term, Unknown, Unsupported, array_of, constant, node
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
@@ -89,7 +90,9 @@ def _triangular_solve(
 @RULES.rule(CustomCall)
 def _custom_call(op: CustomCall, evaluator: Evaluator, instruction: Instruction, operands: Sequence[Symbol]) -> Symbol:
     """A call with side effects is an effect, and another function each time."""
-    if op.target_name in (PAD_TO_STATIC, SLICE_TO_DYNAMIC) or op.called_computations:
+    if op.target_name in CONVERSIONS:
+        return converted_sizes(op.target_name, evaluator, instruction, operands)
+    if op.called_computations:
         raise Unsupported(f"the custom call {op.target_name}")
     name = f"{op!r} {instruction.backend_config!r} {[str(s.without_layout()) for s in instruction.operand_shapes]}"
     if op.has_side_effect:

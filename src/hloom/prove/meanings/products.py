@@ -17,7 +17,7 @@ from hloom.prove.terms.term import Fold, Term, Unsupported, array_of, constant
 from hloom.types import BY_DTYPE, PrimitiveType
 from hloom.values import Array
 
-SUM, TIMES = Fold(Add()), Multiply()
+SUM, SUM_OF_PRODUCTS, TIMES = Fold(Add()), Fold(Add(), from_zero=True), Multiply()
 
 
 def accumulating_type(instruction: Instruction) -> PrimitiveType:
@@ -30,7 +30,7 @@ def sum_of_products(type: PrimitiveType, factors: Sequence[tuple[Term, Term]]) -
     """Returns the sum of products of pairs, to 0: the sign of a sum of zeros is open (GEN-13)."""
     zero = constant(type, 0)
     products = [apply(TIMES, type, pair) for pair in factors]
-    return folded(SUM, [zero, folded(SUM, products)]) if products else zero
+    return folded(SUM_OF_PRODUCTS, [zero, folded(SUM, products)]) if products else zero
 
 
 @RULES.rule(Dot)

@@ -16,7 +16,7 @@ from hloom.prove.terms.normal import normal
 from hloom.prove.terms.term import Term, Unsupported, constant
 from hloom.values import Array
 
-MAX_POSITIONS = 4096
+MAX_POSITIONS = 256
 """Combinations of unknown start indices that are enumerated for an element."""
 
 Environment = Mapping[Atom, int]
@@ -51,7 +51,7 @@ def moved(mapped: IndexingMap, operands: Sequence[Array], environment: dict[Atom
 
     dynamic = _runtime_indices(mapped.reads)
     if math.prod(atom.high - atom.low + 1 for atom in dynamic) > MAX_POSITIONS:
-        raise Unsupported(f"more than {MAX_POSITIONS} combinations of start indices")
+        raise Unsupported(f"more than {MAX_POSITIONS} combinations of start indices for an element")
     result: Term | None = None
     for values in itertools.product(*(range(atom.low, atom.high + 1) for atom in dynamic)):
         term = chosen({**environment, **dict(zip(dynamic, values, strict=True))})

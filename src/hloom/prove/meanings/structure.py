@@ -11,7 +11,6 @@ from hloom.numerics import convert
 from hloom.ops.broadcast import Iota
 from hloom.ops.communication import CopyStart
 from hloom.ops.convert import BitcastConvert
-from hloom.ops.dynamic_size import GetDimensionSize
 from hloom.ops.structure import AfterAll, Constant, GetTupleElement, Tuple
 from hloom.prove.meanings.evaluator import RULES, Evaluator, Symbol, elementwise
 from hloom.prove.terms.concrete import to_codes
@@ -42,13 +41,6 @@ def _iota(op: Iota, evaluator: Evaluator, instruction: Instruction, operands: Se
     type, sizes, d = instruction.shape.element_type, instruction.shape.dimensions, op.iota_dimension
     counted = [constant(type, value) for value in convert(np.arange(sizes[d]), type.dtype)]
     return np.broadcast_to(array_of(counted, (sizes[d], *(1,) * (len(sizes) - 1 - d))), sizes)
-
-
-@RULES.rule(GetDimensionSize)
-def _get_dimension_size(
-    op: GetDimensionSize, evaluator: Evaluator, instruction: Instruction, operands: Sequence[Symbol]
-) -> Array:
-    return array_of([constant(PrimitiveType.S32, operands[0].shape[op.dimension])], ())
 
 
 @RULES.rule(Tuple)

@@ -19,7 +19,7 @@ from hloom.prove.solver.cases import equal_by_cases
 from hloom.prove.solver.encoder import Encoder
 from hloom.prove.terms.concrete import from_codes, to_codes, values
 from hloom.prove.terms.functions import FALSE, TRUE
-from hloom.prove.terms.normal import SUMS, Order, normal
+from hloom.prove.terms.normal import SUMS, Sums, normal
 from hloom.prove.terms.term import Fold, Term, Unknown, Unsupported, in_order, variables_of
 from hloom.types import PrimitiveType
 from hloom.values import Array
@@ -87,14 +87,18 @@ def decide(pairs: Sequence[Pair], deadline: Deadline, assumption: Term = TRUE) -
 
 
 def _is_reordered(before: Term, after: Term) -> bool:
-    """Whether one element has the sums of another, up to their order where that is open (GEN-13).
+    """Whether one element has the sums of another, up to what is open (GEN-13).
 
-    Instructions of `after` may add in an order of their own, but the order of those of `before` counts.
+    Each way to compute `after` must be one to compute `before`. Instructions of `after` may add in an order of their
+    own, but the order of those of `before` counts.
     """
-    wanted = normal(before, Order.OPEN)
-    if wanted is normal(after, Order.OPEN):
-        return True
-    return not _adds_sums(wanted) and normal(before, Order.ANY) is normal(after, Order.ANY)
+    for of_instructions in (False, True):
+        if of_instructions and _adds_sums(normal(before, Sums(any_order=True))):
+            return False
+        ways = [Sums(True, of_instructions, from_zero) for from_zero in (True, False)]
+        if {normal(after, way) for way in ways} <= {normal(before, way) for way in ways}:
+            return True
+    return False
 
 
 def _adds_sums(root: Term) -> bool:

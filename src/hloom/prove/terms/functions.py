@@ -161,28 +161,26 @@ def _compare(op: Compare, type: PrimitiveType, operands: Terms) -> Term | None:
     """Compares by EQ and LT alone, and by LE where NaNs are neither smaller nor larger (COMPARE-2)."""
     x, y = operands
     is_total = op.is_total_order or not x.type.is_float
-    order = TOTAL if op.is_total_order and x.type.is_float else None
-    equal, less, less_or_equal = (o.replace(type=order) for o in (EQUAL, LESS, LESS_OR_EQUAL))
-    direction = ComparisonDirection
-    if op.direction is direction.EQ:
-        if x is y and is_total and not x.type.is_complex:
-            return TRUE
-        swapped = x.ordinal > y.ordinal
-        return apply(equal, type, (y, x)) if swapped else None if op == equal else apply(equal, type, (x, y))
-    if op.direction is direction.NE:
-        return negation(apply(equal, type, (x, y)))
-    if op.direction is direction.LT:
-        if x is y:
-            return FALSE
-        return None if op == less else apply(less, type, (x, y))
-    if op.direction is direction.GT:
-        return apply(less, type, (y, x))
+    equal, less = (TOTAL_EQUAL, TOTAL_LESS) if op.is_total_order and x.type.is_float else (EQUAL, LESS)
+    match op.direction:
+        case ComparisonDirection.EQ:
+            if x is y and is_total and not x.type.is_complex:
+                return TRUE
+            is_sorted = x.ordinal <= y.ordinal
+            return None if op is equal and is_sorted else apply(equal, type, (x, y) if is_sorted else (y, x))
+        case ComparisonDirection.NE:
+            return negation(apply(equal, type, (x, y)))
+        case ComparisonDirection.LT:
+            if x is y:
+                return FALSE
+            return None if op is less else apply(less, type, (x, y))
+        case ComparisonDirection.GT:
+            return apply(less, type, (y, x))
+        case ComparisonDirection.GE:
+            x, y = y, x
     if is_total:
-        x, y = (x, y) if op.direction is direction.GE else (y, x)
-        return negation(apply(less, type, (x, y)))
-    if op.direction is direction.GE:
-        return apply(less_or_equal, type, (y, x))
-    return None if op == less_or_equal else apply(less_or_equal, type, (x, y))
+        return negation(apply(less, type, (y, x)))
+    return None if op is LESS_OR_EQUAL else apply(LESS_OR_EQUAL, type, (x, y))
 
 
 @LAWS.rule(Convert)

@@ -7,7 +7,7 @@ the order of sums is open (GEN-13), others. Laws of operations are in `integer_l
 
 from __future__ import annotations
 
-import enum
+from typing import NamedTuple
 
 from hloom.ops import elementwise_binary as binary
 from hloom.ops import elementwise_unary as unary
@@ -36,40 +36,45 @@ LATTICE = (binary.And, binary.Or, binary.Maximum, binary.Minimum)
 """Operations that are commutative, associative and idempotent."""
 
 
-class Order(enum.Enum):
-    """The order of sums of floats: fixed; open where the specification leaves it so; open in sums of instructions, too.
+class Sums(NamedTuple):
+    """What a normal form leaves open of sums of floats (GEN-13)."""
 
-    A program may compute a sum whose order is open by instructions in any order, but not the other way round.
-    """
+    any_order: bool = False
+    """Whether the order of reductions is open, as the specification has it."""
+    of_instructions: bool = False
+    """Whether the order of additions by instructions is open, too: they may compute a sum, but say its order."""
+    from_zero: bool = True
+    """Whether sums of products start from +0."""
 
-    FIXED, OPEN, ANY = range(3)
+
+FIXED = Sums()
 
 
-def normal(root: Term, order: Order = Order.FIXED) -> Term:
+def normal(root: Term, sums: Sums = FIXED) -> Term:
     """Returns the normal form of a term as a number."""
     stack = [root]
     while stack:
         term = stack[-1]
-        if (order, True) in term.forms:
+        if (sums, True) in term.forms:
             stack.pop()
             continue
-        pending = [operand for operand in term.operands if (order, True) not in operand.forms]
+        pending = [operand for operand in term.operands if (sums, True) not in operand.forms]
         if pending:
             stack += pending
             continue
         stack.pop()
         for is_number in (False, True):
-            term.forms[order, is_number] = _form(term, order, is_number)
-    return root.forms[order, True]
+            term.forms[sums, is_number] = _form(term, sums, is_number)
+    return root.forms[sums, True]
 
 
-def _form(term: Term, order: Order, is_number: bool) -> Term:
+def _form(term: Term, sums: Sums, is_number: bool) -> Term:
     if term.op is None:
         return term
     if is_number and not (term.type.is_float or term.type.is_complex):
-        return term.forms[order, False]
-    operands = [operand.forms[order, _needs_number(term.op, is_number)] for operand in term.operands]
-    return rewritten(term.op, term.type, operands, is_number, order)
+        return term.forms[sums, False]
+    operands = [operand.forms[sums, _needs_number(term.op, is_number)] for operand in term.operands]
+    return rewritten(term.op, term.type, operands, is_number, sums)
 
 
 def _needs_number(op: Function, is_number: bool) -> bool:
@@ -81,16 +86,16 @@ def _needs_number(op: Function, is_number: bool) -> bool:
     return not (isinstance(op, Compare) and op.is_total_order)
 
 
-def rewritten(op: Function, type: PrimitiveType, operands: Terms, is_number: bool, order: Order = Order.FIXED) -> Term:
+def rewritten(op: Function, type: PrimitiveType, operands: Terms, is_number: bool, sums: Sums = FIXED) -> Term:
     """Returns the normal form of a function of terms in normal form."""
     if isinstance(op, Fold):
-        return _folded(op, type, operands, is_number, order)
+        return _folded(op, type, operands, is_number, sums)
     if isinstance(op, LATTICE) and (is_number or not type.is_float):
         return _lattice(op, type, operands)
     if not isinstance(op, Operation):
         return apply(op, type, operands)
-    if order is Order.ANY and isinstance(op, SUMS) and any(x.op in (op, Fold(op)) for x in operands):
-        return _folded(Fold(op), type, operands, is_number, order)
+    if sums.of_instructions and isinstance(op, SUMS) and any(x.op in (op, Fold(op)) for x in operands):
+        return _folded(Fold(op), type, operands, is_number, sums)
     law = NORMAL_LAWS.get(op)
     simpler = law(op, type, operands, is_number) if law is not None else None
     if simpler is None and type.is_integer:
@@ -100,18 +105,12 @@ def rewritten(op: Function, type: PrimitiveType, operands: Terms, is_number: boo
     return simpler or _of_choice(op, type, operands) or apply(op, type, operands)
 
 
-def _folded(fold: Fold, type: PrimitiveType, operands: Terms, is_number: bool, order: Order) -> Term:
-    """Sorts the operands where the order is open, and drops identities; else builds the tree of the interpreter."""
+def _folded(fold: Fold, type: PrimitiveType, operands: Terms, is_number: bool, sums: Sums) -> Term:
+    """Builds the tree of the interpreter, or sorts the operands where their order is open."""
     if isinstance(fold.op, LATTICE) and (is_number or not type.is_float):
         return _lattice(fold.op, type, operands)
-    if order is not Order.FIXED and (type.is_float or type.is_complex):
-        joined = (fold,) if order is Order.OPEN else (fold, fold.op)
-        flat = [y for x in operands for y in (x.operands if x.op in joined else (x,))]
-        kept = [x for x in flat if not _is_open_identity(fold.op, x)] or flat[:1]
-        kept.sort(key=lambda x: x.ordinal)
-        if len(kept) == 2 and order is Order.ANY:
-            return apply(fold.op, type, kept)
-        return node(type, fold, kept) if len(kept) > 1 else kept[0]
+    if sums.any_order and (type.is_float or type.is_complex):
+        return _sorted_sum(fold, type, operands[1:] if fold.from_zero and not sums.from_zero else operands, sums)
     terms = list(operands)
     while len(terms) > 1:
         pairs = [rewritten(fold.op, type, terms[k : k + 2], is_number) for k in range(0, len(terms) - 1, 2)]
@@ -119,12 +118,19 @@ def _folded(fold: Fold, type: PrimitiveType, operands: Terms, is_number: bool, o
     return terms[0]
 
 
-def _is_open_identity(op: Operation, x: Term) -> bool:
-    """Whether a sum may leave out a term: zeros of both signs, since the sign of a sum of zeros is open (GEN-13)."""
-    if x.known is None or not isinstance(op, binary.Monoid):
-        return False
-    values = (0, op.identity(x.type)) if isinstance(op, binary.Add) else (op.identity(x.type),)
-    return any(x is constant(x.type, value) for value in values)
+def _sorted_sum(fold: Fold, type: PrimitiveType, operands: Terms, sums: Sums) -> Term:
+    """Flattens and sorts the operands of a sum or product, without identities, and with +0 only once."""
+    sum_of = Fold(fold.op)
+    joined = (sum_of, fold.op) if sums.of_instructions else (sum_of,)
+    flat = [y for x in operands for y in (x.operands if x.op in joined else (x,))]
+    zero, neutral = (constant(type, value) for value in (0, fold.op.identity(type)))
+    kept = [x for x in flat if x is not neutral and (x is not zero or not isinstance(fold.op, binary.Add))]
+    if isinstance(fold.op, binary.Add) and zero in flat:
+        kept.append(zero)
+    kept.sort(key=lambda x: x.ordinal)
+    if len(kept) < 2:
+        return kept[0] if kept else neutral
+    return apply(fold.op, type, kept) if len(kept) == 2 and sums.of_instructions else node(type, sum_of, kept)
 
 
 def _lattice(op: binary.Monoid, type: PrimitiveType, operands: Terms) -> Term:

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from hloom.errors import HloomError
+from hloom.ops.elementwise_binary import Monoid
 from hloom.ops.operation import Operation
 from hloom.types import PrimitiveType
 from hloom.values import Array
@@ -44,9 +45,13 @@ class Join:
 
 @dataclass(frozen=True)
 class Fold:
-    """The operands, combined by a binary operation that may work in any order (GEN-13): here as a balanced tree."""
+    """The operands, combined by a monoid that may work in any order (GEN-13): here as a balanced tree.
 
-    op: Operation
+    Where `from_zero`, the first operand is a zero from which the sum need not start.
+    """
+
+    op: Monoid
+    from_zero: bool = False
 
 
 @dataclass(frozen=True)
