@@ -78,7 +78,7 @@ def _scan(op: Scan, evaluator: Evaluator, instruction: Instruction, operands: Se
     order = range(inputs[0].shape[d])
     stacked: list[Sequence[Array]] = []
     for step in reversed(order) if op.is_reverse else order:
-        value = evaluator.run(op.computation, [*(np.take(array, step, d) for array in inputs), *carries])
+        value = evaluator.run(op.computation, [*(_slice(array, step, d) for array in inputs), *carries])
         results = value if isinstance(value, tuple) else (value,)
         stacked.append(results[: len(results) - op.num_carries])
         carries = list(results[len(results) - op.num_carries :])
@@ -91,6 +91,11 @@ def _scan(op: Scan, evaluator: Evaluator, instruction: Instruction, operands: Se
     ]
     values = (*outputs, *carries)
     return values if instruction.shape.is_tuple else values[0]
+
+
+def _slice(array: Array, step: int, dimension: int) -> Array:
+    part = np.moveaxis(array, dimension, 0)
+    return part[step : step + 1].reshape(part.shape[1:])  # an index would unwrap a scalar
 
 
 def _zeros(sizes: tuple[int, ...], type: object) -> Array:

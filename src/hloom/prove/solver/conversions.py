@@ -15,7 +15,7 @@ from hloom.ops.convert import BitcastConvert, Convert, ReducePrecision
 from hloom.ops.select import Select
 from hloom.prove.solver.arithmetic import FORMULAS as FORMULAS
 from hloom.prove.solver.arithmetic import Elements
-from hloom.prove.solver.element import NEAREST, Element, choose, from_bits, from_number, known, sort_of
+from hloom.prove.solver.element import NEAREST, Element, choose, from_bits, from_code, from_number, known, sort_of
 from hloom.types import PrimitiveType
 
 
@@ -121,7 +121,7 @@ def _real(op: unary.Real, type: PrimitiveType, operands: Elements) -> Element:
 def _imag(op: unary.Imag, type: PrimitiveType, operands: Elements) -> Element:
     (x,) = operands
     if not x.type.is_complex:
-        return known(type, 0)
+        return from_code(type, 0)
     return from_bits(type, z3.simplify(z3.Extract(2 * type.bits - 1, type.bits, x.bits)))
 
 

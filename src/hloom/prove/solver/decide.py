@@ -7,6 +7,7 @@ floats, then with it.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ MAX_BITS_OF_SOLVED = 24
 """The same, where the solver did not decide."""
 CHUNK_BITS = 18
 """Logarithm of the number of values that are tried at once."""
-SAMPLES = 512
+SAMPLES = 256
 """Values of variables that are tried where there are too many."""
 
 Pair = tuple[Term, Term]
@@ -219,24 +220,31 @@ def all_values(variables: Sequence[Term], bits: int) -> Iterator[Mapping[Term, A
 
 def samples(variables: Sequence[Term]) -> Mapping[Term, Array]:
     """Returns values of some variables: random bits, special values, and equal ones in some places."""
-    random = np.random.default_rng(0)
-    found: dict[Term, Array] = {}
-    first: dict[PrimitiveType, Array] = {}
+    count: dict[PrimitiveType, int] = {}
+    found = {}
     for variable in variables:
-        type = variable.type
-        special = _special_codes(type)
-        codes = random.integers(0, 1 << min(63, _bits(type)), SAMPLES).astype(object) if not type.is_pred else np.zeros(
-            SAMPLES, object)  # fmt: skip
-        if type.bits > 63:
-            codes = codes | (random.integers(0, 1 << 62, SAMPLES).astype(object) << (type.bits - 62))
-        chosen = random.random(SAMPLES) < 0.7
-        codes[chosen] = np.array(special, object)[random.integers(0, len(special), int(chosen.sum()))]
-        if type in first:
-            same = random.random(SAMPLES) < 0.2
-            codes[same] = first[type][same]
-        first.setdefault(type, codes)
-        found[variable] = from_codes(type, codes)
+        number = count[variable.type] = count.get(variable.type, -1) + 1
+        found[variable] = _sample(variable.type, number)
     return found
+
+
+@functools.lru_cache(4096)
+def _sample(type: PrimitiveType, number: int) -> Array:
+    """Returns the values of the variable of a type with a number; some are those of the first one."""
+    random = np.random.default_rng(number)
+    bits = _bits(type)
+    codes = random.integers(0, 1 << min(62, bits), SAMPLES).astype(object)
+    if bits > 62:
+        codes = codes | (random.integers(0, 1 << min(62, bits - 62), SAMPLES).astype(object) << 62)
+    special = np.array(_special_codes(type), object)
+    chosen = random.random(SAMPLES) < 0.7
+    codes[chosen] = special[random.integers(0, len(special), int(chosen.sum()))]
+    array = from_codes(type, list(codes)).copy()
+    if number:
+        same = random.random(SAMPLES) < 0.2
+        array[same] = _sample(type, 0)[same]
+    array.flags.writeable = False
+    return array
 
 
 def _special_codes(type: PrimitiveType) -> list[int]:

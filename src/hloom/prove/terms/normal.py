@@ -136,7 +136,8 @@ def _sorted_sum(fold: Fold, type: PrimitiveType, operands: Terms, sums: Sums) ->
 def _lattice(op: binary.Monoid, type: PrimitiveType, operands: Terms) -> Term:
     """Flattens, sorts and joins equal operands of and, or, maximum and minimum."""
     fold = Fold(op.replace())
-    flat = {y for x in operands for y in (x.operands if x.op == fold else (x,))}
+    flat = {y for x in operands for y in (x.operands if x.op in (fold, op) else (x,))}
+    flat = {_absorbed(x, op, flat) for x in flat}
     constants = [x for x in flat if x.known is not None]
     kept = sorted((x for x in flat if x.known is None), key=lambda x: x.ordinal)
     if constants:
@@ -156,15 +157,28 @@ def _lattice(op: binary.Monoid, type: PrimitiveType, operands: Terms) -> Term:
     return node(type, fold, kept) if len(kept) > 1 else kept[0]
 
 
+def _absorbed(x: Term, op: binary.Monoid, flat: set[Term]) -> Term:
+    """Drops what a term of a minimum has in common with it: min(a, max(b, min(a, c))) is min(a, max(b, c))."""
+    dual = _DUAL[op.__class__]
+    if not isinstance(x.op.op if isinstance(x.op, Fold) else x.op, dual):
+        return x
+    parts = []
+    for part in x.operands:
+        is_same = part.op in (op, Fold(op))
+        rest = [y for y in part.operands if y not in flat] if is_same else [part]
+        parts.append(_lattice(op, x.type, rest) if rest else part)
+    return x if tuple(parts) == x.operands else _lattice(dual(), x.type, parts)
+
+
+_DUAL: dict[type[Operation], type[binary.Monoid]] = {
+    binary.And: binary.Or, binary.Or: binary.And, binary.Maximum: binary.Minimum, binary.Minimum: binary.Maximum
+}  # fmt: skip
+"""The other operation of each lattice."""
+
+
 def _absorbing(op: binary.Monoid, type: PrimitiveType) -> Term:
     """Returns the element that an integer operation of a lattice gives with every other one."""
-    dual = {
-        binary.And: binary.Or,
-        binary.Or: binary.And,
-        binary.Maximum: binary.Minimum,
-        binary.Minimum: binary.Maximum,
-    }
-    return constant(type, dual[op.__class__].identity(type))
+    return constant(type, _DUAL[op.__class__].identity(type))
 
 
 def _of_choice(op: Operation, type: PrimitiveType, operands: Terms) -> Term | None:
