@@ -2,6 +2,64 @@
 
 from __future__ import annotations
 
-from miscompilations.case import Case
+import ml_dtypes
+import numpy as np
 
-CASES: list[Case] = []
+from miscompilations.case import Case, module
+
+S16, S32, BF16 = np.int16, np.int32, ml_dtypes.bfloat16
+
+CASES: list[Case] = [
+    Case(
+        "folded-atan2-of-zeros-in-bf16",
+        (),
+        "ATAN2-1",
+        "The angle of the point (0, 0) is 0, in bf16 as in f32; the evaluator that folds constants gives NaN.",
+        module("zeros", "x = bf16[2] iota(), iota_dimension=0; ROOT r = bf16[2] atan2(x, x)"),
+        (),
+        np.array([0, np.pi / 4], BF16),
+    ),
+    Case(
+        "popcnt-of-negative-s4",
+        (),
+        "POPULATIONCOUNT-1",
+        "-4 is 1100 in four bits, of which two are set; in a sign-extended byte six are.",
+        module("popcnt", "x = s4[3] parameter(0); ROOT r = s4[3] popcnt(x)"),
+        (np.array([-4, -1, 3], ml_dtypes.int4),),
+        np.array([2, 4, 2], ml_dtypes.int4),
+    ),
+    Case(
+        "power-of-s16-with-exponents-from-64",
+        (),
+        "POW-2",
+        "Integer powers wrap modulo 2^16: 2^64 is 0, 3^64 is not 1. XLA reads 6 bits of the exponent.",
+        module("power", "x = s16[3] parameter(0); y = s16[3] parameter(1); ROOT r = s16[3] power(x, y)"),
+        (np.array([2, 3, 3], S16), np.array([64, 64, 100], S16)),
+        np.array([pow(2, 64, 1 << 16), pow(3, 64, 1 << 16), pow(3, 100, 1 << 16)], np.uint16).view(S16),
+    ),
+    Case(
+        "folded-convolution-of-integers-saturates",
+        (),
+        "GEN-6",
+        "7 * 2000000000 + 1 wraps to 1115098113; the evaluator that folds constants clamps it to 2147483647.",
+        module(
+            "fold",
+            """x = s32[1,1,2] constant({ { {7, 1} } }); k = s32[1,1,2] constant({ { {2000000000, 1} } })
+            ROOT r = s32[1,1,2] convolution(x, k), window={size=2 pad=0_1 lhs_dilate=2 rhs_dilate=2},
+              dim_labels=bf0_oi0->bf0""",
+        ),
+        (),
+        np.array([[[14000000001 - 3 * (1 << 32), 0]]], S32),
+    ),
+    Case(
+        "random-bits-of-signed-integers-are-unsigned",
+        (),
+        "RNGBITGENERATOR-1",
+        "The shape of the data is the declared one, s32[4]; the program returns u32[4].",
+        module(
+            "bits", "s = u64[2] parameter(0); ROOT r = (u64[2], s32[4]) rng-bit-generator(s), algorithm=rng_three_fry"
+        ),
+        (np.array([0, 0], np.uint64),),
+        (np.array([0, 2], np.uint64), np.array([1797259609, -1715843330, 1351547692, -1059176654], S32)),
+    ),
+]

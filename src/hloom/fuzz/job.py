@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -44,8 +45,10 @@ REDUCE_SECONDS = 120.0
 TRACED_EVERY = 16
 """Number of modules of which one is traced for the coverage of lines."""
 SAVE_SECONDS = 5.0
-TARGET_MODULES = 60
-"""Modules after which another processor and number of threads is drawn."""
+MODULES_PER_START = 200
+"""Number of modules after which oracles get new processes, one of them for another processor and number of threads."""
+SHARES = {"compiled": 0.5, "target": 0.4, "twin": 0.5, "xla": 0.5}
+"""The shares of the modules to which oracles that compile are applied; the others are applied to all."""
 
 
 class TimedOut(Exception):
@@ -81,11 +84,15 @@ class Job:
     def __post_init__(self) -> None:
         self.counts = self.state.load(self.number)
         self.lines.merge(self.counts.lines)
-        self.compiled = Compiled()
-        self.target = Compiled(random_target(Draw(self.number)))
+        self.cpu_before = self.counts.cpu_seconds - _cpu_seconds()
+        self.start(Draw(self.number))
+
+    def start(self, draw: Draw) -> None:
+        """Makes the oracles, whose processes start when they are needed; a processor is drawn for one of them."""
+        self.compiled, self.target = Compiled(), Compiled(random_target(draw))
         self.oracles = {
             "compiled": self.compiled,
-            "target": lambda *args: self.target(*args),
+            "target": self.target,
             "twin": Twin(self.compiled),
             "pass": after_pass,
             "partitioned": partitioned,
@@ -96,32 +103,37 @@ class Job:
         if has_peer():
             self.oracles["xla"] = Xla()
 
+    def stop(self) -> None:
+        """Ends the processes of the oracles, and writes the counts."""
+        for oracle in self.oracles.values():
+            if isinstance(oracle, (Compiled, Xla)):
+                oracle.close()
+        self.save()
+
     def run(self, seconds: float) -> None:
-        """Works for some seconds."""
+        """Works for some seconds, or until the process that started this one ends."""
         started = saved = time.monotonic()
-        before = self.counts.seconds
-        while (now := time.monotonic()) - started < seconds:
+        parent = os.getppid()
+        while (now := time.monotonic()) - started < seconds and os.getppid() == parent:
             self.step(self.number * SEEDS_PER_JOB + self.counts.seed)
             self.counts.seed += 1
-            self.counts.seconds = before + time.monotonic() - started
+            if self.counts.seed % MODULES_PER_START == 0:
+                self.stop()
+                self.start(Draw(self.counts.seed))
             if now - saved > SAVE_SECONDS:
                 self.save()
                 saved = now
-        self.save()
-        self.compiled.close()
-        self.target.close()
+        self.stop()
 
     def save(self) -> None:
-        """Writes the counts."""
+        """Writes the counts; the time of a process counts when it has ended."""
         self.counts.lines = self.lines.as_lists()
+        self.counts.cpu_seconds = self.cpu_before + _cpu_seconds()
         self.state.save(self.number, self.counts)
 
     def step(self, seed: int) -> None:
         """Draws a case and applies the oracles."""
         draw = Draw(seed)
-        if self.counts.seed % TARGET_MODULES == TARGET_MODULES - 1:
-            self.target.close()
-            self.target = Compiled(random_target(draw))
         traced = self.counts.seed % TRACED_EVERY == 0
         for oracle in (self.compiled, self.target):
             oracle.runner.lines = self.lines if traced else None
@@ -144,7 +156,8 @@ class Job:
             self.counts.count(self.counts.refused, f"reference: {error.message[:60]}")
             return
         for name, oracle in self.oracles.items():
-            self.check(name, oracle, case, known, draw, seed)
+            if draw.chance(SHARES.get(name, 1.0)):
+                self.check(name, oracle, case, known, draw, seed)
 
     def check(self, name: str, oracle: Oracle, case: Case, reference: Any, draw: Draw, seed: int) -> Problem | None:
         """Applies an oracle, and records what it finds."""
@@ -172,6 +185,11 @@ class Job:
             return
         finding = Finding(name, again.kind, again.message[:600], operations_of(small), seed)
         self.state.add(finding, small)
+
+
+def _cpu_seconds() -> float:
+    """The CPU time of this process and of those it started that have ended."""
+    return sum(os.times()[:4])
 
 
 def apply(oracle: Oracle, case: Case, reference: Reference | None, choices: int) -> Problem | HloomError | None:

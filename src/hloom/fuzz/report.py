@@ -11,6 +11,7 @@ from pathlib import Path
 from hloom.files.formats import write_file
 from hloom.fuzz.grammar.draw import TYPES
 from hloom.fuzz.lines import PACKAGE, Lines, lines_of
+from hloom.fuzz.peer import KNOWN
 from hloom.fuzz.state import Counts, Finding, State
 from hloom.ops.operation import OPERATIONS
 from hloom.text.html import highlighted
@@ -32,7 +33,7 @@ def page(state: State) -> str:
         "figures": _figures(jobs, len(findings)),
         "oracles": _oracles(jobs),
         "findings": "".join(_finding(*pair) for pair in findings) or "<p>None.</p>",
-        "known": _table(("class", "differences"), sorted(_sum(job.known for job in jobs).items())),
+        "known": _known(_sum(job.known for job in jobs)),
         "refused": _table(("oracle", "cases"), _sum(job.refused for job in jobs).most_common(30)),
         "heat": _heat_map(_sum(job.pairs for job in jobs)),
         "lines": _line_coverage(jobs),
@@ -52,7 +53,7 @@ def _sum(counts: Iterable[dict[str, int]]) -> Counter[str]:
 def _figures(jobs: list[Counts], findings: int) -> str:
     pairs = sum(1 for key in _sum(job.pairs for job in jobs) if not key.endswith(" "))
     figures = {
-        "CPU hours": f"{sum(job.seconds for job in jobs) / 3600:.2f}",
+        "CPU hours": f"{sum(job.cpu_seconds for job in jobs) / 3600:.2f}",
         "modules": f"{sum(job.modules for job in jobs):,}",
         "instructions": f"{sum(job.instructions for job in jobs):,}",
         "comparisons": f"{sum(_sum(job.comparisons for job in jobs).values()):,}",
@@ -64,6 +65,11 @@ def _figures(jobs: list[Counts], findings: int) -> str:
 
 def _oracles(jobs: list[Counts]) -> str:
     return _table(("oracle", "comparisons"), sorted(_sum(job.comparisons for job in jobs).items()))
+
+
+def _known(counts: Counter[str]) -> str:
+    """The classes of known differences of XLA's, with their reasons."""
+    return _table(("class", "differences"), [(f"{known.name}: {known.reason}", counts[known.name]) for known in KNOWN])
 
 
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, int]]) -> str:

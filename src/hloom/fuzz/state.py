@@ -27,7 +27,7 @@ class Counts:
     """Figures of a job so far; counts of pairs (opcode, element type) are keyed by `opcode type`."""
 
     seed: int = 0
-    seconds: float = 0.0
+    cpu_seconds: float = 0.0
     modules: int = 0
     instructions: int = 0
     comparisons: dict[str, int] = field(default_factory=dict)

@@ -53,11 +53,11 @@ def supervise(state: State, jobs: int, seconds: float, show: Callable[[str], obj
 def progress(state: State) -> str:
     """Describes what all jobs have done."""
     jobs = state.jobs()
-    modules, hours = sum(j.modules for j in jobs), sum(j.seconds for j in jobs) / 3600
+    modules, hours = sum(j.modules for j in jobs), sum(j.cpu_seconds for j in jobs) / 3600
     comparisons = sum(sum(j.comparisons.values()) for j in jobs)
     reached = len({pair for j in jobs for pair in j.pairs if not pair.endswith(" ")})
     findings = len(state.findings())
-    return f"{hours:.2f} h, {modules} modules, {comparisons} comparisons, {reached} pairs, {findings} findings"
+    return f"{hours:.2f} CPU hours, {modules} modules, {comparisons} comparisons, {reached} pairs, {findings} findings"
 
 
 def _start(state: State, number: int, seconds: float) -> _Process:

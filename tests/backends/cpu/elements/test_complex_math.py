@@ -130,6 +130,16 @@ def test_atan2_follows_its_formula() -> None:
     assert np.max(np.abs(compiled("atan2", np.complex128)(y, x) - expected) / (1 + np.abs(expected))) < 1e-14
 
 
+@pytest.mark.parametrize("scale", [1e-290, 1e290])
+def test_atan2_does_not_depend_on_the_scale(scale: float) -> None:
+    """ATAN2-1: a quotient, whose squares must not overflow."""
+    y, x = samples(np.complex128, 0)[:1000], samples(np.complex128, 1)[:1000]
+    y, x = y / np.abs(y), x / np.abs(x) * 3
+    operation = OPERATIONS["atan2"]
+    for function in (compiled("atan2", np.complex128), lambda *z: operation.evaluate(operation(), None, *z)):
+        assert np.max(np.abs(function(y * scale, x * scale) - function(y, x))) < 1e-13
+
+
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -3.0, 1e30, -1e-30, 100.0, -700.0, np.inf, -np.inf, np.nan])
 
 

@@ -1,0 +1,47 @@
+"""Known differences of XLA: each class has a case of the suite of miscompilations, and no other case is in it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import hloom as hl
+from hloom.faults.case import Case
+from hloom.fuzz.noise import flushed
+from hloom.fuzz.oracles import Problem
+from hloom.fuzz.peer import class_of
+from miscompilations.found_by_fuzzing import CASES
+
+CLASSES = {
+    "folded-atan2-of-zeros-in-bf16": "folded atan2",
+    "popcnt-of-negative-s4": "popcnt of narrow integers",
+    "power-of-s16-with-exponents-from-64": "powers of integers",
+    "folded-convolution-of-integers-saturates": "folded convolutions of integers",
+    "random-bits-of-signed-integers-are-unsigned": "signed random bits",
+}
+
+
+def test_the_faults_that_fuzzing_found_are_known_differences() -> None:
+    found = {}
+    for case in CASES:
+        known = class_of(Case(hl.parse(case.text), case.arguments), Problem("difference", ""))
+        found[case.name] = known.name if known else None
+    assert found == CLASSES
+
+
+def test_differences_of_plain_programs_are_of_no_class() -> None:
+    for text in (
+        "ENTRY e { x = f32[2] parameter(0)\n ROOT r = f32[2] add(x, x) }",
+        "ENTRY e { x = s8[2] parameter(0)\n ROOT r = s8[2] popcnt(x) }",
+        "ENTRY e { x = f32[2] parameter(0)\n ROOT r = f32[2] atan2(x, x) }",
+    ):
+        module = hl.parse(text)
+        assert class_of(Case.random(module, 0), Problem("difference", "")) is None
+        crash = class_of(Case.random(module, 0), Problem("crash", ""))
+        assert crash is not None and crash.name == "aborts"
+
+
+def test_subnormal_numbers_may_be_zero_on_xla() -> None:
+    """GEN-7 keeps them: the peer's noise, not hloom's, allows zeros of the same sign."""
+    x = np.array([1e-40, -1e-40, 1.0, np.nan], np.float32)
+    assert np.array_equal(flushed(x), np.array([0.0, -0.0, 1.0, np.nan], np.float32), equal_nan=True)
+    assert np.signbit(flushed(x)[1])
