@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,6 +48,7 @@ def main() -> int:
     parser.add_argument("--plot", type=Path, help="picture of the samples")
     options = parser.parse_args()
     faulthandler.enable()
+    warnings.simplefilter("ignore", RuntimeWarning)  # of NumPy, about values of random programs
     with tempfile.TemporaryDirectory(prefix="hloom-soak-") as cache:
         os.environ["HLOOM_CACHE_DIR"] = cache
         samples, quiet, failures = run(options, Path(cache))
@@ -81,9 +83,9 @@ def run(options: argparse.Namespace, cache: Path) -> tuple[list[Sample], list[Sa
             if now >= warm and not quiet:
                 quiet.append(pause(soak, kept, options.threads, started))
             if now >= next_sample:
+                faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
                 samples.append(take_sample(now, **soak.counts.as_dict()))
                 print(json.dumps(asdict(samples[-1])), file=output, flush=True)
-                faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
                 check_progress(soak)
                 next_sample = now + SAMPLE_SECONDS
         quiet.append(pause(soak, kept, options.threads, started))

@@ -82,6 +82,7 @@ def compile(
     timeout: float = 30.0,
     seed: int | None = None,
     donate: bool = False,
+    batch_invariant: bool = False,
     step_limit: float = math.inf,
     observer: Callable[..., None] | None = None,
     fill_elided: int | None = None,
@@ -103,6 +104,8 @@ def compile(
         seed: the seed of RngUniform and RngNormal, >= 0; by default every run draws other values (RNGNORMAL-3).
         donate: whether parameters that the module's input_output_alias or buffer_donor names are donated: results may
             overwrite the arrays passed for them.
+        batch_invariant: whether each row of a result is the same bits for every size of the batch that it is in
+            (`docs/determinism.md`), which costs speed; also set by HLOOM_BATCH_INVARIANT=1.
         step_limit: the number of instructions after which the interpreter raises RunError.
         observer: a function that the interpreter calls after each instruction, with the instruction, the values of its
             operands and its value.
@@ -141,6 +144,7 @@ def compile(
                 timeout=timeout,
                 seed=seed,
                 donate=donate,
+                batch_invariant=batch_invariant,
                 step_limit=step_limit,
                 observer=observer,
                 fill_elided=fill_elided,
@@ -157,7 +161,7 @@ def compile(
         from hloom.backends.cpu.pipeline import Topology
 
         topology = Topology.of(count * module.num_partitions, distributed)
-        executable = CpuExecutable(module, options, compile_module(module, donate, topology))
+        executable = CpuExecutable(module, options, compile_module(module, donate, topology, batch_invariant))
     else:
         from hloom.backends.interpreter.executable import InterpreterExecutable
 

@@ -57,6 +57,14 @@ class Target:
 
     vector_bytes: int
     threads: int
+    batch_invariant: bool = False
+    """Whether sums are added up in an order that depends on the summed dimensions alone, not on how many sums there
+    are."""
+
+    @property
+    def sum_lanes(self) -> int:
+        """Number of partial sums of each batch-invariant sum of floats; 0 if sums may have any number."""
+        return self.vector_bytes // 4 if self.batch_invariant else 0
 
     def is_worth_threads(self, work: float) -> bool:
         """Whether it pays to divide some work, in additions, among threads."""

@@ -160,3 +160,22 @@ for _ in range(TIMES):
 @pytest.mark.parametrize("times", [2, pytest.param(CASES // 10, marks=pytest.mark.long)])
 def test_an_interrupt_of_the_first_use_leaves_all_usable(times: int) -> None:
     fork(FIRST.replace("TIMES", str(times)), seconds=120 + 20 * times)
+
+
+def test_a_child_forked_while_another_thread_imports_has_the_module(tmp_path: Path) -> None:
+    (tmp_path / "slow_module.py").write_text("import time\ntime.sleep(0.5)\n")
+    fork(
+        f"""
+sys.path.insert(0, {str(tmp_path)!r})
+thread = threading.Thread(target=__import__, args=("slow_module",))
+thread.start()
+time.sleep(0.1)
+child = os.fork()
+if child == 0:
+    __import__("slow_module")
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+thread.join()
+""",
+        seconds=30,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import hashlib
 import os
 import random
@@ -21,6 +22,7 @@ import hloom as hl
 from hloom.backends.cpu.llvm.disk_cache import remove_oldest
 from hloom.errors import ResourceExhaustedError
 from hloom.files.arrays import flat
+from hloom.system.shield import FORK_TIMEOUT_SECONDS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
@@ -205,9 +207,11 @@ class Soak:
     def fork(self, rng: random.Random) -> None:
         """Forks while other threads compile; the child compiles and runs programs of its own."""
         key = rng.randrange(len(GENERATORS)), rng.randrange(SEEDS)
+        faulthandler.dump_traceback_later(FORK_TIMEOUT_SECONDS * 0.9)  # who keeps the fork waiting
         child = os.fork()
         if not child:
             _child(key, self.results.get(key))
+        faulthandler.cancel_dump_traceback_later()
         deadline = time.monotonic() + FORK_SECONDS
         while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
             if time.monotonic() > deadline:

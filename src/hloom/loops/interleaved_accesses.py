@@ -39,6 +39,8 @@ def interleaved_loops(nest: Nest, vector: Variable, vector_bytes: int) -> list[V
     is_stored = all(vector in store.index.variables for store in nest.stores)
     if not is_stored or not nest.is_perfect or any(store.value.type.is_complex for store in nest.stores):
         return []
+    if any(map(nest.has_fixed_order, nest.reductions)):
+        return []  # trees of expressions have an order of their own
     limit = max_record_length(nest, vector, vector_bytes)
     short = [loop for loop in nest.loops if loop is not vector and loop.extent <= MAX_LANES]
     return (

@@ -14,6 +14,7 @@ from functools import cached_property
 
 from hloom.affine import Atom, Expression, Index, Quotient, Remainder, Variable
 from hloom.loops.expressions import Apply, ExpressionSpace, Load, Reduction, ReductionResult, Where, walk
+from hloom.ops.elementwise_binary import Add, Multiply
 from hloom.ops.select import Select
 from hloom.types import PrimitiveType
 
@@ -49,7 +50,8 @@ class Schedule:
     The loop `vector` is vectorised with `lanes` lanes. The loop `transposed` is split into tiles of as many iterations:
     elements that are contiguous along it are loaded as vectors and transposed in registers. Unless `chunk` is 0, the
     outermost loop is parallel and split into chunks of `chunk` iterations. `staged` lists expressions of a reduction
-    that later loops use again, as (expression, scratch buffer, index): their values are stored there.
+    that later loops use again, as (expression, scratch buffer, index): their values are stored there. Unless
+    `sum_lanes` is 0, every sum of floats has this number of partial sums, whatever the loops around it.
     """
 
     vector: Variable | None = None
@@ -57,6 +59,7 @@ class Schedule:
     transposed: Variable | None = None
     chunk: int = 0
     staged: tuple[tuple[Expression, int, Index], ...] = ()
+    sum_lanes: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,11 @@ class Nest:
     loops: tuple[Variable, ...]
     stores: tuple[Store, ...]
     schedule: Schedule = Schedule()
+
+    def has_fixed_order(self, reduction: Reduction) -> bool:
+        """Whether a reduction adds up in a fixed order: a sum or product of floats in a batch-invariant program."""
+        is_sum = reduction.monoid in (Add, Multiply) and not reduction.initial[0].type.is_integer
+        return is_sum and self.schedule.sum_lanes > 0
 
     @property
     def iterations(self) -> int:

@@ -22,6 +22,7 @@ from hloom.loops.nest import (
     BufferType,
     Kernel,
     Nest,
+    Schedule,
     collapse,
     collapse_reductions,
     expression_cost,
@@ -60,9 +61,15 @@ def schedule(kernel: Kernel, target: Target) -> None:
     """Transforms the nests of the kernel, splits long reductions, and gives each nest its schedule."""
     nests = []
     for nest in kernel.nests:
-        nest = replace(nest, loops=tuple(loop for loop in nest.loops if loop.extent != 1))
-        nest = collapse_reductions(split_at_divisors(collapse(nest, kernel.space), kernel.space), kernel.space)
-        nests += split_reductions(kernel, _unroll_short_loops(nest, kernel.space))
+        loops = tuple(loop for loop in nest.loops if loop.extent != 1)
+        nest = replace(nest, loops=loops, schedule=Schedule(sum_lanes=target.sum_lanes))
+        nest = split_at_divisors(collapse(nest, kernel.space), kernel.space)
+        if target.batch_invariant:
+            # Collapsing and splitting reductions change the order of sums, and depend on the other loops.
+            nests.append(_unroll_short_loops(nest, kernel.space))
+        else:
+            nest = _unroll_short_loops(collapse_reductions(nest, kernel.space), kernel.space)
+            nests += split_reductions(kernel, nest)
     kernel.nests = [_schedule_nest(kernel, nest, target) for nest in nests]
 
 

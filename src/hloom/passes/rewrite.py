@@ -272,6 +272,12 @@ class Match:
 # The engine
 
 
+MAX_INDEXED = 5
+"""The largest number of opcodes, those of an instruction and its operands, whose rules are kept: longer lists differ
+without end.
+"""
+
+
 class RuleSet:
     """Rules indexed by the opcode of their root, and tried in the order given."""
 
@@ -288,7 +294,9 @@ class RuleSet:
         found = self._by_opcodes.get(opcodes)
         if found is None:
             rules = self.by_opcode[opcodes[0]]
-            found = self._by_opcodes[opcodes] = [rule for rule in rules if rule.root.allows(opcodes[1:])]
+            found = [rule for rule in rules if rule.root.allows(opcodes[1:])]
+            if len(opcodes) <= MAX_INDEXED:
+                self._by_opcodes[opcodes] = found
         return found
 
     def apply(self, module: Module) -> Counter[str]:

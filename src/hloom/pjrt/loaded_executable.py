@@ -34,6 +34,7 @@ from hloom.proto.schema import message_class
 from hloom.runtime.executable import DeviceExecutable, RunOptions
 from hloom.runtime.serialization import DataFormat
 from hloom.sharding import Sharding, ShardingType
+from hloom.system.machine import wants_batch_invariance
 from hloom.values import Array, Value
 
 
@@ -203,7 +204,8 @@ class LoadedExecutable:
         """SHA-256 of program and options, less those unknown to hloom, whose order differs between processes."""
         known = type(self.options).FromString(self.serialized_options)
         known.DiscardUnknownFields()
-        return hashlib.sha256(known.SerializeToString(deterministic=True) + self.program.serialized).hexdigest()
+        content = known.SerializeToString(deterministic=True) + self.program.serialized
+        return hashlib.sha256(content + bytes([wants_batch_invariance()])).hexdigest()
 
     @functools.cached_property
     def optimized(self) -> bytes:

@@ -37,6 +37,11 @@ def thread_count() -> int:
     return int(text)
 
 
+def wants_batch_invariance() -> bool:
+    """Whether HLOOM_BATCH_INVARIANT is set: all programs are compiled with `batch_invariant`."""
+    return os.environ.get("HLOOM_BATCH_INVARIANT", "") not in ("", "0")
+
+
 def local_ranks() -> int:
     """The number of processes that MPI started on this machine, from the variables of MPICH and Open MPI."""
     found = (os.environ.get(name, "") for name in ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"))

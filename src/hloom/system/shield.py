@@ -6,8 +6,8 @@ on other threads. The main thread waits, and a signal interrupts only the waitin
 next checkpoint.
 
 A forked child has one thread, and its locks are in the state that they had at the fork. Therefore a fork waits until
-the work of other threads is at a checkpoint, where it holds no lock that others need; so does the exit of the process,
-which shuts down LLVM.
+the work of other threads is at a checkpoint, where it holds no lock that others need, and until no other thread imports
+a module, for which the child would wait forever; so does the exit of the process, which shuts down LLVM.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import _thread
 import atexit
 import contextvars
 import functools
+import importlib
 import os
 import threading
 import time
@@ -200,11 +201,18 @@ def _others_working() -> bool:
     return bool(_working.keys() - {_thread.get_ident()})
 
 
+def _others_importing() -> bool:
+    """Whether another thread holds the lock of a module; False if this Python keeps these locks elsewhere."""
+    me, locks = _thread.get_ident(), getattr(importlib._bootstrap, "_module_locks", {})  # type: ignore[attr-defined]
+    held = (found for reference in [*locks.values()] if (found := reference()) is not None)
+    return any(getattr(lock, "owner", None) not in (None, me) for lock in held)
+
+
 def _wait_for_others() -> None:
     """Closes the gate, and waits until no other thread is working, at most FORK_TIMEOUT_SECONDS."""
     _gate.acquire()
     deadline = time.monotonic() + FORK_TIMEOUT_SECONDS
-    while _others_working() and time.monotonic() < deadline:
+    while (_others_working() or _others_importing()) and time.monotonic() < deadline:
         time.sleep(1e-4)
 
 

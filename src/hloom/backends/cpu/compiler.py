@@ -51,6 +51,7 @@ from hloom.passes.optional import without_defects
 from hloom.runtime.custom_calls.targets import replaces_targets
 from hloom.runtime.serialization import DataFormat
 from hloom.system.garbage import older_objects_frozen
+from hloom.system.machine import wants_batch_invariance
 from hloom.system.shield import checkpoint, shielded
 from hloom.target import Target
 from hloom.text import fingerprint
@@ -105,19 +106,22 @@ PROGRAM = DataFormat(CompiledModule, HostPart, Signature, Buffer, Routine, Slot,
 
 
 @shielded
-def compile_module(module: Module, donate: bool = False, topology: Topology = Topology.THREADS) -> CompiledModule:
+def compile_module(
+    module: Module, donate: bool = False, topology: Topology = Topology.THREADS, batch_invariant: bool = False
+) -> CompiledModule:
     """Compiles a module for this processor; with `donate` its results may take the memory of arguments.
 
     Programs that do not need the host are taken from the cache on disk if they were compiled before.
     """
     provide_half_conversions()
+    machine = host_target(batch_invariant)
     if not may_keep_programs() or any(i.op.expand is not None for i in module.instructions()):
-        return _compile(module, donate, topology)
-    key = f"{fingerprint(module)} {donate} {topology} {host_target()} {target()}"
+        return _compile(module, machine, donate, topology)
+    key = f"{fingerprint(module)} {donate} {topology} {machine} {target()}"
     cached: CompiledModule | None = find_program(key, PROGRAM)
     if cached is not None:
         return cached
-    compiled = _compile(module, donate, topology)
+    compiled = _compile(module, machine, donate, topology)
     if not compiled.host.is_needed:
         # An abandoned compilation may have cloned a module that its caller was modifying: stop before it is kept.
         checkpoint()
@@ -135,29 +139,33 @@ def may_keep_programs() -> bool:
 def compile_timed(module: Module) -> CompiledModule:
     """Compiles a module for a single device, with a clock around each step."""
     provide_half_conversions()
-    return _compile(module, False, Topology.SINGLE, StepTimer())
+    return _compile(module, host_target(), False, Topology.SINGLE, StepTimer())
 
 
 @older_objects_frozen()
-def _compile(module: Module, donate: bool, topology: Topology, timer: StepTimer | None = None) -> CompiledModule:
-    return without_defects(module, lambda: _compile_once(clone_module(module), donate, topology, timer))
+def _compile(
+    module: Module, machine: Target, donate: bool, topology: Topology, timer: StepTimer | None = None
+) -> CompiledModule:
+    return without_defects(module, lambda: _compile_once(clone_module(module), machine, donate, topology, timer))
 
 
-def _compile_once(module: Module, donate: bool, topology: Topology, timer: StepTimer | None) -> CompiledModule:
+def _compile_once(
+    module: Module, machine: Target, donate: bool, topology: Topology, timer: StepTimer | None
+) -> CompiledModule:
     with Compilation() as compilation:
-        early = _EarlyKernels(module, compilation)
-        passes = run_passes(module, cpu_pipeline(topology), before=early.begin)
+        early = _EarlyKernels(module, compilation, machine)
+        passes = run_passes(module, cpu_pipeline(topology, machine.batch_invariant), before=early.begin)
         stages = _Stages(passes, sum(1 for _ in module.instructions()))
         stages.add("write kernels", early.seconds)
         with stages.timed("build program"):
-            program = build_program(module, host_target(), codes=early.codes)
+            program = build_program(module, machine, codes=early.codes)
             if topology is Topology.RANKS:
                 overlap_collectives(program)
             early.begin_rest(program)
         with stages.timed("assign buffers"):
             assignment = assign_buffers(program, donate)
         with stages.timed("write LLVM IR"):
-            emitter = ProgramEmitter(program, assignment, processor().vector_bytes, timer)
+            emitter = ProgramEmitter(program, assignment, machine.vector_bytes, timer)
             texts = [*map(module_text, emitter.modules(early.kernels))]
         with stages.timed("make machine code"):
             object_files = compilation.finish(texts)
@@ -179,17 +187,17 @@ def _compile_once(module: Module, donate: bool, topology: Topology, timer: StepT
     )
 
 
-def host_target() -> Target:
+def host_target(batch_invariant: bool = False) -> Target:
     """Returns the target of programs that run in this process."""
-    return Target(processor().vector_bytes, shared_pool().threads)
+    return Target(processor().vector_bytes, shared_pool().threads, batch_invariant or wants_batch_invariance())
 
 
 class _EarlyKernels:
     """Compiles kernels that fusion leaves alone in the background while the rest of the program is built."""
 
-    def __init__(self, module: Module, compilation: Compilation) -> None:
+    def __init__(self, module: Module, compilation: Compilation, machine: Target) -> None:
         self.module, self.compilation = module, compilation
-        self.codes = KernelCodes(host_target())
+        self.codes = KernelCodes(machine)
         self.kernels = Kernels()
         self.seconds = 0.0
 

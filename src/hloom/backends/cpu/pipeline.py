@@ -37,6 +37,7 @@ from hloom.passes.optimize.memory_scheduler import MemoryScheduler
 from hloom.passes.optimize.sort_keys import SortKeys
 from hloom.passes.optimize.update_scheduler import UpdateScheduler
 from hloom.passes.optimize.winograd.convolution import WinogradConvolution
+from hloom.system.machine import wants_batch_invariance
 
 
 class Topology(enum.Enum):
@@ -53,8 +54,11 @@ class Topology(enum.Enum):
         return cls.RANKS if distributed else cls.SINGLE if devices == 1 else cls.THREADS
 
 
-def cpu_pipeline(topology: Topology = Topology.THREADS) -> Pipeline:
-    """Returns the passes before code generation."""
+def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = False) -> Pipeline:
+    """Returns the passes before code generation; with `batch_invariant` none adds up sums in another order because of
+    the size of a batch.
+    """
+    batch_invariant = batch_invariant or wants_batch_invariance()
     return Pipeline(
         "cpu",
         (
@@ -68,7 +72,7 @@ def cpu_pipeline(topology: Topology = Topology.THREADS) -> Pipeline:
             CallInliner(fusions=True),
             BitsExpander(),
             ProductTypes(can_multiply),
-            ConvolutionOperandSwapper(),
+            *([] if batch_invariant else [ConvolutionOperandSwapper()]),
             BatchNormExpander(),
             LinearAlgebraToLapack(),
             FftLengths(),
@@ -79,10 +83,10 @@ def cpu_pipeline(topology: Topology = Topology.THREADS) -> Pipeline:
             WhileLoopUnroller(),
             WhileLoopInvariantCodeMotion(),
             ArgMax(),
-            DotStrengthReduction(),
-            ProductBlocking(),
+            *([] if batch_invariant else [DotStrengthReduction()]),
+            ProductBlocking(in_parts=not batch_invariant),
             simplification_pipeline(),
-            WinogradConvolution(),
+            WinogradConvolution(per_image=batch_invariant),
             DotOperands(),
             ScalarComputationOutliner(processor().vector_bytes),
             FusionPass(can_fuse=lambda instruction: can_lower(instruction, can_apply)),

@@ -46,6 +46,8 @@ class ProductBlocking:
 
     Each loop takes long to compile.
     """
+    in_parts: bool = True
+    """Whether sums may be divided among blocks: those over keys, and those over the tiled dimension."""
     max_small: int = 2
     """The maximum number of softmaxes that are tiled although their products are below `min_bytes`."""
 
@@ -73,7 +75,7 @@ class ProductBlocking:
         if tiling is not None:
             self._block(module, *make_loop(module, computation, region, tiling, self._choose_next))
             return True
-        if softmax is None or softmax.extent <= self.softmax_keys or not softmax.can_be_in_blocks:
+        if softmax is None or softmax.extent <= self.softmax_keys or not (self.in_parts and softmax.can_be_in_blocks):
             return False
         make_online_softmax(module, computation, region, softmax, block_size(softmax.extent, self.softmax_keys))
         return True
@@ -82,7 +84,9 @@ class ProductBlocking:
         return self._choose_tiling(region, find_softmax(region))
 
     def _choose_tiling(self, region: Region, softmax: Softmax | None) -> Tiling | None:
-        if softmax is None:
-            return choose_tiling(region, BlockSizes(self.block_bytes, self.min_rows))
-        row = softmax.extent * softmax.scores.shape.element_type.byte_width
-        return choose_tiling(region, BlockSizes(row * self.softmax_rows, self.softmax_rows))
+        sizes = BlockSizes(self.block_bytes, self.min_rows)
+        if softmax is not None:
+            row = softmax.extent * softmax.scores.shape.element_type.byte_width
+            sizes = BlockSizes(row * self.softmax_rows, self.softmax_rows)
+        tiling = choose_tiling(region, sizes)
+        return tiling if tiling is None or self.in_parts or not tiling.sums else None

@@ -34,7 +34,8 @@ def emit(name: str, instruction: Instruction, call: RoutineCall, target: Target)
     """
     routine, letter = call.routine[1:], call.routine[0]
     largest = max(call.operands, key=lambda matrices: matrices.elements)
-    if letter not in "sd" or routine not in _EMITTERS or call.count < MIN_COUNT or largest.elements > MAX_ELEMENTS:
+    min_count = 1 if target.batch_invariant else MIN_COUNT
+    if letter not in "sd" or routine not in _EMITTERS or call.count < min_count or largest.elements > MAX_ELEMENTS:
         return None
     if not min(call.operands[0].sizes) or max(call.operands[0].sizes) > MAX_ORDER:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -19,7 +20,7 @@ from hloom.backends.cpu.elements.types import (
 )
 from hloom.backends.cpu.nests.memory import any_lane
 from hloom.backends.cpu.nests.state import NestState
-from hloom.lir import I64, IndexValue, Value, constant, mask_constant
+from hloom.lir import I64, IndexValue, Type, Value, constant, mask_constant
 from hloom.loops.expressions import Apply, Argument, Reduction, walk
 from hloom.loops.lanes import reduction_lanes
 from hloom.loops.nest import reductions_of
@@ -33,6 +34,8 @@ MAX_UNROLLED_REDUCTION = 12
 """The largest number of iterations of a reduction that is unrolled."""
 SUMMATION_BLOCK = 64
 """The block length of sums of floats. Longer sums add up the sums of blocks, so that errors stay small."""
+MIN_LANE_EXTENT = 8
+"""The smallest extent of a loop along which reductions of a fixed order have lanes."""
 BLOCKS_PER_BLOCK = 8
 """The number of blocks whose sums make up a block of the next level."""
 
@@ -42,11 +45,12 @@ def emit_ready_reductions(e: NestState, ready: Sequence[Expression]) -> None:
     bound = e.variables.keys()
     reductions = [f for f in reductions_of(ready) if f.variables <= bound and all(map(e.is_safe, f.values))]
     depth: dict[int, int] = {}
-    groups: dict[tuple[int, tuple[Variable, ...]], list[Reduction]] = {}
+    groups: dict[Any, list[Reduction]] = {}
     for reduction in reductions:
         inner = reductions_of([*reduction.values, *reduction.initial])
         depth[id(reduction)] = 1 + max((depth.get(id(f), 0) for f in inner), default=0)
-        groups.setdefault((depth[id(reduction)], reduction.over), []).append(reduction)
+        ordered = reduction.monoid if e.nest.has_fixed_order(reduction) else None
+        groups.setdefault((depth[id(reduction)], reduction.over, ordered), []).append(reduction)
     for _, group in sorted(groups.items(), key=lambda item: item[0][0]):
         emit_reductions(e, [f for f in group if results_of(e, f) is None])
 
@@ -57,14 +61,17 @@ def emit_reductions(e: NestState, reductions: list[Reduction]) -> None:
         return
     start = len(e.builder.body)
     is_vector = e.vector is not None and any(e.vector in reduction.variables for reduction in reductions)
+    fixed = fixed_lane_loop(reductions[0].over) if e.nest.has_fixed_order(reductions[0]) else None
     if is_vector:
-        results = serial_reductions(e, reductions)
+        results = lane_by_lane(e, reductions, fixed) if fixed else serial_reductions(e, reductions)
     else:
         saved = e.vector, e.lanes, e.tail, e.mask
         e.vector, e.lanes, e.tail = None, 0, None
         if e.mask is not None and e.mask.type.width:
             e.mask = any_lane(e, e.mask)
         variable, lanes = reduction_lanes(reductions, e.vector_bytes)
+        if e.nest.has_fixed_order(reductions[0]):
+            variable, lanes = fixed, e.nest.schedule.sum_lanes
         results = vector_reductions(e, reductions, variable, lanes) if variable else serial_reductions(e, reductions)
         e.vector, e.lanes, e.tail, e.mask = saved
     e.add_location(start, reductions[0])
@@ -85,9 +92,8 @@ def serial_reductions(e: NestState, reductions: list[Reduction]) -> States:
     if all(reduction.monoid for reduction in reductions) and any(map(needs_blocks, reductions)):
         longest = max(over, key=lambda variable: variable.extent)
         inner = tuple(variable for variable in over if variable is not longest)
-        results = summed_in_blocks(
-            e, reductions, longest, 1, initial, lambda states: reduction_loops(e, reductions, inner, states)
-        )
+        body = loop_body(e, reductions, longest, lambda states: reduction_loops(e, reductions, inner, states))
+        results = summed_in_blocks(e, reductions, longest, 1, initial, body)
     else:
         results = reduction_loops(e, reductions, over, initial)
     return [rounded_results(e, reduction, values) for reduction, values in zip(reductions, results, strict=True)]
@@ -117,9 +123,9 @@ def summed_in_blocks(
     variable: Variable,
     step: int,
     initial: States,
-    body: Callable[[States], States],
+    body: LoopBody,
 ) -> States:
-    """Emits nested loops over blocks of blocks .. of the variable's range around `body`, which runs with it bound.
+    """Emits nested loops over blocks of blocks .. of the variable's range around `body`, which takes its value.
 
     Each block is summed from zero, so that no chain of additions is long (GEN-13). The remainder of the range by `step`
     is left out.
@@ -131,18 +137,14 @@ def summed_in_blocks(
         [identity_element(reduction, value) for value in values]
         for reduction, values in zip(reductions, initial, strict=True)
     ]
-    inner = loop_body(e, reductions, variable, body)
 
     def summed(first: IndexValue, last: IndexValue, level: int, states: States) -> States:
         def add_block(at: Value, states: States) -> States:
             end = b.intrinsic("smin", b.binary("add", at, b.index(sizes[level])), b.index(last))
             sums = summed(at, end, level - 1, zeros)
-            return [
-                [combine_unrounded(e, reduction, x, y) for x, y in zip(old, new, strict=True)]
-                for reduction, old, new in zip(reductions, states, sums, strict=True)
-            ]
+            return _combined(e, reductions, states, sums)
 
-        return loop_elements(e, first, last, sizes[level], states, add_block if level else inner)
+        return loop_elements(e, first, last, sizes[level], states, add_block if level else body)
 
     return summed(0, main, len(sizes) - 1, initial)
 
@@ -233,16 +235,13 @@ def vector_reductions(e: NestState, reductions: list[Reduction], variable: Varia
         for reduction, values in zip(reductions, start, strict=True)
     ]
 
-    def combine_all(states: States) -> States:
-        return reduction_loops(e, reductions, (), states)
-
-    step = loop_body(e, reductions, variable, combine_all)
+    step = loop_body(e, reductions, variable, lambda states: reduction_loops(e, reductions, (), states))
 
     def reduce_lanes(states: States) -> States:
         main = variable.extent // lanes * lanes
         if main:
             if any(needs_vector_blocks(reduction, variable, lanes) for reduction in reductions):
-                states = summed_in_blocks(e, reductions, variable, lanes, states, combine_all)
+                states = summed_in_blocks(e, reductions, variable, lanes, states, step)
             else:
                 states = loop_elements(e, 0, main, lanes, states, step)
         if main < variable.extent:
@@ -265,6 +264,84 @@ def vector_reductions(e: NestState, reductions: list[Reduction], variable: Varia
         total = horizontal_reduction(e, reduction, values[0])
         results.append(rounded_results(e, reduction, [combine_unrounded(e, reduction, first[0], total)]))
     return results
+
+
+def fixed_lane_loop(over: Sequence[Variable]) -> Variable | None:
+    """The loop along which reductions of a fixed order have lanes; None if they are short, and add up in order."""
+    loop = over[-1] if over[-1].extent >= MIN_LANE_EXTENT else max(reversed(over), key=lambda v: v.extent)
+    return loop if loop.extent >= MIN_LANE_EXTENT else None
+
+
+def lane_by_lane(e: NestState, reductions: list[Reduction], variable: Variable) -> States:
+    """Emits reductions that vary along the vector loop, with the results of `vector_reductions` along `variable`.
+
+    Lane k of these becomes a loop over the iterations k, k + lanes .., whose sum is stored; at the end the sums are
+    combined as lanes are.
+    """
+    b, lanes = e.builder, e.nest.schedule.sum_lanes
+    start = [[e.splat(e.value(i), e.lanes) for i in reduction.initial] for reduction in reductions]
+    identities = [
+        [identity_element(reduction, value) for value in values]
+        for reduction, values in zip(reductions, start, strict=True)
+    ]
+    others = tuple(v for v in reductions[0].over if v is not variable)
+    step = loop_body(e, reductions, variable, lambda states: reduction_loops(e, reductions, (), states))
+    main, count = variable.extent // lanes * lanes, min(lanes, variable.extent)
+    in_blocks = any(needs_vector_blocks(reduction, variable, lanes) for reduction in reductions)
+    slots = [b.stack_array(part.type, count) for part in _flatten(identities)]
+
+    def sum_lane(lane: Value, has_rest: bool) -> None:
+        def add_iteration(at: Value, states: States) -> States:
+            return step(b.binary("add", at, lane), states)
+
+        def add_all(states: States) -> States:
+            if in_blocks:
+                states = summed_in_blocks(e, reductions, variable, lanes, states, add_iteration)
+            elif main:
+                states = loop_elements(e, 0, main, lanes, states, add_iteration)
+            if has_rest:
+                new = step(b.binary("add", lane, b.index(main)), identities)
+                states = _combined(e, reductions, states, new)
+            return states
+
+        states = outer_loops(e, others, identities, add_all, reductions)
+        for slot, part in zip(slots, _flatten(states), strict=True):
+            b.store(part, _lane_address(e, slot, part.type, lane), _alignment(part.type))
+
+    rest = variable.extent - main
+    for first, last, has_rest in ((0, rest, True), (rest, count, False)):
+        if first < last:
+            e.counted_loop(first, last, 1, functools.partial(sum_lane, has_rest=has_rest))
+    lane_states = [identities] * lanes
+    for k in range(count):
+        parts_of_lane = [
+            b.load(_lane_address(e, slot, part.type, constant(I64, k)), part.type, _alignment(part.type))
+            for slot, part in zip(slots, _flatten(identities), strict=True)
+        ]
+        lane_states[k] = _unflatten(identities, parts_of_lane)
+    while len(lane_states) > 1:
+        half = len(lane_states) // 2
+        lane_states = [_combined(e, reductions, lane_states[k], lane_states[k + half]) for k in range(half)]
+    totals = _combined(e, reductions, start, lane_states[0])
+    return [rounded_results(e, reduction, values) for reduction, values in zip(reductions, totals, strict=True)]
+
+
+def _lane_address(e: NestState, slot: Value, type: Type, lane: Value) -> Value:
+    """The address of a lane's sum of a type, a vector or a scalar, in stack memory."""
+    index = e.builder.binary("mul", lane, constant(I64, max(1, type.width)))
+    return e.builder.element_pointer(slot, index, type.element)
+
+
+def _alignment(type: Type) -> int:
+    return type.bits // 8
+
+
+def _combined(e: NestState, reductions: list[Reduction], x: States, y: States) -> States:
+    """The accumulators of several reductions combined, one by one."""
+    return [
+        [combine_unrounded(e, reduction, a, b) for a, b in zip(old, new, strict=True)]
+        for reduction, old, new in zip(reductions, x, y, strict=True)
+    ]
 
 
 def needs_vector_blocks(reduction: Reduction, variable: Variable, lanes: int) -> bool:
@@ -293,10 +370,12 @@ def horizontal_reduction(e: NestState, reduction: Reduction, lanes: Element) -> 
     if isinstance(lanes, Value) and not (type.is_pred and reduction.monoid not in (And, Or, Xor)):
         vector = lanes.type
         name = element_ops.float_instruction(reduction.monoid)
-        if type.is_float and name is not None:
+        if type.is_float and name is not None and not e.nest.has_fixed_order(reduction):
             start = constant(vector.scalar, -0.0 if name == "fadd" else 1.0)
             return b.call(f"llvm.vector.reduce.{name}.{vector.suffix}", vector.scalar, start, lanes, flags="reassoc")
-        return b.call(f"llvm.vector.reduce.{_reduction_intrinsic(reduction)}.{vector.suffix}", vector.scalar, lanes)
+        if not e.nest.has_fixed_order(reduction):
+            intrinsic = _reduction_intrinsic(reduction)
+            return b.call(f"llvm.vector.reduce.{intrinsic}.{vector.suffix}", vector.scalar, lanes)
     width = width_of(lanes)
     while width > 1:
         halves = range(width // 2), range(width // 2, width)

@@ -49,6 +49,8 @@ class WinogradConvolution:
     window_cost: int = 48
     """Cost of a factor of the window, in multiply-adds: it is a sum of up to nine elements, mostly from memory, and is
     packed."""
+    per_image: bool = False
+    """Whether the choice is that for a single image, so that it does not depend on the size of the batch."""
     block_bytes: int = 4 << 20
     """Bytes of the factors and products of a block; up to twice as many are not split into blocks."""
 
@@ -59,7 +61,7 @@ class WinogradConvolution:
 
     def _expanded(self, op: Convolution, build: OpBuilder, old: Instruction, products: _Products) -> Instruction | None:
         tiling = tiling_of(op, old)
-        if tiling is None or not tiling.pays(self.move_cost, self.window_cost):
+        if tiling is None or not (tiling.of_image if self.per_image else tiling).pays(self.move_cost, self.window_cost):
             return None
         element_type = old.shape.element_type
         blocks = Blocks.of(tiling, element_type.computation_type.byte_width, self.block_bytes)

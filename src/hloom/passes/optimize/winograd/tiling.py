@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hloom.ir import Instruction
 from hloom.ops.attributes import Precision
@@ -43,6 +43,11 @@ class Tiling:
     def products(self) -> int:
         """Number of products of a tile, for each channel and feature."""
         return math.prod(f.products for f in self.filterings)
+
+    @property
+    def of_image(self) -> Tiling:
+        """The tiling of the first image of the batch alone."""
+        return replace(self, channels=1) if self.sums_tiles else replace(self, images=1)
 
     def pays(self, move_cost: int, window_cost: int) -> bool:
         """Whether the products saved outweigh the costs, in multiply-adds, of each factor of image and window."""

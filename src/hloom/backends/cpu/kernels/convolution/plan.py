@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hloom.backends.cpu.kernels.convolution.cost import PASS_BYTES, copy_cost, tile_cost
@@ -24,6 +24,7 @@ from hloom.lir import Type
 from hloom.target import L2_BYTES, TASKS_PER_THREAD, Target
 
 PANEL_BYTES = L2_BYTES // 4  # of the part of a kernel panel that a block of K reads
+FIXED_FEATURES = 64  # of a panel, for which blocks of K are chosen if sums are batch-invariant
 MAX_ENTRIES = 1 << 16  # of the table
 MAX_MULTIPLIER = 8  # output features of a group in Mode.LANES
 
@@ -42,11 +43,15 @@ class OutputClass:
 
 @dataclass(frozen=True)
 class ConvolutionPlan:
-    """The geometry and tile of a convolution, its threads, and its division into tasks."""
+    """The geometry and tile of a convolution, its threads, and its division into tasks.
+
+    With `fixed_order`, blocks of K do not depend on the tile.
+    """
 
     geometry: Geometry
     tile: Tile
     threads: int
+    fixed_order: bool = False
 
     @property
     def form(self) -> Form:
@@ -124,7 +129,8 @@ class ConvolutionPlan:
     @cached_property
     def block(self) -> int:
         """Entries of the table in a block of K."""
-        fitting = PANEL_BYTES // (self.geometry.run.length * self.tile_features * self.geometry.size)
+        features = FIXED_FEATURES if self.fixed_order else self.tile_features
+        fitting = PANEL_BYTES // (self.geometry.run.length * features * self.geometry.size)
         return self.entries if self.entries <= 2 * fitting else max(1, fitting)
 
     @property
@@ -218,8 +224,15 @@ class ConvolutionPlan:
 
 
 def make_plan(form: Form, vector: Type, target: Target) -> ConvolutionPlan:
-    """Returns the cheapest plan."""
+    """Returns the cheapest plan; if sums are batch-invariant, one with the mode and axes that are best for an image."""
     size, accumulators = size_of(vector.element), MAX_ACCUMULATORS[target.vector_bytes]
+    parallel = target.is_worth_threads(form.work * MULTIPLY_ADD_COST)
+    threads = target.threads if parallel else 1
+    if target.batch_invariant and form.batch > 1:
+        of_image = make_plan(replace(form, batch=1), vector, target).geometry
+        geometry = replace(of_image, form=form)
+        tile = min(_tiles(geometry, vector, accumulators), key=lambda tile: tile_cost(geometry, tile))
+        return ConvolutionPlan(geometry, tile, threads, fixed_order=True)
     candidates: list[tuple[float, Geometry, Tile]] = []
     for mode in _modes(form):
         for flat in range(1 if mode is Mode.LANES else 0, len(form.axes) + 1):
@@ -230,8 +243,7 @@ def make_plan(form: Form, vector: Type, target: Target) -> ConvolutionPlan:
             )
             candidates.append((cost + copy_cost(geometry), geometry, tile))
     _, geometry, tile = min(candidates, key=lambda each: each[0])
-    parallel = target.is_worth_threads(form.work * MULTIPLY_ADD_COST)
-    return ConvolutionPlan(geometry, tile, target.threads if parallel else 1)
+    return ConvolutionPlan(geometry, tile, threads, target.batch_invariant)
 
 
 def _modes(form: Form) -> tuple[Mode, ...]:

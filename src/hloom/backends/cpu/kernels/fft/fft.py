@@ -68,10 +68,10 @@ class _Writer:
         self.ffts: dict[LaneFft, tuple[str, int]] = {}
         """The function of each transform, and the offset of its factors in the table."""
 
-    @staticmethod
-    def _split(n: int, lanes_are_empty: bool) -> tuple[int, int]:
+    def _split(self, n: int, lanes_are_empty: bool) -> tuple[int, int]:
         """Returns a length as a product of two nearly equal factors if it is long or lanes are empty; else (1, n)."""
-        wants_two = n > MAX_LENGTH or (lanes_are_empty and n >= MIN_SPLIT)
+        may_fill_lanes = lanes_are_empty and not self.target.batch_invariant
+        wants_two = n > MAX_LENGTH or (may_fill_lanes and n >= MIN_SPLIT)
         factors = product_of_two(n) if wants_two else (1, n)
         assert factors is not None
         return factors

@@ -40,10 +40,13 @@ class DotInstruction:
     flipped: bool = False
 
 
-def dot_instruction(p: Product, sums: Type) -> DotInstruction | None:
-    """Returns the best instruction for a product with vectors of sums; None if there is none, or it does not pay."""
+def dot_instruction(p: Product, sums: Type, any_side: bool = False) -> DotInstruction | None:
+    """Returns the best instruction for a product with vectors of sums; None if there is none, or it does not pay,
+    which depends on rows and columns unless `any_side`.
+    """
     vector_bytes = sums.width * sums.bits // 8
-    if p.k < MIN_STEPS or min(p.m, p.n) < MIN_SIDE or sums.bits != 32 or p.is_complex:
+    is_small = p.k < MIN_STEPS or (min(p.m, p.n) < MIN_SIDE and not any_side)
+    if is_small or sums.bits != 32 or p.is_complex:
         return None
     if vector_bytes > processor().vector_bytes:
         return None

@@ -48,15 +48,15 @@ def emit_matmul(name: str, spec: MatmulSpec, target: Target) -> KernelCode:
     vector = _sum_vector(spec, target.vector_bytes)
     if spec.batch * spec.m * spec.n * spec.k == 0:
         return _zeros_code(name, spec)
-    p = normalised(spec)
-    matvec = _as_matvec(p)
+    p = normalised(spec, target.batch_invariant)
+    matvec = _as_matvec(p, target)
     if matvec is not None:
         return _matvec_code(name, matvec, vector, target, p.swapped)
     return _Emitter(name, *_planned(p, vector, target)).code()
 
 
 def _planned(p: Product, vector: Type, target: Target) -> tuple[MatmulPlan, DotInstruction | None]:
-    instruction = dot_instruction(p, vector)
+    instruction = dot_instruction(p, vector, any_side=target.batch_invariant)
     if instruction is not None:
         p = in_words(p, instruction)
     return make_plan(p, vector, target), instruction
@@ -66,8 +66,8 @@ def emit_packed_matmul(name: str, spec: MatmulSpec, target: Target) -> PackedCod
     """Returns the product in two steps, for loops whose iterations share an operand; None if none is packed whole."""
     if spec.batch * spec.m * spec.n * spec.k == 0:
         return None
-    p = normalised(spec)
-    if _as_matvec(p) is not None:
+    p = normalised(spec, target.batch_invariant)
+    if _as_matvec(p, target) is not None:
         return None
     planned, instruction = _planned(p, _sum_vector(spec, target.vector_bytes), target)
     if planned.b_storage != "shared" or p.batch > 1 or planned.columns < p.n:
@@ -82,9 +82,12 @@ def _sum_vector(spec: MatmulSpec, vector_bytes: int) -> Type:
     return type_of(sums.element, vector_bytes * 8 // sums.bits)
 
 
-def _as_matvec(p: Product) -> Matvec | None:
-    """Returns the product as a matrix times a vector, if it is one with code for its distances; else None."""
-    if p.n > 1:
+def _as_matvec(p: Product, target: Target) -> Matvec | None:
+    """Returns the product as a matrix times a vector, if it is one with code for its distances; else None.
+
+    Its sums are not those of other products, so none is where they have to be the same for all sizes.
+    """
+    if p.n > 1 or target.batch_invariant:
         return None
     matvec = Matvec(p.batch, p.m, p.k, p.a, p.b, p.c, p.batch_strides)
     return matvec if matvec.is_streamed else None

@@ -32,6 +32,7 @@ MAX_DIRECT_BYTES = L2_BYTES // 4  # of a B that is read in place
 MIN_STREAMED_BYTES = L3_BYTES  # of a B that is read from memory
 MAX_STREAMED_ROWS = 32  # of the result: few enough that memory is the bottleneck
 STREAMED_DEPTH = 64  # of a block of K, if B is read from memory
+FIXED_BLOCK_BYTES = 1 << 10  # of a column in a block of K, if sums are batch-invariant
 MIN_COLUMNS = 512  # of a packed B, to amortise packing A
 MAX_LATENCY_BOUND_SUMS = 4  # in registers: additions wait for each other
 PANEL_BYTES = L1_BYTES * 7 // 8  # of A, for a block of K
@@ -108,10 +109,10 @@ class Product:
         return self.batch * self.m * self.n * self.k
 
 
-def normalised(spec: MatmulSpec) -> Product:
-    """Returns the product in normal form."""
+def normalised(spec: MatmulSpec, fixed_order: bool = False) -> Product:
+    """Returns the product in normal form; with `fixed_order` one that adds up products as it does for other sizes."""
     spec = spec.collapsed().transposed().collapsed().transposed()
-    swapped = _swap_pays(spec)
+    swapped = _swap_pays(spec, fixed_order)
     if swapped:
         spec = spec.transposed()
     (a0, a1, a2), (b0, b1, b2), (c0, c1, c2) = spec.lhs_strides, spec.rhs_strides, spec.out_strides
@@ -125,10 +126,15 @@ def normalised(spec: MatmulSpec) -> Product:
     return Product(spec.batch, m, parts * n, parts * k, a, b, c, strides, spec.is_complex, swapped)
 
 
-def _swap_pays(spec: MatmulSpec) -> bool:
-    """Whether the transposed product is cheaper: a matrix times a vector, or contiguous rows of the result."""
+def _swap_pays(spec: MatmulSpec, fixed_order: bool) -> bool:
+    """Whether the transposed product is cheaper: a matrix times a vector, or contiguous rows of the result.
+
+    With `fixed_order` vectors are matrices of one row, and complex products, whose parts it would reorder, stay.
+    """
+    if fixed_order and spec.is_complex:
+        return False
     if spec.n == 1 or spec.m == 1:
-        return spec.n > 1
+        return spec.m > 1 if fixed_order else spec.n > 1
     return spec.out_strides[1] == 1 != spec.out_strides[2]
 
 
@@ -165,7 +171,7 @@ class MatmulPlan:
 
     `depth` is the number of steps in a block of K, `columns` the columns of B that are packed at once, and `b_storage`
     where the kernel reads B: "direct", "shared" or "private". The tasks divide the rows into `row_blocks`, and
-    `columns` into `column_groups`, of whole tiles.
+    `columns` into `column_groups`, of whole tiles. With `fixed_order`, blocks depend on K and the element types alone.
     """
 
     product: Product
@@ -177,6 +183,7 @@ class MatmulPlan:
     row_blocks: int
     column_groups: int
     parallel: bool
+    fixed_order: bool = False
 
     @property
     def tasks(self) -> int:
@@ -198,7 +205,7 @@ class MatmulPlan:
         """Steps of a block of K that the kernel sums from zero."""
         if not self.tile.type.is_float:
             return self.depth
-        is_latency_bound = self.tile.rows * self.tile.vectors <= MAX_LATENCY_BOUND_SUMS
+        is_latency_bound = self.tile.rows * self.tile.vectors <= MAX_LATENCY_BOUND_SUMS and not self.fixed_order
         return block_length(self.depth, self.product.k, 2 if is_latency_bound or self.product.is_complex else 1)
 
     @property
@@ -245,7 +252,9 @@ def make_plan(p: Product, vector: Type, target: Target) -> MatmulPlan:
     threads = target.threads if parallel else 1
     b_storage = _choose_b_storage(p, tile, threads)
     block_of_k = PANEL_BYTES // (tile.rows * size)
-    if b_storage == "direct":
+    if target.batch_invariant:
+        block_of_k = FIXED_BLOCK_BYTES // size
+    elif b_storage == "direct":
         block_of_k = min(block_of_k, STREAMED_DEPTH if _streams(p, vector) else MAX_DIRECT_ROWS)
     blocks_of_k = math.ceil(p.k / block_of_k)
     depth = p.k if blocks_of_k == 1 else align_up(math.ceil(p.k / blocks_of_k), vector.width)
@@ -256,7 +265,7 @@ def make_plan(p: Product, vector: Type, target: Target) -> MatmulPlan:
     if b_storage == "shared":
         passes = math.ceil(p.n / max(MIN_COLUMNS, MAX_PACKED_B_BYTES // (p.k * size)))
         columns = min(p.n, align_up(math.ceil(p.n / passes), tile.columns))
-    whole = MatmulPlan(p, tile, depth, columns, b_storage, a_is_direct, 1, 1, parallel)
+    whole = MatmulPlan(p, tile, depth, columns, b_storage, a_is_direct, 1, 1, parallel, target.batch_invariant)
     return _split_into_tasks(whole, threads)
 
 

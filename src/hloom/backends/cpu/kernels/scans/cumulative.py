@@ -32,5 +32,6 @@ def emit(op: ReduceWindow, name: str, instruction: Instruction, target: Target) 
     outer, inner = math.prod(sizes[:dimension]), math.prod(sizes[dimension + 1 :])
     backward = op.window[dimension].padding_low == 0
     scan = Scan(instruction, computation, outer, sizes[dimension], inner, backward)
-    writer = ScanAlong if inner == 1 else ScanAcross
+    is_minor = dimension == len(sizes) - 1 if target.batch_invariant else inner == 1
+    writer = ScanAlong if is_minor else ScanAcross
     return writer(name, scan, target).code()
