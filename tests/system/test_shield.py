@@ -179,3 +179,31 @@ thread.join()
 """,
         seconds=30,
     )
+
+
+def test_a_fork_waits_for_no_compilation_that_waits_for_the_fork() -> None:
+    """Python's executors take a lock in `submit` that a fork takes before hloom's handler waits."""
+    fork(
+        """
+os.environ["HLOOM_NUM_THREADS"] = "2"
+from concurrent.futures.thread import _global_shutdown_lock
+from hloom.backends.cpu.llvm.machine_code import Compilation
+from hloom.system import shield
+
+@shield.shielded
+def work():
+    with Compilation() as compilation:
+        compilation.begin(["define void @f() {\\n  ret void\\n}"])
+
+thread = threading.Thread(target=work)
+with _global_shutdown_lock:
+    thread.start()
+    time.sleep(0.2)
+    start = time.monotonic()
+    shield._wait_for_others()
+    shield._gate.release()
+    assert time.monotonic() - start < shield.FORK_TIMEOUT_SECONDS / 2
+thread.join()
+""",
+        seconds=60,
+    )

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from hloom.system.machine import release_freed_memory
+
 _inside = threading.Lock()
 """Held while the older objects are frozen. (`gc.get_freeze_count` counts one by one: 10 ms once a framework is
 loaded.)
@@ -31,7 +33,8 @@ def older_objects_frozen() -> Iterator[None]:
     no effect. Must be used in shielded functions: an interrupt could leave the collector frozen.
 
     Frozen objects are old afterwards, and Python collects old ones only when enough have become old by surviving
-    collections. All are therefore collected here, as Python would, once a quarter of them are new.
+    collections. All are therefore collected here, as Python would, once a quarter of them are new. The memory of freed
+    programs is then scattered over the heaps of the threads that compiled them, and goes back to the system.
     """
     global _usual, _unseen
     if _inside.locked() or gc.get_freeze_count() or not _inside.acquire(blocking=False):
@@ -43,6 +46,7 @@ def older_objects_frozen() -> Iterator[None]:
     if _usual[0] and _is_collection_due():
         gc.unfreeze()
         gc.collect()
+        release_freed_memory()
         gc.freeze()
         _unseen = 0
     gc.set_threshold(max(_usual[0], _NEW_OBJECTS) if _usual[0] else 0, *_usual[1:])

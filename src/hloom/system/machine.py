@@ -8,6 +8,7 @@ memory and memory maps of POSIX, and there are no handlers of `fork`.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import math
 import mmap
@@ -79,6 +80,13 @@ def processor_name() -> str:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
+
+
+def release_freed_memory() -> None:
+    """Returns freed memory of all heaps to the system, if the C library can."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def huge_page_advice() -> int:

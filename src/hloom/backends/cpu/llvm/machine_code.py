@@ -147,20 +147,23 @@ class Compilation:
         threads = thread_count() if _calls().are_parallel else 1
         self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
         if self._executor is not None:
-            _make_compilers(self._executor, threads)
+            with fork_allowed():  # `submit` takes a lock that forks take, too
+                _make_compilers(self._executor, threads)
 
     def __enter__(self) -> Compilation:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._executor is not None:
-            self._executor.shutdown(cancel_futures=True)
+            with fork_allowed():
+                self._executor.shutdown(cancel_futures=True)
 
     def begin(self, texts: Iterable[str]) -> None:
         """Starts compiling modules in the background, the longest first; without threads they wait for `finish`."""
         ordered = sorted(texts, key=len, reverse=True)
         executor = self._executor
-        self._pending += [(text, executor.submit(compile_text, text) if executor else None) for text in ordered]
+        with fork_allowed():
+            self._pending += [(text, executor.submit(compile_text, text) if executor else None) for text in ordered]
 
     def finish(self, texts: Sequence[str]) -> list[bytes]:
         """Compiles the last modules and those still waiting for a thread. Returns all object files.
