@@ -304,9 +304,8 @@ def test_code_for_processors_with_dot_instructions(
     monkeypatch: pytest.MonkeyPatch, architecture: str, features: str, vector_bytes: int, wanted: dict[str, str]
 ) -> None:
     """The code is for another processor than this machine's, and is not run."""
-    other = Processor("other", features, vector_bytes, converts_f16=True)
+    other = Processor(architecture, "other", features, vector_bytes, converts_f16=True)
     monkeypatch.setattr("hloom.backends.cpu.kernels.products.dot_instructions.processor", lambda: other)
-    monkeypatch.setattr("hloom.backends.cpu.kernels.products.dot_instructions.architecture", lambda: architecture)
     for types, instruction in wanted.items():
         code = emit_matmul("product", spec_of(1, 64, 64, 64, types), Target(vector_bytes, 1))
         assert instruction in LirModule(code.functions).text()
