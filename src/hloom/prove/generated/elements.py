@@ -16,15 +16,21 @@ from hloom.backends.cpu.elements.types import Element as Registers
 from hloom.backends.cpu.elements.types import load_element, memory_element, parts, store_element
 from hloom.lir import Builder, Function, Parameter, type_of
 from hloom.loops.expressions import Apply, Load
+from hloom.ops.elementwise_binary import Add, Divide, Multiply, Subtract
+from hloom.ops.elementwise_unary import Sqrt
 from hloom.ops.operation import Operation
 from hloom.prove.equivalence import Proved, Undecided
 from hloom.prove.generated.registers import Machine, Register
+from hloom.prove.solver import conversions
 from hloom.prove.solver.conversions import FORMULAS
 from hloom.prove.solver.element import FORMATS, Element, from_bits, identical
 from hloom.prove.solver.encoder import Encoder
 from hloom.prove.terms.functions import LAWS, apply
 from hloom.prove.terms.term import Unsupported, variable
 from hloom.types import PrimitiveType
+
+ARITHMETIC = (Add, Subtract, Multiply, Divide, Sqrt)
+"""Operations whose results are rounded."""
 
 
 def prove_element(
@@ -43,15 +49,44 @@ def prove_element(
 
 def _decided(wrong: Sequence[z3.BoolRef], seconds: float) -> Proved | Undecided | z3.ModelRef:
     for formula in wrong:
-        solver = z3.Solver()
-        solver.set("timeout", int(1000 * seconds))
-        solver.add(formula)
-        found = solver.check()
-        if found == z3.sat:
-            return solver.model()
-        if found == z3.unknown:
-            return Undecided(f"the solver stopped: {solver.reason_unknown()}")
+        general = _generalised(formula)
+        if not general.eq(formula) and _checked(general, seconds) is None:
+            continue
+        found = _checked(formula, seconds)
+        if found is not None:
+            return found
     return Proved()
+
+
+def _checked(formula: z3.BoolRef, seconds: float) -> Undecided | z3.ModelRef | None:
+    solver = z3.Solver()
+    solver.set("timeout", int(1000 * seconds))
+    solver.add(formula)
+    found = solver.check()
+    if found == z3.unknown:
+        return Undecided(f"the solver stopped: {solver.reason_unknown()}")
+    return solver.model() if found == z3.sat else None
+
+
+def _generalised(formula: z3.BoolRef) -> z3.BoolRef:
+    """Returns a formula with unknown numbers instead of sums, products, quotients and roots: how they are rounded to a
+    narrower format does not depend on how they came about."""
+    results: dict[int, z3.ExprRef] = {}
+    stack: list[z3.ExprRef] = [formula]
+    seen = set[int]()
+    while stack:
+        term = stack.pop()
+        if term.get_id() in seen:
+            continue
+        seen.add(term.get_id())
+        if z3.is_app(term) and term.decl().kind() in _ROUNDED:
+            results.setdefault(term.get_id(), term)
+        else:
+            stack += term.children()
+    return z3.substitute(formula, *((term, z3.FreshConst(term.sort())) for term in results.values()))
+
+
+_ROUNDED = (z3.Z3_OP_FPA_ADD, z3.Z3_OP_FPA_SUB, z3.Z3_OP_FPA_MUL, z3.Z3_OP_FPA_DIV, z3.Z3_OP_FPA_SQRT)
 
 
 def _wrong(op: Operation, type: PrimitiveType, operands: Sequence[PrimitiveType]) -> list[z3.BoolRef]:
@@ -63,8 +98,25 @@ def _wrong(op: Operation, type: PrimitiveType, operands: Sequence[PrimitiveType]
     terms = [variable(t, f"x{k}") for k, t in enumerate(operands)]
     raw = [in_memory(encoder.element(term), f"beyond{k}") for k, term in enumerate(terms)]
     (found,) = machine.run(element_function(op, type, operands), raw)
-    is_wrong = _differ(from_memory(found, type), encoder.element(apply(op, type, terms)))
+    if type in FORMATS and type.bits < 32 and isinstance(op, ARITHMETIC):
+        meaning = _rounded(op, type, raw)
+    else:
+        meaning = encoder.element(apply(op, type, terms))
+    is_wrong = _differ(from_memory(found, type), meaning)
     return [z3.simplify(formula) for formula in (*machine.undefined, found.poison, is_wrong)]
+
+
+def _rounded(op: Operation, type: PrimitiveType, raw: Sequence[Register]) -> Element:
+    """Returns the result of arithmetic of narrow floats: that of f32, rounded (GEN-7).
+
+    The operands in f32 are those that the code loads, which proofs of conversions to f32 compare with their meaning.
+    """
+    b = Builder(Function("loaded", [Parameter("x", type_of(memory_element(type)))]))
+    (register,) = parts(load_element(b, b.function.parameters[0], type))
+    b.ret(register)
+    function = b.finish()
+    wide = [Machine().run(function, [operand])[0].value for operand in raw]
+    return conversions.converted(FORMULAS[op](op, PrimitiveType.F32, wide), type)
 
 
 def _differ(a: Element, b: Element) -> z3.BoolRef:

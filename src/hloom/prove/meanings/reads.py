@@ -77,11 +77,16 @@ def _is_clamped_to(atom: RuntimeIndex, value: int, operands: Sequence[Array], en
     source = atom.value
     assert isinstance(source, RuntimeValue)
     term = normal(element_read(Read(source.operand, source.index), operands, environment))
-    if atom.low == atom.high:
+    return clamps_to(term, atom.low, atom.high, value)
+
+
+def clamps_to(term: Term, low: int, high: int, value: int) -> Term:
+    """Returns whether an integer, clamped to a range of numbers that are not negative, is `value`."""
+    if low == high:
         return TRUE
-    if atom.low < value < atom.high:
+    if low < value < high:
         return equals(term, value)
-    return at_most(term, value) if value == atom.low else negation(at_most(term, value - 1))
+    return at_most(term, value) if value == low else negation(at_most(term, value - 1))
 
 
 def equals(term: Term, value: int) -> Term:
