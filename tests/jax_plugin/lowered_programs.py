@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.proto import module_from_bytes
 from hloom.values import TOKEN_VALUE
 
 jax = pytest.importorskip("jax", reason="needs JAX")
@@ -19,16 +18,14 @@ class Lowered:
     """A function as a compiled program, which holds the objects that JAX keeps alive for an executable."""
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
-        from jaxlib._jax import mlir
-
         from hloom.jax_plugin.lowerings import register_lowerings
+        from hloom.pjrt.programs import read_stablehlo
 
         register_lowerings()
         lowered = jax.jit(function).trace(*arguments).lower(lowering_platforms=("hloom",))
         self.text = str(lowered.compiler_ir())
         self.keepalive = lowered._lowering.compile_args["keepalive"]
-        computation = mlir.mlir_module_to_xla_computation(self.text, use_tuple_args=False, return_tuple=True)
-        self.executable = hl.compile(module_from_bytes(computation.as_serialized_hlo_module_proto()))
+        self.executable = hl.compile(read_stablehlo(self.text.encode()))
 
     def __call__(self, *arguments: Any) -> list[np.ndarray]:
         """The array results; tokens are passed and dropped."""

@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special
 
 jax = pytest.importorskip("jax", reason="needs JAX")
 from jax import export  # noqa: E402
 from jax._src.interpreters import mlir  # noqa: E402
 from jax.extend.core import Primitive  # noqa: E402
 
+from hloom.errors import ArgumentError  # noqa: E402
 from hloom.jax_plugin.lowerings import like_cpu, register_lowerings  # noqa: E402
+from hloom.pjrt.programs import read_stablehlo  # noqa: E402
 from jax_plugin.lowered_programs import Lowered, run  # noqa: E402
 
 X = np.arange(4, dtype=np.float32)
@@ -85,3 +88,38 @@ def test_exported_programs_only_call_stable_targets(name: str) -> None:
     want = jax.tree.leaves(function(a))
     for got, value in zip(run(exported.call, a), want, strict=True):
         np.testing.assert_allclose(got, value, rtol=1e-4, atol=1e-5)
+
+
+SPECIAL = {
+    "acos": np.arccos, "asinh": np.arcsinh, "atanh": np.arctanh, "cosh": np.cosh, "logistic": special.expit,
+    "sinh": np.sinh, "bessel_i0e": special.i0e, "bessel_i1e": special.i1e, "digamma": special.digamma,
+    "erf_inv": special.erfinv, "erfc": special.erfc, "exp2": np.exp2, "lgamma": special.gammaln,
+}  # fmt: skip
+
+
+def test_special_functions_are_those_of_hloom() -> None:
+    """Programs for export keep to the ops that JAX calls stable."""
+
+    def function(x: Any) -> Any:
+        return [getattr(jax.lax, name)(x) for name in SPECIAL]
+
+    x = np.array([0.25, 0.5, 0.99], np.float32)
+    lowered = Lowered(function, x)
+    assert all(f"@hloom.{name}(" in lowered.text for name in SPECIAL)
+    for got, expected in zip(lowered(x), SPECIAL.values(), strict=True):
+        np.testing.assert_allclose(got, expected(x.astype(np.float64)), 4e-7)
+    exported = export.export(jax.jit(function), platforms=["hloom"])(x)
+    assert "@hloom." not in exported.mlir_module()
+
+
+def test_complex_and_narrow_powers_of_two() -> None:
+    z = np.array([1 + 2j, -3j], np.complex64)
+    np.testing.assert_allclose(run(jax.lax.exp2, z)[0], 2**z, 1e-6)
+    half = np.array([0.5, 3], np.float16)
+    np.testing.assert_array_equal(run(jax.lax.exp2, half)[0], np.exp2(half))
+
+
+def test_an_unknown_special_function_is_refused() -> None:
+    text = "func.func @main(%x: tensor<f32>) -> tensor<f32> { %0 = stablehlo.custom_call @hloom.nothing(%x) "
+    with pytest.raises(ArgumentError, match="no function 'nothing'; it has bessel_i0e, "):
+        read_stablehlo(f"{text} : (tensor<f32>) -> tensor<f32>\n return %0 : tensor<f32> }}".encode())

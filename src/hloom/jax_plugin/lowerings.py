@@ -21,7 +21,7 @@ from jax._src.interpreters import mlir
 from jax._src.lax import linalg
 from jax._src.lax.control_flow import conditionals
 
-from hloom.jax_plugin import buffer_callbacks, callbacks, dlpack, partitioning
+from hloom.jax_plugin import buffer_callbacks, callbacks, dlpack, partitioning, special_functions
 from hloom.jax_plugin.callbacks import PLATFORM
 
 CPU = "cpu"
@@ -43,6 +43,8 @@ def register_lowerings() -> None:
     own[linalg.lu_pivots_to_permutation_p] = _entry(_permutation_rule)
     own[debugging.inspect_sharding_p] = _entry(partitioning.inspect_sharding_rule)
     own[export.call_exported_p] = _entry(_call_exported)
+    for primitive in special_functions.NAMES:
+        own[primitive] = _entry(functools.partial(special_functions.lower, primitive))
     own[buffer_callback.buffer_callback_p] = _entry(buffer_callbacks.lowering_rule)
     if PLATFORM not in mlir._platforms_with_donation:
         mlir._platforms_with_donation.append(PLATFORM)

@@ -14,6 +14,7 @@ from hloom.errors import ArgumentError, ProtoError, RuleError
 from hloom.ir import Instruction, Module
 from hloom.ops.control_flow import Call
 from hloom.passes.op_builder import OpBuilder, new_computation
+from hloom.pjrt import special_functions
 from hloom.pjrt.layouts import set_entry_layouts, set_own_layouts
 from hloom.proto.reader import module_from_proto, read_module
 from hloom.proto.schema import message_class
@@ -83,7 +84,9 @@ def read_stablehlo(content: bytes) -> Module:
         computation = _jax.mlir.mlir_module_to_xla_computation(content, use_tuple_args=False, return_tuple=True)
     except Exception as error:
         raise ArgumentError(f"the program is not StableHLO that this jaxlib can read: {error}") from None
-    return read_module(message_class("HloModuleProto").FromString(computation.as_serialized_hlo_module_proto()))
+    module = read_module(message_class("HloModuleProto").FromString(computation.as_serialized_hlo_module_proto()))
+    special_functions.expand(module)
+    return module
 
 
 def _read_text(content: bytes) -> Module:

@@ -1,7 +1,8 @@
 """Rules of CHLO ops that are not HLO operations.
 
 CHLO ops that are HLO operations (`chlo.erf`, `chlo.acos` ..) are rows of `stablehlo/operations.py`; special functions
-are in `special.py`. `broadcast_add` and the like broadcast as NumPy does, or along `broadcast_dimensions`.
+are in `stablehlo/special_functions/`. `broadcast_add` and the like broadcast as NumPy does, or along
+`broadcast_dimensions`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from hloom.ops.scan import Scan
 from hloom.ops.select import Select
 from hloom.stablehlo.attributes.values import COMPARE_TYPE, DIRECTION, boolean, integer, integers, required
 from hloom.stablehlo.importer.body import Body, Rule
-from hloom.stablehlo.importer.rules import special
 from hloom.stablehlo.mlir.ir import DenseElements, Operation
+from hloom.stablehlo.special_functions import FUNCTIONS
+from hloom.stablehlo.special_functions.typed import scalar_like
 from hloom.types import PrimitiveType
 
 Ops = list[XlaOp]
@@ -118,21 +120,21 @@ def _atan(x: XlaOp) -> XlaOp:
     """atan2(x, 1); for a complex z, (log(1 + iz) - log(1 - iz)) / 2i = -i atanh(iz)."""
     b = x.builder
     if not x.shape.element_type.is_complex:
-        return b.atan2(x, b.broadcast(special.scalar_like(x, 1.0), x.shape.dimensions))
+        return b.atan2(x, b.broadcast(scalar_like(x, 1.0), x.shape.dimensions))
     atanh_iz = b.atanh(b.complex(b.neg(b.imag(x)), b.real(x)))
     return b.complex(b.imag(atanh_iz), b.neg(b.real(atanh_iz)))
 
 
 def _is_inf(x: XlaOp) -> XlaOp:
-    return x.builder.eq(x.builder.abs(x), special.scalar_like(x, np.inf))
+    return x.builder.eq(x.builder.abs(x), scalar_like(x, np.inf))
 
 
 def _is_positive_inf(x: XlaOp) -> XlaOp:
-    return x.builder.eq(x, special.scalar_like(x, np.inf))
+    return x.builder.eq(x, scalar_like(x, np.inf))
 
 
 def _is_negative_inf(x: XlaOp) -> XlaOp:
-    return x.builder.eq(x, special.scalar_like(x, -np.inf))
+    return x.builder.eq(x, scalar_like(x, -np.inf))
 
 
 def _next_after(x: XlaOp, y: XlaOp) -> XlaOp:
@@ -155,7 +157,7 @@ def _next_after(x: XlaOp, y: XlaOp) -> XlaOp:
     moved = b.select(b.eq(x_size, integer_like(0)), from_zero, stepped)
     result = b.bitcast_convert_type(b.select(b.eq(x, y), y_bits, moved), x.shape.element_type)
     unordered = b.or_(b.ne(x, x), b.ne(y, y))
-    nan = b.broadcast(special.scalar_like(x, np.nan), x.shape.dimensions)
+    nan = b.broadcast(scalar_like(x, np.nan), x.shape.dimensions)
     return b.select(unordered, nan, result)
 
 
@@ -189,8 +191,8 @@ RULES: dict[str, Rule] = {
     },
     "chlo.broadcast_compare": _broadcast_compare,
     "chlo.broadcast_next_after": _broadcast_function(_next_after),
-    "chlo.broadcast_polygamma": _broadcast_function(special.polygamma),
-    "chlo.broadcast_zeta": _broadcast_function(special.zeta),
+    "chlo.broadcast_polygamma": _broadcast_function(FUNCTIONS["polygamma"]),
+    "chlo.broadcast_zeta": _broadcast_function(FUNCTIONS["zeta"]),
     "chlo.constant_like": _constant_like,
     "chlo.square": _function(_square),
     "chlo.conj": _function(_conj),
@@ -200,12 +202,7 @@ RULES: dict[str, Rule] = {
     "chlo.is_pos_inf": _function(_is_positive_inf),
     "chlo.is_neg_inf": _function(_is_negative_inf),
     "chlo.next_after": _function(_next_after, 2),
-    "chlo.lgamma": _function(special.lgamma),
-    "chlo.digamma": _function(special.digamma),
-    "chlo.erfc": _function(special.erfc),
-    "chlo.erf_inv": _function(special.erf_inv),
-    "chlo.bessel_i1e": _function(special.bessel_i1e),
-    "chlo.zeta": _function(special.zeta, 2),
-    "chlo.polygamma": _function(special.polygamma, 2),
+    **{f"chlo.{name}": _function(FUNCTIONS[name]) for name in ("lgamma", "digamma", "erfc", "erf_inv", "bessel_i1e")},
+    **{f"chlo.{name}": _function(FUNCTIONS[name], 2) for name in ("zeta", "polygamma")},
     "chlo.scan": _scan,
 }

@@ -1,0 +1,183 @@
+"""The functions that are measured: operations of HLO, and functions of JAX that its platforms expand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from accuracy import samples
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arguments = Callable[[Any, int, int], tuple[Array, ...]]
+"""Arguments for a type, a number of random ones of each kind, and a seed."""
+
+LOOSER = {"power", "atan2", "erf", "tan", "log-plus-one", "exponential-minus-one"}
+"""The operations on real numbers for which UNARY-2 allows 4 units in the last place; the others have 2."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function, as an HLO opcode or as JAX computes it, with its stated bound in units in the last place."""
+
+    name: str
+    bound: float
+    arguments: Arguments
+    of_jax: Callable[..., Any] | None = None
+    """The function of JAX; None for the operation `name`."""
+
+
+def _real_values(dtype: Any, count: int, seed: int) -> tuple[Array, ...]:
+    return (samples.real_values(dtype, count, seed),)
+
+
+def _pairs(name: str) -> Arguments:
+    return lambda dtype, count, seed: samples.pairs(name, dtype, count, seed)
+
+
+REAL = [
+    *(
+        Function(name, 4 if name in LOOSER else 2, _real_values)
+        for name in [
+            "acos",
+            "acosh",
+            "asin",
+            "asinh",
+            "atanh",
+            "cbrt",
+            "cosh",
+            "cosine",
+            "erf",
+            "exponential",
+            "exponential-minus-one",
+            "log",
+            "log-plus-one",
+            "logistic",
+            "rsqrt",
+            "sine",
+            "sinh",
+            "sqrt",
+            "tan",
+            "tanh",
+        ]
+    ),
+    *(Function(name, 4 if name in LOOSER else 0.5, _pairs(name)) for name in ("atan2", "divide", "power", "remainder")),
+]
+"""Operations on real numbers, with the bounds of UNARY-2 for f32 and f64."""
+
+
+def _complex_values(dtype: Any, count: int, seed: int) -> tuple[Array, ...]:
+    return (samples.complex_values(dtype, count, seed),)
+
+
+def _complex_pairs(dtype: Any, count: int, seed: int) -> tuple[Array, ...]:
+    return samples.complex_values(dtype, count, seed), samples.complex_values(dtype, count, seed + 1)
+
+
+def _complex_powers(dtype: Any, count: int, seed: int) -> tuple[Array, ...]:
+    """Bases and exponents of moderate size: the error of z^w = e^(w log z) grows with |w log z|."""
+    random = np.random.default_rng(seed)
+    return tuple((random.normal(size=count) + 1j * random.normal(size=count)).astype(dtype) * 3 for _ in range(2))
+
+
+COMPLEX = [
+    *(
+        Function(name, 4, _complex_values)
+        for name in [
+            "abs",
+            "acos",
+            "acosh",
+            "asin",
+            "asinh",
+            "atanh",
+            "cosh",
+            "cosine",
+            "exponential",
+            "exponential-minus-one",
+            "log",
+            "log-plus-one",
+            "logistic",
+            "rsqrt",
+            "sine",
+            "sinh",
+            "sqrt",
+            "tan",
+            "tanh",
+        ]
+    ),
+    Function("divide", 4, _complex_pairs),
+    Function("multiply", 2, _complex_pairs),
+    Function("power", 32, _complex_powers),
+]
+"""Operations on complex numbers; their bounds are in units of the modulus of the result."""
+
+
+def _lax(name: str) -> Callable[..., Any]:
+    def call(*operands: Any) -> Any:
+        from jax import lax
+
+        return getattr(lax, name)(*operands)
+
+    return call
+
+
+def _scipy(name: str) -> Callable[..., Any]:
+    def call(*operands: Any) -> Any:
+        from jax.scipy import special
+
+        return getattr(special, name)(*operands)
+
+    return call
+
+
+def _special(low: float = -np.inf, high: float = np.inf) -> Arguments:
+    """Arguments between two limits: of every size, evenly spread, and close to 0.5, 1, 1.46, 2 and the limits."""
+
+    def arguments(dtype: Any, count: int, seed: int) -> tuple[Array, ...]:
+        random = np.random.default_rng(seed)
+        every = samples.real_values(dtype, 200, seed)
+        centres = [x for x in (0.5, 1.0, 1.4616321449683622, 2.0, low, high) if np.isfinite(x)]
+        near = [x + random.choice([-1, 1], count) * np.exp2(random.uniform(-30, 0, count)) for x in centres]
+        spread = [random.uniform(-size, size, 2 * count) for size in (1, 4, 30)]
+        found = np.concatenate([random.choice(every, 2 * count), *near, *spread]).astype(dtype)
+        return (found[(found > low) & (found < high)],)
+
+    return arguments
+
+
+def _two(first: tuple[float, float], second: tuple[float, float], whole: bool = False) -> Arguments:
+    """Pairs between limits given as powers of two; the first ones are integers if `whole`."""
+
+    def arguments(dtype: Any, count: int, seed: int) -> tuple[Array, ...]:
+        random = np.random.default_rng(seed)
+        a, b = (np.exp2(random.uniform(*limits, 4 * count)) for limits in (first, second))
+        return (np.floor(a) if whole else a).astype(dtype), b.astype(dtype)
+
+    return arguments
+
+
+SPECIAL = [
+    *(
+        Function(name, 2, _special(), _lax(name))
+        for name in ["asinh", "atan", "cosh", "erf", "logistic", "sinh", "tan"]
+    ),
+    *(Function(name, 2, _special(-1, 1), _lax(name)) for name in ("acos", "asin", "atanh")),
+    Function("acosh", 2, _special(1), _lax("acosh")),
+    Function("exp2", 2, _special(), _lax("exp2")),
+    Function("erfc", 4, _special(), _lax("erfc")),
+    Function("erf_inv", 4, _special(-1, 1), _lax("erf_inv")),
+    Function("lgamma", 4, _special(0), _lax("lgamma")),
+    Function("digamma", 4, _special(0), _lax("digamma")),
+    Function("bessel_i0e", 4, _special(), _lax("bessel_i0e")),
+    Function("bessel_i1e", 4, _special(), _lax("bessel_i1e")),
+    Function("zeta", 8, lambda *a: (lambda x, q: (x + 1, q))(*_two((-6, 5), (-6, 8))(*a)), _lax("zeta")),
+    Function("polygamma", 8, _two((0, 4), (-6, 8), whole=True), _lax("polygamma")),
+    Function("igamma", np.inf, _two((-4, 6), (-4, 6)), _lax("igamma")),
+    Function("igammac", np.inf, _two((-4, 6), (-4, 6)), _lax("igammac")),
+    Function("logit", np.inf, _special(0, 1), _scipy("logit")),
+    Function("ndtr", np.inf, _special(-38, 38), _scipy("ndtr")),
+    Function("log_ndtr", np.inf, _special(-38, 38), _scipy("log_ndtr")),
+]
+"""Functions of JAX on real numbers. JAX composes those without a bound of others, and loses digits on the way."""
