@@ -1,6 +1,7 @@
 """Measures the error of every function on hloom's compiled code, hloom's interpreter and XLA's CPU backend.
 
     python tools/measure_accuracy.py run       # an hour on one core; resumes where it was stopped
+    python tools/measure_accuracy.py sums
     python tools/measure_accuracy.py report    # writes docs/accuracy.md, its pictures and tests/worst_arguments.json
 
 Real operations of f32 and f64 are compared with long double on every exponent and around their thresholds, those of
@@ -35,8 +36,8 @@ def tasks() -> Iterator[tuple[Function, Any, int]]:
         if len(function.arguments(np.float32, 1, 1)) == 1:
             yield from ((function, dtype, 0) for dtype in NARROW)
     for function in COMPLEX:
-        yield function, np.complex64, 300
-        yield function, np.complex128, 300
+        yield function, np.complex64, 200
+        yield function, np.complex128, 200
     for function in SPECIAL:
         yield function, np.float32, 300
         yield function, np.float64, 300
@@ -46,18 +47,22 @@ def tasks() -> Iterator[tuple[Function, Any, int]]:
 def main() -> None: ...
 
 
+def _prepare_jax() -> None:
+    os.environ.setdefault("JAX_PLATFORMS", "hloom,cpu")
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+
+
 @main.command()
 @click.argument("only", nargs=-1)
 @folder_option
 def run(only: tuple[str, ...], folder: Path) -> None:
     """Measures all functions, or those named."""
-    os.environ.setdefault("JAX_PLATFORMS", "hloom,cpu")
-    import jax
-
+    _prepare_jax()
     from accuracy.measure import Measured, key, measure
     from accuracy.sides import HLOOM
 
-    jax.config.update("jax_enable_x64", True)
     path = folder / "functions.jsonl"
     done = json_lines.read(path, Measured, "key")
     for function, dtype, count in tasks():
@@ -66,6 +71,18 @@ def run(only: tuple[str, ...], folder: Path) -> None:
         for measured in measure(function, dtype, count):
             json_lines.append(path, measured)
             click.echo(f"{measured.key}: {measured.largest:.4g} at {' '.join(measured.worst)}, {measured.wrong} wrong")
+
+
+@main.command()
+@folder_option
+def sums(folder: Path) -> None:
+    """Measures sums, products, transforms, factorisations and layers."""
+    _prepare_jax()
+    from accuracy.sums import measure
+
+    for measured in measure():
+        json_lines.append(folder / "sums.jsonl", measured)
+        click.echo(f"{measured.key}: {measured.errors}")
 
 
 @main.command()

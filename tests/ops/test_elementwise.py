@@ -333,26 +333,6 @@ def test_integer_arithmetic_is_modulo_two_to_the_width(opcode: str, element_type
     assert got == want
 
 
-@pytest.mark.parametrize(
-    ("opcode", "low", "high", "ulps", "name"),
-    [
-        ("exponential", -80, 80, 2, "exp"), ("log", 1e-6, 1e6, 2, "log"), ("sine", -10, 10, 2, "sin"),
-        ("cosine", -10, 10, 2, "cos"), ("tan", -1.4, 1.4, 4, "tan"), ("tanh", -8, 8, 2, "tanh"),
-        ("exponential-minus-one", -3, 3, 4, "expm1"), ("log-plus-one", -0.9, 3, 4, "log1p"), ("sqrt", 0, 1e6, 2, "sqrt"),
-        ("erf", -3, 3, 4, "erf"), ("cbrt", -1e3, 1e3, 2, "cbrt"),
-    ],
-)  # fmt: skip
-def test_accuracy(opcode: str, low: float, high: float, ulps: int, name: str) -> None:
-    """UNARY-2: against Python's own functions in f64."""
-    x = np.random.default_rng(1).uniform(low, high, 300).astype(np.float32)
-    function = getattr(math, name)
-    want = np.array([function(float(v)) for v in x])
-    error = np.abs(apply(opcode, "f32", x).astype(np.float64) - want)
-    assert bool(np.all(error <= ulps * np.spacing(np.abs(want).astype(np.float32))))
-    error = np.abs(apply(opcode, "f64", x.astype(np.float64)) - want)
-    assert bool(np.all(error <= (ulps + 1) * np.spacing(np.abs(want))))
-
-
 def test_complex_log_plus_one_near_zero() -> None:
     """LOG1P-1, UNARY-2: log1p(iy) = log(1 + y^2)/2 + i atan(y), so the real part is 5e-17."""
     (got,) = apply("log-plus-one", "c64", [1e-8j])

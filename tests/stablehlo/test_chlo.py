@@ -63,6 +63,8 @@ def test_functions_at_their_edges() -> None:
     np.testing.assert_array_equal(unary("digamma", np.array([0.0, -2.0, inf])), [nan, nan, inf])
     np.testing.assert_array_equal(unary("erf_inv", np.array([1.0, -1.0, 0.0, 1.5])), [inf, -inf, 0.0, nan])
     np.testing.assert_array_equal(unary("erfc", np.array([inf, -inf, 0.0, nan])), [0.0, 2.0, 1.0, nan])
+    orders, poles = np.array([1.0, 1.0, 3.0, 2.0, -1.0]), np.array([0.0, -3.0, -1.0, -1.0, 2.0])
+    np.testing.assert_array_equal(binary("polygamma", orders, poles), [inf, inf, inf, nan, nan])
     np.testing.assert_array_equal(unary("is_inf", np.array([inf, -inf, 1.0, nan]), "i1"), [True, True, False, False])
     np.testing.assert_array_equal(unary("is_pos_inf", np.array([inf, -inf, nan]), "i1"), [True, False, False])
     np.testing.assert_array_equal(unary("is_neg_inf", np.array([inf, -inf, nan]), "i1"), [False, True, False])

@@ -154,6 +154,12 @@ def to_long(value: Any) -> np.longdouble:
     return Long(np.nan) if value is None else Long(mpmath.nstr(value, 25, min_fixed=1, max_fixed=0))
 
 
+def from_text(parts: list[str]) -> Any:
+    """The number with one part, an mpf, or two parts, an mpc, in decimal."""
+    with mp.workprec(120):
+        return mp.mpf(parts[0]) if len(parts) == 1 else mp.mpc(*parts)
+
+
 def units(exact: Array, dtype: Any) -> Array:
     """The unit in the last place of a type for exact values in long double; subnormal numbers have that of `tiny`."""
     limits = ml_dtypes.finfo(dtype)

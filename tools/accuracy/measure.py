@@ -135,8 +135,8 @@ def complex_errors(got: Array, values: list[Any]) -> tuple[Array, Array]:
     ]
     gots = [got.real, got.imag] if np.iscomplexobj(got) else [got, np.zeros_like(got)]
     by_part = [exact.errors(g, e) for g, e in zip(gots, exacts)]
-    # A zero has either sign where its exact sign is not known from the value.
-    by_part = [np.where((g == 0) & (e == 0), 0, error) for g, e, error in zip(gots, exacts, by_part)]
+    # A zero has either sign: that of an exact zero is not known from the value, others underflow before they are added.
+    by_part = [np.where((g == 0) & (e.astype(g.dtype) == 0), 0, error) for g, e, error in zip(gots, exacts, by_part)]
     parts = np.where(undefined, 0, np.maximum(*by_part))
     distance = np.hypot(*(g.astype(Long) - e for g, e in zip(gots, exacts)))
     modulus = distance / exact.units(np.hypot(*exacts), gots[0].dtype)

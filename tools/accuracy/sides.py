@@ -10,6 +10,7 @@ import numpy as np
 import hloom as hl
 from accuracy.functions import Function
 from hloom.bench.peer import Peer
+from hloom.pjrt.programs import read_stablehlo
 from hloom.types import BY_DTYPE
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -38,10 +39,12 @@ def values(function: Function, side: str, operands: tuple[Array, ...]) -> Array:
     """The function's values as a side computes them; raises what the side raises if it does not have the function."""
     if function.of_jax is None:
         return _of_module(hl.parse(module_text(function, operands)), side, operands)
-    if side == INTERPRETER:
-        return np.asarray(hl.compile(hl.from_jax(function.of_jax, *operands), "interpreter")(*operands))
     import jax
 
+    if side == INTERPRETER:
+        lowered = jax.jit(function.of_jax).trace(*operands).lower(lowering_platforms=("hloom",))
+        (result,) = hl.compile(read_stablehlo(lowered.as_text().encode()), "interpreter")(*operands)
+        return np.asarray(result)
     device = jax.devices("hloom" if side == HLOOM else "cpu")[0]
     return np.asarray(jax.jit(function.of_jax)(*(jax.device_put(x, device) for x in operands)))
 

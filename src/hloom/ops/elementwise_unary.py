@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hloom.numerics import C64, C128, bits_of, compute, compute_accurately, widen
+from hloom.numerics import C64, C128, F64, bits_of, compute, compute_accurately, widen
 from hloom.ops.attributes import ResultAccuracy
 from hloom.ops.context import Context
 from hloom.ops.kinds import RESULT_ACCURACY
@@ -139,11 +139,13 @@ class Log1p(AccurateUnary, opcode="log-plus-one", builder="log1p"):
     def function(x: Array) -> Any:
         if not np.iscomplexobj(x):
             return np.log1p(x)
-        # NumPy computes log |1 + x|, which loses small numbers: |1 + x|^2 - 1 keeps them.
-        excess = x.real * (2 + x.real) + x.imag * x.imag
-        result = np.empty_like(x)
-        result.real = np.where(np.abs(excess) < 0.5, np.log1p(excess) / 2, np.log(np.hypot(1 + x.real, x.imag)))
-        result.imag = np.arctan2(x.imag, 1 + x.real)
+        # The digits that u = 1 + x rounds away add themselves times u / |u + i y|^2, the derivative of log |u + i y|.
+        total = x.copy()
+        total.real += 1
+        u, y = total.real, total.imag
+        lost = np.where(np.isfinite(u), x.real - (u - 1), 0)
+        result = np.asarray(np.log(total))
+        result.real += np.where(lost == 0, 0, lost * u / (u * u + y * y))
         return result
 
 
@@ -154,11 +156,17 @@ class Logistic(AccurateUnary, opcode="logistic", builder="logistic"):
 
     @staticmethod
     def function(x: Array) -> Any:
-        e = np.exp(np.where(x.real < 0, x, -x))
+        left = np.where(x.real < 0, x, -x)
+        e = np.exp(left)
         above = np.where(x.real < 0, e, 1)
-        quotient = above / (1 + e)
-        # s = a / (1 + e) equals a - e s, which loses fewer bits than 1 + e.
-        return quotient if np.iscomplexobj(x) else above - e * quotient
+        if not np.iscomplexobj(x):
+            # s = a / (1 + e) equals a - e s, which loses fewer bits than 1 + e.
+            return above - e * (above / (1 + e))
+        # Near the poles, odd multiples of i pi, 1 + e cancels, but not (1 + cos y) + (e^x - 1) cos y, its real part.
+        below = 1 + e
+        near = 2 * np.cos(left.imag / 2) ** 2 + np.expm1(left.real) * np.cos(left.imag)
+        below.real = np.where(left.real > -1, near, below.real)
+        return above / below
 
 
 class Sqrt(AccurateUnary, opcode="sqrt", builder="sqrt"):
@@ -186,18 +194,32 @@ class Cbrt(AccurateUnary, opcode="cbrt", builder="cbrt"):
     function = staticmethod(np.cbrt)
 
 
+def _of_any_size(function: Callable[[Array], Array], x: Array) -> Array:
+    """Sine or cosine; of large f64 in long double, as C's functions reduce them by too few digits of pi."""
+    result = function(x)
+    if x.dtype == F64 and np.any(large := np.abs(x) > 2.0**30):
+        result = np.where(large, function(x.astype(np.longdouble)), result).astype(F64)
+    return result
+
+
 class Sine(AccurateUnary, opcode="sine", builder="sin"):
     """Computes the sine (SIN-1)."""
 
     cost = 30
-    function = staticmethod(np.sin)
+
+    @staticmethod
+    def function(x: Array) -> Any:
+        return _of_any_size(np.sin, x)
 
 
 class Cosine(AccurateUnary, opcode="cosine", builder="cos"):
     """Computes the cosine (COS-1)."""
 
     cost = 30
-    function = staticmethod(np.cos)
+
+    @staticmethod
+    def function(x: Array) -> Any:
+        return _of_any_size(np.cos, x)
 
 
 class Tan(AccurateUnary, opcode="tan", builder="tan"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from hloom.stablehlo.special_functions.gamma import digamma, factorial
-from hloom.stablehlo.special_functions.typed import XlaOp, of_floats, scalar_like, select
+from hloom.stablehlo.special_functions.typed import XlaOp, like, of_floats, scalar_like, select
 
 _BERNOULLI = (
     1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330,
@@ -33,7 +33,7 @@ def zeta(x: XlaOp, q: XlaOp) -> XlaOp:
     is_integer, at_pole = b.eq(q, b.floor(q)), q <= 0.0
     even = b.and_(b.eq(x, b.floor(x)), b.eq(x - 2.0 * b.floor(x * 0.5), scalar_like(x, 0.0)))
     outside = select(
-        is_integer, select(even, total * 0.0 + math.inf, math.nan), select(b.eq(x, b.floor(x)), total, math.nan)
+        is_integer, select(even, like(x, math.inf), math.nan), select(b.eq(x, b.floor(x)), total, math.nan)
     )
     value = select(at_pole, outside, total)
     value = select(x < 1.0, math.nan, value)

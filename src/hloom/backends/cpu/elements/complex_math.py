@@ -128,22 +128,19 @@ def _scaled(z: Pair) -> tuple[Lanes, Lanes, Lanes]:
     x, y = abs(z[0]), abs(z[1])
     swap = x < y
     large, small = where(swap, y, x), where(swap, x, y)
-    is_large, is_small = large > 2.0**500, large < 2.0**-400
-    scale = where(is_large, large.like(2.0**-600), where(is_small, large.like(2.0**600), 1.0))
-    exponent = where(is_large, large.like(600.0), where(is_small, large.like(-600.0), 0.0))
+    step = 75 if large.type.bits == 32 else 600
+    is_large, is_small = large > large.pick(2.0**60, 2.0**500), large < large.pick(2.0**-50, 2.0**-400)
+    scale = where(is_large, large.like(2.0**-step), where(is_small, large.like(2.0**step), 1.0))
+    exponent = where(is_large, large.like(step), where(is_small, large.like(-step), 0.0))
     return large * scale, small * scale, exponent
-
-
-def _power_of_600(exponent: Lanes) -> Lanes:
-    """2^exponent for exponents of 600, 0 and -600."""
-    return where(exponent > 0.0, exponent.like(2.0**600), where(exponent < 0.0, exponent.like(2.0**-600), 1.0))
 
 
 def modulus(z: Pair) -> Lanes:
     """|z|, without overflow of squares."""
     large, small, exponent = _scaled(z)
-    result = sqrt(fma(large, large, small * small)) * _power_of_600(exponent)
-    return where(_is_infinite(z), INF, result)
+    up, down = large.pick(2.0**75, 2.0**600), large.pick(2.0**-75, 2.0**-600)
+    scale = where(exponent > 0.0, up, where(exponent < 0.0, down, 1.0))
+    return where(_is_infinite(z), INF, sqrt(fma(large, large, small * small)) * scale)
 
 
 def sign(z: Pair) -> Pair:
@@ -203,12 +200,18 @@ def exponential_minus_one(z: Pair) -> Pair:
 
 
 def logistic(z: Pair) -> Pair:
-    """1 / (1 + e^-z), or e^z / (1 + e^z) where e^-z may overflow."""
-    x, y = z
-    below = x < 0.0
-    real, imaginary = exponential((where(below, x, -x), where(below, y, -y)))
-    above = where(below, real, 1.0), where(below, imaginary, 0.0)
-    return quotient(above, (real + 1.0, imaginary))
+    """1 / (1 + e^-z), or e^z / (1 + e^z) where e^-z may overflow.
+
+    Where the real part of e^z = a + i b is negative, 1 + a is (1 - e^2x + b^2) / (1 - a), which does not cancel near
+    the poles, odd multiples of i pi.
+    """
+    left = z[0] < 0.0
+    x = where(left, z[0], -z[0])
+    real, imaginary = exponential((x, where(left, z[1], -z[1])))
+    m = expm1(x)
+    near = fma(imaginary, imaginary, -m * (m + 2.0)) / (1.0 - real)
+    below = where(real < 0.0, near, real + 1.0), imaginary
+    return quotient((where(left, real, 1.0), where(left, imaginary, 0.0)), below)
 
 
 def _log_modulus(z: Pair) -> Lanes:
@@ -401,17 +404,6 @@ def arc_tangent_of_quotient(y: Pair, x: Pair) -> Pair:
     root = square_root((squares[0][0] + squares[1][0], squares[0][1] + squares[1][1]))
     iy = _times_i(y)
     return _over_i(logarithm(divide((x[0] + iy[0], x[1] + iy[1]), root)))
-
-
-def absolute_value(z: Pair) -> Lanes:
-    """|z| = max * sqrt(1 + (min / max)^2), computed in the type of the parts."""
-    x, y = abs(z[0]), abs(z[1])
-    if x.type.element == "double":
-        return modulus((x, y))
-    large, small = where(x < y, y, x), where(x < y, x, y)
-    ratio = small / where(large.equals(0.0), 1.0, large)
-    size = where(_is_infinite((x, y)), INF, large * sqrt(fma(ratio, ratio, 1.0)))
-    return where(small.equals(0.0), large, size)
 
 
 FUNCTIONS: dict[type[Operation], Callable[..., Pair]] = {

@@ -53,7 +53,7 @@ COMPLEX.add(Multiply, _on_pairs(complex_math.multiply, in_f64=False))
 
 @COMPLEX.rule(Abs)
 def _abs(op: Abs, b: Builder, e: Apply, z: Values) -> Element:
-    return complex_math.absolute_value(_lanes(b, z, z[0].type.element)).value
+    return complex_math.modulus(_lanes(b, z, z[0].type.element)).value
 
 
 # Operations on each part
