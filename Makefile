@@ -34,6 +34,7 @@ docs: $(VENV)/.installed-dev  ## writes the pages that are made from the code
 	$(BIN)/python tools/clauses.py
 	$(BIN)/python tools/stubs.py
 	$(BIN)/python tools/pictures.py
+	$(BIN)/python tools/verdicts.py
 
 site: $(VENV)/.installed-dev  ## builds the documentation site, without warnings, in build/site
 	$(BIN)/python tools/documentation.py

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 import hloom as hl
 from hloom.passes.rewrite import parse_pattern
-from hloom.prove.instances import Instance
+from hloom.prove.instances.draw import Instance
 from hloom.prove.verdicts import instances
 from hloom.verifier import verify_module
 
@@ -18,7 +20,7 @@ PATTERNS = (
 
 
 def drawn(pattern: str, type: hl.PrimitiveType) -> list[Instance]:
-    return [*instances("test", pattern, type)]
+    return [*itertools.islice(instances("test", pattern, type), 20)]
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
@@ -38,6 +40,6 @@ def test_instances_are_the_same_in_each_run() -> None:
 
 
 def test_instances_have_shared_names_special_values_and_empty_arrays() -> None:
-    text = "\n".join(instance.module.to_text() for instance in drawn("add(x, $c)", hl.f32))
+    text = "\n".join(instance.module.to_text() for instance in instances("test", "add(x, $c)", hl.f32))
     assert "constant(-0)" in text and "constant(nan)" in text and "[0" in text
     assert any(len({*instance.module.entry.root.operands}) == 1 for instance in drawn("multiply(x, y)", hl.s32))

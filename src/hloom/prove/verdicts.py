@@ -24,20 +24,20 @@ from hloom.ops.structure import Constant, Parameter
 from hloom.passes.pipeline import clone_module
 from hloom.passes.rewrite import Match, Rule, RuleSet, always, splat_source
 from hloom.prove.equivalence import Proved, Refuted, prove
-from hloom.prove.every_value import differs_on_some_value
-from hloom.prove.instances import Instance, drawn_instance
-from hloom.prove.palette import ARRAY_TYPES
+from hloom.prove.instances.draw import Instance, drawn_instance
+from hloom.prove.instances.palette import ARRAY_TYPES
 from hloom.text.attributes import write
 from hloom.text.literals import print_literal
+from hloom.text.parser import parse_module
 from hloom.types import PrimitiveType
 from hloom.verifier import verify_module
 
-SECONDS = 5.0
+SECONDS = 15.0
 """Time of the solver for an instance."""
-DRAWS = 40
+DRAWS = 150
 """Draws for an element type and a pattern, of which some match, and some are valid."""
-WITHOUT = 6
-"""Instances for each element type on which a condition is false and is taken away."""
+WITHOUT, WITHOUT_SECONDS = 12, 1.0
+"""Instances for each element type on which a condition is false and is taken away, and the time for each."""
 
 Transform = Callable[[Module, str], int]
 """Rewrites a module at the instruction of that name; returns the number of changes."""
@@ -47,8 +47,8 @@ Transform = Callable[[Module, str], int]
 class Evidence:
     """The outcomes of the instances of a rule or a pass.
 
-    `outcomes` counts them: "proved", "all values" and reasons of undecided ones. `guard` is the counterexample, or the
-    kind of outcome, without the condition; "" if there is no condition.
+    `outcomes` counts them: "proved", with the clauses that the proof rests on, or the reason of an undecided one.
+    `guard` is the counterexample without the condition, or what happens without it; "" if there is no condition.
     """
 
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -62,22 +62,31 @@ class Evidence:
         return self.outcomes.total()
 
 
-def prove_rule(rule: Rule, like: Sequence[str] = (), per_type: int = 4) -> Evidence:
+def prove_rule(
+    rule: Rule, like: Sequence[str] = (), *, per_type: int = 4, types: Sequence[PrimitiveType] = ARRAY_TYPES
+) -> Evidence:
     """Proves a rule on instances of its pattern, or of more specific patterns: `per_type` for each element type."""
     patterns = like or (rule.pattern,)
-    evidence = prove_transform(rule.name, patterns, lambda module, root: _apply(rule, module, root), per_type)
+    evidence = prove_transform(rule.name, patterns, once(rule), per_type=per_type, types=types)
     if rule.when is not always:
-        evidence.guard = _without_condition(rule, patterns)
+        evidence.guard = _without_condition(rule, patterns, types)
     return evidence
 
 
-def prove_transform(name: str, patterns: Sequence[str], transform: Transform, per_type: int = 4) -> Evidence:
+def prove_transform(
+    name: str,
+    patterns: Sequence[str],
+    transform: Transform,
+    *,
+    per_type: int = 4,
+    types: Sequence[PrimitiveType] = ARRAY_TYPES,
+) -> Evidence:
     """Proves a transformation on instances of patterns: `per_type` for each of them and each element type.
 
     Stops at the first counterexample.
     """
     evidence = Evidence()
-    for type in ARRAY_TYPES:
+    for type in types:
         for pattern in patterns:
             count = 0
             for instance in instances(name, pattern, type):
@@ -92,11 +101,17 @@ def prove_transform(name: str, patterns: Sequence[str], transform: Transform, pe
     return evidence
 
 
-def instances(name: str, pattern: str, type: PrimitiveType, draws: int = DRAWS) -> Iterator[Instance]:
-    """Yields the instances of a pattern among some draws; the same ones in each run."""
+def instances(name: str, pattern: str, type: PrimitiveType) -> Iterator[Instance]:
+    """Yields the instances of a pattern among some draws; the same ones in each run.
+
+    In place of a pattern, HLO text with `T` for the element type is an instance.
+    """
+    if pattern.startswith("HloModule"):
+        yield from _parsed(re.sub(r"\bT\b", str(type), pattern))
+        return
     chance = random.Random(zlib.crc32(f"{name} {pattern} {type}".encode()))
-    for _ in range(draws):
-        sizes = [chance.choice([0, 1, 1, 2, 2, 3, 3]) for _ in range(chance.choice([0, 0, 1, 1, 2, 2, 3]))]
+    for _ in range(DRAWS):
+        sizes = [chance.choice([0, 1, 1, 1, 2, 2, 2, 3, 3, 3]) for _ in range(chance.choice([0, 0, 1, 1, 2, 2, 3]))]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # special values overflow in narrow types
             instance = drawn_instance(pattern, chance, type, sizes)
@@ -104,15 +119,25 @@ def instances(name: str, pattern: str, type: PrimitiveType, draws: int = DRAWS) 
             yield instance
 
 
+def _parsed(text: str) -> Iterator[Instance]:
+    try:
+        module = parse_module(text)
+        verify_module(module)
+    except HloomError:
+        return
+    yield Instance(module, module.entry.root.name)
+
+
 def _judge(evidence: Evidence, type: PrimitiveType, instance: Instance, after: Module) -> None:
     outcome, example = judged(instance, after)
     evidence.outcomes[outcome] += 1
-    evidence.types[str(type)] += 1
+    if any(type in i.shape.leaf_types for i in instance.module.instructions()):
+        evidence.types[str(type)] += 1
     if example:
         evidence.counterexample = example
 
 
-def judged(instance: Instance, after: Module) -> tuple[str, str]:
+def judged(instance: Instance, after: Module, seconds: float = SECONDS) -> tuple[str, str]:
     """Returns the outcome of a proof that a rewritten module is valid and equal; and a counterexample, else ""."""
     before = instance.module
     shown = expression(_named(before, instance.root))
@@ -121,39 +146,38 @@ def judged(instance: Instance, after: Module) -> tuple[str, str]:
     except HloomError as error:
         return "not valid", f"{shown} becomes {str(error).splitlines()[0]}"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        found = differs_on_some_value(before, after)
-        if found is None:
-            return _proof(before, after, shown)
-    return ("refuted", f"{shown} {found}") if found else ("all values", "")
-
-
-def _proof(before: Module, after: Module, shown: str) -> tuple[str, str]:
-    verdict = prove(before, after, SECONDS)
+        warnings.simplefilter("ignore", RuntimeWarning)  # special values overflow
+        verdict = prove(before, after, seconds)
     if isinstance(verdict, Refuted):
         return "refuted", f"{shown} {verdict.difference}"
-    return ("proved" if isinstance(verdict, Proved) else verdict.reason.splitlines()[0]), ""
+    if isinstance(verdict, Proved):
+        return " ".join(["proved", *verdict.clauses]), ""
+    return verdict.reason.splitlines()[0], ""
 
 
 # Rules
 
 
-def _apply(rule: Rule, module: Module, name: str) -> int:
-    """Applies a rule once, at one instruction."""
-    root = _named(module, name)
-    once = dataclasses.replace(rule, when=lambda m: m.root is root and rule.when(m))
-    return RuleSet([once]).apply(module).total()
+def once(rule: Rule) -> Transform:
+    """Returns the transformation that applies a rule once, at the given instruction."""
+
+    def transform(module: Module, name: str) -> int:
+        root = _named(module, name)
+        here = dataclasses.replace(rule, when=lambda m: m.root is root and rule.when(m))
+        return RuleSet([here]).apply(module).total()
+
+    return transform
 
 
 def _named(module: Module, name: str) -> Instruction:
     return next(instruction for instruction in module.entry.instructions if instruction.name == name)
 
 
-def _without_condition(rule: Rule, patterns: Sequence[str]) -> str:
+def _without_condition(rule: Rule, patterns: Sequence[str], types: Sequence[PrimitiveType]) -> str:
     """Returns a counterexample of a rule without its condition, or what happens on instances where it is false."""
     seen: Counter[str] = Counter()
     examples: list[str] = []
-    for type in ARRAY_TYPES:
+    for type in types:
         for pattern in patterns:
             count = 0
             for instance in instances(rule.name, pattern, type):
@@ -164,7 +188,7 @@ def _without_condition(rule: Rule, patterns: Sequence[str]) -> str:
                 if count == WITHOUT:
                     break
         if examples:
-            return max(examples, key=_shows_an_exception)
+            return max(examples, key=lambda example: (_shows_an_exception(example), f"{type}[" in example))
     return next((kind for kind in ("no replacement", "equal") if seen[kind]), "never false")
 
 
@@ -195,8 +219,8 @@ def _applied_without_condition(rule: Rule, instance: Instance) -> tuple[str, str
         return "", ""
     if not changes:
         return "no replacement", ""
-    outcome, example = judged(instance, after)
-    return ("equal" if outcome in ("proved", "all values") else outcome), example
+    outcome, example = judged(instance, after, WITHOUT_SECONDS)
+    return ("equal" if outcome.startswith("proved") else outcome), example
 
 
 # Text

@@ -305,7 +305,9 @@ UNTOUCHED = [
     "a = f32[4] add(x, f1); ROOT r = f32[4] add(a, f2)",  # not associative
     "a = bf16[4] convert(x); ROOT r = f32[4] convert(a)",
     "ROOT r = f32[4] multiply(x, x)",
-    # An empty array has no window of one element.
+    # An empty array has no window of one element; nothing is written to a scalar.
+    "e0 = s32[0] slice(i), slice={[0:0]}; l = s32[0,0] reshape(e0); n5 = s32[] constant(5); b = pred[] compare(k, n5), direction=LT; a = f32[] scatter(s, l, e), update_window_dims={}, "
+    "inserted_window_dims={}, scatter_dims_to_operand_dims={}, index_vector_dim=0, to_apply=sum; ROOT r = f32[] select(b, a, s)",
     f"{K1}; ROOT r = f32[0] scatter(e, k1, s), {SET_ONE}, to_apply=second",
     "l = s32[0] slice(i), slice={[0:0]}; b = pred[0] slice(p), slice={[0:0]}; a = f32[0] scatter(e, l, e), update_window_dims={}, "
     "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum; ROOT r = f32[0] select(b, a, e)",
@@ -319,6 +321,23 @@ UNTOUCHED = [
 def test_inexact_rewrites_are_not_made(body: str) -> None:
     before = module(body)
     assert AlgebraicSimplifier().apply(before).total() == 0
+
+
+def test_products_of_complex_numbers_have_no_identity() -> None:
+    """MUL-1: 1 * (inf + NaN i) is NaN + NaN i, so an update that multiplies by 1 changes the array."""
+    text = """HloModule m
+times { a = T[] parameter(0)
+  b = T[] parameter(1)
+  ROOT r = T[] multiply(a, b) }
+ENTRY e { x = T[4] parameter(0)
+  p = pred[] parameter(1)
+  k = s32[2] parameter(2)
+  u = T[2] parameter(3)
+  s = T[4] scatter(x, k, u), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0},
+    index_vector_dim=1, to_apply=times
+  ROOT r = T[4] select(p, s, x) }"""
+    applied = {t: AlgebraicSimplifier().run(hl.parse(text.replace("T[", f"{t}["))) for t in ("f32", "c64", "c128")}
+    assert applied == {"f32": 1, "c64": 0, "c128": 0}
 
 
 def test_broadcasting_as_written_by_jax_becomes_one_broadcast() -> None:

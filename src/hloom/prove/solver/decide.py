@@ -144,6 +144,8 @@ def _decided(x: Term, y: Term, assumption: Term, deadline: Deadline) -> Outcome:
         outcome = _solved(roots, is_opaque, deadline)
         if outcome == Outcome():
             return outcome
+    if is_known and outcome.found is not None and _differing(roots, [_arrays(variables, outcome.found)]) is None:
+        outcome = Outcome(reason="the solver assumes values of functions that they do not have")
     if outcome.reason and is_known and bits <= MAX_BITS_OF_SOLVED and deadline.left > 0:
         return Outcome(_differing(roots, all_values(variables, bits), deadline))
     return outcome
@@ -204,6 +206,10 @@ def are_different(type: PrimitiveType, a: Array, b: Array) -> Array:
     mask = raw.type((1 << type.bits) - 1)
     differ = (np.ascontiguousarray(a).view(raw) ^ np.ascontiguousarray(b).view(raw)) & mask != 0
     return differ & ~(np.isnan(a) & np.isnan(b)) if type.is_float and type.text != "f4e2m1fn" else differ
+
+
+def _arrays(variables: Sequence[Term], found: Found) -> Mapping[Term, Array]:
+    return {variable: from_codes(variable.type, [found.get(variable, 0)]) for variable in variables}
 
 
 def all_values(variables: Sequence[Term], bits: int) -> Iterator[Mapping[Term, Array]]:

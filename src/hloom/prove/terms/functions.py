@@ -251,6 +251,16 @@ def _complex(op: binary.Complex, type: PrimitiveType, operands: Terms) -> Term |
     return real.operands[0] if is_whole and real.operands == imaginary.operands else None
 
 
+@LAWS.rule(unary.Abs)
+def _abs(op: unary.Abs, type: PrimitiveType, operands: Terms) -> Term | None:
+    """The absolute value of a complex number does not depend on the signs of its parts."""
+    (x,) = operands
+    if not isinstance(x.op, binary.Complex):
+        return None
+    parts = [y.operands[0] if isinstance(y.op, unary.Negate) else y for y in x.operands]
+    return apply(op, type, (apply(x.op, x.type, parts),)) if tuple(parts) != tuple(x.operands) else None
+
+
 def part(x: Term, type: PrimitiveType, index: int) -> Term:
     """Returns the bits of an element from `index` times the width of `type` on."""
     if isinstance(x.op, Join) and x.operands[0].type is type:

@@ -110,6 +110,15 @@ def narrowed(x: Term, type: PrimitiveType) -> Term:
     return converted(x, type)
 
 
+def expanded(op: Polynomial, type: PrimitiveType, operands: Terms) -> Term:
+    """Returns a polynomial of operands that may be constants or polynomials."""
+    found: Products = {}
+    for coefficient, factors in op.products:
+        for inner, c in _product_of(tuple(operands[k] for k in factors), type).items():
+            found[inner] = found.get(inner, 0) + c * coefficient
+    return polynomial(type, found)
+
+
 def _product_of(factors: tuple[Term, ...], type: PrimitiveType) -> Products:
     product = polynomial(type, {(): 1})
     for factor in factors:

@@ -19,8 +19,8 @@ from hloom.ops.select import Select
 from hloom.prove.terms.concrete import KEEPS_NAN
 from hloom.prove.terms.float_laws import converted_twice, of_floats
 from hloom.prove.terms.functions import CONVERT, EQUAL, Terms, apply, choose, is_equal, negation
-from hloom.prove.terms.integer_laws import compared, of_integers, resized
-from hloom.prove.terms.term import Fold, Function, Join, Part, Term, Unknown, constant, from_code, node
+from hloom.prove.terms.integer_laws import compared, expanded, of_integers, resized
+from hloom.prove.terms.term import Fold, Function, Join, Part, Polynomial, Term, Unknown, constant, from_code, node
 from hloom.types import PrimitiveType
 
 PRED = PrimitiveType.PRED
@@ -92,6 +92,8 @@ def rewritten(op: Function, type: PrimitiveType, operands: Terms, is_number: boo
         return _folded(op, type, operands, is_number, sums)
     if isinstance(op, LATTICE) and (is_number or not type.is_float):
         return _lattice(op, type, operands)
+    if isinstance(op, Polynomial):
+        return expanded(op, type, operands)
     if not isinstance(op, Operation):
         return apply(op, type, operands)
     if sums.of_instructions and isinstance(op, SUMS) and any(x.op in (op, Fold(op)) for x in operands):

@@ -44,7 +44,7 @@ def _base(value: Instruction) -> Instruction:
 
 
 def _can_choose(update: Instruction) -> bool:
-    """Whether the update can be made to write old values, and writes at most half of the array."""
+    """Whether the update can be made to write old values, and writes something, at most half of the array."""
     if isinstance(update.op, Scatter):
         return (
             not update.shape.is_tuple and _can_leave(update.op, update.shape) and _is_part(update.operands[2], update)
@@ -53,7 +53,7 @@ def _can_choose(update: Instruction) -> bool:
 
 
 def _is_part(written: Instruction, update: Instruction) -> bool:
-    return 2 * written.shape.element_count <= update.shape.element_count > 0
+    return 0 < 2 * written.shape.element_count <= update.shape.element_count
 
 
 def _chooses_update(m: Match) -> bool:

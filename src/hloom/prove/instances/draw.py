@@ -19,9 +19,9 @@ from hloom.ops.broadcast import Broadcast
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.structure import Constant, Parameter
 from hloom.passes.rewrite import Pattern, parse_pattern
-from hloom.prove.attributes import drawn_attributes, special_value
-from hloom.prove.operands import computations, declared_result, next_operand
-from hloom.prove.palette import Palette
+from hloom.prove.instances.attributes import drawn_attributes, special_value
+from hloom.prove.instances.operands import computations, declared_result, next_operand
+from hloom.prove.instances.palette import Palette
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 from hloom.verifier import verify_module
@@ -135,9 +135,9 @@ class Drawing:
         """Draws an operand of a pattern that leaves operands open: often of the required opcode, or like another."""
         if opcode and self.palette.happens(0.7):
             alike = [operand for operand in before if operand.opcode == opcode]
-            if alike and self.palette.happens(0.7):
+            if alike and alike[-1].operands and self.palette.happens(0.7):
                 return self._like(alike[-1])
-            return self._operation(OPERATIONS[opcode], Pattern(opcode=opcode, operands=None), wanted)
+            return self._operation(self._declaration(opcode), Pattern(opcode=opcode, operands=None), wanted)
         if before and before[-1].shape == wanted and self.palette.happens(0.2):
             return before[-1]
         return self._leaf(wanted)

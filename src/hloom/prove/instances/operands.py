@@ -27,7 +27,7 @@ from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
 from hloom.ops.sort import Sort
 from hloom.ops.structure import GetTupleElement, Tuple
 from hloom.passes.op_builder import OpBuilder
-from hloom.prove.palette import Palette
+from hloom.prove.instances.palette import Palette
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
 
@@ -245,9 +245,24 @@ def declared_result(
     if declaration is Iota:
         return values, wanted
     type = palette.chance.choice([wanted.element_type, palette.element_type(), PrimitiveType.F32, PrimitiveType.S32])
-    if declaration is Convert or declaration is BitcastConvert:
-        return values, operands[0].with_element_type(type) if operands[0].is_array else operands[0]
+    if declaration is BitcastConvert and operands[0].is_array:
+        return values, _with_bits_of(operands[0], type)
+    if declaration is Convert and operands[0].is_array:
+        return values, operands[0].with_element_type(type)
     return values, wanted if palette.happens(0.5) or not operands else operands[0]
+
+
+def _with_bits_of(operand: Shape, type: PrimitiveType) -> Shape:
+    """Returns the shape of a bitcast-convert, with a last dimension more or less (BITCASTCONVERT-2)."""
+    old, new = operand.element_type.bits, type.bits
+    sizes = (
+        operand.dimensions
+        if old == new
+        else operand.dimensions[:-1]
+        if old < new
+        else (*operand.dimensions, old // new)
+    )
+    return Shape.array(type, sizes)
 
 
 def _broadcast(palette: Palette, operand: Shape, wanted: Shape) -> tuple[Values, Shape]:
