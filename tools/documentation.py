@@ -47,6 +47,7 @@ concepts
 tutorials/a_pass
 tutorials/an_operation
 how_to
+deploy
 operations/index
 security
 changes

@@ -6,8 +6,9 @@ import math
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -55,14 +56,21 @@ def compiler_of(library: Library) -> list[str]:
 
 
 def results_of(
-    library: Library, arguments: Sequence[Array], folder: Path, threads: int = 1, emulator: Sequence[str] = ()
+    library: Library,
+    arguments: Sequence[Array],
+    folder: Path,
+    threads: int = 1,
+    emulator: Sequence[str] = (),
+    sources: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Array]:
-    """The results of a library's first function on arguments, in a process of its own."""
+    """The results of a library's first function on arguments, in a process of its own with other C sources."""
     library.write(folder)
+    for name, text in sources.items():
+        (folder / name).write_text(text)
     function = library.functions[0]
     (folder / "main.c").write_text(main_program(library, function, threads))
     (folder / "in").write_bytes(bytes_of(arguments))
-    command = [*compiler_of(library), "main.c", *library.binaries, "-lm", "-lpthread", "-o", "main"]
+    command = [*compiler_of(library), "main.c", *sources, *library.binaries, "-lm", "-lpthread", "-o", "main"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     subprocess.run([*emulator, "./main", "in", "out"], cwd=folder, check=True, timeout=300)
     return arrays_of((folder / "out").read_bytes(), function)

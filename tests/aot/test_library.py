@@ -106,8 +106,8 @@ def test_names_are_identifiers() -> None:
 
 
 def test_what_needs_python_is_refused() -> None:
-    call = 'ROOT c = f32[2] custom-call(x), custom_call_target="unknown"'
-    with pytest.raises(hl.HloomError, match="%c = f32"):
+    call = 'ROOT c = f32[2] custom-call(x), custom_call_target="my.norm"'
+    with pytest.raises(hl.ArgumentError, match=r"'my.norm' cannot be the name of one\n  at %c = f32"):
         hl.build({"f": hl.parse(module_text("x = f32[2] parameter(0)\n" + call))})
     factor = hl.parse(module_text("x = f32[4,4] parameter(0)\nROOT r = f32[4,4] cholesky(x)"))
     with pytest.raises(hl.ArgumentError, match="spotrf of LAPACK"):
@@ -116,6 +116,26 @@ def test_what_needs_python_is_refused() -> None:
     infeed = "t = token[] after-all()\nROOT r = (f32[2], token[]) infeed(t)"
     with pytest.raises(hl.ArgumentError, match="cannot run Python"):
         hl.build({"f": hl.parse(module_text(infeed))})
+
+
+NORM = """
+#include <math.h>
+#include <string.h>
+void norm(void *out, const void **in) { const float *x = in[0]; *(float *)out = sqrtf(x[0] * x[0] + x[1] * x[1]); }
+void both(void **out, const void **in) { memcpy(out[0], in[1], 4); memcpy(out[1], in[0], 8); }
+"""
+
+
+def test_custom_calls_are_functions_of_the_program(tmp_path: Path) -> None:
+    """CUSTOMCALL-2: `void f(void *out, const void **in)`; several results have an array of addresses."""
+    module = module_text(
+        'x = f32[2] parameter(0)\nn = f32[] custom-call(x), custom_call_target="norm"\n'
+        'ROOT b = (f32[], f32[2]) custom-call(x, n), custom_call_target="both"'
+    )
+    library = hl.build({"f": module})
+    assert "extern void norm(void *out, const void **in);" in library.files["f.h"].decode()
+    n, x = results_of(library, [np.array([3, 4], np.float32)], tmp_path, sources={"norm.c": NORM})
+    assert n == 5 and x.tolist() == [3, 4]
 
 
 def test_the_command(tmp_path: Path) -> None:
@@ -137,7 +157,7 @@ def test_the_corpus_runs_in_libraries(case: Path, tmp_path: Path) -> None:
 
 LINEAR_ALGEBRA = ("cholesky_solve", "linalg_custom_calls")
 """Programs that call LAPACK."""
-CROSS = {"aarch64": "qemu-aarch64-static", "riscv64": "qemu-riscv64-static"}
+CROSS = {"armv7": "qemu-arm-static", "aarch64": "qemu-aarch64-static", "riscv64": "qemu-riscv64-static"}
 
 
 @pytest.mark.long

@@ -10,7 +10,7 @@ from hloom.backends.cpu.codegen.emitter import ProgramEmitter
 from hloom.backends.cpu.kernels.kernel_function import PARALLEL_FOR
 from hloom.backends.cpu.program.buffer_assignment import Assignment
 from hloom.backends.cpu.program.interface import TABLE
-from hloom.backends.cpu.program.program import Buffer, Program, Routine
+from hloom.backends.cpu.program.program import Buffer, HostStep, Program, Routine, WaitStep
 from hloom.lir import (
     I32,
     I64,
@@ -24,6 +24,8 @@ from hloom.lir import (
     Value,
     constant,
 )
+from hloom.ops.custom_call import CustomCall
+from hloom.runtime.custom_calls.targets import signatures
 from hloom.target import CACHE_LINE
 
 MAX_TEXT = 4096
@@ -46,6 +48,15 @@ class LibraryEmitter(ProgramEmitter):
             function.is_exported = False
         entry, constants = _entry(name, self.program, self.assignment.arena_bytes)
         return [*functions, entry], constants
+
+    def _host(self, step: HostStep | WaitStep) -> None:
+        """Emits a custom call, the call of a C function `void f(void *out, const void **in)` (CUSTOMCALL-2)."""
+        step = step.start
+        b, target = self.current.builder, extern_target(step)
+        assert target is not None
+        operands, results = ([self.pointer(buffer) for buffer in each] for each in (step.reads, step.writes))
+        out = results[0] if isinstance(step.result, Buffer) else _array_of(b, results)
+        b.call_void(target, out, _array_of(b, operands))
 
     def fork_function(self) -> Function:
         parameters = [Parameter(f"p{k}", type) for k, type in enumerate(PARALLEL_FOR.parameters)]
@@ -79,6 +90,22 @@ class LargeConstant(Global):
         assert isinstance(self.content, bytes)
         before, after = object_file.split(self.mark)
         return before + self.content + after[len(self.content) - len(self.mark) :]
+
+
+def extern_target(step: HostStep) -> str | None:
+    """Returns the C function that a step calls; None for instructions that need Python."""
+    op = step.instruction.op
+    if not isinstance(op, CustomCall) or op.target_name in signatures() or any(step.slots):
+        return None
+    return op.target_name
+
+
+def _array_of(b: FunctionBuilder, pointers: Sequence[Value]) -> Value:
+    """Returns an array of pointers, as C has it, in the stack frame."""
+    memory = b.stack_array(PTR, max(1, len(pointers)), 16)
+    for k, pointer in enumerate(pointers):
+        b.store(pointer, b.at(memory, k, "ptr"), 4)
+    return memory
 
 
 def scratch_bytes(arena_bytes: int) -> int:

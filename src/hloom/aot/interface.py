@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from hloom.aot.targets import BuildTarget
 from hloom.backends.cpu.program.program import Program, buffers_of
+from hloom.runtime.custom_calls.registry import custom_call_of
 from hloom.types import PrimitiveType
 
 VERSION = 1
@@ -63,6 +64,8 @@ class CFunction:
     inputs: Sequence[ArrayParameter]
     outputs: Sequence[ArrayParameter]
     scratch_bytes: int
+    externs: Mapping[str, str] = field(default_factory=dict)
+    """Functions that the program provides, for custom calls: name, and the instruction as a comment."""
 
     @property
     def checksum(self) -> str:
@@ -75,8 +78,12 @@ class CFunction:
         lines = [f"    const {a.c_type} *{a.name}, /* {a.shape} */" for a in self.inputs]
         lines += [f"    {a.c_type} *{a.name}, /* {a.shape}, written */" for a in self.outputs]
         size = f"{self.name.upper()}_SCRATCH_BYTES"
+        externs = [
+            f"/* {text} */\nextern void {name}(void *out, const void **in);" for name, text in self.externs.items()
+        ]
         return "\n".join(
             [
+                *externs,
                 f"#define {size} {self.scratch_bytes}",
                 f"#define {self.name.upper()}_CHECKSUM 0x{self.checksum}u",
                 f"int {self.name}(",
@@ -100,7 +107,8 @@ def c_function(name: str, program: Program, scratch_bytes: int) -> CFunction:
         ArrayParameter(name, buffer.type, buffer.dimensions)
         for name, buffer in zip(unique_names([*names, *results]), [*buffers, *outputs], strict=True)
     ]
-    return CFunction(name, arrays[: len(names)], arrays[len(names) :], scratch_bytes)
+    calls = {custom_call_of(s.start.instruction).target_name: repr(s.start.instruction) for s in program.host_steps}
+    return CFunction(name, arrays[: len(names)], arrays[len(names) :], scratch_bytes, calls)
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
@@ -151,7 +159,9 @@ def header(library: str, functions: Sequence[CFunction], target: BuildTarget) ->
 
    Functions return 0, or 1 if a pointer is NULL that must not be. Arrays are row-major, and results must not overlap
    other arrays. Calls are re-entrant if each has its own scratch memory, of any alignment. pred is 0 or 1; 4-bit
-   elements take a byte each; complex numbers are pairs of a real and an imaginary part; f16, bf16 and f8 are bits. */
+   elements take a byte each; complex numbers are pairs of a real and an imaginary part; f16, bf16 and f8 are bits.
+   Functions of custom calls, which are declared `extern`, get the address of the result, or of an array with those of
+   several results, and an array with the addresses of the operands. */
 #ifndef {guard}
 #define {guard}
 #include "hloom.h"

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hloom.aot.entry import LibraryEmitter, routines_of, scratch_bytes
+from hloom.aot.entry import LibraryEmitter, extern_target, routines_of, scratch_bytes
 from hloom.aot.example import c_example, makefile, python_example
 from hloom.aot.interface import RUNTIME_HEADER, CFunction, c_function, header, unique_names
 from hloom.aot.link import shared_library, static_library, web_assembly
@@ -22,7 +22,7 @@ from hloom.backends.cpu.llvm.processor import generating_for
 from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
-from hloom.backends.cpu.program.program import HostStep, Program
+from hloom.backends.cpu.program.program import Program
 from hloom.errors import ArgumentError
 from hloom.ir import Module
 from hloom.lir import LirModule
@@ -177,8 +177,13 @@ def _built(name: str, module: Module, machine: BuildTarget, threads: int, lapack
 
 
 def _refuse_host(program: Program) -> None:
-    steps = [step for step in program.host_steps if isinstance(step, HostStep)]
-    if steps:
-        raise ArgumentError("a library cannot run Python, which this instruction needs").at(repr(steps[0].instruction))
+    for step in program.host_steps:
+        target = extern_target(step.start)
+        if target is None:
+            message = "a library cannot run Python, which this instruction needs"
+            raise ArgumentError(message).at(repr(step.start.instruction))
+        if unique_names([target]) != [target]:
+            message = f"a custom call becomes a C function, but {target!r} cannot be the name of one"
+            raise ArgumentError(message).at(repr(step.start.instruction))
     if program.slot_count:
         raise ArgumentError("a library cannot have arrays of dynamic sizes as results or arguments")

@@ -37,12 +37,14 @@ class BuildTarget:
 
 _NEON = Processor("aarch64", "generic", "+neon", 16, converts_f16=True)
 _RISCV = Processor("riscv64", "generic-rv64", "+m,+a,+f,+d,+c", 16, converts_f16=False)
+_ARM = Processor("armv7", "cortex-a15", "+neon,+vfp4,+hwdiv-arm", 16, converts_f16=False)
 _WASM_FEATURES = "+simd128,+bulk-memory,+bulk-memory-opt,+nontrapping-fptoint,+sign-ext"
 _WASM = Processor("wasm32", "generic", _WASM_FEATURES, 16, converts_f16=False)
 _LINUX_X86 = ("x86_64-unknown-linux-gnu", "x86_64-linux-gnu")
 _CROSS = {
     **{level: (level_of_x86(level), *_LINUX_X86) for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4")},
     "aarch64": (_NEON, "aarch64-unknown-linux-gnu", "aarch64-linux-musl"),
+    "armv7": (_ARM, "armv7-unknown-linux-gnueabihf", "arm-linux-musleabihf"),
     "wasm32": (_WASM, "wasm32-unknown-unknown", "wasm32-freestanding"),
     "riscv64": (_RISCV, "riscv64-unknown-linux-gnu", "riscv64-linux-musl"),
 }
