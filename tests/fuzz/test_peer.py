@@ -40,7 +40,7 @@ def test_differences_of_plain_programs_are_of_no_class() -> None:
         assert crash is not None and crash.name == "aborts"
 
 
-def test_subnormal_numbers_may_be_zero_on_xla() -> None:
+def test_subnormals_may_be_zero_on_xla() -> None:
     """GEN-7 keeps them: the peer's noise, not hloom's, allows zeros of the same sign."""
     x = np.array([1e-40, -1e-40, 1.0, np.nan], np.float32)
     assert np.array_equal(flushed(x), np.array([0.0, -0.0, 1.0, np.nan], np.float32), equal_nan=True)

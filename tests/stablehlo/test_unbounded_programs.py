@@ -10,6 +10,7 @@ import pytest
 
 import hloom as hl
 from hloom.proto import module_from_bytes, module_to_bytes
+from hloom.stablehlo.exporter.module import print_stablehlo
 
 ROWS = """func.func @main(%x: tensor<?x3xf32>, %w: tensor<3x2xf32>) -> (tensor<?x2xf32>, tensor<?xi32>) {
   %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x3xf32>) -> tensor<i32>
@@ -138,3 +139,18 @@ def test_hlo_with_open_sizes_becomes_stablehlo(tmp_path: Path) -> None:
     hl.save(module, tmp_path / "m.mlir")
     assert "tensor<?x3xf32>" in (tmp_path / "m.mlir").read_text()
     assert hl.compile(hl.load(tmp_path / "m.mlir"))(ones(2, 3)).tolist() == [[-1, -1, -1]] * 2
+
+
+def test_a_dimension_set_to_its_bound_stays_dynamic_if_its_type_says_so() -> None:
+    """SETDIMENSIONSIZE-5: the bound as a constant makes a dimension static, or not: the result type decides."""
+    for kept, result in (("<=3", "f32[1,<=3]"), ("3", "f32[1,3]")):
+        text = f"""ENTRY e {{ x = f32[3] parameter(0)
+          n = s32[] parameter(1)
+          c = s32[] constant(3)
+          d = f32[<=3] set-dimension-size(x, n), dimensions={{0}}
+          s = f32[{kept}] set-dimension-size(d, c), dimensions={{0}}
+          ROOT r = {result} broadcast(s), dimensions={{1}} }}"""
+        again = hl.parse(print_stablehlo(hl.parse(text)))
+        assert again.entry.result_shape.to_text(layouts=False) == result
+        x = np.array([1, 2, 3], np.float32)
+        assert np.array_equal(hl.compile(again)(x, np.int32(3)), [[1, 2, 3]])

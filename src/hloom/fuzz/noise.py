@@ -37,7 +37,7 @@ from hloom.ops.reduce import Reduce
 from hloom.ops.reduce_window import ReduceWindow, SelectAndScatter
 from hloom.ops.select import Select
 from hloom.ops.structure import Constant, Parameter, Tuple
-from hloom.runtime.executable import RunOptions
+from hloom.runtime.executable import Executable, RunOptions
 from hloom.shape import Shape
 from hloom.types import BY_DTYPE
 from hloom.values import Value
@@ -222,6 +222,13 @@ def has_rounding(shapes: Sequence[Shape]) -> bool:
     return any(leaf.is_float or leaf.is_complex for leaf in leaves)
 
 
+def on_replicas(executable: Executable, case: Case) -> Value:
+    """Runs an executable with the arguments of a case on each replica; returns the result, or a tuple of several."""
+    arguments = case.arguments or ()
+    results = executable.run_replicas([arguments] * case.module.replica_count)
+    return results[0] if len(results) == 1 else tuple(results)
+
+
 class NoisyRuns:
     """The interpreter on a module, with other errors in each run."""
 
@@ -243,5 +250,4 @@ class NoisyRuns:
 
     def __call__(self) -> Value:
         """Returns the result of a run."""
-        result: Value = self.executable(*(self.case.arguments or ()))
-        return result
+        return on_replicas(self.executable, self.case)

@@ -17,7 +17,7 @@ from hloom.fuzz.runner import Failure, Runner, exception_text, run
 from hloom.fuzz.shardings import annotate
 from hloom.fuzz.twins import twin
 from hloom.ir import Module
-from hloom.ops.traits import DeviceIndex
+from hloom.ops.traits import Communication, DeviceIndex
 from hloom.passes import PASSES, clone_module, run_passes
 from hloom.proto import module_from_bytes, module_to_bytes
 from hloom.stablehlo.exporter.module import print_stablehlo
@@ -85,8 +85,8 @@ class Twin:
 
 def partitioned(case: Case, reference: Reference, draw: Draw) -> Problem | None:
     """Partitions the program by random shardings for 2 to 4 devices, and interprets the program of each."""
-    if any(isinstance(i.op, DeviceIndex) for i in case.module.instructions()):
-        raise ArgumentError("programs that ask which device they run on have other results on several")
+    if any(isinstance(i.op, (DeviceIndex, Communication)) for i in case.module.instructions()):
+        raise ArgumentError("what partitions are and send is up to the partitioner")
     module, count = clone_module(case.module), draw.between(2, MOST_PARTITIONS)
     annotate(module, draw.rng, count)
     return judged(reference, run(Case(module, case.arguments), "interpreter", partitions=count))
@@ -125,8 +125,14 @@ def text_round_trip(case: Case, reference: Reference, draw: Draw) -> Problem | N
 
 
 def proto_round_trip(case: Case, reference: Reference, draw: Draw) -> Problem | None:
-    """Serialises and reads the module: the same module must come back."""
-    return _round_trip(case, "proto", lambda module: module_from_bytes(module_to_bytes(module)))
+    """Serialises and reads the module: the same module must come back, but for the replicas, which protos lack."""
+
+    def again(module: Module) -> Module:
+        read = module_from_bytes(module_to_bytes(module))
+        read.replica_count = module.replica_count
+        return read
+
+    return _round_trip(case, "proto", again)
 
 
 def _round_trip(case: Case, name: str, convert: Callable[[Module], Module]) -> Problem | None:

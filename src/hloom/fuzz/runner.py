@@ -14,6 +14,7 @@ from hloom.api import compile
 from hloom.errors import HloomError, RunError
 from hloom.faults.case import Case
 from hloom.fuzz.lines import Lines
+from hloom.fuzz.noise import on_replicas
 from hloom.proto import module_from_bytes, module_to_bytes
 from hloom.system.child import Child, ChildDied, ChildTimedOut, serve
 from hloom.values import TOKEN_VALUE, Value
@@ -47,7 +48,8 @@ class Runner:
     def __call__(self, case: Case) -> Value | Failure:
         """Returns the result of the case, or how it failed."""
         try:
-            request = module_to_bytes(case.module), _sent(case.arguments or ()), self.lines is not None
+            module = module_to_bytes(case.module), case.module.replica_count
+            request = *module, _sent(case.arguments or ()), self.lines is not None
             value, lines = self.child.request(request, SECONDS)
         except ChildTimedOut as error:
             return Failure("hang", error.message)
@@ -74,7 +76,7 @@ def _received(value: Any) -> Any:
 def run(case: Case, backend: str = "cpu", **options: Any) -> Value | Failure:
     """Compiles and runs a case in this process; returns the result or the failure."""
     try:
-        return compile(case.module, backend, seed=0, **options)(*(case.arguments or ()))
+        return on_replicas(compile(case.module, backend, seed=0, **options), case)
     except RunError as error:
         return Failure("error", f"RunError: {error.message}")
     except HloomError as error:
@@ -97,15 +99,17 @@ def limit_cpu_time(seconds: int) -> None:
 
 
 def main(descriptor: int) -> None:
-    """Answers requests for runs: a serialised module, its arguments, and whether to trace lines."""
+    """Answers requests: a serialised module, its number of replicas, arguments, and whether to trace lines."""
     hloom.passes.optional.strict = True
 
-    def handle(request: tuple[bytes, Any, bool]) -> Any:
-        content, arguments, traced = request
+    def handle(request: tuple[bytes, int, Any, bool]) -> Any:
+        content, replicas, arguments, traced = request
+        module = module_from_bytes(content)
+        module.replica_count = replicas
         lines = Lines()
         limit_cpu_time(CPU_SECONDS)
         with lines.traced() if traced else nullcontext():
-            value = run(Case(module_from_bytes(content), _received(arguments)))
+            value = run(Case(module, _received(arguments)))
         return _sent(value), lines.as_lists()
 
     serve(descriptor, handle)

@@ -199,7 +199,7 @@ def _scan(body: Body, declaration: type[Scan]) -> Instruction:
     dimension = draw.below(first.shape.rank)
     part = first.shape.delete_dimensions([dimension])
     carry = body.want(Shape.array(draw.element_type("scan"), part.dimensions))
-    inner = body.child("step", [part, carry.shape])
+    inner = body.child("step", [part, carry.shape], uniform=False)
     grow(inner, draw.between(1, 3))
     output, end = inner.computed(part), inner.computed(carry.shape)
     inner.computation.root = inner.add(Tuple(), output, end)

@@ -35,6 +35,7 @@ class Program:
 
     draw: Draw
     arguments: list[Value] = field(default_factory=list)
+    replicas: int = 1
     computations: int = 0
 
     def new_computation(self, name: str) -> Computation:
@@ -47,18 +48,19 @@ class Body:
     """A computation under construction.
 
     Only the entry gets parameters while it grows. `depth` is the number of callers, and `scalar` says whether the
-    computation is applied to elements, so that all its values are scalars.
+    computation is applied to elements, so that all its values are scalars. Collectives are for `uniform` bodies, which
+    all replicas run equally often.
     """
 
-    def __init__(self, program: Program, name: str, depth: int = 0, scalar: bool = False) -> None:
+    def __init__(self, program: Program, name: str, depth: int = 0, scalar: bool = False, uniform: bool = True) -> None:
         self.program, self.draw = program, program.draw
-        self.depth, self.scalar = depth, scalar
+        self.depth, self.scalar, self.uniform = depth, scalar, uniform
         self.computation = program.new_computation(name)
         self._build = OpBuilder.of(self.computation)
 
-    def child(self, name: str, shapes: Sequence[Shape], scalar: bool = False) -> Body:
+    def child(self, name: str, shapes: Sequence[Shape], scalar: bool = False, uniform: bool = True) -> Body:
         """Returns the body of a computation to be called, with parameters of some shapes."""
-        body = Body(self.program, name, self.depth + 1, scalar)
+        body = Body(self.program, name, self.depth + 1, scalar, self.uniform and uniform and not scalar)
         for number, shape in enumerate(shapes):
             body.opened(body.add(Parameter(number=number), shape=shape))
         return body

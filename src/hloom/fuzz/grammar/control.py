@@ -41,9 +41,9 @@ def _is_static(shape: Shape) -> bool:
     return all(leaf.is_array and leaf.is_static for leaf in shape.leaves())
 
 
-def _called(body: Body, name: str, operands: Sequence[Instruction]) -> Body:
+def _called(body: Body, name: str, operands: Sequence[Instruction], uniform: bool = True) -> Body:
     """Returns the body of a computation that is called with some operands, with a result."""
-    inner = body.child(name, [operand.shape for operand in operands])
+    inner = body.child(name, [operand.shape for operand in operands], uniform=uniform)
     for parameter in inner.computation.parameters:
         inner.opened(parameter)
     grow(inner, body.draw.between(1, 5))
@@ -68,14 +68,14 @@ def _call(body: Body, declaration: type[Call]) -> Instruction:
 def _fusion(body: Body, declaration: type[Fusion]) -> Instruction:
     operands = [o for o in _some_values(body, 3) if o.shape.is_array] or [body.array("fusion")]
     kind = body.draw.pick([FusionKind.LOOP, FusionKind.INPUT, FusionKind.OUTPUT])
-    op = Fusion(kind=kind, calls=_called(body, "fused", operands).computation)
+    op = Fusion(kind=kind, calls=_called(body, "fused", operands, uniform=False).computation)
     return _opened(body, body.add(op, *operands))
 
 
 @proposal(AsyncStart)
 def _async(body: Body, declaration: type[AsyncStart]) -> Instruction:
     operands = _some_values(body, 2)
-    called = _called(body, "beside", operands).computation
+    called = _called(body, "beside", operands, uniform=False).computation
     op = AsyncStart(calls=called)
     context = Shape.tuple_of([Shape.tuple_of(o.shape for o in operands), called.result_shape])
     made = body.add(op, *operands, shape=context)
@@ -127,7 +127,7 @@ def _conditional(body: Body, declaration: type[Conditional]) -> Instruction:
     count = 2 if by_predicate else draw.between(1, 4)
     index = body.want(PRED) if by_predicate else body.indices(PrimitiveType.S32, (), count)
     operands = [_some_values(body, 1)[0] for _ in range(count)]
-    branches = [_called(body, "branch", [operands[0]])]
+    branches = [_called(body, "branch", [operands[0]], uniform=False)]
     result = branches[0].computation.result_shape
     for operand in operands[1:]:
         branches.append(_branch(body, operand, result))
@@ -136,7 +136,7 @@ def _conditional(body: Body, declaration: type[Conditional]) -> Instruction:
 
 
 def _branch(body: Body, operand: Instruction, result: Shape) -> Body:
-    inner = body.child("branch", [operand.shape])
+    inner = body.child("branch", [operand.shape], uniform=False)
     inner.opened(inner.computation.parameters[0])
     grow(inner, body.draw.between(0, 3))
     leaves = [inner.computed(element) for element in (result.elements if result.is_tuple else [result])]

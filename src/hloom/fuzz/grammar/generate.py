@@ -6,32 +6,35 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from hloom.faults.case import Case
-from hloom.fuzz.grammar import applied, arrays, control, indexed, products
+from hloom.fuzz.grammar import applied, arrays, collectives, control, dynamic, indexed, products
 from hloom.fuzz.grammar.body import Body, Program
 from hloom.fuzz.grammar.draw import Draw
 from hloom.fuzz.grammar.proposals import PROPOSALS, SCALAR_WEIGHTS, WEIGHTS, grow
 from hloom.ir import Computation, Instruction, Module, callees_first
-from hloom.ops.communication import Infeed, Outfeed, Recv, Send
+from hloom.ops.collectives import RaggedAllToAll
+from hloom.ops.communication import CopyStart, Infeed, Outfeed, Recv, Send
 from hloom.ops.control_flow import AsyncDone, AsyncUpdate, Call, Conditional, While
 from hloom.ops.convert import Convert
 from hloom.ops.custom_call import CustomCall
-from hloom.ops.dynamic_size import SetDimensionSize
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.reshape import DynamicReshape
 from hloom.ops.rng import Rng, RngGetAndUpdateState
 from hloom.ops.select import Clamp, Select
 from hloom.ops.structure import Domain
-from hloom.ops.traits import Communication, Done
+from hloom.ops.traits import Communication, Done, Start
 
-FAMILIES = (applied, arrays, control, indexed, products)
+FAMILIES = (applied, arrays, collectives, control, dynamic, indexed, products)
 """The modules of proposals."""
 LEFT_OUT: tuple[type, ...] = (
-    AsyncDone, AsyncUpdate, Done, Domain, CustomCall, SetDimensionSize, DynamicReshape, Rng, RngGetAndUpdateState,
-    Infeed, Outfeed, Recv, Send, Communication,
+    AsyncDone, AsyncUpdate, Done, Domain, CustomCall, DynamicReshape, Rng, RngGetAndUpdateState,
+    Infeed, Outfeed, Recv, Send, RaggedAllToAll, Start,
 )  # fmt: skip
 """Operations that others propose with theirs, and those without a proposal yet."""
 STEPS = {1: 2.0, 2: 2.0, 3: 2.0, 5: 2.0, 8: 2.0, 14: 1.0, 25: 0.5}
 """Numbers of instructions that an entry grows by, with weights."""
+
+REPLICAS = {1: 8.0, 2: 1.0, 3: 0.5}
+"""Numbers of replicas, which all have the same arguments, with weights."""
 
 
 def draw_case(seed: int, reached: Mapping[tuple[str, str], int] | None = None) -> Case:
@@ -39,12 +42,14 @@ def draw_case(seed: int, reached: Mapping[tuple[str, str], int] | None = None) -
 
     `reached` are the counts of `pairs` in earlier modules: what they seldom had is drawn more often.
     """
-    program = Program(Draw(seed, reached))
-    draw = program.draw
+    draw = Draw(seed, reached)
+    program = Program(draw, replicas=draw.weighted(REPLICAS))
     body = Body(program, "entry")
     grow(body, draw.weighted(STEPS))
     body.end(_results(body))
-    return Case(_module(f"seed.{seed}", body.computation), tuple(program.arguments))
+    module = _module(f"seed.{seed}", body.computation)
+    module.replica_count = program.replicas
+    return Case(module, tuple(program.arguments))
 
 
 def _results(body: Body) -> list[Instruction]:
@@ -87,6 +92,7 @@ def _types(shape: object) -> set[str]:
 
 def _weights() -> dict[type[Operation], float]:
     drawn = {op for op in OPERATIONS.values() if not issubclass(op, LEFT_OUT)}
+    drawn.add(CopyStart)
     return {op: 3.0 if op in PROPOSALS else 1.0 for op in sorted(drawn, key=lambda op: op.opcode)}
 
 

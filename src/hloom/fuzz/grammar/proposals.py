@@ -18,6 +18,7 @@ from hloom.fuzz.grammar.body import Body
 from hloom.fuzz.grammar.draw import ARRAYS
 from hloom.ir import Instruction
 from hloom.ops.operation import Operation
+from hloom.ops.traits import Communication
 from hloom.types import Kind
 
 Proposal = Callable[[Body, Any], Instruction]
@@ -55,6 +56,8 @@ def grow(body: Body, steps: int) -> None:
     weights = SCALAR_WEIGHTS if body.scalar else WEIGHTS
     if body.depth >= MAX_DEPTH:
         weights = {op: weight for op, weight in weights.items() if not op.calling_fields}
+    if not body.uniform:
+        weights = {op: weight for op, weight in weights.items() if not issubclass(op, Communication)}
     added = 0
     for _ in range(4 * steps):
         try:

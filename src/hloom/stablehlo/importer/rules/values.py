@@ -111,7 +111,14 @@ def _set_dimension_size(body: Body, operation: Operation, operands: Ops) -> XlaO
     value = body.constant_of(size)
     if value is not None:
         size = body.constant(np.int32(value.reshape(())))
-    return body.set_dimension_size(operand, size, integer(required(operation.attributes, "dimension")))
+    dimension = integer(required(operation.attributes, "dimension"))
+    size = body._operand(size, PrimitiveType.S32)
+    made = body.set_dimension_size(operand, size, dimension)
+    (declared,) = (shape_of(type_) for type_ in operation.result_types)
+    if declared.is_unbounded or declared.compatible(made.shape):
+        return made
+    # A constant size that is the bound makes the dimension static, or leaves it dynamic: the type says which.
+    return body._add(made.instruction.op, (operand, size), declared)
 
 
 def _sort(body: Body, operation: Operation, operands: Ops) -> Ops:
