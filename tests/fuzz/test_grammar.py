@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 
 from hloom.fuzz.grammar import draw_case
-from hloom.fuzz.grammar.draw import Draw
+from hloom.fuzz.grammar.draw import TYPES, Draw
 from hloom.fuzz.grammar.generate import pairs
 from hloom.fuzz.grammar.proposals import WEIGHTS
+from hloom.fuzz.grammar.values import draw_array
 from hloom.fuzz.oracles import proto_round_trip, text_round_trip
 from hloom.fuzz.reference import Reference
+from hloom.numerics import has_infinity, has_nan, widen
 from hloom.runtime.executable import check_argument
 from hloom.text import fingerprint
+from hloom.types import PrimitiveType
 from hloom.verifier import verify_module
 
 CASES = int(os.environ.get("HLOOM_CASES", "2000"))
@@ -55,11 +58,11 @@ def test_what_was_reached_is_drawn_less() -> None:
     assert declarations["add"] < declarations["subtract"]
 
 
-def test_arguments_have_special_values() -> None:
-    found: Counter[str] = Counter()
-    for seed in range(40):
-        for value in draw_case(seed).arguments or ():
-            if value.dtype == np.float32:
-                found.update(nan=int(np.isnan(value).sum()), inf=int(np.isinf(value).sum()))
-                found["-0"] += int(((value == 0) & np.signbit(value)).sum())
-    assert min(found["nan"], found["inf"], found["-0"]) > 0
+@pytest.mark.parametrize("element_type", [t for t in TYPES if t.is_float], ids=str)
+def test_arrays_have_special_values(element_type: PrimitiveType) -> None:
+    draw = Draw(0)
+    arrays = [widen(draw_array(draw, element_type, (20,))) for _ in range(40)]
+    x = np.concatenate(arrays).astype(np.float64)
+    assert np.isnan(x).any() == has_nan(element_type.dtype)
+    assert np.isinf(x).any() == has_infinity(element_type.dtype)
+    assert (x < 0).any() == (element_type is not PrimitiveType.F8E8M0FNU)
