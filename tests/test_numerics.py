@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import ml_dtypes
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ from hloom.numerics import (
     float_to_integer,
     pack_narrow,
     reduce_precision,
+    roots_of_unity,
     total_order_key,
     unpack_narrow,
     widen,
@@ -268,3 +270,14 @@ def test_converting_to_the_same_type_changes_no_bit() -> None:
     x = of_bits("f32", [0x7F800001, 0xFFC12345, 0x80000000])
     assert convert(x, np.dtype(np.float32)).tobytes() == x.tobytes()
     assert hl.f32.dtype == np.float32
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 8, 12, 1000, 1009])
+def test_roots_of_unity(n: int) -> None:
+    powers = np.arange(-n, 2 * n)
+    got = roots_of_unity(powers, n)
+    with mpmath.workprec(120):
+        want = [mpmath.expjpi(mpmath.mpf(-2 * int(power)) / n) for power in powers]
+        assert max(abs(mpmath.mpc(complex(g)) - w) for g, w in zip(got, want, strict=True)) < 2.0**-52
+    if n % 4 == 0:
+        assert got[:: n // 4].tolist() == [1, -1j, -1, 1j] * 3

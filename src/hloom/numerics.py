@@ -67,6 +67,14 @@ def pairwise_sum(terms: Iterable[Array], zero: Array) -> Array:
     return zero
 
 
+def roots_of_unity(powers: Array, n: int) -> Array:
+    """Returns e^(-2 pi i power / n) in c128 for integers, from the exact angle to the nearest quarter of the circle."""
+    quarters = np.mod(powers, n) * 4
+    nearest = (quarters + n // 2) // n
+    rest = np.exp(-1j * (np.pi / 2) * (quarters - nearest * n) / n)
+    return rest * np.array([1, -1j, -1, 1j])[nearest % 4]
+
+
 def _rounded(x: Array, dtype: np.dtype[Any]) -> Array:
     """Converts a computed value to its type. A type without NaN would expose the sign of a NaN, which is unspecified
     (GEN-7).

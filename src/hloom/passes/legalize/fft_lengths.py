@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hloom.ir import Instruction, Module
+from hloom.numerics import roots_of_unity
 from hloom.ops.attributes import FftType, PaddingDimension, SliceDimension
 from hloom.ops.elementwise_binary import Complex, Multiply
 from hloom.ops.elementwise_unary import Imag, Negate, Real
@@ -202,7 +203,7 @@ def chirp_of(n: int, size: int) -> tuple[ComplexVector, ComplexVector]:
     The kernel is the conjugate chirp at indices 0 to n - 1 and, reversed, at -1 to -(n - 1) modulo `size`.
     """
     squares = np.arange(n, dtype=np.int64) ** 2 % (2 * n)
-    chirp = np.exp(-1j * np.pi * squares / n)
+    chirp = roots_of_unity(squares, 2 * n)
     around = np.zeros(size, np.complex128)
     around[:n] = chirp.conj()
     around[size - n + 1 :] = chirp.conj()[:0:-1]

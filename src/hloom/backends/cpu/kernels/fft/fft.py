@@ -22,6 +22,7 @@ from hloom.backends.cpu.kernels.fft.task import FftPass, FftTask, PassKind
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.ir import Instruction
 from hloom.lir import Value, type_of
+from hloom.numerics import roots_of_unity
 from hloom.ops.attributes import FftType
 from hloom.ops.fft import Fft
 from hloom.passes.legalize.fft_lengths import MAX_LENGTH, has_code, product_of_two, radices_of
@@ -226,13 +227,11 @@ class _Writer:
         for each lane. For real sequences in pairs, the factors are the powers of w.
         """
         if p.twiddle is None:
-            powers_of = np.arange(p.fft.n // 2 + 1) if "pairs" in p.kind else np.zeros(0)
-            return np.exp(-1j * np.pi * powers_of / p.fft.n).view(np.float64).astype(self.real.dtype)
+            powers_of = np.arange(p.fft.n // 2 + 1 if "pairs" in p.kind else 0)
+            return roots_of_unity(powers_of, 2 * p.fft.n).view(np.float64).astype(self.real.dtype)
         a, b = p.twiddle
         blocks, lanes = np.arange(0, b, p.fft.lanes), np.arange(p.fft.lanes)
-        powers = [np.outer(np.arange(a), indices) % (a * b) for indices in (blocks, lanes)]
-        angles = [-2 * np.pi * power / (a * b) for power in powers]
-        by_block = np.stack([np.cos(angles[0]), np.sin(angles[0])], -1)
-        by_lane = np.stack([np.cos(angles[1]), np.sin(angles[1])], 1)
-        table = np.concatenate([by_block.reshape(-1), by_lane.reshape(-1)])
+        by_block, by_lane = (roots_of_unity(np.outer(np.arange(a), indices), a * b) for indices in (blocks, lanes))
+        separate = np.stack([by_lane.real, by_lane.imag], 1)
+        table = np.concatenate([by_block.view(np.float64).reshape(-1), separate.reshape(-1)])
         return table.astype(self.real.dtype)

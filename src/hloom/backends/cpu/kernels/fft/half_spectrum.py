@@ -15,6 +15,7 @@ import numpy as np
 from hloom.backends.cpu.kernels.fft.lane_fft import Complex, add, multiply, subtract
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.lir import PTR, IndexValue, Value, constant
+from hloom.numerics import roots_of_unity
 from hloom.types import PrimitiveType
 
 FINE_POWERS = 256
@@ -61,7 +62,7 @@ class HalfSpectrum:
     def table(self) -> np.ndarray[Any, Any]:
         """Returns the fine powers of w, then the coarse ones."""
         powers = np.concatenate([np.arange(FINE_POWERS), FINE_POWERS * np.arange(self.h // FINE_POWERS + 1)])
-        return np.exp(-1j * np.pi * powers / self.h).view(np.float64).astype(self.type.real.dtype)
+        return roots_of_unity(powers, 2 * self.h).view(np.float64).astype(self.type.real.dtype)
 
     def function(self) -> KernelFunction:
         """Returns `name(context, chunk)`; the context has source, target and table."""

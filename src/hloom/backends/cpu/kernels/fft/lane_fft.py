@@ -7,7 +7,6 @@ becomes r sequences of length m: element k of the p-th butterfly, times w^(p k),
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ import numpy as np
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.lir import PTR, IndexValue, Type, Value, constant
+from hloom.numerics import roots_of_unity
 from hloom.passes.legalize.fft_lengths import radices_of
 
 Complex = tuple[Value, Value]
@@ -57,8 +57,8 @@ class LaneFft:
         for radix in self.radices:
             m //= radix
             if m > 1:
-                angles = -2 * np.pi * np.outer(np.arange(m), np.arange(1, radix)) / (radix * m)
-                parts.append(np.stack([np.cos(angles), np.sin(angles)], -1).reshape(-1))
+                roots = roots_of_unity(np.outer(np.arange(m), np.arange(1, radix)), radix * m)
+                parts.append(roots.view(np.float64).reshape(-1))
         return np.concatenate(parts).astype(np.float32 if self.vector.element == "float" else np.float64)
 
     def functions(self, name: str) -> list[KernelFunction]:
@@ -169,8 +169,8 @@ def _odd_butterfly(f: KernelFunction, a: Sequence[Complex]) -> list[Complex]:
         re, im = a[0]
         across, along = constant(type, 0.0), constant(type, 0.0)
         for j in range(1, half + 1):
-            angle = 2 * math.pi * (j * k % n) / n
-            cosine, sine = constant(type, math.cos(angle)), constant(type, math.sin(angle))
+            root = complex(roots_of_unity(np.array(j * k), n))
+            cosine, sine = constant(type, root.real), constant(type, -root.imag)
             re, im = f.fmuladd(sums[j - 1][0], cosine, re), f.fmuladd(sums[j - 1][1], cosine, im)
             along, across = (
                 f.fmuladd(differences[j - 1][1], sine, along),
