@@ -108,9 +108,14 @@ def _shift(op: binary.Shift, type: PrimitiveType, operands: Elements) -> Element
 @FORMULAS.rule(unary.Negate)
 def _negate(op: unary.Negate, type: PrimitiveType, operands: Elements) -> Element:
     (x,) = operands
-    if type.is_float:
-        return Element(type, lambda: x.bits ^ _sign_bit(type), lambda: z3.fpNeg(x.number))
-    return from_bits(type, -x.bits)
+    return with_sign(op, x) if type.is_float else from_bits(type, -x.bits)
+
+
+def with_sign(op: unary.Negate | unary.Abs, x: Element) -> Element:
+    """Returns a float with another sign; a NaN keeps its other bits (GEN-7)."""
+    if isinstance(op, unary.Abs):
+        return Element(x.type, lambda: x.bits & ~_sign_bit(x.type), lambda: z3.fpAbs(x.number))
+    return Element(x.type, lambda: x.bits ^ _sign_bit(x.type), lambda: z3.fpNeg(x.number))
 
 
 def _sign_bit(type: PrimitiveType) -> Any:
@@ -127,7 +132,7 @@ def _not(op: unary.Not, type: PrimitiveType, operands: Elements) -> Element:
 def _abs(op: unary.Abs, type: PrimitiveType, operands: Elements) -> Element:
     (x,) = operands
     if type.is_float:
-        return Element(type, lambda: x.bits & ~_sign_bit(type), lambda: z3.fpAbs(x.number))
+        return with_sign(op, x)
     return from_bits(type, z3.If(x.bits < 0, -x.bits, x.bits))
 
 

@@ -127,18 +127,23 @@ def _imag(op: unary.Imag, type: PrimitiveType, operands: Elements) -> Element:
 
 @FORMULAS.rule(ReducePrecision)
 def _reduce_precision(op: ReducePrecision, type: PrimitiveType, operands: Elements) -> Element:
-    """Rounds the mantissa on bits, then replaces numbers out of range (REDUCEPRECISION-2, -4); NaNs stay."""
     (x,) = operands
     exponent, mantissa = sort_of(type).ebits(), sort_of(type).sbits() - 1
-    bits = x.bits
-    if op.mantissa_bits < mantissa:
-        drop = mantissa - op.mantissa_bits
+    reduced = with_fewer_bits(x.bits, exponent, mantissa, op.exponent_bits, op.mantissa_bits)
+    return choose(z3.fpIsNaN(x.number), x, from_bits(type, reduced))
+
+
+def with_fewer_bits(bits: Any, exponent: int, mantissa: int, exponent_bits: int, mantissa_bits: int) -> Any:
+    """Rounds the mantissa of a float, then replaces numbers out of range (REDUCEPRECISION-2, -4)."""
+    width = bits.size()
+    if mantissa_bits < mantissa:
+        drop = mantissa - mantissa_bits
         last = z3.LShR(bits, drop) & 1
-        bits = (bits + ((1 << (drop - 1)) - 1) + last) & ~z3.BitVecVal((1 << drop) - 1, type.bits)
-    if op.exponent_bits < exponent:
-        bias, reduced = (1 << (exponent - 1)) - 1, (1 << (op.exponent_bits - 1)) - 1
-        mask = z3.BitVecVal(((1 << exponent) - 1) << mantissa, type.bits)
-        sign, found = bits & (1 << (type.bits - 1)), bits & mask
+        bits = (bits + ((1 << (drop - 1)) - 1) + last) & ~z3.BitVecVal((1 << drop) - 1, width)
+    if exponent_bits < exponent:
+        bias, reduced = (1 << (exponent - 1)) - 1, (1 << (exponent_bits - 1)) - 1
+        mask = z3.BitVecVal(((1 << exponent) - 1) << mantissa, width)
+        sign, found = bits & (1 << (width - 1)), bits & mask
         small = z3.If(z3.ULE(found, (bias - reduced) << mantissa), sign, bits)
         bits = z3.If(z3.UGT(found, (bias + reduced) << mantissa), sign | mask, small)
-    return choose(z3.fpIsNaN(x.number), x, from_bits(type, bits))
+    return bits

@@ -13,9 +13,8 @@ from hloom.types import PrimitiveType
 
 FORMATS = {
     PrimitiveType.F16: (5, 11), PrimitiveType.BF16: (8, 8), PrimitiveType.F32: (8, 24), PrimitiveType.F64: (11, 53),
-    PrimitiveType.F8E5M2: (5, 3), PrimitiveType.F8E4M3: (4, 4), PrimitiveType.F8E3M4: (3, 5),
 }  # fmt: skip
-"""Widths of exponent and significand, with its hidden bit, of the element types in formats of IEEE 754."""
+"""Widths of exponent and significand, with its hidden bit, of the formats of IEEE 754 that the solver computes in."""
 
 NEAREST = z3.RNE()
 """Rounding to nearest, ties to even (GEN-7)."""

@@ -9,11 +9,14 @@ import z3
 
 from hloom.ops import elementwise_binary as binary
 from hloom.ops import elementwise_unary as unary
-from hloom.ops.convert import BitcastConvert
+from hloom.ops.compare import Compare
+from hloom.ops.convert import BitcastConvert, Convert, ReducePrecision
 from hloom.ops.operation import Operation
 from hloom.ops.select import Select
-from hloom.prove.solver import conversions
+from hloom.prove.solver import arithmetic, conversions
 from hloom.prove.solver.element import FORMATS, Element, from_bits, from_code, from_number, identical, sort_of
+from hloom.prove.solver.narrow import NARROW, narrowed, reduced_narrow, rounded_to_odd, widened
+from hloom.prove.terms.float_laws import SIGNED_ZEROS
 from hloom.prove.terms.term import Fold, Function, Join, Part, Polynomial, Term, Unsupported, in_order
 from hloom.types import PrimitiveType
 
@@ -44,6 +47,8 @@ class Encoder:
     def differ(self, a: Term, b: Term) -> Any:
         """Returns a formula of all arguments on which two elements differ; all NaNs are equal."""
         x, y = self.element(a), self.element(b)
+        if not self.is_opaque and x.type in NARROW:
+            x, y = widened(x), widened(y)
         if self.is_opaque or x.type not in FORMATS:
             return x.bits != y.bits
         return z3.Not(identical(x.number, y.number))
@@ -71,6 +76,8 @@ class Encoder:
         if isinstance(op, Join):
             return from_bits(type, z3.Concat(*(x.bits for x in reversed(operands))))
         types = (type, *(x.type for x in operands))
+        if not self.is_opaque and not NARROW.isdisjoint(types) and not isinstance(op, MOVES):
+            return self._in_f32(op, type, operands)
         is_exact = all(t.is_integer or t.is_pred or (t in FORMATS and not self.is_opaque) for t in types)
         formula = conversions.FORMULAS.get(op) if isinstance(op, Operation) else None
         if formula is None or not (is_exact or isinstance(op, MOVES)):
@@ -79,6 +86,24 @@ class Encoder:
             return formula(op, type, operands)
         except Unsupported:
             return self._unknown(op, type, operands)
+
+    def _in_f32(self, op: Function, type: PrimitiveType, operands: Sequence[Element]) -> Element:
+        """Applies an operation on narrow floats in f32, and rounds the result once."""
+        if isinstance(op, Compare) and op.is_total_order:
+            return self._unknown(op, type, operands)
+        if isinstance(op, (unary.Negate, unary.Abs)) and type in SIGNED_ZEROS:
+            return arithmetic.with_sign(op, operands[0])
+        if isinstance(op, ReducePrecision):
+            return reduced_narrow(op, operands[0])
+        wide = [widened(x) if x.type in NARROW else x for x in operands]
+        if type not in NARROW:
+            return self._applied(op, type, wide)
+        if isinstance(op, Convert) and wide[0].type is PrimitiveType.F64:
+            result = rounded_to_odd(wide[0])
+        else:
+            result = self._applied(op, PrimitiveType.F32, wide)
+        is_moved = isinstance(op, Convert) and wide[0].type.is_float
+        return narrowed(result, type, of_nan=wide[0] if is_moved else None)
 
     def _unknown(self, op: Function, type: PrimitiveType, operands: Sequence[Element]) -> Element:
         """Applies an unknown function, the same for all equal operations; numbers matter by their values alone."""
