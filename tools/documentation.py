@@ -46,6 +46,7 @@ _CONTENTS = """
 concepts
 tutorials/a_pass
 tutorials/an_operation
+tutorials/proofs
 how_to
 deploy
 operations/index

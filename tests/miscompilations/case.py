@@ -30,6 +30,8 @@ class Case:
     text: str
     arguments: tuple[Value, ...]
     expected: Value
+    varies: bool = False
+    """Whether XLA's wrong result varies from run to run."""
     ulps: int = 0
     """Units in the last place by which floats may differ (UNARY-2)."""
 

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from miscompilations import found_by_fuzzing, inverses
+from miscompilations import arithmetic, found_by_fuzzing, integers, inverses, loops, nans, reductions, slices
 from miscompilations.case import Case
 
-CASES: list[Case] = [*inverses.CASES, *found_by_fuzzing.CASES]
+CASES: list[Case] = [
+    *arithmetic.CASES,
+    *inverses.CASES,
+    *loops.CASES,
+    *nans.CASES,
+    *integers.CASES,
+    *reductions.CASES,
+    *slices.CASES,
+    *found_by_fuzzing.CASES,
+]

@@ -62,4 +62,13 @@ CASES: list[Case] = [
         (np.array([0, 0], np.uint64),),
         (np.array([0, 2], np.uint64), np.array([1797259609, -1715843330, 1351547692, -1059176654], S32)),
     ),
+    Case(
+        "power-with-an-unsigned-exponent",
+        (),
+        "POW-2",
+        "255 is the exponent of an u8, not -1: 3^255 mod 256 is 171, the inverse of 3.",
+        module("unsigned_power", "x = u8[1] parameter(0); y = u8[1] parameter(1); ROOT r = u8[1] power(x, y)"),
+        (np.array([3], np.uint8), np.array([255], np.uint8)),
+        np.array([171], np.uint8),
+    ),
 ]

@@ -266,6 +266,7 @@ def test_passes_are_proved_on_a_module(tmp_path: Any) -> None:
     assert shown.exit_code == 0 and "proved" in shown.output and "add(" in shown.output
 
 
+@pytest.mark.long
 def test_the_module_that_xla_makes_is_compared(tmp_path: Any) -> None:
     """XLA's simplifier drops the addition of 0, which makes 0 of -0 (ADD-1)."""
     path = tmp_path / "module.hlo"

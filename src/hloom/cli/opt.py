@@ -59,7 +59,7 @@ def opt(
     click.echo(text, nl=False)
     if statistics:
         click.echo(statistics_text(runs), err=True)
-    status = report_proof(given, loaded) if prove else 0
+    status = report_proof(given, loaded, passes=pipeline) if prove else 0
     sys.exit(status)
 
 

@@ -8,7 +8,8 @@ where these differ, `solver/` decides. Prior art: Alive2 for LLVM (Lopes et al.,
 (Arora et al., 2025).
 """
 
-from hloom.prove.equivalence import Proved, Refuted, Undecided, Verdict, prove
+from hloom.prove.equivalence import Proved, Refuted, Undecided, Verdict
 from hloom.prove.partitions.partitioned import prove_partitioned
+from hloom.prove.validation import prove
 
 __all__ = ["Proved", "Refuted", "Undecided", "Verdict", "prove", "prove_partitioned"]

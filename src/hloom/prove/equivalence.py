@@ -46,6 +46,8 @@ class Proved:
     """
 
     clauses: tuple[str, ...] = ()
+    sizes: tuple[tuple[int, int], ...] = ()
+    """Sizes of dimensions with the smaller ones that the proof is for, if it is not for the modules as they are."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,243 @@
+"""Arithmetic of floats: constants that are combined, products that are contracted, and rounding that is left out."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+from miscompilations.case import Case, module
+
+F32, F64, BF16 = np.float32, np.float64, ml_dtypes.bfloat16
+NAN, INF = np.nan, np.inf
+ALGSIMP = ("openxla/xla#47290",)
+"""The report names the pass algsimp, without modules."""
+
+
+def with_constants(name: str, lines: str, **constants: str) -> str:
+    """Returns a module on `x`, `f32[2]`, and scalar constants, broadcast to that shape."""
+    made = (
+        f"{k}s = f32[] constant({v}); {k} = f32[2] broadcast({k}s), dimensions={{}}; " for k, v in constants.items()
+    )
+    return module(name, f"x = f32[2] parameter(0); {''.join(made)}{lines}")
+
+
+CASES = [
+    Case(
+        "sum-with-two-constants",
+        ALGSIMP,
+        "GEN-7",
+        "1 + 1e30 rounds to 1e30, and 1e30 less is 0; the constants are not added to each other first.",
+        with_constants("sum", "a = f32[2] add(x, c); ROOT r = f32[2] subtract(a, c)", c="1e30"),
+        (np.full(2, 1, F32),),
+        np.full(2, 0, F32),
+    ),
+    Case(
+        "product-with-two-constants",
+        ALGSIMP,
+        "GEN-7",
+        "0 * 1e30 is 0, and again; the product of the constants is infinite, and 0 inf is NaN.",
+        with_constants("product", "a = f32[2] multiply(x, c); ROOT r = f32[2] multiply(a, c)", c="1e30"),
+        (np.full(2, 0, F32),),
+        np.full(2, 0, F32),
+    ),
+    Case(
+        "product-with-large-and-small-constants",
+        ALGSIMP,
+        "GEN-7",
+        "2^-60 2^-100 is 0 in f32, below all subnormal numbers, and stays 0; not 2^-60.",
+        with_constants(
+            "product", "a = f32[2] multiply(x, c); ROOT r = f32[2] multiply(a, d)", c="7.888609e-31", d="1.2676506e30"
+        ),
+        (np.full(2, 2.0**-60, F32),),
+        np.full(2, 0, F32),
+    ),
+    Case(
+        "quotient-and-product",
+        ALGSIMP,
+        "GEN-7",
+        "0 / 1e-30 is 0, and 1e30 times that is 0; the quotient of the constants is infinite, and 0 inf is NaN.",
+        with_constants("quotient", "a = f32[2] divide(x, c); ROOT r = f32[2] multiply(a, d)", c="1e-30", d="1e30"),
+        (np.full(2, 0, F32),),
+        np.full(2, 0, F32),
+    ),
+    Case(
+        "division-twice",
+        ALGSIMP,
+        "GEN-7",
+        "2^100 / 2^90 / 2^90 is 2^-80; not 2^100 over the infinite product of the constants.",
+        with_constants(
+            "division_twice", "a = f32[2] divide(x, c); ROOT r = f32[2] divide(a, c)", c="1.2379400392853803e27"
+        ),
+        (np.full(2, 2.0**100, F32),),
+        np.full(2, 2.0**-80, F32),
+    ),
+    Case(
+        "division-by-a-quotient",
+        ALGSIMP,
+        "DIV-1",
+        "2^100 / (2^100 / 2^60) is 2^60; not the infinite 2^100 2^60 over 2^100.",
+        with_constants(
+            "division_by_a_quotient", "a = f32[2] divide(c, x); ROOT r = f32[2] divide(c, a)", c="1.2676506e30"
+        ),
+        (np.full(2, 2.0**60, F32),),
+        np.full(2, 2.0**60, F32),
+    ),
+    Case(
+        "division-by-a-large-constant",
+        ALGSIMP,
+        "DIV-1",
+        "4 / 2^127 is 2^-125, a normal number; the reciprocal of 2^127 is subnormal, and flushed to 0 it gives 0.",
+        with_constants("division", "ROOT r = f32[2] divide(x, c)", c="1.7014118e38"),
+        (np.full(2, 4, F32),),
+        np.full(2, 2.0**-125, F32),
+    ),
+    Case(
+        "power-of-exponential",
+        ALGSIMP,
+        "POW-1",
+        "e^inf is inf, and inf^0 is 1; not e^(inf 0), a NaN.",
+        module(
+            "power_of_exponential",
+            """x = f32[1] parameter(0); y = f32[1] parameter(1)
+            e = f32[1] exponential(x); ROOT r = f32[1] power(e, y)""",
+        ),
+        (np.array([INF], F32), np.array([0], F32)),
+        np.array([1], F32),
+    ),
+    Case(
+        "quotient-of-exponentials",
+        ALGSIMP,
+        "EXP-1",
+        "Both exponentials are infinite, and inf / inf is NaN; not e^(x - y).",
+        module(
+            "quotient_of_exponentials",
+            """x = f32[1] parameter(0); y = f32[1] parameter(1)
+            a = f32[1] exponential(x); b = f32[1] exponential(y); ROOT r = f32[1] divide(a, b)""",
+        ),
+        (np.array([100], F32), np.array([99], F32)),
+        np.array([NAN], F32),
+    ),
+    Case(
+        "logarithm-of-reciprocal-root",
+        ALGSIMP,
+        "RSQRT-1",
+        "rsqrt(-0) is -inf, whose logarithm is NaN; not -0.5 log(-0) = inf.",
+        module("logarithm_of_reciprocal_root", "x = f32[1] parameter(0); s = f32[1] rsqrt(x); ROOT r = f32[1] log(s)"),
+        (np.array([-0.0], F32),),
+        np.array([NAN], F32),
+    ),
+    Case(
+        "products-contracted",
+        ("openxla/xla#41579",),
+        "GEN-7",
+        "Both products are rounded to one number, and their difference is 0; a fused multiply-add rounds only one.",
+        module(
+            "products_contracted",
+            """a = f32[1] parameter(0); b = f32[1] parameter(1); x = f32[1] parameter(2)
+            p = f32[1] multiply(a, x); q = f32[1] multiply(b, x); ROOT r = f32[1] add(p, q)""",
+        ),
+        (np.array([1e20], F32), np.array([-1e20], F32), np.array([1e10], F32)),
+        np.array([0], F32),
+    ),
+    Case(
+        "difference-of-exponentials",
+        ("openxla/xla#41579",),
+        "EXP-1",
+        "Both exponentials are infinite: inf - inf is NaN; not the difference from an unrounded product.",
+        module(
+            "difference_of_exponentials",
+            """x = f32[1] parameter(0); y = f32[1] parameter(1)
+            a = f32[1] exponential(x); b = f32[1] exponential(y); ROOT r = f32[1] subtract(a, b)""",
+        ),
+        (np.array([1e20], F32), np.array([1e20], F32)),
+        np.array([NAN], F32),
+    ),
+    Case(
+        "square-contracted",
+        ("openxla/xla#41579",),
+        "GEN-7",
+        "The square of 1e10, rounded to f32, equals the rounded 1e20: the difference is 0; not the rounding error.",
+        module(
+            "square_contracted",
+            """x = f32[1] parameter(0); y = f32[1] parameter(1)
+            s = f32[1] multiply(x, x); ROOT r = f32[1] subtract(s, y)""",
+        ),
+        (np.array([1e10], F32), np.array([F32(1e10) * F32(1e10)], F32)),
+        np.array([0], F32),
+    ),
+    Case(
+        "narrow-and-widen",
+        ("openxla/xla#41605",),
+        "CONVERT-2",
+        "1 + 2^-10 is rounded to bf16, which is 1; dropping both conversions keeps the digits.",
+        module("narrow_and_widen", "x = f32[2] parameter(0); b = bf16[2] convert(x); ROOT r = f32[2] convert(b)"),
+        (np.array([1 + 2.0**-10, 1 / 3], F32),),
+        np.array([1, 1 / 3], BF16).astype(F32),
+    ),
+    Case(
+        "narrow-sum-and-its-error",
+        ("jax-ml/jax#23007",),
+        "GEN-7",
+        "Each operation of bf16 rounds: 1 + 2^-10 is 1, so the part that was lost is 2^-10; not 0.",
+        module(
+            "narrow_sum",
+            """x = bf16[1] parameter(0); y = bf16[1] parameter(1)
+            s = bf16[1] add(x, y); d = bf16[1] subtract(s, x); ROOT r = bf16[1] subtract(y, d)""",
+        ),
+        (np.array([1], BF16), np.array([2.0**-10], BF16)),
+        np.array([2.0**-10], BF16),
+    ),
+    Case(
+        "narrow-logistic",
+        ("tensorflow/tensorflow#62206", "tensorflow/tensorflow#62252"),
+        "LOGISTIC-1",
+        "The logistic of 0.5 and 6 in f32, rounded once to bf16.",
+        module("narrow_logistic", "x = bf16[2] parameter(0); ROOT r = bf16[2] logistic(x)"),
+        (np.array([0.5, 6], BF16),),
+        (1 / (1 + np.exp(-np.array([0.5, 6])))).astype(BF16),
+    ),
+    Case(
+        "masked-scores",
+        ("jax-ml/jax#6566",),
+        "GEN-7",
+        "-1e30 times 0 is -0, and the scores stay as they are, less their maximum.",
+        module(
+            "masked_scores",
+            """s = f32[2] parameter(0); m = f32[] parameter(1); one = f32[] constant(1); big = f32[] constant(-1e30)
+            d = f32[] subtract(one, m); p = f32[] multiply(big, d); b = f32[2] broadcast(p), dimensions={}
+            t = f32[2] add(s, b); low = f32[] constant(-inf)
+            h = f32[] reduce(t, low), dimensions={0}, to_apply=largest
+            hb = f32[2] broadcast(h), dimensions={}; ROOT r = f32[2] subtract(t, hb)""",
+            "largest {; a = f32[] parameter(0); b = f32[] parameter(1); ROOT r = f32[] maximum(a, b); }",
+        ),
+        (np.array([0.75, 0.5], F32), np.array(1, F32)),
+        np.array([0, -0.25], F32),
+    ),
+    Case(
+        "lost-addend",
+        ("jax-ml/jax#8022",),
+        "GEN-7",
+        "1e30 + 1 rounds to 1e30, so x - (x + y) + y is y.",
+        module(
+            "lost_addend",
+            """x = f32[1] parameter(0); y = f32[1] parameter(1)
+            s = f32[1] add(x, y); d = f32[1] subtract(x, s); ROOT r = f32[1] add(d, y)""",
+        ),
+        (np.array([1e30], F32), np.array([1], F32)),
+        np.array([1], F32),
+    ),
+    Case(
+        "variance-of-equal-values",
+        ("tensorflow/tensorflow#118179", "tensorflow/tensorflow#120234"),
+        "BATCHNORMTRAINING-4",
+        "The variance is computed from deviations, which are 0 for equal values.",
+        module(
+            "variance",
+            """x = f32[4,1] parameter(0); s = f32[1] parameter(1)
+            p = (f32[4,1], f32[1], f32[1]) batch-norm-training(x, s, s), epsilon=0.001, feature_index=1
+            ROOT r = f32[1] get-tuple-element(p), index=2""",
+        ),
+        (np.full((4, 1), 7.5e10, F32), np.array([1], F32)),
+        np.array([0], F32),
+    ),
+]
