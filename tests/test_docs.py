@@ -14,7 +14,15 @@ from hloom.ops.operation import OPERATIONS
 
 
 @pytest.mark.parametrize(
-    "name", ["walkthrough.md", "concepts.md", "how_to.md", "tutorials/a_pass.md", "tutorials/an_operation.md", "tutorials/proofs.md"]
+    "name",
+    [
+        "walkthrough.md",
+        "concepts.md",
+        "how_to.md",
+        "tutorials/a_pass.md",
+        "tutorials/an_operation.md",
+        "tutorials/proofs.md",
+    ],
 )
 def test_the_code_of_pages_runs(name: str) -> None:
     page = (ROOT / "docs" / name).read_text()

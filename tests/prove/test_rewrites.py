@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from hloom.faults.case import interpret
@@ -12,17 +10,12 @@ from hloom.prove.equivalence import difference
 from prove.rewrites import RIGHT, WRONG, program
 
 
-def some(rewrites: list[tuple[str, str]]) -> list[Any]:
-    """Every eighth rewrite by default."""
-    return [pytest.param(*each, marks=pytest.mark.long if k % 8 else ()) for k, each in enumerate(rewrites)]
-
-
-@pytest.mark.parametrize(("before", "after"), some(RIGHT))
+@pytest.mark.parametrize(("before", "after"), RIGHT)
 def test_right_rewrites_are_proved(before: str, after: str) -> None:
     assert prove(program(before), program(after)) == Proved()
 
 
-@pytest.mark.parametrize(("before", "after"), some(WRONG))
+@pytest.mark.parametrize(("before", "after"), WRONG)
 def test_wrong_rewrites_are_refuted(before: str, after: str) -> None:
     modules = program(before), program(after)
     verdict = prove(*modules)

@@ -14,7 +14,7 @@ from hloom.cli import main
 from hloom.faults.case import interpret
 from hloom.prove import Proved, Refuted, Undecided, prove
 from hloom.prove.sizes import smaller_sizes, stretched, with_sizes, work
-from hloom.prove.trials import is_exact, tried, trials
+from hloom.prove.trials import is_exact, trials, tried
 from miscompilations.cases import CASES
 
 BY_NAME = {case.name: case for case in CASES}
