@@ -76,6 +76,12 @@ def test_a_program_in_c_runs(client: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "2 5 10 17\n", "")
 
 
+def test_text_needs_no_jaxlib(client: Path, tmp_path: Path) -> None:
+    (tmp_path / "jaxlib.py").write_text("raise ImportError('blocked')")
+    done = run(client, PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2 5 10 17\n", "")
+
+
 def test_without_python_the_plugin_says_so(client: Path) -> None:
     done = run(client, HLOOM_LIBPYTHON="/nowhere/libpython.so")
     assert done.returncode == 3

@@ -210,13 +210,8 @@ def _initialize(arguments: Any) -> None:
 
 @implements("Plugin_Attributes")
 def _attributes(arguments: Any) -> None:
-    """Returns the range of StableHLO versions that programs may use: that of the installed jaxlib, which reads them."""
-    from jaxlib.mlir.dialects import stablehlo
-
-    versions = {
-        "stablehlo_current_version": stablehlo.get_current_version(),
-        "stablehlo_minimum_version": stablehlo.get_minimum_version(),
-    }
+    """Returns the range of StableHLO versions that programs may use: that of jaxlib, which reads bytecode, if any."""
+    versions = _bytecode_versions()
     values = immortal((NamedValue * len(versions))())
     for value, (name, version) in zip(values, versions.items(), strict=True):
         value.struct_size = ctypes.sizeof(NamedValue)
@@ -226,6 +221,18 @@ def _attributes(arguments: Any) -> None:
         value.value_size = 3
     arguments.attributes = ctypes.addressof(values)
     arguments.num_attributes = len(values)
+
+
+def _bytecode_versions() -> dict[str, str]:
+    """Returns the versions of StableHLO's bytecode that are read; none without jaxlib."""
+    try:
+        from jaxlib.mlir.dialects import stablehlo
+    except ImportError:
+        return {}
+    return {
+        "stablehlo_current_version": stablehlo.get_current_version(),
+        "stablehlo_minimum_version": stablehlo.get_minimum_version(),
+    }
 
 
 @implements("Client_Create")
