@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hloom.affine import Index
+from hloom.errors import RunError
 from hloom.ops.context import Context
 from hloom.ops.indexing import Indexing, Indices, Read
 from hloom.ops.kinds import BOOL, INT, INTS
@@ -92,6 +93,10 @@ class Gather(Movement, Operation, opcode="gather"):
     def evaluate(self, ctx: Context, operand: Array, start_indices: Array) -> Array:
         collapsed = (*self.collapsed_slice_dims, *self.operand_batching_dims)
         sizes = [min(part, size) for part, size in zip(self.slice_sizes, operand.shape, strict=True)]
+        for d, (part, size) in enumerate(zip(self.slice_sizes, operand.shape, strict=True)):
+            is_whole = d not in collapsed and part == ctx.operand_shapes[0].dimensions[d]
+            if size < part and not is_whole:
+                raise RunError(f"SETDIMENSIONSIZE-3: gather of {part} elements along dimension {d} from {size}")
         starts = index_columns(start_indices, self.index_vector_dim, self.start_index_map)
         batch_sizes = [n for d, n in enumerate(start_indices.shape) if d != self.index_vector_dim]
         count = len(batch_sizes)

@@ -202,6 +202,14 @@ BAD = {
     "a negative size": ("ROOT r = f32[<=8,4] negate(d)", (-1, 1), "SETDIMENSIONSIZE-5"),
     "sizes that differ": ("ROOT r = f32[<=8,4] add(d, e)", (3, 4), "SETDIMENSIONSIZE-3"),
     "a size that differs from a static one": ("ROOT r = f32[<=8,4] add(d, y)", (3, 4), "SETDIMENSIONSIZE-3"),
+    "a gather from no rows": (
+        "i = s32[3] constant({0, 7, 2})\nROOT r = f32[3,4] gather(d, i), offset_dims={1}, collapsed_slice_dims={0}, "
+        "start_index_map={0}, index_vector_dim=1, slice_sizes={1,4}", (0, 1), "SETDIMENSIONSIZE-3",
+    ),
+    "a gather of slices that do not fit": (
+        "i = s32[3,1] constant({{0}, {7}, {2}})\nROOT r = f32[3,3,4] gather(d, i), offset_dims={1,2}, "
+        "collapsed_slice_dims={}, start_index_map={0}, index_vector_dim=1, slice_sizes={3,4}", (2, 1), "SETDIMENSIONSIZE-3",
+    ),
     "a reshape that is not filled": (
         "ROOT r = f32[<=8,4] dynamic-reshape(f32[<=32] reshape(d), m, s32[] constant(4))", (3, 4), "RESHAPE-2",
     ),

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from hloom.errors import RunError
 from hloom.ir import Instruction
 from hloom.ops.indexing import IndexingMap, indexing_map
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.reshape import Bitcast, DynamicReshape
 from hloom.ops.traits import Identity, Movement
-from hloom.prove.meanings.evaluator import RULES, Evaluator, Symbol
+from hloom.prove.meanings.evaluator import RULES, Evaluator, Refused, Symbol
 from hloom.prove.meanings.reads import moved
 from hloom.prove.terms.concrete import from_codes
 from hloom.prove.terms.normal import normal
@@ -63,7 +64,10 @@ def _moved_by_numbers(op: Operation, instruction: Instruction, moving: Sequence[
     ends = list(itertools.accumulate((array.size for array in moving), initial=1))
     numbers = [np.arange(a, b).reshape(x.shape) for a, b, x in zip(ends, ends[1:], moving, strict=False)]
     site: Any = Site(instruction)
-    result = np.asarray(op.evaluate(site, *op.bind([*numbers, *indices])))
+    try:
+        result = np.asarray(op.evaluate(site, *op.bind([*numbers, *indices])))
+    except RunError as error:
+        raise Refused(str(error)) from None
     table = np.empty(ends[-1], object)
     table[0] = constant(instruction.operand_shapes[0].element_type, 0)
     for array, start in zip(moving, ends, strict=False):

@@ -23,13 +23,17 @@ def gather(op: Gather, site: Site, operands: Sequence[Padded]) -> list[Padded] |
     sliced = [d for d in operand.sizes if d not in whole and d not in op.operand_batching_dims]
     if any(d not in op.start_index_map for d in sliced):
         return None
-    limits = {
-        op.start_index_map.index(d): site.maximum(site.difference(operand.sizes[d], op.slice_sizes[d]), 0)
-        for d in sliced
-    }
+    limits = {op.start_index_map.index(d): _last_start(op, site, operand.sizes[d], d) for d in sliced}
     starts = _at_most(site, indices.array, limits, op.index_vector_dim) if limits else indices.array
     sizes = site.independent_sizes([Padded(operand.array, {d: operand.sizes[d] for d in whole}), indices])
     return None if sizes is None else [Padded(site.apply(operand.array, starts), sizes)]
+
+
+def _last_start(op: Gather, site: Site, size: Instruction, d: int) -> Instruction:
+    """Returns the last index at which a slice fits, and checks that one fits at all (SETDIMENSIONSIZE-3)."""
+    fits = site.compare(size, ComparisonDirection.GE, site.s32(op.slice_sizes[d]))
+    message = f"SETDIMENSIONSIZE-3: gather of {op.slice_sizes[d]} elements along dimension {d} from fewer"
+    return site.difference(site.checked(size, fits, message), op.slice_sizes[d])
 
 
 def _at_most(site: Site, indices: Instruction, limits: Sizes, vector_dimension: int) -> Instruction:
