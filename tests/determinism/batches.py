@@ -94,9 +94,9 @@ class Draws:
         sizes = (side, side, channels) if layout == "NHWC" else (channels, side, side)
 
         def convolution(x: Any) -> Any:
-            numbers = (layout, "HWIO", layout)
+            dimensions = (layout, "HWIO", layout)
             result = jax.lax.conv_general_dilated(
-                x[None], kernel, (stride, stride), "SAME", dimension_numbers=numbers, feature_group_count=groups
+                x[None], kernel, (stride, stride), "SAME", dimension_numbers=dimensions, feature_group_count=groups
             )
             return result[0]
 
