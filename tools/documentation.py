@@ -61,6 +61,7 @@ changes
 walkthrough
 glossary
 design
+determinism
 figures
 libraries
 xla_bugs
