@@ -97,6 +97,8 @@ class Soak:
         """Workers that have noticed the pause."""
         self.progress: dict[int, float] = {}
         """Time at which each worker last finished something."""
+        self.current: dict[int, tuple[int, int]] = {}
+        """The program that each thread compiled last."""
         self.armed = False
         signal.signal(signal.SIGINT, self._interrupted)
 
@@ -114,6 +116,7 @@ class Soak:
             key, run, arguments = rng.choice(kept)
         else:
             key = rng.randrange(len(GENERATORS)), rng.randrange(SEEDS)
+            self.current[threading.get_ident()] = key
             module, arguments = GENERATORS[key[0]](key[1])
             replicas = len(arguments) if len(arguments) > 1 else None
             run = hl.compile(module, replicas=replicas, seed=key[1], timeout=300.0)
@@ -184,7 +187,7 @@ class Soak:
         except ResourceExhaustedError:
             self.counts.refusals += 1
         except Exception as error:
-            self.fail(f"{type(error).__name__}: {error}")
+            self.fail(f"program {self.current.get(threading.get_ident())}: {type(error).__name__}: {error}")
 
     def step(self, rng: random.Random, kept: list[Any]) -> None:
         """Work of the main thread, which Ctrl-C may interrupt."""

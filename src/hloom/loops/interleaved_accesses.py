@@ -240,11 +240,12 @@ def needs_transposition(nest: Nest, vector: Variable, limit: int) -> bool:
 
 
 def _access_groups(accesses: Sequence[Access], vector: Variable, limit: int) -> list[AccessGroup[Access]]:
-    """Groups strided accesses of one buffer whose indices differ only by a constant."""
+    """Groups strided accesses of one buffer, as one type, whose indices differ only by a constant."""
     by_terms: dict[object, list[Access]] = {}
     for access in accesses:
         if access.index.is_affine_in(vector) and access.index.coefficient(vector) > 1:
-            by_terms.setdefault((access.buffer, access.index.terms), []).append(access)
+            type = access.type if isinstance(access, Load) else access.value.type
+            by_terms.setdefault((access.buffer, type, access.index.terms), []).append(access)
     groups = []
     for similar in by_terms.values():
         stride = similar[0].index.coefficient(vector)

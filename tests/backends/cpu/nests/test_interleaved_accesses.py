@@ -189,3 +189,26 @@ def test_planes_are_stored_as_one_vector() -> None:
     assert [str(store.index) for store in nest.stores] == ["150528*i0 + 3*i2" + plus for plus in ("", " + 1", " + 2")]
     (group,) = store_groups(nest, nest.loops[-1], limit=0)
     assert group.is_one_vector
+
+
+def test_elements_are_grouped_by_the_type_that_they_are_read_as() -> None:
+    """f16 is compared as a number, and moved as bits."""
+    text = """HloModule m
+ENTRY e {
+  x = f16[13,1000] parameter(0)
+  y = f16[13,1000] parameter(1)
+  c = pred[13,1000] compare(x, x), direction=EQ
+  s = f16[13,1000] select(c, x, y)
+  b = s16[13,1000] bitcast-convert(s)
+  zero = s16[] parameter(2)
+  ROOT r = s16[6,499] reduce-window(b, zero), window={size=2x3 stride=2x2}, to_apply=sum
+}
+sum { a = s16[] parameter(0)
+  b = s16[] parameter(1)
+  ROOT r = s16[] add(a, b) }
+"""
+    bits = np.random.default_rng(0).integers(0, 1 << 16, (2, 13, 1000), np.uint16)
+    bits[0, :, ::5] = 0x7D01  # a signalling NaN
+    x, y = bits.view(np.float16)
+    results = [hl.compile(text, backend)(x, y, np.int16(0)) for backend in ("cpu", "interpreter")]
+    np.testing.assert_array_equal(*results)
