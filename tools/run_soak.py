@@ -4,8 +4,8 @@
 
 Several threads work (`soak/work.py`), under a limit of address space, while Ctrl-C interrupts the main thread, the
 process forks, and files of the cache are removed and damaged. Every program is run many times and has the same results
-each time. A line of JSON is written every few seconds; at the beginning, after warming up and at the end all threads
-pause, and what is held then must be the same (`soak/samples.py`).
+each time. A line of JSON is written every few seconds. Ten times, the first after warming up, all threads pause: what is
+held in these pauses must not grow (`soak/samples.py`).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from soak.work import Soak
 
 SAMPLE_SECONDS, FORK_EVERY, HANG_SECONDS = 5.0, 20.0, 600.0
-WARM_SHARE = 0.2
-"""The share of the time that counts as warming up."""
+WARM_SHARE, PAUSES = 0.2, 10
+"""The share of the time that counts as warming up, and the number of pauses from then on."""
 MAX_ADDRESS_SPACE = 3 << 30
 """Bytes that the process may map beyond those of its first minute's work."""
 
@@ -55,8 +55,8 @@ def main() -> int:
     if options.plot:
         from soak.chart import draw
 
-        draw(samples, options.plot)
-    print(json.dumps({"summary": summary(samples, quiet), "failures": failures[:20]}, indent=1))
+        draw(samples, quiet, options.plot)
+    print(json.dumps({"summary": summary(quiet), "failures": failures[:20]}, indent=1))
     return 1 if failures else 0
 
 
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace, cache: Path) -> tuple[list[Sample], list[Sa
         threading.Thread(target=soak.work, args=(number,), daemon=True).start()
     threading.Thread(target=soak.interrupt, args=(options.interrupts,), daemon=True).start()
     duration, samples, quiet = 60 * options.minutes, [], []
-    warm = WARM_SHARE * duration
+    next_pause = WARM_SHARE * duration
     next_sample = next_fork = 0.0
     kept: list[object] = []
     limit_address_space()
@@ -80,8 +80,9 @@ def run(options: argparse.Namespace, cache: Path) -> tuple[list[Sample], list[Sa
             if now >= next_fork:
                 soak.fork(rng)
                 next_fork = now + FORK_EVERY
-            if now >= warm and not quiet:
+            if now >= next_pause:
                 quiet.append(pause(soak, kept, options.threads, started))
+                next_pause += (1 - WARM_SHARE) * duration / (PAUSES - 1)
             if now >= next_sample:
                 faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
                 samples.append(take_sample(now, **soak.counts.as_dict()))
@@ -91,7 +92,7 @@ def run(options: argparse.Namespace, cache: Path) -> tuple[list[Sample], list[Sa
         quiet.append(pause(soak, kept, options.threads, started))
     soak.stop.set()
     faulthandler.cancel_dump_traceback_later()
-    return samples, quiet, soak.counts.failures + leaks(quiet, [s for s in samples if s.time >= warm])
+    return samples, quiet, soak.counts.failures + leaks(quiet)
 
 
 def limit_address_space() -> None:
@@ -104,6 +105,7 @@ def limit_address_space() -> None:
 def pause(soak: Soak, kept: list[object], threads: int, started: float) -> Sample:
     """Returns what is held while no thread works and all executables are collected."""
     import hloom as hl
+    from hloom.system.machine import release_freed_memory
     from soak.samples import take_sample
 
     soak.paused.set()
@@ -117,6 +119,7 @@ def pause(soak: Soak, kept: list[object], threads: int, started: float) -> Sampl
         "HloModule m\nENTRY e { x = f32[] parameter(0)\n ROOT r = f32[] negate(x) }"
     )  # disposes of collected code
     gc.collect()
+    release_freed_memory()
     sample = take_sample(time.monotonic() - started, **soak.counts.as_dict())
     soak.idle.clear()
     soak.paused.clear()
@@ -131,11 +134,10 @@ def check_progress(soak: Soak) -> None:
         os._exit(2)
 
 
-def summary(samples: list[Sample], quiet: list[Sample]) -> dict[str, object]:
-    """Returns the counts, and what was held after warming up and at the end."""
+def summary(quiet: list[Sample]) -> dict[str, object]:
+    """Returns the counts, and what was held in pauses."""
     from soak.samples import growth
 
-    warm = [s for s in samples if s.time >= quiet[0].time]
     held = {
         name: [getattr(sample, name) for sample in quiet]
         for name in ("rss", "pss", "anonymous", "descriptors", "threads", "engines")
@@ -143,7 +145,7 @@ def summary(samples: list[Sample], quiet: list[Sample]) -> dict[str, object]:
     counts = {
         name: getattr(quiet[-1], name) for name in ("time", "programs", "interrupts", "forks", "evictions", "refusals")
     }
-    return {**counts, "growth": round(growth(warm), 4), "held in pauses": held}
+    return {**counts, "growth": round(growth(quiet), 4), "held in pauses": held}
 
 
 if __name__ == "__main__":

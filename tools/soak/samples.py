@@ -13,8 +13,6 @@ from hloom.backends.cpu.llvm import machine_code
 
 MAX_GROWTH = 0.05
 """The largest growth of memory after warming up, relative to its median."""
-MAX_POINTS = 200
-"""Points of a trend: pairs of all are compared."""
 
 
 @dataclass(frozen=True)
@@ -63,28 +61,21 @@ def growth(samples: Sequence[Sample]) -> float:
 
     The trend is the median slope of all pairs of points (Theil and Sen), which a few peaks do not change.
     """
-    points = samples[:: max(1, len(samples) // MAX_POINTS)]
-    slopes = [
-        (b.anonymous - a.anonymous) / (b.time - a.time) for a, b in itertools.combinations(points, 2) if b.time > a.time
-    ]
+    pairs = itertools.combinations(samples, 2)
+    slopes = [(b.anonymous - a.anonymous) / (b.time - a.time) for a, b in pairs if b.time > a.time]
     if not slopes:
         return 0.0
     duration = samples[-1].time - samples[0].time
     return statistics.median(slopes) * duration / statistics.median(sample.anonymous for sample in samples)
 
 
-def leaks(quiet: Sequence[Sample], warm: Sequence[Sample]) -> list[str]:
-    """Returns what has leaked.
-
-    `quiet` are samples in which nothing ran, the first after warming up, the last at the end; `warm` are those of the
-    time in between.
-    """
+def leaks(quiet: Sequence[Sample]) -> list[str]:
+    """Returns what has leaked, from samples of pauses: in the first and the last one the same must be held."""
     found = []
-    first, last = quiet[0], quiet[-1]
     for what in ("descriptors", "threads", "engines"):
-        before, after = getattr(first, what), getattr(last, what)
+        before, after = getattr(quiet[0], what), getattr(quiet[-1], what)
         if after > before:
             found.append(f"{what} grew from {before} to {after}")
-    if (grown := growth(warm)) > MAX_GROWTH:
+    if (grown := growth(quiet)) > MAX_GROWTH:
         found.append(f"memory grew by {grown:.1%} after warming up")
     return found
