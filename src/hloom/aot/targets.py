@@ -39,7 +39,7 @@ _NEON = Processor("aarch64", "generic", "+neon", 16, converts_f16=True)
 _RISCV = Processor("riscv64", "generic-rv64", "+m,+a,+f,+d,+c", 16, converts_f16=False)
 _ARM = Processor("armv7", "cortex-a15", "+neon,+vfp4,+hwdiv-arm", 16, converts_f16=False)
 _WASM_FEATURES = "+simd128,+bulk-memory,+bulk-memory-opt,+nontrapping-fptoint,+sign-ext"
-_WASM = Processor("wasm32", "generic", _WASM_FEATURES, 16, converts_f16=False)
+_WASM = Processor("wasm32", "generic", _WASM_FEATURES, 16, converts_f16=False, has_fma=False)
 _LINUX_X86 = ("x86_64-unknown-linux-gnu", "x86_64-linux-gnu")
 _CROSS = {
     **{level: (level_of_x86(level), *_LINUX_X86) for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4")},

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import Builder, Type, Value, constant
 
 Number = float | int
@@ -158,7 +159,10 @@ class Lanes:
 
 
 def fma(a: Lanes, b: Lanes | Number, c: Lanes | Number) -> Lanes:
-    """a * b + c, rounded once."""
+    """a * b + c, rounded once; without instructions for it, f32 is rounded twice, at first to f64."""
+    if a.type.element == "float" and not processor().has_fma:
+        wide = [a.like(each).to("double") for each in (a, b, c)]
+        return (wide[0] * wide[1] + wide[2]).to("float")
     return a.intrinsic("fma", b, c)
 
 

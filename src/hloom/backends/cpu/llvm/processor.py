@@ -35,6 +35,8 @@ class Processor:
     vector_bytes: int
     converts_f16: bool
     """Whether it has instructions to convert between f16 and f32."""
+    has_fma: bool = True
+    """Whether it has instructions for fused multiply-adds."""
 
     @property
     def pointer_bytes(self) -> int:
@@ -80,7 +82,14 @@ def host_processor() -> Processor:
     wide = all(features.get(feature) for feature in _LEVELS["x86-64-v4"])
     width = 64 if wide else 32 if features.get("avx2") else 16
     flat = str(features.flatten())
-    return Processor(architecture(), llvm.get_host_cpu_name(), flat, width, bool(features.get("f16c", True)))
+    return Processor(
+        architecture(),
+        llvm.get_host_cpu_name(),
+        flat,
+        width,
+        bool(features.get("f16c", True)),
+        bool(features.get("fma", True)),
+    )
 
 
 def _level(level: str, features: Any) -> Processor:
@@ -97,4 +106,4 @@ def _level(level: str, features: Any) -> Processor:
 def level_of_x86(level: str) -> Processor:
     """Returns a level of x86-64, such as x86-64-v3."""
     above = list(_LEVELS).index(level)
-    return Processor("x86_64", level, "-prefer-256-bit", 16 << above, converts_f16=above > 0)
+    return Processor("x86_64", level, "-prefer-256-bit", 16 << above, converts_f16=above > 0, has_fma=above > 0)
