@@ -4,8 +4,8 @@
 
 Several threads work (`soak/work.py`), under a limit of address space, while Ctrl-C interrupts the main thread, the
 process forks, and files of the cache are removed and damaged. Every program is run many times and has the same results
-each time. A line of JSON is written every few seconds. Ten times, the first after warming up, all threads pause: what is
-held in these pauses must not grow (`soak/samples.py`).
+each time. A line of JSON is written every few seconds. Ten times, the first after warming up, all threads pause: what
+is held in these pauses must not grow (`soak/samples.py`).
 """
 
 from __future__ import annotations

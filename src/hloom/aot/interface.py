@@ -23,8 +23,8 @@ _WORDS_OF_CPP = (
     "bool class delete explicit export false friend new operator private public template this throw true try"
 )
 _LIBM = """
-acos asin atan cbrt ceil cos cosh erf exp exp2 expm1 fabs floor fma fmax fmin fmod log log10 log1p log2 pow rint round sin
-sinh sqrt tan tanh trunc
+acos asin atan cbrt ceil cos cosh erf exp exp2 expm1 fabs floor fma fmax fmin fmod log log10 log1p log2 pow rint round
+sin sinh sqrt tan tanh trunc
 """
 _TAKEN = frozenset(f"{_C_WORDS} {_WORDS_OF_CPP} {_LIBM} scratch pool main free malloc".split())
 """Names that parameters cannot have in C and C++."""
