@@ -71,4 +71,35 @@ CASES: list[Case] = [
         (np.array([3], np.uint8), np.array([255], np.uint8)),
         np.array([171], np.uint8),
     ),
+    Case(
+        "folded-count-leading-zeros-of-a-negative-number",
+        (),
+        "CLZ-1",
+        "A negative number has no leading zero; the evaluator subtracts the 64 bits of its wide form from 32.",
+        module("clz", "x = s32[2] constant({-1325316305, 1}); ROOT r = s32[2] count-leading-zeros(x)"),
+        (),
+        np.array([0, 31], S32),
+    ),
+    Case(
+        "folded-bitcast-of-wide-integers-to-u4",
+        (),
+        "BITCASTCONVERT-4",
+        "Each of the 16 parts of 2^64 - 1 is 15; the evaluator leaves half of them 0.",
+        module("parts", "x = u64[1] constant({18446744073709551615}); ROOT r = u4[1,16] bitcast-convert(x)"),
+        (),
+        np.full((1, 16), 15, ml_dtypes.uint4),
+    ),
+    Case(
+        "folded-reduce-precision-of-nan-without-mantissa",
+        (),
+        "REDUCEPRECISION-3",
+        "NaN stays NaN, even if no bit of the mantissa is kept; the evaluator rounds its mantissa away.",
+        module(
+            "precision",
+            """x = bf16[2] constant({nan, 6})
+            ROOT r = bf16[2] reduce-precision(x), exponent_bits=8, mantissa_bits=0""",
+        ),
+        (),
+        np.array([np.nan, 8], BF16),
+    ),
 ]

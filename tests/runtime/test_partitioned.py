@@ -127,3 +127,12 @@ def test_the_command_runs_whole_arrays_and_reports_traffic(tmp_path: Path) -> No
     done = CliRunner().invoke(main, [*command, "--atol", "1e-4"])
     assert done.exit_code == 0, done.output
     assert "r0 is as expected" in done.output and "all-reduce" in done.output and "256" in done.output
+
+
+def test_results_of_dynamic_size_are_those_of_one_partition(backend: str) -> None:
+    """Arrays with dynamic dimensions are not sharded: each partition has the whole one, of the actual size."""
+    text = """ENTRY e { x = f32[8] parameter(0), sharding={devices=[2]<=[2]}
+      n = s32[] parameter(1)
+      ROOT d = f32[<=8] set-dimension-size(x, n), dimensions={0} }"""
+    x = np.arange(8, dtype=np.float32)
+    assert np.array_equal(hl.compile(text, backend, partitions=2)(x, np.int32(3)), x[:3])

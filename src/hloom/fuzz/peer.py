@@ -120,6 +120,10 @@ def _is_constant(case: Case, opcode: str) -> bool:
     )
 
 
+def _is_narrow(element_type: PrimitiveType) -> bool:
+    return element_type.bits < 8
+
+
 KNOWN: tuple[Known, ...] = (
     Known("aborts", "XLA ends the process on a valid module.", lambda case, problem: problem.kind == "crash"),
     Known(
@@ -146,6 +150,26 @@ KNOWN: tuple[Known, ...] = (
         "folded atan2",
         "ATAN2-1: the evaluator gives NaN for zeros in 16 bits.",
         lambda case, problem: _has(case, "atan2", lambda t: t.bits == 16),
+    ),
+    Known(
+        "folded leading zeros",
+        "CLZ-1: the evaluator counts in 64 bits, which negative numbers fill.",
+        lambda case, problem: _is_constant(case, "count-leading-zeros"),
+    ),
+    Known(
+        "folded bitcasts to narrow integers",
+        "BITCASTCONVERT-4: the evaluator fills half of the parts.",
+        lambda case, problem: _is_constant(case, "bitcast-convert") and _has(case, "bitcast-convert", _is_narrow),
+    ),
+    Known(
+        "folded precision of NaN",
+        "REDUCEPRECISION-3: the evaluator rounds the mantissa of a NaN away.",
+        lambda case, problem: _is_constant(case, "reduce-precision"),
+    ),
+    Known(
+        "stochastic rounding to integers",
+        "CONVERT-1: an addition without a clause on the probabilities; XLA rounds less often.",
+        lambda case, problem: _has(case, "stochastic-convert", lambda t: t.is_signed),
     ),
     Known(
         "f8e8m0fnu",

@@ -83,6 +83,7 @@ class Start(Asynchronous):
 
     opcode: ClassVar[str]
     done: ClassVar[type[Done]]
+    has_side_effect: ClassVar[bool]
 
 
 class Done(Asynchronous):
@@ -90,11 +91,14 @@ class Done(Asynchronous):
 
     opcode: ClassVar[str]
     start: ClassVar[type[Start]]
+    has_side_effect: ClassVar[bool]
 
     def __init_subclass__(cls, start: type[Start] | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if start is not None:
             cls.start, start.done = start, cls
+            # A start that must stay needs its done.
+            cls.has_side_effect = start.has_side_effect
 
 
 class DeviceIndex(NoWork):

@@ -106,7 +106,9 @@ class OpBuilder:
             return self.tuple(*(self.zeros(element) for element in shape.elements))
         if shape.is_token:
             return self(AfterAll())
-        return self.broadcast(self.constant(0, shape.element_type), shape)
+        # Not the number 0 converted, which f8e8m0fnu does not have: zeros are what NumPy's are.
+        zero = Constant(literal=Literal.from_numpy(np.zeros((), shape.element_type.dtype)))
+        return self.broadcast(self(zero), shape)
 
 
 def new_computation(module: Module, name: str) -> Computation:

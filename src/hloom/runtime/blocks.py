@@ -32,7 +32,12 @@ def shard(array: Array, sharding: Sharding, count: int) -> list[Array]:
 
 
 def join(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int]) -> Array:
-    """Joins the blocks of all partitions to an array of the given shape; partial sums are added."""
+    """Joins the blocks of all partitions to an array of the given shape; partial sums are added.
+
+    An array that every partition has may be smaller: `shape` bounds its dynamic dimensions.
+    """
+    if sharding.type in (ShardingType.REPLICATED, ShardingType.MAXIMAL):
+        return np.array(blocks[0])
     parts = [
         join_partial_sum(blocks, sharding, shape, k) for k in sorted({*partial_sum_indices(sharding, len(blocks))})
     ]

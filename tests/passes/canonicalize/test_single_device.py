@@ -48,3 +48,12 @@ def test_markers_and_tokens_need_no_host_call() -> None:
     )
     assert hl.compile(module, backend="cpu").report() == []
     np.testing.assert_array_equal(compiled(module, np.arange(4, dtype=np.float32))[0], np.arange(4))
+
+
+def test_what_is_not_received_is_zero_for_every_element_type(backend: str) -> None:
+    """COLLECTIVEPERMUTE-2: zeros; those of f8e8m0fnu, which has no 0, are the number with the bits of zeros."""
+    for element_type in ("f8e8m0fnu", "f4e2m1fn", "s4", "c64", "pred"):
+        text = f"""ENTRY e {{ x = {element_type}[3] parameter(0)
+          ROOT r = {element_type}[3] collective-permute(x), source_target_pairs={{}} }}"""
+        x = np.ones(3, hl.parse(text).entry.result_shape.element_type.dtype)
+        assert not np.asarray(hl.compile(text, backend)(x)).view(np.uint8).any()

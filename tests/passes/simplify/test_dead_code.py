@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import hloom as hl
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.verifier import verify_module
@@ -45,3 +47,21 @@ def test_the_first_of_several_roots_stays_the_root() -> None:
     before = module("ROOT r = f32[4] negate(x); a = f32[4] sine(x)")
     DeadCodeElimination().run(before)
     assert before.entry.root.opcode == "negate"
+
+
+@pytest.mark.parametrize("kind", ["all-reduce", "collective-permute"])
+def test_a_start_that_stays_keeps_its_done(kind: str) -> None:
+    """GEN-11: collectives have effects on the other devices; COLL-7: each start has one done."""
+    more, result = (
+        (", to_apply=s", "s32[3]") if kind == "all-reduce" else (", source_target_pairs={}", "(s32[3], s32[3])")
+    )
+    made = hl.parse(f"""s {{ a = s32[] parameter(0)
+      b = s32[] parameter(1)
+      ROOT c = s32[] add(a, b) }}
+    ENTRY e {{ x = s32[3] parameter(0)
+      start = {result} {kind}-start(x){more}
+      done = s32[3] {kind}-done(start)
+      ROOT r = s32[3] negate(x) }}""")
+    DeadCodeElimination().run(made)
+    verify_module(made)
+    assert opcodes(made) == ["parameter", f"{kind}-start", f"{kind}-done", "negate"]
