@@ -21,6 +21,7 @@ from hloom.passes import Pipeline, clone_module
 from hloom.passes.control_flow.call_inliner import CallInliner
 from hloom.passes.legalize.asynchronous import AsyncToSync
 from hloom.passes.legalize.declared import DeclaredExpander
+from hloom.passes.legalize.nan_signs import tells_nans_apart
 from hloom.proto import module_to_bytes
 from hloom.shape import Shape
 from hloom.system.child import ChildTimedOut
@@ -170,6 +171,11 @@ KNOWN: tuple[Known, ...] = (
         "stochastic rounding to integers",
         "CONVERT-1: an addition without a clause on the probabilities; XLA rounds less often.",
         lambda case, problem: _has(case, "stochastic-convert", lambda t: t.is_signed),
+    ),
+    Known(
+        "signs of NaN",
+        "GEN-7: a NaN that is computed has no sign where it is told apart; XLA's have that of the instruction.",
+        lambda case, problem: any(map(tells_nans_apart, case.module.instructions())),
     ),
     Known(
         "f8e8m0fnu",
