@@ -96,6 +96,17 @@ def test_real_operations_on_every_exponent(dtype: Any, side: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_every_value_of_narrow_types(name: str, side: str) -> None:
+    """UNARY-2: results in f32, of at most 2 units, are rounded once."""
+    values = samples.every(np.dtype(name))
+    calls = [(function, (values,)) for function in REAL if function.name not in PAIRS]
+    for (function, operands), got in zip(calls, results(calls, side), strict=True):
+        assert exact.errors(got, measure.exact_values(function, operands)).max() <= 0.501, function.name
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
 def test_functions_against_mpmath(dtype: Any) -> None:
     table = COMPLEX if np.dtype(dtype).kind == "c" else list(OF_JAX.values())

@@ -58,7 +58,7 @@ def _symmetric(random: np.random.Generator, n: int) -> tuple[Array, ...]:
 
 
 def _image(random: np.random.Generator, n: int) -> tuple[Array, ...]:
-    return random.normal(size=(1, n, n, 8)), random.normal(size=(3, 3, 8, 8))
+    return random.normal(size=(1, n, n, 64)), random.normal(size=(3, 3, 64, 64))
 
 
 def _convolve(x: Any, w: Any) -> Any:
@@ -154,7 +154,7 @@ COMPUTATIONS = [
         lambda a, b, y: np.max(np.abs(y - a @ b) / (np.abs(a) @ np.abs(b))),
     ),
     Computation(
-        "3 x 3 convolution", "the convolution of absolute values", (8, 32), _convolve, _image,
+        "3 x 3 convolution, 64 channels", "the convolution of absolute values", (8, 32), _convolve, _image,
         lambda x, w, y: np.max(
             np.abs(y - _exact_convolution(x, w)) / _exact_convolution(np.abs(x), np.abs(w))
         ),

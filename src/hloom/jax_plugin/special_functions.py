@@ -29,6 +29,7 @@ NAMES: dict[core.Primitive, str] = {
         "exp2",
         "lgamma",
         "polygamma",
+        "zeta",
     ]
 }
 """The primitives, and the names of the custom calls."""

@@ -66,7 +66,8 @@ class Abs(Unary, opcode="abs", builder="abs"):
 
     def evaluate(self, ctx: Context, operand: Array) -> Array:
         if operand.dtype in (C64, C128):
-            return np.abs(operand.astype(C128)).astype(BY_DTYPE[operand.dtype].real.dtype)
+            wide = operand.astype(C128)
+            return np.hypot(wide.real, wide.imag).astype(BY_DTYPE[operand.dtype].real.dtype)
         return compute(np.abs, operand)
 
 

@@ -17,13 +17,10 @@ _BERNOULLI = (
 def zeta(x: XlaOp, q: XlaOp) -> XlaOp:
     """The Hurwitz zeta function: the sum of (q + n)^-x over n >= 0, as nine terms, an integral and corrections."""
     b = x.builder
-    exponent = -x
-    total, term = b.pow(q, exponent), q
-    for _ in range(9):
-        term = term + 1.0
-        total = total + b.pow(term, exponent)
-    last = term + 1.0
-    power = b.pow(last, exponent)
+    total = b.pow(q, -x)
+    for n in range(1, 10):
+        total = total + _power_of_sum(q, float(n), x)[1]
+    last, power = _power_of_sum(q, 10.0, x)
     total = total + power * last / (x - 1.0) + power * 0.5
     # sum of B_2k / (2k)! x (x + 1) .. (x + 2k - 2) last^(-x - 2k + 1)
     factor = x * power / last
@@ -32,12 +29,22 @@ def zeta(x: XlaOp, q: XlaOp) -> XlaOp:
         factor = factor * (x + float(2 * k - 1)) * (x + float(2 * k)) / (last * last)
     is_integer, at_pole = b.eq(q, b.floor(q)), q <= 0.0
     even = b.and_(b.eq(x, b.floor(x)), b.eq(x - 2.0 * b.floor(x * 0.5), scalar_like(x, 0.0)))
+    total = select(x < 1.0, math.nan, total)
     outside = select(
         is_integer, select(even, like(x, math.inf), math.nan), select(b.eq(x, b.floor(x)), total, math.nan)
     )
     value = select(at_pole, outside, total)
-    value = select(x < 1.0, math.nan, value)
     return select(b.eq(x, scalar_like(x, 1.0)), math.inf, value)
+
+
+def _power_of_sum(q: XlaOp, n: float, x: XlaOp) -> tuple[XlaOp, XlaOp]:
+    """q + n rounded, and (q + n)^-x, where the rounding error would grow by the factor x."""
+    b = q.builder
+    total = q + n
+    part = total - q
+    lost = (q - (total - part)) + (n - part)
+    power = b.pow(total, -x)
+    return total, power - power * (x * lost / total)
 
 
 @of_floats
