@@ -64,6 +64,9 @@ design
 determinism
 figures
 libraries
+proofs
+accuracy
+determinism
 xla_bugs
 contributing
 ```

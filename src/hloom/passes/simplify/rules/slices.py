@@ -183,8 +183,7 @@ PADDINGS = [
          when=_only_removes),
     Rule("pad-empty", "pad(x, c)", lambda m: m.spread(m.c, m.root.shape), "every element is padding",
          when=lambda m: 0 in m.x.shape.dimensions and 0 not in m.root.shape.dimensions),
-    Rule("pad-splat", "pad(broadcast(c), c)", lambda m: m.spread(m.c, m.root.shape), "all elements are equal",
-         when=lambda m: 0 not in m.root.shape.dimensions),
+    Rule("pad-splat", "pad(broadcast(c), c)", lambda m: m.spread(m.c, m.root.shape), "all elements are equal"),
 ]  # fmt: skip
 
 # Dynamic slices

@@ -1,4 +1,4 @@
-"""Rewrite rules on programs beyond their own test cases: other element types, mixed precision, dynamic sizes."""
+"""Rewrite rules on programs that they leave alone: mixed precision, dynamic sizes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,6 @@ from passes.simplify.test_algebraic_simplifier import CASES
 
 BODIES = list(dict.fromkeys(before for _, before, _ in CASES))
 ALL_RULES = RuleSet(RULES)
-FLOATS = ("f64", "f16", "bf16", "f8e4m3fn", "f8e5m2fnuz", "f8e8m0fnu", "f4e2m1fn")
-INTEGERS = ("s8", "u8", "s4", "u64", "pred")
-OTHERS = {"f32": (*FLOATS, "c64"), "s32": INTEGERS, "u32": ("u4", "u64", "s32")}
 
 
 def parsed(text: str) -> Iterator[hl.Module]:
@@ -32,13 +29,6 @@ def parsed(text: str) -> Iterator[hl.Module]:
         yield hl.parse(text)
     except HloomError:
         return
-
-
-def of_other_types(text: str) -> Iterator[hl.Module]:
-    for known, others in OTHERS.items():
-        if f"{known}[" in text:
-            for other in others:
-                yield from parsed(re.sub(rf"\b{known}\[", f"{other}[", text))
 
 
 def of_mixed_precision(text: str) -> Iterator[hl.Module]:
@@ -96,12 +86,12 @@ def check(before: hl.Module) -> int:
     return applied.total()
 
 
-VARIANTS = {"other types": of_other_types, "mixed precision": of_mixed_precision, "dynamic sizes": of_dynamic_sizes}
+VARIANTS = {"mixed precision": of_mixed_precision, "dynamic sizes": of_dynamic_sizes}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_rules_keep_modules_valid_and_their_results(variant: str) -> None:
-    """GEN-5, GEN-7: a rule that does not hold for a type, a mixture or a dynamic size does not apply there."""
+    """GEN-5, GEN-7: a rule that does not hold for a mixture or a dynamic size does not apply there."""
     checked = applied = 0
     for body in BODIES:
         for before in VARIANTS[variant](module(body).to_text()):
