@@ -12,7 +12,7 @@ FOUND = 1
 
 
 @click.command()
-@click.option("--minutes", type=float, default=10.0, show_default=True, help="How long to go on.")
+@click.option("--minutes", type=float, default=10.0, show_default=True, help="How long to go on; 0 reports only.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes that work at once.")
 @click.option(
     "--folder", type=click.Path(), default="fuzz", show_default=True, help="Counts and findings; it goes on with them."

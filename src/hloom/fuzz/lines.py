@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from collections.abc import Iterator
@@ -52,7 +53,8 @@ class Lines:
         return {name: sorted(lines) for name, lines in self.seen.items() if lines}
 
 
-def lines_of(path: Path) -> set[int]:
+@functools.cache
+def lines_of(path: Path) -> frozenset[int]:
     """Returns the lines of a file that have code in functions."""
     stack: list[CodeType] = [compile(path.read_text(), str(path), "exec")]
     found: set[int] = set()
@@ -61,4 +63,4 @@ def lines_of(path: Path) -> set[int]:
         stack += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
         if code.co_name != "<module>" and code.co_flags & 2:  # a function, not a class body
             found |= {line for _, _, line in code.co_lines() if line is not None and line > code.co_firstlineno}
-    return found
+    return frozenset(found)

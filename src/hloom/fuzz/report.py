@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hloom.files.formats import write_file
 from hloom.fuzz.grammar.draw import TYPES
+from hloom.fuzz.grammar.proposals import kinds_of
 from hloom.fuzz.lines import PACKAGE, Lines, lines_of
 from hloom.fuzz.peer import KNOWN
 from hloom.fuzz.state import Counts, Finding, State
@@ -87,18 +88,22 @@ def _finding(finding: Finding, folder: Path) -> str:
 
 
 def _heat_map(pairs: Counter[str]) -> str:
-    """A row for each opcode and a column for each element type; hovering shows the number of instructions."""
+    """A row for each opcode and a column for each element type; hovering shows the number of instructions.
+
+    Pairs that the declaration excludes are white.
+    """
     head = "".join(f"<th><span>{t.text}</span></th>" for t in TYPES)
     rows = []
     for opcode in sorted(OPERATIONS):
         counts = [pairs[f"{opcode} {t.text}"] for t in TYPES]
-        cells = "".join(_cell(opcode, t.text, n) for t, n in zip(TYPES, counts, strict=True))
+        kinds = kinds_of(OPERATIONS[opcode])
+        cells = "".join(_cell(opcode, t.text, n, t.kind in kinds) for t, n in zip(TYPES, counts, strict=True))
         rows.append(f"<tr><th>{opcode}</th>{cells}<td class=n>{pairs[opcode + ' ']:,}</td></tr>")
     return f"<table class=heat><tr><th></th>{head}<th></th></tr>{''.join(rows)}</table>"
 
 
-def _cell(opcode: str, element_type: str, count: int) -> str:
-    shade = next((shade for least, shade in SHADES if count >= least), 0)
+def _cell(opcode: str, element_type: str, count: int, is_taken: bool) -> str:
+    shade = next((str(shade) for least, shade in SHADES if count >= least), "0" if is_taken else "n")
     return f"<td class=s{shade} title='{opcode} {element_type}: {count:,}'></td>"
 
 

@@ -29,7 +29,7 @@ class _Process:
 def supervise(state: State, jobs: int, seconds: float, show: Callable[[str], object]) -> None:
     """Runs jobs for some seconds; `show` is called with a line on the progress now and then."""
     deadline, shown = time.monotonic() + seconds, time.monotonic()
-    running = [_start(state, number, seconds) for number in range(jobs)]
+    running = [_start(state, number, seconds) for number in range(jobs if seconds > 0 else 0)]
     try:
         while running:
             time.sleep(0.5)

@@ -9,7 +9,7 @@ operand is any array of the declared kinds, the others are like it, and attribut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hloom.errors import HloomError
@@ -69,7 +69,7 @@ def grow(body: Body, steps: int) -> None:
             return
 
 
-def kinds_of(declaration: type[Operation]) -> Iterable[Kind]:
+def kinds_of(declaration: type[Operation]) -> frozenset[Kind]:
     """Returns the kinds of elements that an operation declares; all kinds of arrays if it declares none."""
     return getattr(declaration, "kinds", ARRAYS)
 
