@@ -8,6 +8,7 @@ import runpy
 import pytest
 
 import clauses
+import documentation
 import pictures
 from conftest import ROOT, SPECIFICATION
 from hloom.ops.operation import OPERATIONS
@@ -36,6 +37,13 @@ def test_the_code_of_pages_runs(name: str) -> None:
     finally:
         for opcode in OPERATIONS.keys() - known:
             del OPERATIONS[opcode]
+
+
+def test_every_page_is_in_the_site() -> None:
+    listed = documentation._CONTENTS.split()
+    pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "tutorials").glob("*.md")]
+    names = [str(page.relative_to(ROOT / "docs").with_suffix("")) for page in pages]
+    assert [name for name in names if name not in listed] == ["operations"]  # a page for each operation instead
 
 
 def test_the_pictures_are_those_of_the_code() -> None:

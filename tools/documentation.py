@@ -61,6 +61,8 @@ changes
 walkthrough
 glossary
 design
+proofs
+accuracy
 determinism
 figures
 libraries
