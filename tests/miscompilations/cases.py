@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from miscompilations import arithmetic, found_by_fuzzing, integers, inverses, loops, nans, reductions, slices
+from miscompilations import arithmetic, found_by_fuzzing, integers, inverses, loops, nans, reductions, slices, windows
 from miscompilations.case import Case
 
 CASES: list[Case] = [
@@ -13,5 +13,6 @@ CASES: list[Case] = [
     *integers.CASES,
     *reductions.CASES,
     *slices.CASES,
+    *windows.CASES,
     *found_by_fuzzing.CASES,
 ]
