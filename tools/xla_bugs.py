@@ -1,7 +1,7 @@
 """Writes docs/xla_bugs.md: known miscompilations on hloom and on XLA's CPU backend: `python tools/xla_bugs.py`.
 
-The cases are in `tests/miscompilations/`; XLA runs in a process of its own. Rows of cases that have not changed are kept:
-without the page, all cases are run.
+The cases are in `tests/miscompilations/`; XLA runs in a process of its own. Rows of cases that have not changed are
+kept: without the page, all cases are run.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ def tried(module: Module, run: Callable[[Sequence[Value]], Value], count: int = 
     """Compares a module with code for it, `run`, on trial arguments; returns the first on which the results differ.
 
     Trials in which the interpreter meets a subnormal number are left out, since XLA flushes those to zero (GEN-7).
-    Results of functions whose last digits are open may differ in these. Modules with loops that run for an unknown number
-    of iterations are not tried: these numbers would be arbitrary, too.
+    Results of functions whose last digits are open may differ in these. Modules with loops that run for an unknown
+    number of iterations are not tried: these numbers would be arbitrary, too.
     """
     if any(isinstance(i.op, While) and trip_count(i) is None for i in module.instructions()):
         return None
