@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 
 import pytest
-import z3
 
 from hloom.backends.cpu.elements import ops
 from hloom.lir import Builder, Value
@@ -24,7 +23,7 @@ from hloom.prove.generated.elements import prove_element
 from hloom.types import PrimitiveType as P
 
 INTEGERS = [P.S2, P.U2, P.S4, P.U4, P.S8, P.U8, P.S16, P.U16, P.S32, P.U32, P.S64, P.U64]
-FLOATS = [P.F16, P.BF16, P.F32, P.F64, P.F8E5M2, P.F8E4M3, P.F8E3M4]
+FLOATS = [t for t in P if t.is_float]
 TYPES = [*INTEGERS, *FLOATS, P.PRED]
 Element = tuple[Operation, P, tuple[P, ...]]
 
@@ -81,8 +80,9 @@ NAMES = [n for n, element in ELEMENTS.items() if not bits_of_f16_are_seen(elemen
 def check(name: str) -> None:
     op, _, operands = ELEMENTS[name]
     verdict = prove_element(*ELEMENTS[name], seconds=5)
-    may_be_slow = op.opcode in SLOW or P.F8E5M2 in operands  # z3 has no rounding to integers in f8e5m2
-    assert verdict == Proved() or (may_be_slow and isinstance(verdict, Undecided)), verdict
+    is_narrow = any(t.is_float and t.bits <= 8 for t in (ELEMENTS[name][1], *operands))
+    may_be_open = op.opcode in SLOW or (is_narrow and sum(t.bits for t in operands) > 16)  # neither tried nor solved
+    assert verdict == Proved() or (may_be_open and isinstance(verdict, Undecided)), verdict
 
 
 QUICK = [name for name in NAMES if not any(word in name for word in ("f8", "f64", "64 convert", "remainder", "sqrt"))]
@@ -133,9 +133,9 @@ def test_wrong_code_is_found(
     monkeypatch: pytest.MonkeyPatch, op: Operation, wrong: object, type: P, operands: tuple[P, ...]
 ) -> None:
     monkeypatch.setitem(ops.REAL._found, op.__class__, wrong)
-    assert isinstance(prove_element(op, type, operands), z3.ModelRef)
+    assert isinstance(prove_element(op, type, operands), str)
 
 
 def test_functions_without_a_meaning_are_said() -> None:
     verdict = prove_element(unary.Exponential(), P.F32, (P.F32,))
-    assert isinstance(verdict, Undecided) and "no symbolic meaning" in verdict.reason
+    assert isinstance(verdict, Undecided) and "has no formula" in verdict.reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 
@@ -15,10 +16,14 @@ from hloom.loops.lower import can_lower, lower
 from hloom.loops.schedule import schedule
 from hloom.prove import Proved, Undecided
 from hloom.prove.generated.nests import prove_lowering
+from hloom.prove.instances.palette import ARRAY_TYPES
+from hloom.prove.verdicts import instances
 from hloom.target import Target
 from prove.generated_fusions import fusions
 from prove.sharded_operations import templates, unsharded
+from verdict_cases import RULES
 
+CASES = int(os.environ.get("HLOOM_CASES", "4000"))
 AVX2, AVX512 = Target(32, 2), Target(64, 4)
 LARGE = """
 f32[24,40] transpose(f32[40,24] p0), dimensions={1,0}
@@ -67,9 +72,25 @@ def test_nests_are_proved(template: str) -> None:
 @pytest.mark.parametrize("part", range(10))
 def test_fusions_of_random_programs_are_proved(part: int) -> None:
     """Long chains of choices, as in the reduction of an argmax, may take too long."""
-    for seed in range(part, int(os.environ.get("HLOOM_CASES", "4000")) // 20, 10):
+    for seed in range(part, CASES // 20, 10):
         for instruction in fusions(seed):
             check(instruction, (None, AVX2), may_be_open=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(10))
+def test_instances_of_rules_are_proved(part: int) -> None:
+    """Every element type, sizes of 0, attributes of all kinds."""
+    count = 0
+    for pattern in sorted({rule.pattern for rule in RULES})[part::10]:
+        for type in ARRAY_TYPES[:: max(1, 2000 // CASES)]:
+            for instance in itertools.islice(instances("nests", pattern, type), 1):
+                lowered = [i for i in instance.module.entry.instructions if i.operands and can_lower(i, can_apply)]
+                for instruction in lowered:
+                    if instruction.opcode != "bitcast-convert":  # those that change the rank are expanded before
+                        check(instruction, (None, AVX2))
+                        count += 1
+    assert count
 
 
 @pytest.mark.parametrize("template", [LARGE[-5], LARGE[-4], *(pytest.param(t, marks=pytest.mark.long) for t in LARGE)])

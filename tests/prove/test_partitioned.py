@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from typing import Any
 
@@ -12,16 +13,21 @@ from click.testing import CliRunner
 import hloom as hl
 from hloom.cli import main
 from hloom.errors import HloomError
+from hloom.fuzz.shardings import annotate
 from hloom.ops.operation import OPERATIONS
 from hloom.ops.sort import Sort
 from hloom.ops.traits import Movement
+from hloom.passes import clone_module
 from hloom.passes.spmd import partition
 from hloom.passes.spmd.planning import rules
 from hloom.passes.spmd.shardings.resharding import Resharding
 from hloom.prove import Proved, Refuted, prove_partitioned
+from hloom.prove.instances.palette import ARRAY_TYPES
+from hloom.prove.verdicts import instances
 from hloom.verifier import verify_module
 from passes.spmd.test_spmd_partitioner import program
 from prove.sharded_operations import opcode_of, sharded, templates, unsharded
+from verdict_cases import RULES
 
 SEEDS = int(os.environ.get("HLOOM_CASES", "4000")) // 100
 """Random shardings of each operation."""
@@ -43,6 +49,23 @@ def test_some_operations_are_proved_for_a_random_sharding(template: str) -> None
 def test_operations_are_proved_for_random_shardings(template: str) -> None:
     for seed in range(2, 2 + SEEDS):
         check(template, seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(8))
+def test_random_programs_are_proved_for_random_shardings(part: int) -> None:
+    """Instances of the patterns of rewrite rules, with constraints between their operations.
+
+    Partial sums of products of narrow floats are rounded before they are added, which products as a whole are not.
+    """
+    for pattern in sorted({rule.pattern for rule in RULES if "dot" not in rule.pattern})[part::8]:
+        for type in ARRAY_TYPES[part % 4 :: 4]:
+            for instance in itertools.islice(instances("spmd", pattern, type), 1):
+                for seed in range(1 + SEEDS // 8):
+                    module, rng = clone_module(instance.module), np.random.default_rng(seed)
+                    count = int(rng.choice([2, 3, 4]))
+                    annotate(module, rng, count)
+                    assert isinstance(verdict := prove_partitioned(module, count), Proved), (pattern, seed, verdict)
 
 
 def test_every_movement_has_a_template() -> None:

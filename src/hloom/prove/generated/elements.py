@@ -8,46 +8,63 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import z3
 
 from hloom.affine import IndexSpace
+from hloom.api import compile
 from hloom.backends.cpu.elements import ops
 from hloom.backends.cpu.elements.types import Element as Registers
 from hloom.backends.cpu.elements.types import load_element, memory_element, parts, store_element
+from hloom.ir import Computation, Module
 from hloom.lir import Builder, Function, Parameter, type_of
 from hloom.loops.expressions import Apply, Load
 from hloom.ops.elementwise_binary import Add, Divide, Multiply, Subtract
 from hloom.ops.elementwise_unary import Sqrt
 from hloom.ops.operation import Operation
+from hloom.passes.op_builder import OpBuilder
 from hloom.prove.equivalence import Proved, Undecided
 from hloom.prove.generated.registers import Machine, Register
 from hloom.prove.solver import conversions
 from hloom.prove.solver.conversions import FORMULAS
+from hloom.prove.solver.decide import are_different
 from hloom.prove.solver.element import FORMATS, Element, from_bits, identical
 from hloom.prove.solver.encoder import Encoder
+from hloom.prove.terms.concrete import from_codes
 from hloom.prove.terms.functions import LAWS, apply
 from hloom.prove.terms.term import Unsupported, variable
+from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
+MAX_BITS = 16
+"""Bits of all operands, up to which compiled code is run on all values."""
 ARITHMETIC = (Add, Subtract, Multiply, Divide, Sqrt)
 """Operations whose results are rounded."""
 
 
 def prove_element(
     op: Operation, type: PrimitiveType, operands: Sequence[PrimitiveType], seconds: float = 60.0
-) -> Proved | Undecided | z3.ModelRef:
+) -> Proved | Undecided | str:
     """Decides whether the code of an element-wise operation computes its meaning, for all operands.
 
-    `type` and `operands` are element types. The code must not be undefined or poison either. Returns a model of the
-    solver in which the result differs, with the operands `x0`, `x1` .. as bits.
+    `type` and `operands` are element types. The code must not be undefined or poison either. Where the solver knows no
+    formula and operands have few bits, compiled code is run on all of them. Returns the bits of operands for which the
+    result is wrong.
     """
+    is_solved = (op in FORMULAS or op in LAWS) and all(
+        t in FORMATS or t.is_integer or t.is_pred for t in (type, *operands)
+    )
+    if not is_solved and sum(t.bits for t in operands) <= MAX_BITS:
+        return _tried(op, type, operands)
+    if not is_solved:
+        return Undecided(f"{op.opcode} of {', '.join(map(str, operands))} has no formula")
     try:
         return _decided(_wrong(op, type, operands), seconds)
     except Unsupported as error:
         return Undecided(str(error))
 
 
-def _decided(wrong: Sequence[z3.BoolRef], seconds: float) -> Proved | Undecided | z3.ModelRef:
+def _decided(wrong: Sequence[z3.BoolRef], seconds: float) -> Proved | Undecided | str:
     for formula in wrong:
         general = _generalised(formula)
         if not general.eq(formula) and _checked(general, seconds) is None:
@@ -58,14 +75,36 @@ def _decided(wrong: Sequence[z3.BoolRef], seconds: float) -> Proved | Undecided 
     return Proved()
 
 
-def _checked(formula: z3.BoolRef, seconds: float) -> Undecided | z3.ModelRef | None:
+def _checked(formula: z3.BoolRef, seconds: float) -> Undecided | str | None:
     solver = z3.Solver()
     solver.set("timeout", int(1000 * seconds))
     solver.add(formula)
     found = solver.check()
     if found == z3.unknown:
         return Undecided(f"the solver stopped: {solver.reason_unknown()}")
-    return solver.model() if found == z3.sat else None
+    if found == z3.unsat:
+        return None
+    values = {str(name): solver.model()[name] for name in solver.model() if str(name).startswith("x")}
+    return ", ".join(f"{name} = {value}" for name, value in sorted(values.items()))
+
+
+def _tried(op: Operation, type: PrimitiveType, operands: Sequence[PrimitiveType]) -> Proved | str:
+    """Compares compiled code with the interpreter on all operands."""
+    codes = np.arange(1 << sum(t.bits for t in operands))
+    arrays = []
+    for t in operands:
+        arrays.append(from_codes(t, codes & ((1 << t.bits) - 1)))
+        codes = codes >> t.bits
+    module, entry = Module("element"), Computation("element")
+    build = OpBuilder.of(entry)
+    given = [build.parameter(k, Shape.array(t, (len(codes),))) for k, t in enumerate(operands)]
+    entry.root = build(op, *given, shape=Shape.array(type, (len(codes),)))
+    module.add(entry, entry=True)
+    module.set_default_entry_layouts()
+    a, b = (compile(module, backend)(*arrays) for backend in ("interpreter", "cpu"))
+    differ = are_different(type, np.asarray(a), np.asarray(b))
+    at = int(np.argmax(differ))
+    return ", ".join(f"x{k} = {array[at]}" for k, array in enumerate(arrays)) if differ.any() else Proved()
 
 
 def _generalised(formula: z3.BoolRef) -> z3.BoolRef:
@@ -91,9 +130,6 @@ _ROUNDED = (z3.Z3_OP_FPA_ADD, z3.Z3_OP_FPA_SUB, z3.Z3_OP_FPA_MUL, z3.Z3_OP_FPA_D
 
 def _wrong(op: Operation, type: PrimitiveType, operands: Sequence[PrimitiveType]) -> list[z3.BoolRef]:
     """Returns conditions of which none may hold."""
-    has_meaning = op in FORMULAS or op in LAWS
-    if not has_meaning or not all(t in FORMATS or t.is_integer or t.is_pred for t in (type, *operands)):
-        raise Unsupported(f"{op.opcode} of {', '.join(map(str, operands))} has no symbolic meaning")
     encoder, machine = Encoder(is_opaque=False), Machine()
     terms = [variable(t, f"x{k}") for k, t in enumerate(operands)]
     raw = [in_memory(encoder.element(term), f"beyond{k}") for k, term in enumerate(terms)]

@@ -1,7 +1,7 @@
 """Proofs of loop nests: the expressions that a kernel stores are the elements of the instruction's result.
 
 Nests are evaluated on buffers of terms, in the order of their loops; how loops are vectorised and shared by threads
-changes nothing in what is stored.
+changes nothing in what is stored. Reductions run in the interpreter's order, since it is free (GEN-13, REDUCE-3).
 """
 
 from __future__ import annotations
@@ -203,9 +203,15 @@ class _Machine:
         if reduction.monoid is not None and len(initial) == len(rows[0]) == 1:
             fold = Fold(reduction.monoid())
             return [folded(fold, [initial[0], folded(fold, [row[0] for row in rows])])]
+        while len(rows) > 1 and len(rows[0]) == len(initial):
+            pairs = [self._combined(reduction, rows[k], rows[k + 1], counters) for k in range(0, len(rows) - 1, 2)]
+            rows = [*pairs, *rows[len(rows) & ~1 :]]
         for row in rows:
-            initial = [self.value(e, counters, [*initial, *row]) for e in reduction.combine]
+            initial = self._combined(reduction, initial, row, counters)
         return initial
+
+    def _combined(self, reduction: Reduction, a: list[Term], b: list[Term], counters: Counters) -> list[Term]:
+        return [self.value(e, counters, [*a, *b]) for e in reduction.combine]
 
 
 def _ordinal(variable: Variable) -> int:

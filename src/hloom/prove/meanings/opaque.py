@@ -32,15 +32,15 @@ def unknown_elements(name: str, type: PrimitiveType, count: int, arguments: Sequ
 
 def _batched(op: Operation, rank: int, instruction: Instruction, operands: Sequence[Symbol]) -> Array:
     """Applies an unknown function to the last `rank` dimensions of the operands, for each index of the others."""
-    sizes, type = instruction.shape.dimensions, instruction.shape.element_type
-    batch, inner = sizes[: len(sizes) - rank], sizes[len(sizes) - rank :]
+    shape, type = instruction.shape, instruction.shape.element_type
+    batch, inner = operands[0].shape[: shape.rank - rank], shape.dimensions[shape.rank - rank :]
     inputs = [operand.shape[operand.ndim - rank :] for operand in operands]
     name = f"{op!r} {inputs} {type}{inner}"
     found = []
     for index in np.ndindex(*batch):
         arguments = [x for operand in operands for x in operand[index].reshape(-1)]
         found += unknown_elements(name, type, math.prod(inner), arguments)
-    return array_of(found, sizes)
+    return array_of(found, (*batch, *inner))
 
 
 @RULES.rule(Fft)
