@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import verdicts_tables
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.traits import Movement
 from hloom.passes.rewrite import Pattern, always
@@ -173,7 +174,7 @@ def page(record: dict[str, Any]) -> str:
         shown = "the patterns of all rules" if len(case.patterns) > len(PASSES) else shown
         lines.append(_row(name, shown, verdict(name, row), element_types(row["types"])))
     lines += ["\nOther passes:\n", *(f"- {name}: {reason}." for name, reason in ELSEWHERE.items())]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + verdicts_tables.section(verdicts_tables.recorded())
 
 
 def _row(*cells: str) -> str:

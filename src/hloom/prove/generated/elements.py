@@ -24,6 +24,7 @@ from hloom.ops.elementwise_unary import Sqrt
 from hloom.ops.operation import Operation
 from hloom.passes.op_builder import OpBuilder
 from hloom.prove.equivalence import Proved, Undecided
+from hloom.prove.generated.choices import is_false_in_all_cases
 from hloom.prove.generated.registers import Machine, Register
 from hloom.prove.solver import conversions
 from hloom.prove.solver.conversions import FORMULAS
@@ -66,6 +67,8 @@ def prove_element(
 
 def _decided(wrong: Sequence[z3.BoolRef], seconds: float) -> Proved | Undecided | str:
     for formula in wrong:
+        if is_false_in_all_cases(formula):
+            continue
         general = _generalised(formula)
         if not general.eq(formula) and _checked(general, seconds) is None:
             continue
