@@ -65,6 +65,26 @@ IN_LONG_DOUBLE: dict[str, Callable[..., Array]] = {
 """Functions of real numbers by opcode, within 2^-62 of their values, with the special values of C's library."""
 
 
+IN_DOUBLE = {
+    "bessel_i0e": "i0e",
+    "bessel_i1e": "i1e",
+    "digamma": "digamma",
+    "erf_inv": "erfinv",
+    "erfc": "erfc",
+    "lgamma": "gammaln",
+}
+"""Functions of SciPy on f64 that are exact enough to find the worst arguments of f32."""
+
+
+def in_double(name: str, x: Array) -> Array:
+    """The values of a function of `IN_DOUBLE` in long double."""
+    from scipy import special
+
+    values = np.asarray(getattr(special, IN_DOUBLE[name])(x.astype(np.float64))).astype(Long)
+    # Functions that are 0 at 0 are odd, but SciPy's give 0 for -0.
+    return np.where((values == 0) & (x == 0), x, values)
+
+
 def _cbrt(x: Any) -> Any:
     return mp.sign(x) * mp.cbrt(abs(x))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
@@ -55,7 +55,17 @@ def measure(function: Function, dtype: Any, count: int, seed: int = 1) -> Iterat
     for side, got in _on_each_side(function, operands):
         error = exact.errors(got, values)
         undefined = np.isnan(values) & (function.of_jax is not None)
-        yield _summary(key(function, dtype, side), operands, values, np.where(undefined, 0, error))
+        measured = _summary(key(function, dtype, side), operands, values, np.where(undefined, 0, error))
+        yield replace(measured, largest=_by_mpmath(function, operands, got, measured))
+
+
+def _by_mpmath(function: Function, operands: tuple[Array, ...], got: Array, measured: Measured) -> float:
+    """The error at the worst argument against mpmath, where that has a value."""
+    worst = next(k for k in range(got.size) if _literals(operands, k) == measured.worst)
+    value = exact.by_mpmath(function.name, *(x[worst].astype(np.float64) for x in operands))
+    if value is None or got.dtype.itemsize < 4:
+        return measured.largest
+    return float(exact.errors(got[worst : worst + 1], np.array([exact.to_long(value)]))[0])
 
 
 def _on_each_side(function: Function, operands: tuple[Array, ...]) -> Iterator[tuple[str, Array]]:
@@ -73,6 +83,8 @@ def exact_values(function: Function, operands: tuple[Array, ...]) -> Array:
     if function.of_jax is None:
         with np.errstate(all="ignore"):
             return exact.IN_LONG_DOUBLE[function.name](*(x.astype(Long) for x in operands))
+    if operands[0].dtype == np.float32 and function.name in exact.IN_DOUBLE:
+        return exact.in_double(function.name, *operands)
     points = zip(*(x.astype(np.float64) for x in operands))
     return np.array([exact.to_long(exact.by_mpmath(function.name, *point, precision=300)) for point in points])
 

@@ -38,10 +38,11 @@ narrower types are computed in f32 and rounded once.
     python tools/measure_accuracy.py report
 
 Arguments have every exponent of the type, and are close to zeros, poles, changes of formulas, limits of overflow and
-underflow, and multiples of pi / 2 up to the largest; they have both signs. Exact values are those of long double,
-confirmed by mpmath at the worst argument, or of mpmath. *Interpreter* is hloom's reference, *XLA* the CPU backend of
-jaxlib 0.10.2, which takes subnormals for 0: errors there, and special values that differ from those of C's functions,
-count apart. Errors of 1000 ulp and more mean that digits are lost: with 10^6 ulp a result of f32 has one correct digit.
+underflow, and multiples of pi / 2 up to the largest; they have both signs. Exact values are those of long double (for
+special functions of f32 of SciPy in f64), confirmed by mpmath at the worst argument, or of mpmath. *Interpreter* is
+hloom's reference, *XLA* the CPU backend of jaxlib 0.10.2, which takes subnormals for 0: errors there, and special
+values that differ from those of C's functions, count apart. Errors of 1000 ulp and more mean that digits are lost: with
+10^6 ulp a result of f32 has one correct digit.
 
 ![errors of nine functions of f32 by the exponent of the argument](accuracy.svg)
 """

@@ -1,7 +1,7 @@
 """The logarithm of the gamma function and its derivative, digamma.
 
-Arguments below 8 are reduced to an interval around 2, or [1, 2], by the recurrence gamma(x + 1) = x gamma(x); there a
-polynomial has the zero of the function as a factor. From 8 on both have Stirling's series. Negative arguments are
+Small arguments are reduced to an interval around 2, or [1, 2], by the recurrence gamma(x + 1) = x gamma(x); there a
+polynomial has the zero of the function as a factor. For large ones both have Stirling's series. Negative arguments are
 reflected; near a zero between two negative integers the error is small relative to the terms, not to their sum.
 """
 
@@ -22,7 +22,7 @@ from hloom.stablehlo.special_functions.typed import (
 )
 
 _LARGE = 8
-"""The first argument of Stirling's series."""
+"""The first argument of Stirling's series of log gamma."""
 
 # log(gamma(2 + d)) / d for d in [-3/4, 1/2]; relative errors 2^-31 and 2^-60.
 _LOG_GAMMA = {
@@ -108,14 +108,15 @@ _DIGAMMA = {
     ),
 }  # fmt: skip
 
-# (log x - 1 / 2x - digamma(x)) x^2 by 1 / x^2 for x >= 8; errors 2^-27 and 2^-53.
+# (log x - 1 / 2x - digamma(x)) x^2 by 1 / x^2 for x >= 4 or 5; errors 2^-27 and 2^-56.
 _ASYMPTOTIC = {
     F32: (
-        0.0038735883, -0.008332783, 0.083333336,
+        -0.003397054, 0.003940102, -0.00833299, 0.083333336,
     ),
     F64: (
-        0.06362150587634356, -0.020697987372370493, 0.007571689620283902, -0.0041666448230497,
-        0.0039682539119537084, -0.008333333333278636, 0.08333333333333333,
+        -5.31505138695299, 1.85960480180837, -0.39738019460474266, 0.08216979989741699,
+        -0.021073708175058693, 0.007575562114231473, -0.004166665498748365, 0.003968253964670696,
+        -0.008333333333329031, 0.08333333333333333,
     ),
 }  # fmt: skip
 
@@ -125,11 +126,12 @@ def digamma(x: XlaOp) -> XlaOp:
     """The derivative of log gamma; NaN at 0, -1, -2 .."""
     b = x.builder
     w = select(x < 0.0, 1.0 - x, x)
-    large, shift = w >= float(_LARGE), b.floor(w) - 1.0
-    # The sum of 1 / (w - k) for k from 1 to the shift, or of -1 / w below 1 and of -1 / 2w from 8 on, as a quotient.
+    limit = pick(x, 4.0, 5.0)
+    large, shift = w >= limit, b.floor(w) - 1.0
+    # The sum of 1 / (w - k) for k from 1 to the shift, or -1 / w below 1 and -1 / 2w from the limit on, as a quotient.
     above = select(b.or_(large, w < 1.0), like(x, -1.0), 0.0)
     below = select(large, 2.0 * w, select(w < 1.0, w, 1.0))
-    for k in range(1, _LARGE - 1):
+    for k in range(1, int(limit) - 1):
         active, term = b.and_(shift >= float(k), b.not_(large)), w - float(k)
         above, below = select(active, above * term + below, above), select(active, below * term, below)
     y = w - shift
