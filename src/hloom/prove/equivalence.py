@@ -77,6 +77,8 @@ def prove(before: Module, after: Module, seconds: float = 60.0) -> Verdict:
     """
     shapes = before.entry.parameter_shapes
     _check_interfaces(before, after)
+    if any(module.replica_count * module.num_partitions > 1 for module in (before, after)):
+        return Undecided("the modules run on several devices: proofs are about one, or about partitions of a whole")
     if sum(leaf.element_count for shape in shapes for leaf in shape.leaves() if leaf.is_array) > MAX_ELEMENTS:
         return Undecided(f"the parameters have more than {MAX_ELEMENTS} elements: prove it for smaller sizes")
     deadline, outcome = Deadline(seconds), Outcome()

@@ -50,7 +50,7 @@ def _move(op: Operation, evaluator: Evaluator, instruction: Instruction, operand
     is_known = all(x.known is not None for terms in starts for x in terms)
     indices = [_known_or_zero(array, terms) for array, terms in zip(operands[count:], starts, strict=True)]
     result = _moved_by_numbers(op, instruction, moving, indices)
-    return result if is_known else _enumerated(instruction, operands, result.shape)
+    return result if is_known else _enumerated(evaluator, instruction, operands, result.shape)
 
 
 def _known_or_zero(array: Array, terms: Sequence[Any]) -> Array:
@@ -76,11 +76,16 @@ def _moved_by_numbers(op: Operation, instruction: Instruction, moving: Sequence[
     return found
 
 
-def _enumerated(instruction: Instruction, operands: Sequence[Symbol], sizes: tuple[int, ...]) -> Array:
+def _enumerated(
+    evaluator: Evaluator, instruction: Instruction, operands: Sequence[Symbol], sizes: tuple[int, ...]
+) -> Array:
     mapped = actual_map(instruction, sizes, operands)
     if mapped is None:
         raise Unsupported("sizes that depend on the arguments")
-    elements = [moved(mapped, operands, dict(zip(mapped.dimensions, i, strict=True))) for i in np.ndindex(*sizes)]
+    elements = []
+    for index in np.ndindex(*sizes):
+        evaluator.deadline.check("the evaluation of all start indices")
+        elements.append(moved(mapped, operands, dict(zip(mapped.dimensions, index, strict=True))))
     return array_of(elements, sizes)
 
 

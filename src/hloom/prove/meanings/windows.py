@@ -104,6 +104,7 @@ def _convolution(op: Convolution, evaluator: Evaluator, instruction: Instruction
     found = np.empty((batch, kernel.shape[0], *counts), object)
     zero = constant(wide, 0)
     for b, o, *at in np.ndindex(*found.shape):
+        evaluator.deadline.check("the evaluation of the convolution")
         rows, first = _group(op, b, o, batch, kernel.shape)
         factors = []
         for offsets, index in window_positions(op.window, tuple(at), base.shape[2:]):

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import ml_dtypes
+
 from hloom.ops import elementwise_binary as binary
 from hloom.ops import elementwise_unary as unary
 from hloom.ops.attributes import ComparisonDirection, ComparisonType
 from hloom.ops.compare import Compare
-from hloom.ops.convert import BitcastConvert, Convert
+from hloom.ops.convert import BitcastConvert, Convert, StochasticConvert
 from hloom.ops.operation import Operation
 from hloom.ops.registry import Registry
 from hloom.ops.select import Clamp, Select
 from hloom.prove.terms.concrete import applied, from_codes, to_codes
-from hloom.prove.terms.term import Function, Join, Part, Polynomial, Term, Unknown, from_code, node
+from hloom.prove.terms.term import Function, Join, Part, Polynomial, Term, Unknown, constant, from_code, node
 from hloom.types import PrimitiveType
 
 PRED = PrimitiveType.PRED
@@ -208,6 +210,23 @@ def _part_by_part(op: Operation, type: PrimitiveType, operands: Terms) -> Term |
 
 for _linear in (binary.Subtract, unary.Negate):
     LAWS.add(_linear, _part_by_part)
+
+
+@LAWS.rule(StochasticConvert)
+def _stochastic_convert(op: StochasticConvert, type: PrimitiveType, operands: Terms) -> Term | None:
+    """Adds random bits below the last mantissa bit that is kept, and truncates."""
+    x, random = operands
+    if not type.is_float or x.type.bits < 8:
+        return None
+    drop = int(ml_dtypes.finfo(x.type.dtype).nmant) - int(ml_dtypes.finfo(type.dtype).nmant)
+    if drop <= 0:
+        return converted(x, type)
+    unsigned = random.type
+    noise = apply(binary.ShiftRightLogical(), unsigned, (random, constant(unsigned, unsigned.bits - drop)))
+    total = apply(binary.Add(), unsigned, (apply(BitcastConvert(), unsigned, (x,)), noise))
+    kept = apply(AND, unsigned, (total, from_code(unsigned, (1 << unsigned.bits) - (1 << drop))))
+    rounded = apply(BitcastConvert(), x.type, (kept,))
+    return converted(choose(apply(unary.IsFinite(), PRED, (x,)), rounded, x), type)
 
 
 @LAWS.rule(BitcastConvert)

@@ -25,6 +25,8 @@ def of_integers(op: Operation, type: PrimitiveType, operands: Terms) -> Term | N
             return _sum_or_product(op, type, operands)
         case unary.Negate():
             return polynomial(type, _scaled(products_of(operands[0]), -1))
+        case unary.Abs() if type.is_signed:
+            return _absolute(type, operands[0])
         case unary.Not():
             return polynomial(type, _plus(_scaled(products_of(operands[0]), -1), {(): -1}))
         case binary.Shift():
@@ -32,6 +34,16 @@ def of_integers(op: Operation, type: PrimitiveType, operands: Terms) -> Term | N
         case binary.Divide() | binary.Remainder():
             return _quotient(op, type, operands)
     return None
+
+
+def _absolute(type: PrimitiveType, x: Term) -> Term | None:
+    """|-x| and ||x|| are |x|, for the minimum too, which is its own absolute value (ABS-1)."""
+    if isinstance(x.op, unary.Abs):
+        return x
+    products = products_of(x)
+    first = min(products, key=lambda factors: [factor.ordinal for factor in factors], default=())
+    is_negative = products and products[first] & ((1 << type.bits) - 1) > 1 << (type.bits - 1)
+    return apply(unary.Abs(), type, (polynomial(type, _scaled(products, -1)),)) if is_negative else None
 
 
 def products_of(x: Term) -> Products:
