@@ -140,12 +140,16 @@ def summary(quiet: list[Sample]) -> dict[str, object]:
 
     held = {
         name: [getattr(sample, name) for sample in quiet]
-        for name in ("rss", "pss", "anonymous", "descriptors", "threads", "engines")
+        for name in ("rss", "pss", "anonymous", "live", "blocks", "descriptors", "threads", "engines")
     }
     counts = {
         name: getattr(quiet[-1], name) for name in ("time", "programs", "interrupts", "forks", "evictions", "refusals")
     }
-    return {**counts, "growth": round(growth(quiet), 4), "held in pauses": held}
+    return {
+        **counts,
+        "growth": {name: round(growth(quiet, name), 4) for name in ("live", "blocks", "anonymous")},
+        "held in pauses": held,
+    }
 
 
 if __name__ == "__main__":

@@ -16,12 +16,14 @@ ROOT = Path(__file__).parents[2]
 
 def sample(minutes: float, megabytes: float = 100.0, **held: int) -> Sample:
     memory = int(megabytes * 2**20)
-    return Sample(60 * minutes, memory, memory, memory, **{"descriptors": 6, "threads": 8, "engines": 16, **held})
+    return Sample(
+        60 * minutes, memory, memory, memory, memory, 500_000, **{"descriptors": 6, "threads": 8, "engines": 16, **held}
+    )
 
 
 def test_what_grows_from_pause_to_pause_is_a_leak() -> None:
     assert leaks([sample(k, 100 + k % 2) for k in range(10)]) == []
-    assert leaks([sample(k, 100 + k) for k in range(10)]) == ["memory grew by 8.6% after warming up"]
+    assert leaks([sample(k, 100 + k) for k in range(10)]) == ["memory grew after warming up: live by 8.6%"]
     assert leaks([sample(0), sample(1, descriptors=7)]) == ["descriptors grew from 6 to 7"]
     assert leaks([sample(0), sample(1, threads=12)]) == ["threads grew from 8 to 12"]
 

@@ -20,8 +20,8 @@ def draw(samples: Sequence[Sample], quiet: Sequence[Sample], path: Path) -> None
         ("anonymous", "anonymous", "#3d6bc8"),
     ):
         memory.plot(minutes, [getattr(s, name) / 2**20 for s in samples], label=label, color=color, linewidth=1)
-    pauses = [sample.time / 60 for sample in quiet], [sample.anonymous / 2**20 for sample in quiet]
-    memory.plot(*pauses, "o", label="anonymous, in pauses", color="black", markersize=4)
+    pauses = [sample.time / 60 for sample in quiet], [sample.live / 2**20 for sample in quiet]
+    memory.plot(*pauses, "o", label="live, in pauses", color="black", markersize=4)
     memory.set_ylabel("MiB")
     for name, color in (("engines", "#3d6bc8"), ("threads", "#2a7f62"), ("descriptors", "#c8553d")):
         held.plot(minutes, [getattr(s, name) for s in samples], label=name, color=color, linewidth=1)

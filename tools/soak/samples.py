@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import statistics
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,10 @@ class Sample:
     pss: int
     anonymous: int
     """Memory without a file behind it. (The share of a file depends on the other processes that map it.)"""
+    live: int
+    """Memory that the C library has given out: freed memory, of which it keeps much, is not counted."""
+    blocks: int
+    """Blocks of memory that Python objects occupy."""
     descriptors: int
     threads: int
     engines: int
@@ -47,6 +53,8 @@ def take_sample(time: float, **counts: int) -> Sample:
         sizes["Rss"],
         sizes["Pss"],
         sizes["Anonymous"],
+        _live_bytes(),
+        sys.getallocatedblocks(),
         len(os.listdir("/proc/self/fd")) - 1,  # listing opens one
         len(os.listdir("/proc/self/task")),
         len(machine_code._engines),
@@ -59,17 +67,33 @@ def _memory() -> dict[str, int]:
     return {name.rstrip(":"): 1024 * int(size) for name, size, _ in lines}
 
 
-def growth(samples: Sequence[Sample]) -> float:
-    """Returns the growth of memory over the samples, relative to its median, along their trend.
+class _Statistics(ctypes.Structure):
+    """The structure `mallinfo2` of the C library."""
+
+    _fields_ = [
+        *((name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd")),
+        *((name, ctypes.c_size_t) for name in ("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")),
+    ]
+
+
+def _live_bytes() -> int:
+    query = ctypes.CDLL(None).mallinfo2
+    query.restype = _Statistics
+    found = query()
+    return int(found.uordblks + found.hblkhd)
+
+
+def growth(samples: Sequence[Sample], what: str) -> float:
+    """Returns the growth of a quantity over the samples, relative to its median, along their trend.
 
     The trend is the median slope of all pairs of points (Theil and Sen), which a few peaks do not change.
     """
     pairs = itertools.combinations(samples, 2)
-    slopes = [(b.anonymous - a.anonymous) / (b.time - a.time) for a, b in pairs if b.time > a.time]
+    slopes = [(getattr(b, what) - getattr(a, what)) / (b.time - a.time) for a, b in pairs if b.time > a.time]
     if not slopes:
         return 0.0
     duration = samples[-1].time - samples[0].time
-    return statistics.median(slopes) * duration / statistics.median(sample.anonymous for sample in samples)
+    return statistics.median(slopes) * duration / statistics.median(getattr(sample, what) for sample in samples)
 
 
 def leaks(quiet: Sequence[Sample]) -> list[str]:
@@ -80,6 +104,7 @@ def leaks(quiet: Sequence[Sample]) -> list[str]:
         after = getattr(quiet[-1], what)
         if after > before + slack:
             found.append(f"{what} grew from {before} to {after}")
-    if (grown := growth(quiet)) > MAX_GROWTH:
-        found.append(f"memory grew by {grown:.1%} after warming up")
+    for what in ("live", "blocks"):
+        if (grown := growth(quiet, what)) > MAX_GROWTH:
+            found.append(f"memory grew after warming up: {what} by {grown:.1%}")
     return found
