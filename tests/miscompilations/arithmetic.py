@@ -26,7 +26,7 @@ CASES = [
         "sum-with-two-constants",
         ALGSIMP,
         "GEN-7",
-        "1 + 1e30 rounds to 1e30, and 1e30 less is 0; the constants are not added to each other first.",
+        "1 + 1e30 is 1e30 in f32, and 1e30 less is 0; the constants are not added to each other first.",
         with_constants("sum", "a = f32[2] add(x, c); ROOT r = f32[2] subtract(a, c)", c="1e30"),
         (np.full(2, 1, F32),),
         np.full(2, 0, F32),
@@ -130,7 +130,7 @@ CASES = [
         "products-contracted",
         ("openxla/xla#41579",),
         "GEN-7",
-        "Both products are rounded to one number, and their difference is 0; a fused multiply-add rounds only one.",
+        "Both products are rounded to one number, and their difference is 0; a fused multiply-add keeps the digits of one.",
         module(
             "products_contracted",
             """a = f32[1] parameter(0); b = f32[1] parameter(1); x = f32[1] parameter(2)
@@ -178,7 +178,7 @@ CASES = [
         "narrow-sum-and-its-error",
         ("jax-ml/jax#23007",),
         "GEN-7",
-        "Each operation of bf16 rounds: 1 + 2^-10 is 1, so the part that was lost is 2^-10; not 0.",
+        "Each result of bf16 is rounded: 1 + 2^-10 is 1, so the part that was lost is 2^-10; not 0.",
         module(
             "narrow_sum",
             """x = bf16[1] parameter(0); y = bf16[1] parameter(1)
@@ -217,7 +217,7 @@ CASES = [
         "lost-addend",
         ("jax-ml/jax#8022",),
         "GEN-7",
-        "1e30 + 1 rounds to 1e30, so x - (x + y) + y is y.",
+        "1e30 + 1 is 1e30 in f32, so x - (x + y) + y is y.",
         module(
             "lost_addend",
             """x = f32[1] parameter(0); y = f32[1] parameter(1)

@@ -11,10 +11,10 @@ S16, S32, BF16 = np.int16, np.int32, ml_dtypes.bfloat16
 
 CASES: list[Case] = [
     Case(
-        "folded-atan2-of-zeros-in-bf16",
+        "constant-atan2-of-zeros-in-bf16",
         (),
         "ATAN2-1",
-        "The angle of the point (0, 0) is 0, in bf16 as in f32; the evaluator that folds constants gives NaN.",
+        "The angle of the point (0, 0) is 0, in bf16 as in f32; the evaluator of constants gives NaN.",
         module("zeros", "x = bf16[2] iota(), iota_dimension=0; ROOT r = bf16[2] atan2(x, x)"),
         (),
         np.array([0, np.pi / 4], BF16),
@@ -38,10 +38,10 @@ CASES: list[Case] = [
         np.array([pow(2, 64, 1 << 16), pow(3, 64, 1 << 16), pow(3, 100, 1 << 16)], np.uint16).view(S16),
     ),
     Case(
-        "folded-convolution-of-integers-saturates",
+        "constant-convolution-of-integers-saturates",
         (),
         "GEN-6",
-        "7 * 2000000000 + 1 wraps to 1115098113; the evaluator that folds constants clamps it to 2147483647.",
+        "7 * 2000000000 + 1 wraps to 1115098113; the evaluator of constants clamps it to 2147483647.",
         module(
             "fold",
             """x = s32[1,1,2] constant({ { {7, 1} } }); k = s32[1,1,2] constant({ { {2000000000, 1} } })
@@ -72,7 +72,7 @@ CASES: list[Case] = [
         np.array([171], np.uint8),
     ),
     Case(
-        "folded-count-leading-zeros-of-a-negative-number",
+        "constant-count-leading-zeros-of-a-negative-number",
         (),
         "CLZ-1",
         "A negative number has no leading zero; the evaluator subtracts the 64 bits of its wide form from 32.",
@@ -81,7 +81,7 @@ CASES: list[Case] = [
         np.array([0, 31], S32),
     ),
     Case(
-        "folded-bitcast-of-wide-integers-to-u4",
+        "constant-bitcast-of-wide-integers-to-u4",
         (),
         "BITCASTCONVERT-4",
         "Each of the 16 parts of 2^64 - 1 is 15; the evaluator leaves half of them 0.",
@@ -90,10 +90,10 @@ CASES: list[Case] = [
         np.full((1, 16), 15, ml_dtypes.uint4),
     ),
     Case(
-        "folded-reduce-precision-of-nan-without-mantissa",
+        "constant-reduce-precision-of-nan-without-mantissa",
         (),
         "REDUCEPRECISION-3",
-        "NaN stays NaN, even if no bit of the mantissa is kept; the evaluator rounds its mantissa away.",
+        "NaN stays NaN, even if no bit of the mantissa is kept; the evaluator drops its mantissa.",
         module(
             "precision",
             """x = bf16[2] constant({nan, 6})

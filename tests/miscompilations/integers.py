@@ -12,7 +12,7 @@ BASE = np.array([12, 7, 20, 15, 11], S8)
 PLUS = "plus {; a = s32[] parameter(0); b = s32[] parameter(1); ROOT r = s32[] add(a, b); }"
 
 
-def floor_divide_loop() -> str:
+def rounded_down_loop() -> str:
     """Divides v by each later element in turn, rounding to minus infinity, in a loop."""
     state = "(s32[], s32[], s32[3])"
     parts = f"""t = {state} parameter(0); i = s32[] get-tuple-element(t), index=0
@@ -146,18 +146,18 @@ CASES = [
         np.array((-4000000001 + 2**32) // 4, S32),
     ),
     Case(
-        "floor-division-in-a-loop",
+        "rounded-down-division-in-a-loop",
         ("jax-ml/jax#9604",),
         "DIV-1",
         "2 // 2 is 1, and 1 // -3 is -1, rounded to minus infinity; not 0.",
         module(
-            "floor_division",
+            "rounded_down_division",
             """x = s32[3] parameter(0); one = s32[] constant(1)
             f = s32[1] slice(x), slice={[0:1]}; v = s32[] reshape(f)
             t = (s32[], s32[], s32[3]) tuple(one, v, x)
             w = (s32[], s32[], s32[3]) while(t), condition=condition, body=body
             ROOT r = s32[] get-tuple-element(w), index=1""",
-            floor_divide_loop(),
+            rounded_down_loop(),
         ),
         (np.array([2, 2, -3], S32),),
         np.array(-1, S32),

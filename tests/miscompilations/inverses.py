@@ -14,7 +14,7 @@ CASES = [
         "logarithm-of-exponential",
         ("openxla/xla#42732", "jax-ml/jax#38099"),
         "EXP-1",
-        "e^89 is above all finite f32, so it rounds to infinity (GEN-7), whose logarithm is infinity; not 89.",
+        "e^89 is above all finite f32, so it becomes infinity (GEN-7), whose logarithm is infinity; not 89.",
         module(
             "logarithm_of_exponential", "x = f32[2] parameter(0); e = f32[2] exponential(x); ROOT r = f32[2] log(e)"
         ),
