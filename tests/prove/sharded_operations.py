@@ -30,6 +30,9 @@ largest { a = f32[] parameter(0)
   ROOT c = f32[] maximum(a, b) }
 second8 { a = s8[] parameter(0)
   ROOT b = s8[] parameter(1) }
+at_least { a = s8[] parameter(0)
+  b = s8[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=GE }
 less { a = s32[] parameter(0)
   b = s32[] parameter(1)
   ROOT c = pred[] compare(a, b), direction=LT }
@@ -131,6 +134,14 @@ s32[4,4] sort(s32[4,4] p0), dimensions={1}, to_apply=less
 s8[4,4] conditional(pred[] p0, s8[4,4] p1, s8[4,4] p2), true_computation=turned, false_computation=summed
 s8[4,4] call(s8[4,4] p0), to_apply=summed
 s32[4,2] opt-barrier(s32[4,2] p0)
+s32[4,2,2] convolution(s32[4,3,2] p0, s32[2,2,2] p1), window={size=2}, dim_labels=b0f_0io->b0f
+s32[2,3,4] convolution(s32[2,3,4] p0, s32[1,4,4] p1), window={size=1}, dim_labels=b0f_0io->b0f
+s32[2,2,4] convolution(s32[2,3,4] p0, s32[2,1,4] p1), window={size=2}, dim_labels=b0f_0io->b0f, feature_group_count=4
+s8[4,4] select-and-scatter(s8[4,4] p0, s8[4,2] p1, s8[] p2), window={size=1x2 stride=1x2}, select=at_least, scatter=plus8
+(s8[4,2], s32[4,2]) topk(s8[4,4] p0), k=2, largest=true
+c64[4,2,4] fft(c64[4,2,4] p0), fft_type=FFT, fft_length={4}
+f32[4,2,2] cholesky(f32[4,2,2] p0), lower=true
+f32[2,2,4] triangular-solve(f32[2,2,2] p0, f32[2,2,4] p1), left_side=true, lower=true, transpose_a=NO_TRANSPOSE
 """
 
 

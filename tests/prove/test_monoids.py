@@ -30,7 +30,7 @@ CASES = [
 ]
 
 STEP = max(1, 256 * 50 // int(os.environ.get("HLOOM_CASES", "12800")))
-"""Of the first of three bytes, each STEP-th is tried."""
+"""Distance of the values of the first of three bytes that are tried."""
 
 
 def name(case: tuple[type[binary.Monoid], PrimitiveType]) -> str:

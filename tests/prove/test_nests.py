@@ -95,7 +95,7 @@ def test_instances_of_rules_are_proved(part: int) -> None:
 
 @pytest.mark.parametrize("template", [LARGE[-5], LARGE[-4], *(pytest.param(t, marks=pytest.mark.long) for t in LARGE)])
 def test_splits_of_long_reductions_and_tiles_are_proved(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With limits that choose them for small arrays."""
+    """The limits choose them for small arrays."""
     for name in ("MIN_PARALLEL_WORK", "MIN_PART_ITERATIONS"):
         monkeypatch.setattr(split_reduction, name, 2)
     monkeypatch.setattr(locality, "TILE_EXTENTS", (16, 8))
