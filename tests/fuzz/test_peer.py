@@ -12,14 +12,14 @@ from hloom.fuzz.peer import class_of
 from miscompilations.found_by_fuzzing import CASES
 
 CLASSES = {
-    "folded-atan2-of-zeros-in-bf16": "folded atan2",
+    "constant-atan2-of-zeros-in-bf16": "folded atan2",
     "popcnt-of-negative-s4": "popcnt of narrow integers",
     "power-of-s16-with-exponents-from-64": "powers of integers",
     "power-with-an-unsigned-exponent": "powers of integers",
-    "folded-convolution-of-integers-saturates": "folded convolutions of integers",
-    "folded-bitcast-of-wide-integers-to-u4": "folded bitcasts to narrow integers",
-    "folded-count-leading-zeros-of-a-negative-number": "folded leading zeros",
-    "folded-reduce-precision-of-nan-without-mantissa": "folded precision of NaN",
+    "constant-convolution-of-integers-saturates": "folded convolutions of integers",
+    "constant-bitcast-of-wide-integers-to-u4": "folded bitcasts to narrow integers",
+    "constant-count-leading-zeros-of-a-negative-number": "folded leading zeros",
+    "constant-reduce-precision-of-nan-without-mantissa": "folded precision of NaN",
     "random-bits-of-signed-integers-are-unsigned": "signed random bits",
 }
 
