@@ -118,7 +118,7 @@ def test_effects_are_compared_in_order() -> None:
     assert "the effects of the modules differ" in str(verdict(two, one))
 
 
-def test_random_numbers_are_those_of_the_same_draw() -> None:
+def test_draws_are_compared_in_order() -> None:
     first = (
         "a = f32[4] rng(zero, zero), distribution=rng_uniform; b = f32[4] rng(zero, zero), distribution=rng_uniform; "
     )
@@ -126,7 +126,7 @@ def test_random_numbers_are_those_of_the_same_draw() -> None:
     assert isinstance(verdict(first + "ROOT r = f32[4] copy(a)", first + "ROOT r = f32[4] copy(b)"), Undecided)
 
 
-def test_numbers_and_bits_are_told_apart() -> None:
+def test_nans_with_other_bits_are_told_apart() -> None:
     """GEN-7: x * 1 is x as a number, but not the bits of a NaN."""
     product = "one = f16[] constant(1); o = f16[4] broadcast(one), dimensions={}; m = f16[4] multiply(q, o); "
     assert verdict(product + "ROOT r = f16[4] copy(m)", "ROOT r = f16[4] copy(q)") == Proved()

@@ -73,8 +73,8 @@ def test_what_has_no_meaning_is_said() -> None:
 def test_the_order_of_sums_is_open() -> None:
     """GEN-13: sums may be computed in any order."""
     before = "ROOT r = f32[] reduce(x, zero), dimensions={0}, to_apply=sum"
-    turned = "a = f32[1] slice(x), slice={[0:1]}; b = f32[3] slice(x), slice={[1:4]}; y2 = f32[4] concatenate(b, a), dimensions={0}; "
-    after = turned + "ROOT r = f32[] reduce(y2, zero), dimensions={0}, to_apply=sum"
+    rotated = "a = f32[1] slice(x), slice={[0:1]}; b = f32[3] slice(x), slice={[1:4]}; y2 = f32[4] concatenate(b, a), dimensions={0}; "
+    after = rotated + "ROOT r = f32[] reduce(y2, zero), dimensions={0}, to_apply=sum"
     assert prove(program(before), program(after)) == Proved(clauses=("GEN-13",))
 
 

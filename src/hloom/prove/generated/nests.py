@@ -36,11 +36,11 @@ from hloom.ops.convert import BitcastConvert
 from hloom.prove.equivalence import Proved, Undecided, leaves, parts_of, variables
 from hloom.prove.evaluate import Evaluator
 from hloom.prove.meanings.reads import MAX_POSITIONS, clamps_to, value_of
-from hloom.prove.meanings.reductions import folded
+from hloom.prove.meanings.reductions import combination
 from hloom.prove.solver.decide import Deadline, Found, decide
 from hloom.prove.terms.functions import FALSE, TRUE, apply, both, choose
 from hloom.prove.terms.normal import normal
-from hloom.prove.terms.term import Fold, Term, Unknown, Unsupported, constant, node
+from hloom.prove.terms.term import Combination, Term, Unknown, Unsupported, constant, node
 from hloom.target import Target
 from hloom.types import PrimitiveType
 
@@ -201,8 +201,8 @@ class _Machine:
         if not rows:
             return initial
         if reduction.monoid is not None and len(initial) == len(rows[0]) == 1:
-            fold = Fold(reduction.monoid())
-            return [folded(fold, [initial[0], folded(fold, [row[0] for row in rows])])]
+            combined_by = Combination(reduction.monoid())
+            return [combination(combined_by, [initial[0], combination(combined_by, [row[0] for row in rows])])]
         while len(rows) > 1 and len(rows[0]) == len(initial):
             pairs = [self._combined(reduction, rows[k], rows[k + 1], counters) for k in range(0, len(rows) - 1, 2)]
             rows = [*pairs, *rows[len(rows) & ~1 :]]

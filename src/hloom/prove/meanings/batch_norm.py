@@ -15,7 +15,7 @@ from hloom.ops.elementwise_unary import Sqrt
 from hloom.ops.operation import Operation
 from hloom.prove.meanings.evaluator import RULES, Evaluator, Symbol
 from hloom.prove.meanings.products import SUM
-from hloom.prove.meanings.reductions import folded
+from hloom.prove.meanings.reductions import combination
 from hloom.prove.terms.functions import apply, converted
 from hloom.prove.terms.term import array_of, constant
 from hloom.types import PrimitiveType
@@ -46,7 +46,7 @@ class _Arithmetic:
         rows = np.moveaxis(array, self.op.feature_index, 0)
         rows = rows.reshape(rows.shape[0], int(np.prod(rows.shape[1:])))
         zero = constant(self.type, 0)
-        sums = [folded(SUM, [zero, folded(SUM, list(row))]) if len(row) else zero for row in rows]
+        sums = [combination(SUM, [zero, combination(SUM, list(row))]) if len(row) else zero for row in rows]
         return array_of(sums, (-1,)).reshape([-1 if d == self.op.feature_index else 1 for d in range(self.rank)])
 
     def mean(self, array: Symbol) -> Any:

@@ -73,12 +73,12 @@ def _ragged_all_to_all(
     op: RaggedAllToAll, evaluator: Evaluator, instruction: Instruction, operands: Sequence[Symbol]
 ) -> Symbol:
     """Moves rows, if the offsets and sizes are constants."""
-    numbers = []
+    offsets = []
     for array in operands[2:]:
         if any(x.known is None for x in array.reshape(-1)):
             raise Unsupported("rows whose number and place depend on the arguments")
-        numbers.append(np.array([x.known for x in array.reshape(-1)], np.int64).reshape(array.shape))
-    return _alone(op, evaluator, instruction, [*operands[:2], *numbers])
+        offsets.append(np.array([x.known for x in array.reshape(-1)], np.int64).reshape(array.shape))
+    return _alone(op, evaluator, instruction, [*operands[:2], *offsets])
 
 
 def _done(op: Operation, evaluator: Evaluator, instruction: Instruction, operands: Sequence[Symbol]) -> Symbol:

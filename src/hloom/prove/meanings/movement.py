@@ -26,7 +26,7 @@ from hloom.shape import Shape
 from hloom.types import PrimitiveType
 from hloom.values import Array
 
-NUMBERS = PrimitiveType.S64
+ORDINAL_TYPE = PrimitiveType.S64
 """The element type of the numbers of elements."""
 
 
@@ -34,12 +34,12 @@ class Site:
     """The part of a context that movements look at: shapes, for elements that are numbers."""
 
     def __init__(self, instruction: Instruction) -> None:
-        self.shape = _of_numbers(instruction.shape)
-        self.operand_shapes = tuple(map(_of_numbers, instruction.operand_shapes))
+        self.shape = _of_ordinals(instruction.shape)
+        self.operand_shapes = tuple(map(_of_ordinals, instruction.operand_shapes))
 
 
-def _of_numbers(shape: Shape) -> Shape:
-    return shape.with_element_type(NUMBERS) if shape.is_array else shape
+def _of_ordinals(shape: Shape) -> Shape:
+    return shape.with_element_type(ORDINAL_TYPE) if shape.is_array else shape
 
 
 def _move(op: Operation, evaluator: Evaluator, instruction: Instruction, operands: Sequence[Symbol]) -> Array:
@@ -49,7 +49,7 @@ def _move(op: Operation, evaluator: Evaluator, instruction: Instruction, operand
     moving, starts = operands[:count], [[normal(x) for x in array.reshape(-1)] for array in operands[count:]]
     is_known = all(x.known is not None for terms in starts for x in terms)
     indices = [_known_or_zero(array, terms) for array, terms in zip(operands[count:], starts, strict=True)]
-    result = _moved_by_numbers(op, instruction, moving, indices)
+    result = _moved_by_ordinals(op, instruction, moving, indices)
     return result if is_known else _enumerated(evaluator, instruction, operands, result.shape)
 
 
@@ -59,13 +59,13 @@ def _known_or_zero(array: Array, terms: Sequence[Any]) -> Array:
     return from_codes(terms[0].type, [x.known or 0 for x in terms]).reshape(array.shape)
 
 
-def _moved_by_numbers(op: Operation, instruction: Instruction, moving: Sequence[Array], indices: list[Array]) -> Array:
+def _moved_by_ordinals(op: Operation, instruction: Instruction, moving: Sequence[Array], indices: list[Array]) -> Array:
     """Runs the semantics of the operation on the numbers of the elements, counted from 1; 0 is a new element."""
     ends = list(itertools.accumulate((array.size for array in moving), initial=1))
-    numbers = [np.arange(a, b).reshape(x.shape) for a, b, x in zip(ends, ends[1:], moving, strict=False)]
+    ordinals = [np.arange(a, b).reshape(x.shape) for a, b, x in zip(ends, ends[1:], moving, strict=False)]
     site: Any = Site(instruction)
     try:
-        result = np.asarray(op.evaluate(site, *op.bind([*numbers, *indices])))
+        result = np.asarray(op.evaluate(site, *op.bind([*ordinals, *indices])))
     except RunError as error:
         raise Refused(str(error)) from None
     table = np.empty(ends[-1], object)

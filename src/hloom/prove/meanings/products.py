@@ -11,13 +11,13 @@ from hloom.ir import Instruction
 from hloom.ops.dot import Dot, DotDimensions, RaggedDot, ScaledDot, accumulator
 from hloom.ops.elementwise_binary import Add, Multiply
 from hloom.prove.meanings.evaluator import RULES, Evaluator, Symbol
-from hloom.prove.meanings.reductions import folded
+from hloom.prove.meanings.reductions import combination
 from hloom.prove.terms.functions import apply, both, converted, is_less, negation
-from hloom.prove.terms.term import Fold, Term, Unsupported, array_of, constant
+from hloom.prove.terms.term import Combination, Term, Unsupported, array_of, constant
 from hloom.types import BY_DTYPE, PrimitiveType
 from hloom.values import Array
 
-SUM, SUM_OF_PRODUCTS, TIMES = Fold(Add()), Fold(Add(), from_zero=True), Multiply()
+SUM, SUM_OF_PRODUCTS, TIMES = Combination(Add()), Combination(Add(), from_zero=True), Multiply()
 
 
 def accumulating_type(instruction: Instruction) -> PrimitiveType:
@@ -30,7 +30,7 @@ def sum_of_products(type: PrimitiveType, factors: Sequence[tuple[Term, Term]]) -
     """Returns the sum of products of pairs, to 0: the sign of a sum of zeros is open (GEN-13)."""
     zero = constant(type, 0)
     products = [apply(TIMES, type, pair) for pair in factors]
-    return folded(SUM_OF_PRODUCTS, [zero, folded(SUM, products)]) if products else zero
+    return combination(SUM_OF_PRODUCTS, [zero, combination(SUM, products)]) if products else zero
 
 
 @RULES.rule(Dot)
@@ -100,7 +100,7 @@ def _ragged_dot(op: RaggedDot, evaluator: Evaluator, instruction: Instruction, o
         groups.append(product(op, masked, chosen, wide, wide).reshape(-1))
     if ragged in op.lhs_contracting_dims:
         return array_of([converted(x, type) for part in groups for x in part], instruction.shape.dimensions)
-    sums = [converted(folded(SUM, [constant(wide, 0), *terms]), type) for terms in zip(*groups, strict=True)]
+    sums = [converted(combination(SUM, [constant(wide, 0), *terms]), type) for terms in zip(*groups, strict=True)]
     return array_of(sums, instruction.shape.dimensions)
 
 

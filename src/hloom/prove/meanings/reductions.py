@@ -12,7 +12,7 @@ from hloom.ops.reduce import Map, Reduce
 from hloom.ops.scan import Scan
 from hloom.prove.meanings.evaluator import RULES, Evaluator, Symbol, leaf_types
 from hloom.prove.terms.functions import apply
-from hloom.prove.terms.term import Fold, Term, array_of, constant
+from hloom.prove.terms.term import Combination, Term, array_of, constant
 from hloom.values import Array
 
 Row = list[Term]
@@ -58,17 +58,17 @@ def combined(evaluator: Evaluator, combiner: Computation, initial: Row, rows: li
     monoid = monoid_of(combiner)
     types = {combiner.result_shape, *combiner.parameter_shapes}
     if monoid is not None and len(types) == 1 and rows[0][0].type is combiner.result_shape.element_type:
-        fold = Fold(monoid())
-        return [folded(fold, [initial[0], folded(fold, [row[0] for row in rows])])]
+        combined_by = Combination(monoid())
+        return [combination(combined_by, [initial[0], combination(combined_by, [row[0] for row in rows])])]
     while len(rows) > 1:
         pairs = [evaluator.scalars(combiner, [*rows[k], *rows[k + 1]]) for k in range(0, len(rows) - 1, 2)]
         rows = [*pairs, *rows[len(rows) & ~1 :]]
     return evaluator.scalars(combiner, [*initial, *rows[0]])
 
 
-def folded(fold: Fold, terms: Sequence[Term]) -> Term:
+def combination(combined_by: Combination, terms: Sequence[Term]) -> Term:
     """Returns the sum of terms in any order; a term alone is its own sum."""
-    return apply(fold, terms[0].type, terms) if len(terms) > 1 else terms[0]
+    return apply(combined_by, terms[0].type, terms) if len(terms) > 1 else terms[0]
 
 
 @RULES.rule(Scan)

@@ -54,12 +54,12 @@ def _size(evaluator: Evaluator, size: Symbol, shape: Shape, dimension: int) -> i
 
 
 def _padded(array: Symbol, sizes: Sequence[int], shape: Shape) -> Symbol:
-    """Returns an array cut to some sizes, or filled up with zeros."""
-    cut = array[tuple(slice(n) for n in sizes)]
-    if cut.shape == tuple(sizes):
-        return cut
+    """Returns an array limited to some sizes, or filled up with zeros."""
+    limited = array[tuple(slice(n) for n in sizes)]
+    if limited.shape == tuple(sizes):
+        return limited
     zero: Any = constant(shape.element_type, 0)
-    return np.pad(cut, [(0, n - m) for n, m in zip(sizes, cut.shape, strict=True)], constant_values=zero)
+    return np.pad(limited, [(0, n - m) for n, m in zip(sizes, limited.shape, strict=True)], constant_values=zero)
 
 
 @RULES.rule(DynamicReshape)

@@ -38,15 +38,15 @@ def _top_k(op: TopK, evaluator: Evaluator, instruction: Instruction, operands: S
     values, indices = [], []
     for row in operand.reshape(-1, operand.shape[-1]) if operand.size else []:
         elements: list[Term] = [*row]
-        numbers = [constant(PrimitiveType.S32, i) for i in range(len(elements))]
+        positions = [constant(PrimitiveType.S32, i) for i in range(len(elements))]
         for done in range(op.k):
             for k in range(len(elements) - 1, done, -1):
                 pair = (elements[k - 1], elements[k])
                 better = apply(is_less, PrimitiveType.PRED, pair if op.largest else pair[::-1])
-                for part in (elements, numbers):
+                for part in (elements, positions):
                     a, b = part[k - 1], part[k]
                     part[k - 1], part[k] = choose(better, b, a), choose(better, a, b)
         values += elements[: op.k]
-        indices += numbers[: op.k]
+        indices += positions[: op.k]
     sizes = (*operand.shape[:-1], op.k)
     return (array_of(values, sizes), array_of(indices, sizes))

@@ -23,17 +23,17 @@ Position = tuple[int, ...]
 
 
 def window_positions(window: Window, at: Position, sizes: Position) -> Iterator[tuple[Position, Position | None]]:
-    """Yields, for each element of a window that meets no hole, its place in the window and in the array.
+    """Yields, for each element of a window that meets no hole, its position in the window and in the array.
 
-    The place in the array is None in the padding.
+    The position in the array is None in the padding.
     """
     for offsets in itertools.product(*(range(d.size) for d in window)):
-        places = [
+        positions = [
             i * d.stride + k * d.window_dilation - d.padding_low for i, k, d in zip(at, offsets, window, strict=True)
         ]
-        if any(place % d.base_dilation for place, d in zip(places, window, strict=True)):
+        if any(position % d.base_dilation for position, d in zip(positions, window, strict=True)):
             continue
-        index = tuple(place // d.base_dilation for place, d in zip(places, window, strict=True))
+        index = tuple(position // d.base_dilation for position, d in zip(positions, window, strict=True))
         yield offsets, index if all(0 <= i < size for i, size in zip(index, sizes, strict=True)) else None
 
 

@@ -15,7 +15,7 @@ from hloom.ops.compare import Compare
 from hloom.ops.select import Select
 from hloom.prove.terms.functions import EQUAL, FALSE, LESS, TRUE, apply
 from hloom.prove.terms.normal import normal
-from hloom.prove.terms.term import Fold, Term, constant, in_order
+from hloom.prove.terms.term import Combination, Term, constant, in_order
 from hloom.types import PrimitiveType
 
 MAX_WORK = 20_000
@@ -120,7 +120,7 @@ def equal_by_cases(x: Term, y: Term) -> bool:
 
 
 def _condition_in(root: Term) -> Term | None:
-    """Returns a condition of the last choice of a term that is no combination of others."""
+    """Returns a condition of the last choice of a term that does not consist of others."""
     if root.type is PrimitiveType.PRED and root.known is None and (found := _atom(root)) is not root:
         return found
     for term in in_order([root]):
@@ -130,8 +130,10 @@ def _condition_in(root: Term) -> Term | None:
 
 
 def _atom(condition: Term) -> Term:
-    """Returns the first part of a condition that is no combination of others."""
-    while isinstance(condition.op, LOGIC) or (isinstance(condition.op, Fold) and isinstance(condition.op.op, LOGIC)):
+    """Returns the first part of a condition that does not consist of others."""
+    while isinstance(condition.op, LOGIC) or (
+        isinstance(condition.op, Combination) and isinstance(condition.op.op, LOGIC)
+    ):
         condition = condition.operands[0]
     return condition
 

@@ -21,14 +21,14 @@ from hloom.prove.solver.encoder import Encoder
 from hloom.prove.terms.concrete import from_codes, to_codes, values
 from hloom.prove.terms.functions import FALSE, TRUE
 from hloom.prove.terms.normal import SUMS, Sums, normal
-from hloom.prove.terms.term import Fold, Term, Unknown, Unsupported, in_order, variables_of
+from hloom.prove.terms.term import Combination, Term, Unknown, Unsupported, in_order, variables_of
 from hloom.types import PrimitiveType
 from hloom.values import Array
 
 MAX_BITS = 16
 """Bits of all variables of a pair of elements, up to which all values are tried first."""
 MAX_BITS_OF_SOLVED = 24
-"""The same, where the solver did not decide."""
+"""Bits of all variables up to which all values are tried where the solver did not decide."""
 CHUNK_BITS = 18
 """Logarithm of the number of values that are tried at once."""
 SAMPLES = 256
@@ -96,8 +96,8 @@ def _is_reordered(before: Term, after: Term) -> bool:
     for of_instructions in (False, True):
         if of_instructions and _adds_sums(normal(before, Sums(any_order=True))):
             return False
-        ways = [Sums(True, of_instructions, from_zero) for from_zero in (True, False)]
-        if {normal(after, way) for way in ways} <= {normal(before, way) for way in ways}:
+        forms = [Sums(True, of_instructions, from_zero) for from_zero in (True, False)]
+        if {normal(after, form) for form in forms} <= {normal(before, form) for form in forms}:
             return True
     return False
 
@@ -105,9 +105,9 @@ def _is_reordered(before: Term, after: Term) -> bool:
 def _adds_sums(root: Term) -> bool:
     """Whether an instruction adds to a sum, or a sum has one of an instruction among its terms."""
     for term in in_order([root]):
-        op = term.op.op if isinstance(term.op, Fold) else term.op
+        op = term.op.op if isinstance(term.op, Combination) else term.op
         if isinstance(op, SUMS) and not term.type.is_integer:
-            sums = (op,) if isinstance(term.op, Fold) else (op, Fold(op))
+            sums = (op,) if isinstance(term.op, Combination) else (op, Combination(op))
             if any(operand.op in sums for operand in term.operands):
                 return True
     return False
@@ -115,15 +115,15 @@ def _adds_sums(root: Term) -> bool:
 
 def _shape_of(*roots: Term) -> Any:
     """Returns a key that is the same for formulas that differ in the names of their variables alone."""
-    numbers: dict[Term, int] = {}
+    ordinals: dict[Term, int] = {}
     key: list[Any] = []
     for term in in_order(roots):
-        numbers[term] = len(numbers)
+        ordinals[term] = len(ordinals)
         if term.known is not None:
             key.append((term.type, term.known))
         else:
-            key.append((term.type, term.op, *(numbers[operand] for operand in term.operands)))
-    return (*key, *(numbers[root] for root in roots))
+            key.append((term.type, term.op, *(ordinals[operand] for operand in term.operands)))
+    return (*key, *(ordinals[root] for root in roots))
 
 
 def _decided(x: Term, y: Term, assumption: Term, deadline: Deadline) -> Outcome:
@@ -225,7 +225,7 @@ def all_values(variables: Sequence[Term], bits: int) -> Iterator[Mapping[Term, A
 
 
 def samples(variables: Sequence[Term]) -> Mapping[Term, Array]:
-    """Returns values of some variables: random bits, special values, and equal ones in some places."""
+    """Returns values of some variables: random bits, special values, and equal ones at some positions."""
     count: dict[PrimitiveType, int] = {}
     found = {}
     for variable in variables:
@@ -266,12 +266,12 @@ def _special_codes(type: PrimitiveType) -> list[int]:
             x & mask for x in (0, 1, 2, 3, 4, 5, 7, 8, -1, -2, -3, 1 << (type.bits - 1), (1 << (type.bits - 1)) - 1)
         ]
     with np.errstate(all="ignore"):
-        numbers = np.array(_NUMBERS, np.float64)
+        special = np.array(_SPECIAL, np.float64)
         limits = np.array([0, 1, -1, -2], np.int64) & ((1 << (type.bits - 1)) - 1)
-        return [*to_codes(type, numbers.astype(type.dtype)), *(int(x) for x in limits)]
+        return [*to_codes(type, special.astype(type.dtype)), *(int(x) for x in limits)]
 
 
-_NUMBERS = [0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2, -2, 2.5, -2.5, 3, 7, -7.25, 10, 0.1, -0.3, 100.7, np.inf, -np.inf,
+_SPECIAL = [0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2, -2, 2.5, -2.5, 3, 7, -7.25, 10, 0.1, -0.3, 100.7, np.inf, -np.inf,
             np.nan,            1e-40, -1e-40, 1e-30, 1e30, 3e38, -3e38, 65504, 300, 16777217, 2147483648, -2147483649,
             1e-3]  # fmt: skip
 

@@ -17,7 +17,7 @@ from hloom.prove.solver import arithmetic, conversions
 from hloom.prove.solver.element import FORMATS, Element, from_bits, from_code, from_number, identical, sort_of
 from hloom.prove.solver.narrow import NARROW, narrowed, reduced_narrow, rounded_to_odd, widened
 from hloom.prove.terms.float_laws import SIGNED_ZEROS
-from hloom.prove.terms.term import Fold, Function, Join, Part, Polynomial, Term, Unsupported, in_order
+from hloom.prove.terms.term import Combination, Function, Join, Part, Polynomial, Term, Unsupported, in_order
 from hloom.types import PrimitiveType
 
 MOVES = (Select, BitcastConvert, binary.Complex, unary.Real, unary.Imag)
@@ -63,7 +63,7 @@ class Encoder:
         return self._applied(term.op, term.type, [self.elements[operand] for operand in term.operands])
 
     def _applied(self, op: Function, type: PrimitiveType, operands: Sequence[Element]) -> Element:
-        if isinstance(op, Fold) and not (type.is_float and isinstance(op.op, (binary.Add, binary.Multiply))):
+        if isinstance(op, Combination) and not (type.is_float and isinstance(op.op, (binary.Add, binary.Multiply))):
             result = operands[0]
             for operand in operands[1:]:
                 result = self._applied(op.op, type, [result, operand])

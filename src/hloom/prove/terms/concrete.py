@@ -15,7 +15,7 @@ from hloom.ops.context import Context
 from hloom.ops.convert import BitcastConvert
 from hloom.ops.operation import Operation
 from hloom.ops.select import Select
-from hloom.prove.terms.term import Fold, Function, Join, Part, Polynomial, Term, Unsupported, in_order
+from hloom.prove.terms.term import Combination, Function, Join, Part, Polynomial, Term, Unsupported, in_order
 from hloom.shape import Shape
 from hloom.types import BY_DTYPE, PrimitiveType
 from hloom.values import Array
@@ -66,8 +66,8 @@ def applied(op: Function, type: PrimitiveType, arrays: Sequence[Array]) -> Array
             site: Context = _site(type, len(arrays[0]))
             result = np.asarray(op.evaluate(site, *op.bind(arrays)))
             return result if isinstance(op, KEEPS_NAN) else _without_nan_bits(result, type)
-        if isinstance(op, Fold):
-            return _folded(op, type, list(arrays))
+        if isinstance(op, Combination):
+            return _combined(op, type, list(arrays))
         if isinstance(op, Polynomial):
             return _polynomial(op, type, arrays)
         if isinstance(op, Part):
@@ -89,9 +89,9 @@ def _without_nan_bits(array: Array, type: PrimitiveType) -> Array:
     return array
 
 
-def _folded(fold: Fold, type: PrimitiveType, arrays: list[Array]) -> Array:
+def _combined(combination: Combination, type: PrimitiveType, arrays: list[Array]) -> Array:
     while len(arrays) > 1:
-        pairs = [applied(fold.op, type, arrays[k : k + 2]) for k in range(0, len(arrays) - 1, 2)]
+        pairs = [applied(combination.op, type, arrays[k : k + 2]) for k in range(0, len(arrays) - 1, 2)]
         arrays = [*pairs, *arrays[len(arrays) & ~1 :]]
     return arrays[0]
 

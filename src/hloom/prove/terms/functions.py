@@ -1,4 +1,4 @@
-"""Functions of terms: constants are folded, and laws that need no look at a whole formula applied at once.
+"""Functions of terms: those of constants are constants, and laws that need no look at a whole formula apply at once.
 
 All laws here hold bit for bit, for NaNs too. Stronger ones are those of normal forms (`normal.py`).
 """
@@ -40,11 +40,11 @@ def apply(op: Function, type: PrimitiveType, operands: Terms) -> Term:
         if simpler is not None:
             return simpler
     if operands and all(x.known is not None for x in operands) and not isinstance(op, Unknown):
-        return folded(op, type, operands)
+        return of_constants(op, type, operands)
     return node(type, op, operands)
 
 
-def folded(op: Function, type: PrimitiveType, operands: Terms) -> Term:
+def of_constants(op: Function, type: PrimitiveType, operands: Terms) -> Term:
     """Returns the value of a function of constants, as the interpreter computes it."""
     arrays = [from_codes(x.type, [x.known or 0]) for x in operands]
     return from_code(type, to_codes(type, applied(op, type, arrays))[0])
@@ -131,10 +131,10 @@ def _monoid(op: binary.Monoid, type: PrimitiveType, operands: Terms) -> Term | N
     if not isinstance(op, (binary.And, binary.Or)):
         return None
     ones, zero = (1 << (1 if type is PRED else type.bits)) - 1, 0
-    neutral, absorbing = (ones, zero) if isinstance(op, binary.And) else (zero, ones)
+    identity, absorbing = (ones, zero) if isinstance(op, binary.And) else (zero, ones)
     x, y = operands
     for a, b in ((x, y), (y, x)):
-        if a.known == neutral or a is b:
+        if a.known == identity or a is b:
             return b
         if a.known == absorbing:
             return a

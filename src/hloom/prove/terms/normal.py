@@ -20,7 +20,18 @@ from hloom.prove.terms.concrete import KEEPS_NAN
 from hloom.prove.terms.float_laws import converted_twice, of_floats
 from hloom.prove.terms.functions import CONVERT, EQUAL, Terms, apply, choose, is_equal, negation
 from hloom.prove.terms.integer_laws import compared, expanded, of_integers, resized
-from hloom.prove.terms.term import Fold, Function, Join, Part, Polynomial, Term, Unknown, constant, from_code, node
+from hloom.prove.terms.term import (
+    Combination,
+    Function,
+    Join,
+    Part,
+    Polynomial,
+    Term,
+    Unknown,
+    constant,
+    from_code,
+    node,
+)
 from hloom.types import PrimitiveType
 
 PRED = PrimitiveType.PRED
@@ -37,7 +48,7 @@ LATTICE = (binary.And, binary.Or, binary.Maximum, binary.Minimum)
 
 
 class Sums(NamedTuple):
-    """What a normal form leaves open of sums of floats (GEN-13)."""
+    """Properties of sums of floats that a normal form leaves open (GEN-13)."""
 
     any_order: bool = False
     """Whether the order of reductions is open, as the specification has it."""
@@ -88,16 +99,16 @@ def _needs_number(op: Function, is_number: bool) -> bool:
 
 def rewritten(op: Function, type: PrimitiveType, operands: Terms, is_number: bool, sums: Sums = FIXED) -> Term:
     """Returns the normal form of a function of terms in normal form."""
-    if isinstance(op, Fold):
-        return _folded(op, type, operands, is_number, sums)
+    if isinstance(op, Combination):
+        return _combined(op, type, operands, is_number, sums)
     if isinstance(op, LATTICE) and (is_number or not type.is_float):
         return _lattice(op, type, operands)
     if isinstance(op, Polynomial):
         return expanded(op, type, operands)
     if not isinstance(op, Operation):
         return apply(op, type, operands)
-    if sums.of_instructions and isinstance(op, SUMS) and any(x.op in (op, Fold(op)) for x in operands):
-        return _folded(Fold(op), type, operands, is_number, sums)
+    if sums.of_instructions and isinstance(op, SUMS) and any(x.op in (op, Combination(op)) for x in operands):
+        return _combined(Combination(op), type, operands, is_number, sums)
     law = NORMAL_LAWS.get(op)
     simpler = law(op, type, operands, is_number) if law is not None else None
     if simpler is None and type.is_integer:
@@ -107,38 +118,40 @@ def rewritten(op: Function, type: PrimitiveType, operands: Terms, is_number: boo
     return simpler or _of_choice(op, type, operands) or apply(op, type, operands)
 
 
-def _folded(fold: Fold, type: PrimitiveType, operands: Terms, is_number: bool, sums: Sums) -> Term:
+def _combined(combination: Combination, type: PrimitiveType, operands: Terms, is_number: bool, sums: Sums) -> Term:
     """Builds the tree of the interpreter, or sorts the operands where their order is open."""
-    if isinstance(fold.op, LATTICE) and (is_number or not type.is_float):
-        return _lattice(fold.op, type, operands)
+    if isinstance(combination.op, LATTICE) and (is_number or not type.is_float):
+        return _lattice(combination.op, type, operands)
     if sums.any_order and (type.is_float or type.is_complex):
-        return _sorted_sum(fold, type, operands[1:] if fold.from_zero and not sums.from_zero else operands, sums)
+        return _sorted_sum(
+            combination, type, operands[1:] if combination.from_zero and not sums.from_zero else operands, sums
+        )
     terms = list(operands)
     while len(terms) > 1:
-        pairs = [rewritten(fold.op, type, terms[k : k + 2], is_number) for k in range(0, len(terms) - 1, 2)]
+        pairs = [rewritten(combination.op, type, terms[k : k + 2], is_number) for k in range(0, len(terms) - 1, 2)]
         terms = [*pairs, *terms[len(terms) & ~1 :]]
     return terms[0]
 
 
-def _sorted_sum(fold: Fold, type: PrimitiveType, operands: Terms, sums: Sums) -> Term:
+def _sorted_sum(combination: Combination, type: PrimitiveType, operands: Terms, sums: Sums) -> Term:
     """Flattens and sorts the operands of a sum or product, without identities, and with +0 only once."""
-    sum_of = Fold(fold.op)
-    joined = (sum_of, fold.op) if sums.of_instructions else (sum_of,)
+    sum_of = Combination(combination.op)
+    joined = (sum_of, combination.op) if sums.of_instructions else (sum_of,)
     flat = [y for x in operands for y in (x.operands if x.op in joined else (x,))]
-    zero, neutral = (constant(type, value) for value in (0, fold.op.identity(type)))
-    kept = [x for x in flat if x is not neutral and (x is not zero or not isinstance(fold.op, binary.Add))]
-    if isinstance(fold.op, binary.Add) and zero in flat:
+    zero, identity = (constant(type, value) for value in (0, combination.op.identity(type)))
+    kept = [x for x in flat if x is not identity and (x is not zero or not isinstance(combination.op, binary.Add))]
+    if isinstance(combination.op, binary.Add) and zero in flat:
         kept.append(zero)
     kept.sort(key=lambda x: x.ordinal)
     if len(kept) < 2:
-        return kept[0] if kept else neutral
-    return apply(fold.op, type, kept) if len(kept) == 2 and sums.of_instructions else node(type, sum_of, kept)
+        return kept[0] if kept else identity
+    return apply(combination.op, type, kept) if len(kept) == 2 and sums.of_instructions else node(type, sum_of, kept)
 
 
 def _lattice(op: binary.Monoid, type: PrimitiveType, operands: Terms) -> Term:
     """Flattens, sorts and joins equal operands of and, or, maximum and minimum."""
-    fold = Fold(op.replace())
-    flat = {y for x in operands for y in (x.operands if x.op in (fold, op) else (x,))}
+    combination = Combination(op.replace())
+    flat = {y for x in operands for y in (x.operands if x.op in (combination, op) else (x,))}
     flat = {_absorbed(x, op, flat) for x in flat}
     constants = [x for x in flat if x.known is not None]
     kept = sorted((x for x in flat if x.known is None), key=lambda x: x.ordinal)
@@ -156,17 +169,17 @@ def _lattice(op: binary.Monoid, type: PrimitiveType, operands: Terms) -> Term:
         return from_code(type, 0 if isinstance(op, binary.And) else (1 << (1 if type is PRED else type.bits)) - 1)
     if len(kept) == 2:
         return apply(op, type, kept)
-    return node(type, fold, kept) if len(kept) > 1 else kept[0]
+    return node(type, combination, kept) if len(kept) > 1 else kept[0]
 
 
 def _absorbed(x: Term, op: binary.Monoid, flat: set[Term]) -> Term:
     """Drops what a term of a minimum has in common with it: min(a, max(b, min(a, c))) is min(a, max(b, c))."""
     dual = _DUAL[op.__class__]
-    if not isinstance(x.op.op if isinstance(x.op, Fold) else x.op, dual):
+    if not isinstance(x.op.op if isinstance(x.op, Combination) else x.op, dual):
         return x
     parts = []
     for part in x.operands:
-        is_same = part.op in (op, Fold(op))
+        is_same = part.op in (op, Combination(op))
         rest = [y for y in part.operands if y not in flat] if is_same else [part]
         parts.append(_lattice(op, x.type, rest) if rest else part)
     return x if tuple(parts) == x.operands else _lattice(dual(), x.type, parts)
@@ -203,13 +216,13 @@ def _xor(op: binary.Xor, type: PrimitiveType, operands: Terms, is_number: bool) 
 def _xored(op: binary.Xor, type: PrimitiveType, operands: Terms) -> Term:
     """Cancels equal operands; complements are those of the result."""
     ones = from_code(type, (1 << (1 if type is PRED else type.bits)) - 1)
-    fold = Fold(op)
+    combination = Combination(op)
     odd: dict[Term, None] = {}
     flipped = False
-    for operand in (y for x in operands for y in (x.operands if x.op == fold else (x,))):
+    for operand in (y for x in operands for y in (x.operands if x.op == combination else (x,))):
         x = operand.operands[0] if isinstance(operand.op, unary.Not) else operand
         flipped ^= x is not operand
-        for y in x.operands if x.op == fold else (x,):
+        for y in x.operands if x.op == combination else (x,):
             odd.pop(y) if y in odd else odd.setdefault(y)
     known = from_code(type, 0)
     for x in [x for x in odd if x.known is not None]:
@@ -220,7 +233,7 @@ def _xored(op: binary.Xor, type: PrimitiveType, operands: Terms) -> Term:
     kept = sorted(odd, key=lambda x: x.ordinal) + ([known] if known.known else [])
     if not kept:
         return ones if flipped else from_code(type, 0)
-    result = kept[0] if len(kept) == 1 else node(type, fold, kept)
+    result = kept[0] if len(kept) == 1 else node(type, combination, kept)
     return apply(unary.Not(), type, (result,)) if flipped else result
 
 

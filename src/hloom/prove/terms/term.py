@@ -44,7 +44,7 @@ class Join:
 
 
 @dataclass(frozen=True)
-class Fold:
+class Combination:
     """The operands, combined by a monoid that may work in any order (GEN-13): here as a balanced tree.
 
     Where `from_zero`, the first operand is a zero from which the sum need not start.
@@ -64,7 +64,7 @@ class Polynomial:
     products: tuple[tuple[int, tuple[int, ...]], ...]
 
 
-Function = Operation | Unknown | Part | Join | Fold | Polynomial
+Function = Operation | Unknown | Part | Join | Combination | Polynomial
 """The function of a term: an element-wise operation, or one of those above."""
 
 
