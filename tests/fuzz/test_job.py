@@ -77,7 +77,7 @@ def child() -> Child:
     return Child("answering", {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests' / 'fuzz'}"})
 
 
-def test_children_answer_and_are_started_again(child: Child) -> None:
+def test_children_are_started_again(child: Child) -> None:
     assert child.request("a") == "A"
     with pytest.raises(ChildDied, match="SIGABRT"):
         child.request("die")

@@ -15,6 +15,7 @@ CLASSES = {
     "constant-atan2-of-zeros-in-bf16": "folded atan2",
     "popcnt-of-negative-s4": "popcnt of narrow integers",
     "power-of-s16-with-exponents-from-64": "powers of integers",
+    "scatter-with-empty-index-vectors": "empty index vectors",
     "power-with-an-unsigned-exponent": "powers of integers",
     "constant-convolution-of-integers-saturates": "folded convolutions of integers",
     "constant-bitcast-of-wide-integers-to-u4": "folded bitcasts to narrow integers",

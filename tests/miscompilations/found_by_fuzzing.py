@@ -102,4 +102,19 @@ CASES: list[Case] = [
         (),
         np.array([np.nan, 8], BF16),
     ),
+    Case(
+        "scatter-with-empty-index-vectors",
+        (),
+        "SCATTER-5",
+        "All nine updates are added to element 0, since index vectors without components start at 0; XLA adds one.",
+        module(
+            "empty_vectors",
+            """x = s32[4] parameter(0); u = s32[3,3] parameter(1); i = s32[0,3,3] parameter(2)
+            ROOT r = s32[4] scatter(x, i, u), update_window_dims={}, inserted_window_dims={0},
+              scatter_dims_to_operand_dims={}, index_vector_dim=0, to_apply=plus""",
+            "plus {; a = s32[] parameter(0); b = s32[] parameter(1); ROOT r = s32[] add(a, b); }",
+        ),
+        (np.zeros(4, S32), np.ones((3, 3), S32), np.zeros((0, 3, 3), S32)),
+        np.array([9, 0, 0, 0], S32),
+    ),
 ]

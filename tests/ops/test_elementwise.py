@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 import hloom as hl
 from hloom.bench.peer_process import XlaPeer
 from hloom.ops.compare import Compare
+from hloom.ops.operation import OPERATIONS
 from hloom.proto import module_from_bytes, module_to_bytes, schema
-from hloom.types import BY_NAME
+from hloom.types import BY_NAME, Kind
 
 INF, NAN = math.inf, math.nan
 
@@ -354,3 +355,19 @@ def test_corners_agree_with_xla(peer: XlaPeer, opcode: str, element_type: str) -
     ours, theirs = hl.compile(text, backend="interpreter")(x, y).astype(np.float64), theirs.astype(np.float64)
     assert np.allclose(ours, theirs, rtol=1e-6 if element_type == "f32" else 0.01, atol=0, equal_nan=True)
     assert np.array_equal(np.signbit(ours)[ours == 0], np.signbit(theirs)[ours == 0])
+
+
+UNARY_COMPLEX = sorted(o for o, op in OPERATIONS.items() if op.elementwise and op.operands == ("operand",))
+
+
+@pytest.mark.parametrize("opcode", [o for o in UNARY_COMPLEX if Kind.COMPLEX in getattr(OPERATIONS[o], "kinds", ())])
+def test_functions_of_complex_scalars_are_those_of_arrays(opcode: str) -> None:
+    """UNARY-1: NumPy's functions return scalars, which are not writable, for arrays without dimensions."""
+    values = np.array([0.36 + 0.29j, -2.5 + 0.5j], np.complex64)
+    op = OPERATIONS[opcode]()
+    result = op.infer(hl.Shape.array(hl.c64, ())).to_text(layouts=False)
+    scalar = hl.compile(f"ENTRY e {{ x = c64[] parameter(0)\n ROOT r = {result} {opcode}(x) }}", "interpreter")
+    array = hl.compile(
+        f"ENTRY e {{ x = c64[2] parameter(0)\n ROOT r = {result.replace('[]', '[2]')} {opcode}(x) }}", "interpreter"
+    )
+    assert np.array_equal([scalar(value) for value in values], array(values))

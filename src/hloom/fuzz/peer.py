@@ -12,9 +12,10 @@ from hloom.fuzz.grammar.draw import Draw
 from hloom.fuzz.noise import STEP_ULPS, Error, has_rounding, noise_of
 from hloom.fuzz.oracles import Problem, judged
 from hloom.fuzz.reference import Reference
-from hloom.ir import Module
+from hloom.ir import Instruction, Module
 from hloom.ops.broadcast import Iota
 from hloom.ops.operation import Operation
+from hloom.ops.scatter import Scatter
 from hloom.ops.structure import Constant
 from hloom.ops.traits import CallLike, Identity, Movement, Structural
 from hloom.passes import Pipeline, clone_module
@@ -121,6 +122,10 @@ def _is_constant(case: Case, opcode: str) -> bool:
     )
 
 
+def _has_empty_vectors(instruction: Instruction) -> bool:
+    return isinstance(instruction.op, Scatter) and not instruction.op.scatter_dims_to_operand_dims
+
+
 def _is_narrow(element_type: PrimitiveType) -> bool:
     return element_type.bits < 8
 
@@ -176,6 +181,11 @@ KNOWN: tuple[Known, ...] = (
         "signs of NaN",
         "GEN-7: a NaN that is computed has no sign where it is told apart; XLA's have that of the instruction.",
         lambda case, problem: any(map(tells_nans_apart, case.module.instructions())),
+    ),
+    Known(
+        "empty index vectors",
+        "SCATTER-5: without components in index vectors, one of the updates is applied.",
+        lambda case, problem: any(_has_empty_vectors(instruction) for instruction in case.module.instructions()),
     ),
     Known(
         "f8e8m0fnu",

@@ -141,7 +141,7 @@ class Log1p(AccurateUnary, opcode="log-plus-one", builder="log1p"):
         if not np.iscomplexobj(x):
             return np.log1p(x)
         # The digits that u = 1 + x rounds away add themselves times u / |u + i y|^2, the derivative of log |u + i y|.
-        total = x.copy()
+        total = np.array(x)
         total.real += 1
         u, y = total.real, total.imag
         lost = np.where(np.isfinite(u), x.real - (u - 1), 0)
@@ -164,7 +164,7 @@ class Logistic(AccurateUnary, opcode="logistic", builder="logistic"):
             # s = a / (1 + e) equals a - e s, which loses fewer bits than 1 + e.
             return above - e * (above / (1 + e))
         # Near the poles, odd multiples of i pi, 1 + e cancels, but not (1 + cos y) + (e^x - 1) cos y, its real part.
-        below = 1 + e
+        below = np.asarray(1 + e)
         near = 2 * np.cos(left.imag / 2) ** 2 + np.expm1(left.real) * np.cos(left.imag)
         below.real = np.where(left.real > -1, near, below.real)
         return above / below
