@@ -11,9 +11,13 @@ import pytest
 import hloom as hl
 from hlo_text import module_text
 from hloom.affine import Index, IndexSpace
+from hloom.faults.case import extract
 from hloom.ops.indexing import Indexing, Indices, Read
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.traits import Movement
+from hloom.prove.verdicts import instances
+from hloom.types import PrimitiveType
+from verdict_cases import RULES
 
 MOVEMENTS = {
     "transpose": ["f32[4,2,3] transpose(f32[2,3,4] p0), dimensions={2,0,1}"],
@@ -107,13 +111,35 @@ def test_every_movement_with_a_map_is_tested() -> None:
 @pytest.mark.parametrize("text", [text for texts in MOVEMENTS.values() for text in texts])
 def test_result_elements_are_those_that_the_map_names(text: str) -> None:
     module = module_of(text)
-    instruction = module.entry.root
     for seed in range(4):
-        arguments = arguments_of(module, seed)
-        result = hl.compile(module, backend="interpreter")(*arguments)
-        for index in np.ndindex(*instruction.shape.dimensions):
-            read = element_read(instruction.op, Evaluation(instruction, arguments), index)
-            assert result[index] == arguments[read.operand][constants(read.index)], (index, read)
+        check_elements(module, arguments_of(module, seed))
+
+
+def check_elements(module: hl.Module, arguments: Sequence[np.ndarray[Any, Any]]) -> None:
+    instruction = module.entry.root
+    result = hl.compile(module, backend="interpreter")(*arguments)
+    assert isinstance(result, np.ndarray)
+    given = [arguments[module.entry.parameters.index(operand)] for operand in instruction.operands]
+    for index in np.ndindex(*instruction.shape.dimensions):
+        read = element_read(instruction.op, Evaluation(instruction, given), index)
+        assert result[index] == given[read.operand][constants(read.index)], (index, read)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(4))
+def test_maps_of_random_instructions_name_the_elements(part: int) -> None:
+    """Movements in instances of the patterns of rewrite rules: all attributes, sizes of 0 to 3."""
+    count = 0
+    for pattern in sorted({rule.pattern for rule in RULES})[part::4]:
+        for instance in instances("maps", pattern, PrimitiveType.F32):
+            for instruction in instance.module.entry.instructions:
+                op, types = instruction.op, {shape.element_type for shape in instruction.operand_shapes}
+                is_drawn = all(type is PrimitiveType.F32 or type.is_integer for type in types)
+                if isinstance(op, Movement) and op.has_indexing() and is_drawn:
+                    module, _ = extract("m", [instruction], instruction.operands)
+                    check_elements(module, arguments_of(module, count))
+                    count += 1
+    assert count > 100
 
 
 @pytest.mark.parametrize(
