@@ -89,7 +89,10 @@ def partitioned(case: Case, reference: Reference, draw: Draw) -> Problem | None:
         raise ArgumentError("what partitions are and send is up to the partitioner")
     module, count = clone_module(case.module), draw.between(2, MOST_PARTITIONS)
     annotate(module, draw.rng, count)
-    return judged(reference, run(Case(module, case.arguments), "interpreter", partitions=count))
+    outcome = run(Case(module, case.arguments), "interpreter", partitions=count)
+    if isinstance(outcome, Failure) and outcome.is_refusal and "must have one sharding" in outcome.message:
+        raise ArgumentError(outcome.message)  # shardings that contradict each other were drawn
+    return judged(reference, outcome)
 
 
 def random_target(draw: Draw) -> dict[str, str]:
