@@ -30,7 +30,7 @@ from backends.cpu.fused_programs import draw_loops, draw_program
 from backends.cpu.replica_programs import draw_replicas
 from generate import draw_case
 
-SEEDS = 4000
+SEEDS = 500
 """Programs of each generator: each is drawn many times, and has the same results each time."""
 KEPT = 24
 """Executables of a thread that are kept for further runs."""

@@ -272,10 +272,8 @@ class Match:
 # The engine
 
 
-MAX_INDEXED = 5
-"""The largest number of opcodes, those of an instruction and its operands, whose rules are kept: longer lists differ
-without end.
-"""
+MAX_KEPT = 4096
+"""The largest number of lists of opcodes whose rules are kept: programs have new ones without end."""
 
 
 class RuleSet:
@@ -295,7 +293,7 @@ class RuleSet:
         if found is None:
             rules = self.by_opcode[opcodes[0]]
             found = [rule for rule in rules if rule.root.allows(opcodes[1:])]
-            if len(opcodes) <= MAX_INDEXED:
+            if len(self._by_opcodes) < MAX_KEPT:
                 self._by_opcodes[opcodes] = found
         return found
 
