@@ -157,7 +157,7 @@ def test_constants_that_xla_refuses(shape: str, text: str) -> None:
         (np.float32(1), "1"),
         (np.float32(0.1), "0.1"),
         (np.float64(0.1), "0.1"),
-        (np.float32(-0.0), "-0"),
+        (np.float32(-0.0), "-0.0"),
         (np.array([1.5, np.inf, -np.inf, np.nan], np.float32), "{1.5,inf,-inf,nan}"),
         (np.array([[1, 2], [3, 4]], np.int8), "{ {1,2}, {3,4} }"),
         (np.array([True, False]), "{true,false}"),
@@ -244,6 +244,7 @@ def test_xla_reads_the_constants_we_print(peer: XlaPeer) -> None:
             array = rng.integers(0, 2, (2, 3)).astype(dtype)
         else:
             array = rng.integers(0, 256, (2, 3, dtype.itemsize), np.uint8).view(dtype).reshape(2, 3)
+            array[0, 0] = np.negative(0.0).astype(dtype)
         text = print_literal(hl.Literal.from_numpy(array))
         module = f"HloModule m\nENTRY e {{ ROOT c = {name}[2,3] constant({text}) }}"
         (got,) = peer.run(module, [])

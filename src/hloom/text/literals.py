@@ -270,9 +270,12 @@ def _part_texts(parts: Array) -> list[str]:
 
 
 def float_text(value: Any) -> str:
-    """The shortest text that reads back to the same number of its type, without `.0`."""
+    """The shortest text that reads back to the same number of its type: without `.0`, but for -0.0.
+
+    XLA's parser reads `-0` as an integer, which loses the sign.
+    """
     text = str(value)
-    return text[:-2] if text.endswith(".0") else text
+    return text[:-2] if text.endswith(".0") and text != "-0.0" else text
 
 
 def _nan_text(flat: Array, i: int) -> str:
