@@ -274,8 +274,8 @@ def float_text(value: Any) -> str:
 
     XLA's parser reads `-0` as an integer, which loses the sign.
     """
-    text = str(value)
-    return text[:-2] if text.endswith(".0") and text != "-0.0" else text
+    text = str(value).removesuffix(".0")
+    return text if text != "-0" else "-0.0"
 
 
 def _nan_text(flat: Array, i: int) -> str:
