@@ -121,3 +121,12 @@ def test_bits_of_nans_pass_unchanged(backend: str) -> None:
     }"""
     bits = np.array([0x7FC00001, 0xFFC12345, 0x7F812345, 0x00000001], np.uint32)
     assert np.array_equal(np.asarray(hl.compile(text, backend=backend)(bits)), bits)
+
+
+@pytest.mark.parametrize(("source", "target"), [("c64[2]", "c128[]"), ("c128[3]", "c64[3,2]"), ("f32[2]", "f64[]")])
+def test_bits_of_another_width_are_not_read_element_by_element(source: str, target: str) -> None:
+    """BITCASTCONVERT-2, -3: what makes the operand is not fused into the bitcast."""
+    text = f"ENTRY e {{ x = {source} parameter(0)\n y = {source} negate(x)\n ROOT r = {target} bitcast-convert(y) }}"
+    shape = hl.parse(text).entry.parameter_shapes[0]
+    x = np.arange(1, 1 + shape.element_count).astype(shape.element_type.dtype).reshape(shape.dimensions)
+    assert np.array_equal(hl.compile(text)(x), hl.compile(text, "interpreter")(x))

@@ -79,8 +79,10 @@ def can_apply(op: Operation, result: PrimitiveType, operands: Sequence[Primitive
     """Whether `apply` can emit the operation for these element types."""
     if not all(map(is_native, (result, *operands))):
         return False
+    if isinstance(op, BitcastConvert) and result.bits != operands[0].bits:
+        return False  # an element of one is several of the other
     if isinstance(op, BitcastConvert) and not operands[0].is_complex:
-        return result.bits == operands[0].bits
+        return True
     return op in (COMPLEX if operands and operands[0].is_complex else REAL)
 
 
