@@ -377,3 +377,22 @@ def test_indices_that_are_all_clamped_to_0_are_sharded_with_the_result(sharding:
         operand_batching_dims={{0}}, start_indices_batching_dims={{0}}, index_vector_dim=3, slice_sizes={{1,2}}
       ROOT t = (s32[2,6,4,2]) tuple(g), sharding={{{{devices={sharding}}}}} }}""")
     assert check(module, arrays_for(module), 2) is None
+
+
+@pytest.mark.parametrize(
+    "sharding", ["devices=[1,2]<=[2]", "devices=[2,1]<=[2]", "devices=[2,1]1,0", "devices=[1,2]1,0", "unreduced"]
+)
+def test_arrays_with_dynamic_dimensions_are_replicated_whatever_their_annotations(sharding: str) -> None:
+    """The sizes of blocks are not known before the program runs."""
+    module = hl.parse(f"""ENTRY e {{ x = s32[<=4,6] parameter(0), sharding={{{sharding}}}
+      n = s32[] parameter(1)
+      y = s32[<=4,6] negate(x)
+      z = s32[4,6] parameter(2)
+      d = s32[<=4,6] set-dimension-size(z, n), dimensions={{0}}
+      ROOT t = (s32[<=4,6], s32[<=4,6]) tuple(y, d), sharding={{{{{sharding}}}, {{{sharding}}}}} }}""")
+    partitioned = partition(module, 2)
+    assert {s.type for s in partitioned.parameters + partitioned.results} == {ShardingType.REPLICATED}
+    z = np.arange(24, dtype=np.int32).reshape(4, 6)
+    negative, part = hl.compile(module, backend="interpreter", partitions=2)(z[:3], np.int32(2), z)
+    np.testing.assert_array_equal(negative, -z[:3])
+    np.testing.assert_array_equal(part, z[:2])

@@ -169,8 +169,9 @@ class Body:
     def parameter(self, value: Array) -> Instruction:
         """Adds a parameter of the entry with its argument."""
         number = len(self.program.arguments)
+        added = self.add(Parameter(number=number), shape=Literal.from_numpy(value).shape)
         self.program.arguments.append(value)
-        return self.add(Parameter(number=number), shape=Literal.from_numpy(value).shape)
+        return added
 
     def constant(self, value: Array) -> Instruction:
         """Adds a constant."""

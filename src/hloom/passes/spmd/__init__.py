@@ -11,6 +11,7 @@
 `allow_spmd_sharding_propagation_to_output`); a single flag holds for all results, and None uses the module's own
 annotations. `open_parameters` does the same for parameters without annotation; None replicates them. A module without
 annotations is replicated on every partition, so partitioning for a single partition only removes the annotations.
+Arrays with dynamic dimensions are replicated whatever their annotations, and reported so.
 `module.replica_count` must be set beforehand, because the groups of collectives name all devices. The ids in shardings
 are partition ids: positions in the device assignment.
 
