@@ -13,8 +13,11 @@ from hloom.passes.control_flow.conditional import ConditionalSimplifier
 from hloom.passes.control_flow.loop_unroller import WhileLoopUnroller
 from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion, WhileLoopSimplifier
 from hloom.passes.fusion.dot_operands import DotOperands
+from hloom.passes.legalize.batch_norm import BatchNormExpander
 from hloom.passes.legalize.bits import BitsExpander
+from hloom.passes.legalize.mixed_precision import MixedPrecisionExpander
 from hloom.passes.legalize.nan_signs import NanSigns
+from hloom.passes.legalize.scan import ScanExpander
 from hloom.passes.legalize.top_k import TopKDecomposer
 from hloom.passes.optimize import dot_strength_reduction, sort_keys
 from hloom.passes.optimize.arg_max import ArgMax
@@ -90,6 +93,9 @@ PASSES = (
     PassCase(ArgMax(), (texts.ARG_MAX,), {"hloom.passes.optimize.arg_max.MIN_LENGTH": 1}),
     PassCase(TopKDecomposer(), ("topk(x)",)),
     PassCase(BitsExpander(), ("bitcast-convert(x)", "bitcast-convert(bitcast-convert(x))", "stochastic-convert(x, y)")),
+    PassCase(BatchNormExpander(), texts.BATCH_NORMS),
+    PassCase(ScanExpander(), texts.SCANS),
+    PassCase(MixedPrecisionExpander(), texts.MIXED_PRECISION),
     PassCase(_OF_CPU["product-types"], ("dot(x, y)", "convolution(x, y)")),
     PassCase(NanSigns(), ("bitcast-convert(add(x, y))", "compare(multiply(x, y), z)", "sort(add*)")),
     PassCase(
@@ -102,22 +108,21 @@ PASSES = (
 ELSEWHERE = {
     "tuple-simplifier": "its rules are among those above",
     "dce, memory-scheduler": "instructions stay as they are, but for their order and those without users",
-    "winograd-convolution": "rounds otherwise, as the precision permits (`tests/passes/optimize/test_winograd.py`)",
+    "winograd-convolution":
+        "rounds values differently, as the precision permits (`tests/passes/optimize/test_winograd.py`)",
     "product-blocking": "works on large arrays (`tests/passes/blocking`)",
     "dynamic-padder": "works on dynamic sizes (`tests/passes/legalize/test_dynamic_padder.py`)",
     "spmd": "is for several devices (`tests/passes/spmd`)",
     "async-to-sync, single-device, collective-dimensions": "communication (`tests/passes/legalize`)",
     "linear-algebra-to-lapack, topk-calls, markers, declared-expansions":
         "custom calls, which are functions of the platform (`tests/passes/legalize`)",
-    "mixed-precision, batchnorm_expander, scan_expander":
-        "say what these instructions compute (`tests/passes/legalize/test_expanders.py`)",
-    "fft-lengths": "rounds otherwise (`tests/passes/legalize`)",
+    "fft-lengths": "rounds values differently (`tests/passes/legalize`)",
     "scalar-computation-outlining": "marks computations, which stay as they are",
 }  # fmt: skip
 """Passes that are not proved on instances, and why; where they are tested."""
 
 ALLOWED = {
-    "convolution-operands": "CONVGENERAL-3: operands may change places, and the padding is then that of the kernel",
+    "convolution-operands": "CONVGENERAL-3: operands may be swapped, and the padding is then that of the kernel",
     "constant_folding": "GEN-13: a sum of complex products may be scaled by 1, which makes NaN of an infinite part",
 }
 """Clauses that allow the results of instances that are not proved."""

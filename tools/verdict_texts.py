@@ -72,3 +72,48 @@ ENTRY e { x = T[3] parameter(0)
   z = s32[] constant(0)
   r = (T[], s32[]) reduce(x, n, m, z), dimensions={0}, to_apply=best
   ROOT y = s32[] get-tuple-element(r), index=1 }"""
+
+BATCH_NORMS = tuple(
+    f"""HloModule m
+ENTRY e {{ x = T[2,3] parameter(0)
+  s = T[3] parameter(1)
+  a = T[3] parameter(2)
+  b = T[3] parameter(3)
+  c = T[3] parameter(4)
+  g = T[2,3] parameter(5)
+  ROOT r = {operation}, epsilon=0.001, feature_index=1 }}"""
+    for operation in (
+        "T[2,3] batch-norm-inference(x, s, a, b, c)",
+        "(T[2,3], T[3], T[3]) batch-norm-training(x, s, a)",
+        "(T[2,3], T[3], T[3]) batch-norm-grad(x, s, a, b, g)",
+    )
+)
+
+SCANS = tuple(
+    f"""HloModule m
+f {{ x = T[2] parameter(0)
+  c = T[2] parameter(1)
+  s = T[2] subtract(c, x)
+  p = T[2] multiply(s, x)
+  ROOT r = (T[2], T[2]) tuple(p, s) }}
+ENTRY e {{ x = T[2,{length}] parameter(0)
+  c = T[2] parameter(1)
+  ROOT r = (T[2,{length}], T[2]) scan(x, c), dimensions={{1}}, num_carries=1, to_apply=f, is_reverse={is_reverse} }}"""
+    for length, is_reverse in ((3, "false"), (3, "true"), (0, "false"))
+)
+
+MIXED_PRECISION = tuple(
+    f"""HloModule m
+sum {{ a = f64[] parameter(0)
+  b = f64[] parameter(1)
+  ROOT r = f64[] add(a, b) }}
+ENTRY e {{ x = T[2,2] parameter(0)
+  y = f32[2,2] parameter(1)
+  z = f64[] parameter(2)
+  ROOT r = {operation} }}"""
+    for operation in (
+        "T[2,2] add(x, y)",
+        "f32[2,2] multiply(x, y)",
+        "T[2] reduce(x, z), dimensions={1}, to_apply=sum",
+    )
+)

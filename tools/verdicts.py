@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import verdicts_tables
+from hloom.instances.palette import ARRAY_TYPES
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.traits import Movement
 from hloom.passes.rewrite import Pattern, always
-from hloom.prove.instances.palette import ARRAY_TYPES
 from hloom.prove.verdicts import Evidence, prove_rule, prove_transform
 from verdict_cases import ALLOWED, ELSEWHERE, LIKE, PASSES, RULES
 
@@ -34,7 +34,7 @@ FEW, MANY = 4, 100
 INTRODUCTION = """# Proofs of rewrite rules and passes
 
 Made by `python tools/verdicts.py` from `docs/proofs.json`, the record of the last run of all proofs (`--prove`); the
-long tests repeat it. For each rule, random modules match its pattern (`src/hloom/prove/instances/`): ranks and sizes of
+long tests repeat it. For each rule, random modules match its pattern (`src/hloom/instances/`): ranks and sizes of
 0 to 3, attributes in range, special constants, up to {few} modules that the rule changes for each of {types} element
 types, or {many} if the rule only moves elements. The rewritten module has to be valid, and a solver proves that it
 returns the same bits for all arguments (`src/hloom/prove/`), where all NaNs are equal. Small formats are tried on all
@@ -65,14 +65,14 @@ def _moves(pattern: Pattern) -> bool:
 @contextlib.contextmanager
 def limits(values: dict[str, Any]) -> Iterator[None]:
     """Sets global variables of modules for a while."""
-    places = [(import_module(path.rpartition(".")[0]), path.rpartition(".")[2]) for path in values]
-    before = [getattr(module, name) for module, name in places]
+    variables = [(import_module(path.rpartition(".")[0]), path.rpartition(".")[2]) for path in values]
+    before = [getattr(module, name) for module, name in variables]
     try:
-        for (module, name), value in zip(places, values.values(), strict=True):
+        for (module, name), value in zip(variables, values.values(), strict=True):
             setattr(module, name, value)
         yield
     finally:
-        for (module, name), value in zip(places, before, strict=True):
+        for (module, name), value in zip(variables, before, strict=True):
             setattr(module, name, value)
 
 

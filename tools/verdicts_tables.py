@@ -116,7 +116,7 @@ def _element(name: str, *element: Any) -> str:
 
 def section(record: dict[str, Any]) -> str:
     """Returns the section."""
-    rows = [f"| {opcode} | {' | '.join(row(outcomes))} |" for opcode, outcomes in record.items()]
+    rows = [f"| `{opcode}` | {' | '.join(row(outcomes))} |" for opcode, outcomes in record.items()]
     return SECTION + "\n".join(rows) + "\n" + totals(record)
 
 

@@ -10,13 +10,13 @@ import pytest
 
 import hloom as hl
 from hloom.backends.cpu.elements.ops import can_apply
+from hloom.instances.palette import ARRAY_TYPES
 from hloom.loops import locality, split_reduction
 from hloom.loops.expressions import ExpressionSpace
 from hloom.loops.lower import can_lower, lower
 from hloom.loops.schedule import schedule
 from hloom.prove import Proved, Undecided
 from hloom.prove.generated.nests import prove_lowering
-from hloom.prove.instances.palette import ARRAY_TYPES
 from hloom.prove.verdicts import instances
 from hloom.target import Target
 from prove.generated_fusions import fusions

@@ -14,6 +14,7 @@ import hloom as hl
 from hloom.cli import main
 from hloom.errors import HloomError
 from hloom.fuzz.shardings import annotate
+from hloom.instances.palette import ARRAY_TYPES
 from hloom.ops.operation import OPERATIONS
 from hloom.ops.sort import Sort
 from hloom.ops.traits import Movement
@@ -22,7 +23,6 @@ from hloom.passes.spmd import partition
 from hloom.passes.spmd.planning import rules
 from hloom.passes.spmd.shardings.resharding import Resharding
 from hloom.prove import Proved, Refuted, prove_partitioned
-from hloom.prove.instances.palette import ARRAY_TYPES
 from hloom.prove.verdicts import instances
 from hloom.verifier import verify_module
 from passes.spmd.test_spmd_partitioner import program

@@ -13,7 +13,7 @@ import hloom as hl
 from hlo_text import module_text
 from hloom.cli import main
 from hloom.passes.rewrite import RuleSet
-from hloom.prove import Proved, Undecided, prove
+from hloom.prove import Proved, Refuted, Undecided, prove
 from hloom.prove.evaluate import Evaluator
 from hloom.prove.meanings.structure import symbol_of
 from hloom.prove.terms.concrete import from_codes
@@ -46,6 +46,11 @@ goes {
 steps {
   k = s32[] parameter(0)
   ROOT r = s32[] subtract(k, s32[] constant(1))
+}
+sums {
+  a = f16[] parameter(0)
+  b = f16[] parameter(1)
+  ROOT r = f16[] add(a, b)
 }
 """
 
@@ -200,3 +205,17 @@ def test_the_module_that_xla_makes_is_compared(tmp_path: Any) -> None:
     path.write_text(ADD_ZERO)
     shown = CliRunner().invoke(main, ["prove", str(path), "--xla"])
     assert shown.exit_code == 1 and "differs at [0]: -0.0, before 0.0" in shown.output, shown.output
+
+
+def test_mixed_precision_computes_in_the_widest_type() -> None:
+    mixed = program("r = f16[4] add(h, x)")
+    wide = program("a = f32[4] convert(h); s = f32[4] add(a, x); r = f16[4] convert(s)")
+    narrow = program("a = f16[4] convert(x); r = f16[4] add(h, a)")
+    assert isinstance(prove(mixed, wide), Proved)
+    assert isinstance(prove(mixed, narrow), Refuted)
+
+
+def test_combiners_of_another_precision_are_undecided() -> None:
+    before = program("r = f16[2] reduce(m, zero), dimensions={1}, to_apply=sums")
+    verdict = prove(before, before)
+    assert isinstance(verdict, Undecided) and "floats other than f32" in verdict.reason, verdict

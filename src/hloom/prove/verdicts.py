@@ -18,14 +18,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hloom.errors import HloomError
+from hloom.instances.draw import Instance, drawn_instance
+from hloom.instances.palette import ARRAY_TYPES
 from hloom.ir import Instruction, Module
 from hloom.ops.operation import Operation
 from hloom.ops.structure import Constant, Parameter
 from hloom.passes.pipeline import clone_module
 from hloom.passes.rewrite import Match, Rule, RuleSet, always, splat_source
 from hloom.prove.equivalence import Proved, Refuted, prove
-from hloom.prove.instances.draw import Instance, drawn_instance
-from hloom.prove.instances.palette import ARRAY_TYPES
 from hloom.text.attributes import write
 from hloom.text.literals import print_literal
 from hloom.text.parser import parse_module
@@ -104,7 +104,7 @@ def prove_transform(
 def instances(name: str, pattern: str, type: PrimitiveType) -> Iterator[Instance]:
     """Yields the instances of a pattern among some draws; the same ones in each run.
 
-    In place of a pattern, HLO text with `T` for the element type is an instance.
+    HLO text with `T` for the element type, instead of a pattern, is an instance.
     """
     if pattern.startswith("HloModule"):
         yield from _parsed(re.sub(r"\bT\b", str(type), pattern))

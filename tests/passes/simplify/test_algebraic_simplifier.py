@@ -323,7 +323,7 @@ def test_inexact_rewrites_are_not_made(body: str) -> None:
     assert AlgebraicSimplifier().apply(before).total() == 0
 
 
-def test_products_of_complex_numbers_have_no_identity() -> None:
+def test_complex_products_have_no_identity() -> None:
     """MUL-1: 1 * (inf + NaN i) is NaN + NaN i, so an update that multiplies by 1 changes the array."""
     text = """HloModule m
 times { a = T[] parameter(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -26,10 +27,14 @@ LARGE = ((16, 17, 33, 64, 100, 129, 1000), (8, 17, 31, 40, 65), (5, 8, 16, 18))
 
 
 class Draw:
-    """A source of choices. `reached` counts what earlier modules had: opcodes, and pairs (opcode, element type)."""
+    """A source of choices: `random` for attributes, `rng` for all others.
+
+    `reached` counts what earlier modules had: opcodes, and pairs (opcode, element type).
+    """
 
     def __init__(self, seed: int, reached: Mapping[tuple[str, str], int] | None = None) -> None:
         self.rng = np.random.default_rng(seed)
+        self.random = random.Random(seed)
         self.reached: Counter[tuple[str, str]] = Counter(reached)
 
     def chance(self, probability: float) -> bool:

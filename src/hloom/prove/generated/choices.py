@@ -36,7 +36,7 @@ def _consequences(condition: Any, value: Any) -> list[tuple[Any, Any]]:
 
 
 def _condition(formula: Any) -> Any:
-    """Returns a part of the condition of a choice that is no combination of others; None without choices."""
+    """Returns a part of the condition of a choice that does not combine others; None without choices."""
     stack, seen = [formula], set[int]()
     found = None
     while stack:

@@ -18,11 +18,13 @@ from hloom.ops.structure import Parameter
 from hloom.ops.traits import Identity
 from hloom.prove.solver.decide import Deadline
 from hloom.prove.terms.concrete import from_codes
-from hloom.prove.terms.functions import apply
+from hloom.prove.terms.functions import apply, converted
 from hloom.prove.terms.normal import normal
 from hloom.prove.terms.term import Term, Unsupported, array_of
+from hloom.shape import Shape
 from hloom.types import PrimitiveType
 from hloom.values import Array
+from hloom.verifier.precision import is_mixed, widest_float, with_float
 
 Symbol = Any
 """An array of terms, a token, or a tuple of symbols."""
@@ -102,6 +104,8 @@ class Evaluator:
     def value(self, instruction: Instruction, operands: Sequence[Symbol]) -> Symbol:
         """Returns the value of an instruction, given those of its operands. Raises Unsupported without a meaning."""
         op = instruction.op
+        if op.mixes_precision and is_mixed(instruction):
+            return self._mixed(instruction, operands)
         rule = RULES.get(op)
         if rule is not None:
             return rule(op, self, instruction, operands)
@@ -110,6 +114,30 @@ class Evaluator:
         if op.elementwise:
             return elementwise(instruction, operands)
         raise Unsupported(f"{op.opcode} has no symbolic meaning")
+
+    def _mixed(self, instruction: Instruction, operands: Sequence[Symbol]) -> Symbol:
+        """Evaluates an instruction in its widest floating-point type. Raises Unsupported for other combiners."""
+        wide = widest_float(instruction)
+        assert wide is not None, "an instruction of one floating-point type is not mixed"
+        shapes = [s for c in instruction.op.computations for s in (*c.parameter_shapes, c.result_shape)]
+        if any(not shape.compatible(with_float(shape, wide)) for shape in shapes):
+            raise Unsupported(f"a computation with floats other than {wide} has no symbolic meaning here")
+        inputs = [
+            Instruction(operand.name, with_float(operand.shape, wide), Parameter(number=number))
+            for number, operand in enumerate(instruction.operands)
+        ]
+        uniform = Instruction(instruction.name, with_float(instruction.shape, wide), instruction.op, inputs)
+        value = self.value(uniform, [_converted(x, i.shape) for x, i in zip(operands, inputs, strict=True)])
+        return _converted(value, instruction.shape)
+
+
+def _converted(value: Symbol, shape: Shape) -> Symbol:
+    """Converts the floats of a value to the types of a shape."""
+    if shape.is_tuple:
+        return tuple(map(_converted, value, shape.elements))
+    if not shape.element_type.is_float:
+        return value
+    return array_of([converted(x, shape.element_type) for x in value.reshape(-1)], value.shape)
 
 
 def elementwise(instruction: Instruction, operands: Sequence[Array]) -> Array:

@@ -183,7 +183,7 @@ def test_the_logarithm_of_one_plus_a_small_number_keeps_its_digits() -> None:
         np.testing.assert_allclose(got.imag, want.imag, rtol=1e-6)
 
 
-def test_the_logistic_function_of_far_negative_numbers_is_zero() -> None:
+def test_the_logistic_function_is_zero_far_below_zero() -> None:
     """LOGISTIC-1: e^-z overflows, but e^z / (1 + e^z) does not."""
     z = np.array([-1715.5 - 0.5j, -800 + 2j, -np.inf + 1j, -710.0, 800 + 1j, 0.5j, -1 + 1j, 0])
     got = compiled("logistic", np.complex128)(z)

@@ -194,7 +194,7 @@ CONSTANTS = [
         Rule(
             f"{opcode}-constants", f"{opcode}({opcode}(x, $c), $d)",
             lambda m: m.result(m.op, m.x, m.build(m.op, [m.c, m.d], m.root.shape)),
-            "on integers the operation is associative, as they wrap; the constants can be folded",
+            "on integers the operation is associative, as they wrap; the constants are combined at compile time",
             when=_integer(lambda m: splat_source(m.x) is None),
         )
         for opcode in _MONOIDS
@@ -221,7 +221,7 @@ ARITHMETIC = [
     Rule("divide-one", "divide(x, $c)", lambda m: m.x, "x / 1 = x", when=_is(1)),
     Rule("divide-power-of-two", "divide(x, $c)",
          lambda m: m.result(Multiply(), m.x, m.splat(1 / m.value("c").astype(np.float64))),
-         "the reciprocal is exact, so both results round the same value", when=_has_exact_reciprocal),
+         "the reciprocal is exact, so both results are the same value, rounded", when=_has_exact_reciprocal),
     Rule("divide-unsigned-power-of-two", "divide(x, $c)",
          lambda m: m.result(ShiftRightLogical(), m.x, m.splat(_log2(m))), "x / 2^k = x >> k", when=_is_power_of_two),
     Rule("remainder-one", "remainder(x, $c)", lambda m: m.splat(0), "integers: x rem 1 = 0", when=_integer(_is(1))),

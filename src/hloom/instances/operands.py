@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hloom.instances.palette import Palette
 from hloom.ir import Computation, Instruction
 from hloom.ops import kinds
 from hloom.ops.attributes import ComparisonDirection
@@ -27,7 +28,6 @@ from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
 from hloom.ops.sort import Sort
 from hloom.ops.structure import GetTupleElement, Tuple
 from hloom.passes.op_builder import OpBuilder
-from hloom.prove.instances.palette import Palette
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
 

@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hloom.errors import HloomError
+from hloom.instances.attributes import drawn_attributes, special_value
+from hloom.instances.operands import computations, declared_result, next_operand
+from hloom.instances.palette import Palette
 from hloom.ir import Computation, Instruction, Module
 from hloom.literal import Literal
 from hloom.ops.broadcast import Broadcast
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.structure import Constant, Parameter
 from hloom.passes.rewrite import Pattern, parse_pattern
-from hloom.prove.instances.attributes import drawn_attributes, special_value
-from hloom.prove.instances.operands import computations, declared_result, next_operand
-from hloom.prove.instances.palette import Palette
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 from hloom.verifier import verify_module

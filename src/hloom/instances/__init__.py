@@ -1,0 +1,1 @@
+"""Random modules that match a pattern: the instances on which a rewrite rule is proved; attributes by kind."""

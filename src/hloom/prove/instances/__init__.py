@@ -1,1 +1,0 @@
-"""Random modules that match a pattern: the instances on which a rewrite rule is proved."""
