@@ -21,7 +21,7 @@ from hloom.backends.interpreter.executable import InterpreterExecutable
 from hloom.faults.case import Case
 from hloom.ir import Computation
 from hloom.numerics import widen
-from hloom.ops.batch_norm import BatchNormGrad, BatchNormInference, BatchNormTraining
+from hloom.ops.batch_norm import BatchNorm
 from hloom.ops.collectives import AllReduce, ReduceScatter
 from hloom.ops.compare import Compare
 from hloom.ops.context import Context
@@ -50,8 +50,7 @@ STEP_ULPS = 1.0
 """The error of an operation of a combiner, and of the result of a sum."""
 BY_NORM = (Fft, Cholesky, TriangularSolve, Convolution)
 """Operations whose error is relative to the largest element of an operand, as with Winograd's algorithm."""
-NORMALIZATIONS = (BatchNormTraining, BatchNormInference, BatchNormGrad)
-SUMS = (DotDimensions, *NORMALIZATIONS, *BY_NORM)
+SUMS = (DotDimensions, BatchNorm, *BY_NORM)
 """Operations that sum products in an order of their own."""
 REDUCTIONS = (Reduce, ReduceWindow, SelectAndScatter, AllReduce, ReduceScatter)
 """Operations that combine elements by a computation in an order of their own; scatter has one (SCATTER-7)."""
@@ -103,11 +102,7 @@ class Noisy:
 
     def _unsettled(self, ctx: Context, value: Value, operands: Sequence[Any]) -> Value:
         """Returns the value with elements that may overflow or not, depending on the order, replaced at random."""
-        if (
-            self.error.by_norm
-            or isinstance(self.op, NORMALIZATIONS)
-            or any(_is_product(c) for c in self.op.computations)
-        ):
+        if self.error.by_norm or isinstance(self.op, BatchNorm) or any(_is_product(c) for c in self.op.computations):
             return _mixed(self.rng, value, None)
         return _mixed(self.rng, value, self.op.evaluate(ctx, *map(_finite_sizes, operands)))
 

@@ -8,6 +8,8 @@ import numpy as np
 
 from hloom.ir import Instruction, Module
 from hloom.ops.custom_call import CustomCall
+from hloom.ops.structure import Tuple
+from hloom.ops.traits import ControlFlow
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
 
@@ -68,7 +70,7 @@ def annotate(module: Module, rng: np.random.Generator, count: int) -> None:
         if parameter.shape.is_array:
             parameter.sharding = shardings.draw(parameter.shape)
     root = module.entry.root
-    if root.opcode == "tuple" and all(o.shape.is_array for o in root.operands) and rng.random() < 0.6:
+    if isinstance(root.op, Tuple) and all(o.shape.is_array for o in root.operands) and rng.random() < 0.6:
         parts = tuple(shardings.draw(o.shape) for o in root.operands)
         root.sharding = Sharding(ShardingType.TUPLE, tuple_shardings=parts)
     for instruction in [*_constrainable(module)]:
@@ -83,7 +85,7 @@ def _constrainable(module: Module) -> Iterator[Instruction]:
         for instruction in waiting.pop().instructions:
             if instruction.shape.is_array and not instruction.shape.is_dynamic:
                 yield instruction
-            if instruction.opcode in ("while", "conditional", "call"):
+            if isinstance(instruction.op, ControlFlow):
                 waiting += instruction.op.computations
 
 

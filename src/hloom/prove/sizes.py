@@ -17,6 +17,7 @@ from hloom.errors import HloomError
 from hloom.ir import Instruction, Module
 from hloom.literal import Literal
 from hloom.ops.broadcast import Iota
+from hloom.ops.control_flow import Fusion
 from hloom.ops.sort import Sort
 from hloom.ops.structure import Constant
 from hloom.ops.traits import ControlFlow, Identity, Structural
@@ -60,7 +61,7 @@ def _sizes_by_position(instruction: Instruction) -> Iterator[int]:
         if not _is_splat(op.literal.value):
             yield from op.literal.shape.dimensions
         return
-    if isinstance(op, (Structural, ControlFlow, Identity, Iota, Sort)) or op.opcode == "fusion":
+    if isinstance(op, (Structural, ControlFlow, Fusion, Identity, Iota, Sort)):
         return
     mapped = instruction.indexing_map()
     if mapped is None:

@@ -135,7 +135,7 @@ def _constrain(cell: Cell, annotation: Annotation, mesh: Mesh) -> None:
     cell.set(spec, annotation.open, tuple(a for a in axes_of(mesh, annotation.unreduced) or () if a not in used))
 
 
-def _is_placed(shape: Shape, annotation: Annotation) -> bool:
+def _is_followed(shape: Shape, annotation: Annotation) -> bool:
     """Whether the annotation of a parameter or result is followed; arrays with dynamic dimensions are replicated."""
     return shape.is_array and not shape.is_dynamic and annotation.device is None
 
@@ -146,7 +146,7 @@ def _entry_parameter_cells(plan: Plan, number: int, parameter: Instruction, open
     annotations = annotation_of(parameter, leaves, plan.shardy)
     cells = [Cell.of(leaf, closed=annotations is not None or not flag) for leaf, flag in zip(leaves, open_leaves)]
     for k, (cell, annotation) in enumerate(zip(cells, annotations or ())):
-        if not _is_placed(cell.shape, annotation):
+        if not _is_followed(cell.shape, annotation):
             continue
         placement = placement_of(annotation, cell.shape, plan.mesh)
         if placement is None:
@@ -167,7 +167,7 @@ def _demand_results(plan: Plan, open_results: Sequence[bool] | None) -> None:
         annotation = annotations[k] if annotations and leaf.is_array else None
         if flags[k] and annotation is not None and not any(annotation.sub_axes or ()) and not annotation.unreduced:
             annotation = None  # `replicated` stands for no annotation here
-        if annotation is not None and _is_placed(leaf, annotation):
+        if annotation is not None and _is_followed(leaf, annotation):
             placement = placement_of(annotation, leaf, plan.mesh)
             if placement is None:
                 plan.irregular_results[k] = annotation
