@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 
 import numpy as np
 import pytest
 
+from hloom.errors import RuleError
 from hloom.fuzz.grammar import draw_case
+from hloom.fuzz.grammar.body import MAX_ELEMENTS, Body, Program
 from hloom.fuzz.grammar.draw import TYPES, Draw
 from hloom.fuzz.grammar.generate import pairs
 from hloom.fuzz.grammar.proposals import WEIGHTS
@@ -18,7 +21,7 @@ from hloom.fuzz.reference import Reference
 from hloom.numerics import has_infinity, has_nan, widen
 from hloom.runtime.executable import check_argument
 from hloom.text import fingerprint
-from hloom.types import PrimitiveType
+from hloom.types import Kind, PrimitiveType
 from hloom.verifier import verify_module
 
 CASES = int(os.environ.get("HLOOM_CASES", "2000"))
@@ -47,6 +50,22 @@ def test_more_modules_are_valid_and_reproducible() -> None:
     reached: Counter[tuple[str, str]] = Counter()
     for seed in range(1000, 1000 + CASES):
         check(seed, reached)
+
+
+def test_a_parameter_that_is_refused_leaves_no_argument() -> None:
+    body = Body(Program(Draw(0)), "entry")
+    with pytest.raises(RuleError, match="too large"):
+        body.parameter(np.zeros(4 * MAX_ELEMENTS + 1, np.int8))
+    assert not body.program.arguments
+
+
+def test_arrays_are_of_the_kinds_that_were_asked_for() -> None:
+    for seed in range(20):
+        body = Body(Program(Draw(seed)), "entry")
+        body.parameter(np.zeros(3, np.complex128))
+        with contextlib.suppress(RuleError):
+            found = body.array("sqrt", {Kind.FLOAT}, fits=lambda shape: shape.element_type.bits == 128)
+            assert found.shape.element_type.is_float
 
 
 def test_what_was_reached_is_drawn_less() -> None:

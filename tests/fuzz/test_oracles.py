@@ -92,6 +92,18 @@ def test_other_orders_of_a_sum_are_allowed_and_other_sums_are_not(case: Case) ->
     assert judged(reference, (backwards, n * 2 + 1)) is not None
 
 
+def test_errors_of_transforms_are_relative_to_the_largest_element() -> None:
+    """Sums that one order keeps exact have errors in another, which do not cancel later; 2^-10 of 900 is none."""
+    text = "ENTRY e { x = c64[30,30] parameter(0)\n ROOT r = c64[30,30] fft(x), fft_type=FFT, fft_length={30,30} }"
+    reference = Reference(case_of(text, np.ones((30, 30), np.complex64)))
+    exact = np.zeros((30, 30), np.complex64)
+    exact[0, 0] = 900
+    nearly, wrong = exact.copy(), exact.copy()
+    nearly[3, 0], wrong[3, 0] = 900 * 2.0**-24, 900 * 2.0**-10
+    assert judged(reference, nearly) is None
+    assert judged(reference, wrong) is not None
+
+
 def test_exact_programs_are_compared_bit_for_bit() -> None:
     x = np.array([1.0, -0.0, np.nan], np.float32)
     reference = Reference(case_of("ENTRY e { x = f32[3] parameter(0)\n ROOT r = f32[3] add(x, x) }", x))

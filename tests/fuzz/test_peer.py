@@ -21,6 +21,8 @@ CLASSES = {
     "constant-bitcast-of-wide-integers-to-u4": "folded bitcasts to narrow integers",
     "constant-count-leading-zeros-of-a-negative-number": "folded leading zeros",
     "constant-reduce-precision-of-nan-without-mantissa": "folded precision of NaN",
+    "constant-rounding-of-f8e3m4": "folded rounding of f8e3m4",
+    "constant-rounding-of-f8e3m4-to-even": "folded rounding of f8e3m4",
     "random-bits-of-signed-integers-are-unsigned": "signed random bits",
 }
 
@@ -38,6 +40,8 @@ def test_differences_of_plain_programs_are_of_no_class() -> None:
         "ENTRY e { x = f32[2] parameter(0)\n ROOT r = f32[2] add(x, x) }",
         "ENTRY e { x = s8[2] parameter(0)\n ROOT r = s8[2] popcnt(x) }",
         "ENTRY e { x = f32[2] parameter(0)\n ROOT r = f32[2] atan2(x, x) }",
+        "ENTRY e { x = f8e3m4[2] parameter(0)\n ROOT r = f8e3m4[2] round-nearest-afz(x) }",
+        "ENTRY e { x = f8e5m2[2,2] parameter(0)\n ROOT r = f8e5m2[2,2] cholesky(x) }",
     ):
         module = hl.parse(text)
         assert class_of(Case.random(module, 0), Problem("difference", "")) is None

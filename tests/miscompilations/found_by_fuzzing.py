@@ -7,7 +7,7 @@ import numpy as np
 
 from miscompilations.case import Case, module
 
-S16, S32, BF16 = np.int16, np.int32, ml_dtypes.bfloat16
+S16, S32, BF16, F8E3M4 = np.int16, np.int32, ml_dtypes.bfloat16, ml_dtypes.float8_e3m4
 
 CASES: list[Case] = [
     Case(
@@ -116,5 +116,23 @@ CASES: list[Case] = [
         ),
         (np.zeros(4, S32), np.ones((3, 3), S32), np.zeros((0, 3, 3), S32)),
         np.array([9, 0, 0, 0], S32),
+    ),
+    Case(
+        "constant-rounding-of-f8e3m4",
+        (),
+        "ROUND-1",
+        "2.5 is rounded away from zero, to 3; the evaluator of constants gives NaN for all finite numbers but 0.",
+        module("round", "x = f8e3m4[3] constant({-4, 2.5, 0}); ROOT r = f8e3m4[3] round-nearest-afz(x)"),
+        (),
+        np.array([-4, 3, 0], F8E3M4),
+    ),
+    Case(
+        "constant-rounding-of-f8e3m4-to-even",
+        (),
+        "ROUNDNEARESTEVEN-1",
+        "2.5 lies between 2 and 3, of which 2 is even; the evaluator of constants gives NaN.",
+        module("round_even", "x = f8e3m4[3] constant({-4, 2.5, 0}); ROOT r = f8e3m4[3] round-nearest-even(x)"),
+        (),
+        np.array([-4, 2, 0], F8E3M4),
     ),
 ]

@@ -5,31 +5,34 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from hloom.system.shield import shielded
+
 PACKAGE = str(Path(__file__).parents[1])
 
 
 class Lines:
-    """Lines that ran, by file; `traced()` is a context in which this thread adds to them."""
+    """Lines that ran, by file; `traced()` is a context in which this process adds to them."""
 
     def __init__(self) -> None:
         self.seen: dict[str, set[int]] = {}
 
     @contextmanager
     def traced(self) -> Iterator[None]:
-        """Traces the lines of hloom's functions, in this thread and those that start now."""
-        sys.settrace(self._call)
-        threading.settrace(self._call)
+        """Traces the lines of hloom's functions: in this thread, the worker of shielded functions, and new threads."""
+        settings: tuple[Callable[..., None], ...] = (sys.settrace, shielded(sys.settrace), threading.settrace)
+        for settrace in settings:
+            settrace(self._call)
         try:
             yield
         finally:
-            sys.settrace(None)
-            threading.settrace(None)  # type: ignore[arg-type]
+            for settrace in settings:
+                settrace(None)
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
         name = frame.f_code.co_filename
@@ -50,7 +53,7 @@ class Lines:
 
     def as_lists(self) -> dict[str, list[int]]:
         """Returns the lines as sorted lists."""
-        return {name: sorted(lines) for name, lines in self.seen.items() if lines}
+        return {name: sorted(lines) for name, lines in [*self.seen.items()] if lines}
 
 
 @functools.cache

@@ -90,7 +90,8 @@ class Noisy:
         changed = [perturbed(self.rng, operand, error.operands, error.by_norm) for operand in operands]
         if error.flushes and self.rng.random() < 0.5:
             changed = [flushed(operand) for operand in changed]
-        value = perturbed(self.rng, self.op.evaluate(ctx, *changed), error.result)
+        # Errors of a Fourier transform are relative to the norm of its result (Higham, 2002, section 24.1).
+        value = perturbed(self.rng, self.op.evaluate(ctx, *changed), error.result, isinstance(self.op, Fft))
         if error.flushes and self.rng.random() < 0.5:
             value = flushed(value)
         if isinstance(self.op, (Cholesky, TriangularSolve)) and not np.isfinite(widen(value)).all():

@@ -13,6 +13,7 @@ from hloom.fuzz.noise import STEP_ULPS, Error, has_rounding, noise_of
 from hloom.fuzz.oracles import Problem, judged
 from hloom.fuzz.reference import Reference
 from hloom.ir import Instruction, Module
+from hloom.numerics import has_nan
 from hloom.ops.broadcast import Iota
 from hloom.ops.operation import Operation
 from hloom.ops.scatter import Scatter
@@ -31,6 +32,7 @@ from hloom.types import PrimitiveType
 SECONDS = 300.0
 MULTIVALUED = ("sqrt", "rsqrt", "log", "log-plus-one", "power", "acos", "asin", "acosh", "asinh", "atanh", "atan2")
 """Operations with a principal value: of complex numbers that differ in the sign of a zero, the results differ."""
+ROUNDINGS = ("round-nearest-afz", "round-nearest-even")
 PEER_ULPS = 4.0
 """The error of XLA's approximations, which no clause bounds, beyond that of hloom's."""
 
@@ -171,6 +173,18 @@ KNOWN: tuple[Known, ...] = (
         "folded precision of NaN",
         "REDUCEPRECISION-3: the evaluator rounds the mantissa of a NaN away.",
         lambda case, problem: _is_constant(case, "reduce-precision"),
+    ),
+    Known(
+        "folded rounding of f8e3m4",
+        "ROUND-1, ROUNDNEARESTEVEN-1: the evaluator gives NaN for finite numbers.",
+        lambda case, problem: any(
+            _is_constant(case, op) and _has(case, op, lambda t: t is PrimitiveType.F8E3M4) for op in ROUNDINGS
+        ),
+    ),
+    Known(
+        "factors without NaN",
+        "CHOLESKY-5: what is not positive definite has no factor, which a type without NaN cannot say.",
+        lambda case, problem: _has(case, "cholesky", lambda t: not has_nan(t.dtype)),
     ),
     Known(
         "stochastic rounding to integers",

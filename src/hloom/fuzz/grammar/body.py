@@ -103,7 +103,9 @@ class Body:
         if not found or self.draw.chance(0.25):
             sizes = () if self.scalar else self.draw.sizes(low)
             shape = Shape.array(self.draw.element_type(opcode, allowed), sizes)
-            return self.want(shape) if fits is None or fits(shape) else self.recent(found or self._refuse())
+            if fits is None or fits(shape):
+                return self.want(shape)
+            return self.recent([i for i in found if i.shape.element_type.kind in allowed] or self._refuse())
         chosen = self.recent(found)
         if chosen.shape.element_type.kind in allowed and self.draw.chance(0.6):
             return chosen

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import ml_dtypes
@@ -85,6 +87,22 @@ def check(text: str, *arguments: Any) -> Any:
 
 def test_arrays_lie_in_memory_as_expected() -> None:
     assert layout_is_known()
+
+
+def test_the_layout_is_known_while_a_debugger_traces() -> None:
+    """A trace function allocates between any two lines."""
+    before = sys.gettrace()
+    kept: list[Any] = []
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        kept.append(np.ones((2, 3), np.float32))
+        return trace
+
+    sys.settrace(trace)
+    try:
+        assert layout_is_known.__wrapped__()
+    finally:
+        sys.settrace(before)
 
 
 @pytest.mark.parametrize(

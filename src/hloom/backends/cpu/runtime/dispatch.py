@@ -104,7 +104,7 @@ def layout_is_known() -> bool:
     if sys.implementation.name != "cpython":
         return False
     array = np.zeros((2, 3), np.float32)
-    pair = (array, array)
+    pair, transposed = (array, array), array.T
 
     items, header = to(Tuple, id(pair)), to(NumpyArray, at := id(array))
     return (
@@ -116,7 +116,7 @@ def layout_is_known() -> bool:
         and header.sizes[1] == 3
         and header.descriptor == id(array.dtype)
         and header.flags & FITTING == FITTING
-        and not to(NumpyArray, id(array.T)).flags & 1
+        and not to(NumpyArray, id(transposed)).flags & 1
     )
 
 
