@@ -11,13 +11,14 @@ import hloom as hl
 from hloom.faults.case import Case
 from hloom.fuzz.grammar.draw import Draw
 from hloom.fuzz.job import problem_of, reduced
-from hloom.fuzz.oracles import Problem, judged, rewritten, text_round_trip
+from hloom.fuzz.oracles import Problem, after_pass, judged, rewritten, text_round_trip
 from hloom.fuzz.reference import Reference
 from hloom.fuzz.state import Finding, State, operations_of
 from hloom.ir import Module
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.compare import Compare
 from hloom.ops.elementwise_binary import Add, Subtract
+from hloom.passes import PASSES
 
 PROGRAM = """
 sum { a = f32[] parameter(0)
@@ -77,6 +78,14 @@ def test_invalid_modules_and_bare_exceptions_are_problems(case: Case) -> None:
     for rewrite, kind in ((invalid, "invalid"), (raises, "exception")):
         found = rewritten(case, Reference(case), rewrite, "planted")
         assert found is not None and found.kind == kind
+
+
+def test_programs_of_several_replicas_do_not_become_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hloom.fuzz.oracles.PASSES", {name: PASSES[name] for name in ("single-device", "dce")})
+    replicas = case_of("ENTRY e { ROOT r = u32[] replica-id() }")
+    replicas.module.replica_count = 2
+    reference = Reference(replicas)
+    assert all(after_pass(replicas, reference, Draw(seed)) is None for seed in range(8))
 
 
 def test_other_orders_of_a_sum_are_allowed_and_other_sums_are_not(case: Case) -> None:

@@ -23,6 +23,9 @@ CLASSES = {
     "constant-reduce-precision-of-nan-without-mantissa": "folded precision of NaN",
     "constant-rounding-of-f8e3m4": "folded rounding of f8e3m4",
     "constant-rounding-of-f8e3m4-to-even": "folded rounding of f8e3m4",
+    "sort-of-two-bit-integers": "sorts of two bits",
+    "reduce-scatter-of-nan-on-one-device": "scattered maxima of NaN",
+    "gradient-of-a-scale-without-elements": "gradients without elements",
     "random-bits-of-signed-integers-are-unsigned": "signed random bits",
 }
 

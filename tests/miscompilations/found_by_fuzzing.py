@@ -135,4 +135,44 @@ CASES: list[Case] = [
         (),
         np.array([-4, 2, 0], F8E3M4),
     ),
+    Case(
+        "sort-of-two-bit-integers",
+        (),
+        "SORT-1",
+        "A sort returns its elements, in ascending order: 0, 1, 2, 3; XLA returns other numbers, which vary.",
+        module(
+            "sort",
+            "x = u2[4] parameter(0); ROOT r = u2[4] sort(x), dimensions={0}, to_apply=less",
+            "less {; a = u2[] parameter(0); b = u2[] parameter(1); ROOT r = pred[] compare(a, b), direction=LT; }",
+        ),
+        (np.array([3, 1, 2, 0], ml_dtypes.uint2),),
+        np.array([0, 1, 2, 3], ml_dtypes.uint2),
+        varies=True,
+    ),
+    Case(
+        "reduce-scatter-of-nan-on-one-device",
+        (),
+        "REDUCESCATTER-1",
+        "The largest of one number is that number, NaN; XLA combines it with -inf, and drops the NaN.",
+        module(
+            "scatter_one",
+            "x = f32[2] parameter(0); ROOT r = f32[2] reduce-scatter(x), dimensions={0}, to_apply=larger",
+            "larger {; a = f32[] parameter(0); b = f32[] parameter(1); ROOT r = f32[] maximum(a, b); }",
+        ),
+        (np.array([np.nan, 1], np.float32),),
+        np.array([np.nan, 1], np.float32),
+    ),
+    Case(
+        "gradient-of-a-scale-without-elements",
+        (),
+        "BATCHNORMGRAD-1",
+        "The sum of no quotients is 0; XLA divides the sum by the root of the variance, which is NaN.",
+        module(
+            "gradient",
+            """x = f32[0,1] parameter(0); v = f32[1] parameter(1)
+            ROOT r = (f32[0,1], f32[1], f32[1]) batch-norm-grad(x, v, v, v, x), epsilon=0.001, feature_index=1""",
+        ),
+        (np.zeros((0, 1), np.float32), np.array([np.nan], np.float32)),
+        (np.zeros((0, 1), np.float32), np.zeros(1, np.float32), np.zeros(1, np.float32)),
+    ),
 ]

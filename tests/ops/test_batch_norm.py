@@ -54,6 +54,14 @@ def test_the_gradient_with_the_moments_of_training_is_that_of_the_training(backe
             assert got[index] == pytest.approx((changed[0] - changed[1]) / 2e-5, rel=1e-3, abs=1e-4)
 
 
+def test_the_gradient_of_no_elements_is_an_empty_sum(backend: str) -> None:
+    """BATCHNORMGRAD-1: 0, though the moments of no elements are NaN."""
+    none, nan = np.zeros((0, 3, 2), np.float32), np.full(3, np.nan, np.float32)
+    got = evaluate(backend, lambda b, *x: b.batch_norm_grad(*x, EPSILON, 1), none, SCALE, nan, nan, none)
+    np.testing.assert_array_equal(got[1], np.zeros(3))
+    np.testing.assert_array_equal(got[2], np.zeros(3))
+
+
 def test_the_variance_of_a_constant_feature_is_not_negative(backend: str) -> None:
     """BATCHNORMTRAINING-4: where the mean of squares less the square of the mean would be below zero."""
     operand = np.full((7, 3, 9), np.float32(1000.1))

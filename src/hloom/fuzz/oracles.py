@@ -30,6 +30,8 @@ MOST_THREADS = 5
 MOST_PARTITIONS = 4
 UNTESTED_PASSES = ("spmd",)
 """Passes that change the parameters: the program of one partition takes blocks."""
+SINGLE_DEVICE_PASSES = ("single-device",)
+"""Passes that programs of several replicas do not take."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ def random_target(draw: Draw) -> dict[str, str]:
 
 def after_pass(case: Case, reference: Reference, draw: Draw) -> Problem | None:
     """Applies a single pass, with default options, and interprets the module."""
-    name = draw.pick([name for name in PASSES if name not in UNTESTED_PASSES])
+    left_out = UNTESTED_PASSES + (SINGLE_DEVICE_PASSES if case.module.replica_count > 1 else ())
+    name = draw.pick([name for name in PASSES if name not in left_out])
     return rewritten(case, reference, lambda module: run_passes(module, PASSES[name](), verify=False), name)
 
 

@@ -14,7 +14,10 @@ from hloom.fuzz.oracles import Problem, judged
 from hloom.fuzz.reference import Reference
 from hloom.ir import Instruction, Module
 from hloom.numerics import has_nan
+from hloom.ops.batch_norm import BatchNormGrad
 from hloom.ops.broadcast import Iota
+from hloom.ops.collectives import ReduceScatter
+from hloom.ops.elementwise_binary import Maximum, Minimum
 from hloom.ops.operation import Operation
 from hloom.ops.scatter import Scatter
 from hloom.ops.structure import Constant
@@ -128,6 +131,15 @@ def _has_empty_vectors(instruction: Instruction) -> bool:
     return isinstance(instruction.op, Scatter) and not instruction.op.scatter_dims_to_operand_dims
 
 
+def _is_scattered_maximum(instruction: Instruction) -> bool:
+    combiners = instruction.op.computations if isinstance(instruction.op, ReduceScatter) else ()
+    return any(isinstance(c.root.op, (Maximum, Minimum)) and has_rounding([c.root.shape]) for c in combiners)
+
+
+def _is_gradient_without_elements(instruction: Instruction) -> bool:
+    return isinstance(instruction.op, BatchNormGrad) and not instruction.operands[0].shape.element_count
+
+
 def _is_narrow(element_type: PrimitiveType) -> bool:
     return element_type.bits < 8
 
@@ -180,6 +192,21 @@ KNOWN: tuple[Known, ...] = (
         lambda case, problem: any(
             _is_constant(case, op) and _has(case, op, lambda t: t is PrimitiveType.F8E3M4) for op in ROUNDINGS
         ),
+    ),
+    Known(
+        "sorts of two bits",
+        "SORT-1: the result is no permutation of the operand.",
+        lambda case, problem: _has(case, "sort", lambda t: t.bits == 2),
+    ),
+    Known(
+        "scattered maxima of NaN",
+        "REDUCESCATTER-1, MAX-1: a NaN is dropped where a single device has the operand.",
+        lambda case, problem: any(_is_scattered_maximum(instruction) for instruction in case.module.instructions()),
+    ),
+    Known(
+        "gradients without elements",
+        "BATCHNORMGRAD-1: a sum of no quotients is divided instead, by NaN.",
+        lambda case, problem: any(_is_gradient_without_elements(i) for i in case.module.instructions()),
     ),
     Known(
         "factors without NaN",

@@ -122,5 +122,7 @@ class _Grad(_Expansion):
         centred = build(Subtract(), build(Subtract(), grad, self.along(through_mean)),
                        build(Multiply(), self.along(through_variance), deviation))  # fmt: skip
         grad_operand = build(Multiply(), self.along(build(Divide(), scale, root)), centred)
-        grad_scale = build(Divide(), self.sum(product), root)
+        grad_scale = self.sum(product)
+        if self.shape.element_count:  # an empty sum of quotients is 0, even if the root is NaN
+            grad_scale = build(Divide(), grad_scale, root)
         return build.tuple(*map(self.rounded, (grad_operand, grad_scale, self.sum(grad))))

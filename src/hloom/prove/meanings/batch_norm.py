@@ -113,7 +113,7 @@ def _gradient(op: BatchNormGrad, evaluator: Evaluator, instruction: Instruction,
         of(binary.Multiply(), through_variance, deviation),
     )
     of_operand = of(binary.Multiply(), of(binary.Divide(), scale, root), centred)
-    of_scale = of(binary.Divide(), of.sum(product), root)
+    of_scale = of(binary.Divide(), of.sum(product), root) if x.size else of.sum(product)  # an empty sum is 0
     features = (operands[0].shape[op.feature_index],)
     return (
         _narrow(of_operand, instruction, operands[0].shape),
