@@ -134,6 +134,18 @@ def test_what_hangs_on_a_rounding_error_is_free() -> None:
     assert judged(Reference(far), np.ones(1000, bool)) is not None
 
 
+def test_products_of_infinite_complex_numbers_depend_on_the_formula() -> None:
+    """(inf - 0i)^2 has the real part inf * inf - 0 * 0 by one formula, and NaN by those with fewer products."""
+    text = """ENTRY e { x = c64[4] parameter(0)
+      d = c64[] dot(x, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+      ROOT r = u8[] convert(d) }"""
+    infinite = Reference(case_of(text, np.full(4, complex(np.inf, -0.0), np.complex64)))
+    assert all(judged(infinite, np.uint8(value)) is None for value in (0, 255))
+    finite = Reference(case_of(text, np.full(4, 2, np.complex64)))
+    assert judged(finite, np.uint8(16)) is None
+    assert judged(finite, np.uint8(255)) is not None
+
+
 def test_texts_that_read_back_as_other_modules_are_found(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     assert text_round_trip(case, Reference(case), Draw(0)) is None
     monkeypatch.setattr(Module, "to_text", lambda module: PROGRAM.replace("add(n, n)", "subtract(n, n)"))

@@ -136,14 +136,18 @@ def _finite_sizes(operand: Any) -> Any:
 
 
 def _mixed(rng: np.random.Generator, value: Any, sizes: Any) -> Any:
-    """Replaces elements by NaN or 0 at random: those whose sum of absolute values is not finite, or all."""
+    """Replaces elements by NaN, an infinity or 0 at random: those whose sum of absolute values is not finite, or all.
+
+    Half of the time all get the same, so that each element of large arrays is seen to have each value.
+    """
     if isinstance(value, tuple):
         return tuple(_mixed(rng, v, s) for v, s in zip(value, sizes or [None] * len(value), strict=True))
     if not _is_inexact(value):
         return value
     open_ = np.ones(value.shape, bool) if sizes is None else ~np.isfinite(widen(np.asarray(sizes)))
-    unknown = np.asarray(complex(np.nan, np.nan) if value.dtype.kind == "c" else np.nan).astype(value.dtype)
-    either = np.where(rng.random(value.shape) < 0.5, unknown, np.zeros((), value.dtype))
+    either, drawn = np.empty(value.shape, value.dtype), value.shape if rng.random() < 0.5 else ()
+    for part in (either.real, either.imag) if value.dtype.kind == "c" else (either,):
+        part[...] = rng.choice((0, np.nan, np.inf, -np.inf), drawn)
     return np.where(open_, either, value)
 
 
