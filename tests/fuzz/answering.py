@@ -9,10 +9,10 @@ from hloom.system.child import serve
 
 
 def main(descriptor: int) -> None:
-    def handle(content: str) -> str:
-        if content == "die":
+    def handle(content: bytes) -> bytes:
+        if content == b"die":
             os.abort()
-        if content == "hang":
+        if content == b"hang":
             time.sleep(60)
         return content.upper()
 

@@ -78,10 +78,10 @@ def child() -> Child:
 
 
 def test_children_are_started_again(child: Child) -> None:
-    assert child.request("a") == "A"
+    assert child.request(b"a") == b"A"
     with pytest.raises(ChildDied, match="SIGABRT"):
-        child.request("die")
+        child.request(b"die")
     with pytest.raises(ChildTimedOut, match="0.2 s"):
-        child.request("hang", 0.2)
-    assert child.request("b") == "B"
+        child.request(b"hang", 0.2)
+    assert child.request(b"b") == b"B"
     child.close()

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from hloom.bench.peer import Peer
+from hloom.runtime.serialization import DataFormat
 from hloom.system.child import Child, ChildDied, serve
 from hloom.values import Array
+
+FORMAT = DataFormat()
+"""Format of requests and replies."""
 
 
 class XlaCrash(Exception):
@@ -29,7 +33,8 @@ class XlaPeer:
 
     def _call(self, kind: str, content: Any, arrays: Any = ()) -> Any:
         try:
-            succeeded, reply = self.child.request((kind, content, arrays), self.seconds)
+            request = FORMAT.to_bytes((kind, content, arrays))
+            succeeded, reply = FORMAT.from_bytes(self.child.request(request, self.seconds))
         except ChildDied as error:
             raise XlaCrash(error.message) from None
         if not succeeded:
@@ -81,10 +86,10 @@ def main(descriptor: int) -> None:
     """Answers requests: a kind, a program and arrays."""
     peer = Peer()
 
-    def handle(request: tuple[str, Any, Any]) -> tuple[bool, Any]:
+    def handle(request: bytes) -> bytes:
         try:
-            return True, _handle(peer, *request)
+            return FORMAT.to_bytes((True, _handle(peer, *FORMAT.from_bytes(request))))
         except Exception as error:
-            return False, str(error)
+            return FORMAT.to_bytes((False, str(error)))
 
     serve(descriptor, handle)

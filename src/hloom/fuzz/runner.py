@@ -7,7 +7,7 @@ import resource
 import traceback
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import hloom.passes.optional
 from hloom.api import compile
@@ -16,8 +16,9 @@ from hloom.faults.case import Case
 from hloom.fuzz.lines import Lines
 from hloom.fuzz.noise import on_replicas
 from hloom.proto import module_from_bytes, module_to_bytes
+from hloom.runtime.serialization import DataFormat
 from hloom.system.child import Child, ChildDied, ChildTimedOut, serve
-from hloom.values import TOKEN_VALUE, Value
+from hloom.values import Value
 
 CPU_SECONDS = 60
 """CPU time after which a program counts as one that does not end."""
@@ -38,6 +39,10 @@ class Failure:
         return self.kind == "error"
 
 
+FORMAT = DataFormat(Failure)
+"""Format of requests and replies."""
+
+
 class Runner:
     """Runs cases in a child process with environment variables; while `lines` is given, it adds those that run."""
 
@@ -49,28 +54,19 @@ class Runner:
         """Returns the result of the case, or how it failed."""
         try:
             module = module_to_bytes(case.module), case.module.replica_count
-            request = *module, _sent(case.arguments or ()), self.lines is not None
-            value, lines = self.child.request(request, SECONDS)
+            request = FORMAT.to_bytes((*module, case.arguments or (), self.lines is not None))
+            value, lines = FORMAT.from_bytes(self.child.request(request, SECONDS))
         except ChildTimedOut as error:
             return Failure("hang", error.message)
         except ChildDied as error:
             return Failure("hang" if "SIGXCPU" in error.message else "crash", error.message)
         if self.lines is not None:
             self.lines.merge(lines)
-        return _received(value)
+        return cast(Value | Failure, value)
 
     def close(self) -> None:
         """Ends the process."""
         self.child.close()
-
-
-def _sent(value: Value) -> Value:
-    """Tokens, of which a process has one, as None."""
-    return tuple(map(_sent, value)) if isinstance(value, tuple) else None if value is TOKEN_VALUE else value
-
-
-def _received(value: Any) -> Any:
-    return tuple(map(_received, value)) if isinstance(value, tuple) else TOKEN_VALUE if value is None else value
 
 
 def run(case: Case, backend: str = "cpu", **options: Any) -> Value | Failure:
@@ -102,14 +98,14 @@ def main(descriptor: int) -> None:
     """Answers requests: a serialised module, its number of replicas, arguments, and whether to trace lines."""
     hloom.passes.optional.strict = True
 
-    def handle(request: tuple[bytes, int, Any, bool]) -> Any:
-        content, replicas, arguments, traced = request
+    def handle(request: bytes) -> bytes:
+        content, replicas, arguments, traced = FORMAT.from_bytes(request)
         module = module_from_bytes(content)
         module.replica_count = replicas
         lines = Lines()
         limit_cpu_time(CPU_SECONDS)
         with lines.traced() if traced else nullcontext():
-            value = run(Case(module, _received(arguments)))
-        return _sent(value), lines.as_lists()
+            value = run(Case(module, arguments))
+        return FORMAT.to_bytes((value, lines.as_lists()))
 
     serve(descriptor, handle)

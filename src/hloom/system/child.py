@@ -3,8 +3,8 @@
     child = Child("hloom.fuzz.runner", {"HLOOM_NUM_THREADS": "3"})
     reply = child.request(content, seconds=20)
 
-The module of the child calls `serve(handle)`. Requests and replies are pickled. A child that died or was stopped is
-started again by the next request.
+The module of the child calls `serve(descriptor, handle)`. Requests and replies are bytes, such as those of a
+`DataFormat`. A child that died or was stopped is started again by the next request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection, Pipe
-from typing import Any
 
 from hloom.errors import RunError
 
@@ -39,18 +38,18 @@ class Child:
         self._connection: Connection | None = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
 
-    def request(self, content: Any, seconds: float | None = None) -> Any:
+    def request(self, content: bytes, seconds: float | None = None) -> bytes:
         """Sends a request and returns the reply.
 
         Raises ChildDied or ChildTimedOut, with the last line that the child wrote to its standard error.
         """
         connection = self._started()
         try:
-            connection.send(content)
+            connection.send_bytes(content)
             if not connection.poll(seconds):
                 self.close()
                 raise ChildTimedOut(f"{self.module} took more than {seconds:g} s")
-            return connection.recv()
+            return connection.recv_bytes()
         except (EOFError, OSError):
             raise ChildDied(self._ending()) from None
         except BaseException:
@@ -95,9 +94,9 @@ class Child:
         return self._errors.read().decode(errors="replace").strip().rpartition("\n")[2][:300]
 
 
-def serve(descriptor: int, handle: Callable[[Any], Any]) -> None:
+def serve(descriptor: int, handle: Callable[[bytes], bytes]) -> None:
     """Answers requests on a file descriptor with `handle(request)` until its end."""
     connection = Connection(descriptor)
     with contextlib.suppress(EOFError, KeyboardInterrupt):
         while True:
-            connection.send(handle(connection.recv()))
+            connection.send_bytes(handle(connection.recv_bytes()))

@@ -11,7 +11,7 @@ import pytest
 import hloom as hl
 from conftest import ROOT
 from hlo_text import softmax
-from hloom.backends.cpu.llvm.processor import processor
+from hloom.backends.cpu.llvm.processor import host_processor
 from hloom.errors import ArgumentError
 from run_on_aarch64 import CANNOT_RUN
 
@@ -21,14 +21,14 @@ LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 @pytest.fixture
 def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """A level of x86-64 that this processor has."""
-    processor.cache_clear()
+    host_processor.cache_clear()
     monkeypatch.setenv("HLOOM_TARGET_CPU", request.param)
     try:
-        processor()
+        host_processor()
     except ArgumentError as error:
         pytest.skip(str(error))
     finally:
-        processor.cache_clear()
+        host_processor.cache_clear()
     return str(request.param)
 
 
@@ -55,12 +55,12 @@ def test_a_program_for_each_level(level: str, tmp_path) -> None:
 @pytest.mark.parametrize("name", ["x86-64-v5", "skylake", ""])
 def test_other_names_are_errors(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HLOOM_TARGET_CPU", name)
-    processor.cache_clear()
+    host_processor.cache_clear()
     try:
         with pytest.raises(ArgumentError, match="native or one of x86-64-v2, x86-64-v3, x86-64-v4"):
             hl.compile("HloModule m\nENTRY e { ROOT x = f32[] parameter(0) }")
     finally:
-        processor.cache_clear()
+        host_processor.cache_clear()
 
 
 @pytest.mark.long
