@@ -10,28 +10,10 @@ from jax._src.interpreters import mlir
 
 from hloom.pjrt.special_functions import PREFIX
 
-NAMES: dict[core.Primitive, str] = {
-    getattr(lax, f"{name}_p"): name
-    for name in [
-        "acos",
-        "acosh",
-        "asin",
-        "asinh",
-        "atanh",
-        "cosh",
-        "logistic",
-        "sinh",
-        "bessel_i0e",
-        "bessel_i1e",
-        "digamma",
-        "erf_inv",
-        "erfc",
-        "exp2",
-        "lgamma",
-        "polygamma",
-        "zeta",
-    ]
-}
+_NAMES = """
+acos acosh asin asinh atanh cosh logistic sinh bessel_i0e bessel_i1e digamma erf_inv erfc exp2 lgamma polygamma zeta
+"""
+NAMES: dict[core.Primitive, str] = {getattr(lax, f"{name}_p"): name for name in _NAMES.split()}
 """The primitives, and the names of the custom calls."""
 
 
