@@ -37,13 +37,13 @@ def _pairs(name: str) -> Arguments:
     return lambda dtype, count, seed: samples.pairs(name, dtype, count, seed)
 
 
-UNARY = """
+_UNARY = """
 acos acosh asin asinh atanh cbrt cosh cosine erf exponential exponential-minus-one log log-plus-one logistic rsqrt
 sine sinh sqrt tan tanh
-""".split()
+"""
 
 REAL = [
-    *(Function(name, 4 if name in LOOSER else 2, _real_values) for name in UNARY),
+    *(Function(name, 4 if name in LOOSER else 2, _real_values) for name in _UNARY.split()),
     *(Function(name, 4 if name in LOOSER else 0.5, _pairs(name)) for name in ("atan2", "divide", "power", "remainder")),
 ]
 """Operations on real numbers, with the bounds of UNARY-2 for f32 and f64."""
@@ -72,7 +72,7 @@ def _complex_powers(dtype: Any, count: int, seed: int) -> tuple[Array, ...]:
 
 
 COMPLEX = [
-    *(Function(name, 4, _complex_values) for name in ("abs", *UNARY) if name not in ("cbrt", "erf")),
+    *(Function(name, 4, _complex_values) for name in ("abs", *_UNARY.split()) if name not in ("cbrt", "erf")),
     Function("divide", 4, _complex_pairs),
     Function("multiply", 2, _complex_factors),
     Function("power", 32, _complex_powers),
