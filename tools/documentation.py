@@ -66,9 +66,6 @@ accuracy
 determinism
 figures
 libraries
-proofs
-accuracy
-determinism
 xla_bugs
 contributing
 ```
