@@ -59,7 +59,7 @@ def test_a_parameter_that_is_refused_leaves_no_argument() -> None:
     assert not body.program.arguments
 
 
-def test_arrays_are_of_the_kinds_that_were_asked_for() -> None:
+def test_arrays_are_of_the_requested_kinds() -> None:
     for seed in range(20):
         body = Body(Program(Draw(seed)), "entry")
         body.parameter(np.zeros(3, np.complex128))

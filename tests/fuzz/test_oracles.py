@@ -134,7 +134,7 @@ def test_what_hangs_on_a_rounding_error_is_free() -> None:
     assert judged(Reference(far), np.ones(1000, bool)) is not None
 
 
-def test_products_of_infinite_complex_numbers_depend_on_the_formula() -> None:
+def test_products_of_infinite_complex_values_depend_on_the_formula() -> None:
     """(inf - 0i)^2 has the real part inf * inf - 0 * 0 by one formula, and NaN by those with fewer products."""
     text = """ENTRY e { x = c64[4] parameter(0)
       d = c64[] dot(x, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
