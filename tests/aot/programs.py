@@ -24,6 +24,7 @@ static void *buffer(long bytes) {{ char *p = malloc(bytes + 64); return p + {off
 int main(int argc, char **argv) {{
   FILE *in = fopen(argv[1], "rb"), *out = fopen(argv[2], "wb");
   hloom_pool *pool = {pool};
+  (void)in;
   {body}
   hloom_pool_free(pool);
   return fclose(out);
