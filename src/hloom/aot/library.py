@@ -24,12 +24,13 @@ from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.program.program import Program
 from hloom.errors import ArgumentError
-from hloom.ir import Module
+from hloom.ir import Instruction, Module
 from hloom.lir import LirModule
 from hloom.passes import clone_module, run_passes
 from hloom.system.machine import thread_count
 from hloom.system.shield import shielded
 from hloom.target import Target
+from hloom.types import PrimitiveType
 
 if TYPE_CHECKING:
     from hloom.builder import XlaComputation
@@ -160,6 +161,8 @@ def _linked(
 @shielded
 def _built(name: str, module: Module, machine: BuildTarget, threads: int, lapack: bool) -> tuple[CFunction, bytes]:
     """Returns a module as a C function, and its object file."""
+    if machine.is_wasm and (halves := [i for i in module.instructions() if _has_f16(i)]):
+        raise ArgumentError("LLVM does not end on f16 for WebAssembly: use f32 or bf16").at(repr(halves[0]))
     with generating_for(machine.processor):
         optimized = clone_module(module)
         run_passes(optimized, cpu_pipeline(Topology.SINGLE))
@@ -174,6 +177,10 @@ def _built(name: str, module: Module, machine: BuildTarget, threads: int, lapack
     for large in constants:
         content = large.written_into(content)
     return c_function(name, program, scratch_bytes(assignment.arena_bytes)), content
+
+
+def _has_f16(instruction: Instruction) -> bool:
+    return any(leaf.element_type is PrimitiveType.F16 for leaf in instruction.shape.leaves() if leaf.is_array)
 
 
 def _refuse_host(program: Program) -> None:
