@@ -11,7 +11,7 @@ from hloom.faults.case import Case
 from hloom.fuzz.grammar import draw_case
 from hloom.fuzz.reference import Reference
 from hloom.prove.equivalence import variables
-from hloom.prove.evaluate import Evaluator, Symbol
+from hloom.prove.meanings.evaluator import Evaluator, Symbol
 from hloom.prove.meanings.structure import symbol_of
 from hloom.prove.solver.decide import Deadline
 from hloom.prove.terms.concrete import from_codes

@@ -9,7 +9,7 @@ from hlo_text import module_text
 from hloom.ops.operation import OPERATIONS
 from hloom.prove import Proved, Undecided, prove
 from hloom.prove.equivalence import leaves, variables
-from hloom.prove.evaluate import Evaluator
+from hloom.prove.meanings.evaluator import Evaluator
 from hloom.prove.terms.term import Unknown, in_order
 
 PARAMETERS = """

@@ -14,7 +14,7 @@ from hlo_text import module_text
 from hloom.cli import main
 from hloom.passes.rewrite import RuleSet
 from hloom.prove import Proved, Refuted, Undecided, prove
-from hloom.prove.evaluate import Evaluator
+from hloom.prove.meanings.evaluator import Evaluator
 from hloom.prove.meanings.structure import symbol_of
 from hloom.prove.terms.concrete import from_codes
 from hloom.prove.terms.term import Term, constant

@@ -3,7 +3,7 @@
     prove(before, after)    Proved, Refuted with arguments on which the results differ, or Undecided with a reason
     prove_partitioned(module, partitions)    the same for a module and the program of its partitions
 
-Both modules are evaluated on arrays of terms (`evaluate.py`, `meanings/`), whose normal forms (`terms/`) are compared;
+Both modules are evaluated on arrays of terms (`meanings/`), whose normal forms (`terms/`) are compared;
 where these differ, `solver/` decides. Prior art: Alive2 for LLVM (Lopes et al., 2021), TensorRight for the rules of XLA
 (Arora et al., 2025).
 """

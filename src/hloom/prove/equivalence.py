@@ -18,8 +18,7 @@ from hloom.ops.batch_norm import BatchNorm
 from hloom.ops.convolution import Convolution
 from hloom.ops.dot import DotDimensions
 from hloom.ops.traits import Reduction
-from hloom.prove.evaluate import Evaluator, Symbol
-from hloom.prove.meanings.evaluator import OpenSize, Refused
+from hloom.prove.meanings.evaluator import Evaluator, OpenSize, Refused, Symbol
 from hloom.prove.solver.decide import Deadline, Found, Outcome, Pair, are_different, decide
 from hloom.prove.terms.concrete import from_codes
 from hloom.prove.terms.functions import apply, both, is_equal

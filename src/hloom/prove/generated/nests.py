@@ -34,7 +34,7 @@ from hloom.loops.schedule import schedule
 from hloom.numerics import convert
 from hloom.ops.convert import BitcastConvert
 from hloom.prove.equivalence import Proved, Undecided, leaves, parts_of, variables
-from hloom.prove.evaluate import Evaluator
+from hloom.prove.meanings.evaluator import Evaluator
 from hloom.prove.meanings.reads import MAX_POSITIONS, clamps_to, value_of
 from hloom.prove.meanings.reductions import combination
 from hloom.prove.solver.decide import Deadline, Found, decide

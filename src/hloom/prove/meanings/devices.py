@@ -1,6 +1,7 @@
 """Collectives and indices of a single device, and communication with the host.
 
-What a program gives away is an effect, in order; what it takes is unknown, the same for the n-th value of two programs.
+Values that a program sends are effects, in order; values that it receives are unknown, the n-th being the same in both
+programs.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from hloom.ops.control_flow import Call, Conditional, While
 from hloom.ops.device_index import PartitionId, ReplicaId
 from hloom.ops.structure import Parameter
 from hloom.ops.traits import Communication, DeviceIndex
-from hloom.prove.evaluate import Evaluator, Symbol
 from hloom.prove.meanings.control_flow import MAX_ITERATIONS, branch_result
+from hloom.prove.meanings.evaluator import Evaluator, Symbol
 from hloom.prove.meanings.reductions import combined
 from hloom.prove.terms.normal import normal
 from hloom.prove.terms.term import Term, Unsupported, array_of, constant

@@ -35,7 +35,7 @@ from hloom.prove.equivalence import (
     values_in,
     variables,
 )
-from hloom.prove.evaluate import Evaluator, Symbol
+from hloom.prove.meanings.evaluator import Evaluator, Symbol
 from hloom.prove.partitions.devices import Devices
 from hloom.prove.solver.decide import Deadline, Pair, decide
 from hloom.prove.terms.functions import apply
