@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from hloom.bench.peer import Peer
 from hloom.runtime.serialization import DataFormat
 from hloom.system.child import Child, ChildDied, serve
@@ -31,9 +33,9 @@ class XlaPeer:
         self.seconds = seconds
         self.child = Child("hloom.bench.peer_process", {"JAX_PLATFORMS": "cpu"})
 
-    def _call(self, kind: str, content: Any, arrays: Any = ()) -> Any:
+    def _call(self, kind: str, content: Any, arrays: list[Array] | tuple[()] = ()) -> Any:
         try:
-            request = FORMAT.to_bytes((kind, content, arrays))
+            request = FORMAT.to_bytes((kind, content, [np.asarray(array) for array in arrays]))
             succeeded, reply = FORMAT.from_bytes(self.child.request(request, self.seconds))
         except ChildDied as error:
             raise XlaCrash(error.message) from None
@@ -43,15 +45,15 @@ class XlaPeer:
 
     def run(self, text: str, arrays: list[Array]) -> list[Array]:
         """The results of a program in HLO text on arrays, one array for each leaf."""
-        return self._call("run", text, [*arrays])
+        return self._call("run", text, arrays)
 
     def run_proto(self, content: bytes, arrays: list[Array]) -> list[Array]:
         """The results of a serialised module on arrays, one array for each leaf."""
-        return self._call("run proto", content, [*arrays])
+        return self._call("run proto", content, arrays)
 
     def run_stablehlo(self, text: str, arrays: list[Array]) -> list[Array]:
         """The results of a program in StableHLO on arrays, one array for each leaf."""
-        return self._call("run stablehlo", text, [*arrays])
+        return self._call("run stablehlo", text, arrays)
 
     def from_stablehlo(self, text: str) -> bytes:
         """The serialised module to which the peer converts StableHLO text."""
