@@ -35,7 +35,7 @@ def register_lowerings() -> None:
     dlpack.install()
     partitioning.install()
     rules = mlir._platform_specific_lowerings
-    own: dict[core.Primitive, mlir.LoweringRuleEntry] = dict(rules.pop(PLATFORM, {}))
+    own = _OwnRules(rules.pop(PLATFORM, {}))
     rules[PLATFORM] = collections.ChainMap(own, rules[CPU])  # type: ignore[assignment]
     # mlir.register_lowering would require that the platform is registered already.
     own[conditionals.platform_index_p] = _entry(_platform_index)
@@ -48,6 +48,20 @@ def register_lowerings() -> None:
     own[buffer_callback.buffer_callback_p] = _entry(buffer_callbacks.lowering_rule)
     if PLATFORM not in mlir._platforms_with_donation:
         mlir._platforms_with_donation.append(PLATFORM)
+
+
+class _OwnRules(dict[core.Primitive, mlir.LoweringRuleEntry]):
+    """The rules of hloom's own; Pallas is imported when a program has a primitive of its."""
+
+    def __contains__(self, primitive: object) -> bool:
+        return super().__contains__(primitive) or getattr(primitive, "name", "") == "pallas_call"
+
+    def __missing__(self, primitive: core.Primitive) -> mlir.LoweringRuleEntry:
+        if primitive not in self:
+            raise KeyError(primitive)
+        from hloom.jax_plugin.pallas.lowering import lower
+
+        return _entry(lower)
 
 
 def _entry(rule: Callable[..., Any]) -> mlir.LoweringRuleEntry:

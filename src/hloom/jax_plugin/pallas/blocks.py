@@ -1,0 +1,104 @@
+"""The blocks of an array of a `pallas_call`, as its `BlockSpec` says: sizes, starts, reading and writing."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax._src import core
+from jax._src.pallas import core as pallas_core
+from jax._src.pallas import primitives
+
+Indices = Sequence[Any]
+"""Scalars of s32, for each dimension of an array or axis of the grid."""
+
+
+def uninitialized(shape: tuple[int, ...], dtype: Any) -> Any:
+    """The contents of memory that nobody has written, as JAX's interpreter has them: NaN, or the least integer."""
+    return primitives.uninitialized_value(shape, dtype)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The blocks of one array."""
+
+    mapping: Any  # pallas_core.BlockMapping
+
+    @functools.cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of a block within the array; squeezed dimensions have size 1."""
+        return tuple(1 if d in self.squeezed else size.block_size for d, size in enumerate(self.mapping.block_shape))
+
+    @functools.cached_property
+    def squeezed(self) -> tuple[int, ...]:
+        """The dimensions of the array that its blocks do not have."""
+        kinds = enumerate(self.mapping.block_shape)
+        return tuple(d for d, kind in kinds if isinstance(kind, pallas_core.Squeezed))
+
+    @functools.cached_property
+    def array_sizes(self) -> tuple[int, ...]:
+        """The sizes of the array without padding."""
+        return tuple(self.mapping.array_aval.shape)
+
+    @functools.cached_property
+    def padding(self) -> tuple[tuple[int, int], ...]:
+        """Elements before and after the array in each dimension, so that it consists of whole blocks."""
+        return tuple(map(_padding, self.mapping.block_shape, self.array_sizes, self.sizes))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the only block is the array itself."""
+        outputs = self.mapping.index_map_jaxpr.jaxpr.outvars
+        fixed = all(isinstance(start, core.Literal) and start.val == 0 for start in outputs)
+        return fixed and self.sizes == self.array_sizes and not self.squeezed
+
+    def axes(self, count: int) -> set[int]:
+        """The axes, of the first `count` parameters of the index map, on which the position of a block depends."""
+        jaxpr = self.mapping.index_map_jaxpr.jaxpr
+        sources: dict[Any, set[int]] = {axis: {k} for k, axis in enumerate(jaxpr.invars[:count])}
+        for equation in jaxpr.eqns:
+            found = set[int]().union(*(sources.get(v, set()) for v in equation.invars if isinstance(v, core.Var)))
+            sources |= dict.fromkeys(equation.outvars, found)
+        return set[int]().union(*(sources.get(v, set()) for v in jaxpr.outvars if isinstance(v, core.Var)))
+
+    def distinct_axes(self, count: int) -> set[int]:
+        """Axes of which two iterations certainly have disjoint blocks: an index of a block is that of the axis."""
+        jaxpr = self.mapping.index_map_jaxpr.jaxpr
+        axes, dimensions = jaxpr.invars[:count], zip(self.mapping.block_shape, jaxpr.outvars, strict=True)
+        counted = [v for kind, v in dimensions if not isinstance(kind, pallas_core.Element) and isinstance(v, core.Var)]
+        return {axes.index(v) for v in counted if v in axes}
+
+    def starts(self, position: Indices, scalars: Sequence[Any]) -> Indices:
+        """The first index of the block of an iteration, within the padded array."""
+        found: Indices = self.mapping.compute_start_indices_interpret(tuple(position), *scalars)
+        return [lax.convert_element_type(start, np.int32) for start in found]
+
+    def pad(self, array: Any) -> Any:
+        """Pads an array to whole blocks, with uninitialized values."""
+        if not any(map(any, self.padding)):
+            return array
+        return lax.pad(array, uninitialized((), array.dtype), [(low, high, 0) for low, high in self.padding])
+
+    def unpad(self, array: Any) -> Any:
+        """Removes what `pad` added."""
+        ends = [low + size for (low, _), size in zip(self.padding, self.array_sizes, strict=True)]
+        return lax.slice(array, [low for low, _ in self.padding], ends) if any(map(any, self.padding)) else array
+
+    def read(self, array: Any, starts: Indices) -> Any:
+        """The block of a padded array."""
+        return array if self.is_whole else lax.squeeze(lax.dynamic_slice(array, starts, self.sizes), self.squeezed)
+
+    def write(self, array: Any, block: Any, starts: Indices) -> Any:
+        """The padded array with another block."""
+        if self.is_whole:
+            return block
+        return lax.dynamic_update_slice(array, lax.expand_dims(block, self.squeezed), starts)
+
+
+def _padding(kind: Any, array: int, block: int) -> tuple[int, int]:
+    low, high = kind.padding if isinstance(kind, pallas_core.Element) else (0, 0)
+    return low, high + -(low + array + high) % block
