@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -118,12 +117,3 @@ def _difference(files: list[str], tolerance: float) -> float:
         allowed = tolerance * np.abs(np.where(np.isfinite(b), b, 0)).max(initial=0.0)
         worst = max(worst, apart / allowed if apart else 0.0) if allowed else max(worst, float("inf") if apart else 0.0)
     return worst
-
-
-def to_json(result: Result) -> str:
-    return json.dumps(asdict(result))
-
-
-def from_json(text: str) -> Result:
-    fields = json.loads(text)
-    return Result(**{**fields, "hloom": Side(**fields["hloom"]), "xla": Side(**fields["xla"])})

@@ -14,13 +14,14 @@ class Program:
     """A program: `initialise(key)` returns its state, in one jitted call, and `step(*state)` is measured.
 
     The state is a tuple of trees of arrays. Both functions are traced by JAX; platforms must agree on the result of the
-    step, within `tolerance` relative to the largest element of each array.
+    step, within `tolerance` relative to the largest element of each array. With `x64` numbers have 64 bits by default.
     """
 
     name: str
     initialise: Callable[[Any], tuple[Tree, ...]]
     step: Callable[..., Tree]
     tolerance: float = 2e-3
+    x64: bool = False
 
 
 PROGRAMS: dict[str, Program] = {}

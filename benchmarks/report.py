@@ -9,7 +9,8 @@ from typing import Any
 
 from benchmarks.measure import Result
 
-RATIOS: dict[str, Callable[[Result], float]] = {
+Ratios = dict[str, Callable[[Result], float]]
+RATIOS: Ratios = {
     "step, XLA / hloom": lambda r: r.xla.step / r.hloom.step,
     "compile, hloom / XLA": lambda r: r.hloom.compile / r.xla.compile,
     "initialise, hloom / XLA": lambda r: r.hloom.initialise / r.xla.initialise,
@@ -27,7 +28,7 @@ def show(results: Sequence[Result]) -> None:
         ratios = [f"{ratio(result):.2f}" for ratio in RATIOS.values()]
         name = result.name if result.agrees else f"[red]{result.name}: differs {result.difference:.3g} x[/red]"
         table.add_row(name, f"{1e3 * result.hloom.step:.3g}", *ratios, f"{result.hloom.memory >> 20}")
-    means = [f"{_mean(ratio, results):.2f}" for ratio in RATIOS.values()]
+    means = [f"{mean(ratio, results):.2f}" for ratio in RATIOS.values()]
     table.add_section()
     table.add_row("geometric mean", "", *means, "")
     console = Console()
@@ -35,21 +36,21 @@ def show(results: Sequence[Result]) -> None:
     console.print(table)
 
 
-def _mean(ratio: Callable[[Result], float], results: Sequence[Result]) -> float:
+def mean(ratio: Callable[[Result], float], results: Sequence[Result]) -> float:
     return math.exp(sum(math.log(ratio(result)) for result in results) / len(results))
 
 
-def draw(results: Sequence[Result], path: Path) -> None:
+def draw(results: Sequence[Result], path: Path, ratios: Ratios = RATIOS) -> None:
     """Plots a panel for each ratio; the line marks equality."""
     import matplotlib
 
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, len(RATIOS), figsize=(4 + 2.6 * len(RATIOS), 1.4 + 0.28 * len(results)), sharey=True)
+    figure, axes = plt.subplots(1, len(ratios), figsize=(4 + 2.6 * len(ratios), 1.4 + 0.28 * len(results)), sharey=True)
     names = [result.name for result in results]
     panels: list[Any] = list(axes)
-    for axis, (title, ratio) in zip(panels, RATIOS.items(), strict=True):
+    for axis, (title, ratio) in zip(panels, ratios.items(), strict=True):
         values = [ratio(result) for result in results]
         is_better = [(value >= 1) == title.startswith("step") for value in values]
         # Bars start at 1.
@@ -60,7 +61,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
         # Values in a separate column, where they overlap no bar.
         for row, value in enumerate(values):
             axis.text(1.02, row, f"{value:.2f}", fontsize=7, va="center", transform=axis.get_yaxis_transform())
-        axis.set_title(f"{title}\nmean {_mean(ratio, results):.2f}", fontsize=9)
+        axis.set_title(f"{title}\nmean {mean(ratio, results):.2f}", fontsize=9)
         axis.xaxis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%g"))
         axis.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
         axis.tick_params(labelsize=8)

@@ -15,12 +15,14 @@ from typing import Any
 import jax
 import numpy as np
 
+import benchmarks.issues.programs
 import benchmarks.programs  # noqa: F401
 from benchmarks.program import PROGRAMS
 
 
 def main(name: str, results: str) -> None:
     program = PROGRAMS[name]
+    jax.config.update("jax_enable_x64", program.x64)
     key = jax.block_until_ready(jax.random.key(0))
     # Initialise the platform, which is not part of the program's compilation.
     jax.block_until_ready(jax.jit(lambda x: x + 1)(np.ones(3, np.float32)))

@@ -99,7 +99,11 @@ def test_each_promise_about_security_has_its_tests() -> None:
 
 def test_mentioned_files_exist() -> None:
     """A path in backquotes is that of some file, a bare name in a docstring one beside it; tools name JAX's files too."""
-    files = [path for folder in ("src", "tests", "tools", "examples", "docs") for path in (ROOT / folder).rglob("*.*")]
+    files = [
+        path
+        for folder in ("src", "tests", "tools", "benchmarks", "examples", "docs")
+        for path in (ROOT / folder).rglob("*.*")
+    ]
     paths = ["/" + path.relative_to(ROOT).as_posix() for path in (*files, *ROOT.glob("*.md"))]
     missing = []
     for page in [ROOT / "README.md", *(p for p in files if p.suffix in (".md", ".py") and "tools" not in p.parts)]:

@@ -65,6 +65,7 @@ proofs
 accuracy
 determinism
 figures
+users_issues
 libraries
 xla_bugs
 contributing

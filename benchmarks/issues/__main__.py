@@ -1,0 +1,40 @@
+"""`python -m benchmarks.issues`: measures the programs of users' reports, then shows the table and writes the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+import benchmarks.issues.programs  # noqa: F401
+from benchmarks.issues.issue import ISSUES
+from benchmarks.issues.page import SHOWN, page
+from benchmarks.report import draw, show
+from benchmarks.results import collect, matching
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--filter", "pattern", default="*", metavar="GLOB", help="Only reports whose names match: 'jax 26145'.")
+@click.option(
+    "--results",
+    "path",
+    type=click.Path(path_type=Path),
+    default=Path("build/issues.jsonl"),
+    show_default=True,
+    help="A line for each measured program; programs in it are not measured again.",
+)
+@click.option("--page", "target", type=click.Path(path_type=Path), help="Write the page, and the plot beside it.")
+def main(pattern: str, path: Path, target: Path | None) -> None:
+    """Programs for users' performance reports, on hloom and on XLA's CPU backend alternately."""
+    results = collect(matching(sorted(ISSUES, key=_number), pattern), path)
+    show(results)
+    if target is not None:
+        target.write_text(page(results))
+        draw(results, target.with_suffix(".svg"), SHOWN)
+
+
+def _number(name: str) -> tuple[str, int]:
+    return ISSUES[name].repository, ISSUES[name].number
+
+
+main()
