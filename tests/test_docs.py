@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import runpy
+from pathlib import Path
 
 import pytest
 
 import clauses
+import commands
 import documentation
 import pictures
 from conftest import ROOT, SPECIFICATION
 from hloom.ops.operation import OPERATIONS
+from hloom.scaling.cluster import load_cluster
 
 
 @pytest.mark.parametrize(
@@ -58,6 +61,21 @@ def test_the_pictures_are_those_of_the_code() -> None:
 def test_the_reference_is_up_to_date() -> None:
     made = runpy.run_path(str(ROOT / "tools" / "reference.py"))["reference"]()
     assert (ROOT / "docs" / "operations.md").read_text() == made, "run: python tools/reference.py"
+
+
+def test_the_reference_of_commands_is_up_to_date() -> None:
+    assert commands.TARGET.read_text() == commands.reference(), "run: python tools/reference.py"
+    for name, command in commands.commands():
+        assert f"\n.SH {name.upper()}\n" in commands.manual()
+        assert command.help, name
+
+
+def test_the_cluster_of_the_page_is_one(tmp_path: Path) -> None:
+    (description,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "how_to.md").read_text(), re.DOTALL)
+    path = tmp_path / "cluster.toml"
+    path.write_text(description)
+    cluster = load_cluster(path)
+    assert (cluster.device_count, cluster.flops, cluster.levels[1].latency) == (256, 120e9, 12e-6)
 
 
 def test_each_clause_has_a_test_and_its_line_is_up_to_date() -> None:
@@ -125,7 +143,11 @@ def test_mentioned_names_exist() -> None:
     code += [ROOT / "Makefile", ROOT / "pyproject.toml"]
     known = OTHERS.union(*(re.findall(r"\w+", f"{path.relative_to(ROOT)} {path.read_text()}") for path in code))
     docs = ROOT / "docs"
-    pages = [path for path in docs.rglob("*.md") if path.name not in ("glossary.md", "operations.md", "libraries.md")]
+    pages = [
+        path
+        for path in docs.rglob("*.md")
+        if path.name not in ("commands.md", "glossary.md", "operations.md", "libraries.md")
+    ]
     missing = [
         f"{page.relative_to(ROOT)}: {name}"
         for page in [*ROOT.glob("*.md"), *pages]

@@ -48,6 +48,7 @@ tutorials/a_pass
 tutorials/an_operation
 tutorials/proofs
 how_to
+commands
 deploy
 operations/index
 security
@@ -89,13 +90,24 @@ def build(source: Path, target: Path) -> None:
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(ROOT / "docs", source, ignore=shutil.ignore_patterns("operations.md"))
     for name, page in PAGES.items():
-        shutil.copy(ROOT / name, source / page)
+        (source / page).write_text(_linked((ROOT / name).read_text()))
     write_handbook(source / "operations")
     (source / "conf.py").write_text(_CONFIGURATION)
     with (source / "index.md").open("a") as index:
         index.write(_CONTENTS)
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-j", "auto", str(source), str(target)]
     subprocess.run(command, check=True)
+
+
+def _linked(text: str) -> str:
+    """Changes links between pages of the root, and from them to docs, to those of the site."""
+    for name, page in PAGES.items():
+        text = text.replace(f"]({name})", f"]({page})")
+    return (
+        text.replace("](docs/operations.md)", "](operations/index.md)")
+        .replace("](docs/", "](")
+        .replace("](specification)", "](specification/README.md)")
+    )
 
 
 def write_handbook(folder: Path) -> None:

@@ -1,4 +1,6 @@
-"""Writes docs/operations.md, the reference of all operations, from their declarations: `python tools/reference.py`."""
+"""Writes docs/operations.md, the reference of all operations, from their declarations, and docs/commands.md, that of
+the `hloom` command: `python tools/reference.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import inspect
 import sys
 from pathlib import Path
 
+import commands
 import hloom.ops  # noqa: F401  registers the operations
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.reference import section
@@ -63,3 +66,4 @@ def targets() -> str:
 
 if __name__ == "__main__":
     TARGET.write_text(reference())
+    commands.TARGET.write_text(commands.reference())

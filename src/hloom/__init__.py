@@ -16,6 +16,7 @@ from hloom.system.shield import shielded
 from hloom.types import PrimitiveType
 
 if TYPE_CHECKING:
+    __version__: str
     from hloom.aot import build
     from hloom.api import compile, load, parse, save
     from hloom.builder import XlaBuilder, XlaComputation, XlaOp
@@ -52,6 +53,8 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("hloom")
     if name not in _MODULES:
         raise AttributeError(f"module 'hloom' has no attribute {name!r}")
     # A signal that interrupts an import may leave other packages' modules partially initialised.
@@ -65,6 +68,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "__version__",
     "ArgumentError", "Computation", "Device", "Executable", "HloomError", "Instruction", "Layout", "Literal", "Module",
     "PaddingValue", "ParseError", "PrimitiveType", "ProtoError", "RuleError", "RunError", "Shape", "Snapshot", "Tile",
     "VerifyError", "XlaBuilder", "XlaComputation", "XlaOp",

@@ -7,9 +7,14 @@ import sys
 import sysconfig
 import time
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
+
+from hloom.errors import ArgumentError
+from hloom.runtime.mpi.world import _comm_world
 
 pytest.importorskip("mpi4py")
 MPIEXEC = Path(sysconfig.get_path("scripts")) / "mpiexec"
@@ -92,3 +97,15 @@ def test_the_command_gathers_the_result(tmp_path: Path) -> None:
     done = start(2, *command, "--distributed", "--compare", "interpreter", "--output", str(output))
     assert done.returncode == 0 and done.stdout.count("r0 is as expected") == 1, done.stdout + done.stderr
     assert np.load(output)["r0"].shape == (8, 8)
+
+
+def test_without_a_library_of_mpi_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoLibrary(ModuleType):
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError("cannot load MPI library\nlibmpi.so: cannot open shared object file")
+
+    monkeypatch.setitem(sys.modules, "mpi4py", NoLibrary("mpi4py"))
+    with pytest.raises(
+        ArgumentError, match=r"pip install 'hloom\[mpi\]', which brings mpiexec.*cannot load MPI library"
+    ):
+        _comm_world()

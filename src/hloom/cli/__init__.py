@@ -43,7 +43,7 @@ class Commands(click.Group):
             ctx.exit(ERROR_STATUS.get(ctx.invoked_subcommand or "", 1))
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(package_name="hloom")
 @click.option(
     "--load", "files", multiple=True, type=click.Path(), help="A Python file with operations, passes or rules."

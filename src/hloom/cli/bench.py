@@ -12,6 +12,7 @@ import click
 
 from hloom.api import compile
 from hloom.cli.collectives import bench_collectives
+from hloom.cli.examples import examples
 from hloom.cli.output import print_table, terminal, write_text
 from hloom.errors import ArgumentError
 
@@ -23,7 +24,12 @@ if TYPE_CHECKING:
 DEFAULT_BACKEND = "cpu"
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "hloom bench module.hlo --plot ratios.svg",
+        "mpiexec -n 2 hloom bench --collectives --cluster here.toml",
+    )
+)
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="DIR_OR_MODULE...")
 @click.option("--filter", "pattern", default="*", metavar="GLOB", help="Only run workloads whose names match.")
 @click.option("--all", "all_cases", is_flag=True, help="Run all cases of a corpus, not only those tagged bench.")

@@ -9,6 +9,7 @@ import click
 
 from hloom.api import load
 from hloom.cli.arguments import load_case, save_case, with_arguments
+from hloom.cli.examples import examples
 from hloom.cli.pipelines import pipeline_named
 from hloom.cli.reduce import show_progress
 from hloom.errors import ArgumentError
@@ -18,7 +19,13 @@ if TYPE_CHECKING:
     from hloom.faults.case import Case
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "hloom bisect module.hlo --random 0                       # the first wrong instruction",
+        "hloom bisect module.hlo --random 0 --passes cpu          # the first wrong pass, with a small module",
+        "hloom bisect module.hlo --random 0 --between cpu,xla     # beside XLA's CPU backend",
+    )
+)
 @click.argument("module", type=click.Path())
 @click.argument("other", type=click.Path(), required=False)
 @with_arguments

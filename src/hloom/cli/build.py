@@ -11,9 +11,15 @@ from hloom.aot import build as build_library
 from hloom.aot.interface import unique_names
 from hloom.aot.targets import TARGETS
 from hloom.api import load
+from hloom.cli.examples import examples
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "hloom build predict.hlo train=step.mlir -o out",
+        "hloom build predict.hlo -o page --target wasm32",
+    )
+)
 @click.argument("modules", nargs=-1, required=True, metavar="[NAME=]MODULE...")
 @click.option("-o", "--output", type=click.Path(file_okay=False), required=True, help="Folder for the files.")
 @click.option("--name", help="Name of the library; by default that of the first function.")

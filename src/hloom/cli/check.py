@@ -7,9 +7,14 @@ import sys
 import click
 
 from hloom.cli.arguments import load_case, with_arguments
+from hloom.cli.examples import examples
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "hloom check module.hlo --random 0                # the first NaN, or index out of bounds",
+    )
+)
 @click.argument("module", type=click.Path())
 @with_arguments
 @click.option("--nan/--no-nan", default=True, show_default=True, help="Find the first NaN.")

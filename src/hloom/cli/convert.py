@@ -6,11 +6,17 @@ import sys
 
 import click
 
+from hloom.cli.examples import examples
 from hloom.errors import HloomError
 from hloom.files.formats import Format, content_of, module_from_content, path_format, read_file, write_file
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "hloom convert module.hlo module.mlir",
+        "hloom convert module.pb - --to hlo",
+    )
+)
 @click.argument("source", type=click.Path(allow_dash=True))
 @click.argument("target", type=click.Path(allow_dash=True))
 @click.option(

@@ -7,9 +7,14 @@ import sys
 import click
 
 from hloom.cli.arguments import load_case, with_arguments
+from hloom.cli.examples import examples
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "hloom debug module.hlo --random 0 --break 'dot*'",
+    )
+)
 @click.argument("module", type=click.Path())
 @with_arguments
 @click.option(

@@ -7,11 +7,17 @@ import sys
 import click
 
 from hloom.api import load
+from hloom.cli.examples import examples
 from hloom.cli.pipelines import pipeline_named
 from hloom.errors import ArgumentError
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "hloom diff before.hlo after.hlo",
+        "hloom diff module.hlo --passes cpu",
+    )
+)
 @click.argument("module", type=click.Path())
 @click.argument("other", type=click.Path(), required=False)
 @click.option("--passes", metavar="LIST", help="Compare with the result of these passes rather than OTHER.")

@@ -5,9 +5,15 @@ from __future__ import annotations
 import click
 
 from hloom.cli.arguments import load_case, with_arguments
+from hloom.cli.examples import examples
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "hloom explore module.hlo --random 0                      # in the browser, with a run",
+        "hloom explore module.hlo --random 0 --output page.html   # a file to share",
+    )
+)
 @click.argument("module", type=click.Path())
 @with_arguments
 @click.option("--output", type=click.Path(), help="Write the page to this .html file instead of serving it.")

@@ -7,11 +7,17 @@ from pathlib import Path
 
 import click
 
+from hloom.cli.examples import examples
+
 FOUND = 1
 """Exit status if there are findings."""
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "hloom fuzz --minutes 60 --jobs 2 --report page.html",
+    )
+)
 @click.option("--minutes", type=float, default=10.0, show_default=True, help="How long to go on; 0 reports only.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes that work at once.")
 @click.option(

@@ -5,9 +5,15 @@ from __future__ import annotations
 import click
 
 from hloom.cli.arguments import load_case, save_case, with_arguments
+from hloom.cli.examples import examples
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "hloom isolate module.hlo 'fusion.12'",
+        "hloom isolate module.hlo 'fusion.12' --random 0 --output part.hlo_snapshot.pb   # with its operands' values",
+    )
+)
 @click.argument("module", type=click.Path())
 @click.argument("names", nargs=-1, required=True)
 @with_arguments

@@ -6,8 +6,14 @@ import sys
 
 import click
 
+from hloom.cli.examples import examples
 
-@click.command()
+
+@click.command(
+    epilog=examples(
+        "hloom operations dot gather",
+    )
+)
 @click.argument("opcodes", nargs=-1)
 def operations(opcodes: tuple[str, ...]) -> None:
     """Show operands, semantics and attributes of the operations OPCODES; without any, list all."""

@@ -7,13 +7,21 @@ import sys
 import click
 
 from hloom.api import load, prepare
+from hloom.cli.examples import examples
 from hloom.cli.pipelines import STAGES, pipeline_named, stage_text
 from hloom.cli.prove import report_proof
 from hloom.text import print_module
 from hloom.verifier import verify_module
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "hloom opt module.hlo --passes simplification     # the module after some passes",
+        "hloom opt module.hlo --stage llvm                # or loops, asm",
+        "hloom opt module.hlo --passes cpu --prove        # the pass that is wrong, if there is one",
+        "hloom --load mine.py opt module.hlo --passes mine",
+    )
+)
 @click.argument("module", type=click.Path(), required=False)
 @click.option(
     "--passes",

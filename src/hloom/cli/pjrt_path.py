@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import click
 
+from hloom.cli.examples import examples
 from hloom.pjrt.plugin import library_path
 
 
-@click.command("pjrt-path")
+@click.command(
+    "pjrt-path",
+    epilog=examples(
+        "export PLUGIN=$(hloom pjrt-path)",
+    ),
+)
 def pjrt_path() -> None:
     """Print the path of libpjrt_hloom.so, the PJRT plugin for programs in C, Go, Rust or Julia, and for PyTorch/XLA.
 

@@ -5,10 +5,16 @@ from __future__ import annotations
 import click
 
 from hloom.cli.arguments import load_case, with_arguments
+from hloom.cli.examples import examples
 from hloom.cli.output import print_table, terminal
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "hloom profile module.hlo --random 0",
+        "hloom profile module.hlo --random 0 --save p.svg --save p.json   # a plot, and a trace for Perfetto",
+    )
+)
 @click.argument("module", type=click.Path())
 @with_arguments
 @click.option(

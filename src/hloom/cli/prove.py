@@ -10,6 +10,7 @@ import click
 
 from hloom.api import load
 from hloom.cli.arguments import save_case
+from hloom.cli.examples import examples
 from hloom.errors import ArgumentError
 from hloom.ir import Module
 from hloom.text import print_module
@@ -25,7 +26,13 @@ XLA_TRIALS = 1000
 """Arguments that are tried on XLA's code of small modules."""
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "hloom prove before.hlo after.hlo",
+        "hloom prove module.hlo --xla",
+        "hloom prove sharded.hlo --partitions 4",
+    )
+)
 @click.argument("before", type=click.Path())
 @click.argument("after", type=click.Path(), required=False)
 @click.option("--xla", is_flag=True, help="Compare BEFORE with the module that XLA's CPU compiler makes of it.")

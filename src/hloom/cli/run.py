@@ -17,6 +17,7 @@ from hloom.api import compile
 from hloom.backends.interpreter.debug import combine, describe, print_values, stop_at, summary
 from hloom.backends.interpreter.executable import InterpreterExecutable
 from hloom.cli.arguments import load_with_snapshot
+from hloom.cli.examples import examples
 from hloom.cli.output import terminal
 from hloom.cli.traffic import show_traffic
 from hloom.errors import ArgumentError
@@ -29,7 +30,18 @@ if TYPE_CHECKING:
     from hloom.runtime.executable import Executable
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "hloom run module.hlo --random 0 --compare interpreter    # native code against the reference",
+        "hloom run module.hlo --input x.npz --expect y.npz        # exit status 0 if the result is as expected",
+        "hloom run dump.hlo --random 0 --fill-elided 0            # random values for elided constants",
+        "hloom run module.hlo --random 0 --stop-at nan            # the first NaN, with its operands",
+        "hloom run module.hlo --random 0 --print 'dot*'           # values of chosen instructions",
+        "hloom run dump.hlo_snapshot.pb                           # a snapshot: its arguments and result",
+        "hloom run sharded.hlo --random 0 --partitions 8          # with a table of the communication",
+        "mpiexec -n 4 hloom run sharded.hlo --random 0 --partitions 8 --distributed",
+    )
+)
 @click.argument("module", type=click.Path())
 @click.option(
     "--input",

@@ -8,12 +8,19 @@ import click
 
 from hloom.api import load
 from hloom.cli.cost import show_cost, show_counts
+from hloom.cli.examples import examples
 from hloom.cli.memory import show_memory
 from hloom.errors import ArgumentError
 from hloom.text import fingerprint, print_module
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "hloom show module.pb --short                     # the format is found by the content",
+        "hloom show module.hlo --cost --memory            # operations and bytes; live buffers at the peak",
+        "hloom show sharded.hlo --cost --devices 256 --cluster cluster.toml --plot cost.svg",
+    )
+)
 @click.argument("module", type=click.Path())
 @click.option("--short", is_flag=True, help="Omit layouts, metadata and long constants.")
 @click.option("--canonical", is_flag=True, help="Normalise names and order, as for the fingerprint.")

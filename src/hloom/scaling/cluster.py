@@ -1,25 +1,6 @@
 """Describes a cluster by a few parameters: the rates of a device, and of its links, level by level.
 
-A description is a TOML file:
-
-    [device]
-    gflops = 120.0       # arithmetic rate of a device, in 10^9 operations per second
-    memory_gbs = 20.0    # memory bandwidth (reads and writes), in 10^9 bytes per second
-    memory_gb = 8.0      # memory of a device, in 10^9 bytes; optional
-
-    [[level]]            # from the innermost outwards: the devices of a machine ..
-    name = "machine"
-    count = 4            # number of devices that it connects, or of units of the level before
-    latency_us = 1.5     # latency of a message, in microseconds
-    gbs = 6.0            # bandwidth of each device, in both directions at once, in 10^9 bytes per second
-    reduce_gbs = 4.0     # rate at which a device adds received data to its own, in 10^9 bytes per second
-
-    [[level]]            # .. and the machines
-    name = "network"
-    count = 64
-    latency_us = 12.0
-    gbs = 2.5
-    reduce_gbs = 4.0
+A description is a TOML file, which `docs/how_to.md` explains entry by entry.
 """
 
 from __future__ import annotations

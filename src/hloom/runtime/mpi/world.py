@@ -62,8 +62,12 @@ def _comm_world() -> Any:
     """MPI's communicator of all ranks; ArgumentError as for `world`."""
     try:
         from mpi4py import MPI
-    except ImportError as error:
-        raise ArgumentError(f"several processes meet through mpi4py: pip install 'hloom[mpi]' ({error})") from None
+    except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py is there, and no library of MPI
+        why = str(error).splitlines()[0]
+        raise ArgumentError(
+            f"several processes meet through MPI: pip install 'hloom[mpi]', which brings mpiexec, or mpi4py beside an "
+            f"MPI of the system ({why})"
+        ) from None
     if MPI.Query_thread() != MPI.THREAD_MULTIPLE:
         raise ArgumentError("devices are threads: this MPI was started without MPI_THREAD_MULTIPLE")
     return MPI.COMM_WORLD
