@@ -55,6 +55,14 @@ def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(autouse=True)
+def precision_of_jax() -> Iterator[None]:
+    """Takes back 64-bit precision of JAX, which peers and some tests enable, so that tests run in any order."""
+    yield
+    if (jax := sys.modules.get("jax")) is not None and jax.config.jax_enable_x64:
+        jax.config.update("jax_enable_x64", False)
+
+
 # What a change breaks most often, and says so fastest: where things go, and pages that are made from the code.
 FIRST = ("test_layers.py", "test_docs.py", "test_machine.py", "test_native.py", "test_report.py")
 
