@@ -35,14 +35,14 @@ int main(int argc, char **argv) {{
 def main_program(library: Library, function: CFunction, threads: int) -> str:
     """The C program that calls a function once; arrays are aligned to their elements alone."""
     lines = []
-    for array in (*function.inputs, *function.outputs):
+    for array in function.arrays:
         lines.append(f"{array.c_type} *{array.name} = buffer({array.count} * sizeof({array.c_type}));")
     for array in function.inputs:
         lines.append(f"if (fread({array.name}, sizeof({array.c_type}), {array.count}, in) != {array.count}) return 2;")
-    names = ", ".join(array.name for array in (*function.inputs, *function.outputs))
-    lines.append(
-        f"if ({function.name}({names}{', ' if names else ''}buffer({function.scratch_bytes}), pool)) return 3;"
-    )
+    lines.append(f"void *scratch = buffer({function.scratch_bytes});")
+    if function.takes_constants:
+        lines.append(f'const void *constants = {library.name}_map_constants("{library.name}.constants");')
+    lines.append(f"if ({function.name}({', '.join(function.arguments)})) return 3;")
     for array in function.outputs:
         lines.append(f"fwrite({array.name}, sizeof({array.c_type}), {array.count}, out);")
     pool = f"hloom_pool_new({threads})" if threads > 1 else "NULL"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hloom.aot.constants import MAX_TEXT, ConstantBlock, ExternalBlock
+from hloom.aot.runtime import FORK, GO_ON, RUN_CALLS
 from hloom.backends.cpu.codegen.emitter import ProgramEmitter
 from hloom.backends.cpu.kernels.kernel_function import PARALLEL_FOR
 from hloom.backends.cpu.program.buffer_assignment import Assignment
@@ -28,10 +29,28 @@ from hloom.ops.custom_call import CustomCall
 from hloom.runtime.custom_calls.targets import signatures
 from hloom.target import CACHE_LINE
 
-MAX_TEXT = 4096
-"""Bytes of a constant up to which it is text of the LLVM module; larger ones are written into the object file."""
 NULL_POINTER = 1
 """Status of a call with a null pointer."""
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Large constants of a library: their block, its symbol, and whether functions get its address as an argument."""
+
+    block: ConstantBlock
+    symbol: str
+    is_argument: bool
+
+    def address(self, b: FunctionBuilder, buffer: Buffer, argument: Value | None) -> Value:
+        """Returns the address of a constant, or of a Fortran routine."""
+        if isinstance(buffer, Routine):
+            return b.address_of(Declaration(f"{buffer.name}_", VOID, ()))
+        assert buffer.data is not None
+        content = buffer.data.tobytes()
+        if buffer.byte_size <= MAX_TEXT:
+            return b.address_of(Global(f"constant{buffer.index}", content, CACHE_LINE))
+        start = b.address_of(ExternalBlock(self.symbol, b"", CACHE_LINE)) if argument is None else argument
+        return b.at(start, self.block.offset_of(content), "i8")
 
 
 class LibraryEmitter(ProgramEmitter):
@@ -41,13 +60,12 @@ class LibraryEmitter(ProgramEmitter):
         super().__init__(program, assignment, vector_bytes)
         self.polls = False
 
-    def functions_of(self, name: str) -> tuple[list[Function], list[LargeConstant]]:
-        """Returns the functions, of which only the entry `name` is exported, and constants to write into the object."""
+    def functions_of(self, name: str, constants: Constants) -> list[Function]:
+        """Returns the functions, of which only the entry `name` is exported."""
         functions = [function for module in self.all_modules() for function in module.functions]
         for function in functions:
             function.is_exported = False
-        entry, constants = _entry(name, self.program, self.assignment.arena_bytes)
-        return [*functions, entry], constants
+        return [*functions, _entry(name, self.program, self.assignment.arena_bytes, constants)]
 
     def _host(self, step: HostStep | WaitStep) -> None:
         """Emits a custom call, the call of a C function `void f(void *out, const void **in)` (CUSTOMCALL-2)."""
@@ -61,35 +79,11 @@ class LibraryEmitter(ProgramEmitter):
     def fork_function(self) -> Function:
         parameters = [Parameter(f"p{k}", type) for k, type in enumerate(PARALLEL_FOR.parameters)]
         b = FunctionBuilder(Function(PARALLEL_FOR.name, parameters))
-        b.call_void("hloom_parallel_for", *parameters)
+        b.call_void(FORK.name, *parameters)
         return b.finish()
 
     def bind_fork(self, b: FunctionBuilder) -> None:
         pass
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LargeConstant(Global):
-    """A constant whose first bytes are a mark, at which its content is written into the object file."""
-
-    @property
-    def mark(self) -> bytes:
-        """Bytes that occur once in the object file."""
-        assert isinstance(self.content, bytes)
-        return hashlib.sha256(self.name.encode() + self.content).digest()
-
-    def text(self, pointer_bytes: int = 8) -> str:
-        assert isinstance(self.content, bytes)
-        rest = len(self.content) - len(self.mark)
-        mark = f'[{len(self.mark)} x i8] c"\\{self.mark.hex(chr(92))}", [{rest} x i8] zeroinitializer'
-        types = f"[{len(self.mark)} x i8], [{rest} x i8]"
-        return f"@{self.name} = internal constant <{{ {types} }}> <{{ {mark} }}>, align {self.align}"
-
-    def written_into(self, object_file: bytes) -> bytes:
-        """Returns an object file with the content of the constant."""
-        assert isinstance(self.content, bytes)
-        before, after = object_file.split(self.mark)
-        return before + self.content + after[len(self.content) - len(self.mark) :]
 
 
 def extern_target(step: HostStep) -> str | None:
@@ -118,26 +112,27 @@ def routines_of(program: Program) -> list[str]:
     return [buffer.name for buffer in program.of_kind("constant") if isinstance(buffer, Routine)]
 
 
-def _entry(name: str, program: Program, arena_bytes: int) -> tuple[Function, list[LargeConstant]]:
+def _entry(name: str, program: Program, arena_bytes: int, constants: Constants) -> Function:
     arrays = [*program.of_kind("parameter"), *program.of_kind("output")]
     parameters = [Parameter(f"{buffer.kind}{buffer.index}", PTR) for buffer in arrays]
-    scratch, pool = Parameter("scratch", PTR), Parameter("pool", PTR)
-    b = FunctionBuilder(Function(name, [*parameters, scratch, pool], I32, is_exported=True))
+    more = [Parameter(word, PTR) for word in (*(["constants"] if constants.is_argument else []), "scratch", "pool")]
+    b = FunctionBuilder(Function(name, [*parameters, *more], I32, is_exported=True))
+    *given, scratch, pool = more
     needed = [p for p, buffer in zip(parameters, arrays, strict=True) if buffer.byte_size]
-    _refuse_null(b, [*needed, *([scratch] if arena_bytes else [])])
-    constants = [_constant(buffer) for buffer in program.of_kind("constant")]
+    _refuse_null(b, [*needed, *given, *([scratch] if arena_bytes else [])])
+    block = given[0] if given else None
     pointers: dict[str, Value] = {
         "arena": _aligned(b, scratch),
         "pool": pool,
-        "parallel_for": b.address_of(Declaration("hloom_parallel_for", PARALLEL_FOR.result, PARALLEL_FOR.parameters)),
-        "run_calls": b.address_of(Declaration("hloom_run_calls", VOID, (PTR, PTR, PTR, I64))),
-        "poll": b.address_of(Declaration("hloom_go_on", I32, (PTR, I64, I64))),
+        "parallel_for": b.address_of(FORK),
+        "run_calls": b.address_of(RUN_CALLS),
+        "poll": b.address_of(GO_ON),
     }
     table = [pointers.get(entry, constant(PTR, 0)) for entry in TABLE]
-    words = [*table, *parameters, *map(b.address_of, constants)]
+    words = [*table, *parameters, *(constants.address(b, buffer, block) for buffer in program.of_kind("constant"))]
     memory = b.pack(*words, context=b.stack_array(I64, len(words), 16))
     b.ret(b.call("hloom_main", I32, memory))
-    return b.finish(), [each for each in constants if isinstance(each, LargeConstant)]
+    return b.finish()
 
 
 def _refuse_null(b: FunctionBuilder, pointers: Sequence[Value]) -> None:
@@ -150,12 +145,3 @@ def _refuse_null(b: FunctionBuilder, pointers: Sequence[Value]) -> None:
 def _aligned(b: FunctionBuilder, pointer: Value) -> Value:
     end = b.binary("add", b.convert("ptrtoint", pointer, "i64"), constant(I64, CACHE_LINE - 1))
     return b.convert("inttoptr", b.binary("and", end, constant(I64, -CACHE_LINE)), "ptr")
-
-
-def _constant(buffer: Buffer) -> Global | Declaration:
-    """Returns a constant as data, or the declaration of a Fortran routine."""
-    if isinstance(buffer, Routine):
-        return Declaration(f"{buffer.name}_", VOID, ())
-    assert buffer.data is not None
-    make = LargeConstant if buffer.byte_size > MAX_TEXT else Global
-    return make(f"constant{buffer.index}", buffer.data.tobytes(), CACHE_LINE)

@@ -1,4 +1,4 @@
-"""The C interface of a library: functions with typed arrays, and its headers."""
+"""The C interface of a library: functions with typed arrays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hloom.aot.targets import BuildTarget
 from hloom.backends.cpu.program.program import Program, buffers_of
 from hloom.runtime.custom_calls.registry import custom_call_of
 from hloom.types import PrimitiveType
@@ -26,7 +25,7 @@ _LIBM = """
 acos asin atan cbrt ceil cos cosh erf exp exp2 expm1 fabs floor fma fmax fmin fmod log log10 log1p log2 pow rint round
 sin sinh sqrt tan tanh trunc
 """
-_TAKEN = frozenset(f"{_C_WORDS} {_WORDS_OF_CPP} {_LIBM} scratch pool main free malloc".split())
+_TAKEN = frozenset(f"{_C_WORDS} {_WORDS_OF_CPP} {_LIBM} scratch pool constants main free malloc".split())
 """Names that parameters cannot have in C and C++."""
 
 
@@ -41,7 +40,11 @@ class ArrayParameter:
     @property
     def shape(self) -> str:
         """The shape as HLO text."""
-        return f"{self.type}[{','.join(map(str, self.sizes))}]"
+        return self.with_sizes(map(str, self.sizes))
+
+    def with_sizes(self, sizes: Iterable[str]) -> str:
+        """Returns the shape as text with other sizes."""
+        return f"{self.type}[{','.join(sizes)}]"
 
     @property
     def c_type(self) -> str:
@@ -70,6 +73,24 @@ class CFunction:
     scratch_bytes: int
     externs: Mapping[str, str] = field(default_factory=dict)
     """Functions that the program provides, for custom calls: name, and the instruction as a comment."""
+    takes_constants: bool = False
+    """Whether callers pass the memory of the library's constants."""
+
+    @property
+    def arrays(self) -> list[ArrayParameter]:
+        """Inputs and outputs, in the order of the function's parameters."""
+        return [*self.inputs, *self.outputs]
+
+    @property
+    def arguments(self) -> list[str]:
+        """Names of all parameters."""
+        names = [array.name for array in self.arrays]
+        return [*names, *(["constants"] if self.takes_constants else []), "scratch", "pool"]
+
+    @property
+    def scratch_macro(self) -> str:
+        """The macro for the size of the memory that a call needs."""
+        return f"{self.name.upper()}_SCRATCH_BYTES"
 
     @property
     def checksum(self) -> str:
@@ -78,32 +99,52 @@ class CFunction:
         return hashlib.sha256(f"{VERSION} {self.name} {arrays}".encode()).hexdigest()[:8]
 
     def declaration(self) -> str:
-        """Returns the declaration in C, with comments."""
-        lines = [f"    const {a.c_type} *{a.name}, /* {a.shape} */" for a in self.inputs]
-        lines += [f"    {a.c_type} *{a.name}, /* {a.shape}, written */" for a in self.outputs]
-        size = f"{self.name.upper()}_SCRATCH_BYTES"
-        externs = [
-            f"/* {text} */\nextern void {name}(void *out, const void **in);" for name, text in self.externs.items()
+        """Returns the declaration in C."""
+        return declaration(self, self.checksum, self.parameters())
+
+    def parameters(self, shapes: Sequence[str] | None = None) -> list[tuple[str, str]]:
+        """Returns the declarations of the parameters in C, and comments; `shapes` is shown instead of the arrays'."""
+        shapes = shapes or [array.shape for array in self.arrays]
+        inputs = len(self.inputs)
+        lines = [
+            (f"{'const ' if k < inputs else ''}{a.c_type} *{a.name}", f"{shape}{'' if k < inputs else ', written'}")
+            for k, (a, shape) in enumerate(zip(self.arrays, shapes, strict=True))
         ]
-        return "\n".join(
-            [
-                *externs,
-                f"#define {size} {self.scratch_bytes}",
-                f"#define {self.name.upper()}_CHECKSUM 0x{self.checksum}u",
-                f"int {self.name}(",
-                *lines,
-                f"    void *scratch, /* {size} bytes, or NULL for 0 bytes */",
-                "    hloom_pool *pool /* NULL: this thread alone */);",
-            ]
-        )
+        constants = [("const void *constants", "the content of the file of constants, aligned to 64 bytes")]
+        return [
+            *lines,
+            *(constants if self.takes_constants else []),
+            ("void *scratch", f"{self.scratch_macro} bytes, or NULL for 0 bytes"),
+            ("hloom_pool *pool", "NULL: this thread alone"),
+        ]
 
 
-def c_function(name: str, program: Program, scratch_bytes: int) -> CFunction:
+def declaration(function: CFunction, checksum: str, parameters: Sequence[tuple[str, str]]) -> str:
+    """Returns the declaration of a function with parameters in C."""
+    *lines, (last, comment) = parameters
+    name = function.name
+    calls = function.externs.items()
+    externs = [f"/* {text} */\nextern void {call}(void *out, const void **in);" for call, text in calls]
+    return "\n".join(
+        [
+            *externs,
+            f"#define {function.scratch_macro} {function.scratch_bytes}",
+            f"#define {name.upper()}_CHECKSUM 0x{checksum}u",
+            f"int {name}(",
+            *(f"    {line}, /* {text} */" for line, text in lines),
+            f"    {last} /* {comment} */);",
+        ]
+    )
+
+
+def c_function(
+    name: str, parameters: Sequence[str], program: Program, scratch_bytes: int, takes_constants: bool
+) -> CFunction:
     """Returns the C function of a program; inputs have the names of the module's parameters."""
     names, buffers = [], []
-    for parameter, tree in zip(program.module.entry.parameters, program.parameters, strict=True):
+    for parameter, tree in zip(parameters, program.parameters, strict=True):
         leaves = buffers_of([tree])
-        names += [parameter.name if len(leaves) == 1 else f"{parameter.name}_{k}" for k in range(len(leaves))]
+        names += [parameter if len(leaves) == 1 else f"{parameter}_{k}" for k in range(len(leaves))]
         buffers += leaves
     outputs = program.of_kind("output")
     results = ["result" if len(outputs) == 1 else f"result{k}" for k in range(len(outputs))]
@@ -112,7 +153,7 @@ def c_function(name: str, program: Program, scratch_bytes: int) -> CFunction:
         for name, buffer in zip(unique_names([*names, *results]), [*buffers, *outputs], strict=True)
     ]
     calls = {custom_call_of(s.start.instruction).target_name: repr(s.start.instruction) for s in program.host_steps}
-    return CFunction(name, arrays[: len(names)], arrays[len(names) :], scratch_bytes, calls)
+    return CFunction(name, arrays[: len(names)], arrays[len(names) :], scratch_bytes, calls, takes_constants)
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
@@ -126,71 +167,3 @@ def unique_names(names: Iterable[str]) -> list[str]:
         taken.add(free)
         made.append(free)
     return made
-
-
-RUNTIME_HEADER = f"""\
-/* The runtime of libraries that hloom builds. */
-#ifndef HLOOM_H
-#define HLOOM_H
-#include <stdint.h>
-#define HLOOM_INTERFACE {VERSION}
-#ifdef __cplusplus
-extern "C" {{
-#endif
-
-/* Threads that share the work of a call. A pool serves one call at a time; others meanwhile run on their own thread. */
-typedef struct hloom_pool hloom_pool;
-
-/* Returns a pool of some threads, the caller's among them; NULL without memory. Threads start at the first call. */
-hloom_pool *hloom_pool_new(int threads);
-
-/* Ends the threads of a pool that no call uses, and frees it. */
-void hloom_pool_free(hloom_pool *pool);
-
-#ifdef __cplusplus
-}}
-#endif
-#endif
-"""
-
-
-def header(library: str, functions: Sequence[CFunction], target: BuildTarget) -> str:
-    """Returns the header of a library."""
-    guard = f"{library.upper()}_H"
-    declarations = "\n\n".join(function.declaration() for function in functions)
-    return f"""\
-/* {library}: built by hloom for {target.name}.
-
-   Functions return 0, or 1 if a pointer is NULL that must not be. Arrays are row-major, and results must not overlap
-   other arrays. Calls are re-entrant if each has its own scratch memory, of any alignment. pred is 0 or 1; 4-bit
-   elements take a byte each; complex numbers are pairs of a real and an imaginary part; f16, bf16 and f8 are bits.
-   Functions of custom calls, which are declared `extern`, get the address of the result, or of an array with those of
-   several results, and an array with the addresses of the operands. */
-#ifndef {guard}
-#define {guard}
-#include "hloom.h"
-#ifdef __cplusplus
-extern "C" {{
-#endif
-
-{_support(library, target)}{declarations}
-
-#ifdef __cplusplus
-}}
-#endif
-#endif
-"""
-
-
-def _support(library: str, target: BuildTarget) -> str:
-    """Returns the C function that tells whether a processor can run the library; none but for x86-64."""
-    if target.processor.architecture != "x86_64":
-        return ""
-    feature = {64: "avx512f", 32: "avx2", 16: "sse4.2"}[target.processor.vector_bytes]
-    return f"""\
-#ifdef __GNUC__
-/* Whether this processor has the vector instructions that the functions use. */
-static inline int {library}_is_supported(void) {{ return __builtin_cpu_supports("{feature}") != 0; }}
-#endif
-
-"""

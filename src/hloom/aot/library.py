@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hloom.aot.entry import LibraryEmitter, extern_target, routines_of, scratch_bytes
+from hloom.aot.constants import ConstantBlock
+from hloom.aot.entry import Constants, LibraryEmitter, extern_target, routines_of, scratch_bytes
 from hloom.aot.example import c_example, makefile, python_example
-from hloom.aot.interface import RUNTIME_HEADER, CFunction, c_function, header, unique_names
+from hloom.aot.header import header, runtime_header
+from hloom.aot.interface import CFunction, c_function, unique_names
 from hloom.aot.link import shared_library, static_library, web_assembly
 from hloom.aot.runtime import runtime_module
+from hloom.aot.sizes import SizedFunction, Sizes, variants
 from hloom.aot.targets import BuildTarget, target_of
 from hloom.aot.web import filled, web_files
 from hloom.api import prepare
-from hloom.backends.cpu.llvm.cross import object_file
+from hloom.backends.cpu.llvm.cross import Form, compiled
 from hloom.backends.cpu.llvm.processor import generating_for
 from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
@@ -35,16 +38,23 @@ from hloom.types import PrimitiveType
 if TYPE_CHECKING:
     from hloom.builder import XlaComputation
 
-RUNTIME = "hloom_runtime.o"
+RUNTIME = "hloom_runtime"
 
 
 class Emit(enum.StrEnum):
-    """Kinds of libraries: object files, a static or a shared library, WebAssembly with an ES module and a page."""
+    """Forms of a library: objects, assembly or LLVM IR; a static or a shared library; WebAssembly with a page."""
 
     OBJECTS = "objects"
     STATIC = "static"
     SHARED = "shared"
     WEB = "web"
+    ASSEMBLY = "asm"
+    LLVM = "llvm"
+
+    @property
+    def form(self) -> Form:
+        """The form of code that LLVM makes."""
+        return {Emit.ASSEMBLY: Form.ASSEMBLY, Emit.LLVM: Form.LLVM}.get(self, Form.OBJECT)
 
 
 @dataclass(frozen=True)
@@ -54,23 +64,29 @@ class Library:
     name: str
     target: BuildTarget
     functions: Sequence[CFunction]
+    sized: Sequence[SizedFunction]
+    """Functions that take sizes, and call one of `functions`."""
     binaries: Mapping[str, bytes]
-    """Object files, or the one file of a static or shared library."""
+    """Object files, assembly or LLVM IR, or the one file of a static or shared library."""
+    constants: ConstantBlock | None
+    """Constants in a file of their own."""
 
     @property
     def files(self) -> dict[str, bytes]:
         """The content of all files by name: binaries with headers and examples, or with an ES module and a page."""
         if (wasm := self.binaries.get(f"{self.name}.wasm")) is not None:
             return web_files(self.name, self.functions, wasm)
+        declarations = [*(each.declaration() for each in self.functions), *(each.declaration() for each in self.sized)]
         texts = {
-            f"{self.name}.h": header(self.name, self.functions, self.target),
-            "hloom.h": RUNTIME_HEADER,
-            "example.c": c_example(self.name, self.functions),
-            "Makefile": makefile(self.name, [*self.binaries]),
+            f"{self.name}.h": header(self.name, declarations, self.target, self.constants),
+            "hloom.h": runtime_header(self.target),
+            "example.c": c_example(self.name, self.functions, self.target),
+            "Makefile": makefile(self.name, [*self.binaries], self.target),
         }
         if f"lib{self.name}.so" in self.binaries:
             texts["example.py"] = python_example(self.name, self.functions)
-        return {**self.binaries, **{name: text.encode() for name, text in texts.items()}}
+        constants = {f"{self.name}.constants": self.constants.content} if self.constants is not None else {}
+        return {**self.binaries, **constants, **{name: text.encode() for name, text in texts.items()}}
 
     def write(self, folder: str | PathLike[str]) -> None:
         """Writes all files into a folder, which is made if there is none. Raises ArgumentError if that fails."""
@@ -103,33 +119,45 @@ def build(
     emit: Emit | None = None,
     threads: int | None = None,
     lapack: bool = False,
+    sizes: Sequence[Sizes] = (),
+    constants_file: bool = False,
+    static_memory: bool = False,
 ) -> Library:
     """Builds modules as a library with a C function for each, and writes it into a folder.
 
     Arguments:
         modules: modules, as `hloom.compile` takes them, by the names of their functions, which are identifiers of C.
         folder: the folder for the library, headers and an example; by default nothing is written.
-        name: the name of the library and its header; by default that of the first function.
+        name: the name of the library and its header; by default that of the first module.
         target: the machine, one of `hloom.aot.targets.TARGETS`; "native" is this processor.
-        emit: object files, a static or a shared library, or "web": by default "web" for wasm32, else object files.
+        emit: what is built: by default "web" for wasm32, else object files.
         threads: the threads for which work is divided; by default those of this machine. Callers choose the pool.
         lapack: whether functions may call LAPACK, which the program that uses the library links.
+        sizes: the sizes that modules with unbounded ones, `f32[?,3]`, are built for: numbers, or tuples with a size for
+            each `?` of the parameters. `f` with `sizes=[1, 8]` becomes `f_1`, `f_8`, and `f`, which takes the size.
+        constants_file: whether constants above 4 KB are in a file that the program maps or reads, and passes.
+        static_memory: whether the library is without threads and heap, and all memory is the caller's.
 
     Raises ArgumentError for names that are not identifiers, unknown targets, and modules with instructions that need
     Python, such as host callbacks; the message names the instruction.
     """
     machine = target_of(target)
+    machine = replace(machine, has_threads=False) if static_memory else machine
     _check_names(modules, name)
+    own = name or next(iter(modules))
+    chosen = emit or (Emit.WEB if machine.is_wasm else Emit.OBJECTS)
+    if constants_file and chosen is Emit.WEB:
+        raise ArgumentError("a page has all constants in its WebAssembly file: leave out constants_file")
+    constants = Constants(ConstantBlock(), f"{own}_constants", constants_file)
     count = 1 if not machine.has_threads else thread_count() if threads is None else threads
-    functions, objects = [], {}
+    made = _LibraryFiles(machine, count, lapack, constants, chosen.form)
     for function, module in modules.items():
-        declared, content = _built(function, prepare(module), machine, count, lapack)
-        functions.append(declared)
-        objects[f"{function}.o"] = content
-    with generating_for(machine.processor):
-        objects[RUNTIME] = object_file(runtime_module(machine), machine.triple)
-    own = name or functions[0].name
-    library = Library(own, machine, functions, _linked(own, objects, machine, emit, [*modules]))
+        made.add(function, prepare(module), sizes)
+    contents = made.finished()
+    functions = [each for each in made.functions if isinstance(each, CFunction)]
+    sized = [each for each in made.functions if isinstance(each, SizedFunction)]
+    binaries = _linked(own, contents, machine, chosen, [each.name for each in functions])
+    library = Library(own, machine, functions, sized, binaries, constants.block if constants_file else None)
     if folder is not None:
         library.write(folder)
     return library
@@ -145,38 +173,74 @@ def _check_names(modules: Mapping[str, object], name: str | None) -> None:
 
 
 def _linked(
-    name: str, objects: dict[str, bytes], target: BuildTarget, emit: Emit | None, functions: Sequence[str]
+    name: str, files: dict[str, bytes], target: BuildTarget, emit: Emit, functions: Sequence[str]
 ) -> dict[str, bytes]:
-    match emit or (Emit.WEB if target.is_wasm else Emit.OBJECTS):
+    match emit:
         case Emit.WEB:
-            return {f"{name}.wasm": web_assembly(objects, target, functions)}
-        case Emit.OBJECTS:
-            return objects
+            return {f"{name}.wasm": web_assembly(files, target, functions)}
         case Emit.STATIC:
-            return {f"lib{name}.a": static_library(objects, target)}
+            return {f"lib{name}.a": static_library(files, target)}
         case Emit.SHARED:
-            return {f"lib{name}.so": shared_library(objects, target)}
+            return {target.shared_name(name): shared_library(files, target)}
+        case _:
+            return files
 
 
-@shielded
-def _built(name: str, module: Module, machine: BuildTarget, threads: int, lapack: bool) -> tuple[CFunction, bytes]:
-    """Returns a module as a C function, and its object file."""
-    if machine.is_wasm and (halves := [i for i in module.instructions() if _has_f16(i)]):
-        raise ArgumentError("LLVM does not end on f16 for WebAssembly: use f32 or bf16").at(repr(halves[0]))
-    with generating_for(machine.processor):
-        optimized = clone_module(module)
-        run_passes(optimized, cpu_pipeline(Topology.SINGLE))
-        program = build_program(optimized, Target(machine.processor.vector_bytes, threads))
-        _refuse_host(program)
-        if not lapack and (routines := routines_of(program)):
-            raise ArgumentError(f"{name} calls {', '.join(routines)} of LAPACK: allow it, and link LAPACK")
-        assignment = assign_buffers(program)
-        emitter = LibraryEmitter(program, assignment, machine.processor.vector_bytes)
-        emitted, constants = emitter.functions_of(name)
-        content = object_file(LirModule(emitted), machine.triple)
-    for large in constants:
-        content = large.written_into(content)
-    return c_function(name, program, scratch_bytes(assignment.arena_bytes)), content
+class _LibraryFiles:
+    """Makes the functions of a library and the files of their code; all functions share constants."""
+
+    def __init__(self, machine: BuildTarget, threads: int, lapack: bool, constants: Constants, form: Form) -> None:
+        self.machine, self.threads, self.lapack, self.constants, self.form = machine, threads, lapack, constants, form
+        self.functions: list[CFunction | SizedFunction] = []
+        self.files: dict[str, bytes] = {}
+
+    def add(self, name: str, module: Module, sizes: Sequence[Sizes]) -> None:
+        """Adds a module: a function, or one for each of the sizes if it has unbounded ones, and one that chooses."""
+        parameters = [parameter.name for parameter in module.entry.parameters]
+        if not any(parameter.shape.is_unbounded for parameter in module.entry.parameters):
+            self.functions.append(self._function(name, parameters, module))
+            return
+        built = [
+            self._function(word, parameters, prepare(each)) for word, each in variants(name, module, sizes).items()
+        ]
+        sized = SizedFunction(name, sizes, built)
+        self._write(name, sized.emitted().text(self.machine.processor.pointer_bytes))
+        self.functions += [*built, sized]
+
+    def finished(self) -> dict[str, bytes]:
+        """Returns all files, with the constants and the runtime."""
+        block = self.constants.block
+        if block and not self.constants.is_argument:
+            file = self._compiled(block.definition(self.constants.symbol), Form.OBJECT)
+            self.files[f"{self.constants.symbol}.o"] = block.written_into(file)
+        self._write(RUNTIME, runtime_module(self.machine).text(self.machine.processor.pointer_bytes))
+        return self.files
+
+    @shielded
+    def _function(self, name: str, parameters: Sequence[str], module: Module) -> CFunction:
+        if self.machine.is_wasm and (halves := [i for i in module.instructions() if _has_f16(i)]):
+            raise ArgumentError("LLVM does not end on f16 for WebAssembly: use f32 or bf16").at(repr(halves[0]))
+        processor = self.machine.processor
+        with generating_for(processor):
+            optimized = clone_module(module)
+            run_passes(optimized, cpu_pipeline(Topology.SINGLE))
+            program = build_program(optimized, Target(processor.vector_bytes, self.threads))
+            _refuse_host(program)
+            if not self.lapack and (routines := routines_of(program)):
+                raise ArgumentError(f"{name} calls {', '.join(routines)} of LAPACK: allow it, and link LAPACK")
+            assignment = assign_buffers(program)
+            emitter = LibraryEmitter(program, assignment, processor.vector_bytes)
+            emitted = emitter.functions_of(name, self.constants)
+            self._write(name, LirModule(emitted).text(processor.pointer_bytes))
+        scratch = scratch_bytes(assignment.arena_bytes)
+        return c_function(name, parameters, program, scratch, self.constants.is_argument)
+
+    def _write(self, name: str, text: str) -> None:
+        self.files[f"{name}.{self.form}"] = self._compiled(text, self.form)
+
+    def _compiled(self, text: str, form: Form) -> bytes:
+        with generating_for(self.machine.processor):
+            return compiled(text, self.machine.triple, form)
 
 
 def _has_f16(instruction: Instruction) -> bool:

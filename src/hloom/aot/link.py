@@ -21,8 +21,8 @@ def static_library(objects: Mapping[str, bytes], target: BuildTarget) -> bytes:
 
 def shared_library(objects: Mapping[str, bytes], target: BuildTarget) -> bytes:
     """Returns a shared library of object files. Raises ArgumentError without a linker, and for WebAssembly."""
-    if target.is_wasm:
-        raise ArgumentError("WebAssembly has no shared libraries: emit objects, static or web")
+    if target.system == "none":
+        raise ArgumentError(f"{target.name} has no shared libraries: emit objects or static")
     return compiled_library(objects, target)
 
 
@@ -30,8 +30,11 @@ def compiled_library(files: Mapping[str, bytes], target: BuildTarget) -> bytes:
     """Returns a shared library of object files and C sources. Raises ArgumentError without a compiler."""
     command = _tool("cc", target)
     machine = ["-target", target.zig] if "ziglang" in command else []
-    options = ["-shared", "-fPIC", "-fvisibility=hidden", "-O2", "-s", "-o"]
-    return _made([*command, *machine, *options], files, ["-lm", "-lpthread", "-ldl"])
+    options = ["-shared", "-fPIC", "-fvisibility=hidden", "-O2", "-s"]
+    # Each library calls its own runtime, whatever else the process has loaded.
+    options += ["-Wl,-Bsymbolic"] if target.system == "linux" else []
+    libraries = [] if target.system == "windows" else ["-lm", "-lpthread", "-ldl"]
+    return _made([*command, *machine, *options, "-o"], files, libraries)
 
 
 def web_assembly(objects: Mapping[str, bytes], target: BuildTarget, functions: Sequence[str]) -> bytes:

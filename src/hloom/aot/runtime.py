@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hloom.aot.targets import BuildTarget
 from hloom.backends.cpu.llvm.native.threads import pthread_cond_init, pthread_mutex_init
 from hloom.backends.cpu.llvm.native.translator import native_module
 from hloom.backends.cpu.llvm.native.types import LINE, Address, Array, i32, i64, u64
 from hloom.backends.cpu.llvm.native.vocabulary import address_of, elements, external, native, null, stack, to
+from hloom.backends.cpu.llvm.native.writer import declaration
 from hloom.backends.cpu.runtime.call_table import Task, run_calls
 from hloom.backends.cpu.runtime.thread_pool import SHARES, Pool, end_workers, parallel_for
-from hloom.lir import LirModule
+from hloom.lir import Declaration, LirModule
 from hloom.system.machine import MAX_THREADS
 
 SPIN = 4000
@@ -77,6 +80,14 @@ def free_pool(pool: Pool) -> None:
     if address_of(pool) != 0:
         end_workers(pool)
         free(address_of(pool))
+
+
+def _declared(function: Any) -> Declaration:
+    return declaration(function)
+
+
+FORK, RUN_CALLS, GO_ON = map(_declared, (fork, run_table, go_on))
+"""Functions that programs call."""
 
 
 def runtime_module(target: BuildTarget) -> LirModule:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 import llvmlite.binding as llvm
@@ -18,6 +19,8 @@ class BuildTarget:
     processor: Processor
     triple: str
     zig: str
+    has_threads: bool = True
+    """Whether the runtime has pools of threads, which need a heap."""
 
     @property
     def is_wasm(self) -> bool:
@@ -25,14 +28,25 @@ class BuildTarget:
         return self.processor.architecture == "wasm32"
 
     @property
-    def has_threads(self) -> bool:
-        """Whether the runtime has pools of threads."""
-        return not self.is_wasm
+    def system(self) -> str:
+        """`linux`, `windows`, `macos`, or `none` for programs without an operating system."""
+        names = {"linux": "linux", "windows": "windows", "macosx": "macos"}
+        return next((names[word] for word in names if word in self.triple), "none")
 
     @property
     def is_host(self) -> bool:
         """Whether this machine's tools link for it."""
-        return self.processor.architecture == host_processor().architecture
+        return self.processor.architecture == host_processor().architecture and self.system == sys.platform
+
+    def shared_name(self, library: str) -> str:
+        """Returns the file name of a shared library."""
+        match self.system:
+            case "windows":
+                return f"{library}.dll"
+            case "macos":
+                return f"lib{library}.dylib"
+            case _:
+                return f"lib{library}.so"
 
 
 _NEON = Processor("aarch64", "generic", "+neon", 16, converts_f16=True)
@@ -40,15 +54,15 @@ _RISCV = Processor("riscv64", "generic-rv64", "+m,+a,+f,+d,+c", 16, converts_f16
 _ARM = Processor("armv7", "cortex-a15", "+neon,+vfp4,+hwdiv-arm", 16, converts_f16=False)
 _WASM_FEATURES = "+simd128,+bulk-memory,+bulk-memory-opt,+nontrapping-fptoint,+sign-ext"
 _WASM = Processor("wasm32", "generic", _WASM_FEATURES, 16, converts_f16=False, has_fma=False)
-_LINUX_X86 = ("x86_64-unknown-linux-gnu", "x86_64-linux-gnu")
-_CROSS = {
-    **{level: (level_of_x86(level), *_LINUX_X86) for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4")},
-    "aarch64": (_NEON, "aarch64-unknown-linux-gnu", "aarch64-linux-musl"),
-    "armv7": (_ARM, "armv7-unknown-linux-gnueabihf", "arm-linux-musleabihf"),
-    "wasm32": (_WASM, "wasm32-unknown-unknown", "wasm32-freestanding"),
-    "riscv64": (_RISCV, "riscv64-unknown-linux-gnu", "riscv64-linux-musl"),
-}
-TARGETS = ("native", *_CROSS)
+_X86 = {level: level_of_x86(level) for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4")}
+_CROSS = [
+    *(BuildTarget(level, each, "x86_64-unknown-linux-gnu", "x86_64-linux-gnu") for level, each in _X86.items()),
+    BuildTarget("aarch64", _NEON, "aarch64-unknown-linux-gnu", "aarch64-linux-musl"),
+    BuildTarget("armv7", _ARM, "armv7-unknown-linux-gnueabihf", "arm-linux-musleabihf"),
+    BuildTarget("riscv64", _RISCV, "riscv64-unknown-linux-gnu", "riscv64-linux-musl"),
+    BuildTarget("wasm32", _WASM, "wasm32-unknown-unknown", "wasm32-freestanding", has_threads=False),
+]
+TARGETS = ("native", *(target.name for target in _CROSS))
 """Names of all targets."""
 
 
@@ -57,6 +71,7 @@ def target_of(name: str) -> BuildTarget:
     if name == "native":
         processor = host_processor()
         return BuildTarget(name, processor, llvm.get_process_triple(), f"{processor.architecture}-linux-gnu")
-    if name not in _CROSS:
-        raise ArgumentError(f"there is no target {name!r}: targets are {', '.join(TARGETS)}")
-    return BuildTarget(name, *_CROSS[name])
+    for target in _CROSS:
+        if target.name == name:
+            return target
+    raise ArgumentError(f"there is no target {name!r}: targets are {', '.join(TARGETS)}")

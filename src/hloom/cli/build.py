@@ -9,9 +9,11 @@ import click
 from hloom.aot import Emit
 from hloom.aot import build as build_library
 from hloom.aot.interface import unique_names
+from hloom.aot.sizes import Sizes
 from hloom.aot.targets import TARGETS
 from hloom.api import load
 from hloom.cli.examples import examples
+from hloom.errors import ArgumentError
 
 
 @click.command(
@@ -29,6 +31,9 @@ from hloom.cli.examples import examples
     "--threads", type=click.IntRange(1), help="Threads that share the work; by default those of this machine."
 )
 @click.option("--lapack", is_flag=True, help="Allow calls of LAPACK, which the program that uses the library links.")
+@click.option("--sizes", help="Sizes for which modules with unbounded ones are built: 1,8,64 or 1x128,8x128.")
+@click.option("--constants-file", is_flag=True, help="Put large constants into a file, which the program maps.")
+@click.option("--static-memory", is_flag=True, help="Leave out threads and heap: all memory is the caller's.")
 def build(
     modules: tuple[str, ...],
     output: str,
@@ -37,6 +42,9 @@ def build(
     emit: str | None,
     threads: int | None,
     lapack: bool,
+    sizes: str | None,
+    constants_file: bool,
+    static_memory: bool,
 ) -> None:
     """Build a library that needs no Python: a C function for each MODULE, called NAME or like the file.
 
@@ -47,7 +55,24 @@ def build(
     words = [given.partition("=")[0] if "=" in given else Path(given).stem for given in modules]
     loaded = dict(zip(unique_names(words), map(load, files), strict=True))
     library = build_library(
-        loaded, output, name=name, target=target, emit=Emit(emit) if emit else None, threads=threads, lapack=lapack
+        loaded,
+        output,
+        name=name,
+        target=target,
+        emit=Emit(emit) if emit else None,
+        threads=threads,
+        lapack=lapack,
+        sizes=[_sizes(each) for each in sizes.split(",")] if sizes else (),
+        constants_file=constants_file,
+        static_memory=static_memory,
     )
     for file, content in library.files.items():
         click.echo(f"{len(content):>9,} {Path(output) / file}")
+
+
+def _sizes(text: str) -> Sizes:
+    """Returns a number, or the numbers of a text such as 8x128."""
+    words = text.strip().split("x")
+    if not all(word.isdecimal() for word in words):
+        raise ArgumentError(f"sizes are numbers such as 1,8,64 or 1x128,8x128, got {text!r}")
+    return int(words[0]) if len(words) == 1 else [int(word) for word in words]

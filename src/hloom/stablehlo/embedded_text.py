@@ -8,6 +8,7 @@ text is imported for them (`importer.module.specialized_stablehlo`).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.custom_call import CustomCall
@@ -17,18 +18,24 @@ from hloom.stablehlo.mlir.ir import FunctionType
 from hloom.stablehlo.mlir.types import open_shape_of
 
 TARGET = "hloom$stablehlo"
+PROGRAM = "program"
 
 
-def embed_text(name: str, interface: FunctionType, text: str) -> Module:
-    """Embeds the StableHLO text of a program in a module; `interface` has the types of parameters and results."""
+def embed_text(name: str, interface: FunctionType, names: Sequence[str], text: str) -> Module:
+    """Embeds the StableHLO text of a program in a module; `interface` has the types of parameters and results.
+
+    Parameters have these names if they are all different.
+    """
+    if len({*names, PROGRAM}) <= len(names):
+        names = [f"Arg_{i}" for i in range(len(names))]
     entry = Computation("main")
     parameters = [
-        entry.add(Instruction(f"Arg_{i}", open_shape_of(type_), Parameter(number=i)))
-        for i, type_ in enumerate(interface.inputs)
+        entry.add(Instruction(word, open_shape_of(type_), Parameter(number=i)))
+        for i, (word, type_) in enumerate(zip(names, interface.inputs, strict=True))
     ]
     results = [open_shape_of(type_) for type_ in interface.results]
     shape = results[0] if len(results) == 1 else Shape.tuple_of(results)
-    program = entry.add(Instruction("program", shape, CustomCall(target_name=TARGET), parameters))
+    program = entry.add(Instruction(PROGRAM, shape, CustomCall(target_name=TARGET), parameters))
     program.backend_config = text
     module = Module(re.sub(r"[^\w.\-]", "_", name))
     module.add(entry, entry=True)

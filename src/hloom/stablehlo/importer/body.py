@@ -92,7 +92,7 @@ class Body(XlaBuilder):
             raise ArgumentError(f"a region of {len(shapes)} arguments is needed, got {len(block.arguments)}")
         for i, (argument, shape) in enumerate(zip(block.arguments, shapes, strict=True)):
             self._set_location(owner, argument.location)
-            self.values[argument] = parameter = self.parameter(i, shape, _parameter_name(argument, i))
+            self.values[argument] = parameter = self.parameter(i, shape, parameter_name(argument, i))
             if i in known_values:
                 self.constant_folder.values[parameter.instruction] = self.known_values[argument] = known_values[i]
         results = self.block(region)
@@ -362,7 +362,8 @@ def packed_shape(shapes: Iterable[Shape]) -> Shape:
     return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
 
 
-def _parameter_name(argument: Value, index: int) -> str:
+def parameter_name(argument: Value, index: int) -> str:
+    """Returns the name of an argument's location if it is an identifier, else one with its number."""
     name, _, _ = location_parts(argument.location)
     return name if re.fullmatch(r"[A-Za-z_]\w*", name) else f"Arg_{index}"
 

@@ -25,7 +25,8 @@ def from_jax(
 
     The entry takes the leaves of all arguments that are not static, in the order in which `jax.tree.leaves` lists them,
     used or not; a parameter's metadata has its name in the signature, such as `params['w']`. The result is the tuple of
-    the result's leaves, or the one leaf. Raises ArgumentError if JAX is not installed or cannot trace the function.
+    the result's leaves, or the one leaf. Sizes of symbolic shapes (`jax.export.symbolic_shape`) are
+    unbounded. Raises ArgumentError if JAX is not installed or cannot trace the function.
     """
     if not callable(function):
         raise ArgumentError(f"from_jax takes a function, got {type(function).__name__}")
@@ -35,14 +36,32 @@ def from_jax(
 
     try:
         # Lower for the host, whatever device JAX would choose.
-        lowered = _jitted(jax, function, static_argnums).trace(*args, **kwargs).lower(lowering_platforms=("cpu",))
+        jitted = _jitted(jax, function, static_argnums)
+        lowered = jitted.trace(*args, **kwargs).lower(lowering_platforms=("cpu",))
         text = lowered.as_text(dialect="stablehlo", debug_info=True)
+        exported = _exported(jitted, args, kwargs) if "jax.global_constant" in text else None
     except Exception as error:
         # The cause keeps the exception that the user's function raised.
         raise ArgumentError(f"JAX cannot lower {_name(function)}: {type(error).__name__}: {error}") from error
     from hloom.stablehlo.importer.module import parse_stablehlo
 
-    return parse_stablehlo(text)
+    module = parse_stablehlo(text)
+    return module if exported is None else _with_parameter_names(parse_stablehlo(exported), module)
+
+
+def _exported(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+    """Returns a program with symbolic sizes, which it computes from its arguments: lowered, it takes them as others."""
+    from jax import export
+
+    return str(export.export(jitted, platforms=["cpu"])(*args, **kwargs).mlir_module())
+
+
+def _with_parameter_names(module: Module, lowered: Module) -> Module:
+    """Gives the parameters the names that they have in the lowered program, in which sizes precede them."""
+    parameters = module.entry.parameters
+    for parameter, named in zip(parameters, lowered.entry.parameters[-len(parameters) :], strict=True):
+        parameter.name = named.name
+    return module
 
 
 def traced(program: Any, arguments: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:

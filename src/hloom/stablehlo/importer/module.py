@@ -16,7 +16,7 @@ from hloom.shape import Shape
 from hloom.stablehlo.attributes.values import boolean, integer, integers, symbol_name
 from hloom.stablehlo.embedded_text import embed_text
 from hloom.stablehlo.importer.annotations import argument_annotations, frontend_attributes, result_sharding
-from hloom.stablehlo.importer.body import Body, computation_of
+from hloom.stablehlo.importer.body import Body, computation_of, parameter_name
 from hloom.stablehlo.importer.context import ImportContext
 from hloom.stablehlo.importer.meshes import mesh_texts
 from hloom.stablehlo.importer.rules.table import rule_of
@@ -79,7 +79,8 @@ class ModuleImporter(ImportContext):
         functions = self._callees_first(main)
         if not self.is_specialized and not all(map(is_sized, interface.inputs)):
             name = str(self.operation.attributes.get("sym_name") or "main")
-            return embed_text(name, interface, self.text or print_mlir(self.operation))
+            parameters = [parameter_name(argument, i) for i, argument in enumerate(main.regions[0].block.arguments)]
+            return embed_text(name, interface, parameters, self.text or print_mlir(self.operation))
         for function in functions if not self.is_specialized else ():
             if function is not main and all(map(is_sized, self.function_type(function).inputs)):
                 computation_of(self, function, self._parameter_shapes(function))

@@ -1,7 +1,8 @@
-"""Object files for other machines than this process: position-independent code for a triple of LLVM."""
+"""Code for other machines than this process: position-independent, for a triple of LLVM."""
 
 from __future__ import annotations
 
+import enum
 import functools
 import threading
 
@@ -9,9 +10,16 @@ import llvmlite.binding as llvm
 
 from hloom.backends.cpu.llvm.machine_code import add_passes
 from hloom.backends.cpu.llvm.processor import processor
-from hloom.lir import LirModule
 
 _LOCK = threading.Lock()
+
+
+class Form(enum.StrEnum):
+    """Forms of code, by the extensions of their files: an object file, assembly, LLVM IR after LLVM's passes."""
+
+    OBJECT = "o"
+    ASSEMBLY = "s"
+    LLVM = "ll"
 
 
 @functools.cache
@@ -20,19 +28,26 @@ def _initialise() -> None:
     llvm.initialize_all_asmprinters()
 
 
-def object_file(module: LirModule, triple: str) -> bytes:
-    """Returns the object file of a module, for the current processor and a triple."""
+def compiled(text: str, triple: str, form: Form = Form.OBJECT) -> bytes:
+    """Returns the code of a module, given as text, for the current processor and a triple."""
     with _LOCK:
         _initialise()
         cpu = processor()
+        # Programs without an operating system are linked for a fixed address.
+        model = "static" if "-none-" in triple else "pic"
         machine = llvm.Target.from_triple(triple).create_target_machine(
-            cpu=cpu.name, features=cpu.features, opt=2, reloc="pic", codemodel="default"
+            cpu=cpu.name, features=cpu.features, opt=2, reloc=model, codemodel="default"
         )
         builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
         passes = llvm.create_new_module_pass_manager()
         add_passes(passes)
-        text = module.text(cpu.pointer_bytes)
         head = f'target datalayout = "{machine.target_data}"\ntarget triple = "{triple}"\n'
         with llvm.create_context() as context, llvm.parse_assembly(head + text, context) as parsed:
             passes.run(parsed, builder)
-            return bytes(machine.emit_object(parsed))
+            match form:
+                case Form.OBJECT:
+                    return bytes(machine.emit_object(parsed))
+                case Form.ASSEMBLY:
+                    return str(machine.emit_assembly(parsed)).encode()
+                case Form.LLVM:
+                    return str(parsed).encode()

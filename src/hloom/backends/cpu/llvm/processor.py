@@ -41,7 +41,7 @@ class Processor:
     @property
     def pointer_bytes(self) -> int:
         """Size of a pointer in bytes."""
-        return 4 if self.architecture in ("armv7", "wasm32") else 8
+        return 4 if self.architecture in ("armv7", "thumbv7em", "wasm32") else 8
 
     def has(self, feature: str) -> bool:
         """Whether it has a feature, by LLVM's name, that is not implied by the processor's name."""
