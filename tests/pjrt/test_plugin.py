@@ -89,7 +89,7 @@ def test_without_python_the_plugin_says_so(client: Path) -> None:
 
 
 def test_without_hloom_the_plugin_says_so(client: Path) -> None:
-    done = run(client, HLOOM_PYTHONPATH="/nowhere", PYTHONPATH="")
+    done = run(client, HLOOM_PYTHONPATH="/nowhere", PYTHONPATH="", PATH=os.defpath)
     assert done.returncode == 3 and "hloom does not start in Python" in done.stderr
 
 
