@@ -48,6 +48,9 @@ first { a = f32[4] parameter(0)
 }
 second { ROOT a = f32[4] parameter(0)
 }
+last { a = f32[] parameter(0)
+  ROOT b = f32[] parameter(1)
+}
 ENTRY e {
   x = f32[4] parameter(0)
   y = f32[4] parameter(1)
@@ -74,6 +77,17 @@ CASES = [
     ("c = s32[4] bitcast-convert(x); v = f32[4] convert(c);" + LOOK, 0),
     ("v = f32[4] add(x, y); ROOT r = f4e2m1fn[4] convert(v)", 1),
     ("v = f32[4] add(x, y); ROOT r = bf16[4] convert(v)", 0),
+    ('v = f32[4] custom-call(x), custom_call_target="Sharding";' + LOOK, 0),
+    ('l = f32[4] sqrt(x); v = f32[4] custom-call(l), custom_call_target="Sharding";' + LOOK, 1),
+    ("i = s32[4,1] iota(), iota_dimension=0; v = f32[4] scatter(x, i, y), update_window_dims={}, "
+     "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=last;" + LOOK, 0),
+    ("v = f32[4] all-gather(x), dimensions={0}, replica_groups={{0}};" + LOOK, 0),
+    ("v = f32[4] collective-permute(x), source_target_pairs={{0,0}};" + LOOK, 0),
+    ("l = f32[4] sqrt(x); s = (f32[4], f32[4]) collective-permute-start(l), source_target_pairs={{0,0}}; "
+     "v = f32[4] collective-permute-done(s);" + LOOK, 1),
+    ("s = (f32[4], f32[4], u32[]) copy-start(x); v = f32[4] copy-done(s);" + LOOK, 0),
+    ("s = ((f32[4]), f32[4], s32[]) async-start(x), calls=first; v = f32[4] async-done(s), calls=first;" + LOOK, 1),
+    ("s = ((f32[4]), f32[4], s32[]) async-start(x), calls=second; v = f32[4] async-done(s), calls=second;" + LOOK, 0),
 ]  # fmt: skip
 
 

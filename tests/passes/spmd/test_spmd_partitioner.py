@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -366,6 +367,30 @@ ENTRY e { x = s32[] parameter(0)
     module = partition(shared, 2).module
     called = [c for i in module.instructions() for c in i.op.computations]
     assert len(called) == len(set(called)) == len({c.name for c in called}) == 2 * (2 + 4 + 8)
+
+
+PRODUCTS = {
+    "dot": "dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    "convolution": "convolution(x, y), dim_labels=bf_io->bf",
+}
+
+
+@pytest.mark.parametrize(
+    ("backend", "result"), [("interpreter", "replicated"), ("interpreter", "devices=[2,1]<=[2]"), ("cpu", "replicated")]
+)
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("type", ["bf16", "f16", "f8e4m3fn"])
+def test_partial_sums_of_products_are_not_rounded(type: str, product: str, backend: str, result: str) -> None:
+    """DOT-3: a narrow float has the sum of all addends, but not those of both halves: too large, or with too many bits."""
+    module = hl.parse(f"""ENTRY e {{ x = {type}[2,4] parameter(0), sharding={{devices=[1,2]<=[2]}}
+      y = {type}[4,2] parameter(1), sharding={{devices=[2,1]<=[2]}}
+      p = {type}[2,2] {PRODUCTS[product]}
+      ROOT t = ({type}[2,2]) tuple(p), sharding={{{{{result}}}}} }}""")
+    dtype = hl.PrimitiveType[type.upper()].dtype
+    most, bits = min(float(ml_dtypes.finfo(dtype).max), 2.0**120), 2 << ml_dtypes.finfo(dtype).nmant
+    x = np.array([[most, most, -most, -most], [bits, 1, -bits, 1]], dtype)
+    (sums,) = hl.compile(module, backend=backend, partitions=2)(x, np.ones((4, 2), dtype))
+    assert sums.astype(np.float32).tolist() == [[0, 0], [2, 2]]
 
 
 @pytest.mark.parametrize("sharding", ["[1,1,2,1]<=[2]", "[1,1,1,2]<=[2]", "[1,2,1,1]<=[2]", "[2,1,1,1]<=[2]"])

@@ -17,11 +17,11 @@ from hloom.ir import Computation, Instruction, Module
 from hloom.numerics import has_signed_nans
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.broadcast import Iota
-from hloom.ops.communication import Infeed, Recv
+from hloom.ops.communication import Infeed
 from hloom.ops.compare import Compare
-from hloom.ops.control_flow import Call, Conditional, Fusion, While
+from hloom.ops.control_flow import AsyncDone, AsyncStart, AsyncUpdate, Call, Conditional, Fusion, While
 from hloom.ops.convert import BitcastConvert, Convert, ReducePrecision
-from hloom.ops.custom_call import CustomCall
+from hloom.ops.custom_call import PAD_TO_STATIC, SLICE_TO_DYNAMIC, CustomCall
 from hloom.ops.dynamic_size import SetDimensionSize
 from hloom.ops.elementwise_unary import Negate
 from hloom.ops.operation import Operation
@@ -30,10 +30,11 @@ from hloom.ops.rng import Rng, RngBitGenerator
 from hloom.ops.select import Select
 from hloom.ops.sort import Sort, TopK
 from hloom.ops.structure import Constant, GetTupleElement, Parameter, Tuple
-from hloom.ops.traits import Identity, Movement
+from hloom.ops.traits import AppliesScalar, Communication, Done, Identity, Movement
 from hloom.passes.edit import Edit, callers
 from hloom.passes.op_builder import OpBuilder
 from hloom.runtime.custom_calls.standard_targets import TOP_K_TARGETS
+from hloom.runtime.custom_calls.targets import markers
 from hloom.shape import Shape
 
 ShapeIndex = tuple[int, ...]
@@ -43,8 +44,10 @@ Position = tuple[Instruction, ShapeIndex]
 
 _FORWARDING = (Identity, Convert, Negate, ReducePrecision, SetDimensionSize)
 """Operations that copy NaNs of their first operand, besides movements. Negate inverts the signs of data."""
-_SOURCES = (BitcastConvert, Constant, Infeed, Iota, Recv, Rng, RngBitGenerator)
+_SOURCES = (BitcastConvert, Constant, Infeed, Iota, Rng, RngBitGenerator)
 """Operations whose results are data, or are never NaN; the operand of a bitcast-convert is examined at the latter."""
+
+_MOVING_TARGETS = TOP_K_TARGETS | {PAD_TO_STATIC, SLICE_TO_DYNAMIC}
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,29 @@ class _Origins:
                 return [(computation.root, index) for computation in op.computations]
             case Sort() | TopK():
                 return [(operands[index[0] if index else 0], ())]
-        return None
+            case Done() | AsyncDone():
+                return _awaited(instruction, index)
+        return [(operand, ()) for operand in operands] if _only_moves(instruction) else None
+
+
+def _only_moves(instruction: Instruction) -> bool:
+    """Whether the results have elements of operands: a collective without a combiner, a combiner that chooses, .."""
+    op = instruction.op
+    if isinstance(op, CustomCall):
+        return op.target_name in markers() | _MOVING_TARGETS or op.target_name.startswith("xla.sdy.")
+    if isinstance(op, (AppliesScalar, Communication)):
+        return all(isinstance(computation.root.op, Parameter) for computation in op.computations)
+    return False
+
+
+def _awaited(done: Instruction, index: ShapeIndex) -> list[Position] | None:
+    """Returns the positions that the result of a start, for which `done` waits, may be copied from."""
+    (start,) = done.operands
+    while isinstance(start.op, AsyncUpdate):
+        (start,) = start.operands
+    if isinstance(start.op, AsyncStart):
+        return [(start.op.calls.root, index)]
+    return None if [*start.op.computations] else [(operand, ()) for operand in start.operands]
 
 
 def _given(caller: Instruction, computation: Computation, number: int, index: ShapeIndex) -> Iterator[Position]:
@@ -158,10 +183,12 @@ def _given(caller: Instruction, computation: Computation, number: int, index: Sh
         case Conditional() as op:
             branches = enumerate(op.branch_computations, 1)
             yield from ((caller.operands[k], index) for k, branch in branches if branch is computation)
-        case Call() | Fusion() | Map():
+        case Call() | Fusion() | Map() | AsyncStart():
             yield caller.operands[number], index
         case Sort():
             yield caller.operands[number // 2], index
+        case AsyncUpdate() | AsyncDone():
+            return
         case _:
             # Elements of any operand, and earlier results of the computation.
             root = computation.root

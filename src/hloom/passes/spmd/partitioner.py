@@ -15,6 +15,7 @@ from hloom.ops.control_flow import Call, Conditional, While
 from hloom.ops.elementwise_binary import Add
 from hloom.ops.rng import Rng
 from hloom.ops.structure import Constant, Parameter
+from hloom.ops.traits import AppliesScalar
 from hloom.ops.transpose import Reverse
 from hloom.passes.op_builder import OpBuilder, ScalarComputations, adopt, new_computation
 from hloom.passes.pipeline import clone_module
@@ -330,7 +331,7 @@ class _Writer(BlockValues):
         produced = [Placement(spec_of_labels(result, assigned), tuple(sorted(unreduced))) for result in rule.results]
         if summed := summed_axes(rule, assigned):
             return self.write_reduction(old, rule, operands, produced[0], summed, unreduced)
-        value = self.write_blocks(old, operands, [placement.spec for placement in produced])
+        value = self.write_blocks(old, operands, [placement.spec for placement in produced], old.shape)
         if all(cell.placement == m for cell, m in zip(cells, produced, strict=True)):
             return value
         moved = [
@@ -339,12 +340,14 @@ class _Writer(BlockValues):
         ]
         return self.rebuild(old.shape, iter(moved))
 
-    def write_blocks(self, old: Instruction, operands: Sequence[Instruction], produced: Sequence[Spec]) -> Instruction:
-        """Emits the operation on blocks of the operands, for results in the specs `produced`."""
+    def write_blocks(
+        self, old: Instruction, operands: Sequence[Instruction], produced: Sequence[Spec], whole: Shape
+    ) -> Instruction:
+        """Emits the operation on blocks of the operands, for results of the shape `whole` in the specs `produced`."""
         if isinstance(old.op, Iota):
-            return write_iota(self.moves, old.op, old.shape, produced[0])
-        blocks = iter([self.mesh.local_shape(s, m) for s, m in zip(old.shape.leaves(), produced, strict=True)])
-        shape = _shape_of(old.shape, blocks)
+            return write_iota(self.moves, old.op, whole, produced[0])
+        blocks = iter([self.mesh.local_shape(s, m) for s, m in zip(whole.leaves(), produced, strict=True)])
+        shape = _shape_of(whole, blocks)
         op = old.op.on_blocks(old.operand_shapes, [o.shape for o in operands], shape)
         value = self.build_like(old, op, *operands, shape=shape)
         if isinstance(op, Rng) and old.sharding != MANUAL:
@@ -390,7 +393,8 @@ class _Writer(BlockValues):
         """Emits a reduction whose operands are sharded along reduced dimensions, the axes `summed`.
 
         Each partition reduces its blocks from the identity; the results are reduced over the axes, except for those
-        along which partial sums are wanted, and combined with the accumulators, which count once.
+        along which partial sums are wanted, and combined with the accumulators, which count once. Sums of products are
+        rounded to a narrow float when they are complete (DOT-3).
         """
         monoid = rule.monoid
         assert monoid is not None
@@ -398,12 +402,15 @@ class _Writer(BlockValues):
         for k, value in accumulators:
             initial = self.build.constant(monoid.identity(value.shape.element_type), value.shape.element_type)
             operands[k] = self.build.broadcast(initial, value.shape)
-        part = self.write_blocks(old, operands, [produced.spec])
+        type = old.shape.element_type
+        wide = type if isinstance(old.op, AppliesScalar) else type.computation_type
+        part = self.write_blocks(old, operands, [produced.spec], old.shape.with_element_type(wide))
         combiner = self.combiners(monoid(), part.shape.element_type)
         (wanted,) = (cell.placement for cell in self.cells.of[old])
         kept = tuple(axis for axis in summed if monoid is Add and axis in wanted.unreduced)
         sums = tuple(axis for axis in summed if axis not in kept)
         value, spec = self.reduce_over(part, produced.spec, wanted.spec, sums, combiner)
+        value = self.build.convert(value, type)
         reduced_placement = Placement(spec, tuple(sorted(produced.unreduced + kept)))
         for k, accumulator in accumulators:
             if not is_constant(old.operands[k], monoid.identity(accumulator.shape.element_type)):
