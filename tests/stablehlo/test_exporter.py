@@ -77,6 +77,13 @@ def test_element_wise_operations_constants_and_reductions_read_like_those_of_jax
     )
 
 
+def test_booleans_of_complex_numbers_tell_imaginary_ones_from_zero() -> None:
+    """CONVERT-4: only 0 is false, where stablehlo.convert ignores the imaginary part."""
+    text = export("x = c64[3] parameter(0)\n ROOT r = pred[3] convert(x)")
+    found = hl.compile(parse_stablehlo(text))(np.array([0, 1j, 2], np.complex64))
+    assert "stablehlo.compare" in text and found.tolist() == [False, True, True]
+
+
 def test_a_loop_has_one_argument_for_each_leaf_of_its_state() -> None:
     text = export(
         "i = s32[] constant(0)\n x = f32[4] parameter(0)\n t = (s32[], f32[4]) tuple(i, x)\n"

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from hloom.errors import ArgumentError
 from hloom.ir import Instruction
 from hloom.ops.attributes import ComparisonDirection, ComparisonType
 from hloom.ops.collectives import AllToAll, RaggedAllToAll
+from hloom.ops.convert import Convert
 from hloom.ops.dot import ScaledDot
 from hloom.ops.reshape import Bitcast
 from hloom.ops.scan import Scan, TriState
@@ -19,7 +22,7 @@ from hloom.stablehlo.attributes.numerics import Precisions
 from hloom.stablehlo.attributes.values import BOOLEAN, COMPARE_TYPE, DIRECTION
 from hloom.stablehlo.exporter.block import RULES, BlockExporter, Leaves, leaf_count
 from hloom.stablehlo.mlir.ir import Attribute, DenseArray, Value
-from hloom.stablehlo.mlir.types import I32, i32, i64, i64_array, mlir_type
+from hloom.stablehlo.mlir.types import I32, i32, i64, i64_array, mlir_type, tensor_type
 from hloom.stablehlo.operations import DOT_DIMENSIONS, attributes_of
 from hloom.types import PrimitiveType
 
@@ -83,6 +86,22 @@ def _bitcast(op: Bitcast, block: BlockExporter, instruction: Instruction) -> Lea
 def _physical_order(shape: Shape) -> list[int]:
     """The dimensions from the most major to the most minor."""
     return list(reversed(shape.layout.minor_to_major)) if shape.layout is not None else []
+
+
+# Conversions
+
+
+@RULES.rule(Convert)
+def _convert(op: Convert, block: BlockExporter, instruction: Instruction) -> Leaves:
+    """Compares complex numbers with 0 where booleans are wanted (CONVERT-4): StableHLO converts the real part."""
+    build, shape = _BlockBuilder(block), instruction.operands[0].shape
+    if not (shape.element_type.is_complex and instruction.shape.element_type.is_pred):
+        return block.regular(instruction)
+    zero = block.constant(np.zeros((), shape.element_type.dtype), tensor_type(Shape.array(shape.element_type)))
+    zeros = build.one("broadcast_in_dim", [zero], shape, broadcast_dimensions=i64_array([]))
+    unequal: dict[str, Attribute] = {"comparison_direction": DIRECTION.write(ComparisonDirection.NE)}
+    operands = [*block.leaves(instruction.operands[0]), zeros]
+    return block.emit_for(instruction, "stablehlo.compare", operands=operands, attributes=unequal)
 
 
 # Selections
