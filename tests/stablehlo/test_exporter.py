@@ -77,7 +77,7 @@ def test_element_wise_operations_constants_and_reductions_read_like_those_of_jax
     )
 
 
-def test_imaginary_numbers_are_true_as_booleans() -> None:
+def test_what_is_purely_imaginary_is_true() -> None:
     """CONVERT-4: only 0 is false, where a conversion of StableHLO ignores the imaginary part."""
     text = export("x = c64[3] parameter(0)\n ROOT r = pred[3] convert(x)")
     found = hl.compile(parse_stablehlo(text))(np.array([0, 1j, 2], np.complex64))
