@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import re
 from typing import Any
 
@@ -12,7 +11,9 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from conftest import SPECIFICATION
+from handbook.arguments import arguments_of
+from handbook.literals import to_array
+from handbook.specification import examples, method_name
 from hloom.index import linear_index, multi_index
 from hloom.text import parse_shape
 from hloom.types import BY_NAME
@@ -20,43 +21,7 @@ from hloom.types import BY_NAME
 BACKEND = "interpreter"
 """The backend of the examples; test_compiled.py runs them again on the compiled one."""
 
-EXAMPLES = json.loads((SPECIFICATION / "examples.json").read_text())
-NAMES = {"And": "and_", "Or": "or_", "Not": "not_", "While": "while_", "Conv": "conv", "TopK": "top_k"}
-
-
-def snake(name: str) -> str:
-    if name in NAMES:
-        return NAMES[name]
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-
-
-def to_array(literal: dict[str, Any]) -> Any:
-    """The array, or tuple of arrays, of a literal as examples.json writes it."""
-    if "tuple" in literal:
-        return tuple(map(to_array, literal["tuple"]))
-    element_type = BY_NAME[literal["type"]]
-
-    def number(value: Any) -> Any:
-        if isinstance(value, list):
-            return [number(v) for v in value]
-        if isinstance(value, str):
-            if element_type.is_complex:
-                return complex(value)
-            return -math.nan if value == "-nan" else float(value)
-        return value
-
-    values = number(literal["value"])
-    if element_type.is_float:
-        array = np.array(values, np.float64)
-        negative_nan = np.array(
-            [v == "-nan" for v in np.ravel(np.array(literal["value"], dtype=object))], bool
-        ).reshape(array.shape)
-        array = np.where(negative_nan, np.copysign(np.nan, -1.0), array)
-        array = np.where(np.isnan(array) & ~negative_nan, np.nan, array)
-        return array.astype(element_type.dtype).reshape(literal["shape"])
-    if element_type.bits < 8:
-        return np.array(values, np.int64).astype(element_type.dtype).reshape(literal["shape"])
-    return np.array(values, element_type.dtype).reshape(literal["shape"])
+EXAMPLES = examples()
 
 
 def assert_equal(got: Any, expected: dict[str, Any], rtol: float, atol: float) -> None:
@@ -91,7 +56,7 @@ class Names:
         if name == "Infeed":
             return lambda shape: self.current.infeed(parse_shape(shape))
         if re.fullmatch(r"[A-Z]\w*", name):
-            return functools.partial(self.call, snake(name))
+            return functools.partial(self.call, method_name(name))
         raise KeyError(name)
 
     @property
@@ -124,55 +89,6 @@ class Names:
         return self.wrap(eval(source, globals_, values))
 
 
-GROUPED = {"ConcatInDim", "Sort", "Map"}
-PAIRED = {"Reduce", "ReduceWindow"}
-
-
-def arguments_of(example: dict[str, Any], operands: list[Any], names: Names) -> tuple[list[Any], dict[str, Any]]:
-    """Positional and keyword arguments of the builder method."""
-    op = example["op"]
-    attributes = {k: v for k, v in example["attributes"].items() if k not in ("replicas", "function", "infeed")}
-    for key, value in attributes.items():
-        if isinstance(value, str) and value.startswith("lambda"):
-            attributes[key] = names.evaluate(value)
-        elif key == "branch_computations":
-            attributes[key] = [names.evaluate(v) for v in value]
-        elif key == "shape":
-            attributes[key] = parse_shape(value)
-    if op in GROUPED:
-        return [operands], attributes
-    if op in PAIRED:
-        half = len(operands) // 2
-        return [operands[:half], operands[half:]], attributes
-    if op == "Scatter":
-        count = (len(operands) - 1) // 2
-        return [operands[:count], operands[count], operands[count + 1 :]], attributes
-    if op == "DynamicSlice":
-        return [operands[0], operands[1:]], attributes
-    if op == "DynamicUpdateSlice":
-        return [operands[0], operands[1], operands[2:]], attributes
-    if op == "DotGeneral":
-        return [*operands, attributes], {}
-    if op == "Conditional":
-        if "true_computation" in attributes:
-            true, false = attributes["true_computation"], attributes["false_computation"]
-            return [operands[0], operands[1], true, operands[2], false], {}
-        return [operands[0], attributes["branch_computations"], operands[1:]], {}
-    if op in ("Call", "CompositeCall"):
-        return [attributes.pop("computation"), *operands], attributes
-    if op == "While":
-        return [attributes["condition"], attributes["body"], *operands], {}
-    if op == "SelectAndScatter":
-        a = attributes
-        windows = [a["window_dimensions"], a["window_strides"], a["padding"]]
-        return [operands[0], a["select"], *windows, operands[1], operands[2], a["scatter"]], {}
-    if op == "CustomCall":
-        return [attributes["target_name"], operands, attributes["shape"]], {}
-    if op == "RngBitGenerator":
-        return [attributes["algorithm"], operands[0], attributes["shape"]], {}
-    return operands, attributes
-
-
 def parameter_shape(value: Any, layout: list[int] | None) -> hl.Shape:
     shape = hl.Literal.from_value(value).shape
     return shape.with_layout(layout) if layout else shape
@@ -196,8 +112,8 @@ def run_example(example: dict[str, Any]) -> Any:
     if "program" in attributes:
         root = names.evaluate(attributes["program"], **{f"x{i}": op for i, op in enumerate(operands)})
     else:
-        args, kwargs = arguments_of(example, operands, names)
-        root = getattr(builder, snake(example["op"]))(*args, **kwargs)
+        args, kwargs = arguments_of(example, operands, names.evaluate, parse_shape)
+        root = getattr(builder, method_name(example["op"]))(*args, **kwargs)
     devices = [hl.Device(i) for i in range(replicas or 1)]
     for item in attributes.get("infeed", ()):
         devices[0].transfer_to_infeed(to_array(item))

@@ -1,4 +1,4 @@
-"""The documentation site: no warnings and no dead links, a page for each operation, correct pictures."""
+"""The documentation site: no warnings and no dead links, a page for each operation, correct pictures and examples."""
 
 from __future__ import annotations
 
@@ -9,37 +9,108 @@ import numpy as np
 import pytest
 
 import documentation
-import pictures
+import hloom as hl
+from handbook import drawings, examples_page, page, programs, specification
+from handbook.markdown import escaped, wrapped
+from handbook.python_code import program, python
 from hloom.ops.operation import OPERATIONS
+from test_spec_examples import assert_equal
 
 
 @pytest.mark.long
-def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
+def test_the_site_builds_without_warnings_or_dead_links(tmp_path: Path) -> None:
     pytest.importorskip("sphinx")
     documentation.build(tmp_path / "source", tmp_path / "site")
     pages = {path.stem for path in (tmp_path / "site" / "operations").glob("*.html")}
     assert pages == {*OPERATIONS, "index"}
-    for page in (tmp_path / "site").rglob("*.html"):
-        for name in re.findall(r'<img[^>]* src="([^":]+)"', page.read_text()):
-            assert (page.parent / name).is_file(), f"{page.name}: {name}"
+    texts = {path: path.read_text() for path in (tmp_path / "site").rglob("*.html")}
+    ids = {path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in texts.items()}
+    dead = []
+    for path, text in texts.items():
+        for name in re.findall(r'<(?:img|a)\b[^>]* (?:src|href)="([^":]+)"', text):
+            file, _, anchor = name.partition("#")
+            target = (path.parent / file).resolve() if file else path
+            if not target.exists() or (anchor and target.suffix == ".html" and anchor not in ids[target]):
+                dead.append(f"{path.relative_to(tmp_path)}: {name}")
+    assert not dead, "\n".join(dead)
 
 
-def test_pages_of_the_handbook_have_clauses_and_examples(tmp_path: Path) -> None:
-    documentation.write_handbook(tmp_path / "operations")
-    page = (tmp_path / "operations" / "pad.md").read_text()
-    assert "**PAD-2** Edge padding may be negative" in page
-    assert "**pad-interior**" in page
-    assert "](pad.svg)" in page and (tmp_path / "operations" / "pad.svg").is_file()
-    assert {path.stem for path in (tmp_path / "operations").glob("*.md")} == {*OPERATIONS, "index"}
+EXAMPLES = [(example, made) for example in specification.examples() if (made := program(example))]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("example, made", EXAMPLES, ids=[example["id"] for example, _ in EXAMPLES])
+def test_examples_as_python_give_the_expected_results(example: specification.Example, made: page.Program) -> None:
+    if example.get("expected_error"):
+        with pytest.raises(hl.HloomError):
+            made.run()
+        return
+    got, expected = made.run(), example["expected"]
+    pairs = zip(got, expected, strict=True) if isinstance(expected, list) else [(got, expected)]
+    for each, wanted in pairs:
+        assert_equal(each, wanted, example.get("rtol", 1e-6), example.get("atol", 0.0))
+
+
+@pytest.mark.long
+def test_every_operation_has_its_texts() -> None:
+    for opcode, declaration in OPERATIONS.items():
+        text = page.operation_page(declaration)
+        assert "## HLO and StableHLO" in text and f" {opcode}(" in text, opcode
+
+
+def test_a_page_has_signature_inputs_examples_rules_and_errors() -> None:
+    text = page.operation_page(OPERATIONS["gather"])
+    assert "XlaBuilder.gather(operand, start_indices, index_vector_dim: int" in text
+    assert "| `start_indices` | integer array |" in text
+    assert "array([[0., 1.],\n       [3., 4.],\n       [1., 2.]], dtype=float32)" in text  # GATHER-7
+    assert '"stablehlo.gather"(%arg0' in text and "- GATHER-7 S_in" in text
+    assert "hloom.errors.RuleError: gather[GATHER-11]" in text
+    assert "`tests/ops/test_gather_scatter.py`" in text
+
+
+def test_signatures_of_the_specification_name_types() -> None:
+    sections = {section.name: section for section in specification.sections()}
+    assert sections["SelectAndScatter"].argument_types["select"] == "T, T -> PRED"
+    assert sections["BatchNormGrad"].argument_types["mean"] == "vectors"
+    assert sections["Gather"].result_type == "array" and sections["TopK"].method == "top_k"
+
+
+def test_expressions_of_examples_are_python() -> None:
+    assert python("lambda x, y: Add(x, y)") == "lambda x, y: x + y"
+    assert python("lambda a: Min(a, Neg(a))") == "lambda a: a.builder.min(a, -a)"
+    assert python("lambda t: Tuple(GetTupleElement(t, 1))") == "lambda t: t.builder.tuple(t[1])"
+
+
+def test_generated_markdown_shows_as_text() -> None:
+    assert escaped("a[i] * b < c `x[0]` *Invalid:* d") == r"a\[i\] \* b \< c `x[0]` *Invalid:* d"
+    assert wrapped('  x = f32[2] add(a, b), metadata={op_name="long"}', 30).splitlines() == [
+        "  x = f32[2] add(a, b),",
+        '      metadata={op_name="long"}',
+    ]
+
+
+def test_examples_have_one_page() -> None:
+    text = examples_page.examples_page()
+    assert all(f'<span id="{example["id"]}"></span>' in text for example in specification.examples())
+    assert "reverse[REV-2]" in text  # the message of an example that is an error
 
 
 def test_pictures_show_what_operations_give() -> None:
     """NumPy's results of the same movements."""
-    operands, result = pictures.run(pictures.PROGRAMS["transpose"])
+    operands, result = drawings.run(programs.MOVEMENTS["transpose"])
     np.testing.assert_array_equal(result, operands[0].T)
-    operands, result = pictures.run(pictures.PROGRAMS["gather"])
+    operands, result = drawings.run(programs.MOVEMENTS["gather"])
     np.testing.assert_array_equal(result, operands[0][[3, 1]])
-    _, result = pictures.run(pictures.PROGRAMS["pad"])
-    np.testing.assert_array_equal(result, [99, 0, 99, 1, 99, 2, 99, 99])
-    for _, drawing in pictures.pictures():
-        assert drawing.startswith("<svg") and "result" in drawing
+    _, result = drawings.run(programs.MOVEMENTS["pad"])
+    np.testing.assert_array_equal(result, [0, 1, 0, 2, 0, 3, 0, 0])
+    made = dict(drawings.pictures())
+    assert set(page.PICTURED) == set(made)
+    for drawing in made.values():
+        assert drawing.startswith("<svg") and ("result" in drawing or "after" in drawing)
+
+
+def test_pictures_of_sums_mark_what_is_read() -> None:
+    drawing = dict(drawings.pictures())["dot"]
+    marked = re.findall(rf'fill="{re.escape(drawings.ACCENT)}"/><text[^>]*>(\d+)<', drawing)
+    lhs, rhs = np.arange(1, 13).reshape(3, 4), np.arange(13, 25).reshape(4, 3)
+    assert [int(each) for each in marked] == [*lhs[1], *rhs[:, 2], lhs[1] @ rhs[:, 2]]

@@ -1,0 +1,288 @@
+"""The page of an operation: summary, picture, inputs, result, examples, its text forms, rules and errors."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+import clauses as citations
+import hloom as hl
+from handbook import specification
+from handbook.drawings import arguments, parse
+from handbook.literals import to_array
+from handbook.markdown import cell, code, columns, escaped, table, wrapped
+from handbook.programs import EXCHANGES, LOOP, MOVEMENTS, OTHERS, READS
+from handbook.python_code import Program, program
+from handbook.signatures import builder_signature
+from handbook.specification import ROOT, Example, Section
+from hloom.ops.attributes import ComparisonDirection
+from hloom.ops.elementwise_binary import Binary
+from hloom.ops.elementwise_unary import Unary
+from hloom.ops.operation import OPERATIONS, Field, Operation
+from hloom.stablehlo.exporter.module import print_stablehlo
+from hloom.stablehlo.operations import BY_OPCODE
+
+PICTURED = {**MOVEMENTS, **READS, **EXCHANGES, "while": LOOP}
+MAX_EXAMPLES, MAX_ERRORS, MAX_TESTS = 4, 2, 6
+_KINDS = {
+    "signed": "signed integers",
+    "unsigned": "unsigned integers",
+    "float": "floats",
+    "complex": "complex numbers",
+}
+
+
+def operation_page(declaration: type[Operation]) -> str:
+    """Returns the Markdown of the page of an operation."""
+    opcode, sections = declaration.opcode, sections_of(declaration)
+    rules = list(dict.fromkeys(clause for section in sections for clause in section.clauses))
+    rules += [clause for clause in _cited(declaration) if clause not in rules]
+    examples = _examples(rules, sections)
+    picture = f"![Elements of the operands and of the result of {opcode}]({opcode}.svg)\n" if opcode in PICTURED else ""
+    parts = [
+        f"# {opcode}\n",
+        *(_signature(name) for name in methods_of(declaration, sections)),
+        escaped(inspect.getdoc(declaration) or "") + "\n",
+        picture,
+        _section("Inputs", _inputs(declaration, sections)),
+        _section("Result", _result(declaration, sections)),
+        _section("Examples", "\n".join(map(_example, examples))),
+        _section("HLO and StableHLO", _texts(opcode, examples)),
+        _section("Rules", "".join(f"- {clause} {escaped(specification.clauses()[clause])}\n" for clause in rules)),
+        _section("Errors", "\n".join(_errors(rules, sections))),
+        _section("Implementation", _implementation(declaration, rules)),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def sections_of(declaration: type[Operation]) -> list[Section]:
+    """Returns the sections of the specification about the builder functions that make an operation."""
+    names = {declaration.builder_name}
+    if declaration.opcode == "compare":
+        names = {d.value.lower() + order for d in ComparisonDirection for order in ("", "_total_order")}
+    found = [section for section in specification.sections() if section.opcode == declaration.opcode]
+    return found or [section for section in specification.sections() if section.method in names]
+
+
+def methods_of(declaration: type[Operation], sections: Iterable[Section]) -> list[str]:
+    """Returns the methods of `XlaBuilder` that make an operation."""
+    names = [declaration.builder_name, *(section.method for section in sections)]
+    if declaration.opcode in ("parameter", "constant"):
+        names.append(declaration.opcode)
+    return [name for name in dict.fromkeys(names) if name and hasattr(hl.XlaBuilder, name)]
+
+
+def summary(declaration: type[Operation]) -> str:
+    """Returns the first sentence of an operation's documentation, without clause numbers."""
+    text = (inspect.getdoc(declaration) or "").split("\n\n")[0]
+    return re.sub(r" \((?:[A-Z]+[A-Z0-9]*-\d+[^)]*|a later addition to XLA)\)", "", " ".join(text.split()))
+
+
+def _section(title: str, content: str) -> str:
+    return f"## {title}\n\n{content.rstrip()}\n" if content.strip() else ""
+
+
+def _signature(method: str) -> str:
+    return f"```{{py:method}} XlaBuilder.{method}{builder_signature(method)}\n```\n"
+
+
+def _cited(declaration: type[Operation]) -> list[str]:
+    families = frozenset(clause.rpartition("-")[0] for clause in specification.clauses())
+    return list(dict.fromkeys(clause for clause, _ in citations.cited(declaration.__doc__ or "", families)))
+
+
+# Tables
+
+
+def _inputs(declaration: type[Operation], sections: list[Section]) -> str:
+    types = {name: kind for section in reversed(sections) for name, kind in section.argument_types.items()}
+    rows = []
+    for name in declaration.operands:
+        kind = types.get(name.lstrip("*"), "")
+        if issubclass(declaration, Unary | Binary):
+            kind = "array of " + " or ".join(
+                sorted(_KINDS.get(each.value, each.value.upper()) for each in declaration.kinds)
+            )
+        kind = ("arrays" if name.startswith("*") else "array") if kind in ("", "XlaOp", "list of XlaOp") else kind
+        rows.append((f"`{name.lstrip('*')}`" + ", .." * name.startswith("*"), escaped(kind), ""))
+    rows += [(_field_name(field), field.kind.description, _default(field)) for field in declaration.fields]
+    return table(("name", "type", "default"), rows)
+
+
+def _field_name(field: Field) -> str:
+    """The name of an attribute, its name in HLO text where it differs, and its documentation."""
+    other = f", in HLO text `{field.text}`" if field.text and field.text != field.name else ""
+    return f"`{field.name}`{other}" + (f": {field.doc}" if field.doc else "")
+
+
+def _default(field: Field) -> str:
+    if field.required:
+        return "required"
+    value = field.default
+    text = str(getattr(value, "name", value))
+    return f"`{text}`" if len(text) < 30 else "none"
+
+
+def _result(declaration: type[Operation], sections: list[Section]) -> str:
+    if issubclass(declaration, Unary):
+        return "An array of the operand's shape."
+    if issubclass(declaration, Binary):
+        return "An array of the shape that the operands have, or to which they are broadcast."
+    kinds = list(dict.fromkeys(section.result_type for section in sections if section.result_type))
+    words = {"array": "An array.", "S": "The result of the computation.", "T": "A value of the type of `init`."}
+    return words.get(kinds[0], f"`{kinds[0]}`") if kinds else ""
+
+
+# Examples
+
+
+def _examples(rules: Iterable[str], sections: Iterable[Section]) -> list[tuple[Example, Program]]:
+    """Small worked examples of an operation, of different clauses first, in the order of the specification."""
+    own, functions = set(rules), {section.name for section in sections}
+    fitting = []
+    for example in specification.examples():
+        if example["clause"] in own and example["op"] in functions and not example.get("expected_error"):
+            made = program(example)
+            if made is not None:
+                fitting.append((example, made))
+    seen: set[str] = set()
+    ranked = []
+    for example, made in fitting:
+        ranked.append((example["clause"] in seen, len(ranked), (example, made)))
+        seen.add(example["clause"])
+    chosen = sorted(ranked, key=lambda item: item[:2])[:MAX_EXAMPLES]
+    return [each for _, _, each in sorted(chosen, key=lambda item: item[1])]
+
+
+def _example(item: tuple[Example, Program]) -> str:
+    example, made = item
+    words = example["id"].split("-")[1:]
+    title = f"**{' '.join(words).capitalize()}** ({example['clause']})" if words else example["clause"]
+    note = f": {escaped(example['note'])}" if example["note"] else ""
+    return f"{title}{note}\n\n" + code("pycon", f"{_prompted(made)}\n{_shown(example)}")
+
+
+def _prompted(made: Program) -> str:
+    statements = [*made.statements, made.call]
+    return "\n".join(">>> " + statement.replace("\n", "\n... ") for statement in statements)
+
+
+def _shown(example: Example) -> str:
+    expected = example["expected"]
+    value = [to_array(each) for each in expected] if isinstance(expected, list) else to_array(expected)
+    return repr(value)
+
+
+def _errors(rules: Iterable[str], sections: Iterable[Section]) -> Iterator[str]:
+    own, functions, count = set(rules), {section.name for section in sections}, 0
+    for example in specification.examples():
+        if count == MAX_ERRORS or example["clause"] not in own or example["op"] not in functions:
+            continue
+        made = program(example) if example.get("expected_error") else None
+        message = _message(made) if made else ""
+        if made and message:
+            count += 1
+            yield code("pycon", "\n".join(_error_lines(made)) + f"\n{message}")
+
+
+def _error_lines(made: Program) -> list[str]:
+    return [">>> " + statement.replace("\n", "\n... ") for statement in made.statements[1:]]
+
+
+def _message(made: Program) -> str:
+    """The error that the statements of a program raise; "" if only its run does."""
+    try:
+        made.computation()
+    except hl.HloomError as error:
+        return f"hloom.errors.{type(error).__name__}: {str(error).splitlines()[0]}"
+    return ""
+
+
+# Text forms
+
+
+def _texts(opcode: str, examples: list[tuple[Example, Program]]) -> str:
+    """The text of a program in HLO and StableHLO, and a run of it where no worked example shows one."""
+    text = PICTURED.get(opcode) or _of_others(opcode)
+    if text:
+        module = parse(text)
+    elif examples:
+        module = examples[0][1].computation().module
+    else:
+        return ""
+    module.name = "example"
+    hlo = module.to_text(layouts=opcode in ("bitcast", "copy"))
+    hlo = re.sub(r"^HloModule.*\n+", "", hlo)
+    blocks = [code("hlo", wrapped(hlo))]
+    try:
+        stablehlo = re.sub(r"^module .*\n|\n}\s*$", "", print_stablehlo(module, locations=False))
+        stablehlo = re.sub(r"^  ", "", stablehlo, flags=re.MULTILINE)
+        blocks.append(code("mlir", wrapped(stablehlo)))
+    except hl.HloomError as error:
+        blocks.append(f"StableHLO has no such operation: {escaped(str(error).splitlines()[0])}\n")
+    return columns(*blocks) + ("" if examples else "\n" + _run(module, text or ""))
+
+
+def _of_others(opcode: str) -> str:
+    if opcode in OTHERS:
+        return OTHERS[opcode]
+    return next((text for text in OTHERS.values() if f" {opcode}(" in text), "")
+
+
+def _run(module: hl.Module, text: str) -> str:
+    """A call of the program, on the interpreter, with consecutive integers."""
+    if "is_host_transfer" in text or "infeed" in text or "custom-call" in text:
+        return ""
+    filled = arguments(module)
+    written = ", ".join(f"np.{array.dtype.name}({array.tolist()})" for array in filled)
+    groups = re.search(r"\{\{(.*?)\}\}", text) if "replica_groups" in text or "source_target" in text else None
+    if groups:
+        count = max(map(int, re.findall(r"\d+", groups[1]))) + 1
+        result = hl.compile(module, "interpreter", replicas=count).run_replicas([filled] * count)
+        call = f"hl.compile(text, replicas={count}).run_replicas([[{written}]] * {count})"
+    else:
+        result = hl.compile(module, "interpreter", seed=0)(*filled)
+        call = f"hl.compile(text)({written})"
+    return code("pycon", f">>> {call}\n{np.array_repr(result) if isinstance(result, np.ndarray) else repr(result)}")
+
+
+# Implementation
+
+
+def _implementation(declaration: type[Operation], rules: list[str]) -> str:
+    path = f"src/{declaration.__module__.replace('.', '/')}.py"
+    lines = [f"- Declaration: `{path}`, class `{declaration.__name__}`"]
+    row = BY_OPCODE.get(declaration.opcode)
+    if row and row.dialect == "stablehlo":
+        lines.append(f"- StableHLO: [`stablehlo.{row.name}`](https://openxla.org/stablehlo/spec#{row.name})")
+    if indexing := _indexing(declaration.opcode):
+        lines.append(f"- Indexing map of the program above: `{indexing}`")
+    if tests := _tests(rules):
+        lines.append(f"- Tests: {tests}")
+    return "\n".join(lines) + "\n"
+
+
+def _indexing(opcode: str) -> str:
+    text = PICTURED.get(opcode)
+    found = parse(text).entry.root.indexing_map() if text else None
+    return cell(str(found)) if found else ""
+
+
+def _tests(rules: list[str]) -> str:
+    tests = citations.citations(ROOT / "tests")
+    files = dict.fromkeys(file for rule in rules for file in tests.get(rule, {}))
+    shown = [*files][:MAX_TESTS]
+    return ", ".join(f"`tests/{file}`" for file in shown)
+
+
+def families() -> dict[str, list[type[Operation]]]:
+    """Returns the operations by the title of the file that declares them."""
+    found: dict[str, list[type[Operation]]] = {}
+    for opcode in sorted(OPERATIONS):
+        module = inspect.getmodule(OPERATIONS[opcode])
+        title = (inspect.getdoc(module) or "").split("\n")[0].rstrip(".")
+        found.setdefault(re.sub(r" \(.*\)$", "", title), []).append(OPERATIONS[opcode])
+    return found
