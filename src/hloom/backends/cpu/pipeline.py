@@ -7,7 +7,9 @@ import enum
 from hloom.backends.cpu.codegen.outline import ScalarComputationOutliner
 from hloom.backends.cpu.elements.ops import can_apply
 from hloom.backends.cpu.kernels.products.dot import can_multiply
+from hloom.backends.cpu.kernels.products.fused_dot import can_compute
 from hloom.backends.cpu.llvm.processor import processor
+from hloom.ir import Instruction
 from hloom.loops.lower import can_lower
 from hloom.passes import PASSES, Pass, Pipeline, simplification_pipeline
 from hloom.passes.blocking.product_blocking import ProductBlocking
@@ -20,6 +22,7 @@ from hloom.passes.control_flow.loop_unroller import WhileLoopUnroller
 from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion
 from hloom.passes.fusion.dot_operands import DotOperands
 from hloom.passes.fusion.fusion import FusionPass
+from hloom.passes.fusion.product_operands import ProductOperands
 from hloom.passes.legalize.asynchronous import AsyncToSync
 from hloom.passes.legalize.batch_norm import BatchNormExpander
 from hloom.passes.legalize.bits import BitsExpander
@@ -88,12 +91,18 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
             simplification_pipeline(),
             WinogradConvolution(per_image=batch_invariant),
             DotOperands(),
+            *([] if batch_invariant else [ProductOperands(_can_lower, can_compute)]),
             ScalarComputationOutliner(processor().vector_bytes),
-            FusionPass(can_fuse=lambda instruction: can_lower(instruction, can_apply)),
+            FusionPass(_can_lower),
             MemoryScheduler(),
             UpdateScheduler(),
         ),
     )
+
+
+def _can_lower(instruction: Instruction) -> bool:
+    """Whether a loop nest can compute an instruction."""
+    return can_lower(instruction, can_apply)
 
 
 def targeted_passes() -> dict[str, Pass]:

@@ -39,6 +39,7 @@ class NestState(ABC):
         nest: Nest,
         vector_bytes: int,
         names: Mapping[int, str] | None = None,
+        builder: Builder | None = None,
     ) -> None:
         self.pointers: dict[int, Value] = {}
         """The addresses of buffers."""
@@ -46,7 +47,7 @@ class NestState(ABC):
         self.pointers.update(zip(arguments, pointers, strict=True))
         self.first, self.last = Parameter("first", I64), Parameter("last", I64)
         function = Function(name, [*pointers, self.first, self.last])
-        self.builder = Builder(function, processor().vector_bytes)
+        self.builder = builder or Builder(function, processor().vector_bytes)
         self.transposed: list[Value] = []
         """The stack memory of blocks that are transposed there."""
         self.names = names

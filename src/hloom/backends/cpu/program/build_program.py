@@ -48,6 +48,7 @@ from hloom.ops.scatter import Scatter
 from hloom.ops.structure import AfterAll, GetTupleElement, Tuple
 from hloom.ops.traits import ControlFlow, Identity
 from hloom.passes.edit import constant_value, inlined_size
+from hloom.passes.fusion.product_operands import is_product
 from hloom.passes.optional import is_left_out, optional
 from hloom.shape import Shape
 from hloom.target import Target
@@ -218,7 +219,7 @@ class _Builder:
                 result = self._new_value(instruction.shape)
                 self._copy(result, operands[0], steps)
                 return result
-            case Fusion():
+            case Fusion() as op if not is_product(op):
                 return self._kernel(instruction, operands, steps)
         return self._computed(instruction, operands, steps)
 

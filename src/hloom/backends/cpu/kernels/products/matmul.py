@@ -89,7 +89,7 @@ def _as_matvec(p: Product, target: Target) -> Matvec | None:
     """
     if p.n > 1 or target.batch_invariant:
         return None
-    matvec = Matvec(p.batch, p.m, p.k, p.a, p.b, p.c, p.batch_strides)
+    matvec = Matvec(p.batch, p.m, p.k, 1, p.a, p.b, p.c, p.batch_strides)
     return matvec if matvec.is_streamed else None
 
 
@@ -375,7 +375,8 @@ def _batch_pointers(
 def _matvec_code(name: str, p: Matvec, vector: Type, target: Target, swapped: bool) -> KernelCode:
     f, shares = entry_of(name, *ARRAYS), p.shares(vector, target)
     on = f.threads_if(target.is_worth_threads(p.batch * p.m * p.k * MULTIPLY_ADD_COST))
-    f.run_chunks(f"{name}.task", f.pack(*_factors(f, swapped), f["out"]), p.batch * shares, on)
+    matrix, vectors = _factors(f, swapped)
+    f.run_chunks(f"{name}.task", f.pack(vectors, f["out"], matrix), p.batch * shares, on)
     return code_of(name, [p.task(f"{name}.task", vector, shares), f])
 
 

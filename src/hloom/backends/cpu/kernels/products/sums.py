@@ -69,3 +69,11 @@ def sums_of_group(
 def multiplication(type: Type) -> str:
     """Returns the opcode of LLVM's multiplication for a type."""
     return "fmul" if type.is_float else "mul"
+
+
+def add_pairwise(f: KernelFunction, total: Value, *sums: Value) -> Value:
+    """Adds sums to a total, after adding them in pairs."""
+    add, rest = addition(total.type), [*sums]
+    while len(rest) > 1:
+        rest = [f.binary(add, a, b) for a, b in zip(rest[::2], rest[1::2], strict=True)]
+    return f.binary(add, total, rest[0])

@@ -1,0 +1,174 @@
+"""Operands of products as expressions: quantised weights that are converted, scaled and shifted in registers.
+
+An element of the operand is an expression of elements of arrays in memory, over three loop variables: of the batch, the
+free and the contracted dimensions. A variable that is divided by the size of a group (of elements that share a scale)
+is split into the group and the position in it, so that within a group lanes of one vector have the same scale.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from hloom.affine import Expression, Index, IndexSpace, Quotient, Variable
+from hloom.backends.cpu.elements.types import resized
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.backends.cpu.nests.emitter import NestEmitter
+from hloom.ir import Instruction
+from hloom.lir import IndexValue, Type, Value, zero
+from hloom.loops.expressions import ExpressionSpace, Load
+from hloom.loops.nest import BufferType, Nest, Store, atoms_of, loads_of
+from hloom.loops.pull import Puller
+
+MIN_GROUP = 16
+"""Elements of a group that fill a vector of any width."""
+Sources = Mapping[Instruction, int]
+"""The instructions in memory from which an operand is computed, and the positions of their pointers."""
+Roles = tuple[Sequence[int], Sequence[int], Sequence[int]]
+"""Batch, free and contracted dimensions of an operand."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Loop variables of a dimension of the operand: one of groups of `size` elements, one of the elements of a group."""
+
+    group: Variable
+    within: Variable
+
+    @property
+    def size(self) -> int:
+        """Elements of a group: all, if there is one."""
+        return self.within.extent
+
+    def index(self, space: IndexSpace) -> Index:
+        """Returns the index along the dimension."""
+        return space.add(space.scale(space.of(self.group), self.size), space.of(self.within))
+
+
+@dataclass(frozen=True)
+class ComputedOperand:
+    """The element of an operand, and the arrays that it is computed from."""
+
+    value: Expression
+    buffers: tuple[BufferType, ...]
+    batch: Axis
+    free: Axis
+    contracted: Axis
+
+    @property
+    def largest(self) -> Load:
+        """The load of the largest array: the weights."""
+        return max(loads_of([self.value]), key=lambda load: self.buffers[load.buffer].byte_size)
+
+    @property
+    def contiguous(self) -> Axis | None:
+        """The axis along which neighbours are neighbours among the weights: the free or the contracted one."""
+        return next((axis for axis in (self.free, self.contracted) if _is_contiguous(self.largest.index, axis)), None)
+
+
+def _is_contiguous(index: Index, axis: Axis) -> bool:
+    return index.coefficient(axis.within) == 1 and index.is_affine_in(axis.within)
+
+
+def computed_operand(operand: Instruction, roles: Roles, sources: Sources) -> ComputedOperand:
+    """Returns an operand of a product, whose dimensions have these roles, in terms of the sources."""
+    buffers = tuple(BufferType(i.shape.element_type, i.shape.element_count, "input") for i in sources)
+    sizes = [math.prod(operand.shape.dimensions[d] for d in role) for role in roles]
+    whole = _pulled(operand, roles, sources, buffers, [(1, size) for size in sizes])
+    groups = [_group_size(whole.value, axis) for axis in (whole.batch, whole.free, whole.contracted)]
+    if groups == sizes:
+        return whole
+    return _pulled(operand, roles, sources, buffers, [(n // g, g) for n, g in zip(sizes, groups, strict=True)])
+
+
+def _pulled(
+    operand: Instruction,
+    roles: Roles,
+    sources: Sources,
+    buffers: tuple[BufferType, ...],
+    sizes: Sequence[tuple[int, int]],
+) -> ComputedOperand:
+    space = ExpressionSpace([buffer.size for buffer in buffers])
+    names = ("b", "n", "k")
+    axes = [
+        Axis(space.indices.variable(f"{name}g", groups), space.indices.variable(name, size))
+        for name, (groups, size) in zip(names, sizes, strict=True)
+    ]
+    position: dict[int, Index] = {}
+    for role, axis in zip(roles, axes, strict=True):
+        role_sizes = tuple(operand.shape.dimensions[d] for d in role)
+        position |= dict(zip(role, space.indices.delinearize(axis.index(space.indices), role_sizes), strict=True))
+    value = Puller(space, sources).element(operand, tuple(position[d] for d in range(operand.shape.rank)))
+    return ComputedOperand(value, buffers, *axes)
+
+
+def _group_size(value: Expression, axis: Axis) -> int:
+    """Returns the largest number of elements along an axis that are in one group of every kind; all, if it is small."""
+    divisors = [
+        atom.divisor
+        for load in loads_of([value])
+        for atom in atoms_of(load.index)
+        if isinstance(atom, Quotient) and axis.within in atom.variables
+    ]
+    size = math.gcd(axis.size, *divisors)
+    return size if divisors and size % MIN_GROUP == 0 else axis.size
+
+
+class OperandEmitter(NestEmitter):
+    """Emits elements of a computed operand in a function, as vectors along the free or the contracted axis."""
+
+    def __init__(self, f: KernelFunction, operand: ComputedOperand, pointers: Sequence[Value], type: Type) -> None:
+        index = operand.largest.index
+        axes = (operand.batch, operand.free, operand.contracted)
+        loops = tuple(variable for axis in axes for variable in (axis.group, axis.within))
+        nest = Nest(loops, (Store(operand.largest.buffer, index, operand.value),))
+        super().__init__("", operand.buffers, [], nest, f.register_bytes, builder=f)
+        self.f, self.operand, self.type = f, operand, type
+        self.pointers.update(enumerate(pointers))
+
+    @contextmanager
+    def at(self, axis: Axis, index: IndexValue) -> Iterator[None]:
+        """Binds an axis to an index, in a scope in which all that is known then is emitted."""
+        with self._in_group(axis, index), self.bound(axis.within, self._within(axis, index)):
+            self.hoist([self.operand.value])
+            yield
+
+    @contextmanager
+    def lanes_along(self, axis: Axis, mask: Value | None) -> Iterator[None]:
+        """Makes values vectors along an axis; lanes outside the mask are not read, and zero."""
+        self.vector, self.lanes, self.tail = axis.within, self.type.width, mask
+        yield
+        self.vector, self.lanes, self.tail = None, 0, None
+
+    def elements(self, axis: Axis, first: IndexValue, count: int) -> list[Value]:
+        """Returns elements that are adjacent along the last axis, which has as many in each group, or a multiple."""
+        found = []
+        with self._in_group(axis, first):
+            within = self._within(axis, first)
+            for i in range(count):
+                with self.bound(axis.within, self.f.index(self.f.add(within, i))):
+                    found.append(self._element())
+        return found
+
+    @contextmanager
+    def _in_group(self, axis: Axis, index: IndexValue) -> Iterator[None]:
+        with self.bound(axis.group, self.f.index(self.f.divide(index, axis.size))):
+            self.hoist([self.operand.value])
+            yield
+
+    def _within(self, axis: Axis, index: IndexValue) -> Value:
+        return self.f.index(index if axis.group.extent == 1 else self.f.remainder(index, axis.size))
+
+    def _element(self) -> Value:
+        """Returns the elements at the bound indices, in the type of the sums."""
+        f, type = self.f, self.type
+        value = self.value(self.operand.value)
+        assert isinstance(value, Value)
+        if value.type.element != type.element and type.is_float:
+            value = f.convert("fpext", value, type.element)
+        elif value.type.element != type.element:
+            value = resized(f, value, type.element, self.operand.value.type.is_signed)
+        value = value if value.type.width else f.splat(value, self.lanes)
+        return value if self.tail is None else f.select(self.tail, value, zero(type))

@@ -1,0 +1,130 @@
+"""Products of the rows of a matrix and a few vectors: several rows at a time, with several sums for each."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.backends.cpu.kernels.products.streamed_matrix import Row, StreamedMatrix, Vectors
+from hloom.backends.cpu.kernels.products.sums import MIN_GROUP_BLOCKS, add_pairwise, chain_length
+from hloom.lir import IndexValue, Type, Value, constant
+
+ROWS_PER_ITERATION = 4
+SUMS = 16  # vectors of them in registers
+MIN_CHAIN_ITERATIONS = 64  # over K, whose products are added in one chain
+
+
+@dataclass(frozen=True)
+class RowSums:
+    """Writes the loops over rows and over K. The sums of an iteration are ordered by part of K, vector and row."""
+
+    matrix: StreamedMatrix
+    work: Vectors
+
+    @property
+    def rows(self) -> int:
+        """Rows of an iteration."""
+        return ROWS_PER_ITERATION if self.work.count <= SUMS // ROWS_PER_ITERATION else ROWS_PER_ITERATION // 2
+
+    @property
+    def unroll(self) -> int:
+        """Vectors of each row in an iteration over K."""
+        return max(1, SUMS // (self.rows * self.work.count))
+
+    @property
+    def results(self) -> int:
+        """Results of an iteration over rows."""
+        return self.rows * self.work.count
+
+    def emit(self, first: IndexValue, count: IndexValue) -> None:
+        """Writes the products of `count` rows from `first` on."""
+        f, work = self.work.f, self.work
+        with f.loop(count, self.rows) as loop:
+            last = f.subtract(count, 1)  # rows past the last one repeat it
+            indices = [f.add(first, f.minimum(f.add(loop.index, i), last)) for i in range(self.rows)]
+            totals = self._products([self.matrix.row(row) for row in indices])
+            for i, total in enumerate(totals):
+                vector, row = divmod(i, self.rows)
+                f.store_as(total, work.target_address(indices[row], vector), work.out.type)
+
+    def _products(self, rows: list[Row]) -> list[Value]:
+        """Returns the products of rows and vectors: whole iterations, then the remaining vectors of K, the last one
+        masked.
+        """
+        f, type, k = self.work.f, self.work.type, self.work.k
+        zeros = [constant(type, 0)] * (self.unroll * self.results)
+        step = self.unroll * type.width
+        whole, blocks = k // step * step, [step * iterations for iterations in _block_iterations(k // step)]
+        sums, totals = [*zeros], _additive_identities(type, self.results)
+        if blocks:
+            totals = self._block_sums(rows, (0, whole), blocks, zeros)
+        elif whole:
+            sums = self._sum_iterations(rows, (0, whole), zeros)
+        for j, at in enumerate(range(whole, k, type.width)):
+            part = slice(j * self.results, (j + 1) * self.results)
+            sums[part] = self._add_products(rows, at, k - at, sums[part])
+        return [_horizontal_sum(f, add_pairwise(f, total, *sums[i :: self.results])) for i, total in enumerate(totals)]
+
+    def _block_sums(
+        self, rows: list[Row], part_of_k: tuple[IndexValue, IndexValue], blocks: list[int], zeros: list[Value]
+    ) -> list[Value]:
+        """Returns the sums over a part of K, a vector for each result: in blocks of the first size, and these in blocks
+        of the next.
+        """
+        f, (first, end) = self.work.f, part_of_k
+        with f.loop(end, blocks[0], _additive_identities(zeros[0].type, self.results), first) as loop:
+            block = loop.index, f.minimum(f.add(loop.index, blocks[0]), end)
+            if len(blocks) > 1:
+                sums = self._block_sums(rows, block, blocks[1:], zeros)
+            else:
+                sums = self._sum_iterations(rows, block, zeros)
+            loop.carried = [add_pairwise(f, total, *sums[i :: self.results]) for i, total in enumerate(loop.carried)]
+        return loop.carried
+
+    def _sum_iterations(
+        self, rows: list[Row], part_of_k: tuple[IndexValue, IndexValue], sums: list[Value]
+    ) -> list[Value]:
+        """Adds the products of a part of K, an integral number of iterations, to the sums."""
+        f, (first, end), width = self.work.f, part_of_k, sums[0].type.width
+        with f.loop(end, self.unroll * width, sums, first) as loop:
+            for j in range(self.unroll):
+                part = slice(j * self.results, (j + 1) * self.results)
+                start = f.add(loop.index, j * width)
+                loop.carried[part] = self._add_products(rows, start, width, loop.carried[part])
+        return loop.carried
+
+    def _add_products(self, rows: list[Row], at: IndexValue, left: int, sums: list[Value]) -> list[Value]:
+        f, work, type = self.work.f, self.work, self.work.type
+        mask = f.first_lanes(left, type.width) if left < type.width else None
+        parts = [row(at, mask) for row in rows]
+        added = []
+        for vector in range(work.count):
+            factor = f.load_as(work.address(at, vector), work.vectors.type, type, mask)
+            own = sums[vector * self.rows : (vector + 1) * self.rows]
+            added += [f.multiply_add(part, factor, total) for part, total in zip(parts, own, strict=True)]
+        return added
+
+
+def _block_iterations(count: int) -> list[int]:
+    """Returns the lengths of nested blocks of `count` iterations, outermost first; none if one chain suffices."""
+    blocks = math.ceil(count / MIN_CHAIN_ITERATIONS)
+    group = chain_length(blocks, MIN_GROUP_BLOCKS)
+    if blocks <= 1:
+        return []
+    return [MIN_CHAIN_ITERATIONS * group, MIN_CHAIN_ITERATIONS] if blocks > group else [MIN_CHAIN_ITERATIONS]
+
+
+def _additive_identities(type: Type, count: int) -> list[Value]:
+    """Vectors of -0.0 or 0, the addition of which LLVM removes."""
+    return [constant(type, -0.0 if type.is_float else 0)] * count
+
+
+def _horizontal_sum(f: KernelFunction, vector: Value) -> Value:
+    """The sum of all lanes."""
+    scalar = vector.type.scalar
+    if not scalar.is_float:
+        return f.call(f"llvm.vector.reduce.add.{vector.type.suffix}", scalar, vector)
+    return f.call(
+        f"llvm.vector.reduce.fadd.{vector.type.suffix}", scalar, constant(scalar, -0.0), vector, flags="reassoc"
+    )

@@ -1,0 +1,89 @@
+"""product-operands: narrow operands of dots that are converted and scaled are computed inside the dot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from hloom.ir import Computation, Instruction, Module
+from hloom.ops.control_flow import Fusion
+from hloom.ops.dot import Dot
+from hloom.ops.structure import Constant
+from hloom.ops.traits import Movement
+from hloom.passes.edit import Edit, applied_computations, is_dynamic
+from hloom.passes.fusion.build import build_fusion
+from hloom.passes.fusion.decisions import CanFuse
+
+MAX_INSTRUCTIONS = 48
+"""Instructions from which an operand is computed."""
+MIN_BYTES = 1 << 14
+"""Bytes of an operand that is worth it."""
+SHRINKAGE = 2
+"""Ratio of the bytes of an operand to those of the arrays that it is computed from, from which fusion pays."""
+
+CanCompute = Callable[[Instruction, Instruction, tuple[Instruction, ...]], bool]
+"""Whether the target has code for a dot, of which it computes an operand from arrays in memory."""
+
+
+@dataclass(frozen=True)
+class ProductOperands:
+    """Before: dot(x, multiply(convert(w), broadcast(scale))). After: a fusion of these, whose root is the dot.
+
+    The operand is computed from arrays that are smaller by `SHRINKAGE` in all: quantised weights, scales and zero
+    points. Instructions that `can_fuse` refuses, and dots that `can_compute` refuses, are left alone.
+    """
+
+    name: ClassVar[str] = "product-operands"
+    optional: ClassVar[bool] = True
+    can_fuse: CanFuse = field(compare=False)
+    can_compute: CanCompute = field(compare=False)
+
+    def run(self, module: Module) -> int:
+        """Makes the fusions; returns their number."""
+        inside = applied_computations(module)
+        return sum(self._run(module, computation) for computation in module.computations if computation not in inside)
+
+    def _run(self, module: Module, computation: Computation) -> int:
+        edit, changes = Edit(computation), 0
+        for dot in computation.instructions:
+            if not isinstance(dot.op, Dot) or is_dynamic(dot):
+                continue
+            members = next(filter(None, (self._members(dot, operand) for operand in dot.operands)), None)
+            if members is not None:
+                build_fusion(module, edit, [dot], [*members, dot])
+                changes += 1
+        edit.finish()
+        return changes
+
+    def _members(self, dot: Instruction, operand: Instruction) -> list[Instruction] | None:
+        """Returns the instructions that compute an operand in the dot, operands first; None if it stays in memory."""
+        if operand.shape.byte_size < MIN_BYTES or [*dot.operands].count(operand) > 1:
+            return None
+        found: dict[Instruction, None] = {}
+        stack = [operand]
+        while stack:
+            member = stack.pop()
+            if self._is_computed(member, operand.shape.element_count):
+                found[member] = None
+                stack += member.operands
+        members = [i for i in dot.parent.instructions if i in found] if dot.parent else []
+        sources = tuple(dict.fromkeys(o for i in members for o in i.operands if o not in found))
+        if not members or len(members) > MAX_INSTRUCTIONS:
+            return None
+        if SHRINKAGE * sum(source.shape.byte_size for source in sources) > operand.shape.byte_size:
+            return None
+        return members if self.can_compute(dot, operand, sources) else None
+
+    def _is_computed(self, instruction: Instruction, elements: int) -> bool:
+        """Whether an instruction is computed for each of the operand's elements, rather than once for several."""
+        op = instruction.op
+        if isinstance(op, Constant):
+            return self.can_fuse(instruction)
+        is_large = instruction.shape.is_array and instruction.shape.element_count >= elements
+        return is_large and (op.elementwise or isinstance(op, Movement)) and self.can_fuse(instruction)
+
+
+def is_product(op: Fusion) -> bool:
+    """Whether a fusion is a dot that computes an operand."""
+    return isinstance(op.calls.root.op, Dot)

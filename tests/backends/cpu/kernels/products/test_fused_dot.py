@@ -1,0 +1,170 @@
+"""Products with quantised weights, which are converted and scaled in registers, against sums in f64.
+
+Bounds are those of sums of blocks of at most 512 terms, in any order (GEN-13): a term has an error of each operation
+that computes it, and one of each addition on its way to the result.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hloom as hl
+from hloom.backends.cpu.pipeline import cpu_pipeline
+from hloom.ops.control_flow import Fusion
+from hloom.passes.fusion.product_operands import is_product
+from hloom.types import BY_NAME
+
+Array = np.ndarray[Any, Any]
+INTEGERS = ("s8", "u8", "s4", "u4", "s2")
+FLOATS = ("f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz", "f8e4m3b11fnuz", "f8e3m4", "f4e2m1fn")
+GROUP = 32
+SCALES = {"none": None, "columns": (0, 1), "groups": (GROUP, 1), "blocks": (GROUP, GROUP)}
+"""The steps of K and the columns that share a scale; 0: all."""
+EPSILON = {"f32": 2.0**-24, "bf16": 2.0**-8, "f64": 2.0**-53}
+
+
+@dataclass(frozen=True)
+class Case:
+    """x[rows, k] times weights of k by n, stored as [k, n] or, `transposed`, as [n, k]."""
+
+    rows: int
+    k: int
+    n: int
+    weights: str = "s8"
+    floats: str = "f32"
+    scales: str = "none"
+    has_zero_points: bool = False
+    transposed: bool = False
+
+    @property
+    def groups(self) -> tuple[int, int]:
+        """The steps of K and the columns that share a scale."""
+        k, n = SCALES[self.scales] or (0, 0)
+        return k or self.k, n or self.n
+
+    def text(self) -> str:
+        whole, scaled = self._sizes(self.k, self.n), self._sizes(self.k // self.groups[0], self.n // self.groups[1])
+        split = [size for pair in zip(scaled, self._sizes(*self.groups)) for size in pair]
+        parameters = [
+            f"x = {self.floats}[{self.rows},{self.k}] parameter(0)",
+            f"w = {self.weights}{whole} parameter(1)",
+        ]
+        lines, value = [f"c = {self.floats}{whole} convert(w)"], "c"
+        for name, opcode in self._adjustments():
+            parameters.append(f"{name} = {self.floats}{scaled} parameter({len(parameters)})")
+            lines += [
+                f"{name}.4 = {self.floats}{split} broadcast({name}), dimensions={{0,2}}",
+                f"{name}.2 = {self.floats}{whole} reshape({name}.4)",
+                f"{name}.r = {self.floats}{whole} {opcode}({value}, {name}.2)",
+            ]
+            value = f"{name}.r"
+        contracted = f"lhs_contracting_dims={{1}}, rhs_contracting_dims={{{int(self.transposed)}}}"
+        root = f"ROOT r = {self.floats}[{self.rows},{self.n}] dot(x, {value}), {contracted}"
+        return "\n".join(["HloModule m", "ENTRY e {", *parameters, *lines, root, "}"])
+
+    def _adjustments(self) -> list[tuple[str, str]]:
+        zero_points = [("z", "subtract")] if self.has_zero_points else []
+        return zero_points + ([("s", "multiply")] if self.scales != "none" else [])
+
+    def _sizes(self, k: int, n: int) -> list[int]:
+        return [n, k] if self.transposed else [k, n]
+
+    def arguments(self) -> list[Array]:
+        random, weights = np.random.default_rng(self.k * self.n), BY_NAME[self.weights]
+        codes = random.integers(0, 1 << weights.bits, self._sizes(self.k, self.n), np.uint8)
+        values = _decoded(codes, weights)
+        x = random.standard_normal((self.rows, self.k)).astype(BY_NAME[self.floats].dtype)
+        sizes = self._sizes(self.k // self.groups[0], self.n // self.groups[1])
+        scales = [random.integers(1, 100, sizes).astype(x.dtype) for _ in self._adjustments()]
+        return [x, values, *scales]
+
+    def expected(self, x: Array, weights: Array, *adjustments: Array) -> tuple[Array, Array]:
+        """Returns the product in f64, and the largest error that sums in blocks may have."""
+        wide = weights.astype(np.float64)
+        for (_, opcode), array in zip(self._adjustments(), adjustments, strict=True):
+            groups = self._sizes(*self.groups)
+            repeated = np.repeat(np.repeat(array.astype(np.float64), groups[0], 0), groups[1], 1)
+            wide = wide - repeated if opcode == "subtract" else wide * repeated
+            wide = wide.astype(x.dtype).astype(np.float64)
+        wide = wide.T if self.transposed else wide
+        rows = x.astype(np.float64)
+        additions = min(self.k, 512) + self.k // 512
+        rounding = 2.0**-24 if x.dtype.itemsize < 8 else 2.0**-53
+        exact = rows @ wide
+        return exact, (additions + 1) * rounding * (np.abs(rows) @ np.abs(wide)) + EPSILON[self.floats] * np.abs(exact)
+
+
+def _decoded(codes: Array, type: Any) -> Array:
+    """The elements of these codes; 0 instead of those that are not finite."""
+    if type.is_integer:
+        return codes.astype(type.dtype)
+    values = codes.view(type.dtype)
+    return np.where(np.isfinite(values.astype(np.float32)), values, np.zeros((), type.dtype))
+
+
+def check(case: Case, backend: str = "cpu") -> None:
+    module, arguments = hl.parse(case.text()), case.arguments()
+    exact, bound = case.expected(*arguments)
+    (got,) = [np.asarray(hl.compile(module, backend=backend)(*arguments)).astype(np.float64)]
+    assert (np.abs(got - exact) <= bound).all(), (case, np.abs(got - exact).max(), bound.min())
+
+
+def is_fused(text: str) -> bool:
+    module = hl.parse(text)
+    cpu_pipeline().run(module)
+    root = module.entry.root.op
+    return isinstance(root, Fusion) and is_product(root)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("scales", SCALES)
+def test_weights_of_bytes(scales: str, transposed: bool) -> None:
+    case = Case(1, 192, 224, scales=scales, transposed=transposed)
+    assert is_fused(case.text())
+    check(case)
+    check(case, "interpreter")
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("rows", [3, 8])
+def test_few_rows_with_zero_points_and_odd_ends(rows: int, transposed: bool) -> None:
+    check(Case(rows, 531, 77, "u8", scales="columns", has_zero_points=True, transposed=transposed))
+
+
+def test_infinite_scales_and_nan_reach_the_columns_that_use_them_alone() -> None:
+    """The lanes past the last step of K are not part of a sum, whatever the scale of the column."""
+    case = Case(1, 531, 77, scales="columns", transposed=True)
+    x, weights, scales = case.arguments()
+    scales = scales.reshape(-1)
+    scales[[5, 9]] = np.inf, np.nan
+    weights[weights == 0] = 1
+    got = np.asarray(hl.compile(hl.parse(case.text()))(x, weights, scales.reshape(77, 1)))
+    reference = np.isfinite(x.astype(np.float64) @ (weights * scales[:, None].astype(np.float64)).T)
+    assert (np.isfinite(got) == reference).all()
+    assert reference.sum() == 75
+
+
+@pytest.mark.long
+def test_every_type_scale_and_size() -> None:
+    random = np.random.default_rng(int(os.environ.get("HLOOM_SEED", "0")))
+    for _ in range(int(os.environ.get("HLOOM_CASES", "2000")) // 10):
+        pick = random.choice
+        scales = str(pick([*SCALES]))
+        unit = 1 if scales in ("none", "columns") else GROUP
+        k, n = (int(pick([1, 2, 3, 5, 7, 11, 16, 31, 64])) * unit for _ in range(2))
+        case = Case(
+            int(pick([1, 2, 3, 4, 5, 8])),
+            k * int(pick([1, 7, 11])),
+            n,
+            str(pick([*INTEGERS, *FLOATS])),
+            str(pick([*EPSILON])),
+            scales,
+            bool(pick([False, True])) and scales != "none",
+            bool(pick([False, True])),
+        )
+        check(case)
