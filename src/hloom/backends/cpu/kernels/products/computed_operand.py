@@ -32,7 +32,7 @@ Roles = tuple[Sequence[int], Sequence[int], Sequence[int]]
 
 @dataclass(frozen=True)
 class Axis:
-    """Loop variables of a dimension of the operand: one of groups of `size` elements, one of the elements of a group."""
+    """Loop variables of a dimension of the operand: of groups of `size` elements, and of the elements of a group."""
 
     group: Variable
     within: Variable
