@@ -211,8 +211,8 @@ def cause_lines(total: Comparison, most: int) -> Iterator[str]:
 
 
 def file_name(name: str) -> str:
-    """Returns the name of a test file given as `nn_test`, `nn_test.py` or `tests/nn_test.py`."""
-    return Path(name).with_suffix(".py").name
+    """Returns the path within `tests/` of a file given as `nn_test`, `nn_test.py`, `tests/nn_test.py` or `pallas/ops_test`."""
+    return Path(name).with_suffix(".py").as_posix().removeprefix("tests/")
 
 
 def results_path(folder: Path, platform: str, x64: bool, file: str) -> Path:

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import jax._src
+import jax._src.pallas
 import pytest
 
 SETTINGS = ("pytest.ini", "pyproject.toml", "setup.cfg")
@@ -84,7 +84,8 @@ def summary(report: pytest.TestReport) -> str:
 
 def main() -> int:
     checkout, file, pipe, *chosen = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
-    jax._src.__path__.append(str(Path(checkout, "jax", "_src")))  # helpers of tests are not in the installed package
+    for package in (jax._src, jax._src.pallas):  # helpers of tests are not in the installed package
+        package.__path__.append(str(Path(checkout, *package.__name__.split("."))))
     reporter = Reporter(int(pipe), frozenset(json.loads(Path(chosen[0]).read_text())) if chosen else None)
     settings = next(path for name in SETTINGS if (path := Path(checkout, name)).exists())
     options = [f"--rootdir={checkout}", f"--config-file={settings}", "-q", "-p", "no:cacheprovider"]

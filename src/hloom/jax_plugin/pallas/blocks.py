@@ -90,13 +90,17 @@ class Blocks:
 
     def read(self, array: Any, starts: Indices) -> Any:
         """The block of a padded array."""
-        return array if self.is_whole else lax.squeeze(lax.dynamic_slice(array, starts, self.sizes), self.squeezed)
+        if self.is_whole:
+            return array
+        block = lax.dynamic_slice(array, starts, self.sizes, allow_negative_indices=False)
+        return lax.squeeze(block, self.squeezed)
 
     def write(self, array: Any, block: Any, starts: Indices) -> Any:
         """The padded array with another block."""
         if self.is_whole:
             return block
-        return lax.dynamic_update_slice(array, lax.expand_dims(block, self.squeezed), starts)
+        block = lax.expand_dims(block, self.squeezed)
+        return lax.dynamic_update_slice(array, block, starts, allow_negative_indices=False)
 
 
 def _padding(kind: Any, array: int, block: int) -> tuple[int, int]:

@@ -109,13 +109,17 @@ def _loop(grid: Sequence[Any], body: Callable[[Indices, State], State], state: S
     """Runs a body for all positions of a grid, the last axis fastest; a counter has the indices as digits."""
     sizes = [n for n in grid if not _is_one(n)]
 
-    def step(counter: Any, state: State) -> State:
+    def step(carried: tuple[Any, State]) -> tuple[Any, State]:
+        counter, state = carried
         digits = iter(_digits(counter, sizes))
-        return body([np.int32(0) if _is_one(n) else next(digits) for n in grid], state)
+        state = body([np.int32(0) if _is_one(n) else next(digits) for n in grid], state)
+        return counter + np.int32(1), state
 
     if not sizes:
         return body([np.int32(0)] * len(grid), state)
-    return lax.fori_loop(np.int32(0), _product(sizes), step, state)  # type: ignore[no-any-return]
+    end = _product(sizes)
+    # Not fori_loop, whose loops of a constant length have a second counter.
+    return lax.while_loop(lambda carried: carried[0] < end, step, (np.int32(0), state))[1]
 
 
 def _is_one(size: Any) -> bool:
