@@ -44,6 +44,16 @@ class Blocks:
         """The sizes of the array without padding."""
         return tuple(self.mapping.array_aval.shape)
 
+    @property
+    def block_sizes(self) -> tuple[int, ...]:
+        """The sizes of a block as the kernel sees it."""
+        return tuple(self.mapping.block_aval.shape)
+
+    @property
+    def element_type(self) -> Any:
+        """The element type of the array."""
+        return self.mapping.array_aval.dtype
+
     @functools.cached_property
     def padding(self) -> tuple[tuple[int, int], ...]:
         """Elements before and after the array in each dimension, so that it consists of whole blocks."""
@@ -65,12 +75,21 @@ class Blocks:
             sources |= dict.fromkeys(equation.outvars, found)
         return set[int]().union(*(sources.get(v, set()) for v in jaxpr.outvars if isinstance(v, core.Var)))
 
-    def distinct_axes(self, count: int) -> set[int]:
-        """Axes of which two iterations certainly have disjoint blocks: an index of a block is that of the axis."""
+    def axis_of_dimensions(self, count: int) -> list[int | None] | None:
+        """The axis, of `count`, that numbers the blocks of each dimension, and None where there is one block.
+
+        Returns None if some dimension has other blocks, or an axis numbers those of several.
+        """
         jaxpr = self.mapping.index_map_jaxpr.jaxpr
-        axes, dimensions = jaxpr.invars[:count], zip(self.mapping.block_shape, jaxpr.outvars, strict=True)
-        counted = [v for kind, v in dimensions if not isinstance(kind, pallas_core.Element) and isinstance(v, core.Var)]
-        return {axes.index(v) for v in counted if v in axes}
+        known: dict[Any, int] = {axis: k for k, axis in enumerate(jaxpr.invars[:count])}
+        found: list[int | None] = []
+        for kind, index, size in zip(self.mapping.block_shape, jaxpr.outvars, self.array_sizes, strict=True):
+            is_only = isinstance(index, core.Literal) and index.val == 0 and getattr(kind, "block_size", 1) == size
+            if isinstance(kind, pallas_core.Element) or not (is_only or index in known):
+                return None
+            found.append(None if is_only else known[index])
+        axes = [axis for axis in found if axis is not None]
+        return found if len({*axes}) == len(axes) else None
 
     def starts(self, position: Indices, scalars: Sequence[Any]) -> Indices:
         """The first index of the block of an iteration, within the padded array."""

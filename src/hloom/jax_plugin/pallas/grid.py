@@ -17,6 +17,7 @@ import numpy as np
 from jax import lax
 from jax._src.pallas import core as pallas_core
 
+from hloom.jax_plugin.pallas.batched import run_batched
 from hloom.jax_plugin.pallas.blocks import Blocks, Indices, uninitialized
 from hloom.jax_plugin.pallas.kernel import Kernel
 
@@ -34,10 +35,13 @@ def run_grid(
     blocks = [Blocks(mapping) for mapping in grid_mapping.block_mappings]
     aliased = {output: arguments[k] for k, output in input_output_aliases}
     outputs = [
-        aliased[k] if k in aliased else uninitialized(each.array_sizes, each.mapping.array_aval.dtype)
+        aliased[k] if k in aliased else uninitialized(each.array_sizes, each.element_type)
         for k, each in enumerate(blocks[len(inputs) :])
     ]
-    call = _Call(Kernel(jaxpr, grid_mapping), grid, scalars, blocks)
+    kernel = Kernel(jaxpr, grid_mapping)
+    if (results := run_batched(kernel, grid, blocks, inputs)) is not None:
+        return results
+    call = _Call(kernel, grid, scalars, blocks)
     arrays = [each.pad(array) for each, array in zip(blocks, (*inputs, *outputs), strict=True)]
     return [each.unpad(array) for each, array in zip(blocks, call.run(arrays), strict=True)][len(inputs) :]
 
@@ -102,7 +106,7 @@ class _Call:
         """The block of an output before the iterations that share it."""
         if is_needed:
             return self.blocks[k].read(array, starts)
-        return uninitialized(self.blocks[k].mapping.block_aval.shape, array.dtype)
+        return uninitialized(self.blocks[k].block_sizes, array.dtype)
 
 
 def _loop(grid: Sequence[Any], body: Callable[[Indices, State], State], state: State) -> State:

@@ -32,6 +32,11 @@ class Kernel:
         return hlo_interpreter.kernel_to_hlo_jaxpr(self.original, (), self.mapping)
 
     @property
+    def jaxpr(self) -> Any:
+        """The kernel without references."""
+        return self._pure[0]
+
+    @property
     def scratch(self) -> Sequence[Any]:
         """Shapes and element types of scratch memory; semaphores are integers."""
         return self._pure[2]  # type: ignore[no-any-return]
