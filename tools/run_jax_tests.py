@@ -211,7 +211,7 @@ def cause_lines(total: Comparison, most: int) -> Iterator[str]:
 
 
 def file_name(name: str) -> str:
-    """Returns the path within `tests/` of a file given as `nn_test`, `nn_test.py`, `tests/nn_test.py` or `pallas/ops_test`."""
+    """Returns the path within `tests/` of a file given as `nn_test`, `pallas/ops_test` or `tests/nn_test.py`."""
     return Path(name).with_suffix(".py").as_posix().removeprefix("tests/")
 
 

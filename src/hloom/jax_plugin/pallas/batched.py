@@ -34,7 +34,7 @@ def run_batched(
     outputs = range(len(inputs), len(blocks))
     if not all(isinstance(n, int) and n > 0 for n in grid) or kernel.scratch or kernel.mapping.num_index_operands:
         return None
-    if kernel.written != {*outputs} or not kernel.needed(()).isdisjoint(outputs) or not _is_light(kernel.jaxpr):
+    if kernel.written != {*outputs} or not kernel.needed({}).isdisjoint(outputs) or not _is_light(kernel.jaxpr):
         return None
     found = [_layout(each, grid) for each in blocks]
     layouts = [layout for layout in found if layout is not None]

@@ -57,7 +57,7 @@ class _Call:
         """Runs all iterations; returns the padded arrays after them."""
         count, written = len(self.grid), sorted(self.kernel.written)
         outer = max((1 + axis for k in written for axis in self.blocks[k].axes(count)), default=0)
-        needed = self.kernel.needed(range(outer, count))
+        needed = self.kernel.needed(dict(enumerate(self.grid[outer:], outer)))
         scratch = [uninitialized(each.shape, each.dtype) for each in self.kernel.scratch]
         carried = [k for k in range(len(scratch)) if len(arrays) + k in needed]
 

@@ -2,7 +2,7 @@
 
 JAX's discharge of references replaces memory by values. A value that an iteration overwrites before it reads it is not
 carried from one iteration to the next: scratch memory that `pl.when(k == 0)` initialises, for example. `needed` finds
-such values by abstract interpretation of the first iteration along some axes, whose indices are known to be 0.
+such values by abstract interpretation of the first, any and the last iteration along some axes.
 """
 
 from __future__ import annotations
@@ -69,26 +69,50 @@ class Kernel:
         """The axes that the kernel can ask for: those that `vmap` added are hidden from it."""
         return [axis for axis in range(len(self.mapping.grid)) if axis not in self.mapping.vmapped_dims]
 
-    def needed(self, zero_axes: Iterable[int]) -> set[int]:
-        """The positions of blocks, and after them of scratch memory, whose values before an iteration may matter.
+    def needed(self, inner: Mapping[int, Any]) -> set[int]:
+        """The positions of blocks, and after them of scratch memory, whose values before some iterations may matter.
 
-        `zero_axes` are axes of the grid whose index is 0 in this iteration. Scratch memory matters if written blocks
-        depend on it; blocks that are not written always matter.
+        The iterations are those along the `inner` axes, given with their sizes. Scratch memory matters if it reaches a
+        written block in these iterations or in later ones; blocks that are not written always matter. So does
+        everything where there may be no iteration.
         """
-        jaxpr, constants, scratch = self._pure
-        first, blocks = self.mapping.num_index_operands, len(self.mapping.block_mappings)
-        hidden = self.mapping.local_grid_env is not None
-        zeros = {k for k, axis in enumerate(self._visible_axes()) if axis in set(zero_axes) and not hidden}
-        values = [Value(frozenset([k - first]) if k >= first else frozenset()) for k in range(len(jaxpr.invars))]
-        interpreter = Dependences(zeros)
-        results = interpreter.run(jaxpr, [Value(frozenset())] * len(constants), values)[first:]
-        found = set(range(blocks)) - self.written
-        found |= interpreter.effects.union(*(results[k].sources for k in self.written))
+        blocks = len(self.mapping.block_mappings)
+        if not all(isinstance(n, int) and n > 0 for n in inner.values()):
+            return {*range(blocks + len(self.scratch))}
+        before = self._before_all(inner)
+        carried = set[int]()
         while True:
-            more = found.union(*(results[k].sources for k in found if k >= blocks))
-            if more == found:
-                return found
-            found = more
+            live = before(self.written | carried)
+            scratch = {k for k in live if k >= blocks}
+            if scratch <= carried:
+                return live | (set(range(blocks)) - self.written)
+            carried |= scratch
+
+    def _before_all(self, inner: Mapping[int, Any]) -> Callable[[set[int]], set[int]]:
+        """The function from what matters after all iterations along the `inner` axes to what matters before them."""
+        first = self._before(dict.fromkeys(inner, 0))
+        if all(n == 1 for n in inner.values()):
+            return first
+        middle, last = self._before({}), self._before({k: n - 1 for k, n in inner.items()})
+
+        def before(after: set[int]) -> set[int]:
+            live = last(after)
+            while not (more := middle(live)) <= live:
+                live |= more
+            return first(live)
+
+        return before
+
+    def _before(self, position: Mapping[int, int]) -> Callable[[set[int]], set[int]]:
+        """The function from what matters after an iteration to what matters before; some of its indices are known."""
+        jaxpr, constants, _ = self._pure
+        start = self.mapping.num_index_operands
+        visible = self._visible_axes() if self.mapping.local_grid_env is None else []
+        known = {k: position[axis] for k, axis in enumerate(visible) if axis in position}
+        values = [Value(frozenset([k - start]) if k >= start else frozenset()) for k in range(len(jaxpr.invars))]
+        interpreter = Dependences(known)
+        results = interpreter.run(jaxpr, [Value(frozenset())] * len(constants), values)[start:]
+        return lambda after: {*interpreter.effects.union(*(results[k].sources for k in after))}
 
 
 @dataclass(frozen=True)
@@ -109,8 +133,8 @@ _OPERATIONS: Mapping[str, Callable[..., Any]] = {
 class Dependences:
     """Interprets a jaxpr on sets of inputs: a result depends on all operands, but on the branch that is taken only."""
 
-    def __init__(self, zero_axes: set[int]) -> None:
-        self.zero_axes = zero_axes
+    def __init__(self, position: Mapping[int, int]) -> None:
+        self.position = position
         self.effects: frozenset[int] = frozenset()
         """Inputs that effects depend on."""
 
@@ -150,7 +174,7 @@ class Dependences:
         """The value of a scalar; None if it is not known."""
         name, known = equation.primitive.name, [value.constant for value in operands]
         if name == "program_id":
-            return np.int32(0) if equation.params["axis"] in self.zero_axes else None
+            return self.position.get(equation.params["axis"])
         if any(value is None or np.shape(value) for value in known):
             return None
         if name == "convert_element_type":
