@@ -1,9 +1,11 @@
-"""Measures one program on both platforms: steps, compilation with empty and with full caches, memory."""
+"""Measures one program or module on both sides: steps, compilation with empty and with full caches, memory."""
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +23,10 @@ REST_SECONDS = 0.3
 
 @dataclass(frozen=True)
 class Side:
-    """The measurements of one platform: seconds, and the peak memory of the process in bytes."""
+    """The measurements of one platform: seconds, and the peak memory of the process in bytes.
+
+    `initialise` is the time of the program's initialisation, which for a module is that of reading its text.
+    """
 
     step: float
     compile: float
@@ -47,11 +52,28 @@ class Result:
         return self.difference <= 1
 
 
-class Worker(Process):
-    """A process that runs one program on one platform."""
+SIDES = ("hloom", "cpu")
+"""The platforms, in the order of the measurements."""
 
-    def __init__(self, name: str, platform: str, folder: Path) -> None:
-        super().__init__(
+Start = Callable[[str, Path], Process]
+"""Starts a worker for a side, with a folder for its cache and results."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one worker replied: the times of its compilation and steps, the file of its results, and its memory."""
+
+    compiled: dict[str, float]
+    steps: list[float]
+    results: str
+    memory: int
+
+
+def measure_program(name: str) -> Result:
+    """Measures a program through JAX on both platforms."""
+
+    def start(platform: str, folder: Path) -> Process:
+        return Process(
             "benchmarks.worker",
             name,
             str(folder / f"{platform}.npz"),
@@ -60,37 +82,55 @@ class Worker(Process):
             JAX_ENABLE_COMPILATION_CACHE="0",
         )
 
+    return measure(name, start, PROGRAMS[name].tolerance)
 
-def measure(name: str) -> Result:
-    """Measures a program on both platforms."""
+
+def measure(name: str, start: Start, tolerance: float, together: bool = True) -> Result:
+    """Measures a program on both sides, in turns; compilation is the median of three.
+
+    Programs too large for two processes at a time are measured with `together` unset: one side after the other, and
+    compiled once.
+    """
+    groups = (SIDES,) if together else tuple((side,) for side in SIDES)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        with Worker(name, "hloom", folder) as ours, Worker(name, "cpu", folder) as theirs:
-            workers = (ours, theirs)
-            compiled = [_compile_alternately(workers)]
-            times: list[list[float]] = [[], []]
-            for worker in workers:
-                worker.request("step 0")  # warms up
-            for worker, found in [*zip(workers, times, strict=True)] * REPETITIONS:
-                time.sleep(REST_SECONDS)
-                found += worker.request(f"step {REPETITION_SECONDS}")
-            difference = _difference([worker.request("result") for worker in workers], PROGRAMS[name].tolerance)
-            memory = [worker.request("memory") for worker in workers]
-        with Worker(name, "hloom", folder) as again:
+        runs = [run for group in groups for run in _run_in_turns(group, start, folder)]
+        difference = _difference([run.results for run in runs], tolerance)
+        with start(SIDES[0], folder) as again:
+            again.request("ready")
             cached = again.request("compile")["compile"]
-    for _ in range(COMPILES - 1):
-        with tempfile.TemporaryDirectory() as made:
-            folder = Path(made)
-            with Worker(name, "hloom", folder) as ours, Worker(name, "cpu", folder) as theirs:
-                compiled.append(_compile_alternately((ours, theirs)))
+    compiled = [[run.compiled for run in runs]]
+    for _ in range(COMPILES - 1 if together else 0):
+        with tempfile.TemporaryDirectory() as made, _workers(SIDES, start, Path(made)) as workers:
+            compiled.append(_compile_in_turns(workers))
     sides = [
-        Side(float(np.median(found)), **_medians(each), memory=held)
-        for found, each, held in zip(times, zip(*compiled, strict=True), memory, strict=True)
+        Side(float(np.median(run.steps)), **_medians(each), memory=run.memory)
+        for run, each in zip(runs, zip(*compiled, strict=True), strict=True)
     ]
     return Result(name, sides[0], sides[1], cached, difference)
 
 
-def _compile_alternately(workers: tuple[Worker, Worker]) -> list[dict[str, float]]:
+@contextlib.contextmanager
+def _workers(sides: Sequence[str], start: Start, folder: Path) -> Iterator[list[Process]]:
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(start(side, folder)) for side in sides]
+
+
+def _run_in_turns(sides: Sequence[str], start: Start, folder: Path) -> list[Run]:
+    """Compiles and runs on the sides in turns, each in a process of its own."""
+    with _workers(sides, start, folder) as workers:
+        compiled = _compile_in_turns(workers)
+        steps: list[list[float]] = [[] for _ in workers]
+        for worker in workers:
+            worker.request("step 0")  # warms up
+        for worker, found in [*zip(workers, steps, strict=True)] * REPETITIONS:
+            time.sleep(REST_SECONDS)
+            found += worker.request(f"step {REPETITION_SECONDS}")
+        replies = [(worker.request("result"), worker.request("memory")) for worker in workers]
+    return [Run(first, found, *reply) for first, found, reply in zip(compiled, steps, replies, strict=True)]
+
+
+def _compile_in_turns(workers: Sequence[Process]) -> list[dict[str, float]]:
     """Compiles on each worker, with empty caches; returns their times."""
     for worker in workers:
         worker.request("ready")  # imports of one must not slow the other's compilation

@@ -19,16 +19,16 @@ RATIOS: Ratios = {
 }
 
 
-def show(results: Sequence[Result]) -> None:
+def show(results: Sequence[Result], ratios: Ratios = RATIOS) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("program", "step ms", *RATIOS, "peak MB")
+    table = Table("program", "step ms", *ratios, "peak MB")
     for result in results:
-        ratios = [f"{ratio(result):.2f}" for ratio in RATIOS.values()]
+        numbers = [f"{ratio(result):.2f}" for ratio in ratios.values()]
         name = result.name if result.agrees else f"[red]{result.name}: differs {result.difference:.3g} x[/red]"
-        table.add_row(name, f"{1e3 * result.hloom.step:.3g}", *ratios, f"{result.hloom.memory >> 20}")
-    means = [f"{mean(ratio, results):.2f}" for ratio in RATIOS.values()]
+        table.add_row(name, f"{1e3 * result.hloom.step:.3g}", *numbers, f"{result.hloom.memory >> 20}")
+    means = [f"{mean(ratio, results):.2f}" for ratio in ratios.values()]
     table.add_section()
     table.add_row("geometric mean", "", *means, "")
     console = Console()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from benchmarks.measure import Result, Side, measure
+from benchmarks.measure import Result, Side, measure_program
+from hloom.errors import HloomError
 
 
 def matching(names: Iterable[str], pattern: str) -> list[str]:
@@ -22,7 +23,7 @@ def matching(names: Iterable[str], pattern: str) -> list[str]:
     return found
 
 
-def collect(names: list[str], path: Path) -> list[Result]:
+def collect(names: list[str], path: Path, measure: Callable[[str], Result] = measure_program) -> list[Result]:
     """Measures the programs that the file lacks, and returns the results of all that could be measured."""
     path.parent.mkdir(parents=True, exist_ok=True)
     known = {result.name: result for result in map(_from_json, path.read_text().splitlines())} if path.exists() else {}
@@ -30,7 +31,7 @@ def collect(names: list[str], path: Path) -> list[Result]:
         for name in shown:
             try:
                 known[name] = measure(name)
-            except RuntimeError as error:
+            except (HloomError, RuntimeError) as error:
                 click.secho(f"\n{name}: {error}", fg="red", err=True)
                 continue
             with path.open("a") as file:

@@ -9,7 +9,6 @@ import functools
 import json
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,6 +17,7 @@ import numpy as np
 import benchmarks.issues.programs
 import benchmarks.programs  # noqa: F401
 from benchmarks.program import PROGRAMS
+from benchmarks.replies import peak_bytes, plain, times
 
 
 def main(name: str, results: str) -> None:
@@ -41,35 +41,17 @@ def main(name: str, results: str) -> None:
         elif word == "ready":
             reply = name
         elif word == "step":
-            reply = _times(functools.partial(run, *state), float(arguments[0]))
+            reply = times(functools.partial(_wait_for, run, *state), float(arguments[0]))
         elif word == "result":
-            np.savez(results, *map(_plain, jax.tree.leaves(run(*state))))
+            np.savez(results, *map(plain, jax.tree.leaves(run(*state))))
             reply = results
         else:
-            reply = _peak_bytes()
+            reply = peak_bytes()
         print(json.dumps(reply), flush=True)
 
 
-def _times(work: Any, seconds: float) -> list[float]:
-    """Times calls until a number of seconds have passed, at least one."""
-    times: list[float] = []
-    while not times or sum(times) < seconds:
-        started = time.perf_counter()
-        jax.block_until_ready(work())
-        times.append(time.perf_counter() - started)
-    return times
-
-
-def _peak_bytes() -> int:
-    """The peak memory of this process in bytes. (That of `getrusage` starts with the parent's.)"""
-    status = Path("/proc/self/status").read_text()
-    return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
-
-
-def _plain(array: Any) -> Any:
-    """Converts an array to one that np.savez can store."""
-    array = np.asarray(array)
-    return array.astype(np.float32) if array.dtype.kind == "V" else array
+def _wait_for(run: Any, *state: Any) -> None:
+    jax.block_until_ready(run(*state))
 
 
 if __name__ == "__main__":

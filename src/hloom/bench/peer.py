@@ -43,7 +43,11 @@ class Peer:
 
     def translate_text(self, text: str) -> Any:
         """Converts HLO text, which XLA's own parser reads."""
-        return self.translate_bytes(self._hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto())
+        return self.translate_bytes(self.read_text(text).as_serialized_hlo_module_proto())
+
+    def read_text(self, text: str) -> Any:
+        """Reads HLO text to XLA's own module."""
+        return self._hlo.hlo_module_from_text(text)
 
     def module_of_stablehlo(self, text: str) -> bytes:
         """Converts StableHLO text to a serialised module."""
@@ -52,7 +56,7 @@ class Peer:
 
     def print_text(self, text: str) -> str:
         """Reads HLO text and prints it."""
-        return self._hlo.hlo_module_from_text(text).to_string()
+        return self.read_text(text).to_string()
 
     def print_bytes(self, content: bytes) -> str:
         """Prints a serialised module."""

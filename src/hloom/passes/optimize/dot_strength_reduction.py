@@ -50,7 +50,7 @@ class DotStrengthReduction:
             return False
         if _has_adjacent_batches(op, lhs, rhs):
             return True
-        return terms <= self.max_terms and rhs.rank - 1 in op.free(rhs.rank, False)
+        return terms <= self.max_terms and (rhs.rank - 1 in op.free(rhs.rank, False) or old.shape.element_count == 1)
 
 
 def _has_adjacent_batches(op: Dot, lhs: Shape, rhs: Shape) -> bool:

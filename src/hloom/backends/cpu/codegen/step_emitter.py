@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
@@ -315,16 +316,24 @@ class StepEmitter:
 
         In blocked loops an iteration does only the `share` of the work of the whole arrays.
         """
-        cost = 8.0
-        for inner in (*step.condition, *step.body):
-            match inner:
-                case KernelStep():
-                    cost += inner.nest_work
-                case CopyStep():
-                    cost += 0 if self.assignment.is_elided(inner) else inner.target.byte_size // 16
-                case _:
-                    return 1
+        cost = 8.0 + sum(map(self._work, (*step.condition, *step.body)))
         return 1 << max(0, (POLL_COST // max(8, int(cost * share))).bit_length() - 1)
+
+    def _work(self, step: Step) -> float:
+        """Returns an upper bound of the work of a step in element additions, beside that of inner loops, which poll."""
+        match step:
+            case KernelStep():
+                return step.nest_work
+            case CopyStep():
+                return 0 if self.assignment.is_elided(step) else step.target.byte_size // 16
+            case CodeStep():
+                # No kernel does more than read all of its elements once for each of them.
+                return float(sum(math.prod(buffer.dimensions) for buffer in step.buffers)) ** 2
+            case ConditionalStep():
+                return max(sum(map(self._work, branch)) for branch in step.branches)
+            case WhileStep():
+                return 0
+        return POLL_COST
 
     def _conditional(self, step: ConditionalStep, depth: int) -> None:
         b = self.current.builder

@@ -1,0 +1,71 @@
+"""The page of results for the documentation, and the ratios that it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks.measure import Result, Side
+from benchmarks.report import Ratios, mean
+from benchmarks.xla.modules import Listed
+
+
+def _building(side: Side) -> float:
+    """Seconds for reading the text and compiling."""
+    return side.initialise + side.compile
+
+
+RATIOS: Ratios = {
+    "step, XLA / hloom": lambda r: r.xla.step / r.hloom.step,
+    "read + compile, hloom / XLA": lambda r: _building(r.hloom) / _building(r.xla),
+    "the same with a cache": lambda r: (r.hloom.initialise + r.cached) / _building(r.xla),
+    "memory, hloom / XLA": lambda r: r.hloom.memory / r.xla.memory,
+}
+
+
+INTRODUCTION = """# XLA's own benchmarks
+
+The modules that XLA's developers measure their CPU backend with, many of them regressions that users reported, on hloom
+and on XLA (jaxlib 0.10.2). `xla/backends/cpu/benchmarks` of XLA's repository names them and holds
+their texts, of which none is part of hloom. This page is generated from a run of
+
+    python -m benchmarks.xla CHECKOUT --page docs/xla_benchmarks.md
+
+Both sides run in turns, each in a process of its own, hloom on NumPy arrays and XLA on buffers of its device. Times
+of steps are medians; reading the text and compiling begin with empty caches and are medians of three processes each;
+memory is the peak of the process. Arguments are drawn from a seed, so that results are finite; constants whose values
+the text leaves out have the same random values on both sides. Results are compared; two cores (AMD EPYC, fourth
+generation, AVX-512).
+
+![ratios of each module: step, reading and compiling, the same with a cache, memory](xla_benchmarks.svg)
+"""
+
+
+def page(modules: Sequence[Listed], results: Sequence[Result]) -> str:
+    """Returns the page in Markdown; `modules` are all that XLA's lists name."""
+    by_name = {result.name: result for result in results}
+    lines = [
+        INTRODUCTION,
+        f"| module | step ms | XLA ms | {' | '.join(RATIOS)} |",
+        "|---|" + "---|" * (2 + len(RATIOS)),
+    ]
+    for module in modules:
+        if result := by_name.get(module.name):
+            lines.append(_row(f"`{module.name}`", result))
+    ratios = " | ".join(f"**{mean(ratio, results):.2f}**" for ratio in RATIOS.values())
+    lines.append(f"| **geometric mean of {len(results)}** | | | {ratios} |")
+    absent = [f"`{module.name}`: {_reason(module)}" for module in modules if module.name not in by_name]
+    if absent:
+        lines += ["", "## Modules not measured", "", *(f"- {name}" for name in absent)]
+    return "\n".join([*lines, ""])
+
+
+def _reason(module: Listed) -> str:
+    if not module.path.exists():
+        return "the checkout lacks its text"
+    return "needs more memory than this machine has" if module.path.parent.name == "huge_hlo" else "failed"
+
+
+def _row(name: str, result: Result) -> str:
+    agreed = "" if result.agrees else f" (differs {result.difference:.2g} x the tolerance)"
+    times = f"{1e3 * result.hloom.step:.3g} | {1e3 * result.xla.step:.3g}"
+    return f"| {name}{agreed} | {times} | {' | '.join(f'{ratio(result):.2f}' for ratio in RATIOS.values())} |"
