@@ -27,6 +27,7 @@ def program(lhs: str, rhs: str, out: str, dimensions: str) -> hl.Module:
         ("f64[5,1]", "f64[1,6]", "f64[5,6]", CONTRACTED),
         ("s32[5,12]", "s32[12,6]", "s32[5,6]", CONTRACTED),
         ("c64[5,3]", "c64[3,6]", "c64[5,6]", CONTRACTED),
+        ("f32[7]", "f32[7]", "f32[]", "lhs_contracting_dims={0}, rhs_contracting_dims={0}"),
         ("f32[4]", "f32[4,6]", "f32[6]", "lhs_contracting_dims={0}, rhs_contracting_dims={0}"),
         (
             "f32[2,3,7,2]", "f32[3,2,2,9]", "f32[2,7,9]",

@@ -21,10 +21,10 @@ MIN_BATCHES = 8
 class DotStrengthReduction:
     """Before: dot(%x, %y) over at most `max_terms` terms. After: reduce(multiply(broadcast(%x), broadcast(%y))).
 
-    In a matrix product of few terms, packing and tiling cost more than the multiply-adds, while a reduction can be
-    fused with its consumers. Matrix-vector products of any number of terms are expanded too, if the elements of
-    different batches are adjacent: they are vectorised over the batches. Dots whose rows of %y are not contiguous, or
-    whose sums are wider than the elements, are left alone.
+    In a product of few terms, packing and tiling cost more than the multiply-adds, while a reduction can be fused with
+    its consumers. Matrix-vector products of any number of terms are expanded too, if the elements of different batches
+    are adjacent: they are vectorised over the batches. Dots to more than one element whose rows of %y are not
+    contiguous, or whose sums are wider than the elements, are left alone.
     """
 
     name: ClassVar[str] = "dot-strength-reduction"
