@@ -61,7 +61,7 @@ Start = Callable[[str, Path], Process]
 
 @dataclass(frozen=True)
 class Run:
-    """What one worker replied: the times of its compilation and steps, the file of its results, and its memory."""
+    """Replies of one worker: the times of its compilation and steps, the file of its results, and its memory."""
 
     compiled: dict[str, float]
     steps: list[float]
@@ -86,7 +86,7 @@ def measure_program(name: str) -> Result:
 
 
 def measure(name: str, start: Start, tolerance: float, together: bool = True) -> Result:
-    """Measures a program on both sides, in turns; compilation is the median of three.
+    """Measures a program on both sides, alternately; compilation is the median of three.
 
     Programs too large for two processes at a time are measured with `together` unset: one side after the other, and
     compiled once.
@@ -94,7 +94,7 @@ def measure(name: str, start: Start, tolerance: float, together: bool = True) ->
     groups = (SIDES,) if together else tuple((side,) for side in SIDES)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        runs = [run for group in groups for run in _run_in_turns(group, start, folder)]
+        runs = [run for group in groups for run in _run_alternately(group, start, folder)]
         difference = _difference([run.results for run in runs], tolerance)
         with start(SIDES[0], folder) as again:
             again.request("ready")
@@ -102,7 +102,7 @@ def measure(name: str, start: Start, tolerance: float, together: bool = True) ->
     compiled = [[run.compiled for run in runs]]
     for _ in range(COMPILES - 1 if together else 0):
         with tempfile.TemporaryDirectory() as made, _workers(SIDES, start, Path(made)) as workers:
-            compiled.append(_compile_in_turns(workers))
+            compiled.append(_compile_alternately(workers))
     sides = [
         Side(float(np.median(run.steps)), **_medians(each), memory=run.memory)
         for run, each in zip(runs, zip(*compiled, strict=True), strict=True)
@@ -116,10 +116,10 @@ def _workers(sides: Sequence[str], start: Start, folder: Path) -> Iterator[list[
         yield [stack.enter_context(start(side, folder)) for side in sides]
 
 
-def _run_in_turns(sides: Sequence[str], start: Start, folder: Path) -> list[Run]:
-    """Compiles and runs on the sides in turns, each in a process of its own."""
+def _run_alternately(sides: Sequence[str], start: Start, folder: Path) -> list[Run]:
+    """Compiles and runs on the sides alternately, each in a process of its own."""
     with _workers(sides, start, folder) as workers:
-        compiled = _compile_in_turns(workers)
+        compiled = _compile_alternately(workers)
         steps: list[list[float]] = [[] for _ in workers]
         for worker in workers:
             worker.request("step 0")  # warms up
@@ -130,7 +130,7 @@ def _run_in_turns(sides: Sequence[str], start: Start, folder: Path) -> list[Run]
     return [Run(first, found, *reply) for first, found, reply in zip(compiled, steps, replies, strict=True)]
 
 
-def _compile_in_turns(workers: Sequence[Process]) -> list[dict[str, float]]:
+def _compile_alternately(workers: Sequence[Process]) -> list[dict[str, float]]:
     """Compiles on each worker, with empty caches; returns their times."""
     for worker in workers:
         worker.request("ready")  # imports of one must not slow the other's compilation

@@ -25,9 +25,9 @@ def show(results: Sequence[Result], ratios: Ratios = RATIOS) -> None:
 
     table = Table("program", "step ms", *ratios, "peak MB")
     for result in results:
-        numbers = [f"{ratio(result):.2f}" for ratio in ratios.values()]
+        cells = [f"{ratio(result):.2f}" for ratio in ratios.values()]
         name = result.name if result.agrees else f"[red]{result.name}: differs {result.difference:.3g} x[/red]"
-        table.add_row(name, f"{1e3 * result.hloom.step:.3g}", *numbers, f"{result.hloom.memory >> 20}")
+        table.add_row(name, f"{1e3 * result.hloom.step:.3g}", *cells, f"{result.hloom.memory >> 20}")
     means = [f"{mean(ratio, results):.2f}" for ratio in ratios.values()]
     table.add_section()
     table.add_row("geometric mean", "", *means, "")

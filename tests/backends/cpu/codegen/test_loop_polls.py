@@ -1,4 +1,4 @@
-"""How often loops read the clock: rarely if an iteration is short, whatever kernels it runs."""
+"""Frequency with which loops read the clock: low if an iteration is short, whatever kernels it runs."""
 
 from __future__ import annotations
 
@@ -32,4 +32,3 @@ def test_loop_with_a_small_kernel_reads_the_clock_rarely() -> None:
 
 def test_loop_with_a_large_kernel_reads_the_clock_in_every_iteration() -> None:
     assert polled("f32[200,200]", product(200)) == [1]
-
