@@ -198,16 +198,16 @@ def table(found: Sequence[tuple[Kernel, dict[str, float]]]) -> str:
     """Returns a table in Markdown: hloom's time, its share of the machine's limit, and the ratio of each peer's
     time.
     """
-    from hloom.bench.machine import measure_limits
+    from hloom.bench.machine import limits_of_machine
 
-    limit = measure_limits()
+    limit = limits_of_machine()
     peers = [peer for peer in PEERS if peer not in ("hloom", DIRECT) and any(peer in times for _, times in found)]
     lines = [f"| | hloom ms | of the limit | through JAX ms | {' | '.join(f'{peer} / hloom' for peer in peers)} |"]
     lines.append("|---|" + "---|" * (3 + len(peers)))
     for kernel, times in found:
         own = _own(times, DIRECT)
         ratios = [f"{_ratio(times, peer):.2f}" if peer in times else "" for peer in peers]
-        least = max(kernel.operations / limit.flops_per_second, kernel.bytes / limit.bytes_per_second)
+        least = max(kernel.operations / limit.flops_per_second, kernel.bytes / limit.bytes_per_second(kernel.bytes))
         share = f"{least / own:.0%}" if least else ""
         lines.append(
             f"| {kernel.name} | {1e3 * own:.3g} | {share} | {1e3 * times['hloom']:.3g} | {' | '.join(ratios)} |"

@@ -68,6 +68,17 @@ class Instruction:
             operand.users[self] = None
 
     @property
+    def scope(self) -> str:
+        """The traced operation with the scopes around it, `jit(f)/layer/dot_general`, from metadata; "" if unknown."""
+        return str(self.metadata.get("op_name", ""))
+
+    @property
+    def source(self) -> str:
+        """The `file:line` of the traced function, from metadata; "" if unknown."""
+        file, line = (self.metadata.get(key, "") for key in ("source_file", "source_line"))
+        return f"{file}:{line}" if file and line else str(file)
+
+    @property
     def opcode(self) -> str:
         """The opcode of the operation, as in HLO text: `dynamic-slice`."""
         return self.op.opcode

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import hloom as hl
 from hloom.bench import isolated, measure
 from hloom.bench.chart import axis_ticks, ratio_chart
-from hloom.bench.machine import Limits, measure_limits
+from hloom.bench.machine import Bandwidth, Limits, measure_limits
 from hloom.bench.measure import Result, Settings, Times, time_alternately
 from hloom.bench.report import figures, summary
 from hloom.bench.workloads import Workload, default_tolerance, find_workloads, generate
@@ -51,7 +51,9 @@ def corpus(tmp_path: Path) -> Path:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No measurement of the machine."""
-    monkeypatch.setattr("hloom.bench.machine.measure_limits", lambda: Limits(1e10, 1e11))
+    monkeypatch.setattr(
+        "hloom.bench.machine.limits_of_machine", lambda: Limits(1e11, (Bandwidth(1, 1e10, 1e10, 1e10),))
+    )
 
 
 def hloom_bench(*arguments: object) -> tuple[int, str]:
@@ -280,7 +282,7 @@ def test_hloom_is_timed_alone_where_the_peer_dies(corpus: Path, process: Any) ->
 
 def test_the_machine_copies_and_multiplies() -> None:
     limits = measure_limits()
-    assert 1e8 < limits.bytes_per_second < 1e13 and 1e8 < limits.flops_per_second < 1e15
+    assert 1e8 < limits.memory.best <= limits.bytes_per_second(1) < 1e13 and 1e8 < limits.flops_per_second < 1e15
 
 
 # Showing

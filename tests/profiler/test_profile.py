@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from hloom.backends.cpu.codegen.step_timer import ITERATION
+from hloom.bench.machine import Bandwidth, Limits
 from hloom.errors import ArgumentError
-from hloom.profiler import Profile
+from hloom.profiler import Kernel, Profile
+from hloom.profiler.calls import Calls
+from hloom.profiler.trace import trace
 from hloom.system.machine import thread_count
 
 LOOP = """
@@ -76,12 +80,75 @@ def test_kernels_account_for_the_call(found: Profile) -> None:
     assert 0.3 < found.accounted <= 1.05
 
 
-def test_events_are_the_steps_of_one_run_in_order(found: Profile) -> None:
-    indices = [index for index, _, _ in found.events]
-    product = next(k for k, kernel in enumerate(found.kernels) if kernel.kind == "dot")
-    assert 1 <= indices.count(product) <= 50
-    assert all(start <= end for _, start, end in found.events)
-    assert [start for _, start, _ in found.events] == sorted(start for _, start, _ in found.events)
+def test_events_are_the_steps_of_one_call_in_order(found: Profile) -> None:
+    steps = [event for event in found.events if not event.thread and event.kind != ITERATION]
+    assert [event.kernel.kind for event in steps if event.kernel].count("dot") == 50
+    assert all(event.start <= event.end for event in found.events)
+    assert [event.start for event in steps] == sorted(event.start for event in steps)
+
+
+def test_iterations_enclose_their_steps(found: Profile) -> None:
+    iterations = [event for event in found.events if event.kind == ITERATION]
+    assert len(iterations) == 50
+    for iteration, product in zip(iterations, (e for e in found.events if e.kind == "dot"), strict=True):
+        assert iteration.start <= product.start and product.end <= iteration.end
+
+
+def test_tasks_lie_in_their_steps() -> None:
+    profile = hl.profile(product_text(512), *[np.ones((512, 512), np.float32)] * 2, seconds=0.05)
+    (step,) = (event for event in profile.events if not event.thread)
+    tasks = [event for event in profile.events if event.thread]
+    assert tasks or thread_count() == 1
+    assert {task.thread for task in tasks} <= {*range(1, thread_count() + 1)}
+    assert all(step.start <= task.start <= task.end <= step.end and task.name == step.name for task in tasks)
+
+
+def calls(durations: list[float], preemptions: list[int]) -> Calls:
+    return Calls(durations, durations, [], preemptions)
+
+
+def test_calls_that_the_system_interrupts_are_left_out() -> None:
+    assert calls([1.0] * 5, [0, 2, 0, 0, 1]).calm == [0, 2, 3]
+    assert calls([1.0] * 4, [0, 2, 3, 9]).calm == [0, 1, 2]
+
+
+def test_limits_depend_on_the_size_of_arrays() -> None:
+    limits = Limits(1e12, (Bandwidth(1 << 14, 4e11, 3e11, 2e11), Bandwidth(1 << 27, 3e10, 2e10, 4e10)))
+    assert [limits.bytes_per_second(size) for size in (1, 1 << 14, 1 << 20, 1 << 27, 1 << 30)] == [4e11] * 3 + [
+        4e10
+    ] * 2
+    kernel = Kernel("k", "nest", 1e-6, 0.0, 1.0, 200_000, None, None, 0.0)
+    assert kernel.share_of_limit(limits) == pytest.approx(0.5)
+    assert limits.joined(Limits(2e12, limits.bandwidths)) == Limits(2e12, limits.bandwidths)
+
+
+SCOPES = """HloModule m
+ENTRY e {
+  x = f32[256,256] parameter(0)
+  a = f32[256,256] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="f/outer/one/dot"}
+  b = f32[256,256] dot(a, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="f/outer/two/dot"}
+  ROOT c = f32[256,256] dot(b, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="f/dot" source_file="f.py" source_line=7}
+}"""
+
+
+def test_totals_of_scopes_include_those_inside() -> None:
+    profile = hl.profile(SCOPES, np.ones((256, 256), np.float32), seconds=0.05)
+    scopes = {total.key: total for total in profile.totals("scope")}
+    assert {key: (total.kernels, total.depth) for key, total in scopes.items()} == {
+        "f": (3, 0), "outer": (2, 1), "one": (1, 2), "two": (1, 2)
+    }  # fmt: skip
+    assert scopes["outer"].seconds == pytest.approx(scopes["one"].seconds + scopes["two"].seconds)
+    assert [total.key for total in profile.totals("scope")[:2]] == ["f", "outer"]
+    (opcode,) = profile.totals("opcode")
+    assert (opcode.key, opcode.kernels) == ("dot", 3)
+    assert "f.py:7" in {total.key for total in profile.totals("source")}
+    with pytest.raises(ArgumentError, match="by scope, source, opcode, not by 'color'"):
+        profile.totals("color")
+    live = [event["args"]["bytes"] for event in trace(profile)["traceEvents"] if event["ph"] == "C"]
+    assert live == [4 * 256 * 256 * arrays for arrays in (1, 2, 2)]
+    lines = profile.compare(profile).splitlines()
+    assert "(whole call)" in lines[3] and lines[3].split("│")[4].strip() == "+0.0"
+    assert any("f/outer/one/dot" in line for line in lines)
 
 
 def test_a_profile_prints_and_saves(found: Profile, tmp_path: Path) -> None:
@@ -89,7 +156,8 @@ def test_a_profile_prints_and_saves(found: Profile, tmp_path: Path) -> None:
     assert "GFLOP/s" in found._repr_html_()
     found.save(str(tmp_path / "p.json"))
     events = json.loads((tmp_path / "p.json").read_text())["traceEvents"]
-    assert {event["ph"] for event in events} == {"X"}
+    assert {event["ph"] for event in events} == {"X", "M"}
+    assert {event["args"]["name"] for event in events if event["ph"] == "M"} >= {"program", "iterations"}
     pytest.importorskip("matplotlib")
     found.save(str(tmp_path / "p.svg"))
     assert (tmp_path / "p.svg").read_text().startswith("<?xml")

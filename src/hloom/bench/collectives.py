@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hloom.api import compile
-from hloom.bench.machine import Limits
+from hloom.bench.machine import Bandwidth, Limits
 from hloom.errors import ArgumentError
 from hloom.ops.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, ReduceScatter
 from hloom.ops.operation import Operation
@@ -153,7 +153,8 @@ def measure_rank_limits(world: World) -> Limits:
     )
     added = compile(f"HloModule sum\nENTRY e {{ v = f32[{_SUM}] parameter(0) ROOT r = f32[{_SUM}] add(v, v) }}")
     multiplying, moving = _median(world, lambda: product(a)), _median(world, lambda: added(v))
-    return Limits(2 * v.nbytes / moving, 2 * _PRODUCT**3 / multiplying)
+    rate = 2 * v.nbytes / moving
+    return Limits(2 * _PRODUCT**3 / multiplying, (Bandwidth(2 * v.nbytes, rate, rate, rate),))
 
 
 def hlo(case: Case, count: int, devices: int) -> str:
@@ -250,4 +251,4 @@ def fit(rows: Sequence[Row], ranks: int, limits: Limits) -> Cluster:
     whole, share = max(sums, key=lambda row: row.size), (ranks - 1) / ranks
     reducing = max(whole.ranks - 2 * share * whole.size / bandwidth, 1e-9)
     level = Level("ranks", ranks, latency, bandwidth, share * whole.size / reducing)
-    return Cluster(limits.flops_per_second, limits.bytes_per_second, math.inf, (level,))
+    return Cluster(limits.flops_per_second, limits.memory.best, math.inf, (level,))

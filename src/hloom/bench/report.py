@@ -42,7 +42,7 @@ def _cells(result: Result, limits: Limits) -> list[str | Text]:
         _milliseconds((result.hloom and result.hloom.compiling_again) or math.nan),
         _milliseconds(result.peer.compiling if result.peer else math.nan),
         _ratio(result.compile_ratio),
-        _rate(result.byte_count / seconds, limits.bytes_per_second),
+        _rate(result.byte_count / seconds, limits.bytes_per_second(result.byte_count)),
         _rate(flops, limits.flops_per_second),
     ]
 

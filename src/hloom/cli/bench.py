@@ -102,7 +102,7 @@ def _bench(
     timeout: float,
 ) -> list[Result]:
     from hloom.bench.isolated import measure_isolated
-    from hloom.bench.machine import measure_limits
+    from hloom.bench.machine import limits_of_machine
     from hloom.bench.measure import TRIVIAL, Settings
     from hloom.bench.peer import has_peer
     from hloom.bench.report import as_json
@@ -114,7 +114,7 @@ def _bench(
     compile(TRIVIAL, backend)  # an unknown backend is an error here rather than in every workload
     settings = Settings(backend, has_peer() if peer is None else peer, repeats, seconds)
     workloads = find_workloads(paths, pattern, all_cases)
-    limits = measure_limits()
+    limits = limits_of_machine()
     measured = (measure_isolated(workload, settings, timeout) for workload in workloads)
     results = list(_with_progress(workloads, measured))
     _show(results, limits)

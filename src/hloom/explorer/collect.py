@@ -175,10 +175,21 @@ def _profile(module: Module, arguments: Sequence[Value]) -> Json:
     return {
         "seconds": found.seconds,
         "accounted": found.accounted,
-        "bytes_per_second": found.limits.bytes_per_second,
+        "calls": found.calls,
+        "bytes_per_second": found.limits.memory.best,
         "flops_per_second": found.limits.flops_per_second,
         "kernels": [
-            {"name": k.name, "kind": k.kind, "seconds": k.seconds, "runs": k.runs, "bytes": k.bytes, "flops": k.flops}
+            {
+                "name": k.name,
+                "kind": k.kind,
+                "seconds": k.seconds,
+                "spread": k.spread,
+                "runs": k.runs,
+                "bytes": k.bytes,
+                "flops": k.flops,
+                "share": k.share_of_limit(found.limits),
+                "roof": found.limits.bytes_per_second(k.bytes),
+            }
             for k in found.kernels
         ],
     }

@@ -59,11 +59,7 @@ def _instruction(
 
 def source_of(instruction: Instruction) -> str:
     """Source of an instruction, as far as known: the name of the traced operation, file and line."""
-    metadata = instruction.metadata
-    location = metadata.get("source_file", "")
-    if location and metadata.get("source_line"):
-        location = f"{location}:{metadata['source_line']}"
-    parts = [str(metadata.get("op_name", "")), location, instruction.location]
+    parts = [instruction.scope, instruction.source, instruction.location]
     return "\n".join(dict.fromkeys(part for part in parts if part))
 
 

@@ -43,11 +43,10 @@ class Finding:
         if self.value is not None:
             rule = "the window is skipped" if isinstance(self.instruction.op, Scatter) else "it is clamped"
             lines.append(f"it is {self.value}, and windows fit in [0, {self._limit()}]: {rule}")
-        metadata = self.instruction.metadata
-        if "op_name" in metadata:
-            lines.append(f"op_name {metadata['op_name']}")
-        if "source_file" in metadata:
-            lines.append(f"{metadata['source_file']}:{metadata.get('source_line', 0)}")
+        if self.instruction.scope:
+            lines.append(f"op_name {self.instruction.scope}")
+        if self.instruction.source:
+            lines.append(self.instruction.source)
         return "\n  ".join(lines)
 
     def _what(self) -> str:

@@ -12,13 +12,14 @@ from hloom.ir import Instruction, Module
 class Kernel:
     """A step of the program, for an instruction (a fusion, a product, a copy), and its measurements.
 
-    `seconds` and `runs` are means over calls of the program; `bytes` and `flops` are those of a single run. `flops` is
-    None if unknown.
+    `seconds` is the median over calls of the program, `spread` half the distance between the quartiles. `runs` is the
+    number of runs in a call; `bytes` and `flops` are those of a single run. `flops` is None if unknown.
     """
 
     name: str
     kind: str
     seconds: float
+    spread: float
     runs: float
     bytes: int
     flops: int | None
@@ -37,24 +38,61 @@ class Kernel:
         return None if self.flops is None else self.flops * self.runs / self.seconds if self.seconds else 0.0
 
     def share_of_limit(self, limits: Limits) -> float:
-        """Share of the machine's limit of memory or of arithmetic, whichever is larger; 1 is the limit."""
-        memory = self.bytes_per_second / limits.bytes_per_second
+        """Share of the machine's limit of arithmetic, or of traffic with the cache or memory that holds the arrays,
+        whichever is larger; 1 is the limit.
+        """
+        memory = self.bytes_per_second / limits.bytes_per_second(self.bytes)
         return max(memory, (self.flops_per_second or 0.0) / limits.flops_per_second)
+
+    @property
+    def opcode(self) -> str:
+        """The opcode of the instruction, or the kind of a step that is no instruction's own, such as a copy."""
+        return self.kind if self.instruction is None else self.instruction.opcode
+
+    @property
+    def scope(self) -> str:
+        """The scope of the instruction; "" if unknown."""
+        return "" if self.instruction is None else self.instruction.scope
+
+    @property
+    def source(self) -> str:
+        """The line of the traced function or, without one, of the HLO text; "" if unknown."""
+        return "" if self.instruction is None else self.instruction.source or self.instruction.location
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A step, an iteration of a loop, or a task of a step on one thread; times are in seconds from the start of the
+    call.
+    """
+
+    name: str
+    kind: str
+    start: float
+    end: float
+    thread: int = 0
+    """The thread of a task, from 1 on; 0 is the program."""
+    kernel: Kernel | None = None
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The profile of a program; `seconds` is the mean time of a call.
+    """The profile of a program; `seconds` is the median time of a call, `spread` half the distance of its quartiles.
 
-    `overhead` is the relative slow-down by the timers (0.01 is 1 %). `events` are the steps of a single run in order:
-    index of the kernel, and its start and end in seconds from the start of the run.
+    `overhead` is the relative slow-down by the timers (0.01 is 1 %). `events` are those of the fastest call, ordered by
+    their ends.
     """
 
     name: str
     seconds: float
+    spread: float
     overhead: float
+    calls: int
+    """Number of calls that are counted."""
+    disturbed: int
+    """Number of calls left out because the system took a CPU from them."""
     kernels: list[Kernel]
-    events: list[tuple[int, float, float]]
+    events: list[Event]
     limits: Limits
     optimized: Module
     """The module after all passes, to which the instructions of the kernels belong."""
@@ -63,3 +101,8 @@ class Measured:
     def accounted(self) -> float:
         """Share of the time that was spent in kernels."""
         return sum(kernel.seconds for kernel in self.kernels) / self.seconds
+
+    @property
+    def slowest(self) -> list[Kernel]:
+        """The kernels, those that take most time first."""
+        return sorted(self.kernels, key=lambda kernel: -kernel.seconds)

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hloom.analysis.flops import count_flops_of
-from hloom.api import prepare
-from hloom.backends.cpu.codegen.timer_functions import (
-    COUNTER_WORDS,
-    COUNTERS,
-    EVENT_COUNT,
-    EVENTS,
-    MAX_EVENTS,
-    READ_CLOCK,
-)
+from hloom.api import compile, prepare
+from hloom.backends.cpu.codegen.step_timer import ITERATION, TimedStep
 from hloom.backends.cpu.compiler import compile_timed
 from hloom.backends.cpu.executable import CpuExecutable
-from hloom.bench.machine import measure_limits
+from hloom.bench.machine import Limits, limits_of_machine
 from hloom.errors import ArgumentError
 from hloom.ir import Module
 from hloom.profiler import report
-from hloom.profiler.measured import Kernel, Measured
+from hloom.profiler.calls import Calls, clock_frequency, run_alternately
+from hloom.profiler.measured import Event, Kernel, Measured
+from hloom.profiler.totals import Total, compare, totals_of
 from hloom.runtime.executable import RunOptions
 from hloom.stablehlo.importer.from_jax import traced
 from hloom.system.machine import thread_count
@@ -34,8 +27,7 @@ from hloom.system.machine import thread_count
 if TYPE_CHECKING:
     from hloom.builder import XlaComputation
 
-CALIBRATION_SECONDS = 0.02
-MIN_SECONDS, MIN_RUNS, MAX_RUNS = 0.5, 3, 1000
+MIN_SECONDS = 0.5
 
 
 class Profile(Measured):
@@ -47,6 +39,20 @@ class Profile(Measured):
     def _repr_html_(self) -> str:
         """The table as HTML, for notebooks."""
         return report.table_html(self)
+
+    def totals(self, by: str) -> list[Total]:
+        """Returns the time of all kernels with the same `scope`, `source` or `opcode`, the largest first.
+
+        Scopes are those of traced functions; each includes the scopes inside it. Raises ArgumentError for another key.
+        """
+        return totals_of(self, by)
+
+    def compare(self, before: Measured) -> str:
+        """Returns a table of the kernels whose times differ most from those of an earlier profile.
+
+        Kernels correspond if they have the same scope and opcode, or else the same name.
+        """
+        return report.plain_text(compare(before, self), f"{before.name} -> {self.name}")
 
     def save(self, path: str) -> None:
         """Writes a plot (.svg, .png, .pdf), or a trace of the events for Perfetto and chrome://tracing (.json).
@@ -68,92 +74,68 @@ def profile(
     if ready.replica_count * ready.num_partitions != 1:
         raise ArgumentError(f"a profile runs on one device, and {ready.name} is for several")
     compiled = compile_timed(ready)
-    timed = CpuExecutable(ready, RunOptions(1, None, math.inf, 0, False), compiled)
-    plain = _plain(ready)
     assert compiled.optimized is not None
-    counters = _Counters(timed, len(compiled.timed))
-    durations, plain_durations = _run_alternately(timed, plain, arguments, counters, seconds)
-    by_name = {i.name: i for i in compiled.optimized.instructions()}
-    runs = len(durations)
-    kernels = []
-    for step, (count, cycles, worked) in zip(compiled.timed, counters.read(), strict=True):
+    timed = CpuExecutable(ready, RunOptions(1, None, math.inf, 0, False), compiled)
+    limits = limits_of_machine()
+    calls = run_alternately(timed, len(compiled.timed), compile(ready, seed=0), arguments, seconds)
+    frequency = clock_frequency(timed)
+    kernels = _kernels(calls, compiled.timed, compiled.optimized, frequency)
+    durations = np.array(calls.durations)[calls.calm]
+    return Profile(
+        ready.name,
+        float(np.median(durations)),
+        _spread(durations),
+        float(np.median(calls.durations) / np.median(calls.plain_durations)) - 1,
+        len(durations),
+        len(calls.durations) - len(durations),
+        [kernel for kernel in kernels if kernel.kind != ITERATION],
+        _events(calls, kernels, frequency),
+        _at_least(limits, kernels),
+        compiled.optimized,
+    )
+
+
+def _kernels(calls: Calls, steps: list[TimedStep], optimized: Module, frequency: float) -> list[Kernel]:
+    """Returns the measurements of each row of the counters."""
+    by_name = {i.name: i for i in optimized.instructions()}
+    counters = np.stack(calls.counters)[calls.calm]
+    found = []
+    for step, (runs, cycles, worked) in zip(steps, counters.transpose(1, 2, 0), strict=True):
         instruction = by_name.get(step.name)
         flops = None if instruction is None else count_flops_of(instruction)
-        seconds_each = cycles / counters.frequency / runs
-        waiting = max(0.0, 1 - worked / (cycles * thread_count())) if cycles else 0.0
-        kernels.append(
-            Kernel(step.name, step.kind, seconds_each, count / runs, step.bytes, flops, instruction, waiting)
+        waiting = max(0.0, 1 - worked.sum() / (cycles.sum() * thread_count())) if cycles.any() else 0.0
+        seconds, spread = float(np.median(cycles)) / frequency, _spread(cycles) / frequency
+        found.append(
+            Kernel(step.name, step.kind, seconds, spread, float(runs.mean()), step.bytes, flops, instruction, waiting)
         )
-    overhead = float(np.median(durations) / np.median(plain_durations)) - 1
-    mean_seconds, limits = float(np.mean(durations)), measure_limits()
-    return Profile(ready.name, mean_seconds, overhead, kernels, counters.events(), limits, compiled.optimized)
+    return found
 
 
-def _plain(module: Module) -> Any:
-    """The program without timers."""
-    from hloom.api import compile
-
-    return compile(module, seed=0)
+def _spread(samples: np.ndarray[Any, Any]) -> float:
+    low, high = np.percentile(samples, (25, 75))
+    return float(high - low) / 2
 
 
-def _run_alternately(
-    timed: CpuExecutable, plain: Any, arguments: Sequence[Any], counters: _Counters, seconds: float
-) -> tuple[list[float], list[float]]:
-    """Times calls of both programs alternately, after an untimed call of each."""
-    timed(*arguments)
-    plain(*arguments)
-    counters.reset()
-    times: tuple[list[float], list[float]] = ([], [])
-    end = time.perf_counter() + 2 * seconds
-    while len(times[0]) < MIN_RUNS or (time.perf_counter() < end and len(times[0]) < MAX_RUNS):
-        for executable, found in ((timed, times[0]), (plain, times[1])):
-            started = time.perf_counter()
-            executable(*arguments)
-            found.append(time.perf_counter() - started)
-    return times
+def _at_least(limits: Limits, kernels: list[Kernel]) -> Limits:
+    """Returns limits that no kernel exceeds: they are measured again if the machine was busy when they were."""
+    return limits_of_machine(improve=True) if any(k.share_of_limit(limits) > 1 for k in kernels) else limits
 
 
-class _Counters:
-    """The counters of a timed program."""
-
-    def __init__(self, executable: CpuExecutable, rows: int) -> None:
-        code = executable.code
-        self._counters = _words(code.data_address(COUNTERS), COUNTER_WORDS * rows).reshape(rows, COUNTER_WORDS)
-        self._events = _words(code.data_address(EVENTS), 3 * MAX_EVENTS).reshape(MAX_EVENTS, 3)
-        self._event_count = _words(code.data_address(EVENT_COUNT), 1)
-        self._clock = ctypes.CFUNCTYPE(ctypes.c_int64)(code.address(READ_CLOCK))
-        self.frequency = self._measure_frequency()
-
-    def _measure_frequency(self) -> float:
-        """Frequency in Hz of the clock that programs read."""
-        first, started = self._clock(), time.perf_counter()
-        time.sleep(CALIBRATION_SECONDS)
-        return (self._clock() - first) / (time.perf_counter() - started)
-
-    def reset(self) -> None:
-        """Clears counters and events."""
-        self._counters[:] = 0
-        self._event_count[:] = 0
-
-    def read(self) -> list[tuple[int, int, int]]:
-        """Number of runs, cycles, and cycles of work of all threads, for each step."""
-        return [(int(count), int(cycles), int(worked)) for count, cycles, worked in self._counters]
-
-    def events(self) -> list[tuple[int, float, float]]:
-        """Events of the first run, which ends where the first step occurs again."""
-        found = self._events[: int(self._event_count[0])]
-        if not len(found):
-            return []
-        begin = int(found[0, 1])
-        runs = np.flatnonzero(found[:, 0] == found[0, 0])
-        total = int(self._counters[int(found[0, 0]), 0])
-        end = len(found) if total <= 1 or len(runs) < 2 else int(runs[1])
-        return [
-            (int(row), (int(start) - begin) / self.frequency, (int(stop) - begin) / self.frequency)
-            for row, start, stop in found[:end]
-        ]
-
-
-def _words(address: int, count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    memory = (ctypes.c_int64 * count).from_address(address)
-    return np.frombuffer(memoryview(memory), np.int64)
+def _events(calls: Calls, kernels: list[Kernel], frequency: float) -> list[Event]:
+    """Returns the events of the fastest call: steps and iterations in order, then tasks, named as their steps."""
+    if not len(calls.step_events):
+        return []
+    begin = int(calls.step_events[:, 1].min())
+    found = []
+    for row, start, end in calls.step_events.tolist():
+        kernel = kernels[row]
+        found.append(Event(kernel.name, kernel.kind, (start - begin) / frequency, (end - begin) / frequency, 0, kernel))
+    steps = [event for event in found if event.kind != ITERATION]
+    ends = np.array([event.end for event in steps])
+    numbers: dict[int, int] = {}
+    for thread, start, end in calls.task_events[np.argsort(calls.task_events[:, 1])].tolist():
+        number = numbers.setdefault(thread, len(numbers) + 1)
+        times = (start - begin) / frequency, (end - begin) / frequency
+        step = steps[min(int(np.searchsorted(ends, times[0])), len(steps) - 1)]
+        found.append(Event(step.name, "task", *times, number, step.kernel))
+    return found

@@ -4,30 +4,60 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from hloom.errors import ArgumentError
+from hloom.errors import ArgumentError, counted
 from hloom.profiler.measured import Kernel, Measured
+from hloom.profiler.totals import SHOWN, Total
+from hloom.profiler.trace import trace
 from hloom.scaling.chart import as_text, new_figure, save_figure
 
-SHOWN = 25
 SUFFIXES = (".svg", ".png", ".pdf", ".json")
+
+
+COLUMNS = {
+    "kernel": "the instruction of the optimised module",
+    "kind": "a loop nest, a copy, or the operation that has a kernel of its own",
+    "runs": "runs in a call of the program",
+    "us": "median time in a call, in microseconds, of calls that the system did not interrupt",
+    "+-": "half the distance between the quartiles of these times",
+    "share": "of the time of the call",
+    "GB/s": "bytes read and written",
+    "GFLOP/s": "additions, multiplications, ..",
+    "of limit": "of the machine's rate of arithmetic, or of the cache or memory that holds arrays of this size",
+    "waiting": "of the time of all threads",
+    "source": "the operation of the traced function, or the line",
+}
+"""The columns of a profile and their meanings."""
 
 
 def table(profile: Measured, shown: int = SHOWN) -> Table:
     """A table of the kernels that took most time."""
-    result = Table("kernel", "kind", "runs", "us", "share", "GB/s", "GFLOP/s", "of limit", "waiting", "source")
-    for column in result.columns[2:9]:
+    result = Table(*COLUMNS)
+    for column in result.columns[2:-1]:
         column.justify = "right"
-    slowest = sorted(profile.kernels, key=lambda kernel: -kernel.seconds)
+    slowest = profile.slowest
     for kernel in slowest[:shown]:
         result.add_row(*_cells(kernel, profile))
     if len(slowest) > shown:
         rest = sum(kernel.seconds for kernel in slowest[shown:])
-        result.add_row(f"{len(slowest) - shown} others", "", "", f"{1e6 * rest:.1f}", f"{rest / profile.seconds:.1%}")
+        others = counted(len(slowest) - shown, "other")
+        result.add_row(others, "", "", f"{1e6 * rest:.1f}", "", f"{rest / profile.seconds:.1%}")
+    return result
+
+
+def totals_table(totals: Sequence[Total], profile: Measured, by: str, shown: int = SHOWN) -> Table:
+    """A table of totals by scope, source or opcode; scopes inside others are indented."""
+    result = Table(by, "kernels", "us", "share")
+    for column in result.columns[1:]:
+        column.justify = "right"
+    for total in totals[:shown]:
+        share = f"{total.seconds / profile.seconds:.1%}"
+        result.add_row(f"{'  ' * total.depth}{total.key}", f"{total.kernels}", f"{1e6 * total.seconds:.1f}", share)
     return result
 
 
@@ -38,40 +68,43 @@ def _cells(kernel: Kernel, profile: Measured) -> list[str]:
         kernel.kind,
         f"{kernel.runs:g}",
         f"{1e6 * kernel.seconds:.1f}",
+        f"{1e6 * kernel.spread:.1f}",
         f"{kernel.seconds / profile.seconds:.1%}",
         f"{kernel.bytes_per_second / 1e9:.1f}",
         "" if not rate else f"{rate / 1e9:.1f}",
         f"{kernel.share_of_limit(profile.limits):.0%}",
         f"{kernel.waiting:.0%}",
-        _source(kernel),
+        kernel.scope or kernel.source,
     ]
 
 
-def _source(kernel: Kernel) -> str:
-    """Source of a kernel: the name of the traced operation, else its location."""
-    instruction = kernel.instruction
-    if instruction is None:
-        return ""
-    return str(instruction.metadata.get("op_name", "")) or instruction.location
-
-
 def summary(profile: Measured) -> str:
-    """Two lines on the program and on the machine."""
+    """Lines on the program, the calls and the machine."""
     host = sum(kernel.runs for kernel in profile.kernels if kernel.kind == "host")
-    calls = f", {host:g} callbacks" if host else ""
-    return (
-        f"{profile.name}: {1e6 * profile.seconds:.1f} us per call, {profile.accounted:.1%} of it in "
-        f"{len(profile.kernels)} kernels{calls}; the timers cost {max(0.0, profile.overhead):.1%}\n"
-        f"the machine: {profile.limits}"
-    )
+    callbacks = f", {counted(round(host), 'callback')}" if host else ""
+    lines = [
+        f"{profile.name}: {1e6 * profile.seconds:.1f} +- {1e6 * profile.spread:.1f} us a call, {profile.accounted:.1%} "
+        f"of it in {counted(len(profile.kernels), 'kernel')}{callbacks}; the timers cost "
+        f"{max(0.0, profile.overhead):.1%}",
+        f"medians of {counted(profile.calls, 'call')}",
+        f"the machine: {profile.limits}",
+    ]
+    if profile.disturbed:
+        lines[1] += f", without {profile.disturbed:,} from which the system took a CPU"
+    return "\n".join(lines)
 
 
 def table_text(profile: Measured) -> str:
     """Table and summary as plain text."""
+    return plain_text(table(profile), summary(profile))
+
+
+def plain_text(shown: Table, ending: str) -> str:
+    """A table as plain text, and lines after it."""
     console = Console(file=io.StringIO(), width=150, markup=False, emoji=False)
-    console.print(table(profile))
+    console.print(shown)
     assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue() + summary(profile)
+    return console.file.getvalue() + ending
 
 
 def table_html(profile: Measured) -> str:
@@ -96,25 +129,9 @@ def save(profile: Measured, path: str) -> None:
         raise ArgumentError(f"cannot write {path}: {error.strerror}") from None
 
 
-def trace(profile: Measured) -> dict[str, object]:
-    """The steps of a run in the Trace Event Format of Perfetto and chrome://tracing."""
-    events = []
-    for index, start, end in profile.events:
-        kernel = profile.kernels[index]
-        arguments = {
-            "bytes": kernel.bytes,
-            "flops": kernel.flops,
-            "waiting": kernel.waiting,
-            "source": _source(kernel),
-        }
-        timing = {"pid": 1, "tid": 1, "ts": 1e6 * start, "dur": 1e6 * (end - start)}
-        events.append({"name": kernel.name, "cat": kernel.kind, "ph": "X", "args": arguments, **timing})
-    return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"module": profile.name}}
-
-
 def _draw(profile: Measured, path: str) -> None:
     """Plots the slowest kernels as bars, and all kernels on the roofline of the machine."""
-    slowest = sorted(profile.kernels, key=lambda kernel: -kernel.seconds)[:SHOWN]
+    slowest = profile.slowest[:SHOWN]
     kinds = list(dict.fromkeys(kernel.kind for kernel in slowest))
     colors = {kind: f"C{index % 10}" for index, kind in enumerate(kinds)}
     figure = new_figure((13, 1.6 + 0.24 * max(12, len(slowest))))
@@ -122,6 +139,7 @@ def _draw(profile: Measured, path: str) -> None:
     bars.barh(
         [as_text(kernel.name[:40]) for kernel in slowest],
         [1e6 * kernel.seconds for kernel in slowest],
+        xerr=[1e6 * kernel.spread for kernel in slowest],
         color=[colors[kernel.kind] for kernel in slowest],
     )
     bars.invert_yaxis()
@@ -135,7 +153,10 @@ def _draw(profile: Measured, path: str) -> None:
 
 
 def _draw_roofline(axis: object, profile: Measured, colors: dict[str, str]) -> None:
-    """Plots operations per second over operations per byte; the size of a dot is the kernel's time."""
+    """Plots operations per second over operations per byte; the size of a dot is the kernel's time.
+
+    There is a roof for memory, and one for the fastest cache that a kernel's arrays fit.
+    """
     from matplotlib.axes import Axes
 
     assert isinstance(axis, Axes)
@@ -143,13 +164,16 @@ def _draw_roofline(axis: object, profile: Measured, colors: dict[str, str]) -> N
     shown = [k for k in profile.kernels if k.flops and k.bytes and k.seconds]
     intensities = [(k.flops or 0) / k.bytes for k in shown] or [1.0]
     low, high = min([*intensities, 0.01]), max([*intensities, 100.0])
-    corner = limits.flops_per_second / limits.bytes_per_second
-    line = sorted([low, corner, high])
-    axis.plot(line, [min(limits.flops_per_second, x * limits.bytes_per_second) / 1e9 for x in line], color="#222")
+    for size, style in ((limits.memory.size, "-"), (min((k.bytes for k in shown), default=0), ":")):
+        rate = limits.bytes_per_second(size)
+        line = sorted([low, limits.flops_per_second / rate, high])
+        roof = [min(limits.flops_per_second, x * rate) / 1e9 for x in line]
+        name = "memory" if style == "-" else "cache"
+        axis.plot(line, roof, style, color="#222", label=f"{name}, {rate / 1e9:.0f} GB/s")
     for kernel, intensity in zip(shown, intensities):
-        size = 12 + 500 * kernel.seconds / profile.seconds
+        size_of_dot = 12 + 500 * kernel.seconds / profile.seconds
         color = colors.get(kernel.kind, "#999")
-        axis.scatter([intensity], [(kernel.flops_per_second or 0) / 1e9], s=size, color=color, alpha=0.7)
+        axis.scatter([intensity], [(kernel.flops_per_second or 0) / 1e9], s=size_of_dot, color=color, alpha=0.7)
     for kind, color in colors.items():
         axis.scatter([], [], color=color, label=kind)
     axis.set_xscale("log")

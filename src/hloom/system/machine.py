@@ -82,6 +82,15 @@ def processor_name() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
+def preemptions() -> int:
+    """The number of times that the system has taken a CPU from a thread of this process; 0 if it does not count."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
 def release_freed_memory() -> None:
     """Returns freed memory of all heaps to the system, if the C library can."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -137,13 +137,16 @@ function runView(data, show) {
     h("h2", {}, `${(1e6 * profile.seconds).toFixed(1)} us per call, ${(100 * profile.accounted).toFixed(1)} % of it in kernels`),
     h("p", {}, nan ? "The first NaN arises in " : "No instruction produces a NaN from operands without one.", nan ? h("button", { class: "link", onclick: () => show(nan, "given") }, `%${nan}`) : null),
     roofline(profile, rows, show),
-    h("table", {}, h("tr", {}, ...["kernel", "kind", "us", "share", "GB/s", "GFLOP/s"].map((name) => h("th", {}, name))),
+    h("table", {}, h("tr", {}, ...["kernel", "kind", "us", "+-", "share", "GB/s", "GFLOP/s", "of limit"].map((name) => h("th", {}, name))),
       ...rows.slice(0, 100).map((k) => h("tr", {}, h("td", {}, h("button", { class: "link", onclick: () => show(k.name) }, `%${k.name}`)), h("td", {}, k.kind),
-        h("td", {}, (1e6 * k.seconds).toFixed(1)), h("td", {}, `${(100 * k.seconds / profile.seconds).toFixed(1)} %`),
-        h("td", {}, rate(k).toFixed(1)), h("td", {}, work(k) ? work(k).toFixed(1) : "")))));
+        h("td", {}, (1e6 * k.seconds).toFixed(1)), h("td", {}, (1e6 * k.spread).toFixed(1)),
+        h("td", {}, `${(100 * k.seconds / profile.seconds).toFixed(1)} %`),
+        h("td", {}, rate(k).toFixed(1)), h("td", {}, work(k) ? work(k).toFixed(1) : ""), h("td", {}, `${(100 * k.share).toFixed(0)} %`)))),
+    h("p", { class: "soft" }, `Medians of ${profile.calls} calls; +- is half the distance of the quartiles. The limit of a kernel is the machine's rate of arithmetic, or of the cache or memory that holds its arrays.`));
 }
 
-// Operations per second over operations per byte, on logarithmic axes. The area of a dot is its share of the time.
+// Operations per second over operations per byte, on logarithmic axes, with a roof for memory and, dashed, for the
+// fastest cache that a kernel's arrays fit. The area of a dot is its share of the time.
 function roofline(profile, kernels, show) {
   const width = 900, height = 300;
   const shown = kernels.filter((k) => k.flops && k.bytes && k.seconds);
@@ -153,12 +156,13 @@ function roofline(profile, kernels, show) {
   const [left, right] = range(xs), [low, high] = range(ys);
   const x = (value) => 60 + (width - 80) * (Math.log10(value) - left) / (right - left);
   const y = (value) => height - 34 - (height - 54) * (Math.log10(value) - low) / (high - low);
-  const roof = (value) => Math.min(profile.flops_per_second, value * profile.bytes_per_second);
-  const corner = profile.flops_per_second / profile.bytes_per_second;
-  const start = Math.max(10 ** left, 10 ** low / profile.bytes_per_second);
-  const line = [start, corner, 10 ** right].map((v) => `${x(v).toFixed(1)},${y(roof(v)).toFixed(1)}`).join(" ");
+  const roof = (rate, dashes) => {
+    const start = Math.max(10 ** left, 10 ** low / rate);
+    const points = [start, profile.flops_per_second / rate, 10 ** right].map((v) => `${x(v).toFixed(1)},${y(Math.min(profile.flops_per_second, v * rate)).toFixed(1)}`);
+    return svg("polyline", { points: points.join(" "), fill: "none", stroke: "currentColor", "stroke-width": 1.5, "stroke-dasharray": dashes });
+  };
   const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "roofline" },
-    svg("polyline", { points: line, fill: "none", stroke: "currentColor", "stroke-width": 1.5 }));
+    roof(profile.bytes_per_second, "none"), roof(Math.max(profile.bytes_per_second, ...shown.map((k) => k.roof)), "3 4"));
   const text = (content, at) => { const made = svg("text", at); made.textContent = content; chart.append(made); };
   for (let power = left; power <= right; power += 1) text(`1e${power}`, { x: x(10 ** power), y: height - 18, "text-anchor": "middle" });
   for (let power = low; power <= high; power += 1) text(`1e${power - 9}`, { x: 54, y: y(10 ** power) + 4, "text-anchor": "end" });

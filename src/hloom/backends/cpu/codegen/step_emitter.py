@@ -268,7 +268,9 @@ class StepEmitter:
         predicate = b.load(self.pointer(step.predicate), I8, 1)
         b.branch_if(b.compare("ne", predicate, constant(I8, 0)), body, done)
         b.start(body)
-        self.write_steps(step.body, depth + 1)
+        is_timed = self.timer is not None and self.task is None
+        with self.timer.iteration(b, step) if self.timer is not None and is_timed else nullcontext():
+            self.write_steps(step.body, depth + 1)
         b.branch(head)
         b.start(done)
 

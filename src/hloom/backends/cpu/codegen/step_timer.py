@@ -13,10 +13,12 @@ from dataclasses import dataclass
 
 from hloom.backends.cpu.codegen.timer_functions import (
     COUNT,
+    RECORD,
     clock_function,
     count_function,
     fork_functions,
     read_clock,
+    record_function,
 )
 from hloom.backends.cpu.program.program import (
     Buffer,
@@ -28,12 +30,17 @@ from hloom.backends.cpu.program.program import (
     WaitStep,
     WhileStep,
 )
-from hloom.lir import I64, Builder, Function, constant
+from hloom.lir import I64, Builder, Function, Value, constant
+
+ITERATION = "iteration"
 
 
 @dataclass(frozen=True, slots=True)
 class TimedStep:
-    """Row of the counters: name of the instruction, kind of step, and bytes that it reads and writes."""
+    """Row of the counters: name of the instruction, kind of step, and bytes that it reads and writes.
+
+    The iterations of a loop have a row of kind `ITERATION`, which has events only.
+    """
 
     name: str
     kind: str
@@ -51,13 +58,22 @@ class StepTimer:
         """Context manager around the code of a step: adds the elapsed cycles to the row of the step."""
         start = read_clock(b)
         yield
-        row = constant(I64, len(self.steps))
-        self.steps.append(describe(step))
-        b.call_void(COUNT, row, start)
+        self._end(b, COUNT, start, describe(step))
+
+    @contextmanager
+    def iteration(self, b: Builder, loop: WhileStep) -> Iterator[None]:
+        """Context manager around the body of a serial loop: records an event for each iteration."""
+        start = read_clock(b)
+        yield
+        self._end(b, RECORD, start, TimedStep(loop.name, ITERATION, 0))
+
+    def _end(self, b: Builder, function: str, start: Value, step: TimedStep) -> None:
+        b.call_void(function, constant(I64, len(self.steps)), start)
+        self.steps.append(step)
 
     def functions(self) -> list[Function]:
         """Returns the functions that update the counters and read the clock."""
-        return [count_function(len(self.steps)), clock_function(), *fork_functions()]
+        return [count_function(len(self.steps)), record_function(), clock_function(), *fork_functions()]
 
 
 def is_timed(step: Step) -> bool:

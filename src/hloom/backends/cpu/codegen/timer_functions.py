@@ -1,4 +1,7 @@
-"""Functions of timed programs: they count runs and cycles of steps, record events, and time forks."""
+"""Functions of timed programs: they count runs and cycles of steps, record events, and time forks.
+
+An event is a row, a start and an end: of a step, of an iteration of a loop, or of a task, whose row is its thread.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,14 @@ MAX_EVENTS = 1 << 16
 """Maximum number of events recorded in a run; later steps are only counted."""
 COUNTER_WORDS = 3
 """Words of a step's counters: runs, cycles, busy cycles of all threads."""
-COUNTERS, EVENTS, EVENT_COUNT, READ_CLOCK = "hloom_counters", "hloom_events", "hloom_event_count", "hloom_clock"
-"""Symbols that profiles read."""
-COUNT = "hloom_count"
-"""Symbol of the function that counts a run of a step."""
+COUNTERS, READ_CLOCK = "hloom_counters", "hloom_clock"
+STEP_EVENTS, TASK_EVENTS = "hloom_step_events", "hloom_task_events"
+"""Symbols that profiles read; lists of events start with their length."""
+EVENT_WORDS = 3
+COUNT, RECORD = "hloom_count", "hloom_record"
+"""Symbols of the functions that count a run of a step, and that record an event alone."""
+_THREAD = "llvm.thread.pointer"
+"""Intrinsic that returns an address of the thread's own."""
 TIMED_FORK = Declaration("hloom_timed_fork", VOID, PARALLEL_FOR.parameters)
 """The timed variant of `parallel_for`."""
 FORK = Global("hloom_fork.address", Zeros(1), is_constant=False)
@@ -66,7 +73,16 @@ def count_function(steps: int) -> Function:
     counter = b.at(b.address_of(counters), b.multiply(row, COUNTER_WORDS), "i64")
     for word, increment in enumerate((constant(I64, 1), passed, own)):
         _increase(b, b.at(counter, word, "i64"), increment)
-    _record_event(b, row, start, now)
+    _record_event(b, STEP_EVENTS, row, start, now)
+    return b.finish()
+
+
+def record_function() -> Function:
+    """Returns `void @hloom_record(i64 row, i64 start)`, which records an event that ends now."""
+    row, start = Parameter("row", I64), Parameter("start", I64)
+    attributes = frozenset({Attribute.NO_INLINE, Attribute.NO_UNWIND})
+    b = FunctionBuilder(Function(RECORD, [row, start], attributes=attributes))
+    _record_event(b, STEP_EVENTS, row, start, read_clock(b))
     return b.finish()
 
 
@@ -74,14 +90,13 @@ def _increase(b: Builder, address: Value, increment: Value) -> None:
     b.store(b.binary("add", b.load(address, I64, 8), increment), address, 8)
 
 
-def _record_event(b: FunctionBuilder, *words: Value) -> None:
-    """Appends the words to the list of events, unless it is full."""
-    events = Global(EVENTS, Zeros(MAX_EVENTS * len(words)), is_constant=False, is_exported=True)
-    count = b.address_of(Global(EVENT_COUNT, Zeros(1), is_constant=False, is_exported=True))
-    event = b.load(count, I64, 8)
+def _record_event(b: FunctionBuilder, name: str, row: Value, start: Value, end: Value) -> None:
+    """Appends an event to a list, to which other threads may append, unless it is full."""
+    events = Global(name, Zeros(1 + MAX_EVENTS * EVENT_WORDS), is_constant=False, is_exported=True)
+    count = b.address_of(events)
+    event = b.atomic_update("add", count, constant(I64, 1))
     with b.when(b.compare("ult", event, constant(I64, MAX_EVENTS))):
-        b.pack(*words, context=b.at(b.address_of(events), b.multiply(event, len(words)), "i64"))
-        b.store(b.index(b.add(event, 1)), count, 8)
+        b.pack(row, start, end, context=b.at(count, b.add(b.multiply(event, EVENT_WORDS), 1), "i64"))
 
 
 def fork_functions() -> list[Function]:
@@ -99,6 +114,7 @@ def fork_functions() -> list[Function]:
     inner, captured = task.unpack(task["context"], PTR, PTR)
     start = read_clock(task)
     task.call_pointer(inner, VOID, captured, task["chunk"])
-    passed = task.binary("sub", read_clock(task), start)
-    task.atomic_update("add", task.address_of(_BUSY), passed)
+    end = read_clock(task)
+    task.atomic_update("add", task.address_of(_BUSY), task.binary("sub", end, start))
+    _record_event(task, TASK_EVENTS, task.call(_THREAD, PTR), start, end)
     return [fork.finish(), task.finish()]
