@@ -134,7 +134,7 @@ def _bandwidth(
     whole = [(array.ctypes.data, array.ctypes.data, floats, passes) for array in arrays]
     halves = [(array.ctypes.data + 2 * floats, array.ctypes.data, floats // 2, passes) for array in arrays]
     copying = seconds("copy", halves)
-    if size == SIZES[-1]:  # the C library's copy writes past the caches
+    if size == SIZES[-1]:  # the C library may use non-temporal stores
         copying = min(copying, _best(lambda: list(threads.map(_copy_half, arrays))))
     return Bandwidth(size, moved / seconds("read", whole), moved / seconds("write", whole), moved / copying)
 

@@ -46,7 +46,7 @@ class Kernel:
 
     @property
     def opcode(self) -> str:
-        """The opcode of the instruction, or the kind of a step that is no instruction's own, such as a copy."""
+        """The opcode of the instruction, or the kind of a step without an instruction, such as a copy."""
         return self.kind if self.instruction is None else self.instruction.opcode
 
     @property

@@ -132,9 +132,9 @@ def _events(calls: Calls, kernels: list[Kernel], frequency: float) -> list[Event
         found.append(Event(kernel.name, kernel.kind, (start - begin) / frequency, (end - begin) / frequency, 0, kernel))
     steps = [event for event in found if event.kind != ITERATION]
     ends = np.array([event.end for event in steps])
-    numbers: dict[int, int] = {}
+    tracks: dict[int, int] = {}
     for thread, start, end in calls.task_events[np.argsort(calls.task_events[:, 1])].tolist():
-        number = numbers.setdefault(thread, len(numbers) + 1)
+        number = tracks.setdefault(thread, len(numbers) + 1)
         times = (start - begin) / frequency, (end - begin) / frequency
         step = steps[min(int(np.searchsorted(ends, times[0])), len(steps) - 1)]
         found.append(Event(step.name, "task", *times, number, step.kernel))
