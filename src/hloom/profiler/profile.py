@@ -134,8 +134,8 @@ def _events(calls: Calls, kernels: list[Kernel], frequency: float) -> list[Event
     ends = np.array([event.end for event in steps])
     tracks: dict[int, int] = {}
     for thread, start, end in calls.task_events[np.argsort(calls.task_events[:, 1])].tolist():
-        number = tracks.setdefault(thread, len(numbers) + 1)
+        track = tracks.setdefault(thread, len(tracks) + 1)
         times = (start - begin) / frequency, (end - begin) / frequency
         step = steps[min(int(np.searchsorted(ends, times[0])), len(steps) - 1)]
-        found.append(Event(step.name, "task", *times, number, step.kernel))
+        found.append(Event(step.name, "task", *times, track, step.kernel))
     return found
