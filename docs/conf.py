@@ -8,6 +8,7 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
+html_show_copyright = False
 html_show_sphinx = False
 html_theme_options = {"navigation_with_keys": True}
 myst_heading_anchors = 3

@@ -3,32 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
-from typing import Any
+import re
 
-import hloom as hl
-from hloom import faults, passes, profiler
-from hloom.passes import rewrite
+from handbook.public_names import PUBLIC, members
 from hloom.types import PrimitiveType
-
-PUBLIC: dict[str, Any] = {
-    **{f"hloom.{name}": getattr(hl, name) for name in hl.__all__},
-    **{f"hloom.faults.{name}": getattr(faults, name) for name in faults.__all__},
-    **{f"hloom.passes.{name}": getattr(passes, name) for name in passes.__all__},
-    **{f"hloom.profiler.{name}": getattr(profiler, name) for name in profiler.__all__},
-    "hloom.passes.rewrite.Rule": rewrite.Rule,
-    "hloom.passes.rewrite.Match": rewrite.Match,
-}
-
-
-def members(name: str, cls: type[Any]) -> Iterator[tuple[str, Any]]:
-    """Public functions and properties that hloom's own classes define."""
-    for base in cls.__mro__:
-        if not base.__module__.startswith("hloom"):
-            continue
-        for key, value in vars(base).items():
-            if not key.startswith("_") and (inspect.isfunction(value) or isinstance(value, property)):
-                yield f"{name}.{key}", value
 
 
 def test_every_public_name_has_a_docstring() -> None:
@@ -40,4 +18,16 @@ def test_every_public_name_has_a_docstring() -> None:
             missing.append(name)
         if inspect.isclass(value):
             missing += [each for each, member in members(name, value) if not (inspect.getdoc(member) or "").strip()]
+    assert missing == [], "\n".join(missing)
+
+
+def test_docstrings_of_public_functions_speak_of_every_parameter_and_of_the_result() -> None:
+    missing = []
+    for name, value in PUBLIC.items():
+        if inspect.isclass(value) or not callable(value):
+            continue
+        text = inspect.getdoc(value) or ""
+        for parameter in inspect.signature(value).parameters:
+            if not re.search(rf"\b{parameter}\b", text):
+                missing.append(f"{name}: {parameter}")
     assert missing == [], "\n".join(missing)

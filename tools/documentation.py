@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import hloom.ops  # noqa: F401  registers the operations
-from handbook import drawings
+from handbook import api, drawings
 from handbook.examples_page import examples_page
 from handbook.markdown import escaped, table
 from handbook.page import families, operation_page, summary
@@ -33,6 +33,9 @@ def build(source: Path, target: Path) -> None:
     for name, page in PAGES.items():
         (source / page).write_text(_linked((ROOT / name).read_text()))
     write_handbook(source / "operations")
+    (source / "reference").mkdir()
+    for name, text in api.pages().items():
+        (source / "reference" / f"{name}.md").write_text(text)
     (source / "specification" / "examples.md").write_text(examples_page())
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-j", "auto", str(source), str(target)]
     tools = os.pathsep.join([str(ROOT / "tools"), *filter(None, [os.environ.get("PYTHONPATH")])])

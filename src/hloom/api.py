@@ -27,6 +27,10 @@ def parse(text: str) -> Module:
 
     Raises ParseError or RuleError with the line and column of an error. `Module.to_text` and `hloom.save` are the
     inverse.
+
+    >>> module = hl.parse("HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }")
+    >>> module.entry.root
+    %y = f32[2] negate(%x)
     """
     from hloom.files.formats import module_from_text
 
@@ -41,6 +45,10 @@ def load(path: str | PathLike[str]) -> Module:
     Formats are HLO text; StableHLO text; StableHLO bytecode and portable artifacts (by jaxlib); a serialised
     HloModuleProto, HloProto or HloSnapshot (`hloom.Snapshot.load` gives the arguments too), or the text format of
     these. Raises HloomError, with the path, if the file cannot be read or does not hold a valid module.
+
+    >>> hl.save(hl.parse("HloModule m  ENTRY e { ROOT x = f32[2] parameter(0) }"), "same.hlo")
+    >>> hl.load("same.hlo").entry
+    Computation(e: (f32[2]) -> f32[2])
     """
     from hloom.files.formats import module_from_content, read_file
 
@@ -53,11 +61,20 @@ def load(path: str | PathLike[str]) -> Module:
 
 @ieee_floats()
 def save(module: Module | XlaComputation, path: str | PathLike[str]) -> None:
-    """Writes a module to a file, in the format of its extension (see `hloom.files.formats`).
+    """Writes a module to a file, in the format of the extension of `path`.
 
     `.hlo` is HLO text, `.mlir` StableHLO, `.mlirbc` its bytecode (by jaxlib), `.pb` a serialised HloModuleProto,
     `.pbtxt` its text format. The file is replaced atomically. Raises ArgumentError for another extension, for a file
     that cannot be written, and for modules that StableHLO cannot express.
+
+    >>> hl.save(hl.parse("HloModule m  ENTRY e { ROOT x = f32[2] parameter(0) }"), "same.mlir")
+    >>> print(open("same.mlir").read())
+    module @m attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+      func.func public @main(%arg0: tensor<2xf32>) -> tensor<2xf32> {
+        return %arg0 : tensor<2xf32>
+      }
+    }
+    <BLANKLINE>
     """
     from hloom.files.formats import content_of, path_format, write_file
 
@@ -117,6 +134,10 @@ def compile(
 
     Raises HloomError if the module violates a rule, or calls a custom-call target that is not registered, or one of
     hloom's own with operands that its signature does not allow (CUSTOMCALL-7).
+
+    >>> run = hl.compile("HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }")
+    >>> run(np.float32([1, 2]))
+    array([-1., -2.], dtype=float32)
     """
     from hloom.runtime.executable import RunOptions
 

@@ -11,6 +11,12 @@ class HloomError(Exception):
     """Base class of all errors about invalid input: text, protos, arrays, files, arguments.
 
     `message` is the text without locations; `locations` holds the locations that `at` added, the innermost first.
+
+    >>> try:
+    ...     hl.load("missing.hlo")
+    ... except hl.HloomError as error:
+    ...     print(error)
+    cannot read missing.hlo: No such file or directory
     """
 
     def __init__(self, message: str) -> None:
@@ -34,6 +40,11 @@ class RuleError(HloomError):
     """A violated rule of the specification: `pad[PAD-3]: interior padding must be >= 0, got -1`.
 
     `subject` is the opcode (or "shape", "literal", "index"), `clause` the identifier of the rule.
+
+    >>> builder = hl.XlaBuilder("f")
+    >>> builder.iota(hl.f32[2], 1)
+    Traceback (most recent call last):
+    hloom.errors.RuleError: iota[IOTA-3]: ...
     """
 
     def __init__(self, subject: str, clause: str, message: str) -> None:
@@ -45,6 +56,12 @@ class RuleError(HloomError):
 class ParseError(HloomError):
     """A syntax error: `line` and `column` are 1-based, and the message shows the line with a caret. `line` is 0 if
     unknown.
+
+    >>> hl.parse_shape("f32[2")
+    Traceback (most recent call last):
+    hloom.errors.ParseError: 1:6: expected ',' between sizes, got the end of the text
+      f32[2
+           ^
     """
 
     def __init__(self, message: str, line: int = 0, column: int = 0, source_line: str = "") -> None:
@@ -59,19 +76,41 @@ class ParseError(HloomError):
 
 
 class ProtoError(HloomError):
-    """Bytes, or a protobuf message, that do not encode a consistent HLO module."""
+    """Bytes, or a protobuf message, that do not encode a consistent HLO module.
+
+    >>> hl.Snapshot.from_bytes(b"not a snapshot")
+    Traceback (most recent call last):
+    hloom.errors.ProtoError: the bytes hold no HloModuleProto and no HloProto, ...
+    """
 
 
 class VerifyError(HloomError):
-    """A module that violates an invariant of the graph, as `hloom.verifier.module` lists them."""
+    """A module that violates an invariant of the graph, as `hloom.verifier.module` lists them.
+
+    >>> from hloom.verifier import verify_module
+    >>> verify_module(hl.Module("empty"))
+    Traceback (most recent call last):
+    hloom.errors.VerifyError: ...
+    """
 
 
 class ArgumentError(HloomError):
-    """An invalid argument of a Python call, or an array that does not match a parameter of an executable."""
+    """An invalid argument of a Python call, or an array that does not match a parameter of an executable.
+
+    >>> hl.compile("HloModule m  ENTRY e { ROOT x = f32[2] parameter(0) }")(np.float32([1]))
+    Traceback (most recent call last):
+    hloom.errors.ArgumentError: argument 0 (%x) has shape f32[2], got float32[1]
+    """
 
 
 class RunError(HloomError):
-    """A failure while a program runs: a step limit, a time-out in a rendezvous, a dynamic size out of range."""
+    """A failure while a program runs: a step limit, a time-out in a rendezvous, a dynamic size out of range.
+
+    >>> device, builder = hl.Device(timeout=0.01), hl.XlaBuilder("read")
+    >>> hl.compile(builder.build(builder.infeed(hl.f32[2])), devices=[device])()
+    Traceback (most recent call last):
+    hloom.errors.RunError: INFEED-4: no item of shape f32[2] ...
+    """
 
 
 class ResourceExhaustedError(RunError):

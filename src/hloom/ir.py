@@ -26,6 +26,11 @@ class Instruction:
     `metadata`, `frontend_attributes` and `extra_attributes` are dictionaries as HLO text shows them; `extra_attributes`
     keeps the raw text of attributes that hloom does not know. `parent` is the computation, None until the instruction
     is added to one.
+
+    >>> module = hl.parse("HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }")
+    >>> negated = module.entry.root
+    >>> negated, negated.opcode, negated.operands
+    (%y = f32[2] negate(%x), 'negate', [%x = f32[2] parameter()])
     """
 
     __slots__ = (
@@ -138,6 +143,12 @@ class Computation:
 
     `execution_thread` is "main" unless an async-start runs the computation elsewhere. `parent` is the module, None
     until the computation is added to one.
+
+    >>> module = hl.parse("HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }")
+    >>> module.entry
+    Computation(e: (f32[2]) -> f32[2])
+    >>> module.entry.instructions
+    [%x = f32[2] parameter(), %y = f32[2] negate(%x)]
     """
 
     __slots__ = ("_root", "execution_thread", "instructions", "name", "parent")
@@ -238,6 +249,16 @@ class Module:
     stands for the shapes of the entry computation. `stack_frames` maps the name of a table (FileNames, FunctionNames,
     FileLocations, StackFrames) to its rows. `extra_attributes` keeps the raw text of header attributes that hloom does
     not know.
+
+    >>> module = hl.parse("HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }")
+    >>> print(module.to_text(layouts=False))
+    HloModule m, entry_computation_layout={(f32[2])->f32[2]}
+    <BLANKLINE>
+    ENTRY e {
+      x = f32[2] parameter(0)
+      ROOT y = f32[2] negate(x)
+    }
+    <BLANKLINE>
     """
 
     name: str

@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 
 class PaddingValue(Enum):
-    """The value that fills the padding of a buffer (SL-14)."""
+    """The value that fills the padding of a buffer (SL-14).
+
+    >>> layout = hl.Layout((1, 0), padded_dimensions=(2, 4), padding_value=hl.PaddingValue.ONE_PAD)
+    >>> literal = hl.Literal(hl.s8[2, 3].with_layout(layout), np.zeros((2, 3), np.int8))
+    >>> np.frombuffer(literal.to_linear_memory(), np.int8)
+    array([0, 0, 0, 1, 0, 0, 0, 1], dtype=int8)
+    """
 
     INVALID_PAD = 0
     ZERO_PAD = 1
@@ -28,7 +34,11 @@ class PaddingValue(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A tile of a tiled layout; `COMBINE` merges a dimension into the next more minor one (SL-26, SL-27)."""
+    """A tile of a tiled layout; `COMBINE` merges a dimension into the next more minor one (SL-26, SL-27).
+
+    >>> hl.parse_shape("f32[3,5]{1,0:T(2,2)}").layout.tiles
+    (Tile(dimensions=(2, 2)),)
+    """
 
     COMBINE = -(2**63)
 
@@ -55,6 +65,9 @@ class Layout:
     `padded_dimensions` is empty or holds a width for each dimension number. Tiles, and the fields after them, are
     later additions to XLA, of which hloom implements `tiles` and `element_size_in_bits`; the others are kept and
     printed (SL-23, SL-26, SL-29).
+
+    >>> hl.f32[2, 3].with_layout(hl.Layout((0, 1))).layout.minor_to_major
+    (0, 1)
     """
 
     minor_to_major: tuple[int, ...]

@@ -21,6 +21,10 @@ class Literal:
 
     Two literals are equal if their shapes are equal up to layouts and their elements have the same bits, NaN payloads
     included; padding is ignored (SL-16).
+
+    >>> literal = hl.Literal.from_value(np.float32([[1, 2], [3, 4]]))
+    >>> np.frombuffer(literal.with_layout(hl.Layout((0, 1))).to_linear_memory(), np.float32)
+    array([1., 3., 2., 4.], dtype=float32)
     """
 
     __slots__ = ("shape", "value")

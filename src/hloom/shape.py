@@ -38,6 +38,12 @@ class Shape:
     known at run time (SL-25). `layout` is None exactly if the shape is not an array. Create shapes with `Shape.array`,
     `Shape.tuple_of` or `hl.f32[2, 3]`; the constructor validates its arguments and raises RuleError (SL-1, SL-8, SL-9,
     SL-13, SL-14, SL-22, SL-23, SL-25, SL-26).
+
+    >>> shape = hl.f32[2, 3]
+    >>> shape.dimensions, shape.element_count, shape.byte_size
+    ((2, 3), 6, 24)
+    >>> hl.Shape.tuple_of([shape, hl.s32[()]])
+    Shape((f32[2,3], s32[]))
     """
 
     element_type: PrimitiveType

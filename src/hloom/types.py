@@ -27,6 +27,11 @@ class PrimitiveType(enum.Enum):
     """An element type. `value` is its number in XLA's proto, `str()` its name in HLO text.
 
     `bits` is the width of an element (8 for PRED), `dtype` the NumPy or ml_dtypes type, which only array types have.
+
+    >>> hl.bf16, hl.bf16.bits, str(hl.bf16)
+    (<PrimitiveType.BF16: 16>, 16, 'bf16')
+    >>> hl.bf16[2, 3]
+    Shape(bf16[2,3])
     """
 
     PRED = 1

@@ -10,7 +10,7 @@ import pytest
 
 import documentation
 import hloom as hl
-from handbook import drawings, examples_page, page, programs, specification
+from handbook import api, drawings, examples_page, page, programs, specification
 from handbook.markdown import escaped, wrapped
 from handbook.python_code import program, python
 from hloom.ops.operation import OPERATIONS
@@ -23,6 +23,8 @@ def test_the_site_builds_without_warnings_or_dead_links(tmp_path: Path) -> None:
     documentation.build(tmp_path / "source", tmp_path / "site")
     pages = {path.stem for path in (tmp_path / "site" / "operations").glob("*.html")}
     assert pages == {*OPERATIONS, "index"}
+    pages = {path.name.removesuffix(".html") for path in (tmp_path / "site" / "reference").glob("*.html")}
+    assert pages == {*api.pages()}
     texts = {path: path.read_text() for path in (tmp_path / "site").rglob("*.html")}
     ids = {path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in texts.items()}
     dead = []
@@ -87,6 +89,15 @@ def test_generated_markdown_shows_as_text() -> None:
         "  x = f32[2] add(a, b),",
         '      metadata={op_name="long"}',
     ]
+
+
+def test_public_names_have_pages() -> None:
+    pages = api.pages()
+    text = pages["hloom.compile"]
+    assert ":::::{py:function} hloom.compile(module: Module | XlaComputation" in text
+    assert "- **backend**: " in text and "```pycon\n>>> run = hl.compile(" in text
+    assert all(f"({name}.md)" in pages["index"] for name in pages if name != "index")
+    assert "`hl.bf16` | 16 | `bfloat16`" in pages["index"]
 
 
 def test_examples_have_one_page() -> None:

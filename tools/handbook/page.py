@@ -253,7 +253,7 @@ def _run(module: hl.Module, text: str) -> str:
 
 
 def _implementation(declaration: type[Operation], rules: list[str]) -> str:
-    path = f"src/{declaration.__module__.replace('.', '/')}.py"
+    path = f"src/{declaration.__module__.replace('.', '/')}.py:{inspect.getsourcelines(declaration)[1]}"
     lines = [f"- Declaration: `{path}`, class `{declaration.__name__}`"]
     row = BY_OPCODE.get(declaration.opcode)
     if row and row.dialect == "stablehlo":

@@ -18,7 +18,7 @@ _PAGE = """<!doctype html>
 :root {{ color-scheme: light dark; }}
 body {{ margin: 1.5rem auto; max-width: 70rem; padding: 0 1rem; font-family: sans-serif; }}
 pre {{ font-size: 0.85rem; line-height: 1.45; overflow-x: auto; background: none; }}
-.linenos, .linenos a {{ color: #888; text-decoration: none; }}
+.highlight a {{ text-decoration: none; }}
 {light}
 @media (prefers-color-scheme: dark) {{ body {{ background: #131416; color: #cfd0d0; }} {dark} }}
 </style></head><body><p><a href="{home}index.html">hloom</a> / {title}</p>

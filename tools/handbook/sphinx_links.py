@@ -1,7 +1,7 @@
 """Sphinx extension: clauses, worked examples and files of the project become links, wherever a page names them.
 
 Text such as `PAD-2` links to the clause, on the same page if it is there; `ex/pad-interior` in code to the example;
-`src/hloom/ops/pad.py` in code to the source, of which the site has a page.
+`src/hloom/ops/pad.py` in code to the source, of which the site has a page, and `docs/glossary.md` to the page.
 """
 
 from __future__ import annotations
@@ -116,5 +116,9 @@ def _uri_of_code(app: Sphinx, page: str, text: str) -> str:
     """The address of what a piece of code names: a worked example or a file; "" if neither."""
     if text.startswith("ex/") and text[3:] in {example["id"] for example in specification.examples()}:
         return f"{app.builder.get_relative_uri(page, 'specification/examples')}#{text[3:]}"
-    path = source_pages.path_of(text)
-    return f"{'../' * page.count('/')}{source_pages.address(path)}" if path else ""
+    if text.startswith("docs/") and text.endswith(".md") and text[5:-3] in app.builder.env.found_docs:
+        return app.builder.get_relative_uri(page, text[5:-3])
+    name, _, line = text.partition(":")
+    path = source_pages.path_of(name)
+    anchor = f"#L-{line}" if line else ""
+    return f"{'../' * page.count('/')}{source_pages.address(path)}{anchor}" if path else ""

@@ -140,6 +140,10 @@ def build(
 
     Raises ArgumentError for names that are not identifiers, unknown targets, and modules with instructions that need
     Python, such as host callbacks; the message names the instruction.
+
+    >>> square = "HloModule m  ENTRY e { x = f32[4] parameter(0)  ROOT y = f32[4] multiply(x, x) }"
+    >>> sorted(hl.build({"square": square}).files)
+    ['Makefile', 'example.c', 'hloom.h', 'hloom_runtime.o', 'square.h', 'square.o']
     """
     machine = target_of(target)
     machine = replace(machine, has_threads=False) if static_memory else machine

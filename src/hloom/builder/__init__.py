@@ -27,6 +27,11 @@ class XlaBuilder(
     Array arguments are XlaOps, or NumPy arrays and Python numbers, which become constants (numbers take the element
     type of the other operand). Computation arguments are XlaComputations, or Python functions on XlaOps, which are
     traced with the parameter shapes that the operation requires. Methods raise HloomError.
+
+    >>> builder = hl.XlaBuilder("axpy")
+    >>> x, y = builder.parameter(0, hl.f32[2], "x"), builder.parameter(1, hl.f32[2], "y")
+    >>> hl.compile(builder.build(2.0 * x + y))(np.float32([1, 2]), np.float32([10, 20]))
+    array([12., 24.], dtype=float32)
     """
 
     def __getattr__(self, name: str) -> Any:

@@ -16,7 +16,14 @@ Padding = str | Sequence[tuple[int, int]]
 
 
 class XlaOp:
-    """A value in a computation under construction. Operators follow XLA's strict broadcasting (BC-1 to BC-3)."""
+    """A value in a computation under construction. Operators follow XLA's strict broadcasting (BC-1 to BC-3).
+
+    >>> builder = hl.XlaBuilder("f")
+    >>> x = builder.parameter(0, hl.f32[3], "x")
+    >>> y = (x * 2 + 1)[1:]
+    >>> y.shape
+    Shape(f32[2])
+    """
 
     __array_priority__ = 1000
     __array_ufunc__ = None
@@ -86,7 +93,12 @@ for _name in ("lt", "le", "gt", "ge"):
 
 
 class XlaComputation:
-    """A built computation: the entry of its own module."""
+    """A built computation: the entry of its own module.
+
+    >>> builder = hl.XlaBuilder("negative")
+    >>> builder.build(-builder.parameter(0, hl.f32[2], "x")).entry_computation
+    Computation(negative: (f32[2]) -> f32[2])
+    """
 
     def __init__(self, module: Module) -> None:
         self.module = module

@@ -30,6 +30,9 @@ def explore(
     With `output`, the page is written to that file, which needs no server, and None is returned. Otherwise a server
     runs until it is closed or the process ends. Raises HloomError if the module does not compile, the arguments do not
     match, or the file cannot be written.
+
+    >>> module = "HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }"
+    >>> hl.explore(module, np.float32([1, 2]), output="page.html")
     """
     program, values = traced(module, arguments)
     content = page(collect(program, values or None)).encode(errors="replace")

@@ -20,7 +20,12 @@ Runner = Callable[[Module, Sequence[Value]], Value]
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Tolerance of a comparison: |a - b| <= absolute + relative * |b|."""
+    """Tolerance of a comparison: |a - b| <= absolute + relative * |b|.
+
+    >>> from hloom import faults
+    >>> faults.Tolerance(relative=1e-3).difference(np.float32([1, 2]), np.float32([1, 2.5]))
+    'differs in 1 of 2 elements, first at [1]: 2.0, expected 2.5'
+    """
 
     relative: float = 1e-4
     absolute: float = 1e-5
@@ -80,8 +85,22 @@ def first_difference(
 ) -> tuple[Case, str] | None:
     """Returns the smallest part of a case on which two runners differ, and a description; None if they agree.
 
+    Arguments:
+        case: the module, with arguments.
+        left: the runner whose results are judged.
+        right: the runner whose results are taken as correct.
+        tolerance: differences up to it are none.
+        progress: a function that is called as that of `reduce`.
+
     The root of the part is the instruction that differs. Its arguments are the values that the interpreter computes in
     a run of the whole case.
+
+    >>> from hloom import faults
+    >>> from hloom.faults.bisect import RUNNERS
+    >>> module = hl.parse("HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }")
+    >>> case = faults.Case.random(module, seed=0)
+    >>> faults.first_difference(case, RUNNERS["cpu"], RUNNERS["interpreter"]) is None
+    True
     """
     if describe_difference(case, left, right, tolerance) is None:
         return None
@@ -122,7 +141,13 @@ def first_difference_of_modules(
 
 @dataclass(frozen=True)
 class FaultyPass:
-    """A pass that changed the result of a module."""
+    """A pass that changed the result of a module.
+
+    >>> from hloom import faults, passes
+    >>> module = hl.parse("HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }")
+    >>> faults.first_faulty_pass(faults.Case.random(module, seed=0), passes.parse_passes("dce")) is None
+    True
+    """
 
     name: str
     run: int
@@ -146,6 +171,13 @@ def first_faulty_pass(
 ) -> FaultyPass | None:
     """Finds the first pass of a pipeline after which the interpreter returns another result, or fails; None without
     one.
+
+    The results of `case` are compared with a `tolerance`; `progress` is called as that of `reduce`.
+
+    >>> from hloom import faults, passes
+    >>> module = hl.parse("HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }")
+    >>> faults.first_faulty_pass(faults.Case.random(module, seed=0), passes.simplification_pipeline()) is None
+    True
     """
     expected = interpret(case.module, case.arguments or ())
     module = clone_module(case.module)

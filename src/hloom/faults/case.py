@@ -18,7 +18,13 @@ from hloom.values import Value
 
 @dataclass(frozen=True)
 class Case:
-    """A module with an argument for each parameter of its entry, or without arguments (None)."""
+    """A module with an argument for each parameter of its entry, or without arguments (None).
+
+    >>> from hloom import faults
+    >>> module = hl.parse("HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }")
+    >>> faults.Case.random(module, seed=0).arguments
+    (array([ 0.12573022, -0.13210486], dtype=float32),)
+    """
 
     module: Module
     arguments: tuple[Value, ...] | None = None

@@ -29,6 +29,12 @@ class Finding:
 
     `position` is that of the bad element in the result, or, for an index out of bounds, that of the index in the
     indices; then `value` is the index and `limits` are the largest valid indices of the dimensions.
+
+    >>> from hloom import faults
+    >>> module = "HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] log(x) }"
+    >>> found = faults.check(module, [np.float32([1, -1])])
+    >>> found.kind, found.position
+    ('nan', (1,))
     """
 
     instruction: Instruction
@@ -67,6 +73,11 @@ def check(
 
     Parameters and constants may hold any values, and arrays of dynamic shape are not checked. Raises HloomError if the
     module does not compile or the arguments do not match.
+
+    >>> from hloom import faults
+    >>> module = "HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] log(x) }"
+    >>> print(faults.check(module, [np.float32([1, -1])]))
+    a NaN first arises in %y = f32[2] log(%x), at [1]
     """
     unknown = set(kinds) - set(KINDS)
     if unknown:

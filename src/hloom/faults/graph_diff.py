@@ -34,6 +34,12 @@ def diff(a: Module, b: Module) -> list[ComputationDiff]:
     Two instructions are equal if their operations, shapes and operands are equal, or if they have the same text and
     operand names. Parameters are equal if their parameter numbers are. The two entries are counterparts, and so are
     computations of the same name. A computation whose root has an equal in the other module needs no counterpart.
+
+    >>> from hloom import faults
+    >>> one = hl.parse("HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] add(x, x) }")
+    >>> other = hl.parse("HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] multiply(x, x) }")
+    >>> faults.diff(one, other)[0].removed
+    [%y = f32[2] add(%x, %x)]
     """
     ids: dict[Any, int] = {}
     keys_a, keys_b = (_keys(module, ids) for module in (a, b))

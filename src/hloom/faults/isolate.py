@@ -20,6 +20,11 @@ def isolate(
     Its parameters are their operands from outside, and its results are those of them that are used outside or unused.
     If the module's arguments are given, the case has the values of the operands in the `occurrence`-th run of the
     computation. Raises ArgumentError if no name matches, matches are in several computations, or they did not run.
+
+    >>> from hloom import faults
+    >>> text = "HloModule m  ENTRY e { x = f32[2] parameter(0)  y = f32[2] negate(x)  ROOT z = f32[2] add(y, y) }"
+    >>> faults.isolate(hl.parse(text), ["z"], [np.float32([1, 2])]).arguments
+    (array([-1., -2.], dtype=float32),)
     """
     chosen = _chosen(module, names)
     (computation,) = {i.parent for i in chosen}

@@ -46,6 +46,13 @@ def reduce(case: Case, test: Test, progress: Progress | None = None) -> Case:
     """Returns the smallest case found for which `test` returns True; `case` itself if it does not.
 
     `progress(move, size)` is called for each accepted move. An HloomError of the test counts as False.
+
+    >>> from hloom import faults
+    >>> text = "HloModule m  ENTRY e { x = f32[8] parameter(0)  y = f32[8] negate(x)  ROOT z = f32[8] log(y) }"
+    >>> case = faults.Case.random(hl.parse(text), seed=0)
+    >>> small = faults.reduce(case, lambda case: any(i.opcode == "log" for i in case.module.instructions()))
+    >>> [instruction.opcode for instruction in small.module.instructions()]
+    ['parameter', 'log']
     """
     return _Reduction(test, progress).run(case)
 

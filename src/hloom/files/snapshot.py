@@ -26,6 +26,10 @@ class Snapshot:
 
     Arguments and result are arrays and tuples of them, as for `Executable`. `platform` names the platform that computed
     the result. XLA's files are called `*.hlo_snapshot.pb`.
+
+    >>> module = hl.parse("HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }")
+    >>> hl.Snapshot(module, [np.float32([1, 2])]).replay()
+    array([-1., -2.], dtype=float32)
     """
 
     module: Module

@@ -45,6 +45,12 @@ class Pass(Protocol):
     """A transformation of a module.
 
     A pass made of rewrite rules also has `apply(module) -> Counter[str]`, which returns the number of changes by rule.
+
+    >>> from hloom import passes
+    >>> module = hl.parse("HloModule m  ENTRY e { x = f32[] parameter(0) y = f32[] negate(x) ROOT z = f32[] copy(x) }")
+    >>> dce = passes.parse_passes("dce").passes[0]
+    >>> dce.name, dce.run(module)
+    ('dce', 1)
     """
 
     @property
@@ -69,7 +75,13 @@ def is_optional(step: Pass) -> bool:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A sequence of passes; with `fixpoint` it is repeated until no pass changes the module."""
+    """A sequence of passes; with `fixpoint` it is repeated until no pass changes the module.
+
+    >>> from hloom import passes
+    >>> module = hl.parse("HloModule m  ENTRY e { x = f32[] parameter(0) y = f32[] negate(x) ROOT z = f32[] copy(x) }")
+    >>> passes.parse_passes("dce,cse").run(module)
+    1
+    """
 
     name: str
     passes: tuple[Pass | Pipeline, ...]
@@ -90,7 +102,13 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class PassStatistics:
-    """Statistics of one or several runs of a pass."""
+    """Statistics of one or several runs of a pass.
+
+    >>> from hloom import passes
+    >>> module = hl.parse("HloModule m  ENTRY e { x = f32[] parameter(0) y = f32[] negate(x) ROOT z = f32[] copy(x) }")
+    >>> [(each.name, each.changes) for each in passes.run_passes(module, passes.parse_passes("dce"))]
+    [('dce', 1)]
+    """
 
     name: str
     changes: int
@@ -125,6 +143,13 @@ def run_passes(
 
     `verify` and `dump` override the environment variables HLOOM_VERIFY and HLOOM_DUMP. `before(step)` is called before
     each run of a pass, and `after(step, k)` after the k-th run, counted from 1, if it changed the module.
+
+    >>> from hloom import passes
+    >>> module = hl.parse("HloModule m  ENTRY e { x = f32[] parameter(0) y = f32[] negate(x) ROOT z = f32[] copy(x) }")
+    >>> passes.run_passes(module, passes.simplification_pipeline())[0].name
+    'inline'
+    >>> module.entry.instructions
+    [%x = f32[] parameter()]
     """
     if verify is None:
         verify = os.environ.get("HLOOM_VERIFY", "") not in ("", "0")
@@ -137,14 +162,24 @@ def run_passes(
 
 
 def dump(module: Module, name: str, text: Callable[[], str]) -> None:
-    """Writes `text()` to a file in the module's folder of dumps, if HLOOM_DUMP is set."""
+    """Writes `text()` to the file `name` in the module's folder of dumps, if HLOOM_DUMP is set.
+
+    >>> from hloom import passes
+    >>> module = hl.parse("HloModule m  ENTRY e { x = f32[] parameter(0) y = f32[] negate(x) ROOT z = f32[] copy(x) }")
+    >>> passes.dump(module, "mine.txt", lambda: "written only if HLOOM_DUMP is set")
+    """
     folder = os.environ.get("HLOOM_DUMP", "")
     if folder:
         (_dump_folder(folder, module) / name).write_text(text())
 
 
 def is_watched() -> bool:
-    """Whether HLOOM_VERIFY or HLOOM_DUMP is set."""
+    """Whether HLOOM_VERIFY or HLOOM_DUMP is set.
+
+    >>> from hloom import passes
+    >>> passes.is_watched()
+    False
+    """
     return any(os.environ.get(name, "") not in ("", "0") for name in ("HLOOM_VERIFY", "HLOOM_DUMP"))
 
 
@@ -232,7 +267,13 @@ class _Run:
 
 
 def totals(statistics: Iterable[PassStatistics]) -> list[PassStatistics]:
-    """Sums the statistics of the runs of each pass, in the order in which the passes first ran."""
+    """Sums the statistics of the runs of each pass, in the order in which the passes first ran.
+
+    >>> from hloom import passes
+    >>> module = hl.parse("HloModule m  ENTRY e { x = f32[] parameter(0) y = f32[] negate(x) ROOT z = f32[] copy(x) }")
+    >>> [each.runs for each in passes.totals(passes.run_passes(module, passes.parse_passes("dce,dce")))]
+    [2]
+    """
     sums: dict[str, PassStatistics] = {}
     for run in statistics:
         sums[run.name] = sums[run.name] + run if run.name in sums else run
@@ -240,9 +281,15 @@ def totals(statistics: Iterable[PassStatistics]) -> list[PassStatistics]:
 
 
 def statistics_text(statistics: Sequence[PassStatistics]) -> str:
-    """Formats a table of runs, changes and time of each pass, the slowest first, and the total time.
+    """Formats `statistics` as a table of runs, changes and time of each pass, the slowest first, and the total time.
 
     The total time per instruction refers to the number of instructions before the first pass.
+
+    >>> from hloom import passes
+    >>> module = hl.parse("HloModule m  ENTRY e { x = f32[] parameter(0) y = f32[] negate(x) ROOT z = f32[] copy(x) }")
+    >>> print(passes.statistics_text(passes.run_passes(module, passes.parse_passes("dce"))))
+    pass                               runs  changes        ms  us per instruction
+    dce                                   1        1 ...
     """
     lines = [f"{'pass':34}{'runs':>5}{'changes':>9}{'ms':>10}{'us per instruction':>20}"]
     for run in sorted(totals(statistics), key=lambda run: -run.seconds):
@@ -254,7 +301,13 @@ def statistics_text(statistics: Sequence[PassStatistics]) -> str:
 
 
 def clone_module(module: Module) -> Module:
-    """Returns a copy of the module that shares no computation, instruction or list with the original."""
+    """Returns a copy of the module that shares no computation, instruction or list with the original.
+
+    >>> from hloom import passes
+    >>> module = hl.parse("HloModule m  ENTRY e { x = f32[] parameter(0) y = f32[] negate(x) ROOT z = f32[] copy(x) }")
+    >>> passes.clone_module(module) is module
+    False
+    """
     copies: dict[int, Computation] = {}
 
     def copy(computation: Computation) -> Computation:

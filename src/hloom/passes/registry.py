@@ -92,7 +92,15 @@ PASSES: dict[str, type[Any]] = {
 
 
 def simplification_pipeline() -> Pipeline:
-    """Returns the pipeline that compilations start with: inlining, and simplifications up to a fixed point."""
+    """Returns the pipeline that compilations start with: inlining, and simplifications up to a fixed point.
+
+    >>> from hloom import passes
+    >>> module = hl.parse("HloModule m  ENTRY e { x = s32[2] parameter(0)  y = s32[2] not(x)  ROOT z = s32[2] not(y) }")
+    >>> passes.run_passes(module, passes.simplification_pipeline())
+    [...]
+    >>> module.entry.instructions
+    [%x = s32[2] parameter()]
+    """
     group = (
         DeadCodeElimination(),
         TupleSimplifier(),
@@ -116,6 +124,10 @@ def parse_passes(text: str, targeted: Mapping[str, Pass] = MappingProxyType({}))
     A value is an integer, `true` or `false`, a word, or words joined by `+`, depending on the type of the field.
     `targeted` has, by name, passes for a target: fields that the text leaves out have the values of these. Raises
     ArgumentError for wrong syntax and unknown names.
+
+    >>> from hloom import passes
+    >>> [each.name for each in passes.parse_passes("dce,cse").passes]
+    ['dce', 'cse']
     """
     steps: list[Pass | Pipeline] = []
     position = 0

@@ -48,6 +48,11 @@ class Rule:
     """A rewrite: an instruction that matches `pattern` and satisfies `when` is replaced by `replacement(match)`.
 
     `why` is one line that justifies the rule.
+
+    >>> from hloom.ops.elementwise_unary import Negate
+    >>> rule = hl.rewrite("negate(negate(x))", "-(-x) = x", name="twice")(lambda match: match.x)
+    >>> rule.name, rule.why
+    ('twice', '-(-x) = x')
     """
 
     name: str
@@ -77,12 +82,20 @@ def rewrite(
 ) -> Callable[[Callable[[Match], Instruction]], Rule]:
     """Returns a decorator that makes a rule of a function that builds the replacement of a match.
 
-        @hloom.rewrite("multiply(x, $c)", "x * 2 = x + x", when=lambda m: m.value("c") == 2)
-        def double(m):
-            return m.result(Add(), m.x, m.x)
+    `pattern` names the instructions that a match binds, `why` is one line that justifies the rule, and `when` says
+    which matches are replaced. The default `name` is that of the function, with dashes for underscores. Raises
+    ArgumentError for a pattern that cannot be parsed.
 
-    The default name of the rule is that of the function, with dashes for underscores. Raises ArgumentError for a
-    pattern that cannot be parsed.
+    >>> from hloom.ops.elementwise_binary import Add
+    >>> @hl.rewrite("multiply(x, $c)", "x * 2 = x + x", when=lambda m: m.value("c") == 2)
+    ... def double(m):
+    ...     return m.result(Add(), m.x, m.x)
+    ...
+    >>> module = hl.parse(
+    ...     "HloModule m  ENTRY e { x = f32[] parameter(0)  c = f32[] constant(2)  ROOT y = f32[] multiply(x, c) }"
+    ... )
+    >>> double.apply(module)
+    Counter({'double': 1})
     """
 
     def build(replacement: Callable[[Match], Instruction]) -> Rule:
@@ -203,7 +216,12 @@ def splat_source(instruction: Instruction) -> Instruction | None:
 
 
 class Match:
-    """A match of a pattern: the `root`, the instructions bound to names (`m.x`), and methods to build replacements."""
+    """A match of a pattern: the `root`, the instructions bound to names (`m.x`), and methods to build replacements.
+
+    >>> @hl.rewrite("multiply(x, $c)", "x * 0 = 0", when=lambda match: match.value("c") == 0)
+    ... def zero(match):
+    ...     return match.c
+    """
 
     __slots__ = ("bound", "edit", "made", "root")
 

@@ -14,6 +14,11 @@ class Kernel:
 
     `seconds` is the median over calls of the program, `spread` half the distance between the quartiles. `runs` is the
     number of runs in a call; `bytes` and `flops` are those of a single run. `flops` is None if unknown.
+
+    >>> module = "HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }"
+    >>> kernel = hl.profile(module, np.float32([1, 2]), seconds=0.01).kernels[0]
+    >>> kernel.name, kernel.bytes
+    ('y', 16)
     """
 
     name: str

@@ -31,7 +31,13 @@ MIN_SECONDS = 0.5
 
 
 class Profile(Measured):
-    """The profile of a program, which prints as a table and can be saved as a plot or a trace."""
+    """The profile of a program, which prints as a table and can be saved as a plot or a trace.
+
+    >>> module = "HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }"
+    >>> profile = hl.profile(module, np.float32([1, 2]), seconds=0.01)
+    >>> profile.kernels[0].name, profile.seconds > 0
+    ('y', True)
+    """
 
     def __str__(self) -> str:
         return report.table_text(self)
@@ -68,6 +74,10 @@ def profile(
     """Profiles a module, HLO text, or a function that JAX can trace, by running it for at least `seconds`.
 
     It runs on one device. Raises HloomError if the module does not compile or the arguments do not match.
+
+    >>> module = "HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }"
+    >>> hl.profile(module, np.float32([1, 2]), seconds=0.01).kernels[0].name
+    'y'
     """
     program, arguments = traced(module, arguments)
     ready = prepare(program)

@@ -15,6 +15,12 @@ class Device:
     """A device that runs programs, with an infeed and an outfeed queue (INFEED-1, INFEED-4).
 
     `timeout` is the time in seconds that a program waits for data from the host; None waits forever.
+
+    >>> device = hl.Device()
+    >>> device.transfer_to_infeed(np.float32([1, 2]))
+    >>> builder = hl.XlaBuilder("read")
+    >>> hl.compile(builder.build(builder.infeed(hl.f32[2])), devices=[device])()
+    array([1., 2.], dtype=float32)
     """
 
     def __init__(self, id: int = 0, timeout: float | None = 30.0) -> None:

@@ -36,6 +36,12 @@ class Executable(ABC):
 
     Calling it with one array for each parameter (anything with `__array__` or `__dlpack__`, Python numbers and lists;
     tuples for tuple parameters) returns an array, or a tuple for a tuple root.
+
+    >>> run = hl.compile("HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }")
+    >>> run(np.float32([1, 2]))
+    array([-1., -2.], dtype=float32)
+    >>> run.input_shapes, run.output_shape
+    ([Shape(f32[2])], Shape(f32[2]))
     """
 
     module: Module

@@ -26,7 +26,11 @@ _OPAQUE = Shape(PrimitiveType.OPAQUE)
 
 
 def parse_shape(text: str) -> Shape:
-    """Parses the text of a shape; raises ParseError, with line, column and caret, for anything else."""
+    """Parses the text of a shape; raises ParseError, with line, column and caret, for anything else.
+
+    >>> hl.parse_shape("f32[2,3]{0,1}")
+    Shape(f32[2,3]{0,1})
+    """
     scanner = Scanner(without_comments(text), text)
     shape = _scan(scanner, 0)
     scanner.expect_end("shape")

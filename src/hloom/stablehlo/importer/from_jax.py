@@ -27,6 +27,11 @@ def from_jax(
     used or not; a parameter's metadata has its name in the signature, such as `params['w']`. The result is the tuple of
     the result's leaves, or the one leaf. Sizes of symbolic shapes (`jax.export.symbolic_shape`) are
     unbounded. Raises ArgumentError if JAX is not installed or cannot trace the function.
+
+    >>> import jax.numpy as jnp
+    >>> module = hl.from_jax(lambda x: 2 * jnp.sin(x), np.float32([0, 1]))
+    >>> module.entry.root
+    %multiply = f32[2] multiply(%broadcast, %sine)
     """
     if not callable(function):
         raise ArgumentError(f"from_jax takes a function, got {type(function).__name__}")
