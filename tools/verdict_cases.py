@@ -110,6 +110,7 @@ ELSEWHERE = {
     "dce, memory-scheduler": "instructions stay as they are, but for their order and those without users",
     "winograd-convolution":
         "rounds values differently, as the precision permits (`tests/passes/optimize/test_winograd.py`)",
+    "part-sums": "needs an invariant of a loop (`tests/passes/optimize/test_part_sums.py`)",
     "product-blocking": "works on large arrays (`tests/passes/blocking`)",
     "dynamic-padder": "works on dynamic sizes (`tests/passes/legalize/test_dynamic_padder.py`)",
     "spmd": "is for several devices (`tests/passes/spmd`)",

@@ -1,5 +1,5 @@
-"""All reports, in the order of the page. Importing this module registers them."""
+"""All reports. Importing this module registers them."""
 
-from benchmarks.issues import arrays, loops
+from benchmarks.issues import arrays, compilation, libraries, loops
 
-__all__ = ["arrays", "loops"]
+__all__ = ["arrays", "compilation", "libraries", "loops"]

@@ -36,6 +36,7 @@ from hloom.passes.optimize.arg_max import ArgMax
 from hloom.passes.optimize.convolution_operands import ConvolutionOperandSwapper
 from hloom.passes.optimize.dot_strength_reduction import DotStrengthReduction
 from hloom.passes.optimize.memory_scheduler import MemoryScheduler
+from hloom.passes.optimize.part_sums import PartSums
 from hloom.passes.optimize.sort_keys import SortKeys
 from hloom.passes.optimize.update_scheduler import UpdateScheduler
 from hloom.passes.optimize.winograd.convolution import WinogradConvolution
@@ -80,6 +81,7 @@ PASSES: dict[str, type[Any]] = {
         MapInliner,
         MixedPrecisionExpander,
         NanSigns,
+        PartSums,
         ProductBlocking,
         ScanExpander,
         SingleDeviceCollectives,

@@ -132,6 +132,18 @@ def test_an_update_of_a_slice_ends_a_fusion() -> None:
     assert found == ["negate", "fusion[constant sine dynamic-update-slice]"], "what is changed in place is in memory"
 
 
+@pytest.mark.parametrize(("rows", "expected"), [(64, 2), (8, 1)], ids=["large", "small"])
+def test_rows_are_not_read_before_and_after_an_update_in_one_kernel(rows: int, expected: int) -> None:
+    """A single kernel would need a copy of the array; a small array is copied in less time than a kernel takes."""
+    entry = UPDATE.replace("64,32", f"{rows},32") + (
+        f"b = f32[{rows},32] dynamic-update-slice(x, a, k, none)\n"
+        "old = f32[1,32] dynamic-slice(x, none, none), dynamic_slice_sizes={1,32}\nm = f32[1,32] multiply(old, u)\n"
+        "new = f32[1,32] dynamic-slice(b, none, k), dynamic_slice_sizes={1,32}\n"
+        f"s = f32[1,32] add(new, m)\nROOT r = (f32[1,32], f32[{rows},32]) tuple(s, b)"
+    )
+    assert sum("slice" in kernel and "update" not in kernel for kernel in fused(entry)) == expected
+
+
 def test_fusions_do_not_grow_without_end() -> None:
     chain = XY + "".join(f"a{k} = f32[64,32] negate({f'a{k - 1}' if k else 'x'})\n" for k in range(30))
     found = fused(chain + "ROOT r = f32[64,32] negate(a29)", max_instructions=10)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hloom.ir import Computation, Instruction
@@ -16,7 +16,7 @@ from hloom.ops.traits import Update
 from hloom.passes.edit import has_control_edges, runs_effects
 from hloom.passes.fusion.access_patterns import AccessPattern, access_pattern, average_reads, reads_same_index
 from hloom.passes.fusion.costs import RECOMPUTED_COST, chain_costs, reducing_instructions
-from hloom.passes.fusion.in_place import ROOT_ONLY, conflicting_updates, is_padding
+from hloom.passes.fusion.in_place import ROOT_ONLY, array_versions, conflicting_updates, is_padding, versions_read
 
 CanFuse = Callable[[Instruction], bool]
 """Whether the target can compute an instruction element by element."""
@@ -53,6 +53,8 @@ class _Kernel:
     """Number of its instructions."""
     patterns: Set[AccessPattern] = frozenset()
     """The access pattern of its reductions: at most one."""
+    versions: dict[Instruction, int] = field(default_factory=dict)
+    """The versions that it reads of arrays that are updated in place (see `array_versions`)."""
 
 
 class Decisions:
@@ -68,6 +70,7 @@ class Decisions:
         self._costs = chain_costs(computation, self.fusible)
         self._reducing = reducing_instructions(computation, self.fusible)
         self._conflicting = conflicting_updates(self.fusible, max_instructions)
+        self._versions = array_versions(computation.instructions)
         self.of: dict[Instruction, Decision] = {}
         for instruction in reversed(computation.instructions):
             self._record(instruction, self._decide(instruction))
@@ -75,12 +78,14 @@ class Decisions:
 
     def _record(self, instruction: Instruction, decision: Decision) -> None:
         self.of[instruction] = decision
+        versions = versions_read(instruction, self._versions)
         if not decision.is_inlined:
-            self.kernels[instruction] = _Kernel()
+            self.kernels[instruction] = _Kernel(versions=versions)
             return
         for root in decision.roots:
             self.kernels[root].size += 1
             self.kernels[root].patterns = decision.patterns
+            self.kernels[root].versions |= versions
 
     def _decide(self, instruction: Instruction) -> Decision:
         users = list(instruction.users)
@@ -97,6 +102,8 @@ class Decisions:
             reason = "the fusion would have two access patterns: rows and columns, or columns of two shapes"
         elif any(self.kernels[root].size >= self.max_instructions for root in roots):
             reason = f"the fusion has {self.max_instructions} instructions already"
+        elif self._reads_another_version(instruction, roots):
+            reason = "it reads an array that the fusion reads after an update: the array would have to be copied"
         elif not self._pays(instruction, roots, evaluations):
             names = ", ".join(sorted(f"%{root.name}" for root in roots)[:4])
             reason = (
@@ -148,6 +155,11 @@ class Decisions:
         if instruction in self._reducing:
             found |= {pattern for user in instruction.users if (pattern := access_pattern(user, instruction))}
         return found
+
+    def _reads_another_version(self, instruction: Instruction, roots: set[Instruction]) -> bool:
+        """Whether an instruction reads another version of an array that is updated in place than one of the fusions."""
+        read = versions_read(instruction, self._versions).items()
+        return any(self.kernels[root].versions.get(array, count) != count for array, count in read for root in roots)
 
     # Whether it pays
 

@@ -98,7 +98,9 @@ class _Groups:
         """Returns the roots of each fusion of more than one instruction; a single one is a kernel without a fusion."""
         decisions = self.decisions
         roots = [i for i in self.order if i in decisions.fusible and i not in decisions.inlined]
-        merged = merge_siblings(roots, self.members, self.order, self._may_merge, decisions.max_instructions)
+        merged = merge_siblings(
+            roots, self.members, self.order, self._may_merge, self._read_same_versions, decisions.max_instructions
+        )
         inlined = decisions.inlined
         return [group for group in merged if len(group) > 1 or not inlined.isdisjoint(group[0].operands)]
 
@@ -106,6 +108,11 @@ class _Groups:
         by_columns = bool(self.decisions.kernels[root].patterns - {BY_ROWS})
         is_array = root.shape.is_array and bool(root.shape.dimensions)
         return is_array and not isinstance(root.op, ROOT_ONLY) and not by_columns
+
+    def _read_same_versions(self, a: Instruction, b: Instruction) -> bool:
+        """Whether the fusions of two roots read the same versions of arrays that are updated in place."""
+        mine, other = (self.decisions.kernels[root].versions for root in (a, b))
+        return all(other.get(array, count) == count for array, count in mine.items())
 
     def members(self, roots: Sequence[Instruction]) -> dict[Instruction, None]:
         """Returns the instructions that the fusion of these roots computes, operands first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Mapping, Set
 
 from hloom.ir import Instruction
 from hloom.ops.broadcast import Broadcast
@@ -14,6 +14,31 @@ from hloom.passes.optimize.update_scheduler import origin
 ROOT_ONLY = (Concatenate, Update)
 """Operations that store their operands one after the other, and so are roots of fusions, except where a user knows
 which operand it reads."""
+
+MIN_COPIED_BYTES = 4096
+"""Size of an array that takes longer to copy than a kernel takes to start, roughly."""
+
+Versions = Mapping[Instruction, tuple[Instruction, int]]
+"""The values of an array that is updated in place: the first one and the number of updates since, for each."""
+
+
+def array_versions(instructions: Iterable[Instruction]) -> Versions:
+    """Returns the versions of the large arrays that updates change; `instructions` have operands before users.
+
+    A kernel that reads two versions of an array needs a copy of the older one.
+    """
+    found: dict[Instruction, tuple[Instruction, int]] = {}
+    for update in instructions:
+        if isinstance(update.op, Update) and update.shape.is_array and update.shape.byte_size >= MIN_COPIED_BYTES:
+            before = origin(update.operands[0])
+            first, count = found.setdefault(before, (before, 0))
+            found[update] = first, count + 1
+    return found
+
+
+def versions_read(instruction: Instruction, versions: Versions) -> dict[Instruction, int]:
+    """Returns the versions that an instruction reads, by the first version."""
+    return dict(versions[array] for array in map(origin, instruction.operands) if array in versions)
 
 
 def is_padding(instruction: Instruction) -> bool:

@@ -25,14 +25,15 @@ def merge_siblings(
     members_of: Callable[[list[Instruction]], dict[Instruction, None]],
     order: dict[Instruction, int],
     may_merge: Callable[[Instruction], bool],
+    agree: Callable[[Instruction, Instruction], bool],
     max_members: int,
 ) -> list[list[Instruction]]:
     """Partitions roots into groups that become one fusion each.
 
     `members_of` returns the instructions that the fusion of a group computes, `order` has the position of each
-    instruction in its computation, and `may_merge` says whether a root may share a fusion with others.
+    instruction in its computation; `may_merge` says whether a root may share a fusion, and `agree` with which others.
     """
-    return _Merger(roots, members_of, order, may_merge, max_members).run()
+    return _Merger(roots, members_of, order, may_merge, agree, max_members).run()
 
 
 class _Merger:
@@ -42,9 +43,11 @@ class _Merger:
         members_of: Callable[[list[Instruction]], dict[Instruction, None]],
         order: dict[Instruction, int],
         may_merge: Callable[[Instruction], bool],
+        agree: Callable[[Instruction, Instruction], bool],
         max_members: int,
     ) -> None:
-        self.roots, self.order, self.may_merge, self.max_members = roots, order, may_merge, max_members
+        self.roots, self.order, self.max_members = roots, order, max_members
+        self.may_merge, self.agree = may_merge, agree
         self.members = {root: members_of([root]) for root in roots}
         self.group_of: dict[Instruction, list[Instruction]] = {root: [root] for root in roots}
         self.readers: dict[Instruction, list[Instruction]] = {}
@@ -85,7 +88,9 @@ class _Merger:
         return list(found.values())[:MAX_CANDIDATES]
 
     def _try_merge(self, group: list[Instruction], root: Instruction) -> bool:
-        if len(group) >= MAX_ROOTS or any(not _can_share_loops(member, root) for member in group):
+        if len(group) >= MAX_ROOTS or any(
+            not (_can_share_loops(member, root) and self.agree(member, root)) for member in group
+        ):
             return False
         merged = {m for r in group for m in self.members[r]} | set(self.members[root])
         if len(merged) > self.max_members or not self._reads_elementwise(group, root):

@@ -7,7 +7,7 @@ without them pay nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,35 +19,25 @@ from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.broadcast import Iota
 from hloom.ops.communication import Infeed
 from hloom.ops.compare import Compare
-from hloom.ops.control_flow import AsyncDone, AsyncStart, AsyncUpdate, Call, Conditional, Fusion, While
 from hloom.ops.convert import BitcastConvert, Convert, ReducePrecision
-from hloom.ops.custom_call import PAD_TO_STATIC, SLICE_TO_DYNAMIC, CustomCall
+from hloom.ops.custom_call import CustomCall
 from hloom.ops.dynamic_size import SetDimensionSize
 from hloom.ops.elementwise_unary import Negate
 from hloom.ops.operation import Operation
-from hloom.ops.reduce import Map
 from hloom.ops.rng import Rng, RngBitGenerator
 from hloom.ops.select import Select
-from hloom.ops.sort import Sort, TopK
-from hloom.ops.structure import Constant, GetTupleElement, Parameter, Tuple
-from hloom.ops.traits import AppliesScalar, Communication, Done, Identity, Movement
-from hloom.passes.edit import Edit, callers
+from hloom.ops.sort import TopK
+from hloom.ops.structure import Constant
+from hloom.passes.edit import Edit
 from hloom.passes.op_builder import OpBuilder
+from hloom.passes.origins import Origins, Position, ShapeIndex
 from hloom.runtime.custom_calls.standard_targets import TOP_K_TARGETS
-from hloom.runtime.custom_calls.targets import markers
 from hloom.shape import Shape
 
-ShapeIndex = tuple[int, ...]
-"""Index of an array in nested tuples, as XLA's ShapeIndex; () if the value is an array itself."""
-Position = tuple[Instruction, ShapeIndex]
-"""An array that an instruction returns, as XLA's HloPosition."""
-
-_FORWARDING = (Identity, Convert, Negate, ReducePrecision, SetDimensionSize)
-"""Operations that copy NaNs of their first operand, besides movements. Negate inverts the signs of data."""
+_FORWARDING = (Convert, Negate, ReducePrecision, SetDimensionSize)
+"""Operations that copy NaNs of their first operand, besides those that move it. Negate inverts the signs of data."""
 _SOURCES = (BitcastConvert, Constant, Infeed, Iota, Rng, RngBitGenerator)
 """Operations whose results are data, or are never NaN; the operand of a bitcast-convert is examined at the latter."""
-
-_MOVING_TARGETS = TOP_K_TARGETS | {PAD_TO_STATIC, SLICE_TO_DYNAMIC}
 
 
 @dataclass(frozen=True)
@@ -112,88 +102,24 @@ def _computed(module: Module, observed: list[Position]) -> list[Instruction]:
     return list(computed)
 
 
-class _Origins:
-    """The origins of values, through tuples and computations."""
-
-    def __init__(self, module: Module) -> None:
-        self.callers = callers(module)
+class _Origins(Origins):
+    """The origins of NaNs."""
 
     def of(self, instruction: Instruction, index: ShapeIndex) -> list[Position] | None:
-        """Returns the positions that a value may be copied from; None if the instruction computes it."""
+        """Returns the positions that a NaN may be copied from; None if the instruction computes it."""
         shape = instruction.shape
         for k in index:
             shape = shape.elements[k]
         if not shape.is_array or not shape.element_type.is_float or not has_signed_nans(shape.element_type.dtype):
             return []
-        operands = instruction.operands
         match instruction.op:
             case op if isinstance(op, _SOURCES):
                 return []
             case op if isinstance(op, _FORWARDING):
-                return [(operands[0], index)]
-            case Movement() as op:
-                return [(operand, ()) for operand in operands[: op.moved_operands]]
-            case Select():
-                return [(operand, ()) for operand in operands[1 : 2 if _is_nan_test(instruction) else 3]]
-            case Parameter() as op:
-                computation = instruction.parent
-                assert computation is not None
-                called = self.callers[computation]
-                return [position for caller in called for position in _given(caller, computation, op.number, index)]
-            case GetTupleElement() as op:
-                return self.of(operands[0], (op.index, *index))
-            case Tuple():
-                return [(operands[index[0]], index[1:])]
-            case While() as op:
-                return [(operands[0], index), (op.body.root, index)]
-            case Call() | Conditional() | Fusion() as op:
-                return [(computation.root, index) for computation in op.computations]
-            case Sort() | TopK():
-                return [(operands[index[0] if index else 0], ())]
-            case Done() | AsyncDone():
-                return _awaited(instruction, index)
-        return [(operand, ()) for operand in operands] if _only_moves(instruction) else None
-
-
-def _only_moves(instruction: Instruction) -> bool:
-    """Whether the results have elements of operands: a collective without a combiner, a combiner that chooses, .."""
-    op = instruction.op
-    if isinstance(op, CustomCall):
-        return op.target_name in markers() | _MOVING_TARGETS or op.target_name.startswith("xla.sdy.")
-    if isinstance(op, (AppliesScalar, Communication)):
-        return all(isinstance(computation.root.op, Parameter) for computation in op.computations)
-    return False
-
-
-def _awaited(done: Instruction, index: ShapeIndex) -> list[Position] | None:
-    """Returns the positions that the result of a start, for which `done` waits, may be copied from."""
-    (start,) = done.operands
-    while isinstance(start.op, AsyncUpdate):
-        (start,) = start.operands
-    if isinstance(start.op, AsyncStart):
-        return [(start.op.calls.root, index)]
-    return None if [*start.op.computations] else [(operand, ()) for operand in start.operands]
-
-
-def _given(caller: Instruction, computation: Computation, number: int, index: ShapeIndex) -> Iterator[Position]:
-    """Yields the values that an instruction passes to parameter `number` of a computation that it calls."""
-    match caller.op:
-        case While() as op:
-            yield from ((caller.operands[0], index), (op.body.root, index))
-        case Conditional() as op:
-            branches = enumerate(op.branch_computations, 1)
-            yield from ((caller.operands[k], index) for k, branch in branches if branch is computation)
-        case Call() | Fusion() | Map() | AsyncStart():
-            yield caller.operands[number], index
-        case Sort():
-            yield caller.operands[number // 2], index
-        case AsyncUpdate() | AsyncDone():
-            return
-        case _:
-            # Elements of any operand, and earlier results of the computation.
-            root = computation.root
-            yield from ((operand, ()) for operand in caller.operands)
-            yield from ((root, (k,)) for k in range(len(root.shape.elements))) if root.shape.is_tuple else [(root, ())]
+                return [(instruction.operands[0], index)]
+            case Select() if _is_nan_test(instruction):
+                return [(instruction.operands[1], ())]
+        return super().of(instruction, index)
 
 
 def _is_nan_test(select: Instruction) -> bool:

@@ -132,9 +132,19 @@ def test_several_operands() -> None:
     check(scatter.emit, text([x, y], i, [u, v], SWAP, **rows()), x, y, i, u, v)
 
 
-def test_inserted_minor_dimension() -> None:
-    x, u, i = integers((40, 30)), integers((3000, 40)), integers((3000, 1), low=-3, high=34)
+@pytest.mark.parametrize("columns", [8, 40])
+def test_inserted_minor_dimension(columns: int) -> None:
+    """Elements of a window are far apart; if they are many, each is that of all index vectors first."""
+    x, u, i = integers((columns, 30)), integers((3000, columns)), integers((3000, 1), low=-3, high=34)
     check(scatter.emit, text([x], i, [u], LAST, **rows(inserted=1)), x, i, u)
+
+
+def test_far_windows_of_several_operands() -> None:
+    """Windows of two dimensions: threads divide the windows."""
+    x, y, u, v = integers((5, 9, 30)), integers((5, 9, 30)) + 1, integers((5, 900, 9)), integers((5, 900, 9)) - 7
+    i = integers((900, 1), low=-3, high=34)
+    attributes = {**rows(inserted=2), "update_window_dims": (0, 2)}
+    check(scatter.emit, text([x, y], i, [u, v], SWAP, **attributes), x, y, i, u, v)
 
 
 def test_large_operands() -> None:

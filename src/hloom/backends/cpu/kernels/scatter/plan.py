@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hloom.affine import row_major_strides
 from hloom.ir import Instruction
 from hloom.ops.scatter import Scatter
-from hloom.target import L2_BYTES, Target
+from hloom.target import CACHE_LINE, L2_BYTES, Target
 
 UPDATE_COST = 2.5
 """Cost of an element of the updates, in additions."""
@@ -20,6 +20,8 @@ MIN_LARGE_OPERAND_BYTES = L2_BYTES
 """Bytes of an operand that is large: it does not fit a cache."""
 MIN_PART_BYTES = 64
 """Bytes of a window for each task, if tasks divide windows of whole vectors."""
+MIN_FAR_ELEMENTS = 16
+"""Elements of a window, each on a cache line of its own, from which reading the indices again for each of them pays."""
 MAX_LANES = 16
 """Elements of the widest vector."""
 
@@ -47,7 +49,10 @@ class WindowStart:
 
 @dataclass(frozen=True, slots=True)
 class ScatterPlan:
-    """The loops of a scatter: `batches` advance in (indices, updates, operand), `window` in (updates, operand)."""
+    """The loops of a scatter: `batches` advance in (indices, updates, operand), `window` in (updates, operand).
+
+    Loops over a window whose elements are far apart are the first of `batches`; each iteration reads all indices.
+    """
 
     batches: list[ScatterLoop]
     starts: list[WindowStart]
@@ -86,8 +91,10 @@ def plan_scatter(op: Scatter, instruction: Instruction, target: Target) -> Scatt
         WindowStart(k * vector_stride, operand[d] - extents[d], operand_strides[d], extents[d])
         for k, d in enumerate(op.scatter_dims_to_operand_dims)
     ]
-    batches = _batches(op, update, update_strides, index_strides, operand_strides)
-    window = _collapsed(window)
+    far = _far_apart(op, instruction, dict(zip(windowed, window, strict=True)))
+    batches = [ScatterLoop(loop.size, (0, *loop.strides)) for loop in far]
+    batches += _batches(op, update, update_strides, index_strides, operand_strides)
+    window = _collapsed([loop for loop in window if loop not in far])
     partitioned = _choose_partitioned(instruction, batches, starts, window, target)
     keep_first = batches and partitioned is batches[0]
     collapsed = batches[:1] + _collapsed(batches[1:]) if keep_first else _collapsed(batches)
@@ -96,6 +103,19 @@ def plan_scatter(op: Scatter, instruction: Instruction, target: Target) -> Scatt
     prefetches = is_large and is_contiguous and len(collapsed) == 1
     shares = target.threads if partitioned is not None else 1
     return ScatterPlan(collapsed, starts, window, shares, partitioned, prefetches)
+
+
+def _far_apart(op: Scatter, instruction: Instruction, window: dict[int, ScatterLoop]) -> list[ScatterLoop]:
+    """Returns the loops over a window, by dimension of the operand, if each element is on a cache line of its own.
+
+    Windows start at 0 in their dimensions, so that each iteration writes elements that no other one writes.
+    """
+    operand, indices = instruction.operands[0].shape, instruction.operands[len(instruction.operands) // 2].shape
+    loops = [loop for loop in window.values() if loop.size > 1]
+    is_scattered = any(d in op.scatter_dims_to_operand_dims for d, loop in window.items() if loop in loops)
+    is_far = all(loop.strides[1] * operand.element_type.byte_width >= CACHE_LINE for loop in loops)
+    is_many = math.prod(loop.size for loop in loops) >= MIN_FAR_ELEMENTS
+    return loops if is_many and is_far and not is_scattered and indices.byte_size <= L2_BYTES // 2 else []
 
 
 def _batches(
