@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +33,7 @@ def test_modules_text_and_built_computations_compile() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: hl.compile(3), "compile takes a Module, an XlaComputation or HLO text, got int"),
+        (lambda: hl.compile(3), "a program is a Module, .* or the path of a file, got int"),
         (lambda: hl.compile(TEXT, backend="gpu"), "there is no backend 'gpu'"),
         (lambda: hl.compile(TEXT, replicas=0), "at least one replica"),
         (lambda: hl.compile(TEXT, replicas="2"), "replicas is an integer"),
@@ -110,3 +112,53 @@ def test_names_become_valid_in_hlo_text() -> None:
     text = b.build(b.neg(b.parameter(0, hl.f32[2], "s2 x"))).to_text()
     assert hl.parse(text).name == "my_model__1" and "s2_x = f32[2]{0} parameter(0)" in text
     assert hl.XlaBuilder("").name == "computation"
+
+
+# Programs of all kinds
+
+
+def test_a_path_is_a_program(tmp_path: Path) -> None:
+    path = tmp_path / "double.hlo"
+    path.write_text("HloModule m\nENTRY e { x = f32[2] parameter(0)\n ROOT y = f32[2] add(x, x) }")
+    for program in (path, str(path)):
+        assert hl.compile(program)(np.ones(2, np.float32)).tolist() == [2, 2]
+    with pytest.raises(hl.HloomError, match="cannot read"):
+        hl.compile(str(tmp_path / "none.hlo"))
+
+
+def test_an_op_is_none_and_the_error_says_what_is() -> None:
+    b = hl.XlaBuilder("axpy")
+    x = b.parameter(0, hl.f32[2], "x")
+    with pytest.raises(hl.ArgumentError, match=r"b\.build\(op\) with the builder 'axpy'"):
+        hl.compile(x)  # type: ignore[arg-type]
+    with pytest.raises(hl.ArgumentError, match="is no array: it has a value when its computation runs"):
+        hl.compile(b.build(x + x))(x)
+
+
+def test_objects_show_what_they_are() -> None:
+    b = hl.XlaBuilder("axpy")
+    x = b.parameter(0, hl.f32[2], "x")
+    assert repr(b) == "XlaBuilder(axpy: 1 instruction)" and repr(x) == "XlaOp(%x = f32[2] parameter(0))"
+    built = b.build(x + x)
+    assert repr(hl.compile(built)) == "CpuExecutable(axpy: (f32[2]) -> f32[2])"
+    assert repr(built.module) == "Module(axpy: 1 computation, 2 instructions)"
+    assert repr(hl.Device(3)) == "Device(3)" and hl.__version__ == importlib.metadata.version("hloom")
+
+
+@pytest.mark.long
+def test_a_function_of_jax_is_traced_for_each_set_of_shapes() -> None:
+    jnp = pytest.importorskip("jax.numpy")
+    run = hl.compile(lambda tree, y: jnp.sin(tree["x"]) + y)
+    assert repr(run) == "TracedExecutable(<lambda>)"
+    with pytest.raises(hl.ArgumentError, match="traced at its first call"):
+        _ = run.input_shapes
+    for size in (2, 3, 2):
+        x = np.ones(size, np.float32)
+        np.testing.assert_allclose(run({"x": x}, x), np.sin(x) + 1, rtol=1e-6)
+        assert run.output_shape == hl.f32[size]
+
+
+def test_a_function_without_jax_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jax", None)
+    with pytest.raises(hl.ArgumentError, match="pip install jax"):
+        hl.compile(lambda x: x)(np.ones(2, np.float32))

@@ -28,6 +28,10 @@ the same. A module is a file of HLO text, StableHLO text or bytecode, a proto or
 | 2 | an error: of the command line, of a file, or of the module |
 | 130 | Ctrl-C |
 
+Results are the same within a tolerance that follows from the element types in which a module computes and from the
+lengths of its sums. Where they exceed it, the module runs in double precision on the interpreter, and a result is wrong
+if its error is more than 8 times that of the other. `--rtol` and `--atol` give a tolerance instead.
+
 `prove` has a fourth, 3, if neither a proof nor a counterexample was found in time.
 
 Environment variables, which programs that import hloom read too:

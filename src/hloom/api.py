@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hloom.errors import ArgumentError, HloomError
 from hloom.ir import Computation, Module
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from hloom.builder import XlaComputation
     from hloom.runtime.device import Device
     from hloom.runtime.executable import DeviceExecutable, Executable
-    from hloom.shape import Shape
     from hloom.sharding import Sharding
+
+    Program = Module | XlaComputation | Computation | str | PathLike[str]
+    """A module, a built computation, HLO text or StableHLO text, or the path of a file."""
 
 
 @ieee_floats()
@@ -89,7 +92,7 @@ def save(module: Module | XlaComputation, path: str | PathLike[str]) -> None:
 @ieee_floats()
 @older_objects_frozen()
 def compile(
-    module: Module | XlaComputation | Computation | str,
+    module: Program | Callable[..., Any],
     backend: str = "cpu",
     *,
     replicas: int | None = None,
@@ -104,10 +107,12 @@ def compile(
     observer: Callable[..., None] | None = None,
     fill_elided: int | None = None,
 ) -> Executable:
-    """Compiles a module, a built computation, HLO text or StableHLO text to an executable.
+    """Compiles a program to an executable.
 
     Arguments:
-        module: the program, which is verified first.
+        module: a module, a built computation, HLO text or StableHLO text, or the path of a file that `load` reads; it
+            is verified first. Or a function that JAX can trace: `from_jax` makes a module of it at each call whose
+            arguments have new shapes or types, and its results are those of the module.
         backend: "cpu" compiles to native code; "interpreter" evaluates one instruction after another, the reference.
         replicas: the number of replicas that run the program; by default the module's `replica_count`.
         partitions: the number of partitions to which SPMD partitioning distributes the module, by its shardings; the
@@ -142,36 +147,34 @@ def compile(
     from hloom.runtime.executable import RunOptions
 
     _check_options(backend, replicas, partitions, timeout, seed, step_limit, observer)
-    module = prepare(module, fill_elided)
+
+    def again(program: Module) -> Executable:
+        return compile(
+            program,
+            backend,
+            replicas=replicas,
+            partitions=partitions,
+            distributed=distributed,
+            devices=devices,
+            timeout=timeout,
+            seed=seed,
+            donate=donate,
+            batch_invariant=batch_invariant,
+            step_limit=step_limit,
+            observer=observer,
+            fill_elided=fill_elided,
+        )
+
+    if callable(module) and not hasattr(module, "module"):
+        return _traced(module, again)
+    module = prepare(cast("Program", module), fill_elided)
     count = module.replica_count if replicas is None else replicas
     if any(instruction.shape.is_unbounded for instruction in module.instructions()):
-        from hloom.passes.unbounded import specialized
-        from hloom.runtime.specialized import SpecializedExecutable
-
         if distributed:
             raise ArgumentError(
                 "`distributed` requires static or bounded sizes, but the module has unbounded ones, '?'"
             )
-
-        unbounded = module
-
-        def make(shapes: list[Shape]) -> Executable:
-            return compile(
-                specialized(unbounded, shapes),
-                backend,
-                replicas=replicas,
-                partitions=partitions,
-                devices=devices,
-                timeout=timeout,
-                seed=seed,
-                donate=donate,
-                batch_invariant=batch_invariant,
-                step_limit=step_limit,
-                observer=observer,
-                fill_elided=fill_elided,
-            )
-
-        return SpecializedExecutable(module, count if partitions is not None else count * module.num_partitions, make)
+        return _specialized(module, count if partitions is not None else count * module.num_partitions, again)
     if partitions is not None:
         module, whole, shardings = _partitioned(module, count, partitions)
     options = RunOptions(count, devices, timeout, seed, distributed)
@@ -194,6 +197,22 @@ def compile(
     return PartitionedExecutable(executable, whole, *shardings)
 
 
+def _traced(function: Callable[..., Any], compile_module: Callable[[Module], Executable]) -> Executable:
+    """An executable that traces a function with JAX for each set of shapes and types of its arguments."""
+    from hloom.runtime.traced import TracedExecutable
+    from hloom.stablehlo.importer.from_jax import call_of
+
+    return TracedExecutable(getattr(function, "__name__", "function"), call_of(function, compile_module))
+
+
+def _specialized(module: Module, count: int, compile_module: Callable[[Module], Executable]) -> Executable:
+    """An executable of a module with unbounded sizes, on a number of devices."""
+    from hloom.passes.unbounded import specialized
+    from hloom.runtime.specialized import SpecializedExecutable
+
+    return SpecializedExecutable(module, count, lambda shapes: compile_module(specialized(module, shapes)))
+
+
 def _partitioned(
     module: Module, replicas: int, partitions: int
 ) -> tuple[Module, Module, tuple[list[Sharding], list[Sharding]]]:
@@ -211,7 +230,7 @@ def _partitioned(
 
 
 @shielded
-def prepare(source: Module | XlaComputation | Computation | str, fill_elided: int | None = None) -> Module:
+def prepare(source: Program, fill_elided: int | None = None) -> Module:
     """Verifies a module and prepares it for a backend: constants filled, mixed precision and NaN signs made explicit.
 
     The argument is not modified. Arguments and errors are those of `compile`.
@@ -262,12 +281,21 @@ def _check_options(
         raise ArgumentError(f"timeout and step_limit are numbers, got {timeout!r} and {step_limit!r}")
 
 
-def _as_module(source: Module | XlaComputation | Computation | str) -> Module:
+def _as_module(source: Any) -> Module:
+    if isinstance(source, PathLike) or (isinstance(source, str) and _is_path(source)):
+        return load(source)
     if isinstance(source, str):
         return parse(source)
     if isinstance(source, Computation):
         return _module_of(source)
     return source if isinstance(source, Module) else _built_module(source)
+
+
+def _is_path(text: str) -> bool:
+    """Whether a text is the path of a file rather than a program."""
+    from hloom.files.formats import EXTENSIONS
+
+    return "\n" not in text and (os.path.splitext(text)[1] in EXTENSIONS or os.path.isfile(text))
 
 
 def _module_of(computation: Computation) -> Module:
@@ -277,7 +305,15 @@ def _module_of(computation: Computation) -> Module:
 
 
 def _built_module(value: Any) -> Module:
+    from hloom.builder import XlaOp
+
+    if isinstance(value, XlaOp):
+        built = f"build the computation first, b.build(op) with the builder {value.builder.name!r}"
+        raise ArgumentError(f"an XlaOp is a value of a computation that is not built yet: {built}")
     module = getattr(value, "module", None)
     if not isinstance(module, Module):
-        raise ArgumentError(f"compile takes a Module, an XlaComputation or HLO text, got {type(value).__name__}")
+        raise ArgumentError(
+            "a program is a Module, an XlaComputation, HLO text, StableHLO text or the path of a file, got "
+            f"{type(value).__name__}"
+        )
     return module

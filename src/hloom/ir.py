@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
-from hloom.errors import ArgumentError
+from hloom.errors import ArgumentError, counted
 from hloom.ops.indexing import IndexingMap, indexing_map
 from hloom.ops.operation import Operation
 from hloom.ops.structure import Parameter
@@ -30,7 +31,7 @@ class Instruction:
     >>> module = hl.parse("HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }")
     >>> negated = module.entry.root
     >>> negated, negated.opcode, negated.operands
-    (%y = f32[2] negate(%x), 'negate', [%x = f32[2] parameter()])
+    (%y = f32[2] negate(%x), 'negate', [%x = f32[2] parameter(0)])
     """
 
     __slots__ = (
@@ -99,6 +100,10 @@ class Instruction:
         """The shapes of the operands, in operand order."""
         return [operand.shape for operand in self.operands]
 
+    def matches(self, pattern: str) -> bool:
+        """Whether the name matches a glob pattern, which may begin with `%`: `fusion.*`, `%dot.3`."""
+        return fnmatchcase(self.name, pattern.removeprefix("%"))
+
     def indexing_map(self) -> IndexingMap | None:
         """Returns the operand elements that each element of the result, or of each result of a tuple, is computed from.
 
@@ -134,7 +139,8 @@ class Instruction:
             successor.control_predecessors.append(self)
 
     def __repr__(self) -> str:
-        operands = ", ".join(f"%{operand.name}" for operand in self.operands)
+        number = [str(self.parameter_number)] if isinstance(self.op, Parameter) else []
+        operands = ", ".join([*number, *(f"%{operand.name}" for operand in self.operands)])
         return f"%{self.name} = {self.shape} {self.opcode}({operands})"
 
 
@@ -148,7 +154,7 @@ class Computation:
     >>> module.entry
     Computation(e: (f32[2]) -> f32[2])
     >>> module.entry.instructions
-    [%x = f32[2] parameter(), %y = f32[2] negate(%x)]
+    [%x = f32[2] parameter(0), %y = f32[2] negate(%x)]
     """
 
     __slots__ = ("_root", "execution_thread", "instructions", "name", "parent")
@@ -315,8 +321,9 @@ class Module:
         return module_html(self)
 
     def __repr__(self) -> str:
-        count = sum(len(c.instructions) for c in self.computations)
-        return f"Module({self.name}: {len(self.computations)} computations, {count} instructions)"
+        computations = counted(len(self.computations), "computation")
+        instructions = counted(sum(len(c.instructions) for c in self.computations), "instruction")
+        return f"Module({self.name}: {computations}, {instructions})"
 
 
 def post_order(computation: Computation) -> list[Instruction]:

@@ -18,7 +18,7 @@ from hloom.bench.chart import axis_ticks, ratio_chart
 from hloom.bench.machine import Bandwidth, Limits, measure_limits
 from hloom.bench.measure import Result, Settings, Times, time_alternately
 from hloom.bench.report import figures, summary
-from hloom.bench.workloads import Workload, default_tolerance, find_workloads, generate
+from hloom.bench.workloads import Workload, find_workloads, generate
 from hloom.cli import main
 from hloom.errors import ArgumentError
 
@@ -120,12 +120,12 @@ def test_a_wrong_result_or_a_failure_shows_and_makes_the_exit_status_1(
 )
 def test_errors_precede_the_measurements(corpus: Path, arguments: list[str], message: str) -> None:
     status, output = hloom_bench(*(argument.format(corpus) for argument in arguments))
-    assert status == 1 and message in output
+    assert status == 2 and message in output
 
 
 def test_peer_needs_xla(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hloom.bench.peer.has_peer", lambda: False)
-    assert hloom_bench(corpus, "--peer") == (1, "error: --peer needs XLA's CPU backend: pip install jax\n")
+    assert hloom_bench(corpus, "--peer") == (2, "error: --peer needs XLA's CPU backend: pip install jax\n")
 
 
 # Workloads
@@ -159,12 +159,6 @@ def test_arguments_are_made_as_the_description_says() -> None:
     assert generate({"dist": "abs_normal", "seed": 1, "lo": 0.5}, hl.bf16[100]).astype(float).min() >= 0.5
     with pytest.raises(ArgumentError, match="no distribution 'cauchy' .* there are: uniform, integers"):
         generate({"dist": "cauchy", "seed": 1}, hl.f32[4])
-
-
-def test_without_a_description_half_of_the_digits_must_agree() -> None:
-    rtol, atol = default_tolerance(np.array([1.0, -1000.0, np.inf], np.float32))
-    assert rtol == pytest.approx(2**-11.5) and atol == 1000 * rtol
-    assert default_tolerance(np.array([1])) == (0, 0)
 
 
 # Measuring

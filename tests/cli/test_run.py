@@ -56,19 +56,19 @@ def test_values_of_chosen_instructions_are_printed(module: Path) -> None:
 
 def test_errors_go_to_the_exit_status_and_name_what_is_wrong(module: Path) -> None:
     status, output = hloom("run", module)
-    assert status == 1 and "the module takes 1 arguments (f32[2]): give --input FILE or --random SEED" in output
+    assert status == 2 and "the module takes 1 argument (f32[2]): give --input FILE or --random SEED" in output
     status, output = hloom("run", module.with_name("none.hlo"))
-    assert status == 1 and "cannot read" in output
+    assert status == 2 and "cannot read" in output
     module.write_text(TEXT.replace("divide", "divde"))
     status, output = hloom("run", module, "--random", "0")
-    assert status == 1 and "4:19: there is no opcode 'divde'; close are divide" in output
+    assert status == 2 and "4:19: there is no opcode 'divde'; close are divide" in output
     module.write_bytes(b"\x00\x01\x02")
     status, output = hloom("run", module, "--random", "0")
-    assert status == 1 and "hold no HloModuleProto" in output
+    assert status == 2 and "hold no HloModuleProto" in output
     (module.with_name("bad.npz")).write_bytes(b"PK nonsense")
     module.write_text(TEXT)
     status, output = hloom("run", module, "--input", module.with_name("bad.npz"))
-    assert status == 1 and "cannot read arrays" in output
+    assert status == 2 and "cannot read arrays" in output
 
 
 def test_replicas(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_generated_markdown_shows_as_text() -> None:
 def test_public_names_have_pages() -> None:
     pages = api.pages()
     text = pages["hloom.compile"]
-    assert ":::::{py:function} hloom.compile(module: Module | XlaComputation" in text
+    assert ":::::{py:function} hloom.compile(module: Program | Callable" in text
     assert "- **backend**: " in text and "```pycon\n>>> run = hl.compile(" in text
     assert all(f"({name}.md)" in pages["index"] for name in pages if name != "index")
     assert "`hl.bf16` | 16 | `bfloat16`" in pages["index"]

@@ -26,7 +26,7 @@ from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.program.program import Program
-from hloom.errors import ArgumentError
+from hloom.errors import ArgumentError, counted
 from hloom.ir import Instruction, Module
 from hloom.lir import LirModule
 from hloom.passes import clone_module, run_passes
@@ -70,6 +70,9 @@ class Library:
     """Object files, assembly or LLVM IR, or the one file of a static or shared library."""
     constants: ConstantBlock | None
     """Constants in a file of their own."""
+
+    def __repr__(self) -> str:
+        return f"Library({self.name} for {self.target.name}: {counted(len(self.functions), 'function')})"
 
     @property
     def files(self) -> dict[str, bytes]:

@@ -133,7 +133,7 @@ def measure(workload: Workload, settings: Settings, stage: Stage = lambda _: Non
         else:
             sides.append(side)
             result.peer = side[1]
-            result.message = workload.difference(got, want)
+            result.message = workload.difference(module, arguments, got, want)
             result.status = "wrong" if result.message else "ok"
     stage("timing")
     time_alternately(sides, settings.repeats, settings.seconds)

@@ -9,16 +9,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from hloom.errors import ArgumentError
+from hloom.comparison import Comparison
+from hloom.errors import ArgumentError, counted
 from hloom.files.arrays import difference, random_value, read_arrays, take_value
 from hloom.ir import Module
 from hloom.numerics import convert
 from hloom.runtime.executable import check_argument
 from hloom.shape import Shape
-from hloom.types import BY_DTYPE
 from hloom.values import Array, Value
 
 MODULE, DESCRIPTION, INPUTS = "module.hlo", "meta.json", "inputs.npz"
@@ -63,14 +62,23 @@ class Workload:
         rng = np.random.default_rng(0)
         return [check_argument(random_value(rng, shape), shape, "a random argument") for shape in shapes]
 
-    def difference(self, got: Sequence[Array], want: Sequence[Array]) -> str:
-        """Describes the first difference of the results from the expected ones beyond the tolerances, or ""."""
+    def difference(
+        self, module: Module, arguments: Sequence[Value], got: Sequence[Array], want: Sequence[Array]
+    ) -> str:
+        """Describes the first difference of the results from the expected ones, or "".
+
+        The description may have tolerances; otherwise the rule of `hloom.comparison` decides.
+        """
         if len(got) != len(want):
-            return f"there are {len(got)} results, expected {len(want)}"
+            return f"there are {counted(len(got), 'result')}, expected {len(want)}"
+        comparison = Comparison(module, [arguments])
         outputs = self.description.get("outputs") or [{}] * len(got)
         for i, (ours, theirs, output) in enumerate(zip(got, want, outputs, strict=True)):
-            rtol, atol = (output["rtol"], output["atol"]) if "rtol" in output else default_tolerance(theirs)
-            if message := difference(ours, theirs, rtol, atol):
+            if "rtol" in output:
+                message = difference(ours, theirs, output["rtol"], output["atol"])
+            else:
+                message = comparison.array_difference(i, ours, theirs)
+            if message:
                 return f"r{i} {message}"
         return ""
 
@@ -125,13 +133,3 @@ def generate(recipe: dict[str, Any], shape: Shape) -> Array:
             known = "uniform, integers, normal, abs_normal, spd, tril"
             raise ArgumentError(f"there is no distribution {other!r} to make an argument from; there are: {known}")
     return convert(np.asarray(values), shape.element_type.dtype)
-
-
-def default_tolerance(want: Array) -> tuple[float, float]:
-    """Tolerances (rtol, atol) of half the digits of the element type, relative to each element and to the largest."""
-    element_type = BY_DTYPE[want.dtype]
-    if not (element_type.is_float or element_type.is_complex):
-        return 0.0, 0.0
-    rtol = float(ml_dtypes.finfo(element_type.real.dtype).eps) ** 0.5
-    sizes = np.abs(want.astype(np.complex128 if element_type.is_complex else np.float64))
-    return rtol, rtol * float(np.max(sizes, initial=0.0, where=np.isfinite(sizes)))

@@ -9,7 +9,7 @@ from typing import Any
 
 from hloom.builder.arguments import array_type, caller, element_type_of, typed_number
 from hloom.builder.xla_op import Computationlike, XlaComputation, XlaOp
-from hloom.errors import ArgumentError, RuleError
+from hloom.errors import ArgumentError, RuleError, counted
 from hloom.ir import Computation, Instruction, Module, callees_first, clone_computation
 from hloom.literal import Literal
 from hloom.ops.operation import Operation
@@ -153,6 +153,9 @@ class BuilderCore:
     def _reducer(self, computation: Computationlike, arrays: Sequence[XlaOp]) -> Computation:
         scalars = [scalar(array_type(a.shape, "reduce", "REDUCE-9")) for a in arrays]
         return self._callable(computation, scalars * 2, "reducer")
+
+    def __repr__(self) -> str:
+        return f"XlaBuilder({self.name}: {counted(len(self._computation.instructions), 'instruction')})"
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"XlaBuilder has no operation {name!r}")

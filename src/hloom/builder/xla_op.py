@@ -41,6 +41,9 @@ class XlaOp:
     def __repr__(self) -> str:
         return f"XlaOp({self.instruction!r})"
 
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise ArgumentError(f"{self!r} is no array: it has a value when its computation runs, on arguments of the run")
+
     def __bool__(self) -> bool:
         raise ArgumentError("the value of an XlaOp is not known while building: use select or conditional")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import traceback
 from typing import Any
 
 import click
@@ -27,20 +29,31 @@ from hloom.cli.run import run
 from hloom.cli.show import show
 from hloom.errors import HloomError
 
-ERROR_STATUS = dict.fromkeys(("bisect", "check", "diff", "fuzz", "prove"), 2)
-"""Exit statuses for errors, other than 1: of commands whose status 1 is a difference, or a failed check."""
+FAILED, INTERRUPTED = 2, 130
+"""Exit statuses of errors and of Ctrl-C; commands return 1 themselves for a difference, or a fault that they find."""
 
 
 class Commands(click.Group):
-    """The commands of `hloom`; errors of hloom are printed and end the process."""
+    """The commands of `hloom`; errors of hloom, and of the files of --load, are printed and end the process."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Invokes the command that the context names."""
+        if os.environ.get("NO_COLOR"):
+            ctx.color = False
         try:
             return super().invoke(ctx)
         except HloomError as error:
             click.secho(f"error: {error}", err=True, fg="red")
-            ctx.exit(ERROR_STATUS.get(ctx.invoked_subcommand or "", 1))
+            ctx.exit(FAILED)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+        except Exception as error:
+            lines = [line for line in traceback.extract_tb(error.__traceback__) if line.filename in ctx.params["files"]]
+            if not lines:
+                raise  # a defect of hloom
+            text = "".join([*traceback.format_list(lines), *traceback.format_exception_only(error)])
+            click.secho(f"error: an extension fails\n{text}", err=True, fg="red", nl=False)
+            ctx.exit(FAILED)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

@@ -13,6 +13,7 @@ from hloom.files.arrays import read_arrays, take_value
 from hloom.files.formats import Format, content_format, read_file
 
 if TYPE_CHECKING:
+    from hloom.comparison import Tolerance
     from hloom.faults.case import Case
     from hloom.files.snapshot import Snapshot
     from hloom.ir import Module
@@ -23,6 +24,21 @@ def with_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     seed = click.option("--random", "seed", type=int, metavar="SEED", help="Use random inputs with this seed.")
     inputs = click.option("--input", "inputs", type=click.Path(), help="Read inputs p0, p1, .. from an .npz file.")
     return inputs(seed(command))
+
+
+def with_tolerance(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator that adds the options --rtol and --atol, whose values `given_tolerance` takes."""
+    rule = "by default both follow from the element types and the lengths of sums, and a run in double precision"
+    relative = click.option("--rtol", type=click.FloatRange(0), help=f"Relative tolerance; {rule}.")
+    absolute = click.option("--atol", type=click.FloatRange(0), help="Absolute tolerance, 0 with --rtol alone.")
+    return relative(absolute(command))
+
+
+def given_tolerance(rtol: float | None, atol: float | None) -> Tolerance | None:
+    """The tolerance that options give; None for the rule of `hloom.comparison`."""
+    from hloom.comparison import Tolerance
+
+    return None if rtol is None and atol is None else Tolerance(rtol or 0.0, atol or 0.0)
 
 
 def load_case(path: str, inputs: str | None, seed: int | None, needed: bool = True) -> Case:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import click
 from hloom.api import compile
 from hloom.cli.collectives import bench_collectives
 from hloom.cli.examples import examples
-from hloom.cli.output import print_table, terminal, write_text
+from hloom.cli.output import print_table, terminal, with_json, write_json, write_text
 from hloom.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -48,9 +47,7 @@ DEFAULT_BACKEND = "cpu"
 @click.option(
     "--timeout", type=float, default=300.0, show_default=True, help="Seconds after which a workload is aborted."
 )
-@click.option(
-    "--json", "json_path", type=click.Path(path_type=Path), help="Write all results, with the times of all samples."
-)
+@with_json
 @click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Draw the ratios as an .svg file.")
 @click.option("--collectives", is_flag=True, help="Time collectives between ranks instead: mpiexec -n N hloom bench ..")
 @click.option(
@@ -77,7 +74,7 @@ def bench(
     arguments and results, GFLOP/s the operations in the HLO; percentages are of the memory and arithmetic throughput
     of the machine, which are measured first.
 
-    The exit status is 0 if every workload ran and produced XLA's result, else 1.
+    The exit status is 0 if every workload ran and produced XLA's result, 1 if not, 2 for errors.
     """
     if collectives:
         bench_collectives(json_path, plot_path, cluster, options["peer"] is not False)
@@ -117,9 +114,10 @@ def _bench(
     limits = limits_of_machine()
     measured = (measure_isolated(workload, settings, timeout) for workload in workloads)
     results = list(_with_progress(workloads, measured))
-    _show(results, limits)
     if json_path:
-        write_text(json_path, json.dumps(as_json(results, limits, settings), indent=1) + "\n")
+        write_json(json_path, as_json(results, limits, settings))
+    if str(json_path) != "-":
+        _show(results, limits)
     if plot_path:
         _plot(results, plot_path)
     return results

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from hloom.api import load
-from hloom.cli.arguments import load_case, save_case, with_arguments
+from hloom.cli.arguments import given_tolerance, load_case, save_case, with_arguments, with_tolerance
 from hloom.cli.examples import examples
 from hloom.cli.pipelines import pipeline_named
-from hloom.cli.reduce import show_progress
-from hloom.errors import ArgumentError
+from hloom.cli.progress import progress, reduction_progress
+from hloom.cli.runners import runners_named
 
 if TYPE_CHECKING:
-    from hloom.faults.bisect import Tolerance
+    from hloom.comparison import Tolerance
     from hloom.faults.case import Case
 
 
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     help="Two of the backends cpu, interpreter, xla.",
 )
 @click.option("--passes", metavar="LIST", help="Find the pass of this list that changes the result; `cpu` means all.")
-@click.option("--rtol", type=float, default=1e-4, show_default=True, help="Relative tolerance.")
-@click.option("--atol", type=float, default=1e-5, show_default=True, help="Absolute tolerance.")
+@with_tolerance
 @click.option("--output", type=click.Path(), help="Write the smallest module that differs; .pb includes its inputs.")
 def bisect(
     module: str,
@@ -47,18 +46,16 @@ def bisect(
     seed: int | None,
     between: str,
     passes: str | None,
-    rtol: float,
-    atol: float,
+    rtol: float | None,
+    atol: float | None,
     output: str | None,
 ) -> None:
     """Find the first difference between two backends, between a pass's input and output (--passes), or between MODULE
     and OTHER.
 
-    The exit status is 0 if nothing differs, 1 if a difference was found.
+    The exit status is 0 if nothing differs, 1 if a difference was found, 2 for errors.
     """
-    from hloom.faults.bisect import Tolerance
-
-    tolerance = Tolerance(rtol, atol)
+    tolerance = given_tolerance(rtol, atol)
     found: Case | tuple[str, str] | None
     case = load_case(module, inputs, seed)
     if other is not None:
@@ -74,20 +71,23 @@ def bisect(
     sys.exit(0 if found is None else 1)
 
 
-def _modules(case: Case, path: str, tolerance: Tolerance) -> tuple[str, str] | None:
+def _modules(case: Case, path: str, tolerance: Tolerance | None) -> tuple[str, str] | None:
     from hloom.faults.bisect import first_difference_of_modules
 
-    found = first_difference_of_modules(case, load(path), tolerance)
+    other = load(path)
+    with progress("interpreting both modules"):
+        found = first_difference_of_modules(case, other, tolerance)
     if found is not None:
         click.secho(f"first difference: {found[0]}", bold=True)
         click.echo(f"{path} {found[1]}")
     return found
 
 
-def _passes(case: Case, passes: str, tolerance: Tolerance) -> Case | None:
+def _passes(case: Case, passes: str, tolerance: Tolerance | None) -> Case | None:
     from hloom.faults.bisect import first_faulty_pass
 
-    found = first_faulty_pass(case, pipeline_named(passes), tolerance, show_progress)
+    with reduction_progress("running passes") as accept:
+        found = first_faulty_pass(case, pipeline_named(passes), tolerance, accept)
     if found is None:
         return None
     click.secho(f"pass {found.name}, run {found.run} of a pass: {found.message}", bold=True)
@@ -95,14 +95,12 @@ def _passes(case: Case, passes: str, tolerance: Tolerance) -> Case | None:
     return found.before
 
 
-def _backends(case: Case, between: str, tolerance: Tolerance) -> Case | None:
-    from hloom.faults.bisect import RUNNERS, first_difference
+def _backends(case: Case, between: str, tolerance: Tolerance | None) -> Case | None:
+    from hloom.faults.bisect import first_difference
 
-    names = between.split(",")
-    if len(names) != 2 or any(name not in RUNNERS for name in names):
-        raise ArgumentError(f"--between takes two of {', '.join(RUNNERS)}, such as cpu,interpreter; got {between!r}")
-    left, right = (RUNNERS[name] for name in names)
-    found = first_difference(case, left, right, tolerance, show_progress)
+    names, (left, right) = runners_named("--between", between)
+    with reduction_progress(f"running {names[0]} and {names[1]}") as accept:
+        found = first_difference(case, left, right, tolerance, accept)
     if found is None:
         return None
     smallest, message = found

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hloom.cli.output import print_table, terminal, write_text
+from hloom.cli.output import print_table, terminal, write_json, write_text
 
 if TYPE_CHECKING:
     from hloom.bench.collectives import Row
@@ -33,7 +32,7 @@ def bench_collectives(json_path: Path | None, plot_path: Path | None, cluster_pa
     if cluster_path is not None:
         write_text(cluster_path, to_toml(cluster, f"measured by hloom bench --collectives on {ranks.size} ranks"))
     if json_path is not None:
-        write_text(json_path, json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+        write_json(json_path, [asdict(row) for row in rows])
     if plot_path is not None:
         from hloom.bench.collectives_chart import draw
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from hloom.cli.arguments import load_case, with_arguments
@@ -26,14 +24,11 @@ def debug(module: str, inputs: str | None, seed: int | None, breakpoints: tuple[
     Breakpoints are names or opcodes, optionally with a condition on the value:
     break dot* if np.abs(value).max() > 1e3
     """
-    from hloom.faults.debugger import Breakpoint, Debugger
+    from hloom.faults.debugger import Debugger
 
-    try:
-        debugger = Debugger(load_case(module, inputs, seed))
-        for pattern in breakpoints:
-            debugger.breakpoints.append(Breakpoint(pattern))
-        if breakpoints:
-            debugger.do_continue("")
-        debugger.run()
-    except KeyboardInterrupt:
-        sys.exit(130)
+    debugger = Debugger(load_case(module, inputs, seed))
+    for text in breakpoints:
+        debugger.do_break(text)
+    if debugger.breakpoints:
+        debugger.do_continue("")
+    debugger.run()

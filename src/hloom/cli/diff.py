@@ -24,7 +24,7 @@ from hloom.errors import ArgumentError
 def diff(module: str, other: str | None, passes: str | None) -> None:
     """Show the instructions of MODULE that OTHER lacks, and vice versa, regardless of names and order.
 
-    The exit status is 0 if the modules are equal as graphs, else 1.
+    The exit status is 0 if the modules are equal as graphs, 1 if not, 2 for errors.
     """
     from hloom.faults.graph_diff import diff as compare
     from hloom.faults.graph_diff import diff_lines

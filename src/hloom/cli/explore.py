@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import click
 
 from hloom.cli.arguments import load_case, with_arguments
 from hloom.cli.examples import examples
+from hloom.cli.progress import progress
 
 
 @click.command(
@@ -25,11 +28,10 @@ def explore(module: str, inputs: str | None, seed: int | None, output: str | Non
     """
     from hloom.explorer import explore as show
 
-    try:
-        case = load_case(module, inputs, seed, needed=False)
-        server = show(case.module, *(case.arguments or ()), output=output)
-        if server is not None:
-            click.echo(f"{server.address} (Ctrl-C ends it)")
+    case = load_case(module, inputs, seed, needed=False)
+    with progress("compiling") as activity:
+        server = show(case.module, *(case.arguments or ()), output=output, progress=activity)
+    if server is not None:
+        click.echo(f"{server.address} (Ctrl-C ends it)")
+        with suppress(KeyboardInterrupt):
             server.wait()
-    except KeyboardInterrupt:
-        pass

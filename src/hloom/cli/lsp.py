@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
+
+from hloom.errors import ArgumentError
 
 
 @click.command()
@@ -16,6 +16,5 @@ def lsp() -> None:
     try:
         from hloom.editor.server import make_server
     except ImportError:
-        click.secho("error: the language server needs pygls: pip install 'hloom[lsp]'", err=True, fg="red")
-        sys.exit(1)
+        raise ArgumentError("the language server needs pygls: pip install 'hloom[lsp]'") from None
     make_server().start_io()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import textwrap
 
 import click
 
 from hloom.cli.examples import examples
+from hloom.cli.output import terminal
+
+INDENT = 29
 
 
 @click.command(
@@ -27,16 +32,26 @@ def operations(opcodes: tuple[str, ...]) -> None:
         if opcode not in OPERATIONS:
             raise ArgumentError(unknown_opcode(opcode))
         _show(section(OPERATIONS[opcode]))
-    for opcode, declaration in sorted(OPERATIONS.items()) if not opcodes else ():
-        meaning = (declaration.__doc__ or "").strip().split("\n")[0]
-        click.echo(f"{opcode:28} {meaning}")
+    if not opcodes:
+        _list({opcode: declaration.__doc__ or "" for opcode, declaration in sorted(OPERATIONS.items())})
+
+
+def _list(texts: dict[str, str]) -> None:
+    """Lists opcodes with the first sentence about each, which wraps in a terminal."""
+    width = terminal().width if sys.stdout.isatty() else 1000
+    for opcode, text in texts.items():
+        sentence = re.split(r"(?<=\.)\s", " ".join(text.split()))[0]
+        first, *others = textwrap.wrap(sentence, max(20, width - INDENT))
+        click.echo(f"{click.style(f'{opcode:{INDENT - 1}}', fg='cyan', bold=True)} {first}")
+        for line in others:
+            click.echo(" " * INDENT + line)
 
 
 def _show(page: str) -> None:
-    if not sys.stdout.isatty():
-        click.echo(page)
-        return
-    from rich.console import Console
     from rich.markdown import Markdown
 
-    Console().print(Markdown(page))
+    console = terminal()
+    if console.is_terminal:
+        console.print(Markdown(page))
+    else:
+        click.echo(page)

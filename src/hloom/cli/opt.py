@@ -8,6 +8,7 @@ import click
 
 from hloom.api import load, prepare
 from hloom.cli.examples import examples
+from hloom.cli.output import echo_hlo
 from hloom.cli.pipelines import STAGES, pipeline_named, stage_text
 from hloom.cli.prove import report_proof
 from hloom.text import print_module
@@ -64,7 +65,7 @@ def opt(
     given = clone_module(loaded) if prove else loaded
     runs = run_passes(loaded, pipeline, verify=verify or None, dump=dump)
     text = print_module(loaded, short=short) if stage == "hlo" else stage_text(prepare(loaded), stage)
-    click.echo(text, nl=False)
+    echo_hlo(text) if stage == "hlo" else click.echo(text, nl=False)
     if statistics:
         click.echo(statistics_text(runs), err=True)
     status = report_proof(given, loaded, passes=pipeline) if prove else 0

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from hloom.cli.arguments import load_case, with_arguments
 from hloom.cli.examples import examples
-from hloom.cli.output import print_table, terminal
+from hloom.cli.output import print_table, terminal, with_json, write_json
+from hloom.cli.progress import progress
 
 
 @click.command(
@@ -28,6 +31,7 @@ from hloom.cli.output import print_table, terminal
 @click.option(
     "--save", "paths", multiple=True, type=click.Path(), help="Save a plot (.svg, .png, .pdf) or a trace (.json)."
 )
+@with_json
 def profile(
     module: str,
     inputs: str | None,
@@ -37,6 +41,7 @@ def profile(
     by: str | None,
     before: str | None,
     paths: tuple[str, ...],
+    json_path: Path | None,
 ) -> None:
     """Run MODULE with timers around each kernel; show its time, GB/s, GFLOP/s and share of the machine's limits.
 
@@ -46,19 +51,25 @@ def profile(
     """
 
     from hloom.profiler import profile as measure
-    from hloom.profiler.report import summary, table, totals_table
+    from hloom.profiler.report import as_json, summary, table, totals_table
     from hloom.profiler.totals import compare
 
     case = load_case(module, inputs, seed)
-    found = measure(case.module, *(case.arguments or ()), seconds=seconds)
-    console = terminal(highlight=False)
+    with progress("compiling and running"):
+        found = measure(case.module, *(case.arguments or ()), seconds=seconds)
     if before is not None:
-        other = measure(load_case(before, inputs, seed).module, *(case.arguments or ()), seconds=seconds)
-        print_table(console, compare(other, found))
+        with progress(f"compiling and running {before}"):
+            other = measure(load_case(before, inputs, seed).module, *(case.arguments or ()), seconds=seconds)
+        shown = compare(other, found)
     elif by is not None:
-        print_table(console, totals_table(found.totals(by), found, by, rows))
+        shown = totals_table(found.totals(by), found, by, rows)
     else:
-        print_table(console, table(found, rows))
-    console.print(summary(found), style="dim")
+        shown = table(found, rows)
+    if json_path is not None:
+        write_json(json_path, as_json(found))
+    if str(json_path) != "-":
+        console = terminal(highlight=False)
+        print_table(console, shown)
+        console.print(summary(found), style="dim")
     for path in paths:
         found.save(path)

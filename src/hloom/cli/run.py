@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-import math
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import numpy as np
 
-from hloom.api import compile
-from hloom.backends.interpreter.debug import combine, describe, print_values, stop_at, summary
+from hloom.api import compile, prepare
+from hloom.backends.interpreter.debug import StoppedError, combine, describe, print_values, stop_at, summary
 from hloom.backends.interpreter.executable import InterpreterExecutable
-from hloom.cli.arguments import load_with_snapshot
+from hloom.cli.arguments import given_tolerance, load_with_snapshot, with_tolerance
 from hloom.cli.examples import examples
 from hloom.cli.output import terminal
+from hloom.cli.progress import progress
 from hloom.cli.traffic import show_traffic
-from hloom.errors import ArgumentError
-from hloom.files.arrays import Arrays, difference, flat, random_value, read_arrays, take_value, write_arrays
+from hloom.comparison import Comparison
+from hloom.errors import ArgumentError, counted
+from hloom.files.arrays import Arrays, flat, random_value, read_arrays, take_value, write_arrays
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from hloom.files.snapshot import Snapshot
     from hloom.ir import Module
     from hloom.runtime.executable import Executable
+
+Group = TypeVar("Group")
+"""Options that belong together."""
 
 
 @click.command(
@@ -58,12 +62,7 @@ if TYPE_CHECKING:
 )
 @click.option("--compare", type=click.Choice(["interpreter"]), help="Also run the interpreter and compare the results.")
 @click.option("--expect", "expect_path", type=click.Path(), help="Compare the results with r0, r1, .. of an .npz file.")
-@click.option(
-    "--rtol", type=float, default=1e-5, show_default=True, help="Relative tolerance of --expect and --compare."
-)
-@click.option(
-    "--atol", type=float, default=1e-6, show_default=True, help="Absolute tolerance of --expect and --compare."
-)
+@with_tolerance
 @click.option("--replicas", type=int, help="Number of replicas; by default that of the module.")
 @click.option(
     "--partitions", type=int, help="Partition the module by its shardings; inputs and results are not sharded."
@@ -88,88 +87,154 @@ if TYPE_CHECKING:
 @click.option(
     "--save-snapshot", "snapshot_path", type=click.Path(), help="Write module, arguments and result as an HloSnapshot."
 )
-def run(module: str, input_path: str | None, random_seed: int | None, **options: Any) -> None:
+def run(module: str, **options: Any) -> None:
     """Run MODULE and show the result.
 
     MODULE is HLO text, StableHLO or a proto, detected by its content. An HloSnapshot runs on its own arguments, and
     its result is compared with the stored one, unless other arguments are given.
 
-    The exit status is 0 if the run succeeds and the result is as expected, else 1.
+    The exit status is 0 if the run succeeds and the result is as expected, 1 if it is not or --stop-at stops the run, 2
+    for errors.
     """
     console = terminal(highlight=False, soft_wrap=True)
-    if not _run(console, module, input_path, random_seed, **options):
-        sys.exit(1)
+    loaded, snapshot = load_with_snapshot(module)
+    expected = _group(Expected, options)
+    if expected.input_path is not None or expected.random_seed is not None:
+        snapshot = None
+    try:
+        good = _run(
+            console,
+            loaded,
+            snapshot,
+            expected,
+            _group(Setup, options),
+            _group(Watch, options),
+            _group(Outputs, options),
+        )
+    except StoppedError as found:
+        console.print(str(found), style="red")
+        good = False
+    sys.exit(0 if good else 1)
+
+
+def _group(kind: type[Group], options: dict[str, Any]) -> Group:
+    return kind(**{name: options[name] for name in kind.__annotations__})
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Options of the compilation, and of the devices."""
+
+    backend: str | None
+    replicas: int | None
+    partitions: int | None
+    distributed: bool
+    fill_elided: int | None
+    seed: int | None
+    replica_timeout: float
+    timeout: float | None
+
+    def compile(self, module: Module, backend: str, **options: Any) -> Any:
+        """Compiles a module for a backend, with further options."""
+        return compile(
+            module,
+            backend,
+            replicas=self.replicas,
+            seed=self.seed,
+            timeout=self.replica_timeout,
+            fill_elided=self.fill_elided,
+            **options,
+        )
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Options that watch single instructions, on the interpreter."""
+
+    stop: str | None
+    patterns: tuple[str, ...]
+    step_limit: int | None
+
+    def options(self, console: Console) -> dict[str, Any]:
+        """The options of `compile`; none if nothing is watched."""
+        observers = [stop_at(self.stop)] if self.stop else []
+        if self.patterns:
+            observers.append(print_values(self.patterns, console.print))
+        limit = {} if self.step_limit is None else {"step_limit": self.step_limit}
+        return {**limit, **({"observer": combine(observers)} if observers else {})}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Options of the arguments and of the results to expect."""
+
+    input_path: str | None
+    random_seed: int | None
+    compare: str | None
+    expect_path: str | None
+    rtol: float | None
+    atol: float | None
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Files to write."""
+
+    output_path: str | None
+    snapshot_path: str | None
 
 
 def _run(
     console: Console,
-    path: str,
-    input_path: str | None,
-    random_seed: int | None,
-    output_path: str | None,
-    backend: str | None,
-    compare: str | None,
-    expect_path: str | None,
-    rtol: float,
-    atol: float,
-    replicas: int | None,
-    partitions: int | None,
-    distributed: bool,
-    fill_elided: int | None,
-    seed: int | None,
-    stop: str | None,
-    patterns: tuple[str, ...],
-    step_limit: int | None,
-    timeout: float | None,
-    replica_timeout: float,
-    snapshot_path: str | None,
+    module: Module,
+    snapshot: Snapshot | None,
+    expected: Expected,
+    setup: Setup,
+    watch: Watch,
+    outputs: Outputs,
 ) -> bool:
-    module, snapshot = load_with_snapshot(path)
-    if input_path is not None or random_seed is not None:
-        snapshot = None
-    observers = [stop_at(stop)] if stop else []
-    if patterns:
-        observers.append(print_values(patterns, lambda text: console.print(text)))
-    watched = bool(observers) or step_limit is not None
+    """Runs the module, shows and writes the results; returns whether they are as expected."""
+    watching = watch.options(console)
+    backend = setup.backend or ("interpreter" if watching else "cpu")
     started = time.perf_counter()
-    executable: Any = compile(
-        module,
-        backend or ("interpreter" if watched else "cpu"),
-        replicas=replicas,
-        partitions=partitions,
-        distributed=distributed,
-        seed=seed,
-        step_limit=math.inf if step_limit is None else step_limit,
-        timeout=replica_timeout,
-        observer=combine(observers),
-        fill_elided=fill_elided,
-    )
-    inputs = [snapshot.arguments] if snapshot is not None else _inputs(executable, input_path, random_seed)
+    with progress("compiling"):
+        options = {"partitions": setup.partitions, "distributed": setup.distributed, **watching}
+        executable = setup.compile(module, backend, **options)
+    inputs = _inputs(executable, expected) if snapshot is None else [snapshot.arguments]
     compiled = time.perf_counter()
-    with _progress(console, executable):
-        results = executable.gather(executable.run_replicas(executable.local_lists(inputs), timeout))
+    with progress("running", lambda: _position(executable)):
+        results = executable.gather(executable.run_replicas(executable.local_lists(inputs), setup.timeout))
     if executable.rank:
         return True  # the first process shows the results of all
     _show(console, results)
     ended = time.perf_counter()
     console.print(_summary(executable, compiled - started, ended - compiled), style="dim")
-    if partitions is not None:
+    if setup.partitions is not None:
         show_traffic(console, executable.module, executable.blocks.device_count)
-    if output_path:
-        write_arrays(output_path, results)
-    if snapshot_path:
-        _save_snapshot(snapshot_path, module, inputs, results)
+    if outputs.output_path:
+        write_arrays(outputs.output_path, results)
+    if outputs.snapshot_path:
+        _save_snapshot(outputs.snapshot_path, module, inputs, results)
+    filled = module if setup.fill_elided is None else prepare(module, setup.fill_elided)
+    comparison = Comparison(filled, inputs, given_tolerance(expected.rtol, expected.atol))
     good = True
-    if snapshot is not None and snapshot.result is not None:
-        good = _compare(console, results, _named([snapshot.result]), rtol, atol)
-    if compare:
-        reference = compile(
-            module, compare, replicas=replicas, seed=seed, timeout=replica_timeout, fill_elided=fill_elided
-        ).run_replicas(inputs)
-        good = _compare(console, results, _named(reference), rtol, atol) and good
-    if expect_path is not None:
-        good = _compare(console, results, read_arrays(expect_path), rtol, atol) and good
+    for arrays in _expected_results(module, snapshot, setup, expected, inputs):
+        good = _compare(console, comparison, results, arrays) and good
     return good
+
+
+def _expected_results(
+    module: Module, snapshot: Snapshot | None, setup: Setup, expected: Expected, inputs: list[list[Any]]
+) -> Iterator[Arrays]:
+    """Yields the results to compare with, by name: of a snapshot, of the reference, and of a file."""
+    if snapshot is not None and snapshot.result is not None:
+        yield _named([snapshot.result])
+    if expected.compare:
+        with progress("running the interpreter"):
+            reference = setup.compile(module, expected.compare).run_replicas(inputs)
+        yield _named(reference)
+    if expected.expect_path is not None:
+        yield read_arrays(expected.expect_path)
 
 
 def _save_snapshot(path: str, module: Module, inputs: list[list[Any]], results: list[Any]) -> None:
@@ -180,8 +245,9 @@ def _save_snapshot(path: str, module: Module, inputs: list[list[Any]], results: 
     Snapshot(module, inputs[0], results[0]).save(path)
 
 
-def _inputs(executable: Executable, path: str | None, seed: int | None) -> list[list[Any]]:
+def _inputs(executable: Executable, expected: Expected) -> list[list[Any]]:
     shapes, devices = executable.input_shapes, executable.total_count
+    path, seed = expected.input_path, expected.random_seed
     if path is not None and seed is not None:
         raise ArgumentError("give --input or --random, not both")
     if path is not None:
@@ -189,7 +255,8 @@ def _inputs(executable: Executable, path: str | None, seed: int | None) -> list[
         return [_take_inputs(arrays, shapes, device, devices) for device in range(devices)]
     if shapes and seed is None:
         wanted = ", ".join(map(str, shapes))
-        raise ArgumentError(f"the module takes {len(shapes)} arguments ({wanted}): give --input FILE or --random SEED")
+        takes = f"the module takes {counted(len(shapes), 'argument')} ({wanted})"
+        raise ArgumentError(f"{takes}: give --input FILE or --random SEED")
     rng = np.random.default_rng(seed)
     return [[random_value(rng, shape) for shape in shapes] for _ in range(devices)]
 
@@ -200,29 +267,12 @@ def _take_inputs(arrays: Arrays, shapes: list[Any], device: int, devices: int) -
     return [take_value(arrays, shape, counter, "p", suffix) for shape in shapes]
 
 
-@contextmanager
-def _progress(console: Console, executable: Executable) -> Iterator[None]:
-    """Shows the progress of the interpreter on a terminal, for runs of more than a second."""
-    done = threading.Event()
-
-    def show() -> None:
-        if done.wait(1.0):
-            return
-        with console.status("running") as status:
-            while not done.wait(0.2):
-                execution = executable.executions.get(0) if isinstance(executable, InterpreterExecutable) else None
-                if execution is not None and execution.current is not None:
-                    status.update(f"{execution.steps:,} instructions, now %{execution.current.name}")
-
-    thread = threading.Thread(target=show, daemon=True) if console.is_terminal else None
-    if thread:
-        thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        if thread:
-            thread.join()
+def _position(executable: Executable) -> str:
+    """The position of the interpreter in a run."""
+    execution = executable.executions.get(0) if isinstance(executable, InterpreterExecutable) else None
+    if execution is None or execution.current is None:
+        return ""
+    return f"{counted(execution.steps, 'instruction')}, now %{execution.current.name}"
 
 
 def _show(console: Console, results: list[Any]) -> None:
@@ -249,19 +299,18 @@ def _summary(executable: Executable, compiling: float, running: float) -> str:
     name = executable.module.name
     if isinstance(executable, InterpreterExecutable):
         steps = sum(execution.steps for execution in executable.executions.values())
-        return f"{name}: {steps:,} instructions in {running:.3f} s"
+        return f"{name}: {counted(steps, 'instruction')} in {running:.3f} s"
     calls = len(executable.report())
-    host = f", {calls} instructions call back into the interpreter" if calls else ""
+    host = f", {counted(calls, 'instruction')} left to the interpreter" if calls else ""
     return f"{name}: compiled in {compiling:.3f} s, run in {1e3 * running:.3f} ms{host}"
 
 
-def _compare(console: Console, results: list[Any], expected: Arrays, rtol: float, atol: float) -> bool:
+def _compare(console: Console, comparison: Comparison, results: list[Any], expected: Arrays) -> bool:
     good, named = True, _named(results)
-    for name, leaf in named.items():
-        if name not in expected:
-            message: str | None = "is not in the expected file"
-        else:
-            message = difference(leaf, expected[name], rtol, atol)
+    for index, (name, leaf) in enumerate(named.items()):
+        message: str | None = "is not in the expected file"
+        if name in expected:
+            message = comparison.array_difference(index, leaf, expected[name])
         console.print(f"{name} {message or 'is as expected'}", style="red" if message else "green")
         good = good and message is None
     missing = sorted(set(expected) - named.keys())

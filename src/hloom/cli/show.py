@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -10,7 +11,9 @@ from hloom.api import load
 from hloom.cli.cost import show_cost, show_counts
 from hloom.cli.examples import examples
 from hloom.cli.memory import show_memory
+from hloom.cli.output import echo_hlo, with_json, write_json
 from hloom.errors import ArgumentError
+from hloom.ir import Module
 from hloom.text import fingerprint, print_module
 
 
@@ -40,35 +43,56 @@ from hloom.text import fingerprint, print_module
     help="TOML description of a cluster; hloom bench --collectives writes one.",
 )
 @click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Also plot the cost, as .svg or .png.")
+@with_json
 def show(
     module: str,
-    short: bool,
-    canonical: bool,
-    no_layouts: bool,
-    no_metadata: bool,
-    only_fingerprint: bool,
     memory: bool,
     cost: bool,
     devices: int | None,
     cluster: Path | None,
     plot_path: Path | None,
+    json_path: Path | None,
+    **text: bool,
 ) -> None:
-    """Print MODULE (HLO text, StableHLO or a proto) as HLO text."""
-    loaded = load(module)
+    """Print MODULE (HLO text, StableHLO or a proto) as HLO text.
+
+    With --json, the counts of its instructions, or the figures of --cost and --memory.
+    """
+    if (devices is not None or plot_path is not None) and (not cost or cluster is None):
+        raise ArgumentError("--devices and --plot need a description of the devices: --cost --cluster FILE.toml")
+    loaded, shown = load(module), str(json_path) != "-"
+    figures: dict[str, object] = {}
     if cost and cluster is not None:
-        show_cost(loaded, devices, cluster, plot_path)
+        figures["cost"] = show_cost(loaded, devices, cluster, plot_path, shown)
     elif cost:
-        if devices is not None or plot_path is not None:
-            raise ArgumentError("--devices and --plot need a description of the devices: --cluster FILE.toml")
-        show_counts(loaded)
+        figures["cost"] = show_counts(loaded, shown)
     if memory:
-        show_memory(loaded)
-    if cost or memory:
-        return
+        figures["memory"] = show_memory(loaded, shown)
+    if json_path is not None:
+        write_json(json_path, figures or _summary(loaded))
+    if shown and not figures:
+        _show_text(loaded, **text)
+
+
+def _show_text(
+    module: Module, short: bool, canonical: bool, no_layouts: bool, no_metadata: bool, only_fingerprint: bool
+) -> None:
     if only_fingerprint:
-        click.echo(fingerprint(loaded))
+        click.echo(fingerprint(module))
     else:
-        click.echo(
-            print_module(loaded, short=short, canonical=canonical, layouts=not no_layouts, metadata=not no_metadata),
-            nl=False,
+        echo_hlo(
+            print_module(module, short=short, canonical=canonical, layouts=not no_layouts, metadata=not no_metadata)
         )
+
+
+def _summary(module: Module) -> dict[str, object]:
+    return {
+        "name": module.name,
+        "fingerprint": fingerprint(module),
+        "parameters": {p.name: str(p.shape) for p in module.entry.parameters},
+        "result": str(module.entry.result_shape),
+        "replicas": module.replica_count,
+        "partitions": module.num_partitions,
+        "computations": len(module.computations),
+        "instructions": dict(Counter(instruction.opcode for instruction in module.instructions())),
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,10 +33,13 @@ BINS = 24
 THUMBNAIL = 32
 
 
-def collect(source: Any, arguments: Sequence[Value] | None = None) -> Json:
+def collect(
+    source: Any, arguments: Sequence[Value] | None = None, progress: Callable[[str], None] = lambda _: None
+) -> Json:
     """Returns the data of the page. Raises HloomError if the module does not compile or arguments do not match."""
     module = prepare(source)
-    optimized, passes, unfused = _run_passes(module)
+    optimized, passes, unfused = _run_passes(module, progress)
+    progress("generating code")
     provide_half_conversions()
     program = build_program(optimized, host_target())
     data: Json = {
@@ -51,7 +54,9 @@ def collect(source: Any, arguments: Sequence[Value] | None = None) -> Json:
     if arguments is None and not module.entry.parameters:
         arguments = ()
     if arguments is not None:
+        progress("interpreting the module")
         data["values"] = _values(module, arguments)
+        progress("profiling its program")
         data["profile"] = _profile(module, arguments)
     return data
 
@@ -59,7 +64,7 @@ def collect(source: Any, arguments: Sequence[Value] | None = None) -> Json:
 # Passes
 
 
-def _run_passes(module: Module) -> tuple[Module, list[Json], dict[str, str]]:
+def _run_passes(module: Module, progress: Callable[[str], None]) -> tuple[Module, list[Json], dict[str, str]]:
     """Runs the passes; returns the optimised module, the changes of each pass, and why instructions were not fused."""
     work = clone_module(module)
     found: list[Json] = []
@@ -67,6 +72,7 @@ def _run_passes(module: Module) -> tuple[Module, list[Json], dict[str, str]]:
     before = [clone_module(work)]
 
     def record(step: Pass, run: int) -> None:
+        progress(f"running passes, {step.name} last")
         after = clone_module(work)
         if isinstance(step, FusionPass):
             unfused.update({i.name: reason for i, reason in reasons(step, before[0]).items()})

@@ -24,18 +24,19 @@ def explore(
     module: Module | XlaComputation | str | Callable[..., Any],
     *arguments: Any,
     output: str | PathLike[str] | None = None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> PageServer | None:
     """Shows a module, HLO text, or a function that JAX can trace, in the browser; with arguments, also a run.
 
-    With `output`, the page is written to that file, which needs no server, and None is returned. Otherwise a server
-    runs until it is closed or the process ends. Raises HloomError if the module does not compile, the arguments do not
-    match, or the file cannot be written.
+    `progress` is told what is being done. With `output`, the page is written to that file, which needs no server, and
+    None is returned. Otherwise a server runs until it is closed or the process ends. Raises HloomError if the module
+    does not compile, the arguments do not match, or the file cannot be written.
 
     >>> module = "HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }"
     >>> hl.explore(module, np.float32([1, 2]), output="page.html")
     """
     program, values = traced(module, arguments)
-    content = page(collect(program, values or None)).encode(errors="replace")
+    content = page(collect(program, values or None, progress)).encode(errors="replace")
     if output is not None:
         write_file(output, content)
         return None
@@ -90,6 +91,9 @@ class PageServer:
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
         self.address = f"http://{host}{path}"
+
+    def __repr__(self) -> str:
+        return f"PageServer({self.address})"
 
     def wait(self) -> None:
         """Blocks until the server is closed, or Ctrl-C."""

@@ -6,38 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hloom.comparison import Comparison, Tolerance, tolerance_of
 from hloom.errors import HloomError, ResourceExhaustedError
 from hloom.faults.case import Case, interpret
 from hloom.faults.reduce import Progress, reduce
-from hloom.files.arrays import difference, flat
+from hloom.files.arrays import flat
 from hloom.ir import Instruction, Module
 from hloom.passes import Pass, Pipeline, clone_module, run_passes
 from hloom.values import Value
 
 Runner = Callable[[Module, Sequence[Value]], Value]
 """A backend: returns the result of a module for given arguments."""
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """Tolerance of a comparison: |a - b| <= absolute + relative * |b|.
-
-    >>> from hloom import faults
-    >>> faults.Tolerance(relative=1e-3).difference(np.float32([1, 2]), np.float32([1, 2.5]))
-    'differs in 1 of 2 elements, first at [1]: 2.0, expected 2.5'
-    """
-
-    relative: float = 1e-4
-    absolute: float = 1e-5
-
-    def difference(self, value: Value, expected: Value) -> str | None:
-        """Describes the first difference of a value from the expected one; None if there is none."""
-        pairs = list(zip(flat(value), flat(expected), strict=True))
-        for index, (got, want) in enumerate(pairs):
-            result = difference(got, want, self.relative, self.absolute)
-            if result:
-                return result if len(pairs) == 1 else f"element {index} {result}"
-        return None
 
 
 def run_on_cpu(module: Module, arguments: Sequence[Value]) -> Value:
@@ -59,8 +38,9 @@ def run_on_xla(module: Module, arguments: Sequence[Value]) -> Value:
 RUNNERS: dict[str, Runner] = {"cpu": run_on_cpu, "interpreter": interpret, "xla": run_on_xla}
 
 
-def describe_difference(case: Case, left: Runner, right: Runner, tolerance: Tolerance) -> str | None:
-    """Describes how the results of two runners differ; None if they agree or both fail.
+def describe_difference(case: Case, left: Runner, right: Runner, tolerance: Tolerance | None = None) -> str | None:
+    """Describes how the results of two runners differ, by a tolerance or the rule of `hloom.comparison`; None if they
+    agree or both fail.
 
     Raises ResourceExhaustedError; any other error of a single runner is a difference.
     """
@@ -77,11 +57,15 @@ def describe_difference(case: Case, left: Runner, right: Runner, tolerance: Tole
         return None
     if failures:
         return f"one of the two fails: {failures[0]}"
-    return tolerance.difference(results[0], results[1])
+    return _compared(case, tolerance).difference(results[0], results[1])
+
+
+def _compared(case: Case, tolerance: Tolerance | None) -> Comparison:
+    return Comparison(case.module, [case.arguments or ()], tolerance)
 
 
 def first_difference(
-    case: Case, left: Runner, right: Runner, tolerance: Tolerance = Tolerance(), progress: Progress | None = None
+    case: Case, left: Runner, right: Runner, tolerance: Tolerance | None = None, progress: Progress | None = None
 ) -> tuple[Case, str] | None:
     """Returns the smallest part of a case on which two runners differ, and a description; None if they agree.
 
@@ -111,32 +95,42 @@ def first_difference(
 
 
 def first_difference_of_modules(
-    case: Case, other: Module, tolerance: Tolerance = Tolerance()
+    case: Case, other: Module, tolerance: Tolerance | None = None
 ) -> tuple[str, str] | None:
     """Returns the first instruction whose value differs from that of the same name in another module, and how it
     differs.
 
     Both modules run on the interpreter. Instructions of all computations are compared, each by its first execution.
-    Returns None if none differs.
+    Returns None if the results of the modules are the same, or no instruction differs.
     """
     values: dict[str, Value] = {}
 
     def record(instruction: Instruction, _: Sequence[Value], value: Value) -> None:
         values.setdefault(instruction.name, value)
 
-    interpret(other, case.arguments or (), record)
-    result: list[tuple[str, str]] = []
+    theirs = interpret(other, case.arguments or (), record)
+    limits = tolerance or tolerance_of(case.module)
+    found: list[tuple[Instruction, Value, str]] = []
 
     def compare(instruction: Instruction, _: Sequence[Value], value: Value) -> None:
         seen = values.pop(instruction.name, None)
-        if result or seen is None or [a.shape for a in flat(seen)] != [a.shape for a in flat(value)]:
+        if seen is None or [a.shape for a in flat(seen)] != [a.shape for a in flat(value)]:
             return
-        message = tolerance.difference(seen, value)
+        message = limits.difference(seen, value)
         if message:
-            result.append((repr(instruction), message))
+            found.append((instruction, seen, message))
 
-    interpret(case.module, case.arguments or (), compare)
-    return result[0] if result else None
+    ours = interpret(case.module, case.arguments or (), compare)
+    if _compared(case, tolerance).difference(theirs, ours) is None:
+        return None
+    for instruction, seen, message in found:
+        if tolerance is not None or instruction.parent is not case.module.entry:
+            return repr(instruction), message
+        part = case.extract([instruction])
+        (value,) = case.values([instruction])
+        if (message_of_part := _compared(part, None).difference(seen, value)) is not None:
+            return repr(instruction), message_of_part
+    return None
 
 
 @dataclass(frozen=True)
@@ -166,7 +160,7 @@ class _FaultyPassFound(Exception):
 def first_faulty_pass(
     case: Case,
     pipeline: Pass | Pipeline,
-    tolerance: Tolerance = Tolerance(),
+    tolerance: Tolerance | None = None,
     progress: Progress | None = None,
 ) -> FaultyPass | None:
     """Finds the first pass of a pipeline after which the interpreter returns another result, or fails; None without
@@ -185,7 +179,7 @@ def first_faulty_pass(
     faulty: list[tuple[Pass, int]] = []
 
     def check_after(step: Pass, run: int) -> None:
-        if _failure(module, case.arguments or (), expected, tolerance):
+        if _failure(module, case, expected, tolerance):
             faulty.append((step, run))
             raise _FaultyPassFound
         before[0] = clone_module(module)
@@ -198,26 +192,26 @@ def first_faulty_pass(
         after = clone_module(broken.module)
         step.run(after)
         result = interpret(broken.module, broken.arguments or ())
-        message = _failure(after, broken.arguments or (), result, tolerance)
+        message = _failure(after, broken, result, tolerance)
         return FaultyPass(step.name, run, message or "", broken, after)
     return None
 
 
-def _reduced(case: Case, step: Pass, tolerance: Tolerance, progress: Progress | None) -> Case:
+def _reduced(case: Case, step: Pass, tolerance: Tolerance | None, progress: Progress | None) -> Case:
     """The smallest part of a case on which the pass alone is faulty."""
 
     def is_faulty(smaller: Case) -> bool:
         expected = interpret(smaller.module, smaller.arguments or ())
         module = clone_module(smaller.module)
         step.run(module)
-        return _failure(module, smaller.arguments or (), expected, tolerance) is not None
+        return _failure(module, smaller, expected, tolerance) is not None
 
     return reduce(case, is_faulty, progress)
 
 
-def _failure(module: Module, arguments: Sequence[Value], expected: Value, tolerance: Tolerance) -> str | None:
-    """Describes how the result of a module differs from the expected one; None if it does not."""
+def _failure(module: Module, case: Case, expected: Value, tolerance: Tolerance | None) -> str | None:
+    """Describes how the result of a module differs from that of a case, the expected one; None if it does not."""
     try:
-        return tolerance.difference(interpret(module, arguments), expected)
+        return _compared(case, tolerance).difference(interpret(module, case.arguments or ()), expected)
     except HloomError as error:
         return str(error)

@@ -6,12 +6,13 @@ import cmd
 import fnmatch
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import IO, Any
 
 import numpy as np
 
 from hloom.backends.interpreter.debug import describe, summary
-from hloom.errors import HloomError
+from hloom.errors import HloomError, counted
 from hloom.faults.case import Case, interpret
 from hloom.ir import Computation, Instruction
 from hloom.values import Value
@@ -31,9 +32,19 @@ class Breakpoint:
     pattern: str
     condition: str = ""
 
+    @staticmethod
+    def of(text: str) -> Breakpoint:
+        """Reads `PATTERN [if CONDITION]`."""
+        pattern, _, condition = text.partition(" if ")
+        return Breakpoint(pattern.strip(), condition.strip())
+
+    def concerns(self, instruction: Instruction) -> bool:
+        """Whether the pattern matches an instruction, whatever its value."""
+        return instruction.matches(self.pattern) or fnmatch.fnmatchcase(instruction.opcode, self.pattern)
+
     def holds(self, instruction: Instruction, operands: Sequence[Value], value: Value) -> bool:
         """Whether to stop after an instruction. Raises whatever the condition raises."""
-        if not any(fnmatch.fnmatchcase(text, self.pattern) for text in (instruction.name, instruction.opcode)):
+        if not self.concerns(instruction):
             return False
         if not self.condition:
             return True
@@ -75,7 +86,7 @@ class Debugger(cmd.Cmd):
             self._say(f"the program fails: {error}")
             self.cmdloop()
             raise
-        self._say(f"the result, after {self.count} instructions: {describe(result)}")
+        self._say(f"the result, after {counted(self.count, 'instruction')}: {describe(result)}")
         return result
 
     def _observe(self, instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
@@ -83,7 +94,7 @@ class Debugger(cmd.Cmd):
         self.current = instruction
         self.values[instruction] = value
         self.values.update(zip(instruction.operands, operands, strict=True))
-        if any(fnmatch.fnmatchcase(instruction.name, pattern) for pattern in self.watched):
+        if any(instruction.matches(pattern) for pattern in self.watched):
             self._say(f"%{instruction.name} = {describe(value)}")
         hit = next((b for b in self.breakpoints if self._holds(b, instruction, operands, value)), None)
         if hit is not None or self.stops_at(instruction):
@@ -136,11 +147,18 @@ class Debugger(cmd.Cmd):
         The condition is a Python expression on `value`, `operands` and `np`: break add* if np.isnan(value).any()
         Without a pattern, the breakpoints are listed.
         """
-        pattern, _, condition = argument.partition(" if ")
-        if pattern.strip():
-            self.breakpoints.append(Breakpoint(pattern.strip().lstrip("%"), condition.strip()))
+        breakpoint = Breakpoint.of(argument)
+        if breakpoint.pattern and self._exists(breakpoint.concerns, breakpoint.pattern):
+            self.breakpoints.append(breakpoint)
         for index, each in enumerate(self.breakpoints, 1):
             self._say(f"{index}. {each}")
+
+    def _exists(self, concerns: Callable[[Instruction], bool], pattern: str) -> bool:
+        """Whether some instruction is meant, else the user is told so."""
+        found = any(map(concerns, self.case.module.instructions()))
+        if not found:
+            self._say(f"{self.case.module.name} has no instruction {pattern}")
+        return found
 
     def do_clear(self, argument: str) -> None:
         """clear [N]: remove a breakpoint, or all of them."""
@@ -153,7 +171,9 @@ class Debugger(cmd.Cmd):
 
     def do_watch(self, argument: str) -> None:
         """watch PATTERN: show the values of matching instructions each time they run."""
-        self.watched += argument.replace("%", "").split()
+        for word in argument.split():
+            if self._exists(methodcaller("matches", word), word):
+                self.watched.append(word)
         self._say(f"watching {', '.join(self.watched) or 'nothing'}")
 
     def do_print(self, argument: str) -> None:
@@ -178,7 +198,9 @@ class Debugger(cmd.Cmd):
             else self.case.module.entry
         )
         position = computation.instructions.index(self.current) if self.current in computation.instructions else 0
-        self._say(f"{computation.name}, {len(computation.instructions)} instructions, {self.count} have run:")
+        self._say(
+            f"{computation.name}, {counted(len(computation.instructions), 'instruction')}, {self.count} have run:"
+        )
         for k in range(max(0, position - AROUND), min(len(computation.instructions), position + AROUND + 1)):
             self._say(f"{'->' if k == position else '  '} {computation.instructions[k]!r}")
 

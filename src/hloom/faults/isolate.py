@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import fnmatch
+import difflib
 from collections.abc import Collection, Sequence
 
 from hloom.errors import ArgumentError
@@ -46,14 +46,13 @@ def isolate(
 
 def _chosen(module: Module, names: Sequence[str]) -> list[Instruction]:
     """Instructions whose names match, all of one computation."""
-    found = [
-        i
-        for i in module.instructions()
-        if not isinstance(i.op, Parameter) and any(fnmatch.fnmatchcase(i.name, name) for name in names)
-    ]
+    found = [i for i in module.instructions() if not isinstance(i.op, Parameter) and any(map(i.matches, names))]
     parents = {i.parent.name for i in found if i.parent is not None}
     if not found:
-        raise ArgumentError(f"module {module.name} has no instruction {' or '.join(names)}")
+        known = [i.name for i in module.instructions()]
+        close = difflib.get_close_matches(names[0].removeprefix("%"), known)
+        hint = f"; close are {', '.join(close)}" if close else ""
+        raise ArgumentError(f"module {module.name} has no instruction {' or '.join(names)}{hint}")
     if len(parents) > 1:
         raise ArgumentError(
             f"{' and '.join(names)} are in several computations, {', '.join(sorted(parents))}: choose those of one"

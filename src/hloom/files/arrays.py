@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.errors import ArgumentError
+from hloom.errors import ArgumentError, counted
 from hloom.numerics import convert
 from hloom.shape import Shape
 from hloom.types import BY_DTYPE
@@ -122,25 +122,44 @@ def random_value(rng: np.random.Generator, shape: Shape) -> Value:
     return convert(values, element_type.dtype)
 
 
-def difference(got: Array, want: Array, rtol: float, atol: float) -> str | None:
-    """Describes how an array differs from the expected one, beyond |got - want| <= atol + rtol |want|; None if not."""
+def difference(got: Array, want: Array, rtol: float, atol: float, of_largest: float = 0.0) -> str | None:
+    """Describes how an array differs from the expected one, by the tolerances of `mismatches`; None if not."""
     want = from_raw_bits(want, got.dtype)
-    if got.shape != want.shape or got.dtype != want.dtype:
-        return f"is {describe_type(got)}, expected {describe_type(want)}"
+    return type_mismatch(got, want) or describe_mismatches(got, want, mismatches(got, want, rtol, atol, of_largest))
+
+
+def type_mismatch(got: Array, want: Array) -> str | None:
+    """Describes how element type or sizes differ; None if they are the same."""
+    if got.shape == want.shape and got.dtype == want.dtype:
+        return None
+    return f"is {describe_type(got)}, expected {describe_type(want)}"
+
+
+def mismatches(got: Array, want: Array, rtol: float, atol: float, of_largest: float = 0.0) -> Array:
+    """Returns where floats violate |got - want| <= atol + rtol |want| + of_largest max |want|, and others differ.
+
+    The maximum is that of finite elements. NaNs are the same, and infinities of one sign.
+    """
     element_type = BY_DTYPE[got.dtype]
     if not (element_type.is_float or element_type.is_complex):
-        wrong = np.asarray(got != want)
-    else:
-        wide = np.complex128 if element_type.is_complex else np.float64
-        g, w = got.astype(wide), want.astype(wide)
-        with np.errstate(all="ignore"):
-            # An infinity only equals itself: its tolerance would be infinite.
-            near = np.isfinite(w) & (np.abs(g - w) <= atol + rtol * np.abs(w))
-        wrong = ~(near | (g == w) | (np.isnan(g) & np.isnan(w)))
+        return np.asarray(got != want)
+    wide = np.complex128 if element_type.is_complex else np.float64
+    g, w = got.astype(wide), want.astype(wide)
+    with np.errstate(all="ignore"):
+        sizes = np.abs(w)
+        finite = np.isfinite(w)  # an infinity only equals itself: its tolerance would be infinite
+        largest = np.max(sizes, initial=0.0, where=finite) if of_largest else 0.0
+        near = finite & (np.abs(g - w) <= atol + rtol * sizes + of_largest * largest)
+    return ~(near | (g == w) | (np.isnan(g) & np.isnan(w)))
+
+
+def describe_mismatches(got: Array, want: Array, wrong: Array) -> str | None:
+    """Describes where an array differs from the expected one, and its first wrong element; None without one."""
     if not wrong.any():
         return None
     at = tuple(int(i) for i in np.argwhere(wrong)[0]) if got.ndim else ()
-    return f"differs in {int(wrong.sum())} of {got.size} elements, first at {list(at)}: {got[at]}, expected {want[at]}"
+    where = f"{int(wrong.sum())} of {counted(got.size, 'element')}, first at {list(at)}"
+    return f"differs in {where}: {got[at]}, expected {want[at]}"
 
 
 def describe_type(array: Array) -> str:

@@ -149,7 +149,7 @@ def run_passes(
     >>> passes.run_passes(module, passes.simplification_pipeline())[0].name
     'inline'
     >>> module.entry.instructions
-    [%x = f32[] parameter()]
+    [%x = f32[] parameter(0)]
     """
     if verify is None:
         verify = os.environ.get("HLOOM_VERIFY", "") not in ("", "0")

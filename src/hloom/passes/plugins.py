@@ -13,6 +13,7 @@ import functools
 import importlib.metadata
 import inspect
 import runpy
+import traceback
 from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
@@ -39,13 +40,20 @@ def load_extensions(path: str) -> list[str]:
     except OSError as error:
         raise ArgumentError(f"cannot read {path}: {error.strerror}") from None
     except Exception as error:
-        raise ArgumentError(f"{path} fails: {type(error).__name__}: {error}") from error
+        raise ArgumentError(f"{path} fails: {type(error).__name__}: {error}").at(_line_of(path, error)) from error
     names = [*_register(values.values(), "<run_path>"), *(OPERATIONS.keys() - known)]
     if not names:
         raise ArgumentError(
             f"{path} defines no pass (a class with `name` and `run`), no rule (@hloom.rewrite) and no Operation"
         )
     return names
+
+
+def _line_of(path: str, error: Exception) -> str:
+    """The last line of a file that an exception passed."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    number = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
+    return path if number is None else f"{path}:{number}"
 
 
 @functools.cache

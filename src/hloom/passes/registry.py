@@ -101,7 +101,7 @@ def simplification_pipeline() -> Pipeline:
     >>> passes.run_passes(module, passes.simplification_pipeline())
     [...]
     >>> module.entry.instructions
-    [%x = s32[2] parameter()]
+    [%x = s32[2] parameter(0)]
     """
     group = (
         DeadCodeElimination(),

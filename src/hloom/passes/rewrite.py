@@ -232,7 +232,12 @@ class Match:
         self.made: list[Instruction] = []
 
     def __getattr__(self, name: str) -> Instruction:
-        return self.bound[name]
+        try:
+            return self.bound[name]
+        except KeyError:
+            raise AttributeError(
+                f"the pattern binds no {name}; it binds {', '.join(self.bound) or 'nothing'}"
+            ) from None
 
     @property
     def element_type(self) -> PrimitiveType:

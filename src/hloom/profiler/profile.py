@@ -14,7 +14,7 @@ from hloom.backends.cpu.codegen.step_timer import ITERATION, TimedStep
 from hloom.backends.cpu.compiler import compile_timed
 from hloom.backends.cpu.executable import CpuExecutable
 from hloom.bench.machine import Limits, limits_of_machine
-from hloom.errors import ArgumentError
+from hloom.errors import ArgumentError, counted
 from hloom.ir import Module
 from hloom.profiler import report
 from hloom.profiler.calls import Calls, clock_frequency, run_alternately
@@ -41,6 +41,9 @@ class Profile(Measured):
 
     def __str__(self) -> str:
         return report.table_text(self)
+
+    def __repr__(self) -> str:
+        return f"Profile({self.name}: {1e6 * self.seconds:.1f} us a call, {counted(len(self.kernels), 'kernel')})"
 
     def _repr_html_(self) -> str:
         """The table as HTML, for notebooks."""

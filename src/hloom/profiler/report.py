@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
@@ -92,6 +93,36 @@ def summary(profile: Measured) -> str:
     if profile.disturbed:
         lines[1] += f", without {profile.disturbed:,} from which the system took a CPU"
     return "\n".join(lines)
+
+
+def as_json(profile: Measured) -> dict[str, object]:
+    """All figures, in seconds, bytes and operations per second."""
+    kernels = [
+        {
+            "name": kernel.name,
+            "kind": kernel.kind,
+            "seconds": kernel.seconds,
+            "spread": kernel.spread,
+            "runs": kernel.runs,
+            "bytes": kernel.bytes,
+            "flops": kernel.flops,
+            "share_of_limit": kernel.share_of_limit(profile.limits),
+            "waiting": kernel.waiting,
+            "scope": kernel.scope,
+            "source": kernel.source,
+        }
+        for kernel in profile.kernels
+    ]
+    return {
+        "module": profile.name,
+        "seconds": profile.seconds,
+        "spread": profile.spread,
+        "calls": profile.calls,
+        "disturbed": profile.disturbed,
+        "overhead": profile.overhead,
+        "limits": asdict(profile.limits),
+        "kernels": kernels,
+    }
 
 
 def table_text(profile: Measured) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hloom.comparison import Tolerance
 from hloom.errors import ArgumentError, HloomError
-from hloom.faults.bisect import Tolerance
 from hloom.faults.case import Case, interpret
 from hloom.files.arrays import flat
 from hloom.ir import Module

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from hloom.analysis.counted_loop import trip_count
-from hloom.faults.bisect import Tolerance
+from hloom.comparison import Tolerance
 from hloom.faults.case import interpret
 from hloom.files.arrays import flat
 from hloom.ir import Instruction, Module

@@ -31,6 +31,9 @@ class Device:
         self._to_program: dict[int, queue.SimpleQueue[Literal]] = {}
         self._from_program: dict[int, queue.SimpleQueue[Literal]] = {}
 
+    def __repr__(self) -> str:
+        return f"Device({self.id})"
+
     # The host's side
 
     def transfer_to_infeed(self, value: Any) -> None:

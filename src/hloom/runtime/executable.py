@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hloom.errors import ArgumentError, HloomError, ResourceExhaustedError, RunError
+from hloom.errors import ArgumentError, HloomError, ResourceExhaustedError, RunError, counted
 from hloom.ir import Module
 from hloom.literal import Literal
 from hloom.ops.structure import ElidedConstant
@@ -105,6 +105,10 @@ class Executable(ABC):
     def report(self) -> list[str]:
         """The instructions that the backend leaves to the interpreter, one line each."""
         return []
+
+    def __repr__(self) -> str:
+        parameters = ", ".join(map(str, self.input_shapes))
+        return f"{type(self).__name__}({self.module.name}: ({parameters}) -> {self.output_shape})"
 
     def _repr_html_(self) -> str:
         """A table for notebooks: parameters, result, temporary memory, and interpreted instructions."""
@@ -297,7 +301,7 @@ class DeviceExecutable(Executable):
         if len(arrays) != len(self._parameters):
             wanted = ", ".join(f"%{p.name}: {p.shape}" for p in self._parameters) or "none"
             raise ArgumentError(
-                f"{self.module.name} takes {len(self._parameters)} arguments ({wanted}), got {len(arrays)}"
+                f"{self.module.name} takes {counted(len(self._parameters), 'argument')} ({wanted}), got {len(arrays)}"
             )
         return [
             check_argument(array, parameter.shape, f"argument {i} (%{parameter.name})")

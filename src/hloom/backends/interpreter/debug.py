@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,8 +27,12 @@ def combine(observers: Sequence[Observer]) -> Observer | None:
     return observe
 
 
+class StoppedError(RunError):
+    """A NaN or an infinity, which `stop_at` found."""
+
+
 def stop_at(kind: str) -> Observer:
-    """Returns an observer that raises RunError at the first NaN ("nan"), infinity ("inf") or either ("any").
+    """Returns an observer that raises StoppedError at the first NaN ("nan"), infinity ("inf") or either ("any").
 
     An instruction is reported if its result contains one and none of its operands does. The error shows statistics of
     the operands.
@@ -53,7 +56,7 @@ def stop_at(kind: str) -> Observer:
             lines = [f"{what} first arises in {instruction!r}", f"result: {describe(value)}"]
             for operand, operand_value in zip(instruction.operands, operands, strict=True):
                 lines.append(f"operand %{operand.name}: {describe(operand_value)}")
-            raise RunError("\n  ".join(lines))
+            raise StoppedError("\n  ".join(lines))
 
     return observe
 
@@ -62,7 +65,7 @@ def print_values(patterns: Sequence[str], write: Callable[[str], None]) -> Obser
     """Returns an observer that writes values of instructions whose names match a pattern (`add*`), at each run."""
 
     def observe(instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
-        if any(fnmatch.fnmatchcase(instruction.name, pattern) for pattern in patterns):
+        if any(instruction.matches(pattern) for pattern in patterns):
             write(f"{instruction!r}\n  {describe(value)}\n{summary(value)}")
 
     return observe

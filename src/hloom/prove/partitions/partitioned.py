@@ -14,8 +14,8 @@ from typing import Any, cast
 import numpy as np
 
 from hloom.api import compile
+from hloom.comparison import Tolerance
 from hloom.errors import HloomError
-from hloom.faults.bisect import Tolerance
 from hloom.faults.case import Case, interpret
 from hloom.files.arrays import flat
 from hloom.ir import Module

@@ -10,6 +10,8 @@ import numpy as np
 
 from hloom.errors import ArgumentError
 from hloom.ir import Module
+from hloom.runtime.executable import Executable
+from hloom.runtime.traced import Traced
 
 
 def from_jax(
@@ -81,6 +83,23 @@ def traced(program: Any, arguments: Sequence[Any]) -> tuple[Any, tuple[Any, ...]
     from jax import tree
 
     return module, tuple(np.asarray(leaf) for leaf in tree.leaves(arguments))
+
+
+def call_of(
+    function: Callable[..., Any], compile_module: Callable[[Module], Executable]
+) -> Callable[[Sequence[Any]], Traced]:
+    """Returns what `TracedExecutable` needs: the calls of a function, traced when their program is compiled."""
+
+    def call(arguments: Sequence[Any]) -> Traced:
+        if importlib.util.find_spec("jax") is None:
+            return (), [], lambda: compile_module(from_jax(function))  # raises the error that says so
+        from jax import tree
+
+        found = [np.asarray(leaf) for leaf in tree.leaves(tuple(arguments))]
+        key = (str(tree.structure(tuple(arguments))), *((leaf.shape, leaf.dtype) for leaf in found))
+        return key, [*found], lambda: compile_module(from_jax(function, *arguments))
+
+    return call
 
 
 def _jitted(jax: Any, function: Any, static_argnums: int | Sequence[int]) -> Any:
