@@ -49,7 +49,7 @@ def test_the_code_of_pages_runs(name: str, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.long
 def test_the_code_of_the_page_on_jax_runs(tmp_path: Path) -> None:
-    """In a process of its own, since JAX reads its platforms once."""
+    """Runs in a process of its own, since JAX reads its platforms once."""
     pytest.importorskip("jax")
     page = ROOT / "docs" / "tutorials" / "jax_platform.md"
     code = f"from pathlib import Path; from pages import run_page; assert run_page(Path({str(page)!r})) == 4"
