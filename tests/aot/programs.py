@@ -20,33 +20,37 @@ MAIN = """
 #include <stdio.h>
 #include <stdlib.h>
 #include "{library}.h"
-static void *buffer(long bytes) {{ char *p = malloc(bytes + 64); return p + {offset}; }}
+static void *buffer(long bytes, int start) {{ /* begins at a multiple of 64, plus `start`; ends where the block ends */
+  void *block;
+  return posix_memalign(&block, 64, bytes + start) ? NULL : (char *)block + start;
+}}
 int main(int argc, char **argv) {{
   FILE *in = fopen(argv[1], "rb"), *out = fopen(argv[2], "wb");
   hloom_pool *pool = {pool};
-  (void)in;
   {body}
   hloom_pool_free(pool);
-  return fclose(out);
+  return fclose(in) | fclose(out);
 }}
 """
 
 
 def main_program(library: Library, function: CFunction, threads: int) -> str:
-    """The C program that calls a function once; arrays are aligned to their elements alone."""
-    lines = []
+    """The C program that calls a function once; arrays are aligned as little as they may be."""
+    lines, starts = [], {array.name: 64 if array.is_aligned else 8 for array in function.arrays} | {"scratch": 8}
     for array in function.arrays:
-        lines.append(f"{array.c_type} *{array.name} = buffer({array.count} * sizeof({array.c_type}));")
+        size = f"{array.count} * sizeof({array.c_type})"
+        lines.append(f"{array.c_type} *{array.name} = buffer({size}, {starts[array.name]});")
     for array in function.inputs:
         lines.append(f"if (fread({array.name}, sizeof({array.c_type}), {array.count}, in) != {array.count}) return 2;")
-    lines.append(f"void *scratch = buffer({function.scratch_bytes});")
+    lines.append(f"void *scratch = buffer({function.scratch_bytes}, 8);")
     if function.takes_constants:
         lines.append(f'const void *constants = {library.name}_map_constants("{library.name}.constants");')
     lines.append(f"if ({function.name}({', '.join(function.arguments)})) return 3;")
     for array in function.outputs:
         lines.append(f"fwrite({array.name}, sizeof({array.c_type}), {array.count}, out);")
+    lines += [f"free((char *){name} - {start});" for name, start in starts.items()]
     pool = f"hloom_pool_new({threads})" if threads > 1 else "NULL"
-    return MAIN.format(library=library.name, pool=pool, body="\n  ".join(lines), offset=16)
+    return MAIN.format(library=library.name, pool=pool, body="\n  ".join(lines))
 
 
 def compiler_of(library: Library) -> list[str]:

@@ -44,6 +44,19 @@ def test_a_function_takes_the_size(tmp_path: Path) -> None:
     assert shared.f_1(*pointers, None, None) == 0
 
 
+def test_large_results_are_aligned(tmp_path: Path) -> None:
+    """Non-temporal stores need it."""
+    library = hl.build({"f": module_text("x = f32[16384] parameter(0)\nROOT r = f32[16384] negate(x)")}, emit="shared")
+    assert "float *result, /* f32[16384], written, aligned to 64 bytes */" in library.files["f.h"].decode()
+    library.write(tmp_path)
+    shared = ctypes.CDLL(str(tmp_path / "libf.so"))
+    memory = np.zeros(2 * 65536 + 64, np.uint8)
+    start = memory.ctypes.data + -memory.ctypes.data % 64
+    arguments = [ctypes.c_void_p(start + 65536 + 4), ctypes.c_void_p(start + 8)]
+    assert shared.f(*arguments, None, None) == 1
+    assert shared.f(arguments[0], ctypes.c_void_p(start), None, None) == 0
+
+
 def test_sizes_are_checked() -> None:
     two = module_text("x = f32[?,?] parameter(0)\nROOT r = f32[?,?] tanh(x)")
     with pytest.raises(hl.ArgumentError, match="f has unbounded sizes: give those"):
@@ -70,6 +83,13 @@ def test_constants_are_mapped_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "f.constants").write_bytes(bytes(len(library.files["f.constants"])))
     done = subprocess.run(["./main", "in", "out"], cwd=tmp_path, check=False)
     assert done.returncode == 3
+
+
+def test_static_memory_needs_no_heap_and_no_threads() -> None:
+    library = hl.build({"f": module_text(ROWS)}, sizes=[4], static_memory=True)
+    runtime = library.binaries["hloom_runtime.o"]
+    assert b"hloom_parallel_for" in runtime and not any(name in runtime for name in (b"pthread", b"memalign", b"free"))
+    assert "hloom_pool *pool = 0;" in library.files["example.c"].decode()
 
 
 @pytest.mark.long

@@ -41,6 +41,9 @@ PROGRAMS = {
     "class": "int = s32[] parameter(0)\nROOT r = s32[] add(int, int)",
 }
 
+WIDE = module_text("x = f32[600,700] parameter(0)\ny = f32[600,700] tanh(x)\nROOT r = f32[600,700] exponential(y)")
+"""Enough work for several threads."""
+
 
 def program(name: str) -> hl.Module:
     return hl.parse(module_text(PROGRAMS[name]))
@@ -73,8 +76,7 @@ def test_libraries_compute_what_the_jit_does(name: str, tmp_path: Path) -> None:
 
 
 def test_a_pool_shares_the_work_and_ends_its_threads(tmp_path: Path) -> None:
-    wide = module_text("x = f32[600,700] parameter(0)\ny = f32[600,700] tanh(x)\nROOT r = f32[600,700] exponential(y)")
-    check(hl.parse(wide), tmp_path, threads=3)
+    check(hl.parse(WIDE), tmp_path, threads=3)
 
 
 def test_functions_share_a_library(tmp_path: Path) -> None:
@@ -168,6 +170,41 @@ def test_libraries_run_on_other_processors(target: str, name: str, tmp_path: Pat
     if emulator is None:
         pytest.skip(f"no {CROSS[target]}")
     check(program(name), tmp_path, target=target, emulator=[emulator])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("target", CROSS)
+def test_pools_share_the_work_on_other_processors(target: str, tmp_path: Path) -> None:
+    emulator = shutil.which(CROSS[target])
+    if emulator is None:
+        pytest.skip(f"no {CROSS[target]}")
+    check(hl.parse(WIDE), tmp_path, target=target, threads=3, emulator=[emulator])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("target", ["windows-x86-64", "macos-aarch64", "macos-x86-64"])
+def test_the_example_is_linked_for_other_systems(target: str, tmp_path: Path) -> None:
+    """Runs on Windows' threads and memory where there is Wine."""
+    library = hl.build({"f": WIDE}, tmp_path, target=target, threads=3)
+    command = [sys.executable, "-m", "ziglang", "cc", "-target", library.target.zig, "example.c", *library.binaries]
+    subprocess.run([*command, "-o", "example.exe"], cwd=tmp_path, check=True, capture_output=True)
+    wine = shutil.which("wine") if target == "windows-x86-64" else None
+    if wine is not None:
+        done = subprocess.run([wine, "example.exe"], cwd=tmp_path, check=True, capture_output=True, text=True)
+        assert done.stdout.startswith("f: result f32[600,700] = 2.14169 2.14169")  # exp(tanh(1))
+    shared = hl.build({"f": WIDE}, target=target, emit=Emit.SHARED)
+    assert [*shared.binaries] == [library.target.shared_name("f")]
+
+
+MEMCHECK = ["valgrind", "-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=all"]
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="no valgrind")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_valgrind_finds_no_errors(name: str, tmp_path: Path) -> None:
+    """Arrays end where their blocks end; the pool frees its memory. Valgrind knows no AVX-512."""
+    check(program(name), tmp_path, target="x86-64-v3", threads=2, emulator=MEMCHECK)
 
 
 NODE = """

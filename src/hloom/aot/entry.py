@@ -12,6 +12,7 @@ from hloom.backends.cpu.kernels.kernel_function import PARALLEL_FOR
 from hloom.backends.cpu.program.buffer_assignment import Assignment
 from hloom.backends.cpu.program.interface import TABLE
 from hloom.backends.cpu.program.program import Buffer, HostStep, Program, Routine, WaitStep
+from hloom.backends.cpu.runtime.memory_pool import SMALLEST
 from hloom.lir import (
     I32,
     I64,
@@ -29,8 +30,8 @@ from hloom.ops.custom_call import CustomCall
 from hloom.runtime.custom_calls.targets import signatures
 from hloom.target import CACHE_LINE
 
-NULL_POINTER = 1
-"""Status of a call with a null pointer."""
+BAD_POINTER = 1
+"""Status of a call with a pointer that is null or not aligned, and must not be."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,8 @@ def _entry(name: str, program: Program, arena_bytes: int, constants: Constants) 
     b = FunctionBuilder(Function(name, [*parameters, *more], I32, is_exported=True))
     *given, scratch, pool = more
     needed = [p for p, buffer in zip(parameters, arrays, strict=True) if buffer.byte_size]
-    _refuse_null(b, [*needed, *given, *([scratch] if arena_bytes else [])])
+    large = [p for p, buffer in zip(parameters, arrays, strict=True) if is_aligned_result(buffer)]
+    _refuse_pointers(b, [*needed, *given, *([scratch] if arena_bytes else [])], [*large, *given])
     block = given[0] if given else None
     pointers: dict[str, Value] = {
         "arena": _aligned(b, scratch),
@@ -135,11 +137,20 @@ def _entry(name: str, program: Program, arena_bytes: int, constants: Constants) 
     return b.finish()
 
 
-def _refuse_null(b: FunctionBuilder, pointers: Sequence[Value]) -> None:
-    """Returns from the function with an error if one of the pointers is null."""
-    for pointer in pointers:
-        with b.when(b.compare("eq", pointer, constant(PTR, 0))):
-            b.ret(constant(I32, NULL_POINTER))
+def is_aligned_result(buffer: Buffer) -> bool:
+    """Whether a buffer is a result that programs require to be aligned to a cache line, for non-temporal stores."""
+    return buffer.kind == "output" and buffer.byte_size >= SMALLEST
+
+
+def _refuse_pointers(b: FunctionBuilder, needed: Sequence[Value], aligned: Sequence[Value]) -> None:
+    """Returns from the function with an error if a pointer is null or not aligned that must not be."""
+    refused = [b.compare("eq", pointer, constant(PTR, 0)) for pointer in needed]
+    for pointer in aligned:
+        low = b.binary("and", b.convert("ptrtoint", pointer, "i64"), constant(I64, CACHE_LINE - 1))
+        refused.append(b.compare("ne", low, constant(I64, 0)))
+    for condition in refused:
+        with b.when(condition):
+            b.ret(constant(I32, BAD_POINTER))
 
 
 def _aligned(b: FunctionBuilder, pointer: Value) -> Value:

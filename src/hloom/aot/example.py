@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hloom.aot.interface import ArrayParameter, CFunction
 from hloom.aot.targets import BuildTarget
+from hloom.target import CACHE_LINE
 
 SHOWN = 8
 """Elements of a result that examples print."""
@@ -29,7 +30,8 @@ int main(void) {{
 def _c_call(library: str, function: CFunction) -> str:
     lines = ["{"]
     for array in function.arrays:
-        lines.append(f"  static {array.c_type} {array.name}[{max(1, array.count)}];")
+        align = f"_Alignas({CACHE_LINE}) " if array.is_aligned else ""
+        lines.append(f"  static {align}{array.c_type} {array.name}[{max(1, array.count)}];")
     for array in function.inputs:
         lines.append(f"  for (long i = 0; i < {array.count}; i++) {array.name}[i] = 1;")
     if function.takes_constants:
@@ -77,6 +79,12 @@ if hasattr(library, "hloom_pool_new"):
     pool = ctypes.c_void_p(library.hloom_pool_new(2))
 {constants}
 
+def array(count, dtype):
+    memory = np.zeros(count * np.dtype(dtype).itemsize + {CACHE_LINE}, np.uint8)
+    start = -memory.ctypes.data % {CACHE_LINE}
+    return memory[start : start + count * np.dtype(dtype).itemsize].view(dtype)
+
+
 def address(array):
     return ctypes.c_void_p(array.ctypes.data)
 
@@ -87,7 +95,8 @@ if pool:
 
 
 def _python_call(function: CFunction) -> str:
-    lines = [f"{a.name} = np.ones({a.count}, np.{_numpy_type(a)})  # {a.shape}" for a in function.arrays]
+    lines = [f"{a.name} = array({a.count}, np.{_numpy_type(a)})  # {a.shape}" for a in function.arrays]
+    lines += [f"{a.name}[:] = 1" for a in function.inputs]
     lines.append(f"scratch = np.empty({function.scratch_bytes}, np.uint8)")
     *memory, pool = function.arguments
     arguments = ", ".join([*(f"address({name})" for name in memory), pool])

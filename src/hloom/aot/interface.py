@@ -8,8 +8,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hloom.aot.entry import is_aligned_result
 from hloom.backends.cpu.program.program import Program, buffers_of
 from hloom.runtime.custom_calls.registry import custom_call_of
+from hloom.target import CACHE_LINE
 from hloom.types import PrimitiveType
 
 VERSION = 1
@@ -36,6 +38,8 @@ class ArrayParameter:
     name: str
     type: PrimitiveType
     sizes: tuple[int, ...]
+    is_aligned: bool = False
+    """Whether it must be aligned to a cache line."""
 
     @property
     def shape(self) -> str:
@@ -107,7 +111,7 @@ class CFunction:
         shapes = shapes or [array.shape for array in self.arrays]
         inputs = len(self.inputs)
         lines = [
-            (f"{'const ' if k < inputs else ''}{a.c_type} *{a.name}", f"{shape}{'' if k < inputs else ', written'}")
+            (f"{'const ' if k < inputs else ''}{a.c_type} *{a.name}", f"{shape}{_notes(a, k >= inputs)}")
             for k, (a, shape) in enumerate(zip(self.arrays, shapes, strict=True))
         ]
         constants = [("const void *constants", "the content of the file of constants, aligned to 64 bytes")]
@@ -117,6 +121,11 @@ class CFunction:
             ("void *scratch", f"{self.scratch_macro} bytes, or NULL for 0 bytes"),
             ("hloom_pool *pool", "NULL: this thread alone"),
         ]
+
+
+def _notes(array: ArrayParameter, is_output: bool) -> str:
+    aligned = f", aligned to {CACHE_LINE} bytes" if array.is_aligned else ""
+    return f"{', written' if is_output else ''}{aligned}"
 
 
 def declaration(function: CFunction, checksum: str, parameters: Sequence[tuple[str, str]]) -> str:
@@ -149,7 +158,7 @@ def c_function(
     outputs = program.of_kind("output")
     results = ["result" if len(outputs) == 1 else f"result{k}" for k in range(len(outputs))]
     arrays = [
-        ArrayParameter(name, buffer.type, buffer.dimensions)
+        ArrayParameter(name, buffer.type, buffer.dimensions, is_aligned_result(buffer))
         for name, buffer in zip(unique_names([*names, *results]), [*buffers, *outputs], strict=True)
     ]
     calls = {custom_call_of(s.start.instruction).target_name: repr(s.start.instruction) for s in program.host_steps}

@@ -119,7 +119,7 @@ def build(
     *,
     name: str | None = None,
     target: str = "native",
-    emit: Emit | None = None,
+    emit: str | None = None,
     threads: int | None = None,
     lapack: bool = False,
     sizes: Sequence[Sizes] = (),
@@ -133,7 +133,7 @@ def build(
         folder: the folder for the library, headers and an example; by default nothing is written.
         name: the name of the library and its header; by default that of the first module.
         target: the machine, one of `hloom.aot.targets.TARGETS`; "native" is this processor.
-        emit: what is built: by default "web" for wasm32, else object files.
+        emit: what is built, one of `Emit`: by default "web" for wasm32, else "objects".
         threads: the threads for which work is divided; by default those of this machine. Callers choose the pool.
         lapack: whether functions may call LAPACK, which the program that uses the library links.
         sizes: the sizes that modules with unbounded ones, `f32[?,3]`, are built for: numbers, or tuples with a size for
@@ -152,7 +152,7 @@ def build(
     machine = replace(machine, has_threads=False) if static_memory else machine
     _check_names(modules, name)
     own = name or next(iter(modules))
-    chosen = emit or (Emit.WEB if machine.is_wasm else Emit.OBJECTS)
+    chosen = _emit(emit, machine)
     if constants_file and chosen is Emit.WEB:
         raise ArgumentError("a page has all constants in its WebAssembly file: leave out constants_file")
     constants = Constants(ConstantBlock(), f"{own}_constants", constants_file)
@@ -168,6 +168,14 @@ def build(
     if folder is not None:
         library.write(folder)
     return library
+
+
+def _emit(emit: str | None, target: BuildTarget) -> Emit:
+    if emit is None:
+        return Emit.WEB if target.is_wasm else Emit.OBJECTS
+    if emit not in [*Emit]:
+        raise ArgumentError(f"emit is one of {', '.join(Emit)}, got {emit!r}")
+    return Emit(emit)
 
 
 def _check_names(modules: Mapping[str, object], name: str | None) -> None:
@@ -188,7 +196,7 @@ def _linked(
         case Emit.STATIC:
             return {f"lib{name}.a": static_library(files, target)}
         case Emit.SHARED:
-            return {target.shared_name(name): shared_library(files, target)}
+            return {target.shared_name(name): shared_library(files, target, name)}
         case _:
             return files
 

@@ -19,22 +19,26 @@ def static_library(objects: Mapping[str, bytes], target: BuildTarget) -> bytes:
     return _made([*_tool("ar", target), "rcs"], objects)
 
 
-def shared_library(objects: Mapping[str, bytes], target: BuildTarget) -> bytes:
-    """Returns a shared library of object files. Raises ArgumentError without a linker, and for WebAssembly."""
+def shared_library(objects: Mapping[str, bytes], target: BuildTarget, name: str) -> bytes:
+    """Returns a shared library of object files; `name` is without extension.
+
+    Raises ArgumentError without a linker, and for targets that have no shared libraries.
+    """
     if target.system == "none":
         raise ArgumentError(f"{target.name} has no shared libraries: emit objects or static")
-    return compiled_library(objects, target)
+    return compiled_library(objects, target, target.shared_name(name))
 
 
-def compiled_library(files: Mapping[str, bytes], target: BuildTarget) -> bytes:
+def compiled_library(files: Mapping[str, bytes], target: BuildTarget, name: str = "library") -> bytes:
     """Returns a shared library of object files and C sources. Raises ArgumentError without a compiler."""
     command = _tool("cc", target)
     machine = ["-target", target.zig] if "ziglang" in command else []
-    options = ["-shared", "-fPIC", "-fvisibility=hidden", "-O2", "-s"]
+    # Stripped libraries for Windows need another build of zig's C library, which takes minutes.
+    options = ["-shared", "-fPIC", "-fvisibility=hidden", "-O2", *([] if target.system == "windows" else ["-s"])]
     # Each library calls its own runtime, whatever else the process has loaded.
     options += ["-Wl,-Bsymbolic"] if target.system == "linux" else []
     libraries = [] if target.system == "windows" else ["-lm", "-lpthread", "-ldl"]
-    return _made([*command, *machine, *options, "-o"], files, libraries)
+    return _made([*command, *machine, *options, "-o"], files, libraries, name)
 
 
 def web_assembly(objects: Mapping[str, bytes], target: BuildTarget, functions: Sequence[str]) -> bytes:
@@ -55,11 +59,13 @@ def _tool(name: str, target: BuildTarget) -> list[str]:
     return [sys.executable, "-m", "ziglang", name]
 
 
-def _made(command: list[str], inputs: Mapping[str, bytes], libraries: Sequence[str] = ()) -> bytes:
+def _made(
+    command: list[str], inputs: Mapping[str, bytes], libraries: Sequence[str] = (), name: str = "library"
+) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        for name, content in inputs.items():
-            (Path(folder) / name).write_bytes(content)
-        done = subprocess.run([*command, "library", *inputs, *libraries], cwd=folder, capture_output=True, text=True)
+        for file, content in inputs.items():
+            (Path(folder) / file).write_bytes(content)
+        done = subprocess.run([*command, name, *inputs, *libraries], cwd=folder, capture_output=True, text=True)
         if done.returncode:
             raise ArgumentError(f"the linker failed: {' '.join(command)}\n{done.stderr.strip()}")
-        return (Path(folder) / "library").read_bytes()
+        return (Path(folder) / name).read_bytes()

@@ -10,15 +10,21 @@ from hloom.backends.cpu.llvm.native.translator import native_module
 from hloom.backends.cpu.llvm.native.types import LINE, Address, Array, i32, i64, u64
 from hloom.backends.cpu.llvm.native.vocabulary import address_of, elements, external, native, null, stack, to
 from hloom.backends.cpu.llvm.native.writer import declaration
+from hloom.backends.cpu.runtime.affinity import MASK_WORDS, Affinity
 from hloom.backends.cpu.runtime.call_table import Task, run_calls
 from hloom.backends.cpu.runtime.thread_pool import SHARES, Pool, end_workers, parallel_for
+from hloom.backends.cpu.runtime.windows import POSIX
 from hloom.lir import Declaration, LirModule
 from hloom.system.machine import MAX_THREADS
 
 SPIN = 4000
 """Polls before a worker parks, about 100 us."""
-posix_memalign = external("posix_memalign", i32, Address, u64, u64)
+posix_memalign = external("posix_memalign", i32, Address, Address, Address)
 free = external("free", None, Address)
+sched_getaffinity = external("sched_getaffinity", i32, i32, Address, Address)
+sched_getcpu = external("sched_getcpu", i32)
+pthread_setaffinity_np = external("pthread_setaffinity_np", i32, Address, Address, Address)
+make_affinity = external("hloom_affinity", Address, Address, u64)
 
 
 def _each(pool: Pool, function: Task, context: Address, chunks: i64) -> None:
@@ -53,14 +59,60 @@ def go_on(host: Address, site: i64, point: i64) -> i32:
     return i32(0)
 
 
+@native(name="hloom_current_cpu")
+def current_cpu() -> i32:
+    """Returns the CPU of this thread."""
+    return sched_getcpu()
+
+
+@native(name="hloom_set_affinity")
+def set_affinity(thread: Address, size: Address, mask: Address) -> i32:
+    """Sets the CPUs of a thread."""
+    return pthread_setaffinity_np(thread, size, mask)
+
+
+@native(name="hloom_affinity")
+def linux_affinity(memory: Address, threads: u64) -> Address:
+    """Makes an Affinity in memory of zeros; returns null unless there is one thread for each CPU of the process."""
+    mask = stack(MASK_WORDS)
+    for word in range(MASK_WORDS):
+        mask[word] = 0
+    if threads < 2 or sched_getaffinity(i32(0), Address(MASK_WORDS * 8), address_of(mask)) < 0:
+        return null
+    affinity = to(Affinity, memory)
+    affinity.cpus = memory + Affinity.byte_size
+    affinity.handles = affinity.cpus + 8 * threads
+    cpus, found = elements(i64, affinity.cpus), u64(0)
+    for cpu in range(64 * MASK_WORDS):
+        if (mask[cpu >> 6] >> u64(cpu & 63)) & 1 == 1:
+            if found < threads:
+                cpus[found] = cpu
+            found += 1
+    if found != threads:
+        return null
+    affinity.current_cpu = address_of(current_cpu)
+    affinity.set_affinity = address_of(set_affinity)
+    affinity.previous_cpu = cpus[0]
+    affinity.threads = i64(threads)
+    return memory
+
+
+@native(name="hloom_affinity")
+def no_affinity(memory: Address, threads: u64) -> Address:
+    """Returns null: threads are not bound."""
+    return null
+
+
 @native(name="hloom_pool_new")
 def new_pool(threads: i32) -> Address:
     """Returns a pool of `threads` threads, the caller's among them; null without memory or for a wrong number."""
     if threads < 1 or threads > MAX_THREADS:
-        return Address(0)
-    memory, size = stack(1), SHARES + u64(threads) * LINE
-    if posix_memalign(address_of(memory), LINE, size) != 0:
-        return Address(0)
+        return null
+    memory, shares = stack(1), u64(threads) * LINE
+    memory[0] = 0
+    size = SHARES + shares + Affinity.byte_size + 16 * u64(threads)
+    if posix_memalign(address_of(memory), Address(LINE), size) != 0:
+        return null
     words = elements(u64, memory[0])
     for k in range(size >> 3):
         words[k] = 0
@@ -71,6 +123,7 @@ def new_pool(threads: i32) -> Address:
     pool.threads = u64(threads)
     pool.spin = SPIN
     pool.shares = memory[0] + SHARES
+    pool.affinity = make_affinity(memory[0] + SHARES + shares, u64(threads))
     return memory[0]
 
 
@@ -92,5 +145,7 @@ FORK, RUN_CALLS, GO_ON = map(_declared, (fork, run_table, go_on))
 
 def runtime_module(target: BuildTarget) -> LirModule:
     """Returns the exported functions of the runtime for a target."""
-    functions = [run_table, go_on, *([fork, new_pool, free_pool] if target.has_threads else [serial_fork])]
-    return native_module(functions, target.processor.architecture)
+    pool = [fork, new_pool, free_pool] if target.has_threads else [serial_fork]
+    internal = [linux_affinity if target.system == "linux" else no_affinity] if target.has_threads else []
+    posix = POSIX if target.has_threads and target.system == "windows" else ()
+    return native_module([run_table, go_on, *pool], target.processor.architecture, [*internal, *posix])

@@ -54,13 +54,19 @@ _RISCV = Processor("riscv64", "generic-rv64", "+m,+a,+f,+d,+c", 16, converts_f16
 _ARM = Processor("armv7", "cortex-a15", "+neon,+vfp4,+hwdiv-arm", 16, converts_f16=False)
 _WASM_FEATURES = "+simd128,+bulk-memory,+bulk-memory-opt,+nontrapping-fptoint,+sign-ext"
 _WASM = Processor("wasm32", "generic", _WASM_FEATURES, 16, converts_f16=False, has_fma=False)
+_APPLE = Processor("aarch64", "apple-m1", "", 16, converts_f16=True)
+_THUMB = Processor("thumbv7em", "cortex-m7", "+fp-armv8d16", 16, converts_f16=False)
 _X86 = {level: level_of_x86(level) for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4")}
 _CROSS = [
     *(BuildTarget(level, each, "x86_64-unknown-linux-gnu", "x86_64-linux-gnu") for level, each in _X86.items()),
     BuildTarget("aarch64", _NEON, "aarch64-unknown-linux-gnu", "aarch64-linux-musl"),
     BuildTarget("armv7", _ARM, "armv7-unknown-linux-gnueabihf", "arm-linux-musleabihf"),
     BuildTarget("riscv64", _RISCV, "riscv64-unknown-linux-gnu", "riscv64-linux-musl"),
+    BuildTarget("windows-x86-64", _X86["x86-64-v3"], "x86_64-pc-windows-gnu", "x86_64-windows-gnu"),
+    BuildTarget("macos-x86-64", _X86["x86-64-v3"], "x86_64-apple-macosx12.0", "x86_64-macos"),
+    BuildTarget("macos-aarch64", _APPLE, "aarch64-apple-macosx12.0", "aarch64-macos"),
     BuildTarget("wasm32", _WASM, "wasm32-unknown-unknown", "wasm32-freestanding", has_threads=False),
+    BuildTarget("thumbv7em", _THUMB, "thumbv7em-none-eabihf", "thumb-freestanding-eabihf", has_threads=False),
 ]
 TARGETS = ("native", *(target.name for target in _CROSS))
 """Names of all targets."""

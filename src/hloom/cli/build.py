@@ -59,7 +59,7 @@ def build(
         output,
         name=name,
         target=target,
-        emit=Emit(emit) if emit else None,
+        emit=emit,
         threads=threads,
         lapack=lapack,
         sizes=[_sizes(each) for each in sizes.split(",")] if sizes else (),

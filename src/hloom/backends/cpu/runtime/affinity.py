@@ -18,8 +18,8 @@ from hloom.system.python_api import c_address, immortal
 
 MASK_WORDS = 16  # of glibc's cpu_set_t
 CurrentCpu = Callable[[], i32]
-SetAffinity = Callable[[u64, u64, Address], i32]
-pthread_self = external("pthread_self", u64)
+SetAffinity = Callable[[Address, Address, Address], i32]
+pthread_self = external("pthread_self", Address)
 
 
 class Affinity(Structure):
@@ -34,7 +34,7 @@ class Affinity(Structure):
 
 
 @native()
-def bind(affinity: Affinity, handle: u64, cpu: i64) -> None:
+def bind(affinity: Affinity, handle: Address, cpu: i64) -> None:
     """Binds a thread to a CPU."""
     mask = stack(MASK_WORDS)
     for word in range(MASK_WORDS):

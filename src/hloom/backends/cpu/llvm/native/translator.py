@@ -34,11 +34,14 @@ from hloom.lir import Function, LirModule
 from hloom.system.machine import architecture
 
 
-def native_module(exported: Iterable[Any], machine: str = "") -> LirModule:
-    """Returns functions and all that they call in the low-level IR, for an architecture ("": this one)."""
+def native_module(exported: Iterable[Any], machine: str = "", internal: Iterable[Any] = ()) -> LirModule:
+    """Returns functions and all that they call in the low-level IR, for an architecture ("": this one).
+
+    Functions in `internal` define external functions of their names, for this module alone.
+    """
     required = Required(machine or architecture())
     names = {function.name for function in exported}
-    for function in exported:
+    for function in (*exported, *internal):
         required.add(function)
     done: dict[str, Function] = {}
     while missing := [name for name in required.functions if name not in done]:
