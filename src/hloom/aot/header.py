@@ -54,7 +54,7 @@ def header(library: str, declarations: Sequence[str], target: BuildTarget, const
    aligned to their elements. Arrays are row-major, and results must not overlap other arrays. Calls are re-entrant if
    each has its own scratch memory, of any alignment. pred is 0 or 1; 4-bit elements take a byte each; complex numbers
    are pairs of a real and an imaginary part; f16, bf16 and f8 are bits. Functions of custom calls, which are declared
-   `extern`, get the address of the result, or of an array with those of several results, and an array with the addresses
+   `extern`, get the address of the result, or of an array with those of several, and an array with the addresses
    of the operands. */
 #ifndef {guard}
 #define {guard}
