@@ -159,7 +159,7 @@ def test_keys_change_the_view(browser: Any) -> None:
 def test_search_finds_and_a_hit_is_shown(browser: Any) -> None:
     browser.execute_script("enter(0)")
     press(browser, "/", "w", "h", "i", "l", "e")
-    assert "1 instructions match" in shown(browser)
+    assert "1 instruction matches" in shown(browser)
     browser.execute_script("document.querySelector('#details .row').click()")
     press(browser, "\ue00c")  # Escape
     assert "while" in browser.execute_script("return document.querySelector('#details pre').innerText")
@@ -178,6 +178,7 @@ def test_a_loop_opens_and_closes_and_arrows_move(browser: Any) -> None:
     assert browser.execute_script("return state.chosen") != chosen
     press(browser, "m", "\ue015")
     assert "in different kernels" in shown(browser) or "both are computed" in shown(browser)
+    assert len(browser.execute_script("return between(computation(), '0.', state.marked, state.chosen)")) == 2
 
 
 def test_lines_of_assembly_link_to_their_instruction(browser: Any) -> None:
@@ -200,6 +201,60 @@ def test_the_original_graph_is_shown(browser: Any) -> None:
     assert "sqrt(y)" in shown(browser)
     assert "jit(f)/</script><b>sqrt" in shown(browser)
     browser.execute_script("document.querySelector('#which').value = 'optimized'")
+
+
+def layers() -> str:
+    """A program of three scopes, one of them in another, with 20 instructions each."""
+    lines = ["HloModule layers", "ENTRY e {", "  x0 = f32[8] parameter(0)"]
+    for scope, first in (("f/outer/one", 0), ("f/outer/two", 20), ("f/last", 40)):
+        lines += [
+            f'  x{k + 1} = f32[8] negate(x{k}), metadata={{op_name="{scope}/neg"}}' for k in range(first, first + 20)
+        ]
+    return "\n".join([*lines, "  ROOT result = f32[8] tanh(x60) }"])
+
+
+@pytest.fixture
+def overview(browser: Any, tmp_path: Path) -> Any:
+    """The page of `layers`, which shows the graph as given."""
+    path = tmp_path / "layers.html"
+    path.write_text(page(collect(hl.parse(layers()))))
+    browser.get(path.as_uri())
+    browser.execute_script("state.which = 'given'; enter(0)")
+    return browser
+
+
+LABELS = "return drawing.nodes().map((node) => node.data('label').split('\\n')[0].replace('▸ ', '')).sort()"
+
+
+def test_a_large_computation_is_shown_by_its_scopes(overview: Any) -> None:
+    """Parameters are left out. The root has no scope, and is in that of its operand."""
+    assert after_drawing(overview, LABELS) == ["last", "outer"]
+    overview.execute_script("toggle(drawing.nodes().filter((n) => n.data('label').includes('outer'))[0].id())")
+    assert after_drawing(overview, LABELS) == ["last", "one", "outer", "two"]
+    assert "40 negate" in shown(overview)
+    after_drawing(overview, "show('x35', 'given')")
+    assert len(after_drawing(overview, LABELS)) == 20 + 4
+    assert overview.execute_script("return instructionOf(state.chosen).name") == "x35"
+
+
+def test_words_of_a_search_may_name_fields(overview: Any) -> None:
+    from selenium.webdriver.common.by import By
+
+    for words, count in (("scope:two", 20), ("%x35", 1), ("opcode:neg scope:outer x1", 11), ("shape:f32[8] tanh", 1)):
+        field = overview.find_element(By.ID, "search")
+        field.clear()
+        field.send_keys(words)
+        assert overview.execute_script("return document.querySelectorAll('#details .row').length") == count, words
+
+
+def test_the_address_is_a_link_to_the_state(overview: Any) -> None:
+    after_drawing(overview, "show('x35', 'given')")
+    labels = after_drawing(overview, LABELS)
+    address = overview.current_url
+    overview.get("about:blank")
+    overview.get(address)
+    assert after_drawing(overview, LABELS) == labels
+    assert overview.execute_script("return instructionOf(state.chosen).name") == "x35"
 
 
 def test_names_of_a_module_are_plain_text_in_the_browser(browser: Any, tmp_path: Path) -> None:

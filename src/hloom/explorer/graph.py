@@ -49,6 +49,9 @@ def _instruction(
         found["calls"] = [indices[computation] for computation in instruction.op.computations]
     if instruction.sharding is not None:
         found["sharding"] = str(instruction.sharding)
+    scope = instruction.scope.rpartition("/")[0]
+    if scope:
+        found["scope"] = scope
     source = source_of(instruction)
     if source:
         found["source"] = source

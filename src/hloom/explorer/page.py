@@ -15,7 +15,7 @@ from importlib.resources import files
 
 from hloom.explorer.graph import Json
 
-SCRIPTS = ("cytoscape.min.js", "graph.js", "panels.js", "explorer.js")
+SCRIPTS = ("cytoscape.min.js", "scopes.js", "graph.js", "panels.js", "explorer.js")
 WORKER = "dagre.min.js"
 """Script that runs in a worker, which the page creates from its text."""
 

@@ -82,7 +82,10 @@ class Event:
 
 @dataclass(frozen=True)
 class Measured:
-    """The profile of a program; `seconds` is the median time of a call, `spread` half the distance of its quartiles.
+    """The profile of a program.
+
+    `seconds` is the time of a call: the medians of its kernels and of the rest, so that a kernel disturbed in one call
+    and another one in the next add nothing. `spread` is half the distance between the quartiles of the calls' times.
 
     `overhead` is the relative slow-down by the timers (0.01 is 1 %). `events` are those of the fastest call, ordered by
     their ends.

@@ -96,7 +96,7 @@ def profile(
     durations = np.array(calls.durations)[calls.calm]
     return Profile(
         ready.name,
-        float(np.median(durations)),
+        sum(kernel.seconds for kernel in kernels) + _seconds_outside(calls, frequency),
         _spread(durations),
         float(np.median(calls.durations) / np.median(calls.plain_durations)) - 1,
         len(durations),
@@ -122,6 +122,12 @@ def _kernels(calls: Calls, steps: list[TimedStep], optimized: Module, frequency:
             Kernel(step.name, step.kind, seconds, spread, float(runs.mean()), step.bytes, flops, instruction, waiting)
         )
     return found
+
+
+def _seconds_outside(calls: Calls, frequency: float) -> float:
+    """Returns the median time of a call that it spends outside of timed steps."""
+    inside = np.stack(calls.counters)[calls.calm, :, 1].sum(axis=1) / frequency
+    return max(0.0, float(np.median(np.array(calls.durations)[calls.calm] - inside)))
 
 
 def _spread(samples: np.ndarray[Any, Any]) -> float:

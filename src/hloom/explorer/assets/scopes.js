@@ -1,0 +1,95 @@
+"use strict";
+// The overview: instructions are in the boxes of their scopes, which are closed at first; what only passes values on is
+// left out. A box's id is that of its computation, ":" and its number in the tree of scopes, as in "0:3".
+
+const PASSED_ON = new Set(["constant", "get-tuple-element", "parameter"]);
+const MIN_OVERVIEW = 40; // instructions of a computation that is shown by its scopes
+
+// The tree of a computation's scopes, of which a chain of scopes without anything beside is one, and the scope of each
+// instruction. An instruction without a scope is in that of its first user, which comes later, or of its first operand.
+function scopesOf(computation) {
+  if (computation.tree) return computation.tree;
+  const all = computation.instructions, users = usersOf(computation);
+  const paths = all.map((each) => (each.scope || "").split("/").filter(Boolean));
+  for (let k = all.length - 1; k >= 0; k -= 1) if (!paths[k].length && users[k].length) paths[k] = paths[users[k][0]];
+  all.forEach((each, k) => { if (!paths[k].length && each.operands.length) paths[k] = paths[each.operands[0]]; });
+  const root = { name: "", parent: null, inner: new Map(), own: [] };
+  paths.forEach((names, k) => {
+    let scope = root;
+    for (const name of names) {
+      if (!scope.inner.has(name)) scope.inner.set(name, { name, parent: scope, inner: new Map(), own: [] });
+      scope = scope.inner.get(name);
+    }
+    scope.own.push(k);
+  });
+  const scopes = [], scopeOf = new Array(all.length);
+  const number = (scope, parent) => {
+    while (scope.inner.size === 1 && !scope.own.some((k) => !PASSED_ON.has(all[k].op))) {
+      const [only] = scope.inner.values();
+      only.name = scope.name ? `${scope.name}/${only.name}` : only.name;
+      only.own.push(...scope.own);
+      scope = only;
+    }
+    const made = { name: scope.name, parent, number: scopes.length, instructions: [...scope.own] };
+    scopes.push(made);
+    for (const k of scope.own) scopeOf[k] = made;
+    for (const each of scope.inner.values()) made.instructions.push(...number(each, made).instructions);
+    return made;
+  };
+  number(root, null);
+  return (computation.tree = { scopes, scopeOf });
+}
+
+// The scopes around an instruction, the outermost first, without that of the whole computation.
+function scopesAround(tree, k) {
+  const found = [];
+  for (let scope = tree.scopeOf[k]; scope.parent; scope = scope.parent) found.unshift(scope);
+  return found;
+}
+
+// The ids of the boxes that must be open for an instruction to be seen.
+function boxesAround(graph, number, prefix, k) {
+  return scopesAround(scopesOf(graph.computations[number]), k).map((scope) => `${prefix}${number}:${scope.number}`);
+}
+
+// Where each instruction of a computation is seen: its node, the closed box that contains it, or null if it only passes
+// a value on. `isWhole` shows those, too.
+function placesOf(graph, number, prefix, open, isWhole) {
+  const computation = graph.computations[number], all = computation.instructions;
+  const idOf = (k) => ({ id: `${prefix}${number}.${k}`, k, parent: null });
+  if (isWhole) return all.map((_, k) => idOf(k));
+  const tree = scopesOf(computation);
+  return all.map((each, k) => {
+    if (PASSED_ON.has(each.op) && k !== computation.root) return null;
+    let parent = null;
+    for (const scope of scopesAround(tree, k)) {
+      const id = `${prefix}${number}:${scope.number}`;
+      if (scope.instructions.filter((j) => !PASSED_ON.has(all[j].op)).length < 2) break;
+      if (!open.has(id)) return { id, scope, parent };
+      parent = { id, scope, parent };
+    }
+    return { ...idOf(k), parent };
+  });
+}
+
+// The instructions whose values an operand passes on: itself, or what stands behind tuple elements.
+function sourcesOf(computation, places, k) {
+  if (places[k]) return [k];
+  return computation.instructions[k].operands.flatMap((operand) => sourcesOf(computation, places, operand));
+}
+
+// The places nearest to one of them, in a graph of places with too many to be drawn.
+function nearestPlaces(edges, first, count) {
+  const next = new Map();
+  for (const [from, to] of edges) for (const [a, b] of [[from, to], [to, from]]) {
+    if (!next.has(a)) next.set(a, []);
+    next.get(a).push(b);
+  }
+  const found = new Set([first]);
+  // Breadth first, so that neither operands nor users crowd the other out.
+  for (const id of found) for (const other of (next.get(id) || []).slice(0, 24)) {
+    if (found.size >= count) return found;
+    found.add(other);
+  }
+  return found;
+}
