@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -156,6 +157,24 @@ def test_keys_change_the_view(browser: Any) -> None:
     assert browser.execute_script("return state.view") == "graph"
 
 
+def test_passes_that_changed_an_instruction(browser: Any) -> None:
+    from selenium.webdriver.common.by import By
+
+    press(browser, "2")
+    shown_lines = "return [...document.querySelectorAll('.content pre')].find((e) => e.offsetParent).innerText"
+    everything = browser.execute_script(shown_lines).split("\n")
+    field = browser.find_element(By.CSS_SELECTOR, "input[aria-label=instruction]")
+    field.send_keys("%root")
+    lines = browser.execute_script(shown_lines).split("\n")
+    assert lines == [line for line in everything if re.search(r"%root\b", line)] != everything
+    field.send_keys("x")
+    assert "No pass changed %rootx." in shown(browser)
+    browser.execute_script(
+        "arguments[0].value = ''; arguments[0].dispatchEvent(new Event('input')); arguments[0].blur()", field
+    )
+    press(browser, "1")
+
+
 def test_search_finds_and_a_hit_is_shown(browser: Any) -> None:
     browser.execute_script("enter(0)")
     press(browser, "/", "w", "h", "i", "l", "e")
@@ -187,7 +206,6 @@ def test_lines_of_assembly_link_to_their_instruction(browser: Any) -> None:
       const seen = (selector, start) => [...document.querySelectorAll(selector)].find(
         (each) => each.offsetParent && each.innerText.startsWith(start));
       seen('.row', 'nest').click();
-      seen('.bar button', 'assembly').click();
       const link = seen('pre .link', '%');
       const name = link.innerText.slice(1);
       link.click();

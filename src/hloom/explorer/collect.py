@@ -26,7 +26,7 @@ from hloom.profiler import profile
 from hloom.types import BY_DTYPE
 from hloom.values import Value
 
-MAX_DIFF_LINES = 400
+MAX_DIFF_LINES = 4000
 """Largest number of lines of the difference that a pass makes; longer ones are truncated."""
 ALIVE_SHOWN = 40
 BINS = 24

@@ -50,45 +50,64 @@ function chooser(rows, render, choose) {
 
 function passesView(data) {
   const content = h("div", { class: "content" });
-  const list = chooser(data.passes, (pass, k) => [
-    `${k + 1}. ${pass.name}  `, h("span", { class: "removed" }, `−${pass.removed} `), h("span", { class: "added" }, `+${pass.added}`),
+  let wanted = "";
+  const matches = (line) => line.match(/%[\w.-]+/g)?.some((name) => name.slice(1) === wanted) ?? false;
+  const concerned = () => data.passes.filter((pass) => !wanted || pass.lines.some(matches));
+  const field = h("input", { type: "search", placeholder: "what became of %name", "aria-label": "instruction", oninput: () => { wanted = field.value.replace(/^%/, "").trim(); refill(); } });
+  const holder = h("div", {});
+  const refill = () => {
+    const passes = concerned(), rows = passList(passes);
+    holder.replaceChildren(rows);
+    if (passes.length) rows.pick(0);
+    else content.replaceChildren(h("p", { class: "soft" }, `No pass changed %${wanted}.`));
+  };
+  const passList = (passes) => chooser(passes, (pass) => [
+    `${data.passes.indexOf(pass) + 1}. ${pass.name}  `, h("span", { class: "removed" }, `−${pass.removed} `), h("span", { class: "added" }, `+${pass.added}`),
     h("small", {}, `${pass.changes} changes, ${pass.milliseconds.toFixed(1)} ms, ${pass.size} instructions before`),
   ], (pass) => {
     const rules = pass.rules.map(([name, count]) => `${name} ${count}`).join(", ");
-    content.replaceChildren(h("h2", {}, pass.name), rules ? h("p", { class: "soft" }, `rules: ${rules}`) : "", h("pre", {}, ...pass.lines.map((line) =>
+    content.replaceChildren(h("h2", {}, pass.name), rules ? h("p", { class: "soft" }, `rules: ${rules}`) : "", h("pre", {}, ...pass.lines.filter((line) => !wanted || matches(line)).map((line) =>
       h("div", { class: line[0] === "-" ? "removed" : line[0] === "+" ? "added" : "soft" }, line || " "))));
     if (!pass.lines.length) content.append(h("p", { class: "soft" }, "It only changed names, order or annotations."));
   });
-  if (data.passes.length) list.pick(0);
-  return h("div", { class: "columns" }, list, content);
+  refill();
+  return h("div", { class: "columns" }, h("div", { class: "list" }, field, holder), content);
 }
 
-// Lines of code, each followed by a link to the instruction that it belongs to.
+// Lines of code, each followed by a link to the instruction that it belongs to, and with a colour of its own.
 function linkedLines(text, show) {
   return text.split("\n").map((line) => {
     const [, code, name] = line.match(/^(.*) [;#] %([\w.-]+)$/) || [null, line, null];
-    return h("div", {}, code || " ", name ? h("button", { class: "link", tabindex: -1, onclick: () => show(name) }, `%${name}`) : null);
+    const made = h("div", { "data-of": name }, code || " ", name ? h("button", { class: "link", tabindex: -1, onclick: () => show(name) }, `%${name}`) : null);
+    if (name) made.style.borderLeftColor = `hsl(${[...name].reduce((hash, letter) => (31 * hash + letter.codePointAt(0)) % 360, 7)}, 60%, 55%)`;
+    return made;
   });
 }
 
+const STAGES = { nest: "loop nests", llvm: "LLVM IR", assembly: "assembly" };
+
+// The stages of a kernel side by side. Under the mouse, the lines of an instruction stand out in all of them.
+function codeColumns(kernel, show) {
+  const stages = Object.keys(STAGES).filter((stage) => kernel[stage]);
+  const columns = h("div", { class: "columns code" }, ...stages.map((stage) => h("section", {}, h("h2", {}, STAGES[stage]), h("pre", {}, ...linkedLines(kernel[stage], show)))));
+  columns.addEventListener("mouseover", (event) => {
+    const line = event.target.closest("[data-of]"), name = line && line.dataset.of;
+    for (const each of columns.querySelectorAll("[data-of]")) each.classList.toggle("same", each.dataset.of === name);
+  });
+  return columns;
+}
+
 function kernelsView(data, show) {
-  const content = h("div", { class: "content" });
+  const content = h("div", { class: "view" });
   const times = new Map((data.profile ? data.profile.kernels : []).map((k) => [k.name, k.seconds]));
   const time = (kernel) => kernel.instructions.reduce((sum, name) => sum + (times.get(name) || 0), 0);
   const rows = [...data.kernels].sort((a, b) => time(b) - time(a));
-  let stage = "nest";
-  let chosen = rows[0];
-  const draw = () => {
-    const stages = ["nest", "llvm", "assembly"].map((name) => h("button", {
-      "aria-pressed": name === stage, onclick: () => { stage = name; draw(); } }, { nest: "loop nests", llvm: "LLVM IR", assembly: "assembly" }[name]));
-    content.replaceChildren(
-      h("h2", {}, chosen.kind), h("p", {}, ...chosen.instructions.map((name) => h("button", { class: "link", onclick: () => show(name) }, `%${name}`))),
-      h("p", { class: "bar" }, ...stages), h("pre", {}, ...linkedLines(chosen[stage] || "This kernel is not generated from loop nests.", show)));
-  };
   const list = chooser(rows, (kernel) => [
     `${kernel.kind}  %${kernel.instructions[0]}`,
     h("small", {}, `${kernel.instructions.length} instructions` + (times.size ? `, ${(1e6 * time(kernel)).toFixed(1)} us` : "")),
-  ], (kernel) => { chosen = kernel; draw(); });
+  ], (kernel) => content.replaceChildren(
+    h("p", { class: "bar" }, `${kernel.kind}: `, ...kernel.instructions.slice(0, 12).map((name) => h("button", { class: "link", onclick: () => show(name) }, `%${name}`)),
+      kernel.instructions.length > 12 ? `and ${kernel.instructions.length - 12} others` : null), codeColumns(kernel, show)));
   if (rows.length) list.pick(0);
   const view = h("div", { class: "columns" }, list, content);
   view.choose = (name) => list.pick(Math.max(0, rows.findIndex((kernel) => kernel.instructions.includes(name))));
