@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from hloom.pjrt.c_api import VERSION, ExecuteOptions, Field, Program, functions, structures
+from hloom.pjrt.c_api import VERSION, ExecuteOptions, Field, Program, ShapeSpec, functions, structures
 from hloom.pjrt.plugin import library_path
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 
+STRUCTURES = [(each.__name__, each._fields_) for each in (Program, ExecuteOptions, ShapeSpec)]
 CLIENT = Path(__file__).with_name("client.c")
 SQUARE = """module {
   func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -30,9 +31,10 @@ SQUARE = """module {
 def header() -> str:
     """The interface in C, from hloom's table; sizes and counts are told by their names."""
     lines = ["#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>"]
-    kinds = ("Error", "Client", "Device", "LoadedExecutable", "Buffer", "Event")
+    kinds = ("Error", "Client", "Device", "Memory", "Executable", "LoadedExecutable", "Buffer", "Event")
+    kinds += ("AsyncHostToDeviceTransferManager", "TopologyDescription")
     lines += [f"typedef struct PJRT_{kind} PJRT_{kind};" for kind in kinds]
-    for name, fields in (("Program", Program._fields_), ("ExecuteOptions", ExecuteOptions._fields_)):
+    for name, fields in STRUCTURES:
         typed = [f"{'int32_t ' if kind is ctypes.c_int32 else _word(field)}{field};" for field, kind in fields]
         lines.append(f"typedef struct {{ {' '.join(typed)} }} PJRT_{name};")
     ((_, count), *_) = structures()

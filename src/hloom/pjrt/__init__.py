@@ -8,7 +8,7 @@ import functools
 @functools.cache
 def api_address() -> int:
     """Address of the PJRT_Api structure, which is valid until the process ends."""
-    from hloom.pjrt import buffers, client, events, executables  # noqa: F401 # registers their handlers
+    from hloom.pjrt import buffers, client, events, executables, transfers  # noqa: F401 # registers their handlers
     from hloom.pjrt.handlers import HANDLERS, make_error
     from hloom.pjrt.layouts import row_major
     from hloom.pjrt.native.api import code, make_api

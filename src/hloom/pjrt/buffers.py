@@ -14,12 +14,12 @@ from hloom.backends.cpu.runtime.buffers import empty
 from hloom.errors import ArgumentError
 from hloom.pjrt.c_api import BUFFER_TYPES, MemoryLayout
 from hloom.pjrt.client import Memory, memory_of
-from hloom.pjrt.events import Event, ready_event
+from hloom.pjrt.events import Completion, Event, ready_event
 from hloom.pjrt.handlers import immortal_text, immortal_words, implements, read_integers
 from hloom.pjrt.layouts import row_major
 from hloom.pjrt.native.api import code, free_retired, refill_records, wait_for_tasks
 from hloom.pjrt.native.transfers import MIN_SHARED_BYTES, ZERO_COPY
-from hloom.pjrt.records import new_packed_record, new_record, objects, record_words, set_word, word_address
+from hloom.pjrt.records import WITHHELD, new_packed_record, new_record, objects, record_words, set_word, word_address
 from hloom.types import BY_NAME, PrimitiveType
 from hloom.values import Array
 
@@ -35,10 +35,11 @@ class Buffer:
 
     `order` lists the dimensions from minor to major. `array` is the memory as a row-major array, so its dimensions are
     those of the buffer from major to minor.
+    `complete` happens when the memory has its contents; None if it has them.
     `on_release` is called when the memory is no longer used. Such memory has another owner, so the array is read-only.
     """
 
-    __slots__ = ("array", "handle", "memory", "on_release", "order", "size")
+    __slots__ = ("array", "complete", "handle", "memory", "on_release", "order", "size")
 
     def __init__(
         self,
@@ -47,9 +48,11 @@ class Buffer:
         on_release: Callable[[], None] | None = None,
         handle: int = 0,
         order: tuple[int, ...] | None = None,
+        complete: Completion | None = None,
     ) -> None:
         self.array: Array | None = array
         self.memory = memory
+        self.complete = complete
         self.order = row_major(array.ndim) if order is None else order
         self.on_release = on_release
         if on_release is not None:
@@ -59,10 +62,20 @@ class Buffer:
         # Native code has made the record of its own buffers, and counted them.
         if not handle:
             memory.device.count(self.size)
-            shape = self.logical().shape
+            shape = by_dimension(array, self.order).shape
             self.handle = new_packed_record(
                 buffer_words(shape, self.order, array.dtype, memory, address_of_array(array)), self
             )
+        if complete is not None:
+            set_word("Buffer", self.handle, "is_deleted", WITHHELD)
+
+    def fulfil(self, error: Exception | None = None) -> None:
+        """Says that the memory has its contents, or never will."""
+        assert self.complete is not None
+        word = ctypes.c_uint64.from_address(word_address("Buffer", self.handle, "is_deleted"))
+        if error is None and objects.get(self.handle) is self and word.value == WITHHELD:
+            word.value = 0
+        self.complete.signal(error)
 
     @property
     def references(self) -> int:
@@ -70,14 +83,19 @@ class Buffer:
         return ctypes.c_int64.from_address(word_address("Buffer", self.handle, "references")).value
 
     def value(self) -> Array:
-        """The array in memory order. Raises ArgumentError if the buffer was deleted or donated."""
+        """The array in memory order, once it has its contents; raises its error.
+
+        Raises ArgumentError if the buffer was deleted or donated.
+        """
+        if self.complete is not None:
+            self.complete.wait()
         if self.array is None:
             raise ArgumentError("the buffer has been deleted or donated")
         return self.array
 
     def logical(self) -> Array:
         """The array with its dimensions in the order of the buffer's shape."""
-        return self.value().transpose([self.order[::-1].index(d) for d in range(len(self.order))])
+        return by_dimension(self.value(), self.order)
 
     def delete(self) -> None:
         """Deletes the buffer. Its memory is released at once, or with the buffer object if there are external
@@ -99,6 +117,11 @@ class Buffer:
 
     def __del__(self) -> None:
         self.release()
+
+
+def by_dimension(array: Array, order: tuple[int, ...]) -> Array:
+    """Returns an array in memory order with its dimensions in the order of the shape."""
+    return array.transpose([order[::-1].index(d) for d in range(len(order))])
 
 
 assert record_words("Buffer") == (
@@ -187,7 +210,7 @@ def _from_host(arguments: Any) -> None:
     a = arguments
     shape = read_integers(a.dims, a.num_dims)
     strides = read_integers(a.byte_strides, a.num_byte_strides) if a.num_byte_strides else None
-    order = _requested_order(a.device_layout, len(shape))
+    order = requested_order(a.device_layout, len(shape))
     view = array_at(a.data, element_type_of(a.type), shape, strides).transpose(order[::-1])
     memory = memory_of(a.device, a.memory)
     shared = a.host_buffer_semantics == ZERO_COPY and view.nbytes >= MIN_SHARED_BYTES
@@ -200,7 +223,7 @@ def _from_host(arguments: Any) -> None:
     a.done_with_host_buffer = ready_event()
 
 
-def _requested_order(address: int, rank: int) -> tuple[int, ...]:
+def requested_order(address: int, rank: int) -> tuple[int, ...]:
     """Dimensions from minor to major of a PJRT_Buffer_MemoryLayout at an address (0: row-major)."""
     if not address:
         return row_major(rank)
@@ -218,7 +241,7 @@ def _view(arguments: Any) -> None:
     """Makes a buffer of memory that another library owns, for example through DLPack."""
     a = arguments
     shape = read_integers(a.dims, a.num_dims)
-    order = _requested_order(a.layout, len(shape))
+    order = requested_order(a.layout, len(shape))
     view = array_at(a.device_buffer_ptr, element_type_of(a.element_type), [shape[d] for d in order[::-1]], None)
     has_memory = a.struct_size > type(a).memory.offset
     memory = memory_of(a.device, a.memory if has_memory else 0)
@@ -240,12 +263,22 @@ def _increase(arguments: Any) -> None:
 
     Raises ArgumentError for a deleted buffer.
     """
-    word = word_address("Buffer", arguments.buffer, "is_deleted")
-    if ctypes.c_uint64.from_address(word).value:
+    word = ctypes.c_uint64.from_address(word_address("Buffer", arguments.buffer, "is_deleted"))
+    if word.value == WITHHELD:
+        objects[arguments.buffer].value()
+    if word.value:
         raise ArgumentError("the buffer has been deleted or donated")
     wait_for_tasks()
     increase = ctypes.PYFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64)
     increase(code().address("Buffer_IncreaseExternalReferenceCount"))(ctypes.addressof(arguments))
+
+
+@implements("Buffer_ReadyEvent")
+def _ready(arguments: Any) -> None:
+    """Slow path of `ready_event_of`: the event of a buffer without contents yet, or with an error."""
+    complete, event = objects[arguments.buffer].complete, Event()
+    complete.then(lambda: event.signal(complete.error))
+    arguments.event = event.handle
 
 
 @implements("Buffer_ToHostBuffer")

@@ -37,7 +37,7 @@ Plugin_Initialize python:
 Plugin_Attributes python: -> attributes, num_attributes
 Event_Destroy destroy: event
 Event_IsReady native: event -> is_ready:bool
-Event_Error native: event
+Event_Error python: event
 Event_Await python: event
 Event_OnReady python: event, callback, user_arg
 Client_Create python: create_options, num_options, kv_get, kv_get_arg, kv_put, kv_put_arg -> client
@@ -111,7 +111,7 @@ Buffer_IsDeleted get: buffer -> is_deleted:bool
 Buffer_CopyToDevice python: buffer, dst_device -> dst_buffer
 Buffer_ToHostBuffer python: src, host_layout, dst, dst_size -> event
 Buffer_IsOnCpu get: buffer -> is_on_cpu:bool
-Buffer_ReadyEvent native: buffer -> event
+Buffer_ReadyEvent python: buffer -> event
 Buffer_UnsafePointer get: buffer -> buffer_pointer
 Buffer_IncreaseExternalReferenceCount python: buffer
 Buffer_DecreaseExternalReferenceCount native: buffer
@@ -121,14 +121,15 @@ CopyToDeviceStream_AddChunk
 CopyToDeviceStream_TotalBytes
 CopyToDeviceStream_GranuleSize
 CopyToDeviceStream_CurrentBytes
-TopologyDescription_Create
-TopologyDescription_Destroy
+TopologyDescription_Create python: topology_name, topology_name_size, create_options, num_options -> topology
+TopologyDescription_Destroy destroy: topology
 TopologyDescription_PlatformName get: topology -> platform_name, platform_name_size
 TopologyDescription_PlatformVersion get: topology -> platform_version, platform_version_size
 TopologyDescription_GetDeviceDescriptions get: topology -> descriptions, num_descriptions
-TopologyDescription_Serialize
+TopologyDescription_Serialize get: topology -> serialized_bytes, serialized_bytes_size,
+    serialized_topology=serialized_bytes, serialized_topology_deleter
 TopologyDescription_Attributes get: topology -> attributes, num_attributes
-Compile
+Compile python: topology, program, compile_options, compile_options_size, client -> executable
 Executable_OutputElementTypes get: executable -> output_types, num_output_types=num_outputs
 Executable_OutputDimensions get: executable -> num_outputs, dims, dim_sizes
 Buffer_CopyToMemory python: buffer, dst_memory -> dst_buffer
@@ -144,26 +145,32 @@ Memory_Kind_Id get: memory -> kind_id:i32
 ExecuteContext_Create
 ExecuteContext_Destroy
 Buffer_CopyRawToHost python: buffer, dst, offset, transfer_size -> event
-AsyncHostToDeviceTransferManager_Destroy
-AsyncHostToDeviceTransferManager_TransferData
-Client_CreateBuffersForAsyncHostToDevice
-AsyncHostToDeviceTransferManager_RetrieveBuffer
-AsyncHostToDeviceTransferManager_Device
-AsyncHostToDeviceTransferManager_BufferCount
-AsyncHostToDeviceTransferManager_BufferSize
-AsyncHostToDeviceTransferManager_SetBufferError
-AsyncHostToDeviceTransferManager_AddMetadata
-Client_DmaMap
-Client_DmaUnmap
-Client_CreateUninitializedBuffer
+AsyncHostToDeviceTransferManager_Destroy destroy: transfer_manager
+AsyncHostToDeviceTransferManager_TransferData python: transfer_manager, buffer_index:i32, data, offset, transfer_size,
+    is_last_transfer:bool -> done_with_h2d_transfer
+Client_CreateBuffersForAsyncHostToDevice python: client, shape_specs, num_shape_specs, device_layouts,
+    num_device_layouts, memory -> transfer_manager
+AsyncHostToDeviceTransferManager_RetrieveBuffer python: transfer_manager, buffer_index:i32 -> buffer_out
+AsyncHostToDeviceTransferManager_Device get: transfer_manager -> device_out
+AsyncHostToDeviceTransferManager_BufferCount get: transfer_manager -> buffer_count
+AsyncHostToDeviceTransferManager_BufferSize python: transfer_manager, buffer_index:i32 -> buffer_size
+AsyncHostToDeviceTransferManager_SetBufferError python: transfer_manager, buffer_index:i32, error_code:i32,
+    error_message, error_message_size
+AsyncHostToDeviceTransferManager_AddMetadata python: transfer_manager, transfer_metadata, num_metadata
+Client_DmaMap python: client, data, size
+Client_DmaUnmap python: client, data
+Client_CreateUninitializedBuffer python: client, shape_dims, shape_num_dims, shape_element_type:i32, shape_layout,
+    device, memory -> buffer
 Client_UpdateGlobalProcessInfo python: client, process_infos, num_process_infos
-TopologyDescription_Deserialize
+TopologyDescription_Deserialize python: serialized_topology, serialized_topology_size -> topology
 Client_CreateAliasBuffer
 Client_FulfillAliasBuffer
 LoadedExecutable_GetDeviceAssignment get: executable -> serialized_bytes, serialized_bytes_size,
     serialized_device_assignment=serialized_bytes, serialized_device_assignment_deleter
-Client_CreateErrorBuffer
-AsyncHostToDeviceTransferManager_TransferLiteral
+Client_CreateErrorBuffer python: client, error_code:i32, error_message, error_message_size, shape_dims, shape_num_dims,
+    shape_element_type:i32, shape_layout, memory -> buffer
+AsyncHostToDeviceTransferManager_TransferLiteral python: transfer_manager, buffer_index:i32, data, shape_dims,
+    shape_num_dims, shape_element_type:i32, shape_layout -> done_with_h2d_transfer
 Buffer_CopyRawToHostFuture
 Device_PoisonExecution
 Device_CreateAsyncTrackingEvent
@@ -324,6 +331,18 @@ class MemoryLayout(ctypes.Structure):
         ("tile_dim_sizes", ctypes.c_uint64),
         ("num_tiles", ctypes.c_uint64),
         ("type", ctypes.c_int32),
+    ]
+
+
+class ShapeSpec(ctypes.Structure):
+    """PJRT_ShapeSpec: sizes and element type of a buffer to make."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_uint64),
+        ("extension_start", ctypes.c_uint64),
+        ("dims", ctypes.c_uint64),
+        ("num_dims", ctypes.c_uint64),
+        ("element_type", ctypes.c_int32),
     ]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from hloom.errors import ArgumentError
 from hloom.pjrt.c_api import NamedValue
 from hloom.pjrt.handlers import immortal_text, immortal_words, implements
+from hloom.pjrt.native.api import code
 from hloom.pjrt.records import new_record, objects, set_word, word_address
 from hloom.runtime.device import Device
 from hloom.runtime.mpi.world import world_of_nodes
@@ -84,6 +85,7 @@ class Client:
     addressable_devices: list[PjrtDevice]
     process: int
     handle: int = 0
+    topology: int = 0
 
 
 def device_count() -> int:
@@ -123,8 +125,12 @@ def client() -> Client:
         is_immortal=True,
         descriptions=immortal_words(descriptions),
         num_descriptions=len(descriptions),
+        serialized_bytes=name,
+        serialized_bytes_size=name_size,
+        serialized_topology_deleter=code().noop,
         **platform,
     )
+    new_client.topology = topology
     new_client.handle = new_record(
         "Client",
         new_client,
@@ -245,6 +251,13 @@ def _create(arguments: Any) -> None:
             # An int64 is stored in the field itself, other values by address.
             setattr(PROCESSES, "index" if name == "node_id" else "count", option.value)
     arguments.client = client().handle
+
+
+@implements("TopologyDescription_Create")
+@implements("TopologyDescription_Deserialize")
+def _create_topology(arguments: Any) -> None:
+    """Returns the topology of this process, which is the only one."""
+    arguments.topology = client().topology
 
 
 @implements("Client_UpdateGlobalProcessInfo")

@@ -31,11 +31,22 @@ from hloom.values import Array
 @implements("Client_Compile")
 def _compile(arguments: Any) -> None:
     free_retired()
+    arguments.executable = _compiled(arguments).handle
+
+
+@implements("Compile")
+def _compile_for_topology(arguments: Any) -> None:
+    """Compiles without a client: the only topology is that of this process."""
+    free_retired()
+    arguments.executable = _executable(_compiled(arguments))
+
+
+def _compiled(arguments: Any) -> LoadedExecutable:
     program = Program.from_address(arguments.program)
     format = ctypes.string_at(program.format, program.format_size).decode("utf-8", "replace")
     content = ctypes.string_at(program.code, program.code_size)
     options = ctypes.string_at(arguments.compile_options, arguments.compile_options_size)
-    arguments.executable = _load(Source(format, content), options).handle
+    return _load(Source(format, content), options)
 
 
 @shielded
@@ -47,7 +58,11 @@ def _load(source: Source, options: bytes) -> LoadedExecutable:
 @implements("LoadedExecutable_GetExecutable")
 def _get_executable(arguments: Any) -> None:
     loaded: LoadedExecutable = objects[arguments.loaded_executable]
-    arguments.executable = new_record("Executable", loaded, is_immortal=False, **loaded.executable_words)
+    arguments.executable = _executable(loaded)
+
+
+def _executable(loaded: LoadedExecutable) -> int:
+    return new_record("Executable", loaded, is_immortal=False, **loaded.executable_words)
 
 
 @implements("LoadedExecutable_Delete")

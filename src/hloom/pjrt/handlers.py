@@ -36,13 +36,23 @@ class PjrtError(Exception):
         self.handle = handle
 
 
+class StatusError(Exception):
+    """An error with a code that the client has chosen."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 def make_error(error: BaseException) -> int:
     """Returns the handle of a PJRT_Error for an exception. Unexpected exceptions include their traceback."""
     if isinstance(error, PjrtError):
         return error.handle
     code = _INTERNAL
     message = str(error)
-    if isinstance(error, (MemoryError, ResourceExhaustedError)):
+    if isinstance(error, StatusError):
+        code = error.code
+    elif isinstance(error, (MemoryError, ResourceExhaustedError)):
         code = _RESOURCE_EXHAUSTED
     elif isinstance(error, HloomError) and not isinstance(error, RunError):
         code = _INVALID_ARGUMENT
@@ -50,7 +60,7 @@ def make_error(error: BaseException) -> int:
         code = _UNIMPLEMENTED
     elif isinstance(error, KeyboardInterrupt):
         code, message = _ABORTED, "the run was interrupted (Ctrl-C)"
-    elif not isinstance(error, HloomError):
+    elif not isinstance(error, (HloomError, StatusError)):
         message = "a defect in hloom: " + "".join(traceback.format_exception(error))
     encoded = message.encode()
     return new_record("Error", encoded, message=address_of(encoded), message_size=len(encoded), code=code)

@@ -31,6 +31,13 @@ HEADER_BYTES = 16
 _RECORDS_IN_SLAB = 512
 
 
+WITHHELD = 1 << 8
+"""The word `is_deleted` of a buffer without contents yet, or with an error: native code leaves it to Python.
+
+As a bool, which is the lowest byte, it is false.
+"""
+
+
 class Objects(dict[int, Any]):
     """Python object of each live handle. A buffer that native code created gets its object at the first look-up."""
 

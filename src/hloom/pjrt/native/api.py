@@ -35,7 +35,7 @@ from hloom.pjrt.native.async_dispatch import (
     retire_buffer,
     wait_for,
 )
-from hloom.pjrt.native.events import await_event, event_is_ready, event_on_ready, ready_event_of
+from hloom.pjrt.native.events import await_event, event_error, event_is_ready, event_on_ready, ready_event_of
 from hloom.pjrt.native.execute import execute
 from hloom.pjrt.native.memory import (
     PYTHON_FUNCTIONS,
@@ -207,7 +207,7 @@ _HANDLER = ctypes.CFUNCTYPE(*[ctypes.c_uint64] * 4)
 def _functions() -> list[Native]:
     """The native functions of the interface, and the internal ones that Python calls."""
     interface: list[Any] = [execute, from_host, increase_references, decrease_references]
-    interface += [ready_event_of, event_is_ready, await_event, event_on_ready]
+    interface += [ready_event_of, event_is_ready, event_error, await_event, event_on_ready]
     own = {function.name: function for function in interface}
     natives: list[Any] = [take_retired, allocate, release, return_record, count_bytes, noop, noop_handler]
     natives += [*own.values(), reset_queue, last_task, completed_tasks, wait_for]

@@ -10,13 +10,18 @@ from hloom.backends.cpu.llvm.native.vocabulary import address_of, native, null, 
 from hloom.pjrt.native.async_dispatch import OnReady, call_when_done, event_for, is_done, wait_for
 from hloom.pjrt.native.memory import PYTHON_FUNCTIONS, call_python, is_immortal
 from hloom.pjrt.native.structures import AwaitCall, IsReadyCall, OnReadyCall, ReadyEventCall
+from hloom.pjrt.records import WITHHELD
 
-PYTHON_AWAIT, PYTHON_ON_READY = PYTHON_FUNCTIONS.index("Event_Await"), PYTHON_FUNCTIONS.index("Event_OnReady")
+PYTHON_AWAIT, PYTHON_ON_READY, PYTHON_ERROR, PYTHON_READY = map(
+    PYTHON_FUNCTIONS.index, ("Event_Await", "Event_OnReady", "Event_Error", "Buffer_ReadyEvent")
+)
 
 
 @native(name="PJRT_Buffer_ReadyEvent")
 def ready_event_of(arguments: ReadyEventCall) -> Address:
-    """Returns the event of the task that writes a buffer."""
+    """Returns the event of the task that writes a buffer; those that wait for a transfer have theirs in Python."""
+    if arguments.buffer.is_deleted & WITHHELD != 0:
+        return call_python(PYTHON_READY, address_of(arguments))
     arguments.event = event_for(arguments.buffer.ready_at)
     return null
 
@@ -36,6 +41,14 @@ def await_event(arguments: AwaitCall) -> Address:
     if not is_immortal(address_of(event)):
         return call_python(PYTHON_AWAIT, address_of(arguments))
     wait_for(event.task_id)
+    return null
+
+
+@native(name="PJRT_Event_Error")
+def event_error(arguments: AwaitCall) -> Address:
+    """Returns the error of an event; tasks have none."""
+    if not is_immortal(address_of(arguments.event)):
+        return call_python(PYTHON_ERROR, address_of(arguments))
     return null
 
 
