@@ -11,6 +11,7 @@ from scipy import special
 
 jax = pytest.importorskip("jax", reason="needs JAX")
 import jax.numpy as jnp  # noqa: E402
+from jax import lax  # noqa: E402
 from jax.experimental import pallas as pl  # noqa: E402
 from jax.experimental.pallas import tpu as pltpu  # noqa: E402
 
@@ -232,6 +233,32 @@ def test_copies_between_memories_with_semaphores() -> None:
     )  # fmt: skip
     x = normal(32)
     np.testing.assert_array_equal(run(call, x)[0], -x.reshape(4, 8)[::-1].reshape(-1))
+
+
+def test_control_flow_may_ask_for_the_position() -> None:
+    def kernel(x: Any, y: Any) -> None:
+        @pl.when(x[0] < 100)
+        def _() -> None:
+            y[...] = x[...] + pl.program_id(0)
+
+        once = lax.fori_loop(0, 2, lambda k, total: total + jax.jit(lambda: pl.program_id(0))(), 0)
+        y[...] += lax.while_loop(lambda n: n < pl.program_id(0), lambda n: n + pl.num_programs(0), once - once)
+
+    block = pl.BlockSpec((4,), lambda i: (i,))
+    call = pl.pallas_call(kernel, grid=(3,), in_specs=[block], out_specs=block, out_shape=shape(12))
+    x = normal(12)
+    added = np.array([0, 1 + 3, 2 + 3], np.float32)
+    np.testing.assert_allclose(run(call, x)[0], x + added.repeat(4), atol=1e-6)
+
+
+def test_kernels_may_print(capfd: pytest.CaptureFixture[str]) -> None:
+    def kernel(x: Any, y: Any) -> None:
+        pl.debug_print("block {}", pl.program_id(0))
+        y[...] = x[...]
+
+    block = pl.BlockSpec((4,), lambda i: (i,))
+    run(pl.pallas_call(kernel, grid=(2,), in_specs=[block], out_specs=block, out_shape=shape(8)), normal(8))
+    assert capfd.readouterr().out == "block 0\nblock 1\n"
 
 
 def test_batches_of_kernels() -> None:

@@ -18,6 +18,7 @@ from jax._src.pallas import core as pallas_core
 from jax._src.pallas import hlo_interpreter
 
 from hloom.jax_plugin.pallas.blocks import Indices
+from hloom.jax_plugin.pallas.positions import evaluate
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Kernel:
         """Runs an iteration; returns the blocks and the scratch memory after it."""
         jaxpr, constants, _ = self._pure
         with pallas_core.grid_env(self._environment(position, grid)):
-            values = core.eval_jaxpr(jaxpr, constants, *scalars, *blocks, *scratch)
+            values = evaluate(jaxpr, constants, *scalars, *blocks, *scratch)
         values = values[len(scalars) :]
         return values[: len(blocks)], values[len(blocks) :]
 
