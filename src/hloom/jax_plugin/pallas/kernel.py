@@ -154,9 +154,9 @@ class Dependences:
     def _equation(self, equation: Any, operands: list[Value]) -> list[Value]:
         name, parameters = equation.primitive.name, equation.params
         if name == "cond":
-            return self._conditional(operands[0], [*map(_closed, parameters["branches"])], operands[1:])
+            return self._conditional(operands[0], parameters["branches"], operands[1:])
         if name in {"jit", "pjit", "closed_call"}:
-            return self._call(_closed(parameters.get("jaxpr") or parameters["call_jaxpr"]), operands)
+            return self._call(parameters.get("jaxpr") or parameters["call_jaxpr"], operands)
         sources = _join(operands)
         if equation.effects:
             self.effects |= sources
@@ -181,10 +181,6 @@ class Dependences:
         if name == "convert_element_type":
             return np.asarray(known[0]).astype(equation.params["new_dtype"])
         return _OPERATIONS[name](*known) if name in _OPERATIONS else None
-
-
-def _closed(jaxpr: Any) -> Any:
-    return jaxpr if isinstance(jaxpr, core.ClosedJaxpr) else core.ClosedJaxpr(jaxpr, ())
 
 
 def _join(values: Iterable[Value]) -> frozenset[int]:

@@ -6,7 +6,7 @@ flow that needs it is traced again, as functions that refer to the position.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jax import lax
@@ -67,17 +67,25 @@ def _while(parameters: Any, operands: list[Any]) -> list[Any]:
 
 
 def _scan(parameters: Any, operands: list[Any]) -> list[Any]:
-    used = parameters["num_consts"]
-    carried = used + parameters["num_carry"]
+    constants, initial, stacked = _scanned(parameters, operands)
     body = _function(parameters["jaxpr"])
 
     def step(state: list[Any], elements: list[Any]) -> tuple[list[Any], list[Any]]:
-        results = body(*operands[:used], *state, *elements)
+        results = body(*constants, *state, *elements)
         return results[: len(state)], results[len(state) :]
 
     options = {name: parameters[name] for name in ("reverse", "length", "unroll")}
-    state, stacked = lax.scan(step, operands[used:carried], operands[carried:], **options)
-    return [*state, *stacked]
+    state, results = lax.scan(step, initial, stacked, **options)
+    return [*state, *results]
+
+
+def _scanned(parameters: Any, operands: list[Any]) -> Iterator[list[Any]]:
+    """The constants, the initial state and the stacked operands of a scan."""
+    if "ft_in" in parameters:  # newer than JAX 0.10
+        return map(list, parameters["ft_in"].update(operands).unpack())
+    used = parameters["num_consts"]
+    carried = used + parameters["num_carry"]
+    return iter([operands[:used], operands[used:carried], operands[carried:]])
 
 
 _EVALUATED: dict[str, Callable[[Any, list[Any]], list[Any]]] = {
