@@ -15,6 +15,7 @@ from jax import lax  # noqa: E402
 from jax.experimental import pallas as pl  # noqa: E402
 from jax.experimental.pallas import tpu as pltpu  # noqa: E402
 
+import hloom as hl  # noqa: E402
 from hloom.backends.cpu.pipeline import cpu_pipeline  # noqa: E402
 from hloom.backends.cpu.program.parallel_loops import independent_iterations  # noqa: E402
 from hloom.ops.control_flow import While  # noqa: E402
@@ -241,8 +242,8 @@ def test_control_flow_may_ask_for_the_position() -> None:
         def _() -> None:
             y[...] = x[...] + pl.program_id(0)
 
-        once = lax.fori_loop(0, 2, lambda k, total: total + jax.jit(lambda: pl.program_id(0))(), 0)
-        y[...] += lax.while_loop(lambda n: n < pl.program_id(0), lambda n: n + pl.num_programs(0), once - once)
+        total = lax.fori_loop(0, 2, lambda k, total: total + jax.jit(lambda: pl.program_id(0))(), 0)
+        y[...] += lax.while_loop(lambda n: n < pl.program_id(0), lambda n: n + pl.num_programs(0), total - total)
 
     block = pl.BlockSpec((4,), lambda i: (i,))
     call = pl.pallas_call(kernel, grid=(3,), in_specs=[block], out_specs=block, out_shape=shape(12))
@@ -259,6 +260,12 @@ def test_kernels_may_print(capfd: pytest.CaptureFixture[str]) -> None:
     block = pl.BlockSpec((4,), lambda i: (i,))
     run(pl.pallas_call(kernel, grid=(2,), in_specs=[block], out_specs=block, out_shape=shape(8)), normal(8))
     assert capfd.readouterr().out == "block 0\nblock 1\n"
+
+
+def test_kernels_are_modules() -> None:
+    x, y = normal(32, 48), normal(48, 64)
+    module = hl.from_jax(product_of_blocks(add_up_in_output, 32, 48, 64), x, y)
+    np.testing.assert_allclose(hl.compile(module)(x, y), x @ y, atol=1e-4)
 
 
 def test_batches_of_kernels() -> None:

@@ -59,7 +59,7 @@ class _OwnRules(dict[core.Primitive, mlir.LoweringRuleEntry]):
     def __missing__(self, primitive: core.Primitive) -> mlir.LoweringRuleEntry:
         if primitive not in self:
             raise KeyError(primitive)
-        from hloom.jax_plugin.pallas.lowering import lower
+        from hloom.stablehlo.pallas.lowering import lower
 
         return _entry(lower)
 

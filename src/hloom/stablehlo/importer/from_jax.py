@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,7 +45,8 @@ def from_jax(
     try:
         # Lower for the host, whatever device JAX would choose.
         jitted = _jitted(jax, function, static_argnums)
-        lowered = jitted.trace(*args, **kwargs).lower(lowering_platforms=("cpu",))
+        traced = jitted.trace(*args, **kwargs)
+        lowered = traced.lower(lowering_platforms=("cpu",), _private_parameters=_lowering_parameters())
         text = lowered.as_text(dialect="stablehlo", debug_info=True)
         exported = _exported(jitted, args, kwargs) if "jax.global_constant" in text else None
     except Exception as error:
@@ -54,6 +56,17 @@ def from_jax(
 
     module = parse_stablehlo(text)
     return module if exported is None else _with_parameter_names(parse_stablehlo(exported), module)
+
+
+def _lowering_parameters() -> Any:
+    """Replaces JAX's rule for Pallas kernels, which it only interprets on the CPU, if the program may have any."""
+    from jax._src.interpreters import mlir
+
+    if "jax._src.pallas.pallas_call" not in sys.modules:
+        return None
+    from hloom.stablehlo.pallas.lowering import RULES
+
+    return mlir.LoweringParameters(override_lowering_rules=RULES)
 
 
 def _exported(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> str:

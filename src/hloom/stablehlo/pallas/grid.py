@@ -17,9 +17,9 @@ import numpy as np
 from jax import lax
 from jax._src.pallas import core as pallas_core
 
-from hloom.jax_plugin.pallas.batched import run_batched
-from hloom.jax_plugin.pallas.blocks import Blocks, Indices, uninitialized
-from hloom.jax_plugin.pallas.kernel import Kernel
+from hloom.stablehlo.pallas.batched import run_batched
+from hloom.stablehlo.pallas.blocks import Blocks, Indices, uninitialized
+from hloom.stablehlo.pallas.kernel import Kernel
 
 State = list[Any]
 

@@ -17,8 +17,8 @@ from jax._src import core, state
 from jax._src.pallas import core as pallas_core
 from jax._src.pallas import hlo_interpreter
 
-from hloom.jax_plugin.pallas.blocks import Indices
-from hloom.jax_plugin.pallas.positions import evaluate
+from hloom.stablehlo.pallas.blocks import Indices
+from hloom.stablehlo.pallas.positions import evaluate
 
 
 @dataclass(frozen=True)

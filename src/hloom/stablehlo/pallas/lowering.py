@@ -7,7 +7,7 @@ from typing import Any
 from jax._src.interpreters import mlir
 from jax._src.pallas import pallas_call
 
-from hloom.jax_plugin.pallas.grid import run_grid
+from hloom.stablehlo.pallas.grid import run_grid
 
 
 def lower(ctx: Any, *operands: Any, interpret: Any, **parameters: Any) -> Any:
@@ -18,3 +18,7 @@ def lower(ctx: Any, *operands: Any, interpret: Any, **parameters: Any) -> Any:
     if not isinstance(interpret, bool):
         return pallas_call._pallas_call_lowering(ctx, *operands, interpret=interpret, **parameters)
     return mlir.lower_fun(run_grid, multiple_results=True)(ctx, *operands, **parameters)
+
+
+RULES = ((pallas_call.pallas_call_p, lower),)
+"""The rule with its primitive, as JAX takes rules that replace its own."""

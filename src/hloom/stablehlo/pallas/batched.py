@@ -17,8 +17,8 @@ import numpy as np
 from jax import lax
 from jax._src import core
 
-from hloom.jax_plugin.pallas.blocks import Blocks, uninitialized
-from hloom.jax_plugin.pallas.kernel import Kernel
+from hloom.stablehlo.pallas.blocks import Blocks, uninitialized
+from hloom.stablehlo.pallas.kernel import Kernel
 
 _HEAVY = """
 cond while scan dot_general ragged_dot_general conv_general_dilated dynamic_slice dynamic_update_slice gather scatter
