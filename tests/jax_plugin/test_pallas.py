@@ -236,7 +236,7 @@ def test_copies_between_memories_with_semaphores() -> None:
     np.testing.assert_array_equal(run(call, x)[0], -x.reshape(4, 8)[::-1].reshape(-1))
 
 
-def test_control_flow_may_ask_for_the_position() -> None:
+def test_control_flow_may_depend_on_the_position() -> None:
     def kernel(x: Any, y: Any) -> None:
         @pl.when(x[0] < 100)
         def _() -> None:
