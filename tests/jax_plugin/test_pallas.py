@@ -218,6 +218,18 @@ def test_masked_loads_and_stores() -> None:
     np.testing.assert_array_equal(run(pl.pallas_call(kernel, grid=(3,), out_shape=shape(12)), x)[0], expected)
 
 
+def test_masked_accesses_beyond_the_end() -> None:
+    def kernel(x: Any, y: Any) -> None:
+        rows = pl.ds(4 * pl.program_id(0), 4)
+        mask = (rows.start + jnp.arange(4) < 10)[:, None]
+        value = pltpu.load(x.at[rows, 1:3], mask=mask)
+        pltpu.store(y.at[rows, pl.ds(0, 2)], value + jnp.arange(4)[:, None], mask=mask)
+
+    x = normal(10, 4)
+    call = pl.pallas_call(kernel, grid=(3,), out_shape=shape(10, 2))
+    np.testing.assert_array_equal(run(call, x)[0], x[:, 1:3] + (np.arange(10) % 4)[:, None])
+
+
 def test_copies_between_memories_with_semaphores() -> None:
     def kernel(x: Any, y: Any, buffer: Any, arrived: Any) -> None:
         i = pl.program_id(0)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 from jax._src.interpreters import mlir
 from jax._src.pallas import pallas_call
+from jax._src.state import discharge
 
+from hloom.stablehlo.pallas import masked_access
 from hloom.stablehlo.pallas.grid import run_grid
 
 
@@ -17,7 +20,8 @@ def lower(ctx: Any, *operands: Any, interpret: Any, **parameters: Any) -> Any:
     """
     if not isinstance(interpret, bool):
         return pallas_call._pallas_call_lowering(ctx, *operands, interpret=interpret, **parameters)
-    return mlir.lower_fun(run_grid, multiple_results=True)(ctx, *operands, **parameters)
+    with mock.patch.dict(discharge._discharge_rules, masked_access.RULES):
+        return mlir.lower_fun(run_grid, multiple_results=True)(ctx, *operands, **parameters)
 
 
 RULES = ((pallas_call.pallas_call_p, lower),)

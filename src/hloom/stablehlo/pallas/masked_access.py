@@ -1,0 +1,139 @@
+"""Masked loads and stores of Pallas as values: a slice that exceeds its array costs as much as the slice.
+
+JAX's rules pad the whole array for each access, so that slices at its end are not moved. Here the slice is clamped to
+the array, and shifted by as much as it was moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax._src import core
+from jax._src.pallas import primitives
+from jax._src.state import indexing
+from jax.experimental.pallas import Slice
+
+from hloom.stablehlo.pallas.blocks import uninitialized
+
+
+@dataclass(frozen=True)
+class _Window:
+    """The slice of an array that an access names, which may begin anywhere."""
+
+    array: Any
+    starts: Sequence[Any]
+    sizes: Sequence[int]
+    scalars: Sequence[int]
+    """The dimensions that are indexed by a scalar."""
+
+    @property
+    def kept(self) -> list[int]:
+        """The sizes of the clamped slice."""
+        return [min(size, n) for size, n in zip(self.sizes, self.array.shape, strict=True)]
+
+    @property
+    def moving(self) -> list[int]:
+        """The dimensions in which the slice may exceed the array; accesses by a wrong scalar index are masked."""
+        ranges = enumerate(zip(self.starts, self.sizes, self.array.shape, strict=True))
+        return [d for d, (start, size, n) in ranges if d not in self.scalars and not _is_inside(start, size, n)]
+
+    @property
+    def clamped(self) -> list[Any]:
+        """The starts of the clamped slice."""
+        limits = zip(self.starts, self.kept, self.array.shape, strict=True)
+        return [_s32(jnp.clip(start, 0, n - size)) for start, size, n in limits]
+
+    def shift(self, dimension: int) -> Any:
+        """Returns how far clamping moves the slice towards the front."""
+        start, end = _s32(self.starts[dimension]), self.array.shape[dimension]
+        return jnp.clip(start, 0, end) - self.clamped[dimension]
+
+    def read(self) -> Any:
+        """The elements of the array that clamping leaves."""
+        return lax.dynamic_slice(self.array, self.clamped, self.kept, allow_negative_indices=False)
+
+    def load(self) -> Any:
+        """The slice, with uninitialized elements beyond the end of the array."""
+        part = self.read()
+        if self.moving:
+            ends = [(0, size if d in self.moving else 0, 0) for d, size in enumerate(self.sizes)]
+            starts = [self.shift(d) if d in self.moving else np.int32(0) for d in range(len(ends))]
+            part = lax.pad(part, uninitialized((), part.dtype), ends)
+            part = lax.dynamic_slice(part, starts, self.sizes, allow_negative_indices=False)
+        return lax.squeeze(part, self.scalars)
+
+    def store(self, value: Any, mask: Any) -> Any:
+        """The array with another value of the slice where it is in bounds and the mask holds."""
+        value = lax.expand_dims(value, self.scalars)
+        if self.moving or mask is not None:
+            mask = jnp.ones(value.shape, bool) if mask is None else self._whole(mask)
+            value = jnp.where(self._moved(mask), self._moved(value), self.read())
+        return lax.dynamic_update_slice(self.array, value, self.clamped, allow_negative_indices=False)
+
+    def _whole(self, mask: Any) -> Any:
+        sizes = [size for d, size in enumerate(self.sizes) if d not in self.scalars]
+        return lax.expand_dims(jnp.broadcast_to(mask, sizes), self.scalars)
+
+    def _moved(self, value: Any) -> Any:
+        """The elements of a slice that belong to the clamped slice, there; zeros before them."""
+        if not self.moving:
+            return value
+        ends = [(size if d in self.moving else 0, 0, 0) for d, size in enumerate(self.kept)]
+        starts = [self.kept[d] - self.shift(d) if d in self.moving else np.int32(0) for d in range(len(ends))]
+        padded = lax.pad(value, np.zeros((), value.dtype), ends)
+        return lax.dynamic_slice(padded, starts, self.kept, allow_negative_indices=False)
+
+
+def _is_inside(start: Any, size: int, extent: int) -> bool:
+    return isinstance(start, (int, np.integer)) and 0 <= int(start) <= extent - size
+
+
+def _s32(value: Any) -> Any:
+    return lax.convert_element_type(value, np.int32)
+
+
+def _window(array: Any, transforms: Sequence[Any]) -> _Window | None:
+    """The slice that transforms name; None for gathers, strides and other transforms, which JAX's rules handle."""
+    if not transforms:
+        return _Window(array, [0] * array.ndim, array.shape, ())
+    if len(transforms) > 1 or not isinstance(transforms[0], indexing.NDIndexer):
+        return None
+    indices: Sequence[Any] = transforms[0].indices
+    scalars = [d for d, index in enumerate(indices) if not isinstance(index, Slice)]
+    if any(np.shape(indices[d]) for d in scalars):
+        return None
+    slices = [index if isinstance(index, Slice) else Slice(index, 1) for index in indices]
+    if any(part.stride != 1 or not isinstance(part.size, int) for part in slices):
+        return None
+    sizes: list[Any] = [part.size for part in slices]
+    return _Window(array, [part.start for part in slices], sizes, scalars)
+
+
+def _load(avals: Sequence[Any], results: Sequence[Any], *arguments: Any, args_tree: Any, **options: Any) -> Any:
+    array, transforms, mask, other = args_tree.unflatten(arguments)
+    window = _window(array, transforms)
+    if window is None:
+        return primitives._load_discharge_rule(avals, results, *arguments, args_tree=args_tree, **options)
+    value = window.load()
+    if mask is not None and other is not None:
+        value = jnp.where(mask, value, other)
+    return (None,) * len(avals), value
+
+
+def _swap(avals: Sequence[Any], results: Sequence[Any], *arguments: Any, args_tree: Any, **options: Any) -> Any:
+    array, transforms, value, mask = args_tree.unflatten(arguments)
+    window = _window(array, transforms)
+    if window is None:
+        return primitives._swap_discharge_rule(avals, results, *arguments, args_tree=args_tree, **options)
+    old = window.load()
+    old = old if mask is None else jnp.where(mask, old, value)
+    return (window.store(value, mask), *[None] * (len(avals) - 1)), old
+
+
+RULES: dict[core.Primitive, Callable[..., Any]] = {primitives.load_p: _load, primitives.swap_p: _swap}
+"""The discharge rules, in place of JAX's while a kernel is lowered."""
