@@ -227,7 +227,7 @@ def test_masked_accesses_beyond_the_end() -> None:
 
     x = normal(10, 4)
     call = pl.pallas_call(kernel, grid=(3,), out_shape=shape(10, 2))
-    np.testing.assert_array_equal(run(call, x)[0], x[:, 1:3] + (np.arange(10) % 4)[:, None])
+    np.testing.assert_array_equal(run(call, x)[0], x[:, 1:3] + np.float32(np.arange(10) % 4)[:, None])
 
 
 def test_copies_between_memories_with_semaphores() -> None:
