@@ -28,13 +28,17 @@ program_id num_programs
 
 
 def run_batched(
-    kernel: Kernel, grid: Sequence[Any], blocks: Sequence[Blocks], inputs: Sequence[Any]
+    kernel: Kernel, grid: Sequence[Any], blocks: Sequence[Blocks], arrays: Sequence[Any]
 ) -> list[Any] | None:
-    """Returns the outputs of all iterations; None if the iterations depend on each other or are better as a loop."""
-    outputs = range(len(inputs), len(blocks))
+    """Returns the outputs of all iterations; None if the iterations depend on each other or are better as a loop.
+
+    `arrays` are the inputs, and the outputs before the call, not padded.
+    """
+    count = kernel.mapping.num_outputs
+    outputs = range(len(blocks) - count, len(blocks))
     if not all(isinstance(n, int) and n > 0 for n in grid) or kernel.scratch or kernel.mapping.num_index_operands:
         return None
-    if kernel.written != {*outputs} or not kernel.needed({}).isdisjoint(outputs) or not _is_light(kernel.jaxpr):
+    if kernel.written != {*outputs} or not _is_light(kernel.jaxpr):
         return None
     found = [_layout(each, grid) for each in blocks]
     layouts = [layout for layout in found if layout is not None]
@@ -42,12 +46,11 @@ def run_batched(
         return None
 
     def iteration(*values: Any) -> list[Any]:
-        undefined = [uninitialized(blocks[k].block_sizes, blocks[k].element_type) for k in outputs]
-        return kernel([0] * len(grid), grid, (), [*values, *undefined], ())[0][len(inputs) :]
+        return kernel([0] * len(grid), grid, (), values, ())[0][outputs.start :]
 
-    parts = [layout.split(array) for layout, array in zip(layouts, inputs, strict=False)]
+    parts = [layout.split(array) for layout, array in zip(layouts, arrays, strict=True)]
     for axis in reversed(range(len(grid))):
-        where = tuple(0 if axis in layout.axes else None for layout in layouts[: len(inputs)])
+        where = tuple(0 if axis in layout.axes else None for layout in layouts)
         iteration = jax.vmap(iteration, in_axes=where, axis_size=grid[axis])
     return [layouts[k].join(results) for k, results in zip(outputs, iteration(*parts), strict=True)]
 

@@ -39,11 +39,11 @@ def run_grid(
         for k, each in enumerate(blocks[len(inputs) :])
     ]
     kernel = Kernel(jaxpr, grid_mapping)
-    if (results := run_batched(kernel, grid, blocks, inputs)) is not None:
+    if (results := run_batched(kernel, grid, blocks, [*inputs, *outputs])) is not None:
         return results
-    call = _Call(kernel, grid, scalars, blocks)
     arrays = [each.pad(array) for each, array in zip(blocks, (*inputs, *outputs), strict=True)]
-    return [each.unpad(array) for each, array in zip(blocks, call.run(arrays), strict=True)][len(inputs) :]
+    results = _Call(kernel, grid, scalars, blocks, arrays).run()
+    return [each.unpad(array) for each, array in zip(blocks, results, strict=True)][len(inputs) :]
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,12 @@ class _Call:
     grid: list[Any]
     scalars: Sequence[Any]
     blocks: list[Blocks]
+    arrays: list[Any]
+    """The inputs, and the outputs before the call, padded to whole blocks."""
 
-    def run(self, arrays: list[Any]) -> list[Any]:
-        """Runs all iterations; returns the padded arrays after them."""
+    def run(self) -> list[Any]:
+        """Runs all iterations; returns the arrays after them."""
+        arrays = [*self.arrays]
         count, written = len(self.grid), sorted(self.kernel.written)
         outer = max((1 + axis for k in written for axis in self.blocks[k].axes(count)), default=0)
         needed = self.kernel.needed(dict(enumerate(self.grid[outer:], outer)))
@@ -84,7 +87,7 @@ class _Call:
         """Runs the iterations that share the blocks of outputs; returns arrays and scratch memory."""
         written, first = sorted(self.kernel.written), [*position, *[np.int32(0)] * (len(self.grid) - outer)]
         starts = {k: self.blocks[k].starts(first, self.scalars) for k in written}
-        outputs = [self._first(k, arrays[k], starts[k], k in needed) for k in written]
+        outputs = [self._first(k, starts[k], k in needed, arrays[k], outer) for k in written]
 
         def iteration(inner: Indices, state: State) -> State:
             at = [*position, *inner]
@@ -102,11 +105,13 @@ class _Call:
             arrays[k] = self.blocks[k].write(arrays[k], block, starts[k])
         return arrays, state[len(written) :]
 
-    def _first(self, k: int, array: Any, starts: Indices, is_needed: bool) -> Any:
-        """The block of an output before the iterations that share it."""
-        if is_needed:
-            return self.blocks[k].read(array, starts)
-        return uninitialized(self.blocks[k].block_sizes, array.dtype)
+    def _first(self, k: int, starts: Indices, is_needed: bool, array: Any, outer: int) -> Any:
+        """The block of an output before the iterations that share it; no others write it if each axis moves it."""
+        blocks, axes = self.blocks[k], [axis for axis in range(outer) if not _is_one(self.grid[axis])]
+        if not is_needed:
+            return uninitialized(blocks.block_sizes, blocks.element_type)
+        is_own = {*axes} <= {*(blocks.axis_of_dimensions(len(self.grid)) or [])}
+        return blocks.read(self.arrays[k] if is_own else array, starts)
 
 
 def _loop(grid: Sequence[Any], body: Callable[[Indices, State], State], state: State) -> State:

@@ -46,25 +46,23 @@ class _Window:
     def clamped(self) -> list[Any]:
         """The starts of the clamped slice."""
         limits = zip(self.starts, self.kept, self.array.shape, strict=True)
-        return [_s32(jnp.clip(start, 0, n - size)) for start, size, n in limits]
+        return [_clip(start, n - size) for start, size, n in limits]
 
     def shift(self, dimension: int) -> Any:
         """Returns how far clamping moves the slice towards the front."""
-        start, end = _s32(self.starts[dimension]), self.array.shape[dimension]
-        return jnp.clip(start, 0, end) - self.clamped[dimension]
+        return _clip(self.starts[dimension], self.array.shape[dimension]) - self.clamped[dimension]
 
     def read(self) -> Any:
         """The elements of the array that clamping leaves."""
-        return lax.dynamic_slice(self.array, self.clamped, self.kept, allow_negative_indices=False)
+        return _slice(self.array, self.clamped, self.kept)
 
     def load(self) -> Any:
         """The slice, with uninitialized elements beyond the end of the array."""
         part = self.read()
         if self.moving:
             ends = [(0, size if d in self.moving else 0, 0) for d, size in enumerate(self.sizes)]
-            starts = [self.shift(d) if d in self.moving else np.int32(0) for d in range(len(ends))]
-            part = lax.pad(part, uninitialized((), part.dtype), ends)
-            part = lax.dynamic_slice(part, starts, self.sizes, allow_negative_indices=False)
+            starts = [self.shift(d) if d in self.moving else 0 for d in range(len(ends))]
+            part = _slice(lax.pad(part, uninitialized((), part.dtype), ends), starts, self.sizes)
         return lax.squeeze(part, self.scalars)
 
     def store(self, value: Any, mask: Any) -> Any:
@@ -73,6 +71,8 @@ class _Window:
         if self.moving or mask is not None:
             mask = jnp.ones(value.shape, bool) if mask is None else self._whole(mask)
             value = jnp.where(self._moved(mask), self._moved(value), self.read())
+        if value.shape == self.array.shape:
+            return value
         return lax.dynamic_update_slice(self.array, value, self.clamped, allow_negative_indices=False)
 
     def _whole(self, mask: Any) -> Any:
@@ -84,17 +84,30 @@ class _Window:
         if not self.moving:
             return value
         ends = [(size if d in self.moving else 0, 0, 0) for d, size in enumerate(self.kept)]
-        starts = [self.kept[d] - self.shift(d) if d in self.moving else np.int32(0) for d in range(len(ends))]
-        padded = lax.pad(value, np.zeros((), value.dtype), ends)
-        return lax.dynamic_slice(padded, starts, self.kept, allow_negative_indices=False)
+        starts = [self.kept[d] - self.shift(d) if d in self.moving else 0 for d in range(len(ends))]
+        return _slice(lax.pad(value, np.zeros((), value.dtype), ends), starts, self.kept)
+
+
+def _is_known(index: Any) -> bool:
+    return isinstance(index, (int, np.integer))
 
 
 def _is_inside(start: Any, size: int, extent: int) -> bool:
-    return isinstance(start, (int, np.integer)) and 0 <= int(start) <= extent - size
+    return _is_known(start) and 0 <= int(start) <= extent - size
 
 
-def _s32(value: Any) -> Any:
-    return lax.convert_element_type(value, np.int32)
+def _clip(index: Any, last: int) -> Any:
+    """An index of s32, or a number, moved to between 0 and the last one."""
+    if _is_known(index):
+        return min(max(int(index), 0), last)
+    return jnp.clip(lax.convert_element_type(index, np.int32), 0, last)
+
+
+def _slice(array: Any, starts: Sequence[Any], sizes: Sequence[int]) -> Any:
+    """A slice that is in bounds; one that is known does not depend on the iteration."""
+    if all(map(_is_known, starts)):
+        return lax.slice(array, starts, [start + size for start, size in zip(starts, sizes, strict=True)])
+    return lax.dynamic_slice(array, starts, sizes, allow_negative_indices=False)
 
 
 def _window(array: Any, transforms: Sequence[Any]) -> _Window | None:
