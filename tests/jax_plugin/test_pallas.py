@@ -112,6 +112,17 @@ def test_the_last_blocks_may_exceed_their_arrays(is_light: bool) -> None:
     np.testing.assert_array_equal(run(call, x, bias)[0], x.T + bias)
 
 
+@pytest.mark.parametrize("block", [2, 6])
+def test_the_only_block_may_be_a_part_or_more(block: int) -> None:
+    def kernel(x: Any, y: Any) -> None:
+        y[...] = x[0, :4] * 2
+
+    x = normal(3, block)
+    spec = pl.BlockSpec((1, max(4, block)), lambda i: (1, 0))
+    call = pl.pallas_call(kernel, grid=(1,), in_specs=[spec], out_shape=shape(4))
+    np.testing.assert_array_equal(run(call, x)[0][: min(block, 4)], 2 * x[1, :4])
+
+
 def test_scratch_memory_is_kept_from_one_iteration_to_the_next() -> None:
     def kernel(x: Any, y: Any, total: Any) -> None:
         total[...] = jnp.where(pl.program_id(0) == 0, 0, total[...]) + x[...]

@@ -84,10 +84,13 @@ class Blocks:
         known: dict[Any, int] = {axis: k for k, axis in enumerate(jaxpr.invars[:count])}
         found: list[int | None] = []
         for kind, index, size in zip(self.mapping.block_shape, jaxpr.outvars, self.array_sizes, strict=True):
-            is_only = isinstance(index, core.Literal) and index.val == 0 and getattr(kind, "block_size", 1) == size
-            if isinstance(kind, pallas_core.Element) or not (is_only or index in known):
+            if isinstance(index, core.Literal):
+                axis = None if index.val == 0 and getattr(kind, "block_size", 1) >= size else -1
+            else:
+                axis = known.get(index, -1)
+            if isinstance(kind, pallas_core.Element) or axis == -1:
                 return None
-            found.append(None if is_only else known[index])
+            found.append(axis)
         axes = [axis for axis in found if axis is not None]
         return found if len({*axes}) == len(axes) else None
 
