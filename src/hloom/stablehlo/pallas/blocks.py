@@ -84,11 +84,10 @@ class Blocks:
         known: dict[Any, int] = {axis: k for k, axis in enumerate(jaxpr.invars[:count])}
         found: list[int | None] = []
         for kind, index, size in zip(self.mapping.block_shape, jaxpr.outvars, self.array_sizes, strict=True):
-            if isinstance(index, core.Literal):
-                axis = None if index.val == 0 and getattr(kind, "block_size", 1) >= size else -1
-            else:
-                axis = known.get(index, -1)
-            if isinstance(kind, pallas_core.Element) or axis == -1:
+            is_fixed = isinstance(index, core.Literal)
+            is_only = is_fixed and index.val == 0 and getattr(kind, "block_size", 1) >= size
+            axis = None if is_fixed else known.get(index)
+            if isinstance(kind, pallas_core.Element) or (axis is None and not is_only):
                 return None
             found.append(axis)
         axes = [axis for axis in found if axis is not None]
