@@ -13,8 +13,10 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import gc
+import importlib
 import json
 import os
+import pkgutil
 import random
 import resource
 import sys
@@ -66,6 +68,7 @@ def run(options: argparse.Namespace, cache: Path) -> tuple[list[Sample], list[Sa
     from soak.work import Soak
 
     soak, rng, started = Soak(options.seed, cache), random.Random(options.seed), time.monotonic()
+    load_everything()
     for number in range(options.threads):
         threading.Thread(target=soak.work, args=(number,), daemon=True).start()
     threading.Thread(target=soak.interrupt, args=(options.interrupts,), daemon=True).start()
@@ -93,6 +96,18 @@ def run(options: argparse.Namespace, cache: Path) -> tuple[list[Sample], list[Sa
     soak.stop.set()
     faulthandler.cancel_dump_traceback_later()
     return samples, quiet, soak.counts.failures + leaks(quiet)
+
+
+def load_everything() -> None:
+    """Imports modules that programs need for some operations only, which would look like a leak: SciPy, kernels."""
+    import hloom.backends.cpu
+    import hloom.ops
+
+    names = ["scipy.fft", "scipy.linalg.cython_blas", "scipy.linalg.cython_lapack", "scipy.sparse", "scipy.special"]
+    for package in (hloom.backends.cpu, hloom.ops):
+        names += [found.name for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+    for name in names:
+        importlib.import_module(name)
 
 
 def limit_address_space() -> None:

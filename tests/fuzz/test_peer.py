@@ -26,6 +26,7 @@ CLASSES = {
     "sort-of-two-bit-integers": "sorts of two bits",
     "reduce-scatter-of-nan-on-one-device": "scattered maxima of NaN",
     "gradient-of-a-scale-without-elements": "gradients without elements",
+    "cosine-of-large-imaginary-numbers": "overflow of complex functions",
     "random-bits-of-signed-integers-are-unsigned": "signed random bits",
 }
 

@@ -175,4 +175,13 @@ CASES: list[Case] = [
         (np.zeros((0, 1), np.float32), np.array([np.nan], np.float32)),
         (np.zeros((0, 1), np.float32), np.zeros(1, np.float32), np.zeros(1, np.float32)),
     ),
+    Case(
+        "cosine-of-large-imaginary-numbers",
+        (),
+        "UNARY-2",
+        "The cosine of iy is the real number cosh(y), here infinite; XLA multiplies sin(0) by sinh(y), 0 inf is NaN.",
+        module("cosine", "x = c64[1] parameter(0); ROOT r = c64[1] cosine(x)"),
+        (np.array([1000j], np.complex64),),
+        np.array([complex(np.inf, -0.0)], np.complex64),
+    ),
 ]

@@ -84,6 +84,33 @@ def test_what_is_purely_imaginary_is_true() -> None:
     assert "stablehlo.compare" in text and found.tolist() == [False, True, True]
 
 
+def test_transfers_keep_their_sources_and_targets() -> None:
+    pairs = 'frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1},{1,0}}"}'
+    text = export(
+        "x = u32[] replica-id()\n t = token[] after-all()\n"
+        f"r = (u32[], u32[], token[]) recv(t), channel_id=1, {pairs}\n"
+        f"s = (u32[], u32[], token[]) send(x, t), channel_id=1, {pairs}\n"
+        "d = (u32[], token[]) recv-done(r), channel_id=1\n e = token[] send-done(s), channel_id=1\n"
+        "ROOT v = u32[] get-tuple-element(d), index=0",
+        header=", replica_count=2",
+    )
+    module = parse_stablehlo(text)
+    assert hl.compile(module, "interpreter", replicas=2).run_replicas([[], []]) == [1, 0]
+
+
+def test_reshapes_to_no_dimension_have_no_sizes() -> None:
+    text = export("x = f32[1] parameter(0)\n ROOT r = f32[] dynamic-reshape(x)")
+    assert hl.compile(parse_stablehlo(text))(np.array([3], np.float32)) == 3
+
+
+def test_ragged_exchanges_are_read_as_they_are_written() -> None:
+    text = export(
+        "x = f32[3] parameter(0)\n o = f32[2] parameter(1)\n k = s32[1] constant({1})\n"
+        "ROOT r = f32[2] ragged-all-to-all(x, o, k, k, k, k), replica_groups={{0}}"
+    )
+    assert parse_stablehlo(text).entry.root.opcode == "ragged-all-to-all"
+
+
 def test_a_loop_has_one_argument_for_each_leaf_of_its_state() -> None:
     text = export(
         "i = s32[] constant(0)\n x = f32[4] parameter(0)\n t = (s32[], f32[4]) tuple(i, x)\n"

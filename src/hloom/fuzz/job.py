@@ -35,6 +35,7 @@ from hloom.fuzz.peer import Xla, class_of
 from hloom.fuzz.reference import Reference
 from hloom.fuzz.runner import exception_text
 from hloom.fuzz.state import Counts, Finding, State, operations_of, save_case
+from hloom.ops.communication import Infeed
 from hloom.verifier import verify_module
 
 SEEDS_PER_JOB = 1 << 40
@@ -226,8 +227,8 @@ def problem_of(oracle: Oracle, case: Case, choices: int) -> Problem | None:
 
 def reduced(oracle: Oracle, case: Case, problem: Problem, choices: int) -> Case:
     """Returns the smallest case found with a problem of the same kind; exceptions must be raised at the same line."""
-    if case.module.replica_count > 1:
-        return case  # values of instructions, which become arguments, are those of one replica
+    if case.module.replica_count > 1 or any(isinstance(i.op, Infeed) for i in case.module.instructions()):
+        return case  # values of instructions, which become arguments, are those of one replica and no infeed
     deadline, needed = time.monotonic() + REDUCE_SECONDS, conditions(case)
 
     def shows(smaller: Case) -> bool:

@@ -19,6 +19,7 @@ import numpy as np
 from hloom.api import prepare
 from hloom.backends.interpreter.executable import InterpreterExecutable
 from hloom.faults.case import Case
+from hloom.fuzz.feeds import feed, written
 from hloom.ir import Computation
 from hloom.numerics import widen
 from hloom.ops.batch_norm import BatchNorm
@@ -204,7 +205,7 @@ def noise_of(op: Operation, shapes: Sequence[Shape]) -> Error | None:
     """Returns the error that the specification allows an operation; None if it is exact."""
     if not has_rounding(shapes):
         return None
-    if isinstance(op, SUMS) or (isinstance(op, REDUCTIONS) and not all(map(_order_is_free, op.computations))):
+    if isinstance(op, SUMS) or (isinstance(op, REDUCTIONS) and not all(map(order_is_free, op.computations))):
         return Error(STEP_ULPS, SUM_ULPS, isinstance(op, BY_NORM))
     if isinstance(op, COMPLEX_ROUNDED) and any(s.is_array and s.element_type.is_complex for s in shapes):
         return Error(ULPS)
@@ -212,7 +213,8 @@ def noise_of(op: Operation, shapes: Sequence[Shape]) -> Error | None:
     return Error(ULPS) if stated or isinstance(op, Atan2 | Power) else None
 
 
-def _order_is_free(combiner: Computation) -> bool:
+def order_is_free(combiner: Computation) -> bool:
+    """Whether a combiner gives the same bits in any order."""
     return all(isinstance(i.op, EXACT) or not has_rounding([i.shape]) for i in combiner.instructions)
 
 
@@ -223,10 +225,15 @@ def has_rounding(shapes: Sequence[Shape]) -> bool:
 
 
 def on_replicas(executable: Executable, case: Case) -> Value:
-    """Runs an executable with the arguments of a case on each replica; returns the result, or a tuple of several."""
-    arguments = case.arguments or ()
+    """Runs an executable with the arguments of a case on each replica.
+
+    Returns the result, or a tuple of several, and of the items of outfeeds.
+    """
+    arguments, devices = case.arguments or (), getattr(executable, "devices", ())
+    feed(case.module, devices)
     results = executable.run_replicas([arguments] * case.module.replica_count)
-    return results[0] if len(results) == 1 else tuple(results)
+    every = (*results, *written(case.module, devices))
+    return every[0] if len(every) == 1 else every
 
 
 class NoisyRuns:

@@ -6,20 +6,25 @@ are allowed. Raising HloomError means that the oracle does not apply to the case
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from hloom.errors import ArgumentError, HloomError
 from hloom.faults.case import Case
 from hloom.fuzz.grammar.draw import Draw
+from hloom.fuzz.noise import STEP_ULPS, SUM_ULPS, Error, has_rounding, noise_of, order_is_free
 from hloom.fuzz.reference import Reference
 from hloom.fuzz.runner import Failure, Runner, exception_text, run
 from hloom.fuzz.shardings import annotate
 from hloom.fuzz.twins import twin
 from hloom.ir import Module
+from hloom.ops.operation import Operation
+from hloom.ops.scatter import Scatter
 from hloom.ops.traits import Communication, DeviceIndex
-from hloom.passes import PASSES, clone_module, run_passes
+from hloom.passes import PASSES, Pipeline, clone_module, run_passes
+from hloom.passes.legalize.bits import BitsExpander
 from hloom.proto import module_from_bytes, module_to_bytes
+from hloom.shape import Shape
 from hloom.stablehlo.exporter.module import print_stablehlo
 from hloom.text import fingerprint, parse_module
 from hloom.values import Value
@@ -85,16 +90,24 @@ class Twin:
         return self.compiled(other, reference, draw)
 
 
+def noise_of_partitions(op: Operation, shapes: Sequence[Shape]) -> Error | None:
+    """Returns the error of an operation on several partitions, which also add up the updates of a scatter (GEN-13)."""
+    known = noise_of(op, shapes)
+    is_sum = isinstance(op, Scatter) and has_rounding(shapes) and not order_is_free(op.update_computation)
+    return Error(STEP_ULPS, SUM_ULPS) if is_sum else known
+
+
 def partitioned(case: Case, reference: Reference, draw: Draw) -> Problem | None:
     """Partitions the program by random shardings for 2 to 4 devices, and interprets the program of each."""
-    if any(isinstance(i.op, (DeviceIndex, Communication)) for i in case.module.instructions()):
+    if any(i.op.has_side_effect or isinstance(i.op, (DeviceIndex, Communication)) for i in case.module.instructions()):
         raise ArgumentError("what partitions are and send is up to the partitioner")
     module, count = clone_module(case.module), draw.between(2, MOST_PARTITIONS)
     annotate(module, draw.rng, count)
     outcome = run(Case(module, case.arguments), "interpreter", partitions=count)
     if isinstance(outcome, Failure) and outcome.is_refusal and "must have one sharding" in outcome.message:
         raise ArgumentError(outcome.message)  # shardings that contradict each other were drawn
-    return judged(reference, outcome)
+    has_scatter = any(isinstance(i.op, Scatter) for i in case.module.instructions())
+    return judged(Reference(case, noise_of_partitions) if has_scatter else reference, outcome)
 
 
 def random_target(draw: Draw) -> dict[str, str]:
@@ -104,10 +117,11 @@ def random_target(draw: Draw) -> dict[str, str]:
 
 
 def after_pass(case: Case, reference: Reference, draw: Draw) -> Problem | None:
-    """Applies a single pass, with default options, and interprets the module."""
+    """Applies a single pass, with default options, and interprets the module; bitcasts are expanded before."""
     left_out = UNTESTED_PASSES + (SINGLE_DEVICE_PASSES if case.module.replica_count > 1 else ())
     name = draw.pick([name for name in PASSES if name not in left_out])
-    return rewritten(case, reference, lambda module: run_passes(module, PASSES[name](), verify=False), name)
+    steps = Pipeline(name, (BitsExpander(), PASSES[name]()))
+    return rewritten(case, reference, lambda module: run_passes(module, steps, verify=False), name)
 
 
 def rewritten(case: Case, reference: Reference, rewrite: Callable[[Module], object], name: str) -> Problem | None:

@@ -31,6 +31,21 @@ def fused(entry: str, **options: int) -> list[str]:
     return [summary(i) for i in after.entry.instructions if i.opcode != "parameter"]
 
 
+def test_fusions_with_several_results_keep_the_order_of_effects() -> None:
+    """SEND-3: the send comes before the recv-done, though one fusion could make what is sent and use what comes."""
+    text = module_text(
+        """i = f32[64] iota(), iota_dimension=0
+        t = token[] after-all()
+        r = (f32[64], u32[], token[]) recv(t), channel_id=1
+        s = (f32[64], u32[], token[]) send(i, t), channel_id=1
+        d = (f32[64], token[]) recv-done(r), channel_id=1
+        e = token[] send-done(s), channel_id=1
+        v = f32[64] get-tuple-element(d), index=0
+        ROOT a = f32[64] add(i, v)"""
+    )
+    assert hl.compile(text, timeout=5.0)().tolist() == [2 * k for k in range(64)]
+
+
 def summary(instruction: hl.Instruction) -> str:
     """`fusion[add negate]`, or the opcode."""
     if instruction.opcode != "fusion":

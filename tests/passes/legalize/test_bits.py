@@ -18,6 +18,9 @@ BODIES = {
     "a bitcast of another type": "x = f32[4,6]{0,1} parameter(0)\nROOT r = s32[6,4]{1,0} bitcast(x)",
     "a bitcast of another width": "x = f32[4,6]{1,0} parameter(0)\nROOT r = u8[24,4]{1,0} bitcast(x)",
     "a bitcast of tiles that pad": "x = s32[2,512]{1,0:T(2,128)} parameter(0)\nROOT r = s32[512,2]{1,0:T(8,128)} bitcast(x)",
+    "a bitcast of what one device alone gathers":
+        "x = f32[4,6]{0,1} parameter(0)\na = f32[4,6]{1,0} all-gather(x), dimensions={0}, replica_groups={{0}}\n"
+        "ROOT r = f32[24]{0} bitcast(a)",
     "two nibbles of a byte": "x = s8[5] parameter(0)\nROOT r = s4[5,2] bitcast-convert(x)",
     "a byte of two nibbles": "x = s4[5,2] parameter(0)\nROOT r = s8[5] bitcast-convert(x)",
     "a float of eight nibbles": "x = u4[3,8] parameter(0)\nROOT r = f32[3] bitcast-convert(x)",

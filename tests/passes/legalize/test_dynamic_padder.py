@@ -102,6 +102,9 @@ BODIES = {
     "reshape that flattens": "ROOT r = f32[<=32] reshape(d)",
     "reshape that flattens inner sizes": "ROOT r = f32[<=32] reshape(w)",
     "reshape that flattens both": "ROOT r = f32[<=32] reshape(b)",
+    "dynamic-reshape without elements":
+        "none = f32[8,0,4] broadcast(one), dimensions={}\nempty = f32[<=8,0,4] set-dimension-size(none, n), dimensions={0}\n"
+        "ROOT r = f32[0,<=32] dynamic-reshape(empty, s32[] constant(0), n)",
     "dynamic-reshape": "four = s32[] constant(4)\nr1 = f32[<=32] reshape(d)\nROOT r = f32[4,<=8] dynamic-reshape(r1, four, n)",
     "dot along": "ROOT r = f32[<=8,8] dot(d, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
     "dot across": "ROOT r = f32[4,4] dot(d, d), lhs_contracting_dims={0}, rhs_contracting_dims={0}",

@@ -13,101 +13,28 @@ from typing import Any
 import numpy as np
 
 import hloom as hl
-from hloom.errors import HloomError, RuleError
-from hloom.runtime.custom_calls.signature import Attribute, Pattern, Signature
+from hloom.errors import HloomError
+from hloom.fuzz.grammar.calls import DrawnCall, draw_call
+from hloom.fuzz.grammar.draw import Draw
 from hloom.runtime.custom_calls.targets import signatures
 from hloom.shape import Shape
-from hloom.types import BY_NAME, PrimitiveType
+from hloom.types import BY_NAME
 
 ODD_TYPES = [BY_NAME[name] for name in ("pred", "s8", "s32", "u64", "bf16", "f16", "f32", "f64", "c64", "c128", "s4")]
 ODD_VALUES = ("-1", "0", "1", "99 : ui8", "1.5", '"x"', "true", "1099511627776", "78 : ui8", '"UV"', "nan", "{")
 
 
-@dataclasses.dataclass(frozen=True)
-class Call:
-    target: str
-    operands: tuple[Shape, ...]
-    result: Shape
-    config: str
-
-    def text(self) -> str:
-        parameters = "".join(f"  p{k} = {shape} parameter({k})\n" for k, shape in enumerate(self.operands))
-        names = ", ".join(f"p{k}" for k in range(len(self.operands)))
-        config = self.config.replace("\\", "\\\\").replace('"', '\\"')
-        return (
-            f"HloModule m\nENTRY e {{\n{parameters}  ROOT r = {self.result} custom-call({names}), "
-            f'custom_call_target="{self.target}", backend_config="{config}"\n}}'
-        )
+def text_of(call: DrawnCall) -> str:
+    parameters = "".join(f"  p{k} = {shape} parameter({k})\n" for k, shape in enumerate(call.operands))
+    names = ", ".join(f"p{k}" for k in range(len(call.operands)))
+    config = call.config.replace("\\", "\\\\").replace('"', '\\"')
+    return (
+        f"HloModule m\nENTRY e {{\n{parameters}  ROOT r = {call.result} custom-call({names}), "
+        f'custom_call_target="{call.target}", backend_config="{config}"\n}}'
+    )
 
 
-def draw(target: str, signature: Signature, rng: np.random.Generator) -> Call:
-    """A call that fits the signature."""
-    for _ in range(1000):
-        attributes = {name: _draw_value(each, rng) for name, each in signature.attributes.items()}
-        names = sorted(set(re.findall(r"\b[a-z]\b", signature.text)) - set(signature.where))
-        sizes: dict[str, Any] = {name: int(rng.integers(0, 6)) for name in names}
-        if rng.random() < 0.5:
-            sizes = dict.fromkeys(sizes, int(rng.integers(0, 6)))
-        for name, expression in signature.where.items():
-            sizes[name] = eval(expression, {}, {**sizes, **attributes})
-        batch = tuple(int(n) for n in rng.integers(0, 4, rng.integers(0, 3)))
-        kind = signature.types[rng.integers(len(signature.types))] if signature.types else PrimitiveType.F32
-        whole = Shape.array(kind, batch)
-        operands = [_shape(p, sizes, batch, kind, whole) for p in signature.operands for _ in _repeats(p, batch, rng)]
-        results = [_shape(p, sizes, batch, kind, whole) for p in signature.results for _ in _repeats(p, batch, rng)]
-        result = results[0] if len(results) == 1 else Shape.tuple_of(results)
-        call = Call(target, tuple(operands), result, _config(signature, attributes))
-        try:
-            signature.bind(target, call.operands, call.result, call.config)
-        except RuleError:
-            continue
-        return call
-    raise AssertionError(f"no call of {target} fits {signature}")
-
-
-def _draw_value(attribute: Attribute, rng: np.random.Generator) -> Any:
-    options = attribute.options
-    if isinstance(options, bool):
-        return bool(rng.integers(2))
-    if isinstance(options, str):
-        return options[rng.integers(len(options))]
-    return int(rng.integers(0, 6)) if isinstance(options, range) else 1e-6
-
-
-def _config(signature: Signature, attributes: dict[str, Any]) -> str:
-    if signature.positional:
-        return ",".join(str(int(value) if isinstance(value, bool) else value) for value in attributes.values())
-    entries = [f"{name} = {_written(value)}" for name, value in attributes.items()]
-    return "{" + ", ".join(entries) + "}" if entries else ""
-
-
-def _written(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{ord(value)} : ui8" if isinstance(value, str) else f"{value} : i32"
-
-
-def _repeats(pattern: Pattern, batch: tuple[int, ...], rng: np.random.Generator) -> range:
-    return range({None: 1, "rank": len(batch), "any": int(rng.integers(3))}[pattern.repeat])
-
-
-def _shape(pattern: Pattern, sizes: dict[str, Any], batch: tuple[int, ...], kind: PrimitiveType, whole: Shape) -> Shape:
-    if pattern.sizes is None:
-        return whole
-    parts = {PrimitiveType.C64: "f32", PrimitiveType.C128: "f64"}
-    wholes = {PrimitiveType.F32: "c64", PrimitiveType.F64: "c128"}
-    element = {
-        "T": kind,
-        "real(T)": BY_NAME[parts.get(kind, kind.text)],
-        "complex(T)": BY_NAME[wholes.get(kind, kind.text)],
-    }.get(pattern.type) or BY_NAME[pattern.type]
-    dimensions: list[int] = []
-    for size in pattern.sizes:
-        dimensions += batch if size == "*" else [max(0, eval(size, {}, dict(sizes)))]
-    return Shape.array(element, dimensions)
-
-
-def damaged(call: Call, rng: np.random.Generator) -> Call:
+def damaged(call: DrawnCall, rng: np.random.Generator) -> DrawnCall:
     """The call with one thing changed: a shape, their number or order, or the attributes."""
     shapes = [*call.operands, *(call.result.elements if call.result.is_tuple else [call.result])]
     count = len(call.operands)
@@ -170,13 +97,13 @@ def array(shape: Shape, rng: np.random.Generator, is_odd: bool) -> np.ndarray:
         return np.asarray(values).astype(dtype)
 
 
-def outcome(call: Call, rng: np.random.Generator, is_odd: bool) -> str:
+def outcome(call: DrawnCall, rng: np.random.Generator, is_odd: bool) -> str:
     """ "refused", or "ran" where both backends give the same shapes, and of tame values the same values."""
     arguments = [array(shape, rng, is_odd) for shape in call.operands]
     results: list[Any] = []
     for backend in ("interpreter", "cpu"):
         try:
-            results.append(hl.compile(call.text(), backend=backend)(*arguments))
+            results.append(hl.compile(text_of(call), backend=backend)(*arguments))
         except HloomError as error:
             results.append(error)
     if any(isinstance(result, HloomError) for result in results):
@@ -197,7 +124,7 @@ def run(first: int, count: int) -> None:
     for seed in range(first, first + count):
         print(seed, end=" ", flush=True)
         rng = np.random.default_rng(seed)
-        call = draw(*declared[seed % len(declared)], rng)
+        call = draw_call(Draw(seed), *declared[seed % len(declared)])
         if (seed // len(declared) + seed) % 4:
             call = damaged(call, rng)
         print(outcome(call, rng, is_odd=bool(seed % 3 == 0)))

@@ -14,8 +14,10 @@ from hloom.ir import Computation, Instruction
 from hloom.literal import extreme
 from hloom.numerics import convert
 from hloom.ops.attributes import ComparisonDirection, ComparisonType, WindowDimension
+from hloom.ops.broadcast import Iota
 from hloom.ops.compare import Compare
 from hloom.ops.elementwise_binary import Add, And, Maximum, Minimum, Multiply, Or, Xor
+from hloom.ops.elementwise_unary import Not
 from hloom.ops.operation import Operation
 from hloom.ops.reduce import Map, Reduce
 from hloom.ops.reduce_window import ReduceWindow, SelectAndScatter
@@ -97,20 +99,39 @@ def _reduce(body: Body, declaration: type[Reduce]) -> Instruction:
 
 
 def _arg_reduce(body: Body, operand: Instruction) -> Instruction:
-    """The largest or smallest element with an index, the smaller index of equal ones: jnp.argmax."""
+    """The largest or smallest element with an index, the smaller index of equal ones: jnp.argmax.
+
+    Elements at random indices are in total order, so that equal ones are the same; with an iota NaNs come first.
+    """
     draw, element_type, index_type = body.draw, operand.shape.element_type, body.draw.pick(ARG_TYPES)
     inner = body.child("arg", [scalar(element_type), scalar(index_type)] * 2, scalar=True)
     a, i, b, j = inner.computation.parameters
-    largest = draw.chance(0.5)
-    better = inner.add(Compare(direction=ComparisonDirection.GT if largest else ComparisonDirection.LT), a, b)
-    equal = inner.add(Compare(direction=ComparisonDirection.EQ), a, b)
+    largest, along_one = draw.chance(0.5), bool(operand.shape.rank) and draw.chance(0.5)
+    better, equal = _comparisons(inner, a, b, largest, not along_one)
     first = inner.add(And(), equal, inner.add(Compare(direction=ComparisonDirection.LT), i, j))
     keep = inner.add(Or(), better, first)
     inner.end([inner.add(Select(), keep, a, b), inner.add(Select(), keep, i, j)])
     starts = [body.constant(extreme(element_type, not largest)), body.constant(extreme(index_type, True))]
-    dimensions = draw.some(range(operand.shape.rank), 0.6)
-    indices = body.want(operand.shape.with_element_type(index_type))
+    dimensions, index_shape = draw.some(range(operand.shape.rank), 0.6), operand.shape.with_element_type(index_type)
+    if along_one:
+        dimensions = (draw.below(operand.shape.rank),)
+    indices = body.add(Iota(iota_dimension=dimensions[0]), shape=index_shape) if along_one else body.want(index_shape)
     return _opened(body, Reduce(dimensions=dimensions, computation=inner.computation), operand, indices, *starts)
+
+
+def _comparisons(
+    inner: Body, a: Instruction, b: Instruction, largest: bool, total: bool
+) -> tuple[Instruction, Instruction]:
+    """Returns whether a is better than b, and whether they are equal; without a total order NaN is best."""
+    order = ComparisonType.TOTALORDER if total and a.shape.element_type.is_float else None
+    strict = ComparisonDirection.GT if largest else ComparisonDirection.LT
+    better = inner.add(Compare(direction=strict, type=order), a, b)
+    equal = inner.add(Compare(direction=ComparisonDirection.EQ, type=order), a, b)
+    if order is not None or not a.shape.element_type.is_float:
+        return better, equal
+    nan_a, nan_b = (inner.add(Compare(direction=ComparisonDirection.NE), x, x) for x in (a, b))
+    better = inner.add(Or(), better, inner.add(And(), nan_a, inner.add(Not(), nan_b)))
+    return better, inner.add(Or(), equal, inner.add(And(), nan_a, nan_b))
 
 
 def _opened(body: Body, op: Operation, *operands: Instruction) -> Instruction:

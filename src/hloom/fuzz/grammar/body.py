@@ -31,17 +31,25 @@ CONTEXTS = (Start, AsyncStart, AsyncUpdate)
 
 @dataclass
 class Program:
-    """Data that the computations of a module share: choices, arguments so far, and the number of computations."""
+    """Data that the computations of a module share: choices, arguments so far, numbers of computations and channels."""
 
     draw: Draw
     arguments: list[Value] = field(default_factory=list)
     replicas: int = 1
     computations: int = 0
+    channels: int = 0
+    queue_token: Instruction | None = None
+    """The token of the last infeed or outfeed."""
 
     def new_computation(self, name: str) -> Computation:
         """Returns an empty computation with a unique name."""
         self.computations += 1
         return Computation(f"{name}.{self.computations}")
+
+    def new_channel(self) -> int:
+        """Returns the id of a channel that nothing else uses."""
+        self.channels += 1
+        return self.channels
 
 
 class Body:

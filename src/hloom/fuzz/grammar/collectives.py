@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from hloom.fuzz.grammar.applied import combiner
 from hloom.fuzz.grammar.body import Body
 from hloom.fuzz.grammar.proposals import proposal
@@ -17,16 +19,22 @@ from hloom.ops.async_collectives import (
     CollectivePermuteStart,
 )
 from hloom.ops.attributes import IotaReplicaGroups, ReplicaGroups
+from hloom.ops.broadcast import Broadcast
 from hloom.ops.collectives import (
     AllGather,
     AllReduce,
     AllToAll,
     CollectiveBroadcast,
     CollectivePermute,
+    RaggedAllToAll,
     ReduceScatter,
 )
+from hloom.ops.convert import Convert
+from hloom.ops.device_index import ReplicaId
+from hloom.ops.elementwise_binary import Add, Multiply
 from hloom.ops.operation import Operation
-from hloom.shape import Shape
+from hloom.shape import Shape, scalar
+from hloom.types import PrimitiveType
 
 
 def _groups(body: Body) -> tuple[dict[str, Any], int]:
@@ -118,3 +126,20 @@ def _permute(body: Body, declaration: type[CollectivePermute]) -> Instruction:
 def _broadcast(body: Body, declaration: type[Operation]) -> Instruction:
     groups, _ = _groups(body)
     return body.add(CollectiveBroadcast(**groups), body.array("collective-broadcast"))
+
+
+@proposal(RaggedAllToAll)
+def _ragged_all_to_all(body: Body, declaration: type[RaggedAllToAll]) -> Instruction:
+    """Slices of one size between all replicas: each writes its own rows of the others' outputs."""
+    draw, (groups, size) = body.draw, _groups(body)
+    operand = body.array("ragged-all-to-all", low=1)
+    most, *row = operand.shape.dimensions
+    count, spare = draw.between(0, most), draw.between(0, 2)
+    output = body.want(Shape.array(operand.shape.element_type, (size * count + spare, *row)))
+    starts = body.constant(np.asarray([draw.between(0, most - count) for _ in range(size)], np.int32))
+    counts = body.constant(np.full(size, count, np.int32))
+    first = body.add(Convert(), body.add(ReplicaId()), shape=scalar(PrimitiveType.S32))
+    own = body.add(Multiply(), first, body.constant(np.asarray(count if size > 1 else 0, np.int32)))
+    target = body.add(Add(), own, body.constant(np.asarray(draw.between(0, spare), np.int32)))
+    targets = body.add(Broadcast(), target, shape=counts.shape)
+    return body.add(RaggedAllToAll(**groups), operand, output, starts, counts, targets, counts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -20,11 +22,12 @@ from hloom.ops.compare import Compare
 from hloom.ops.convert import Convert
 from hloom.ops.dot import Dot
 from hloom.ops.dynamic_size import GetDimensionSize, SetDimensionSize
-from hloom.ops.elementwise_binary import Binary
+from hloom.ops.elementwise_binary import Binary, Multiply
 from hloom.ops.elementwise_unary import Unary
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.pad import Concatenate, Pad
 from hloom.ops.reduce import Reduce
+from hloom.ops.reshape import DynamicReshape
 from hloom.ops.select import Select
 from hloom.ops.slice import Slice
 from hloom.ops.transpose import Reverse, Transpose
@@ -36,12 +39,14 @@ ELEMENTWISE: tuple[type[Operation], ...] = tuple(
 )
 
 
-@proposal(SetDimensionSize)
-def _dynamic(body: Body, declaration: type[SetDimensionSize]) -> Instruction:
+@proposal(SetDimensionSize, DynamicReshape)
+def _dynamic(body: Body, declaration: type[Operation]) -> Instruction:
     draw, value = body.draw, body.array("set-dimension-size", low=1)
     for d in draw.shuffled(range(value.shape.rank))[: draw.weighted({1: 3, 2: 1})]:
         bound = value.shape.dimensions[d]
         value = _resized(body, value, d, draw.pick((draw.between(0, bound), draw.between(0, bound), bound)), True)
+    if declaration is DynamicReshape:
+        value = _reshaped(body, value)
     for _ in range(draw.below(4)):
         try:
             value = draw.pick(STEPS)(body, value)
@@ -115,6 +120,18 @@ def _size(body: Body, x: Instruction) -> Instruction:
     return body.add(Convert(), size, shape=scalar(PrimitiveType.S64))
 
 
+def _reshaped(body: Body, x: Instruction) -> Instruction:
+    """The actual elements in an array whose dimensions are those of x in another order, or several in one."""
+    sizes = [body.add(GetDimensionSize(dimension=d), x) for d in range(x.shape.rank)]
+    parts = [[d] for d in body.draw.shuffled(range(x.shape.rank))]
+    while len(parts) > 1 and body.draw.chance(0.4):
+        parts[:2] = [parts[0] + parts[1]]
+    dims = [functools.reduce(lambda a, b: body.add(Multiply(), a, b), (sizes[d] for d in part)) for part in parts]
+    bounds = [math.prod(x.shape.dimensions[d] for d in part) for part in parts]
+    flags = [any(x.shape.dynamic_dimensions[d] for d in part) for part in parts]
+    return body.add(DynamicReshape(), x, *dims, shape=Shape.array(x.shape.element_type, bounds, flags))
+
+
 def _declared(declaration: type[Operation]) -> Callable[[Body, Instruction], Instruction]:
     def step(body: Body, x: Instruction) -> Instruction:
         return body.add(declaration(**draw_attributes(body.draw, declaration, x.shape)), x)
@@ -124,5 +141,5 @@ def _declared(declaration: type[Operation]) -> Callable[[Body, Instruction], Ins
 
 STEPS: tuple[Callable[[Body, Instruction], Instruction], ...] = (
     _elementwise, _elementwise, _converted, _reduced, _selected, _padded, _doubled, _repeated, _multiplied, _size,
-    *map(_declared, (Transpose, Reverse, Slice)),
+    _reshaped, *map(_declared, (Transpose, Reverse, Slice)),
 )  # fmt: skip

@@ -6,33 +6,33 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from hloom.faults.case import Case
-from hloom.fuzz.grammar import applied, arrays, collectives, control, dynamic, indexed, products
+from hloom.fuzz.grammar import applied, arrays, calls, collectives, control, dynamic, indexed, products, transfers
 from hloom.fuzz.grammar.body import Body, Program
 from hloom.fuzz.grammar.draw import Draw
 from hloom.fuzz.grammar.proposals import PROPOSALS, SCALAR_WEIGHTS, WEIGHTS, grow
 from hloom.ir import Computation, Instruction, Module, callees_first
-from hloom.ops.collectives import RaggedAllToAll
-from hloom.ops.communication import CopyStart, Infeed, Outfeed, Recv, Send
+from hloom.layout import Layout
+from hloom.ops.communication import CopyStart, Infeed, Outfeed, Send, Transfer
 from hloom.ops.control_flow import AsyncDone, AsyncUpdate, Call, Conditional, While
 from hloom.ops.convert import Convert
-from hloom.ops.custom_call import CustomCall
 from hloom.ops.operation import OPERATIONS, Operation
-from hloom.ops.reshape import DynamicReshape
+from hloom.ops.reshape import Bitcast
 from hloom.ops.rng import Rng, RngGetAndUpdateState
 from hloom.ops.select import Clamp, Select
 from hloom.ops.structure import Domain
 from hloom.ops.traits import Communication, Done, Start
 
-FAMILIES = (applied, arrays, collectives, control, dynamic, indexed, products)
+FAMILIES = (applied, arrays, calls, collectives, control, dynamic, indexed, products, transfers)
 """The modules of proposals."""
 LEFT_OUT: tuple[type, ...] = (
-    AsyncDone, AsyncUpdate, Done, Domain, CustomCall, DynamicReshape, Rng, RngGetAndUpdateState,
-    Infeed, Outfeed, Recv, Send, RaggedAllToAll, Start,
+    AsyncDone, AsyncUpdate, Done, Domain, Rng, RngGetAndUpdateState, Start,
 )  # fmt: skip
-"""Operations that others propose with theirs, and those without a proposal yet."""
+"""Operations that others propose with theirs, or whose results are not determined."""
 STEPS = {1: 2.0, 2: 2.0, 3: 2.0, 5: 2.0, 8: 2.0, 14: 1.0, 25: 0.5}
 """Numbers of instructions that an entry grows by, with weights."""
 
+WITH_LAYOUTS = 0.1
+"""The share of modules whose arrays have layouts of their own."""
 REPLICAS = {1: 8.0, 2: 1.0, 3: 0.5}
 """Numbers of replicas, which all have the same arguments, with weights."""
 
@@ -47,6 +47,8 @@ def draw_case(seed: int, reached: Mapping[tuple[str, str], int] | None = None) -
     body = Body(program, "entry")
     grow(body, draw.weighted(STEPS))
     body.end(_results(body))
+    if draw.chance(WITH_LAYOUTS):
+        _lay_out(body.computation, draw)
     module = _module(f"seed.{seed}", body.computation)
     module.replica_count = program.replicas
     return Case(module, tuple(program.arguments))
@@ -60,6 +62,19 @@ def _results(body: Body) -> list[Instruction]:
         return [values[-1]] if values else [body.array("tuple")]
     others = body.draw.some(unused[:-1], 0.4)
     return [*others, unused[-1]]
+
+
+def _lay_out(entry: Computation, draw: Draw) -> None:
+    """Gives arrays of the entry random layouts, on which no result depends (GEN-9), but for those of bitcasts.
+
+    Shapes of channels and queues have the layouts of their data.
+    """
+    bound = [i for i in entry.instructions if isinstance(i.op, (Bitcast, Send, Outfeed))]
+    kept = {*bound, *(operand for instruction in bound for operand in instruction.operands)}
+    for instruction in entry.instructions:
+        shape = instruction.shape
+        if shape.is_array and instruction not in kept and draw.chance(0.5):
+            instruction.shape = shape.with_layout(Layout(tuple(draw.shuffled(range(shape.rank)))))
 
 
 def _module(name: str, entry: Computation) -> Module:
@@ -92,8 +107,9 @@ def _types(shape: object) -> set[str]:
 
 def _weights() -> dict[type[Operation], float]:
     drawn = {op for op in OPERATIONS.values() if not issubclass(op, LEFT_OUT)}
-    drawn.add(CopyStart)
-    return {op: 3.0 if op in PROPOSALS else 1.0 for op in sorted(drawn, key=lambda op: op.opcode)}
+    drawn |= {CopyStart, Send}
+    often = {op for op in PROPOSALS if not issubclass(op, (Infeed, Outfeed, Transfer))}
+    return {op: 3.0 if op in often else 1.0 for op in sorted(drawn, key=lambda op: op.opcode)}
 
 
 def _scalar_weights() -> dict[type[Operation], float]:

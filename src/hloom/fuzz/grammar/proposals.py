@@ -17,6 +17,7 @@ from hloom.fuzz.grammar.attributes import draw_attributes
 from hloom.fuzz.grammar.body import Body
 from hloom.fuzz.grammar.draw import ARRAYS
 from hloom.ir import Instruction
+from hloom.ops.communication import Transfer
 from hloom.ops.operation import Operation
 from hloom.ops.traits import Communication
 from hloom.types import Kind
@@ -57,7 +58,7 @@ def grow(body: Body, steps: int) -> None:
     if body.depth >= MAX_DEPTH:
         weights = {op: weight for op, weight in weights.items() if not op.calling_fields}
     if not body.uniform:
-        weights = {op: weight for op, weight in weights.items() if not issubclass(op, Communication)}
+        weights = {op: weight for op, weight in weights.items() if not issubclass(op, (Communication, Transfer))}
     added = 0
     for _ in range(4 * steps):
         try:

@@ -7,12 +7,14 @@ the other's result element by element, which then need not be read back from mem
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 
 from hloom.ir import Instruction
 from hloom.ops.reduce import Reduce
+from hloom.passes.edit import runs_effects
 
 MAX_CANDIDATES = 6
 MAX_SEARCH = 300
@@ -32,6 +34,7 @@ def merge_siblings(
 
     `members_of` returns the instructions that the fusion of a group computes, `order` has the position of each
     instruction in its computation; `may_merge` says whether a root may share a fusion, and `agree` with which others.
+    Instructions with effects keep their order (SEND-3).
     """
     return _Merger(roots, members_of, order, may_merge, agree, max_members).run()
 
@@ -59,6 +62,8 @@ class _Merger:
 
         A path through a merged fusion can lead from any of its roots to any other, against the order of instructions.
         """
+        effects = [instruction for instruction in order if runs_effects(instruction.op)]
+        self.earlier_effect = {after: [before] for before, after in itertools.pairwise(effects)}
 
     def run(self) -> list[list[Instruction]]:
         """Merges the roots in order; returns the groups."""
@@ -146,7 +151,8 @@ class _Merger:
                 return True
             group = self.group_of.get(instruction)
             if group is None:
-                stack += [*instruction.operands, *instruction.control_predecessors]
+                earlier = self.earlier_effect.get(instruction, ())
+                stack += [*instruction.operands, *instruction.control_predecessors, *earlier]
             else:
                 # A merged fusion depends on all of its operands, whichever of its results is read.
                 seen.update(group)

@@ -15,6 +15,7 @@ import numpy as np
 
 from hloom.errors import ArgumentError, HloomError
 from hloom.ir import Computation, Instruction, Module
+from hloom.ops.communication import PAIRS_ATTRIBUTE
 from hloom.ops.registry import Registry
 from hloom.ops.structure import Parameter
 from hloom.shape import Shape
@@ -263,6 +264,6 @@ def carried_attributes(instruction: Instruction, types: Sequence[Type]) -> dict[
         sharding = None if not is_whole else parts[0] if len(types) == 1 else sharding
     if sharding is not None:
         attributes["mhlo.sharding"] = sharding_text(sharding)
-    if instruction.frontend_attributes:
-        attributes["mhlo.frontend_attributes"] = dict(instruction.frontend_attributes)
+    if others := {k: v for k, v in instruction.frontend_attributes.items() if k != PAIRS_ATTRIBUTE}:
+        attributes["mhlo.frontend_attributes"] = others
     return attributes

@@ -24,7 +24,7 @@ from hloom.ops.async_collectives import (
 )
 from hloom.ops.attributes import CustomCallApiVersion, PaddingType
 from hloom.ops.collectives import AllGather, AllReduce, CollectivePermute
-from hloom.ops.communication import CopyDone, CopyStart, Recv, RecvDone, Send, SendDone
+from hloom.ops.communication import CopyDone, CopyStart, Recv, RecvDone, Send, SendDone, transfer_pairs
 from hloom.ops.control_flow import AsyncDone, AsyncStart, AsyncUpdate, Call, Conditional, Fusion, While
 from hloom.ops.convert import StochasticConvert
 from hloom.ops.custom_call import CustomCall
@@ -53,7 +53,7 @@ from hloom.stablehlo.exporter.block import (
 )
 from hloom.stablehlo.mlir.ir import Attribute, DenseElements, DialectAttribute, ElidedElements, Symbol, Value
 from hloom.stablehlo.mlir.parser import parse_attribute
-from hloom.stablehlo.mlir.types import TOKEN_TYPE, i32, i64, mlir_type, tensor_type
+from hloom.stablehlo.mlir.types import TOKEN_TYPE, i32, i64, i64_table, mlir_type, tensor_type
 from hloom.stablehlo.operations import BY_OPCODE, attributes_of
 from hloom.types import PrimitiveType
 
@@ -333,9 +333,11 @@ def _permute(op: CollectivePermute, block: BlockExporter, instruction: Instructi
     return results
 
 
-def _transfer(op: Send | Recv, host_type: int) -> dict[str, Attribute]:
+def _transfer(op: Send | Recv, instruction: Instruction, host_type: int) -> dict[str, Attribute]:
     """Attributes of send and recv; `host_type` is the channel type for a transfer to or from the host."""
     attributes = attributes_of(op)
+    if pairs := transfer_pairs(instruction):
+        attributes["source_target_pairs"] = i64_table(pairs)
     handle = attributes["channel_handle"]
     if op.is_host_transfer and isinstance(handle, DialectAttribute):
         body = {**handle.body, "type": i64(host_type)} if isinstance(handle.body, dict) else handle.body
@@ -346,7 +348,7 @@ def _transfer(op: Send | Recv, host_type: int) -> dict[str, Attribute]:
 @RULES.rule(Send)
 def _send(op: Send, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits the whole send; the tuple is (operand, request id, token), of which send-done returns the token."""
-    attributes = _transfer(op, 2)
+    attributes = _transfer(op, instruction, 2)
     (token,) = block.emit_for(instruction, "stablehlo.send", types=[TOKEN_TYPE], attributes=attributes)
     return [*block.values[instruction.operands[0]], None, token]
 
@@ -368,7 +370,7 @@ def _recv_done(op: RecvDone, block: BlockExporter, instruction: Instruction) -> 
     if not isinstance(start.op, Recv):
         raise ArgumentError(f"recv-done of the context of {start.opcode} cannot be exported: only that of recv can")
     types = leaf_types(instruction.shape)
-    return block.emit_for(start, "stablehlo.recv", types=types, attributes=_transfer(start.op, 3))
+    return block.emit_for(start, "stablehlo.recv", types=types, attributes=_transfer(start.op, start, 3))
 
 
 # Operations with sizes as operands
@@ -378,8 +380,10 @@ def _recv_done(op: RecvDone, block: BlockExporter, instruction: Instruction) -> 
 def _dynamic_reshape(op: DynamicReshape, block: BlockExporter, instruction: Instruction) -> Leaves:
     """Emits dynamic_reshape, with the sizes concatenated to a vector."""
     operand, *sizes = block.leaves(*instruction.operands)
-    one = tensor_type(Shape.array(instruction.operands[1].shape.element_type, (1,))) if sizes else None
-    parts = [block.emit("stablehlo.reshape", [size], [one])[0] for size in sizes] if one is not None else []
+    if not sizes:
+        return block.emit_for(instruction, "stablehlo.reshape", operands=[operand])
+    one = tensor_type(Shape.array(instruction.operands[1].shape.element_type, (1,)))
+    parts = [block.emit("stablehlo.reshape", [size], [one])[0] for size in sizes]
     count = Shape.array(instruction.operands[1].shape.element_type, (len(parts),))
     dimension: dict[str, Attribute] = {"dimension": i64(0)}
     (vector,) = block.emit("stablehlo.concatenate", parts, [tensor_type(count)], dimension)

@@ -197,7 +197,8 @@ def _refilled(site: Site, operand: Padded, total: Instruction, sizes: Sizes) -> 
     filled = site.product(*(sizes.get(d) or n for d, n in enumerate(shape.dimensions)))
     message = f"RESHAPE-2: the elements of {site.shapes[0]} do not fill the sizes of {site.old.shape}"
     total = site.checked(total, site.compare(total, ComparisonDirection.EQ, filled), message)
-    if set(operand.sizes) <= {0} and set(sizes) <= {0} and math.prod(operand.bounds) == shape.element_count:
+    in_place = (set(operand.sizes) <= {0} and set(sizes) <= {0}) or not shape.element_count
+    if in_place and math.prod(operand.bounds) == shape.element_count:
         return Padded(site.build(Reshape(), operand.array, shape=shape), sizes)
     order: Instruction = site.splat(site.s32(0), Shape.array(PrimitiveType.S32, shape.dimensions))
     for d, bound in enumerate(shape.dimensions):

@@ -11,9 +11,11 @@ from hloom.builder import XlaOp
 from hloom.errors import ArgumentError
 from hloom.layout import Layout
 from hloom.ops.attributes import CustomCallApiVersion, OutputOperandAlias
+from hloom.ops.collectives import RaggedAllToAll
 from hloom.ops.custom_call import CustomCall
 from hloom.ops.sort import Sort
 from hloom.shape import Shape
+from hloom.stablehlo.attributes.communication import Groups
 from hloom.stablehlo.attributes.values import entries, integer, integers, parameters, required, string
 from hloom.stablehlo.importer.body import Body, Rule, packed_shape
 from hloom.stablehlo.importer.rules import chlo, dynamic
@@ -51,6 +53,9 @@ def _custom_call(body: Body, operation: Operation, operands: Ops) -> Ops:
         return dynamic.reduce_window(body, operation, operands, called_computation(body, operation, combiner))
     if target == "ApproxTopK":
         return _approximate_top_k(body, operation, operands)
+    if target == "ragged_all_to_all" and isinstance(config := attributes.get("backend_config"), dict):
+        channel = integer(config["channel_id"]) if "channel_id" in config else None
+        return [body._add(RaggedAllToAll(channel_id=channel, **Groups().read(config, ())), operands)]
     fields = BY_NAME["custom_call"].fields(attributes, ())
     fields |= _aliasing(attributes)
     if isinstance(attributes.get("mhlo.backend_config"), dict) and "api_version" not in attributes:
