@@ -15,14 +15,14 @@ import pytest
 
 import hloom as hl
 from conftest import CORPUS
-from generate import draw_case
 from hloom.errors import ResourceExhaustedError
 from hloom.files.arrays import read_arrays
+from hloom.fuzz.damage import mutate_bytes, mutate_text
+from hloom.fuzz.grammar import draw_case
 from hloom.ops.operation import OPERATIONS
 from hloom.proto import module_from_bytes, module_to_bytes
 from hloom.proto.shapes import read_shape, write_shape
 from hloom.text import parse_module
-from mutate import mutate_bytes, mutate_text
 
 CASES = int(os.environ.get("HLOOM_CASES", "24000"))
 BLOCK = 1000
@@ -33,7 +33,7 @@ def texts() -> list[str]:
     """Programs to damage: those of the corpus, and generated ones."""
     paths = sorted([*CORPUS.glob("*/module.hlo"), *CORPUS.glob("parse/*.hlo")])
     small = [path for path in paths if path.stat().st_size < 30_000]
-    return [path.read_text() for path in small] + [draw_case(seed).computation.to_text() for seed in range(200)]
+    return [path.read_text() for path in small] + [draw_case(seed).module.to_text() for seed in range(200)]
 
 
 def outcome(text: str) -> str:
@@ -77,7 +77,7 @@ def try_damaged(contents: list[bytes], first: int, count: int, read: Callable[[b
 
 
 def damage_protos(first: int, count: int) -> None:
-    contents = [module_to_bytes(draw_case(seed).computation.module) for seed in range(60)]
+    contents = [module_to_bytes(draw_case(seed).module) for seed in range(60)]
     try_damaged(contents, first, count, module_from_bytes)
 
 
@@ -96,7 +96,7 @@ def damage_arrays(first: int, count: int, folder: Path) -> None:
 
 def damage_snapshots(first: int, count: int) -> None:
     cases = [draw_case(seed) for seed in range(30)]
-    contents = [hl.Snapshot(case.computation.module, list(case.inputs)).to_bytes() for case in cases]
+    contents = [hl.Snapshot(case.module, [*(case.arguments or ())]).to_bytes() for case in cases]
     try_damaged(contents, first, count, hl.Snapshot.from_bytes)
 
 

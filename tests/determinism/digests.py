@@ -18,11 +18,11 @@ import numpy as np
 import hloom as hl
 from backends.cpu.fused_programs import draw_loops, draw_program
 from conftest import CORPUS
-from generate import draw_case
 from hloom.api import prepare
 from hloom.backends.cpu.compiler import compile_module
 from hloom.bench.workloads import INPUTS, Workload
 from hloom.files.arrays import flat, read_arrays, take_value
+from hloom.fuzz.grammar import draw_case
 from hloom.ir import BufferDonor
 from hloom.passes import clone_module
 
@@ -39,8 +39,8 @@ def program(name: str) -> tuple[hl.Module, list[Arguments]]:
         return _case(name)
     generator, seed = name.split(":")
     if generator == "case":
-        case = draw_case(int(seed))
-        return case.computation.module, [case.inputs]
+        case = draw_case(int(seed), alone=True)
+        return case.module, [[*(case.arguments or ())]]
     module, inputs = draw_loops(int(seed)) if generator == "loops" else draw_program(int(seed), generator == "smooth")
     return module, [inputs]
 

@@ -12,8 +12,8 @@ import pytest
 import hloom as hl
 from conftest import ROOT
 from hloom.errors import HloomError
+from hloom.fuzz.damage import mutate_text
 from hloom.stablehlo.importer.module import parse_stablehlo
-from mutate import mutate_text
 from test_corpus import STORED, check_results, load_case
 
 PROGRAMS = [case for case in STORED if (case / "module.mlir").exists()]

@@ -22,13 +22,13 @@ import hloom as hl
 from hloom.backends.cpu.llvm.disk_cache import remove_oldest
 from hloom.errors import ResourceExhaustedError
 from hloom.files.arrays import flat
+from hloom.fuzz.grammar import draw_case
 from hloom.system.shield import FORK_TIMEOUT_SECONDS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from backends.cpu.fused_programs import draw_loops, draw_program
 from backends.cpu.replica_programs import draw_replicas
-from generate import draw_case
 
 SEEDS = 500
 """Programs of each generator: each is drawn many times, and has the same results each time."""
@@ -55,8 +55,8 @@ Drawn = tuple[hl.Module, list[list[Any]]]
 
 
 def _case(seed: int) -> Drawn:
-    case = draw_case(seed)
-    return case.computation.module, [case.inputs]
+    case = draw_case(seed, alone=True)
+    return case.module, [[*(case.arguments or ())]]
 
 
 def _one(draw: Callable[[int], tuple[hl.Module, list[Any]]]) -> Callable[[int], Drawn]:

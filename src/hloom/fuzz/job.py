@@ -14,6 +14,7 @@ from hloom.bench.peer import has_peer
 from hloom.errors import HloomError
 from hloom.faults.case import Case
 from hloom.faults.reduce import reduce
+from hloom.fuzz.damage import damaged
 from hloom.fuzz.defined import conditions
 from hloom.fuzz.grammar import draw_case
 from hloom.fuzz.grammar.draw import Draw
@@ -100,6 +101,7 @@ class Job:
             "text": text_round_trip,
             "proto": proto_round_trip,
             "stablehlo": stablehlo_round_trip,
+            "damaged": damaged,
         }
         if has_peer():
             self.oracles["xla"] = Xla()

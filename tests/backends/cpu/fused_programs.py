@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import hloom as hl
-from generate import Generator
+from backends.cpu.random_programs import Generator
 from hloom.types import PrimitiveType
 
 SIGNED = [hl.s8, hl.s16, hl.s32, hl.s64]

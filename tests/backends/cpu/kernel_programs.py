@@ -8,7 +8,7 @@ import numpy as np
 
 import hloom as hl
 from backends.cpu.product_programs import EVERY, REAL_TYPES, SHORT_FLOATS, TYPES, ProductGenerator
-from generate import COMPLEX, FLOATS
+from backends.cpu.random_programs import COMPLEX, FLOATS
 
 
 class KernelGenerator(ProductGenerator):

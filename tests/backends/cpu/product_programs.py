@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 import hloom as hl
-from generate import COMPLEX, FLOATS, INTEGERS, Generator
+from backends.cpu.random_programs import COMPLEX, FLOATS, INTEGERS, Generator
 from hloom.ops.convolution import ConvolutionDimensionNumbers
 from hloom.types import PrimitiveType
 

@@ -6,9 +6,7 @@ import numpy as np
 
 import hloom as hl
 from backends.cpu.fused_programs import LoopGenerator, ProgramGenerator
-from generate import draw_case
 from hloom.fuzz.shardings import annotate
-from hloom.passes import clone_module
 
 SIZES = [[8], [24], [8, 4], [4, 24], [2, 8, 4], [12, 12], [8, 1, 6], [16, 8], [4, 4, 4], [2, 4, 2, 6], []]
 
@@ -31,12 +29,7 @@ def draw(kind: str, seed: int) -> tuple[hl.Module, list[np.ndarray], int, float]
     """The annotated program of a seed, its inputs, the number of partitions and the tolerance."""
     rng = np.random.default_rng(seed)
     count, tolerance = int(rng.choice([2, 3, 4, 6, 8])), 0.0
-    if kind == "case":
-        case = draw_case(seed)
-        module, inputs = clone_module(case.computation.module), case.inputs
-        tolerance = max(case.rtol, case.atol, 1e-5)
-    else:
-        generator = (DivisibleGenerator if kind == "fused" else DivisibleLoops)(seed)
-        module, inputs = generator.program(), generator.inputs
+    generator = (DivisibleGenerator if kind == "fused" else DivisibleLoops)(seed)
+    module, inputs = generator.program(), generator.inputs
     annotate(module, rng, count)
     return module, inputs, count, tolerance

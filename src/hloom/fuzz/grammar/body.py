@@ -36,6 +36,7 @@ class Program:
     draw: Draw
     arguments: list[Value] = field(default_factory=list)
     replicas: int = 1
+    alone: bool = False
     computations: int = 0
     channels: int = 0
     queue_token: Instruction | None = None

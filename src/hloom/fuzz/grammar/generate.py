@@ -37,13 +37,14 @@ REPLICAS = {1: 8.0, 2: 1.0, 3: 0.5}
 """Numbers of replicas, which all have the same arguments, with weights."""
 
 
-def draw_case(seed: int, reached: Mapping[tuple[str, str], int] | None = None) -> Case:
+def draw_case(seed: int, reached: Mapping[tuple[str, str], int] | None = None, alone: bool = False) -> Case:
     """Returns the case of a seed: a module that is valid and the arguments of its parameters.
 
-    `reached` are the counts of `pairs` in earlier modules: what they seldom had is drawn more often.
+    `reached` are the counts of `pairs` in earlier modules: what they seldom had is drawn more often. A module that is
+    `alone` has one replica, and neither infeeds nor outfeeds.
     """
     draw = Draw(seed, reached)
-    program = Program(draw, replicas=draw.weighted(REPLICAS))
+    program = Program(draw, replicas=1 if alone else draw.weighted(REPLICAS), alone=alone)
     body = Body(program, "entry")
     grow(body, draw.weighted(STEPS))
     body.end(_results(body))

@@ -31,7 +31,7 @@ def _send(body: Body, declaration: type[Send]) -> Instruction:
 
 def _queue_token(body: Body, opcode: str) -> Instruction:
     """Returns the token after which the next item is read or written, since they are ordered (INFEED-2)."""
-    if body.depth:
+    if body.depth or body.program.alone:
         Infeed().reject("INFEED-2", f"{opcode} stands in the entry alone, where its items can be counted")
     return body.program.queue_token or body.want(TOKEN)
 

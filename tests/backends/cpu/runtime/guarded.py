@@ -19,7 +19,6 @@ import numpy as np
 import hloom as hl
 from backends.cpu.fused_programs import draw_loops, draw_program
 from backends.cpu.kernel_programs import draw_kernel
-from generate import draw_case
 from hloom.backends.cpu import compiler
 from hloom.backends.cpu.executable import CpuExecutable
 from hloom.backends.cpu.program import buffer_assignment
@@ -28,6 +27,7 @@ from hloom.backends.cpu.program.program import Buffer, Program, Routine, WhileSt
 from hloom.backends.cpu.runtime import buffers
 from hloom.backends.cpu.runtime.dispatch import HEADER_WORDS, TABLE_WORDS
 from hloom.files.arrays import flat
+from hloom.fuzz.grammar import draw_case
 from test_corpus import SMALL_BYTES, STORED, load_case
 
 PAGE, LINE = mmap.PAGESIZE, 64
@@ -188,8 +188,8 @@ def check(module: hl.Module, inputs: Inputs) -> None:
 
 
 def case_program(seed: int) -> tuple[hl.Module, Inputs]:
-    case = draw_case(seed)
-    return case.computation.module, case.inputs
+    case = draw_case(seed, alone=True)
+    return case.module, [*(case.arguments or ())]
 
 
 def smooth_program(seed: int) -> tuple[hl.Module, Inputs]:
