@@ -8,7 +8,7 @@ import hloom as hl
 from hloom.faults.case import Case
 from hloom.fuzz.noise import flushed
 from hloom.fuzz.oracles import Problem
-from hloom.fuzz.peer import class_of
+from hloom.fuzz.peer import abort_of, class_of
 from miscompilations.found_by_fuzzing import CASES
 
 CLASSES = {
@@ -29,6 +29,13 @@ CLASSES = {
     "cosine-of-large-imaginary-numbers": "overflow of complex functions",
     "random-bits-of-signed-integers-are-unsigned": "signed random bits",
 }
+
+
+def test_aborts_have_classes_by_what_failed() -> None:
+    lines = {"SIGABRT: F1 a.cc:3] Check failed: n == 12 (3 vs. 4)": "n == N (N vs. N)", "SIGSEGV: ": "SIGSEGV"}
+    for line, name in lines.items():
+        assert abort_of(Problem("crash", f"peer ended with {line}")) == f"aborts: {name}"
+    assert not abort_of(Problem("difference", "result 0 differs"))
 
 
 def test_the_faults_that_fuzzing_found_are_known_differences() -> None:

@@ -184,4 +184,17 @@ CASES: list[Case] = [
         (np.array([1000j], np.complex64),),
         np.array([complex(np.inf, -0.0)], np.complex64),
     ),
+    Case(
+        "ragged-exchange-with-oneself",
+        (),
+        "COLL-7",
+        "Row 1 of the operand becomes row 0 of the result, row 1 is that of the output; XLA ends the process.",
+        module(
+            "exchange",
+            """x = f32[3] parameter(0); o = f32[2] parameter(1); a = s32[1] constant({1}); z = s32[1] constant({0})
+            ROOT r = f32[2] ragged-all-to-all(x, o, a, a, z, a), replica_groups={{0}}""",
+        ),
+        (np.array([1, 2, 3], np.float32), np.array([8, 9], np.float32)),
+        np.array([2, 9], np.float32),
+    ),
 ]

@@ -32,7 +32,7 @@ from hloom.fuzz.oracles import (
     stablehlo_round_trip,
     text_round_trip,
 )
-from hloom.fuzz.peer import Xla, class_of
+from hloom.fuzz.peer import Xla, abort_of, class_of
 from hloom.fuzz.reference import Reference
 from hloom.fuzz.runner import exception_text
 from hloom.fuzz.state import Counts, Finding, State, operations_of, save_case
@@ -178,7 +178,7 @@ class Job:
         """Reduces a case with a problem and adds it to the findings, or counts a known difference of XLA's."""
         known = class_of(case, problem) if name == "xla" else None
         if known is not None:
-            self.counts.count(self.counts.known, known.name)
+            self.counts.count(self.counts.known, abort_of(problem) or known.name)
             return
         small = reduced(oracle, case, problem, choices)
         again = problem_of(oracle, small, choices) or problem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,7 +17,7 @@ from hloom.ir import Instruction, Module
 from hloom.numerics import has_nan
 from hloom.ops.batch_norm import BatchNormGrad
 from hloom.ops.broadcast import Iota
-from hloom.ops.collectives import ReduceScatter
+from hloom.ops.collectives import RaggedAllToAll, ReduceScatter
 from hloom.ops.communication import Infeed, Outfeed, Transfer
 from hloom.ops.custom_call import CustomCall
 from hloom.ops.elementwise_binary import Maximum, Minimum
@@ -88,12 +89,12 @@ class Xla:
 def _is_foreign(instruction: Instruction) -> bool:
     """Whether an instruction is not one for a single device, or a custom call that is not one of XLA's.
 
-    Arguments of LAPACK routines are logical arrays in hloom, and column-major memory in XLA.
+    XLA ends the process where it runs a ragged exchange. Arguments of LAPACK routines are logical arrays in hloom, and column-major memory in XLA.
     """
     op = instruction.op
     if isinstance(op, CustomCall):
         return op.target_name not in (*MARKERS, *TOP_K_TARGETS)
-    return instruction.shape.is_dynamic or isinstance(op, (Transfer, Infeed, Outfeed))
+    return instruction.shape.is_dynamic or isinstance(op, (Transfer, Infeed, Outfeed, RaggedAllToAll))
 
 
 def _accepted(module: Module) -> Module:
@@ -115,6 +116,15 @@ class Known:
 def class_of(case: Case, problem: Problem) -> Known | None:
     """Returns the class of a difference of XLA's, by its reduced case; None for a new one."""
     return next((known for known in KNOWN if known.applies(case, problem)), None)
+
+
+def abort_of(problem: Problem) -> str:
+    """Names the class of an abort by the check that failed, without its numbers, or by the signal; "" for no abort."""
+    if problem.kind != "crash":
+        return ""
+    ending, _, line = problem.message.partition(": ")
+    failed = line.partition("Check failed: ")[2]
+    return "aborts: " + (re.sub(r"\d+", "N", failed)[:100] or ending.rpartition(" ")[2])
 
 
 def _has(case: Case, opcode: str, fits: Callable[[PrimitiveType], bool] = lambda _: True) -> bool:

@@ -69,8 +69,10 @@ def _oracles(jobs: list[Counts]) -> str:
 
 
 def _known(counts: Counter[str]) -> str:
-    """The classes of known differences of XLA's, with their reasons."""
-    return _table(("class", "differences"), [(f"{known.name}: {known.reason}", counts[known.name]) for known in KNOWN])
+    """The classes of known differences of XLA's, with their reasons, and its aborts by what failed."""
+    rows = [(f"{known.name}: {known.reason}", counts[known.name]) for known in KNOWN]
+    aborts = [(name, count) for name, count in counts.most_common() if name.startswith("aborts: ")]
+    return _table(("class", "differences"), rows + aborts)
 
 
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, int]]) -> str:

@@ -89,9 +89,11 @@ class Child:
         return f"{self.module} ended with {reason}: {self._last_error()}"
 
     def _last_error(self) -> str:
+        """The last line of the standard error, or the check that failed, which a stack trace follows."""
         size = self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(0, size - 2000))
-        return self._errors.read().decode(errors="replace").strip().rpartition("\n")[2][:300]
+        self._errors.seek(max(0, size - 20_000))
+        lines = self._errors.read().decode(errors="replace").strip().split("\n")
+        return next((line for line in lines if "Check failed" in line), lines[-1])[:300]
 
 
 def serve(descriptor: int, handle: Callable[[bytes], bytes]) -> None:
