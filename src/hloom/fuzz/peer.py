@@ -89,7 +89,8 @@ class Xla:
 def _is_foreign(instruction: Instruction) -> bool:
     """Whether an instruction is not one for a single device, or a custom call that is not one of XLA's.
 
-    XLA ends the process where it runs a ragged exchange. Arguments of LAPACK routines are logical arrays in hloom, and column-major memory in XLA.
+    XLA ends the process where it runs a ragged exchange. Arguments of LAPACK routines are logical arrays in hloom, and
+    column-major memory in XLA.
     """
     op = instruction.op
     if isinstance(op, CustomCall):
