@@ -312,3 +312,11 @@ def test_arrays_that_a_routine_would_overrun_are_refused(
 ) -> None:
     with pytest.raises(hl.RuleError, match=f"CUSTOMCALL-7.*lapack_s{name}_ffi.*{re.escape(message)}"):
         call("s", name, [np.ones((*BATCH, *sizes), np.float32) for sizes in operands], results)
+
+
+@pytest.mark.parametrize("letter", TYPES)
+def test_a_reduction_of_one_row_has_nothing_to_do(letter: str) -> None:
+    """LAPACK reports a workspace of one element for it, and refuses that."""
+    a = matrices(letter, 4, 4)
+    packed, tau, info = call(letter, "gehrd", [a], [(4, 4), (3,), ("i", ())], low=2, high=2)
+    assert not info.any() and not tau.any() and np.array_equal(packed, a)

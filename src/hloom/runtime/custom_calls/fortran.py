@@ -175,7 +175,10 @@ def _in_memory(call: RoutineCall, argument: Argument, operands: list[Array], res
 
 
 def with_workspaces(routine: str, arguments: tuple[Argument | WorkspaceQuery, ...]) -> tuple[Argument, ...]:
-    """Replaces workspace queries by workspaces of the sizes that the routine reports."""
+    """Replaces workspace queries by workspaces of the sizes that the routine reports.
+
+    A routine with nothing to do reports 1, and refuses less than a size of its matrices: none is less than these.
+    """
     if not any(isinstance(argument, WorkspaceQuery) for argument in arguments):
         return tuple(argument for argument in arguments if not isinstance(argument, WorkspaceQuery))
     memory: list[Array | None] = []
@@ -189,7 +192,7 @@ def with_workspaces(routine: str, arguments: tuple[Argument | WorkspaceQuery, ..
                 memory.append(_scalar(np.int32(-1)))
     function = _callable(routine_address(routine), len(memory))
     function(*[0 if array is None else array.ctypes.data for array in memory])
-    queried = iter(memory)
+    queried, least = iter(memory), max([1, *(int(a) for a in arguments if isinstance(a, np.integer))])
     resolved: list[Argument] = []
     for argument in arguments:
         array = next(queried)
@@ -198,7 +201,7 @@ def with_workspaces(routine: str, arguments: tuple[Argument | WorkspaceQuery, ..
             next(queried)
             size_reply = array.view(argument.dtype)[0].real
             # A size in single precision may have been rounded down.
-            size = max(1, int(size_reply) if argument.dtype.kind in "iu" else int(np.nextafter(size_reply, np.inf)))
+            size = max(least, int(size_reply) if argument.dtype.kind in "iu" else int(np.nextafter(size_reply, np.inf)))
             resolved += [Workspace(argument.dtype, size), np.int32(size)]
         else:
             resolved.append(argument)
