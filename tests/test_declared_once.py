@@ -25,7 +25,10 @@ TABLES = {
     "fuzz/grammar/dynamic.py": (1, "steps on arrays of dynamic sizes, and how often"),
     "fuzz/grammar/generate.py": (1, "operations that no step proposes on its own"),
     "fuzz/noise.py": (4, "how far each may differ from its exact result"),
-    "fuzz/peer.py": (3, "functions with branch cuts, where the sign of a zero counts; with parts that are products; roundings that XLA gets wrong"),
+    "fuzz/peer.py": (
+        3,
+        "functions with branch cuts, where the sign of a zero counts; with parts that are products; roundings that XLA gets wrong",
+    ),
     "instances/attributes.py": (1, "operations whose attributes are drawn together"),
     "instances/operands.py": (2, "operations whose operands are drawn together; combiners of random reductions"),
     "loops/scalar_computation.py": (1, "callees that are inlined into expressions"),
