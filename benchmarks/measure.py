@@ -85,16 +85,18 @@ def measure_program(name: str) -> Result:
     return measure(name, start, PROGRAMS[name].tolerance)
 
 
-def measure(name: str, start: Start, tolerance: float, together: bool = True) -> Result:
+def measure(
+    name: str, start: Start, tolerance: float, seconds: float = REPETITION_SECONDS, together: bool = True
+) -> Result:
     """Measures a program on both sides, alternately; compilation is the median of three.
 
-    Programs too large for two processes at a time are measured with `together` unset: one side after the other, and
-    compiled once.
+    Each side repeats the step five times for `seconds`. Programs too large for two processes at a time are measured
+    with `together` unset: one side after the other, and compiled once.
     """
     groups = (SIDES,) if together else tuple((side,) for side in SIDES)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        runs = [run for group in groups for run in _run_alternately(group, start, folder)]
+        runs = [run for group in groups for run in _run_alternately(group, start, folder, seconds)]
         difference = _difference([run.results for run in runs], tolerance)
         with start(SIDES[0], folder) as again:
             again.request("ready")
@@ -116,7 +118,7 @@ def _workers(sides: Sequence[str], start: Start, folder: Path) -> Iterator[list[
         yield [stack.enter_context(start(side, folder)) for side in sides]
 
 
-def _run_alternately(sides: Sequence[str], start: Start, folder: Path) -> list[Run]:
+def _run_alternately(sides: Sequence[str], start: Start, folder: Path, seconds: float) -> list[Run]:
     """Compiles and runs on the sides alternately, each in a process of its own."""
     with _workers(sides, start, folder) as workers:
         compiled = _compile_alternately(workers)
@@ -125,7 +127,7 @@ def _run_alternately(sides: Sequence[str], start: Start, folder: Path) -> list[R
             worker.request("step 0")  # warms up
         for worker, found in [*zip(workers, steps, strict=True)] * REPETITIONS:
             time.sleep(REST_SECONDS)
-            found += worker.request(f"step {REPETITION_SECONDS}")
+            found += worker.request(f"step {seconds}")
         replies = [(worker.request("result"), worker.request("memory")) for worker in workers]
     return [Run(first, found, *reply) for first, found, reply in zip(compiled, steps, replies, strict=True)]
 

@@ -25,6 +25,9 @@ from hloom.proto import module_to_bytes
 LARGE_BYTES = 1 << 30
 """Size of the arguments from which the sides are measured one after the other."""
 
+SECONDS = 0.3
+"""Time for which the steps of a module are repeated, five times."""
+
 TOLERANCE, HALF_TOLERANCE = 2e-3, 2e-2
 """Largest difference relative to the largest element of a result, for modules without and with 16-bit floats."""
 
@@ -71,7 +74,8 @@ def measured(module: Listed) -> Result:
             recipe = worker.request("recipe")
         if recipe is None:
             raise RuntimeError("no arguments give finite results")
-        return measure(module.name, functools.partial(_start, inputs, recipe), tolerance, size < LARGE_BYTES)
+        start = functools.partial(_start, inputs, recipe)
+        return measure(module.name, start, tolerance, SECONDS, together=size < LARGE_BYTES)
 
 
 def _has_halves(module: Module) -> bool:

@@ -76,6 +76,14 @@ class Decisions:
             self._record(instruction, self._decide(instruction))
         self.inlined = {instruction for instruction, decision in self.of.items() if decision.is_inlined}
 
+    def inside(self, user: Instruction) -> set[Instruction]:
+        """Returns the operands that the fusion of the user computes.
+
+        Scalar constants are among them, also those that are stored because another user reads them from memory.
+        """
+        found = self.inlined.intersection(user.operands)
+        return found | {o for o in user.operands if _is_scalar_constant(o) and not self._obstacle(o, [user])}
+
     def _record(self, instruction: Instruction, decision: Decision) -> None:
         self.of[instruction] = decision
         versions = versions_read(instruction, self._versions)
@@ -198,6 +206,10 @@ def _is_fusible(instruction: Instruction, can_fuse: CanFuse) -> bool:
     if isinstance(instruction.op, (Parameter, Tuple, Fusion)) or has_control_edges(instruction):
         return False
     return can_fuse(instruction) and not runs_effects(instruction.op)
+
+
+def _is_scalar_constant(instruction: Instruction) -> bool:
+    return isinstance(instruction.op, Constant) and instruction.shape.is_scalar
 
 
 def _is_kept_along_rows(instruction: Instruction, evaluations: float) -> bool:

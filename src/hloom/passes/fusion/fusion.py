@@ -101,8 +101,7 @@ class _Groups:
         merged = merge_siblings(
             roots, self.members, self.order, self._may_merge, self._read_same_versions, decisions.max_instructions
         )
-        inlined = decisions.inlined
-        return [group for group in merged if len(group) > 1 or not inlined.isdisjoint(group[0].operands)]
+        return [group for group in merged if len(group) > 1 or decisions.inside(group[0])]
 
     def _may_merge(self, root: Instruction) -> bool:
         by_columns = bool(self.decisions.kernels[root].patterns - {BY_ROWS})
@@ -122,5 +121,5 @@ class _Groups:
             instruction = stack.pop()
             if instruction not in found:
                 found.add(instruction)
-                stack += self.decisions.inlined.intersection(instruction.operands)
+                stack += self.decisions.inside(instruction)
         return dict.fromkeys(sorted(found, key=self.order.__getitem__))

@@ -26,6 +26,9 @@ def is_native(type: PrimitiveType) -> bool:
     return type.is_array
 
 
+_UPPER_HALF = 0xFFFF0000
+
+
 def register_element(type: PrimitiveType) -> str:
     """The LLVM element type of a value, or of each part of a complex one, in registers."""
     if type.is_pred:
@@ -101,26 +104,26 @@ def rounded_arithmetic(b: Builder, value: Value, type: PrimitiveType) -> Value:
     """Rounds the result of one arithmetic instruction on values of the type, whose NaNs are representable."""
     if type is not PrimitiveType.BF16:
         return rounded(b, value, type)
-    bits = b.bitcast(value, value.type.integer)
-    return _upper_half(b, _up_to_bfloat16(b, bits), value.type)
+    return b.bitcast(_nearest_bfloat16(b, b.bitcast(value, value.type.integer)), value.type)
 
 
 def _rounded_to_bfloat16(b: Builder, value: Value) -> Value:
     """Rounds f32 to nearest, ties to even, with integer operations: the conversion in hardware flushes subnormals."""
     bits = b.bitcast(value, value.type.integer)
-    up = _up_to_bfloat16(b, bits)
-    quiet = b.binary("or", bits, constant(bits.type, 0x400000))
-    return _upper_half(b, b.select(b.compare("uno", value, value), quiet, up), value.type)
+    quiet = b.binary("and", b.binary("or", bits, constant(bits.type, 0x400000)), constant(bits.type, _UPPER_HALF))
+    return b.bitcast(b.select(b.compare("uno", value, value), quiet, _nearest_bfloat16(b, bits)), value.type)
 
 
-def _up_to_bfloat16(b: Builder, bits: Value) -> Value:
-    """Adds to the bits of f32 so that their upper half is the nearest bf16, ties to even."""
-    last = b.binary("and", b.binary("lshr", bits, constant(bits.type, 16)), constant(bits.type, 1))
-    return b.binary("add", b.binary("add", bits, constant(bits.type, 0x7FFF)), last)
+def _nearest_bfloat16(b: Builder, bits: Value) -> Value:
+    """Rounds the bits of f32 to those of the nearest bf16, ties to even.
 
-
-def _upper_half(b: Builder, bits: Value, type: Type) -> Value:
-    return b.bitcast(b.binary("and", bits, constant(bits.type, 0xFFFF0000)), type)
+    Halves are rounded up. After that the lower half is zero only for ties, whose last bit has to be zero.
+    """
+    up = b.binary("add", bits, constant(bits.type, 0x8000))
+    lower = b.binary("and", up, constant(bits.type, 0xFFFF))
+    is_tie = b.compare("eq", lower, constant(bits.type, 0))
+    kept = b.select(is_tie, constant(bits.type, _UPPER_HALF ^ 0x10000), constant(bits.type, _UPPER_HALF))
+    return b.binary("and", up, kept)
 
 
 def register_type(type: PrimitiveType, lanes: int) -> Type:

@@ -62,21 +62,24 @@ def emit_reductions(e: NestState, reductions: list[Reduction]) -> None:
     start = len(e.builder.body)
     is_vector = e.vector is not None and any(e.vector in reduction.variables for reduction in reductions)
     fixed = fixed_lane_loop(reductions[0].over) if e.nest.has_fixed_order(reductions[0]) else None
+    values = [value for reduction in reductions for value in reduction.values]
     if is_vector:
+        e.hoist(values)
         results = lane_by_lane(e, reductions, fixed) if fixed else serial_reductions(e, reductions)
     else:
         saved = e.vector, e.lanes, e.tail, e.mask
         e.vector, e.lanes, e.tail = None, 0, None
         if e.mask is not None and e.mask.type.width:
             e.mask = any_lane(e, e.mask)
+        e.hoist(values)
         variable, lanes = reduction_lanes(reductions, e.vector_bytes)
         if e.nest.has_fixed_order(reductions[0]):
             variable, lanes = fixed, e.nest.schedule.sum_lanes
         results = vector_reductions(e, reductions, variable, lanes) if variable else serial_reductions(e, reductions)
         e.vector, e.lanes, e.tail, e.mask = saved
     e.add_location(start, reductions[0])
-    for reduction, values in zip(reductions, results, strict=True):
-        e.scopes[-1]["reduction", id(reduction)] = values
+    for reduction, found in zip(reductions, results, strict=True):
+        e.scopes[-1]["reduction", id(reduction)] = found
 
 
 def results_of(e: NestState, reduction: Reduction) -> list[Element] | None:
