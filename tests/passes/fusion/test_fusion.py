@@ -165,6 +165,21 @@ def test_fusions_do_not_grow_without_end() -> None:
     assert len(found) == 4 and sum(s.count("negate") for s in found) == 31
 
 
+def test_scalar_constants_are_part_of_every_fusion_that_may_have_them() -> None:
+    entry = """x = f32[] parameter(0)
+        three = f32[] constant(3)
+        a = f32[] multiply(x, three)
+        b = f32[] add(a, three)"""
+    assert fused(f"{entry}\nROOT r = (f32[], f32[]) tuple(b, three)") == [
+        "constant",
+        "fusion[constant multiply add]",
+        "tuple",
+    ]
+    long = "".join(f"\nb{k} = f32[] negate({f'b{k - 1}' if k else 'b'})" for k in range(9))
+    found = fused(f"{entry}{long}\nROOT r = f32[] sine(b8)", max_depth=10)
+    assert found[0] == "fusion[constant multiply]" and found[1].startswith("fusion[constant add negate")
+
+
 # Siblings
 
 LEFT = "a = f32[64,32] sine(x)\n"

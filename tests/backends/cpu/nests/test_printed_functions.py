@@ -163,3 +163,16 @@ entry:
   ret void
 }"""
     )
+
+
+def test_values_that_a_reduction_does_not_change_precede_its_loop() -> None:
+    entry = """
+        x = f32[64,256] parameter(0)
+        zero = f32[] constant(0)
+        total = f32[64] reduce(x, zero), dimensions={1}, to_apply=sum
+        root = f32[64] sqrt(total)
+        roots = f32[64,256] broadcast(root), dimensions={0}
+        apart = f32[64,256] subtract(x, roots)
+        ROOT r = f32[64] reduce(apart, zero), dimensions={1}, to_apply=sum"""
+    _, row, total, apart = emitted(entry).split("\nloop")
+    assert "llvm.sqrt" not in row and "llvm.sqrt" in total and "llvm.sqrt" not in apart
