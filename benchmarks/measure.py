@@ -86,12 +86,17 @@ def measure_program(name: str) -> Result:
 
 
 def measure(
-    name: str, start: Start, tolerance: float, seconds: float = REPETITION_SECONDS, together: bool = True
+    name: str,
+    start: Start,
+    tolerance: float,
+    seconds: float = REPETITION_SECONDS,
+    compiles: int = COMPILES,
+    together: bool = True,
 ) -> Result:
-    """Measures a program on both sides, alternately; compilation is the median of three.
+    """Measures a program on both sides, alternately; compilation is the median of `compiles`.
 
     Each side repeats the step five times for `seconds`. Programs too large for two processes at a time are measured
-    with `together` unset: one side after the other, and compiled once.
+    with `together` unset: one side after the other.
     """
     groups = (SIDES,) if together else tuple((side,) for side in SIDES)
     with tempfile.TemporaryDirectory() as made:
@@ -102,7 +107,7 @@ def measure(
             again.request("ready")
             cached = again.request("compile")["compile"]
     compiled = [[run.compiled for run in runs]]
-    for _ in range(COMPILES - 1 if together else 0):
+    for _ in range(compiles - 1):
         with tempfile.TemporaryDirectory() as made, _workers(SIDES, start, Path(made)) as workers:
             compiled.append(_compile_alternately(workers))
     sides = [

@@ -25,7 +25,7 @@ from hloom.proto import module_to_bytes
 LARGE_BYTES = 1 << 30
 """Size of the arguments from which the sides are measured one after the other."""
 
-SECONDS = 0.3
+SECONDS = 0.2
 """Time for which the steps of a module are repeated, five times."""
 
 TOLERANCE, HALF_TOLERANCE = 2e-3, 2e-2
@@ -75,7 +75,7 @@ def measured(module: Listed) -> Result:
         if recipe is None:
             raise RuntimeError("no arguments give finite results")
         start = functools.partial(_start, inputs, recipe)
-        return measure(module.name, start, tolerance, SECONDS, together=size < LARGE_BYTES)
+        return measure(module.name, start, tolerance, SECONDS, compiles=1, together=size < LARGE_BYTES)
 
 
 def _has_halves(module: Module) -> bool:

@@ -31,10 +31,9 @@ their texts, of which none is part of hloom. This page is generated from a run o
     python -m benchmarks.xla CHECKOUT --page docs/xla_benchmarks.md
 
 Both sides run in turns, each in a process of its own, hloom on NumPy arrays and XLA on buffers of its device. Times
-of steps are medians; reading the text and compiling begin with empty caches and are medians of three processes each;
-memory is the peak of the process. Arguments are drawn from a seed, so that results are finite; constants whose values
-the text leaves out have the same random values on both sides. Results are compared; two cores (AMD EPYC, fourth
-generation, AVX-512).
+of steps are medians, reading the text and compiling begin with empty caches, memory is the peak of the process.
+Arguments are drawn from a seed, so that results are finite; constants whose values the text leaves out have the same
+random values on both sides. Results are compared. Measured on two cores (AMD EPYC, fourth generation, AVX-512).
 
 ![ratios of each module: step, reading and compiling, the same with a cache, memory](xla_benchmarks.svg)
 """

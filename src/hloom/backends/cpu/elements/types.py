@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hloom.backends.cpu.elements import narrow_floats
+from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import Builder, Type, Value, constant, type_of
 from hloom.types import PrimitiveType
 
@@ -73,6 +74,11 @@ def store_element(b: Builder, value: Value, type: PrimitiveType) -> Value:
     if type is PrimitiveType.F16:
         return b.convert("fptrunc", value, "half")
     if type is PrimitiveType.BF16:
+        width = value.type.width
+        if width >= 32 and processor().vector_bytes >= 64:
+            # One permutation of two registers, in contrast to a shift and a truncation of each.
+            halves = b.bitcast(value, type_of("i16", 2 * width))
+            return b.shuffle(halves, None, range(1, 2 * width, 2))
         bits = b.bitcast(value, value.type.integer)
         return b.convert("trunc", b.binary("lshr", bits, constant(bits.type, 16)), "i16")
     return narrow_floats.encode(b, value, type) if narrow_floats.is_narrow(type) else value
