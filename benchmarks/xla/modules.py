@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product, starmap
@@ -18,6 +19,8 @@ from hloom.values import Array
 
 FOLDER = Path("xla/backends/cpu/benchmarks")
 LISTS = ("hlo/hlo_files.bzl", "huge_hlo/hlo_files.bzl")
+MOST_DRAWN = 4_194_319
+"""A prime, so that rows of arrays that repeat their elements differ."""
 Parameter = tuple[str, tuple[int, ...]]
 """The type of the elements and the dimensions of a parameter."""
 
@@ -88,7 +91,7 @@ def arguments(found: Sequence[Parameter], recipe: Recipe) -> Iterator[Array]:
 
 
 def _floats(rng: np.random.Generator, sizes: tuple[int, ...], dtype: np.dtype[Any], recipe: Recipe) -> Array:
-    drawn = rng.random(sizes, np.float32) if recipe.is_positive else rng.standard_normal(sizes, np.float32)
-    values = np.asarray(drawn)
-    values *= recipe.scale
-    return values.astype(dtype, copy=False)
+    """Draws floats, which large arrays repeat from the start."""
+    count = min(math.prod(sizes), MOST_DRAWN)
+    drawn = rng.random(count, np.float32) if recipe.is_positive else rng.standard_normal(count, np.float32)
+    return np.resize((np.asarray(drawn) * np.float32(recipe.scale)).astype(dtype), sizes)
