@@ -65,6 +65,7 @@ def measured(module: Listed) -> Result:
         inputs = Path(made)
         shutil.copy(module.path, inputs / TEXT)
         filled = fill_elided(hloom.load(module.path), SEED)
+        filled.input_output_alias, filled.buffer_donors = [], []  # XLA would overwrite the arguments of the next step
         (inputs / FILLED).write_bytes(module_to_bytes(filled))
         (inputs / PARAMETERS).write_text(json.dumps(parameters(filled)))
         size = sum(shape.byte_size for shape in filled.entry.parameter_shapes)

@@ -21,7 +21,7 @@ from handbook import source_pages, specification
 PAGES = {"SL": "shapes-and-layout", "BC": "broadcasting"}
 """The pages of the specification by family; other families are on the page of operations."""
 _CITATION = re.compile(r"\b([A-Z]+[A-Z0-9]*-\d+)\b")
-_PLOTS = ("accuracy", "compile_families", "compile_time", "real_programs", "users_issues")
+_PLOTS = ("accuracy", "compile_families", "compile_time", "real_programs", "users_issues", "xla_benchmarks")
 
 
 class HloLexer(RegexLexer):
