@@ -38,9 +38,12 @@ random values on both sides. Results are compared. Measured on two cores (AMD EP
 ![ratios of each module: step, reading and compiling, the same with a cache, memory](xla_benchmarks.svg)
 """
 
+_WITHOUT_CONFIGURATION = "jaxlib compiles MLIR, which lacks the configuration that XLA's backend wants of its fusions"
 NOTES = {
     "layer_norm_1x4096x768_bf16": "XLA keeps f32 where the module rounds to bf16: 1,270,381 of its 3,145,728 results"
-    " differ from those of the module's roundings, and none of hloom's."
+    " differ from those of the module's roundings, and none of hloom's",
+    "xnn.parallel_dots.optimized": _WITHOUT_CONFIGURATION,
+    "xnn.sequential_dots.optimized": _WITHOUT_CONFIGURATION,
 }
 """Remarks on modules by name."""
 
@@ -68,6 +71,8 @@ def page(modules: Sequence[Listed], results: Sequence[Result]) -> str:
 def _reason(module: Listed) -> str:
     if not module.path.exists():
         return "the checkout lacks its text"
+    if module.name in NOTES:
+        return NOTES[module.name]
     return "needs more memory than this machine has" if module.path.parent.name == "huge_hlo" else "failed"
 
 
