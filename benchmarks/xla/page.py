@@ -25,8 +25,8 @@ RATIOS: Ratios = {
 INTRODUCTION = """# XLA's own benchmarks
 
 The modules that XLA's developers measure their CPU backend with, many of them regressions that users reported, on hloom
-and on XLA (jaxlib 0.10.2). `xla/backends/cpu/benchmarks` of XLA's repository names them and holds
-their texts, of which none is part of hloom. This page is generated from a run of
+and on XLA (jaxlib 0.10.2). `xla/backends/cpu/benchmarks` of XLA's repository names them and holds their texts, of which
+none is part of hloom. This page is generated from a run of
 
     python -m benchmarks.xla CHECKOUT --page docs/xla_benchmarks.md
 
@@ -53,16 +53,16 @@ def page(modules: Sequence[Listed], results: Sequence[Result]) -> str:
     by_name = {result.name: result for result in results}
     lines = [
         INTRODUCTION,
-        f"| module | step ms | XLA ms | {' | '.join(RATIOS)} |",
-        "|---|" + "---|" * (2 + len(RATIOS)),
+        f"| module | step ms | XLA's | read + compile ms | XLA's | {' | '.join(RATIOS)} |",
+        "|---|" + "---|" * (4 + len(RATIOS)),
     ]
     for module in modules:
         if result := by_name.get(module.name):
-            lines.append(_row(f"`{module.name}`", result))
+            lines.append(_row(module.name, result))
     ratios = " | ".join(f"**{mean(ratio, results):.2f}**" for ratio in RATIOS.values())
-    lines.append(f"| **geometric mean of {len(results)}** | | | {ratios} |")
-    notes = [f"`{result.name}`: {NOTES[result.name]}" for result in results if result.name in NOTES]
-    absent = [f"`{module.name}`: {_reason(module)}" for module in modules if module.name not in by_name]
+    lines.append(f"| **geometric mean of {len(results)}** | | | | | {ratios} |")
+    notes = [f"{result.name}: {NOTES[result.name]}" for result in results if result.name in NOTES]
+    absent = [f"{module.name}: {_reason(module)}" for module in modules if module.name not in by_name]
     for title, found in (("Notes", notes), ("Modules not measured", absent)):
         lines += ["", f"## {title}", "", *(f"- {line}" for line in found)] if found else []
     return "\n".join([*lines, ""])
@@ -73,10 +73,11 @@ def _reason(module: Listed) -> str:
         return "the checkout lacks its text"
     if module.name in NOTES:
         return NOTES[module.name]
-    return "needs more memory than this machine has" if module.path.parent.name == "huge_hlo" else "failed"
+    return "needs more memory than this machine has" if module.path.parent.name == "huge_hlo" else "not in this run"
 
 
 def _row(name: str, result: Result) -> str:
     agreed = "" if result.agrees else f" (differs {result.difference:.2g} x the tolerance)"
-    times = f"{1e3 * result.hloom.step:.3g} | {1e3 * result.xla.step:.3g}"
+    seconds = (result.hloom.step, result.xla.step, _building(result.hloom), _building(result.xla))
+    times = " | ".join(f"{1e3 * each:.3g}" for each in seconds)
     return f"| {name}{agreed} | {times} | {' | '.join(f'{ratio(result):.2f}' for ratio in RATIOS.values())} |"
