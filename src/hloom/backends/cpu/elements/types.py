@@ -127,8 +127,8 @@ def _nearest_bfloat16(b: Builder, bits: Value) -> Value:
     """
     up = b.binary("add", bits, constant(bits.type, 0x8000))
     lower = b.binary("and", up, constant(bits.type, 0xFFFF))
-    is_tie = b.compare("eq", lower, constant(bits.type, 0))
-    kept = b.select(is_tie, constant(bits.type, _UPPER_HALF ^ 0x10000), constant(bits.type, _UPPER_HALF))
+    is_half = b.compare("eq", lower, constant(bits.type, 0))
+    kept = b.select(is_half, constant(bits.type, _UPPER_HALF ^ 0x10000), constant(bits.type, _UPPER_HALF))
     return b.binary("and", up, kept)
 
 
