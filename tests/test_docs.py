@@ -100,6 +100,11 @@ def test_each_clause_has_a_test_and_its_line_is_up_to_date() -> None:
     assert clauses.TARGET.read_text() == clauses.page(), "run: python tools/clauses.py"
 
 
+def test_clauses_have_no_editorial_marks() -> None:
+    for page in SPECIFICATION.glob("*.md"):
+        assert not re.search(r"\*\*\[|\[(?:reject|choice|seed|xla|addition)\]|\b[Ss]eeds\b", page.read_text()), page.name
+
+
 def test_cited_clauses_exist() -> None:
     order = clauses.clauses()
     for folder in ("src/hloom", "tests"):
