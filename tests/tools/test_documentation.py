@@ -97,6 +97,7 @@ def test_public_names_have_pages() -> None:
     assert ":::::{py:function} hloom.compile(module: Program | Callable" in text
     assert "- **backend**: " in text and "```pycon\n>>> run = hl.compile(" in text
     assert all(f"({name}.md)" in pages["index"] for name in pages if name != "index")
+    assert "[`top_k`](../operations/topk.md)" in pages["hloom.XlaBuilder"]
     assert "`hl.bf16` | 16 | `bfloat16`" in pages["index"]
 
 

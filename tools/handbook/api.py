@@ -9,9 +9,11 @@ from typing import Any
 
 import hloom as hl
 from handbook.markdown import code, escaped, table
+from handbook.page import methods_of, sections_of, summary
 from handbook.public_names import PUBLIC, members
 from handbook.signatures import signature
 from handbook.specification import ROOT
+from hloom.ops.operation import OPERATIONS
 from hloom.types import PrimitiveType
 
 GROUPS = {
@@ -70,6 +72,8 @@ def page(name: str, value: Any) -> str:
     body = [_docstring(value)]
     if inspect.isclass(value):
         body += [_member(full, member) for full, member in _own_members(name, value)]
+    if value is hl.XlaBuilder:
+        body.append(_builder_methods())
     kind = "class" if inspect.isclass(value) else "function"
     call = "" if _is_opaque(value) else signature(inspect.unwrap(value))
     call = call.removesuffix(" -> None") if inspect.isclass(value) else call
@@ -88,6 +92,16 @@ def _own_members(name: str, cls: type[Any]) -> list[tuple[str, Any]]:
     if cls is hl.XlaBuilder:
         return [(full, member) for full, member in found.items() if full.endswith((".build", ".cross_replica_sum"))]
     return [*found.items()]
+
+
+def _builder_methods() -> str:
+    """A table of the builder's methods that make operations."""
+    rows = {
+        method: (f"[`{method}`](../operations/{opcode}.md)", escaped(summary(declaration)))
+        for opcode, declaration in OPERATIONS.items()
+        for method in methods_of(declaration, sections_of(declaration))
+    }
+    return table(("method", "result"), [rows[method] for method in sorted(rows)])
 
 
 def _member(full: str, member: Any) -> str:
