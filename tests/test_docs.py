@@ -102,7 +102,9 @@ def test_each_clause_has_a_test_and_its_line_is_up_to_date() -> None:
 
 def test_clauses_have_no_editorial_marks() -> None:
     for page in SPECIFICATION.glob("*.md"):
-        assert not re.search(r"\*\*\[|\[(?:reject|choice|seed|xla|addition)\]|\b[Ss]eeds\b", page.read_text()), page.name
+        assert not re.search(r"\*\*\[|\[(?:reject|choice|seed|xla|addition)\]|\b[Ss]eeds\b", page.read_text()), (
+            page.name
+        )
 
 
 def test_cited_clauses_exist() -> None:
