@@ -133,7 +133,11 @@ def run(
     waiting: queue.SimpleQueue[tuple[str, list[str]]] = queue.SimpleQueue()
     for file in map(file_name, files or FILES):
         path = results_path(folder, "collected", x64, file).with_suffix(".json")
-        tests = shards.collected(setting, f"tests/{file}", path)
+        try:
+            tests = shards.collected(setting, f"tests/{file}", path)
+        except shards.Broken as error:
+            click.echo(f"{file} is left out: {error}", err=True)
+            continue
         if sample is not None:
             tests = shards.sampled(tests, sample)
         done = results.read(results_path(folder, platform, x64, file))
