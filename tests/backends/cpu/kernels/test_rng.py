@@ -46,7 +46,9 @@ def text(algorithm: str, state: int, type: str, sizes: tuple[int, ...]) -> str:
 
 
 @pytest.mark.parametrize("sizes", SHAPES)
-@pytest.mark.parametrize("type", ["u8", "u16", "u32", "u64"])
+@pytest.mark.parametrize(
+    "type", ["u8", "u64", *(pytest.param(type, marks=pytest.mark.long) for type in ("u16", "u32"))]
+)
 @each_algorithm
 def test_bits(algorithm: str, width: int, type: str, sizes: tuple[int, ...]) -> None:
     random = np.random.default_rng(0).integers(0, 2**64, width, np.uint64, endpoint=False)
