@@ -56,6 +56,64 @@ def test_problems_have_positions(old: str, new: str, part: str, message: str) ->
     assert problem.line == at(text, part)[0]
 
 
+def test_all_problems_are_found_at_once() -> None:
+    """Each wrong instruction is one of its declared shape to the others, which use it."""
+    text = (
+        TEXT.replace("negate(%total)", "negat(%total)")
+        .replace("to_apply=sum", "to_apply=sun")
+        .replace("add(a, b)", "add(a, c)")
+    )
+    problems = Document(text).problems()
+    assert [(p.line, p.message.split(";")[0]) for p in problems] == [
+        (5, "there is no instruction 'c' before this one"),
+        (11, "there is no computation 'sun'"),
+        (12, "there is no opcode 'negat'"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fixed"),
+    [("negate(%total)", "negat(%total)", "negate(%total)"), ("f32[] negate", "f32[5] negate", "f32[] negate")],
+)
+def test_errors_suggest_fixes(old: str, new: str, fixed: str) -> None:
+    document = Document(TEXT.replace(old, new))
+    (problem,) = document.problems()
+    (fix, *_) = document.fixes(problem)
+    line = document.lines[fix.span.line]
+    assert fixed in line[: fix.span.start] + fix.text + line[fix.span.end :]
+
+
+def test_references_are_those_of_the_computation() -> None:
+    document = Document(TEXT)
+    for name, line, wanted in (("a", 5, [3, 5]), ("a", 11, [9, 11]), ("total", 12, [11, 12]), ("sum", 11, [2, 11])):
+        spans = document.references(name, line)
+        assert [span.line for span in spans] == wanted
+        assert all(document.lines[span.line][span.start : span.end] == name for span in spans)
+    assert document.references("nothing", 1) == []
+
+
+def test_references_are_not_opcodes_attributes_or_text() -> None:
+    text = """HloModule m
+ENTRY e {
+  dimensions = f32[4] parameter(0)
+  add = f32[4] add(dimensions, dimensions), metadata={op_name="dimensions"}
+  ROOT r = (f32[4], f32[4]) tuple(add, %dimensions), frontend_attributes={dimensions="(add"}
+}
+"""
+    document = Document(text)
+    assert [(s.line, s.start) for s in document.references("dimensions", 3)] == [(2, 2), (3, 19), (3, 31), (4, 40)]
+    assert [(s.line, s.start) for s in document.references("add", 4)] == [(3, 2), (4, 34)]
+
+
+def test_computations_have_ranges_and_formatting_keeps_all_text() -> None:
+    assert Document(TEXT).ranges() == [(2, 6), (8, 13)]
+    assert Document(TEXT).formatted() == TEXT
+    untidy = TEXT.replace("\n\nENTRY", "\n// a comment\nENTRY").replace("  a =", "\t\ta =").replace("b)\n", "b)   \n")
+    formatted = Document(untidy).formatted()
+    assert formatted == TEXT.replace("\n\nENTRY", "\n// a comment\n\nENTRY")
+    assert Document(formatted).formatted() == formatted
+
+
 def test_hover_shows_documentation_and_definitions() -> None:
     document = Document(TEXT)
     assert document.hover(*at(TEXT, "reduce(")).startswith("### `reduce(operands.., init_values..)`")
@@ -94,7 +152,7 @@ def test_the_server_handles_requests(tmp_path: Path) -> None:
     uri = (tmp_path / "m.hlo").as_uri()
     seen: list[Any] = []
 
-    async def talk() -> tuple[Any, Any, Any]:
+    async def talk() -> tuple[Any, ...]:
         client = LanguageClient("test", "1")
         arrived = asyncio.Event()
 
@@ -113,12 +171,20 @@ def test_the_server_handles_requests(tmp_path: Path) -> None:
         hover = await client.text_document_hover_async(types.HoverParams(identifier, position))
         location = await client.text_document_definition_async(types.DefinitionParams(identifier, position))
         outline = await client.text_document_document_symbol_async(types.DocumentSymbolParams(identifier))
+        whole = types.Range(types.Position(0, 0), types.Position(99, 0))
+        context = types.CodeActionContext([])
+        actions = await client.text_document_code_action_async(types.CodeActionParams(identifier, whole, context))
+        renamed = await client.text_document_rename_async(types.RenameParams(identifier, position, "%whole"))
+        regions = await client.text_document_folding_range_async(types.FoldingRangeParams(identifier))
         await client.shutdown_async(None)
         client.exit(None)
         await client.stop()
-        return hover, location, outline
+        return hover, location, outline, actions, renamed, regions
 
-    hover, location, outline = asyncio.run(talk())
+    hover, location, outline, actions, renamed, regions = asyncio.run(talk())
+    assert actions[0].title == "replace negat by negate"
+    assert [edit.new_text for edit in renamed.changes[uri]] == ["whole", "whole"]
+    assert [(each.start_line, each.end_line) for each in regions] == [(2, 6), (8, 13)]
     assert "no opcode" in seen[0][0].message
     assert "reduce(a, z)" in hover.contents.value
     assert location.range.start.line == at(TEXT, "%total =")[0]

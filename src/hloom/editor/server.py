@@ -1,4 +1,4 @@
-"""The language server: diagnostics, hover, definitions, completion and document symbols."""
+"""The language server: diagnostics with fixes, hover, definitions, references, renaming, formatting, completion."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
 import hloom.ops  # noqa: F401
-from hloom.editor.document import Definition, Document
+from hloom.editor.document import WORD, Definition, Document
 
 
 def make_server() -> LanguageServer:
@@ -44,6 +44,55 @@ def make_server() -> LanguageServer:
         position, source = parameters.position, document(parameters.text_document.uri)
         found = source.definition_of(source.word_at(position.line, position.character), position.line)
         return None if found is None else types.Location(parameters.text_document.uri, _range(found))
+
+    def spans(uri: str, position: types.Position) -> list[types.Range]:
+        source = document(uri)
+        word = source.word_at(position.line, position.character)
+        return [_range_at(s.line, s.start, s.end - s.start) for s in source.references(word, position.line)]
+
+    @server.feature(types.TEXT_DOCUMENT_REFERENCES)
+    def references(parameters: types.ReferenceParams) -> list[types.Location]:
+        uri = parameters.text_document.uri
+        return [types.Location(uri, where) for where in spans(uri, parameters.position)]
+
+    @server.feature(types.TEXT_DOCUMENT_RENAME)
+    def rename(parameters: types.RenameParams) -> types.WorkspaceEdit | None:
+        uri, name = parameters.text_document.uri, parameters.new_name.lstrip("%")
+        if WORD.fullmatch(name) is None:
+            return None
+        return types.WorkspaceEdit({uri: [types.TextEdit(where, name) for where in spans(uri, parameters.position)]})
+
+    @server.feature(types.TEXT_DOCUMENT_FORMATTING)
+    def formatting(parameters: types.DocumentFormattingParams) -> list[types.TextEdit]:
+        source = document(parameters.text_document.uri)
+        whole = types.Range(types.Position(0, 0), types.Position(len(source.lines), 0))
+        return [types.TextEdit(whole, source.formatted())]
+
+    @server.feature(types.TEXT_DOCUMENT_FOLDING_RANGE)
+    def folding(parameters: types.FoldingRangeParams) -> list[types.FoldingRange]:
+        return [types.FoldingRange(first, last) for first, last in document(parameters.text_document.uri).ranges()]
+
+    @server.feature(types.TEXT_DOCUMENT_CODE_ACTION)
+    def actions(parameters: types.CodeActionParams) -> list[types.CodeAction]:
+        uri, source = parameters.text_document.uri, document(parameters.text_document.uri)
+        return [
+            types.CodeAction(
+                fix.title,
+                kind=types.CodeActionKind.QuickFix,
+                edit=types.WorkspaceEdit(
+                    {
+                        uri: [
+                            types.TextEdit(
+                                _range_at(fix.span.line, fix.span.start, fix.span.end - fix.span.start), fix.text
+                            )
+                        ]
+                    }
+                ),
+            )
+            for problem in source.problems()
+            if parameters.range.start.line <= problem.line <= parameters.range.end.line
+            for fix in source.fixes(problem)
+        ]
 
     @server.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=["%"]))
     def complete(parameters: types.CompletionParams) -> list[types.CompletionItem]:
