@@ -9,7 +9,7 @@ from hloom.errors import ArgumentError
 
 @click.command()
 def lsp() -> None:
-    """Serve the Language Server Protocol over standard input and output: errors with fixes, hover, references, renaming, formatting, completion.
+    """Serve the Language Server Protocol: errors with fixes, hover, references, renaming, formatting, completion.
 
     It needs hloom[lsp]. `editors/vscode` has an extension for VS Code that starts it.
     """
