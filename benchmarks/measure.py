@@ -69,7 +69,7 @@ class Run:
     memory: int
 
 
-def measure_program(name: str) -> Result:
+def measure_program(name: str, seconds: float = REPETITION_SECONDS, compiles: int = COMPILES) -> Result:
     """Measures a program through JAX on both platforms."""
 
     def start(platform: str, folder: Path) -> Process:
@@ -82,7 +82,7 @@ def measure_program(name: str) -> Result:
             JAX_ENABLE_COMPILATION_CACHE="0",
         )
 
-    return measure(name, start, PROGRAMS[name].tolerance)
+    return measure(name, start, PROGRAMS[name].tolerance, seconds, compiles)
 
 
 def measure(

@@ -13,6 +13,7 @@ from hloom.passes.control_flow.conditional import ConditionalSimplifier
 from hloom.passes.control_flow.loop_unroller import WhileLoopUnroller
 from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion, WhileLoopSimplifier
 from hloom.passes.fusion.dot_operands import DotOperands
+from hloom.passes.fusion.joined_slices import JoinedSlices
 from hloom.passes.legalize.batch_norm import BatchNormExpander
 from hloom.passes.legalize.bits import BitsExpander
 from hloom.passes.legalize.mixed_precision import MixedPrecisionExpander
@@ -101,6 +102,10 @@ PASSES = (
     PassCase(
         UpdateScheduler(),
         ("tuple(dynamic-update-slice(x, u, i), negate(x))", "tuple(scatter(x, i, u), add(x, y))"),
+    ),
+    PassCase(
+        JoinedSlices(),
+        ("add(concatenate(slice(x), slice(y)), z)", "negate(concatenate(slice(x), slice(x), slice(y)))"),
     ),
     PassCase(_OF_CPU["fusion"], ("elementwise(negate*)", "reduce(negate*)", "transpose(add(x, slice(y)))")),
 )  # fmt: skip

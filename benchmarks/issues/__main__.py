@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ import click
 import benchmarks.issues.programs  # noqa: F401
 from benchmarks.issues.issue import ISSUES
 from benchmarks.issues.page import SHOWN, page
+from benchmarks.measure import measure_program
 from benchmarks.report import draw, show
 from benchmarks.results import collect, matching
 
@@ -23,10 +25,12 @@ from benchmarks.results import collect, matching
     show_default=True,
     help="A line for each measured program; programs in it are not measured again.",
 )
+@click.option("--quick", is_flag=True, help="Shorter repetitions, and one compilation.")
 @click.option("--page", "target", type=click.Path(path_type=Path), help="Write the page, and the plot beside it.")
-def main(pattern: str, path: Path, target: Path | None) -> None:
+def main(pattern: str, path: Path, quick: bool, target: Path | None) -> None:
     """Programs for users' performance reports, on hloom and on XLA's CPU backend alternately."""
-    results = collect(matching(sorted(ISSUES, key=_number), pattern), path)
+    measure = functools.partial(measure_program, seconds=0.2, compiles=1) if quick else measure_program
+    results = collect(matching(sorted(ISSUES, key=_number), pattern), path, measure)
     show(results)
     if target is not None:
         target.write_text(page(results))

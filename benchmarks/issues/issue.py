@@ -16,8 +16,8 @@ class Issue:
 
     repository: str
     number: int
-    reported: str
-    program: str
+    reported: str = ""
+    program: str = ""
     reason: str = ""
     """Why hloom is slower here, or why there is no program."""
 

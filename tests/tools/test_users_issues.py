@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import benchmarks.issues.programs  # noqa: F401
-from benchmarks.issues.issue import ISSUES
+from benchmarks.issues.issue import ISSUES, UNMEASURED
 from benchmarks.issues.page import page
 from benchmarks.measure import Result, Side
 from benchmarks.program import PROGRAMS
@@ -20,4 +20,5 @@ def test_the_page_shows_wins_losses_and_differences() -> None:
     made = page(results)
     assert "| run | 1 ms | 4 ms | 4.00 |" in made and "| run | 4 ms | 1 ms | 0.25 |" in made
     assert made.count("**Results differ") == 1
-    assert "[jax 10434](#jax-10434) | 0.25 | 2.00 | 2.00 |" in made
+    assert "[jax 10434](#jax-10434) | 0.25 | 2.00 | 2.00 |" in made and ISSUES["jax 10434"].reason in made
+    assert all(issue.reason and f"| {issue.link} | {issue.reason} |" in made for issue in UNMEASURED)

@@ -20,6 +20,7 @@ from hloom.passes.control_flow.conditional import ConditionalSimplifier
 from hloom.passes.control_flow.loop_unroller import WhileLoopUnroller
 from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion, WhileLoopSimplifier
 from hloom.passes.fusion.dot_operands import DotOperands
+from hloom.passes.fusion.joined_slices import JoinedSlices
 from hloom.passes.legalize.asynchronous import AsyncToSync
 from hloom.passes.legalize.batch_norm import BatchNormExpander
 from hloom.passes.legalize.bits import BitsExpander
@@ -77,6 +78,7 @@ PASSES: dict[str, type[Any]] = {
         DotStrengthReduction,
         DynamicPadder,
         FftLengths,
+        JoinedSlices,
         LinearAlgebraToLapack,
         MapInliner,
         MixedPrecisionExpander,

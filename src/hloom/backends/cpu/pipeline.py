@@ -22,6 +22,7 @@ from hloom.passes.control_flow.loop_unroller import WhileLoopUnroller
 from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion
 from hloom.passes.fusion.dot_operands import DotOperands
 from hloom.passes.fusion.fusion import FusionPass
+from hloom.passes.fusion.joined_slices import JoinedSlices
 from hloom.passes.fusion.product_operands import ProductOperands
 from hloom.passes.legalize.asynchronous import AsyncToSync
 from hloom.passes.legalize.batch_norm import BatchNormExpander
@@ -94,6 +95,7 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
             simplification_pipeline(),
             WinogradConvolution(per_image=batch_invariant),
             DotOperands(),
+            JoinedSlices(),
             *([] if batch_invariant else [ProductOperands(_can_lower, can_compute)]),
             ScalarComputationOutliner(processor().vector_bytes),
             FusionPass(_can_lower),
