@@ -16,14 +16,13 @@ _HEAD = """# Users' performance reports, measured
 Reports about the speed of JAX and of XLA's CPU backend that users filed in public, each with a small program of our own
 that shows the case, run on XLA (jaxlib 0.10.2) and on hloom. The reports are about several versions of XLA. Measured
 on two cores (AMD EPYC, fourth generation, AVX-512): a step is the median of runs on both sides alternately, compiling
-starts with empty caches and is the median of three processes, memory is the peak of the process. The results of both
-sides are compared.
+starts with empty caches in a new process, memory is the peak of the process. The results of both sides are compared.
 
     python -m benchmarks.issues                         # all of them; resumes where it was stopped
     python -m benchmarks.issues --filter "jax 26145"
 
 In the geometric mean of {measured} reports XLA takes {step:.2f} times as long as hloom to run, and hloom takes
-{compile:.2f} of XLA's time to compile.
+{compile:.2f} of XLA's time to compile. Programs for {missing} more are in `benchmarks/issues/`.
 
 ![ratios of all reports: step, compile, memory](users_issues.svg)
 """
@@ -38,7 +37,7 @@ _UNMEASURED = """
 def page(results: Sequence[Result]) -> str:
     """Returns the page in Markdown."""
     steps, compiles = (mean(SHOWN[name], results) for name in list(SHOWN)[:2])
-    lines = [_HEAD.format(measured=len(results), step=steps, compile=compiles)]
+    lines = [_HEAD.format(measured=len(results), missing=len(ISSUES) - len(results), step=steps, compile=compiles)]
     lines += [f"| report | {' | '.join(SHOWN)} | reported |", "|---" * (len(SHOWN) + 2) + "|"]
     lines += [_row(result) for result in results]
     lines += [_section(result) for result in results]
