@@ -52,7 +52,7 @@ def _row(result: Result) -> str:
 
 
 def _section(result: Result) -> str:
-    issue, file = ISSUES[result.name], PROGRAMS[result.name].step.__module__.replace(".", "/")
+    issue, file = ISSUES[result.name], PROGRAMS[result.name].initialise.__module__.replace(".", "/")
     lines = [
         f"\n## {issue.name}\n",
         f"{issue.link}: {issue.reported}. Measured: {issue.program} (`{file}.py`).{_difference(result)}\n",
