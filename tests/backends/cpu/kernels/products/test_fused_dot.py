@@ -131,9 +131,9 @@ def test_weights_of_bytes(scales: str, transposed: bool) -> None:
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("rows", [3, 8])
-def test_few_rows_with_zero_points_and_odd_ends(rows: int, transposed: bool) -> None:
-    check(Case(rows, 531, 77, "u8", scales="columns", has_zero_points=True, transposed=transposed))
+@pytest.mark.parametrize(("rows", "k"), [(3, 515), (8, 531), (12, 531), (37, 531)])
+def test_zero_points_and_odd_ends(rows: int, k: int, transposed: bool) -> None:
+    check(Case(rows, k, 77, "u8", scales="columns", has_zero_points=True, transposed=transposed))
 
 
 def test_infinite_scales_and_nan_reach_the_columns_that_use_them_alone() -> None:
@@ -158,7 +158,7 @@ def test_every_type_scale_and_size() -> None:
         unit = 1 if scales in ("none", "columns") else GROUP
         k, n = (int(pick([1, 2, 3, 5, 7, 11, 16, 31, 64])) * unit for _ in range(2))
         case = Case(
-            int(pick([1, 2, 3, 4, 5, 8])),
+            int(pick([1, 2, 3, 4, 5, 8, 9, 40])),
             k * int(pick([1, 7, 11])),
             n,
             str(pick([*INTEGERS, *FLOATS])),

@@ -20,7 +20,6 @@ from hloom.backends.cpu.kernels.convolution.packing import ImageCopy, KernelPack
 from hloom.backends.cpu.kernels.convolution.plan import MAX_ENTRIES, ConvolutionPlan, make_plan
 from hloom.backends.cpu.kernels.convolution.tile import StoreTile, SumTile
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of, task_function
-from hloom.backends.cpu.kernels.products.matmul import MatmulSpec
 from hloom.backends.cpu.kernels.products.matmul_plan import accumulator
 from hloom.backends.cpu.kernels.products.sums import sums_of_group
 from hloom.ir import Instruction
@@ -43,7 +42,7 @@ def emit(op: Convolution, name: str, instruction: Instruction, target: Target) -
         return None
     try:
         lhs, rhs, out = (shape.element_type for shape in shapes)
-        sums = accumulator(MatmulSpec(1, 1, 1, 1, lhs, rhs, out, (0, 0, 0), (0, 0, 0), (0, 0, 0)))
+        sums = accumulator(lhs, rhs, out)
     except ValueError:
         return None
     if min(counts) == 0:

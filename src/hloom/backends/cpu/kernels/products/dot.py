@@ -32,7 +32,7 @@ def emit(op: Dot, name: str, instruction: Instruction, target: Target) -> Kernel
 def can_multiply(lhs: PrimitiveType, rhs: PrimitiveType, out: PrimitiveType) -> bool:
     """Whether there is native code for products of these element types."""
     try:
-        accumulator(MatmulSpec(1, 1, 1, 1, lhs, rhs, out, (0, 0, 0), (0, 0, 0), (0, 0, 0)))
+        accumulator(lhs, rhs, out)
     except ValueError:
         return False
     return True

@@ -8,13 +8,15 @@ in a context of five words: A, B, C, the packed B, and the columns of B and C.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.code import KernelCode, PackedCode, code_of, entry_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products import pack_b
+from hloom.backends.cpu.kernels.products.computed_operand import ComputedOperand
 from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction, dot_instruction, in_words
 from hloom.backends.cpu.kernels.products.matmul_plan import (
-    MULTIPLY_ADD_COST,
     MatmulPlan,
     MatmulSpec,
     Product,
@@ -23,18 +25,20 @@ from hloom.backends.cpu.kernels.products.matmul_plan import (
     make_plan,
     normalised,
 )
-from hloom.backends.cpu.kernels.products.matvec import Matvec
+from hloom.backends.cpu.kernels.products.matvec import Matvec, Pointers, matvec_code
 from hloom.backends.cpu.kernels.products.micro_kernel import (
     MicroKernel,
     PanelStrides,
     pack_rows_of_a,
     pack_steps_of_a,
 )
+from hloom.backends.cpu.kernels.products.pack_computed import pack_computed_columns, pack_computed_rows
 from hloom.backends.cpu.kernels.products.sums import sums_of_group
 from hloom.lir import I1, I64, PTR, IndexValue, Type, Value, constant, type_of
 from hloom.target import Target
 
 __all__ = ["MatmulSpec", "emit_matmul", "emit_packed_matmul"]
+
 
 ARRAYS = ("lhs", "rhs", "out")
 """The parameters of a product's entry before those of all kernels."""
@@ -45,7 +49,7 @@ _CONTEXT = (PTR, PTR, PTR, PTR, I64)
 
 def emit_matmul(name: str, spec: MatmulSpec, target: Target) -> KernelCode:
     """Returns the code of a product. Raises ValueError for element types without code."""
-    vector = _sum_vector(spec, target.vector_bytes)
+    vector = _sum_vector(spec, target)
     if spec.batch * spec.m * spec.n * spec.k == 0:
         return _zeros_code(name, spec)
     p = normalised(spec, target.batch_invariant)
@@ -53,6 +57,15 @@ def emit_matmul(name: str, spec: MatmulSpec, target: Target) -> KernelCode:
     if matvec is not None:
         return _matvec_code(name, matvec, vector, target, p.swapped)
     return _Emitter(name, *_planned(p, vector, target)).code()
+
+
+def computed_matmul_code(
+    name: str, f: KernelFunction, p: Product, computed: ComputedOperand, target: Target, at: Pointers
+) -> KernelCode:
+    """Completes the entry `f` of a product whose B is computed while it is packed; returns its code."""
+    types = p.a.type, p.b.type, p.c.type
+    plan = make_plan(p, sum_vector(accumulator(*types), target), target)
+    return _Emitter(name, plan, computed=computed).completed(f, at.other, at.arrays, at.out)
 
 
 def _planned(p: Product, vector: Type, target: Target) -> tuple[MatmulPlan, DotInstruction | None]:
@@ -69,17 +82,20 @@ def emit_packed_matmul(name: str, spec: MatmulSpec, target: Target) -> PackedCod
     p = normalised(spec, target.batch_invariant)
     if _as_matvec(p, target) is not None:
         return None
-    planned, instruction = _planned(p, _sum_vector(spec, target.vector_bytes), target)
+    planned, instruction = _planned(p, _sum_vector(spec, target), target)
     if planned.b_storage != "shared" or p.batch > 1 or planned.columns < p.n:
         return None
     packing, product = (_Emitter(f"{name}.{part}", planned, instruction) for part in ("packing", "packed"))
     return PackedCode(0 if p.swapped else 1, packing.packed_bytes, packing.packing_code(), product.packed_code())
 
 
-def _sum_vector(spec: MatmulSpec, vector_bytes: int) -> Type:
-    """The type of a vector of sums."""
-    sums = accumulator(spec)
-    return type_of(sums.element, vector_bytes * 8 // sums.bits)
+def sum_vector(sums: Type, target: Target) -> Type:
+    """Returns the type of a vector of sums."""
+    return type_of(sums.element, target.vector_bytes * 8 // sums.bits)
+
+
+def _sum_vector(spec: MatmulSpec, target: Target) -> Type:
+    return sum_vector(accumulator(spec.lhs_type, spec.rhs_type, spec.out_type), target)
 
 
 def _as_matvec(p: Product, target: Target) -> Matvec | None:
@@ -96,8 +112,15 @@ def _as_matvec(p: Product, target: Target) -> Matvec | None:
 class _Emitter:
     """Writes the functions of one product."""
 
-    def __init__(self, name: str, plan: MatmulPlan, instruction: DotInstruction | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        plan: MatmulPlan,
+        instruction: DotInstruction | None = None,
+        computed: ComputedOperand | None = None,
+    ) -> None:
         self.name, self.plan, self.product, self.tile = name, plan, plan.product, plan.tile
+        self.computed = computed
         self.multiply_add = instruction.multiply_add if instruction else KernelFunction.multiply_add
         self.corrected = instruction is not None and instruction.flipped
         self.element = plan.tile.type.element
@@ -128,7 +151,14 @@ class _Emitter:
 
     def code(self) -> KernelCode:
         """Returns the code of the product."""
-        functions = [self._kernel(), self._block(), self._task(), self._entry()]
+        f = entry_of(self.name, *ARRAYS)
+        a, b = _factors(f, self.product.swapped)
+        return self.completed(f, a, [b], f["out"])
+
+    def completed(self, f: KernelFunction, a: Value, arrays: Sequence[Value], out: Value) -> KernelCode:
+        """Completes the entry of the product of A and of B, which is an array or computed from several."""
+        self._run(f, a, arrays, out)
+        functions = [self._kernel(), self._block(), self._task(), f]
         if not self.plan.a_is_direct:
             functions.append(self._pack_a())
         if self.plan.b_storage != "direct":
@@ -186,6 +216,10 @@ class _Emitter:
 
     def _pack_b(self) -> KernelFunction:
         name, p, ragged = f"{self.name}.pack_b", self.product, self.plan.has_ragged_columns
+        if self.computed is not None and p.b.has_contiguous_rows:
+            return pack_computed_rows(name, self.computed, self.tile, self.depth_of_b, ragged)
+        if self.computed is not None:
+            return pack_computed_columns(name, self.computed, self.tile, self.depth_of_b, p.k)
         if p.b.has_contiguous_rows:
             return pack_b.pack_rows_of_b(name, p.b, self.tile, self.depth_of_b, p.k, ragged, p.is_complex)
         if p.b.has_contiguous_k(p.b.row) and not p.is_complex:
@@ -339,24 +373,25 @@ class _Emitter:
         assert isinstance(units, int)
         return min(16, units)
 
-    def _entry(self) -> KernelFunction:
-        f = entry_of(self.name, *ARRAYS)
+    def _run(self, f: KernelFunction, a: Value, arrays: Sequence[Value], out: Value) -> None:
+        """Runs the tasks of all products."""
         p, plan = self.product, self.plan
-        a, b = _factors(f, p.swapped)
         on = f.threads_if(plan.parallel)
         if plan.b_storage != "shared":
-            context = f.pack(a, b, f["out"], f["scratch"], f.index(p.n))
+            context = f.pack(a, arrays[0], out, f["scratch"], f.index(p.n))
             f.run_chunks(f"{self.name}.task", context, p.batch * plan.tasks, on)
-            return f
+            return
         with f.loop(p.batch) as batch, f.loop(p.n, plan.columns) as column:
-            a, b, c = _batch_pointers(f, p, (a, b, f["out"]), batch.index)
-            b = f.at(b, p.b.offset(f, 0, column.index), p.b.element)
+            a, b, c = _batch_pointers(f, p, (a, arrays[0], out), batch.index)
+            if self.computed is None:
+                b = f.at(b, p.b.offset(f, 0, column.index), p.b.element)
+            else:
+                b = f.pack(f.index(batch.index), f.index(column.index), *arrays)
             c = f.at(c, p.c.offset(f, 0, column.index), p.c.element)
             columns = f.minimum(plan.columns, f.subtract(p.n, column.index))
             context = f.pack(a, b, c, f["scratch"], f.index(columns))
             self._run_packing(f, context)
             f.run_chunks(f"{self.name}.task", context, plan.tasks, on)
-        return f
 
 
 def _factors(f: KernelFunction, swapped: bool) -> tuple[Value, Value]:
@@ -373,11 +408,9 @@ def _batch_pointers(
 
 
 def _matvec_code(name: str, p: Matvec, vector: Type, target: Target, swapped: bool) -> KernelCode:
-    f, shares = entry_of(name, *ARRAYS), p.shares(vector, target)
-    on = f.threads_if(target.is_worth_threads(p.batch * p.m * p.k * MULTIPLY_ADD_COST))
+    f = entry_of(name, *ARRAYS)
     matrix, vectors = _factors(f, swapped)
-    f.run_chunks(f"{name}.task", f.pack(vectors, f["out"], matrix), p.batch * shares, on)
-    return code_of(name, [p.task(f"{name}.task", vector, shares), f])
+    return matvec_code(name, f, p, vector, target, Pointers(vectors, f["out"], [matrix]))
 
 
 def _zeros_code(name: str, spec: MatmulSpec) -> KernelCode:

@@ -144,15 +144,15 @@ def _real_view(type: PrimitiveType, row: int, column: int) -> Matrix:
     return Matrix(type.real, 2 * row, 2 * column, paired=True)
 
 
-def accumulator(spec: MatmulSpec) -> Type:
+def accumulator(lhs: PrimitiveType, rhs: PrimitiveType, out: PrimitiveType) -> Type:
     """Returns the type of the sums. Raises ValueError if there is no code for the element types."""
-    types = (spec.lhs_type, spec.rhs_type, spec.out_type)
+    types = (lhs, rhs, out)
     real = [type.real for type in types]
     is_one_kind = len({(type.is_integer, type.is_complex) for type in types}) == 1
     if not is_one_kind or not all(map(_is_supported, real)):
         raise ValueError(f"no matrix product of {types[0]} and {types[1]} to {types[2]}")
-    if spec.out_type.is_integer:
-        return type_of("i64" if spec.out_type.bits == 64 else "i32")
+    if out.is_integer:
+        return type_of("i64" if out.bits == 64 else "i32")
     if PrimitiveType.F64 not in real:
         return type_of("float")
     if real[2].bits == 16:
@@ -295,10 +295,12 @@ def _streams(p: Product, vector: Type) -> bool:
 
 def _can_read_in_place(p: Product, vector: Type) -> bool:
     """Whether vectors of B can be read in place."""
-    return p.b.element == vector.element and p.b.has_contiguous_rows and not p.is_complex
+    return not p.b.computed and p.b.element == vector.element and p.b.has_contiguous_rows and not p.is_complex
 
 
 def _choose_b_storage(p: Product, tile: Tile, threads: int) -> str:
+    if p.b.computed:
+        return "shared"
     size = align_up(p.k, tile.type.width) * align_up(p.n, tile.columns) * size_of(tile.type.element)
     if _can_read_in_place(p, tile.type) and (
         size <= MAX_DIRECT_BYTES or p.m <= 2 * tile.rows or _streams(p, tile.type)

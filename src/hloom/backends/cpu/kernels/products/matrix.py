@@ -39,7 +39,8 @@ class Matrix:
     """A matrix of real numbers in memory, with distances in elements.
 
     `paired` is a complex matrix whose columns are viewed as twice as many real ones, if the pairs are not contiguous:
-    `column` is then the distance between pairs. With `words`, K counts words.
+    `column` is then the distance between pairs. With `words`, K counts words. One that is `computed` is not in memory:
+    neighbours at distance 1 are computed together.
     """
 
     type: PrimitiveType
@@ -47,6 +48,7 @@ class Matrix:
     column: int
     paired: bool = False
     words: Words | None = None
+    computed: bool = False
 
     @property
     def element(self) -> str:

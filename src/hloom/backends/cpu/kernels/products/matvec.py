@@ -1,26 +1,33 @@
 """Matrix times a few vectors as LLVM IR: the matrix is read once, in memory order, or computed where it is read.
 
 If K is contiguous, a few rows at a time are multiplied by the vectors, with several sums each (matvec_rows.py). If M is
-contiguous, a tile of the result stays in the L1 cache while a few columns at a time are added to it
-(matvec_columns.py). Either way blocks of K are summed from zero, and their sums added up, so that no chain of additions
-is long (GEN-13).
+contiguous, a tile of the result stays in the cache while a few columns at a time are added to it (matvec_columns.py).
+Either way blocks of K are summed from zero, and their sums added up, so that no chain of additions is long (GEN-13).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
+from hloom.backends.cpu.elements.types import memory_element
+from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of, task_function
 from hloom.backends.cpu.kernels.products.computed_operand import ComputedOperand, OperandEmitter
+from hloom.backends.cpu.kernels.products.matmul_plan import MULTIPLY_ADD_COST, align_up
 from hloom.backends.cpu.kernels.products.matrix import Matrix
-from hloom.backends.cpu.kernels.products.matvec_columns import ColumnSums
+from hloom.backends.cpu.kernels.products.matvec_columns import BlockOfColumns, ColumnSums, add_blocks
 from hloom.backends.cpu.kernels.products.matvec_rows import ROWS_PER_ITERATION, RowSums
 from hloom.backends.cpu.kernels.products.streamed_matrix import ComputedMatrix, StoredMatrix, StreamedMatrix, Vectors
-from hloom.lir import I64, PTR, Type
+from hloom.lir import PTR, IndexValue, Type, Value
 from hloom.target import Target
+from hloom.types import PrimitiveType
 
 MIN_TASK_BYTES = 128 << 10  # of the matrix
+MIN_ADDED_ROWS = 1 << 11  # for which a task adds the sums of blocks
+SUM_TYPES = {memory_element(t): t for t in (PrimitiveType.F32, PrimitiveType.F64, PrimitiveType.S32, PrimitiveType.S64)}
+"""Types of memory with elements like those of sums."""
 
 
 @dataclass(frozen=True)
@@ -41,43 +48,150 @@ class Matvec:
     computed: ComputedOperand | None = None
 
     @property
-    def has_contiguous_rows(self) -> bool:
-        """Whether elements of K are contiguous in the matrix and in the vectors."""
-        return self.matrix.column == 1 and (self.vectors.row == 1 or self.k == 1)
+    def is_by_rows(self) -> bool:
+        """Whether vectors of the matrix lie along K."""
+        return self.matrix.column == 1
 
     @property
     def is_streamed(self) -> bool:
         """Whether there is code for these distances."""
         paired = self.matrix.paired or self.vectors.paired or self.out.paired
-        return not paired and (self.has_contiguous_rows or self.matrix.row == 1)
+        return not paired and (self.is_by_rows or self.matrix.row == 1)
 
-    def shares(self, type: Type, target: Target) -> int:
-        """Returns the number of tasks among which the rows of one product are divided."""
-        parts = self.batch * self.m * self.k * size_of(type.element) // MIN_TASK_BYTES
-        wanted = math.ceil(target.tasks(parts) / self.batch)
-        return max(1, min(wanted, self.m // max(ROWS_PER_ITERATION, type.width)))
+    def needs_packing(self, sums: Type) -> bool:
+        """Whether the vectors are packed first: those of several that lie along K, and others that are converted for
+        each row."""
+        if not self.is_by_rows:
+            return False
+        is_apart = self.vectors.row != 1 and self.k > 1
+        return is_apart or self.count > 1 or (self.computed is not None and self.vectors.element != sums.element)
 
-    def task(self, name: str, type: Type, shares: int) -> KernelFunction:
-        """Returns `name(context, chunk)`: one share of the rows of one product; the context has the pointers of the
-        vectors, of the result, and of the arrays of the matrix.
-        """
-        f = KernelFunction(name, context=PTR, chunk=I64)
-        context, chunk = f.parameters
-        batch, share = f.divide(chunk, shares), f.remainder(chunk, shares)
-        count = len(self.computed.buffers) if self.computed else 1
-        vectors, out, *arrays = f.unpack(context, *[PTR] * (2 + count))
-        of_matrix, of_vectors, of_out = self.batch_strides
-        vectors = f.at(vectors, f.multiply(batch, of_vectors), self.vectors.element)
-        out = f.at(out, f.multiply(batch, of_out), self.out.element)
-        matrix: StreamedMatrix
-        if self.computed is not None:
-            matrix = ComputedMatrix(OperandEmitter(f, self.computed, arrays, type), batch)
-        else:
-            base = f.at(arrays[0], f.multiply(batch, of_matrix), self.matrix.element)
-            matrix = StoredMatrix(f, type, self.matrix, base)
-        work = Vectors(f, type, self.k, self.count, self.vectors, vectors, self.out, out)
-        if self.has_contiguous_rows:
-            RowSums(matrix, work).emit(*f.share(self.m, ROWS_PER_ITERATION, shares, share))
-        else:
-            ColumnSums(matrix, work, self.m % type.width > 0).emit(*f.share(self.m, type.width, shares, share))
+    def tasks(self, type: Type, target: Target) -> int:
+        """Returns the number of tasks that pay, for all products."""
+        return target.tasks(self.batch * self.m * self.k * size_of(type.element) // MIN_TASK_BYTES)
+
+
+@dataclass(frozen=True)
+class Pointers:
+    """Addresses of the arrays of a kernel: the result, those of a matrix, and the other operand."""
+
+    other: Value
+    out: Value
+    arrays: Sequence[Value]
+
+
+def matvec_code(name: str, f: KernelFunction, p: Matvec, type: Type, target: Target, at: Pointers) -> KernelCode:
+    """Completes the entry `f` of a product, whose sums are in vectors of a type; returns its code."""
+    scratch, packed_bytes = f["scratch"], 0
+    vectors, of_vectors = at.other, p
+    if p.needs_packing(type):
+        of_vectors = _packed(p, type)
+        packed_bytes = aligned(p.batch * of_vectors.batch_strides[1] * size_of(type.element))
+        _pack(f, p, of_vectors, type, at.other)
+        vectors = scratch
+    emitter = _Emitter(name, of_vectors, type, target)
+    context = f.pack(vectors, at.out, f.at(scratch, packed_bytes, "i8"), *at.arrays)
+    on = f.threads_if(target.is_worth_threads(p.batch * p.m * p.k * MULTIPLY_ADD_COST))
+    functions = emitter.run(f, context, on)
+    return code_of(name, [*functions, f], packed_bytes + emitter.scratch_bytes)
+
+
+def _packed(p: Matvec, type: Type) -> Matvec:
+    """Returns the product with packed vectors: side by side, a vector register of each, with zeros at the end."""
+    vectors = Matrix(SUM_TYPES[type.element], p.count, type.width)
+    a, _, c = p.batch_strides
+    return replace(p, vectors=vectors, batch_strides=(a, align_up(p.k, type.width) * p.count, c))
+
+
+def _pack(f: KernelFunction, p: Matvec, packed: Matvec, type: Type, source: Value) -> None:
+    """Writes the packed vectors to the workspace."""
+    before, after = (Vectors(f, q.vectors, base, q.out, base) for q, base in ((p, source), (packed, f["scratch"])))
+    of_batch = p.batch_strides[1], packed.batch_strides[1]
+    step = type if p.vectors.row == 1 else type.scalar
+    with f.loop(p.batch) as batch:
+        offsets = [f.multiply(batch.index, stride) for stride in of_batch]
+        for vector in range(p.count):
+            with f.loop(p.k, max(step.width, 1)) as loop:
+                mask = f.first_lanes(f.left(p.k, loop.index), step.width) if step.width and p.k % step.width else None
+                origin = f.at(before.address(loop.index, vector), offsets[0], p.vectors.element)
+                value = f.load_as(origin, p.vectors.type, step, mask)
+                whole = f.multiply(f.divide(f.index(loop.index), type.width), type.width)
+                lane = f.subtract(loop.index, whole)
+                place = f.at(after.address(whole, vector), f.add(offsets[1], lane), type.element)
+                f.store(value, place, size_of(type.element))
+
+
+@dataclass(frozen=True)
+class _Emitter:
+    """Writes the tasks of a product. Their context has the addresses of the vectors, the result, the sums of blocks of
+    K, and the arrays of the matrix.
+    """
+
+    name: str
+    p: Matvec
+    type: Type
+    target: Target
+
+    @property
+    def plan(self) -> ColumnSums:
+        return ColumnSums(self.p.m, self.p.k, self.p.count, self.type)
+
+    @property
+    def scratch_bytes(self) -> int:
+        return 0 if self.p.is_by_rows else self.p.batch * self.plan.scratch_bytes
+
+    def run(self, f: KernelFunction, context: Value, on: tuple[Value, Value] | None) -> list[KernelFunction]:
+        """Runs the tasks in the entry `f`; returns them."""
+        p, wanted = self.p, math.ceil(self.p.tasks(self.type, self.target) / self.p.batch)
+        if p.is_by_rows:
+            shares = max(1, min(wanted, p.m // max(ROWS_PER_ITERATION, self.type.width)))
+            f.run_chunks(f"{self.name}.task", context, p.batch * shares, on)
+            return [self._task_of_rows(shares)]
+        blocks, shares = self.plan.blocks, self.plan.shares(wanted)
+        f.run_chunks(f"{self.name}.task", context, p.batch * blocks * shares, on)
+        if blocks == 1:
+            return [self._task_of_columns(shares)]
+        adders = max(1, min(wanted, p.m // MIN_ADDED_ROWS))
+        f.run_chunks(f"{self.name}.add", context, p.batch * adders, on)
+        return [self._task_of_columns(shares), self._adder(adders)]
+
+    def _task_of_rows(self, shares: int) -> KernelFunction:
+        f = task_function(f"{self.name}.task")
+        batch, share = f.divide(f["chunk"], shares), f.remainder(f["chunk"], shares)
+        matrix, work, _ = self._operands(f, batch)
+        RowSums(matrix, work, self.type, self.p.k, self.p.count).emit(
+            *f.share(self.p.m, ROWS_PER_ITERATION, shares, share)
+        )
         return f
+
+    def _task_of_columns(self, shares: int) -> KernelFunction:
+        f, blocks = task_function(f"{self.name}.task"), self.plan.blocks
+        share, rest = f.remainder(f["chunk"], shares), f.divide(f["chunk"], shares)
+        block, batch = f.remainder(rest, blocks), f.divide(rest, blocks)
+        matrix, work, sums = self._operands(f, batch)
+        rows = f.share(self.p.m, self.type.width, shares, share)
+        BlockOfColumns(self.plan, matrix, work, sums).emit(block, *rows)
+        return f
+
+    def _adder(self, shares: int) -> KernelFunction:
+        """Returns the task that adds the sums of the blocks of K for a share of the rows."""
+        f = task_function(f"{self.name}.add")
+        batch, share = f.divide(f["chunk"], shares), f.remainder(f["chunk"], shares)
+        _, work, sums = self._operands(f, batch)
+        add_blocks(self.plan, work, sums, *f.share(self.p.m, self.type.width, shares, share))
+        return f
+
+    def _operands(self, f: KernelFunction, batch: IndexValue) -> tuple[StreamedMatrix, Vectors, Value]:
+        """Returns the matrix, the vectors and the sums of blocks of one product."""
+        p, type = self.p, self.type
+        count = len(p.computed.buffers) if p.computed else 1
+        vectors, out, sums, *arrays = f.unpack(f["context"], *[PTR] * (3 + count))
+        of_matrix, of_vectors, of_out = p.batch_strides
+        vectors = f.at(vectors, f.multiply(batch, of_vectors), p.vectors.element)
+        out = f.at(out, f.multiply(batch, of_out), p.out.element)
+        sums = f.at(sums, f.multiply(batch, self.plan.scratch_bytes), "i8")
+        work = Vectors(f, p.vectors, vectors, p.out, out)
+        if p.computed is not None:
+            return ComputedMatrix(OperandEmitter(f, p.computed, arrays, type), batch), work, sums
+        base = f.at(arrays[0], f.multiply(batch, of_matrix), p.matrix.element)
+        return StoredMatrix(f, type, p.matrix, base), work, sums

@@ -1,90 +1,185 @@
-"""Sums of the columns of a matrix, each times its elements of a few vectors: a tile of the result stays in the L1 cache
-while a few columns at a time are added to it.
+"""Sums of the columns of a matrix, each times its elements of a few vectors.
+
+A task adds up the columns of one block of K, a few at a time, in a tile that stays in the cache, and another task adds
+the sums of the blocks. The rows of a task are many, because memory is read faster in long pieces.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from hloom.backends.cpu.kernels.kernel_function import size_of
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.streamed_matrix import StreamedMatrix, Vectors
-from hloom.backends.cpu.kernels.products.sums import add_pairwise, chain_length, move_sums, multiplication
-from hloom.lir import IndexValue, Value, constant
+from hloom.backends.cpu.kernels.products.sums import add_pairwise, addition, chain_length, multiplication
+from hloom.lir import IndexValue, Type, Value, constant
 from hloom.target import L1_BYTES
 
 COLUMNS_PER_ITERATION = 8
-TILE_BYTES = L1_BYTES // 4  # of the result
+TILE_BYTES = L1_BYTES // 2  # of the sums
 MIN_CHAIN_ITERATIONS = 64  # over K, whose products are added in one chain
 
 
 @dataclass(frozen=True)
 class ColumnSums:
-    """Writes the loops over tiles of rows and over K; with `is_ragged` the last vector of rows is not full."""
+    """Plan of a product with `m` rows and `count` vectors of `k` elements, in vectors of `type`.
 
-    matrix: StreamedMatrix
-    work: Vectors
-    is_ragged: bool
+    The sums of a block of K are vectors of rows, with one for each of the product's vectors side by side.
+    """
+
+    m: int
+    k: int
+    count: int
+    type: Type
+
+    @property
+    def block(self) -> int:
+        """Columns of a block of K."""
+        return COLUMNS_PER_ITERATION * chain_length(self.k // COLUMNS_PER_ITERATION, MIN_CHAIN_ITERATIONS)
+
+    @property
+    def whole(self) -> int:
+        """Columns of whole iterations; the others belong to the last block."""
+        return self.k // COLUMNS_PER_ITERATION * COLUMNS_PER_ITERATION
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks of K."""
+        return max(1, math.ceil(self.whole / self.block))
 
     @property
     def tile_rows(self) -> int:
-        """Rows of a tile, which has a line of sums for each vector."""
-        type = self.work.type
-        return max(TILE_BYTES // size_of(type.element) // self.work.count // type.width, 1) * type.width
+        """Rows of a tile."""
+        width = self.type.width
+        return max(TILE_BYTES // size_of(self.type.element) // self.count // width, 1) * width
 
-    def emit(self, first: IndexValue, count: IndexValue) -> None:
-        """Writes the sums of `count` rows from `first` on."""
-        f, work, type, k = self.work.f, self.work, self.work.type, self.work.k
-        whole = k // COLUMNS_PER_ITERATION * COLUMNS_PER_ITERATION
-        block = COLUMNS_PER_ITERATION * chain_length(k // COLUMNS_PER_ITERATION, MIN_CHAIN_ITERATIONS)
-        size = self.tile_rows * work.count
-        totals = f.slot(type.scalar, size)
-        tile = f.slot(type.scalar, size) if whole > block else totals
-        with f.loop(count, self.tile_rows) as part:
+    @property
+    def sums(self) -> int:
+        """Sums of one block of K."""
+        return math.ceil(self.m / self.type.width) * self.type.width * self.count
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of the sums of all blocks of one product; 0 if there is one block."""
+        return self.blocks * self.sums * size_of(self.type.element) if self.blocks > 1 else 0
+
+    def shares(self, wanted: int) -> int:
+        """Returns among how many tasks to divide the rows of a block of K, for a number of tasks in all."""
+        return max(1, min(math.ceil(wanted / self.blocks), math.ceil(self.m / self.tile_rows)))
+
+
+@dataclass(frozen=True)
+class BlockOfColumns:
+    """Writes the sums of one block of K for a share of the rows: to the result, or as sums of the block."""
+
+    plan: ColumnSums
+    matrix: StreamedMatrix
+    work: Vectors
+    sums: Value
+
+    def emit(self, block: IndexValue, first: IndexValue, count: IndexValue) -> None:
+        """Writes the sums of `count` rows from `first` on, in tiles."""
+        f, plan, type = self.work.f, self.plan, self.plan.type
+        size = plan.tile_rows * plan.count
+        tile = f.slot(type.scalar, size)
+        with f.loop(count, plan.tile_rows) as part:
             start = f.add(first, part.index)
-            rows = f.minimum(self.tile_rows, f.subtract(count, part.index))
+            rows = f.minimum(plan.tile_rows, f.subtract(count, part.index))
             with f.loop(size, type.width) as loop:
-                for address in dict.fromkeys((totals, tile)):
-                    f.store(constant(type, 0), f.at(address, loop.index, type.element), 64)
-            if whole:
-                with f.loop(whole, block) as blocks:
-                    end = f.minimum(f.add(blocks.index, block), whole)
-                    with f.loop(end, COLUMNS_PER_ITERATION, first=blocks.index) as columns:
-                        self._add_columns(tile, columns.index, COLUMNS_PER_ITERATION, start, rows)
-                    if tile is not totals:
-                        move_sums(f, type, tile, totals, size)
-            if k > whole:
-                self._add_columns(totals, whole, k - whole, start, rows)
-            self._store_tile(totals, start, rows)
+                f.store(constant(type, 0), f.at(tile, loop.index, type.element), 64)
+            self._add_block(tile, block, start, rows)
+            if plan.blocks > 1:
+                self._keep(tile, block, start, rows)
+            else:
+                store_sums(self.plan, self.work, lambda at, vector: self._sums(tile, at, vector), start, rows)
+
+    def _add_block(self, tile: Value, block: IndexValue, start: IndexValue, rows: IndexValue) -> None:
+        f, plan = self.work.f, self.plan
+        whole = plan.whole
+        if whole:
+            first = f.multiply(block, plan.block)
+            end = f.minimum(f.add(first, plan.block), whole)
+            with f.loop(end, COLUMNS_PER_ITERATION, first=first) as columns:
+                self._add_columns(tile, columns.index, COLUMNS_PER_ITERATION, start, rows)
+        if plan.k > whole:
+            is_last = f.compare("eq", f.index(block), f.index(plan.blocks - 1)) if plan.blocks > 1 else None
+            with f.when(is_last):
+                self._add_columns(tile, whole, plan.k - whole, start, rows)
 
     def _add_columns(self, tile: Value, first: IndexValue, count: int, start: IndexValue, rows: IndexValue) -> None:
         """Adds the sums of `count` columns from `first` on, each times its elements of the vectors, to the tile."""
-        f, work, type = self.work.f, self.work, self.work.type
+        f, work, type = self.work.f, self.work, self.plan.type
         factors = [
             [f.load_as(work.address(f.add(first, i), vector), work.vectors.type, type.scalar) for i in range(count)]
-            for vector in range(work.count)
+            for vector in range(self.plan.count)
         ]
         columns = self.matrix.columns(first, count)
         with f.loop(rows, type.width) as loop:
-            parts = columns(f.add(start, loop.index), self._mask(rows, loop.index))
+            parts = columns(f.add(start, loop.index), mask_of(self.plan, f, rows, loop.index))
             for vector, own in enumerate(factors):
-                address = f.at(tile, f.add(loop.index, vector * self.tile_rows), type.element)
+                address = self._address(tile, loop.index, vector)
                 total = f.binary(multiplication(type), parts[0], f.splat(own[0], type.width))
                 for part, factor in zip(parts[1:], own[1:], strict=True):
                     total = f.multiply_add(part, f.splat(factor, type.width), total)
                 f.store(add_pairwise(f, f.load(address, type, 64), total), address, 64)
 
-    def _store_tile(self, tile: Value, start: IndexValue, rows: IndexValue) -> None:
-        f, work, type = self.work.f, self.work, self.work.type
-        is_contiguous = work.out.row == 1
-        step, part = (type.width, type) if is_contiguous else (1, type.scalar)
-        with f.loop(rows, step) as loop:
-            mask = self._mask(rows, loop.index) if is_contiguous else None
-            for vector in range(work.count):
-                line = f.at(tile, f.add(loop.index, vector * self.tile_rows), type.element)
-                value = f.load(line, part, size_of(type.element))
-                f.store_as(value, work.target_address(f.add(start, loop.index), vector), work.out.type, mask)
+    def _address(self, base: Value, row: IndexValue, vector: int) -> Value:
+        """Returns the address of a vector of sums."""
+        f, plan = self.work.f, self.plan
+        return f.at(base, f.add(f.multiply(row, plan.count), vector * plan.type.width), plan.type.element)
 
-    def _mask(self, rows: IndexValue, at: IndexValue) -> Value | None:
-        """Returns the lanes of a vector from `at` on that are rows; None if no vector ends past the last row."""
-        f = self.work.f
-        return f.first_lanes(f.subtract(rows, at), self.work.type.width) if self.is_ragged else None
+    def _sums(self, tile: Value, at: IndexValue, vector: int) -> Value:
+        return self.work.f.load(self._address(tile, at, vector), self.plan.type, 64)
+
+    def _keep(self, tile: Value, block: IndexValue, start: IndexValue, rows: IndexValue) -> None:
+        """Copies the tile to the sums of the block."""
+        f, plan, type = self.work.f, self.plan, self.plan.type
+        target = f.at(self.sums, f.add(f.multiply(block, plan.sums), f.multiply(start, plan.count)), type.element)
+        vectors = f.multiply(f.ceil_divide(rows, type.width), plan.count)
+        with f.loop(f.multiply(vectors, type.width), type.width) as loop:
+            value = f.load(f.at(tile, loop.index, type.element), type, 64)
+            f.store(value, f.at(target, loop.index, type.element), 64)
+
+
+def store_sums(
+    plan: ColumnSums, work: Vectors, sums: Callable[[IndexValue, int], Value], start: IndexValue, rows: IndexValue
+) -> None:
+    """Stores `sums(row, vector)`, of rows counted from `start` on, to the result."""
+    f, type = work.f, plan.type
+    with f.loop(rows, type.width) as loop:
+        mask = mask_of(plan, f, rows, loop.index)
+        for vector in range(plan.count):
+            value = sums(loop.index, vector)
+            if work.out.row == 1:
+                f.store_as(value, work.target_address(f.add(start, loop.index), vector), work.out.type, mask)
+                continue
+            left = f.minimum(f.subtract(rows, loop.index), type.width)
+            stored = f.slot(type, 1)
+            f.store(value, stored, 64)
+            with f.loop(left) as lane:
+                one = f.load(f.at(stored, lane.index, type.element), type.scalar, size_of(type.element))
+                row = f.add(f.add(start, loop.index), lane.index)
+                f.store_as(one, work.target_address(row, vector), work.out.type)
+
+
+def add_blocks(plan: ColumnSums, work: Vectors, sums: Value, first: IndexValue, count: IndexValue) -> None:
+    """Writes the sums over all blocks of `count` rows from `first` on to the result."""
+    f, type = work.f, plan.type
+
+    def total(at: IndexValue, vector: int) -> Value:
+        row = f.multiply(f.add(first, at), plan.count)
+        own = f.at(sums, f.add(row, vector * type.width), type.element)
+        start = f.load(own, type, 64)
+        with f.loop(plan.blocks, carried=[start], first=1) as block:
+            value = f.load(f.at(own, f.multiply(block.index, plan.sums), type.element), type, 64)
+            block.carried = [f.binary(addition(type), block.carried[0], value)]
+        return block.carried[0]
+
+    store_sums(plan, work, total, first, count)
+
+
+def mask_of(plan: ColumnSums, f: KernelFunction, rows: IndexValue, at: IndexValue) -> Value | None:
+    """Returns the lanes of a vector from `at` on that are rows; None if no vector ends past the last row."""
+    width = plan.type.width
+    return f.first_lanes(f.subtract(rows, at), width) if plan.m % width else None

@@ -11,31 +11,41 @@ from hloom.backends.cpu.kernels.products.sums import MIN_GROUP_BLOCKS, add_pairw
 from hloom.lir import IndexValue, Type, Value, constant
 
 ROWS_PER_ITERATION = 4
-SUMS = 16  # vectors of them in registers
+SUMS, MANY_SUMS = 16, 24  # vectors of them in 16 and in 32 registers
 MIN_CHAIN_ITERATIONS = 64  # over K, whose products are added in one chain
 
 
 @dataclass(frozen=True)
 class RowSums:
-    """Writes the loops over rows and over K. The sums of an iteration are ordered by part of K, vector and row."""
+    """Writes the loops over rows and over K, for `count` vectors of `k` elements. The sums of an iteration, vectors of
+    `type`, are ordered by part of K, vector and row.
+    """
 
     matrix: StreamedMatrix
     work: Vectors
+    type: Type
+    k: int
+    count: int
 
     @property
     def rows(self) -> int:
         """Rows of an iteration."""
-        return ROWS_PER_ITERATION if self.work.count <= SUMS // ROWS_PER_ITERATION else ROWS_PER_ITERATION // 2
+        return max(2, min(ROWS_PER_ITERATION, self._sums // self.count))
+
+    @property
+    def _sums(self) -> int:
+        """Vectors of sums in registers: more where there are more registers, and one of each vector takes many."""
+        return MANY_SUMS if self.count > 4 and self.type.width * self.type.bits == 512 else SUMS
 
     @property
     def unroll(self) -> int:
         """Vectors of each row in an iteration over K."""
-        return max(1, SUMS // (self.rows * self.work.count))
+        return max(1, self._sums // (self.rows * self.count))
 
     @property
     def results(self) -> int:
         """Results of an iteration over rows."""
-        return self.rows * self.work.count
+        return self.rows * self.count
 
     def emit(self, first: IndexValue, count: IndexValue) -> None:
         """Writes the products of `count` rows from `first` on."""
@@ -52,7 +62,7 @@ class RowSums:
         """Returns the products of rows and vectors: whole iterations, then the remaining vectors of K, the last one
         masked.
         """
-        f, type, k = self.work.f, self.work.type, self.work.k
+        f, type, k = self.work.f, self.type, self.k
         zeros = [constant(type, 0)] * (self.unroll * self.results)
         step = self.unroll * type.width
         whole, blocks = k // step * step, [step * iterations for iterations in _block_iterations(k // step)]
@@ -95,11 +105,11 @@ class RowSums:
         return loop.carried
 
     def _add_products(self, rows: list[Row], at: IndexValue, left: int, sums: list[Value]) -> list[Value]:
-        f, work, type = self.work.f, self.work, self.work.type
+        f, work, type = self.work.f, self.work, self.type
         mask = f.first_lanes(left, type.width) if left < type.width else None
         parts = [row(at, mask) for row in rows]
         added = []
-        for vector in range(work.count):
+        for vector in range(self.count):
             factor = f.load_as(work.address(at, vector), work.vectors.type, type, mask)
             own = sums[vector * self.rows : (vector + 1) * self.rows]
             added += [f.multiply_add(part, factor, total) for part, total in zip(parts, own, strict=True)]

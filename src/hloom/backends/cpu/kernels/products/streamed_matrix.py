@@ -78,12 +78,9 @@ class ComputedMatrix(StreamedMatrix):
 
 @dataclass(frozen=True)
 class Vectors:
-    """The vectors that a matrix is multiplied by, `count` of `k` elements, and the result: their memory in a task."""
+    """Memory of the vectors that a matrix is multiplied by, and of the result, in a task."""
 
     f: KernelFunction
-    type: Type
-    k: int
-    count: int
     vectors: Matrix
     base: Value
     out: Matrix
