@@ -117,8 +117,8 @@ def _pack(f: KernelFunction, p: Matvec, packed: Matvec, type: Type, source: Valu
                 value = f.load_as(origin, p.vectors.type, step, mask)
                 whole = f.multiply(f.divide(f.index(loop.index), type.width), type.width)
                 lane = f.subtract(loop.index, whole)
-                place = f.at(after.address(whole, vector), f.add(offsets[1], lane), type.element)
-                f.store(value, place, size_of(type.element))
+                position = f.at(after.address(whole, vector), f.add(offsets[1], lane), type.element)
+                f.store(value, position, size_of(type.element))
 
 
 @dataclass(frozen=True)
