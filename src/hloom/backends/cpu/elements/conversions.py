@@ -24,8 +24,16 @@ def convert(b: Builder, x: Value, source: PrimitiveType, target: PrimitiveType) 
         return _float_to_integer(b, x, target) if target.is_integer else _float_to_float(b, x, source, target)
     if target.is_integer:
         return rounded(b, resized(b, x, element, source.is_signed), target)
-    instruction = "sitofp" if source.is_signed else "uitofp"
-    return rounded(b, b.convert(instruction, x, element), target)
+    converted = b.convert("sitofp" if source.is_signed else "uitofp", x, element)
+    return converted if _holds(target, source) else rounded(b, converted, target)
+
+
+def _holds(target: PrimitiveType, source: PrimitiveType) -> bool:
+    """Whether a float type has all values of an integer type, or of a narrow float type."""
+    finfo = ml_dtypes.finfo(target.dtype)
+    if source.is_integer:
+        return source.bits - source.is_signed <= finfo.nmant + 1 and source.bits < float(finfo.maxexp)
+    return target is PrimitiveType.BF16 and narrow_floats.is_narrow(source)
 
 
 def _float_to_integer(b: Builder, x: Value, target: PrimitiveType) -> Value:
@@ -56,7 +64,7 @@ def _float_to_float(b: Builder, x: Value, source: PrimitiveType, target: Primiti
         x = nearest if target is PrimitiveType.F32 else _rounded_to_odd(b, x, nearest)
     if narrow_floats.is_narrow(target):
         return narrow_floats.rounded(b, x, target, is_data=True)
-    return rounded(b, x, target)
+    return x if _holds(target, source) else rounded(b, x, target)
 
 
 def _rounded_to_odd(b: Builder, x: Value, nearest: Value) -> Value:

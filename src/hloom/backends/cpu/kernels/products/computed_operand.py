@@ -13,12 +13,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hloom.affine import Expression, Index, IndexSpace, Quotient, Variable
-from hloom.backends.cpu.elements.types import resized
+from hloom.backends.cpu.elements.byte_tables import LANES, has_byte_tables, look_up, nibbles
+from hloom.backends.cpu.elements.types import Element, resized
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.backends.cpu.kernels.products.tabulated import ByteFunction, byte_function, is_halved
 from hloom.backends.cpu.nests.emitter import NestEmitter
+from hloom.backends.cpu.nests.indices import lane_index
 from hloom.ir import Instruction
-from hloom.lir import IndexValue, Type, Value, zero
-from hloom.loops.expressions import ExpressionSpace, Load
+from hloom.lir import IndexValue, Type, Value, type_of, zero
+from hloom.loops.expressions import Apply, ExpressionSpace, Load, walk
 from hloom.loops.nest import BufferType, Nest, Store, atoms_of, loads_of
 from hloom.loops.pull import Puller
 
@@ -67,9 +70,19 @@ class ComputedOperand:
         """The axis along which neighbours are neighbours among the weights: the free or the contracted one."""
         return next((axis for axis in (self.free, self.contracted) if _is_contiguous(self.largest.index, axis)), None)
 
+    def parts(self, type: Type) -> int:
+        """Returns the number of vectors of a type that are computed together: four if there are bytes to look up."""
+        if self.contiguous is None or type.width * 4 != LANES or not has_byte_tables():
+            return 1
+        found = (byte_function(part, self.contiguous.within) for part in walk([self.value]) if isinstance(part, Apply))
+        return 4 if any(found) else 1
+
 
 def _is_contiguous(index: Index, axis: Axis) -> bool:
-    return index.coefficient(axis.within) == 1 and index.is_affine_in(axis.within)
+    """Whether neighbours along an axis are neighbours in memory, or halves of one byte."""
+    if index.coefficient(axis.within) == 1:
+        return index.is_affine_in(axis.within)
+    return is_halved(index, axis.within)
 
 
 def computed_operand(operand: Instruction, roles: Roles, sources: Sources) -> ComputedOperand:
@@ -117,15 +130,21 @@ def _group_size(value: Expression, axis: Axis) -> int:
 
 
 class OperandEmitter(NestEmitter):
-    """Emits elements of a computed operand in a function, as vectors along the free or the contracted axis."""
+    """Emits elements of a computed operand in a function, as vectors along the free or the contracted axis.
 
-    def __init__(self, f: KernelFunction, operand: ComputedOperand, pointers: Sequence[Value], type: Type) -> None:
+    The elements of `parts` vectors are emitted together, as one long vector.
+    """
+
+    def __init__(
+        self, f: KernelFunction, operand: ComputedOperand, pointers: Sequence[Value], type: Type, parts: int = 1
+    ) -> None:
         index = operand.largest.index
         axes = (operand.batch, operand.free, operand.contracted)
         loops = tuple(variable for axis in axes for variable in (axis.group, axis.within))
         nest = Nest(loops, (Store(operand.largest.buffer, index, operand.value),))
         super().__init__("", operand.buffers, [], nest, f.register_bytes, builder=f)
-        self.f, self.operand, self.type = f, operand, type
+        self.f, self.operand, self.type, self.parts = f, operand, type, parts
+        self.functions: dict[tuple[int, Variable], ByteFunction | None] = {}
         self.pointers.update(enumerate(pointers))
 
     @contextmanager
@@ -138,12 +157,14 @@ class OperandEmitter(NestEmitter):
     @contextmanager
     def lanes_along(self, axis: Axis, mask: Value | None) -> Iterator[None]:
         """Makes values vectors along an axis; lanes outside the mask are not read, and zero."""
-        self.vector, self.lanes, self.tail = axis.within, self.type.width, mask
+        self.vector, self.lanes, self.tail = axis.within, self.parts * self.type.width, mask
         yield
         self.vector, self.lanes, self.tail = None, 0, None
 
-    def elements(self, axis: Axis, first: IndexValue, count: int) -> list[Value]:
-        """Returns elements that are adjacent along the last axis, which has as many in each group, or a multiple."""
+    def elements(self, axis: Axis, first: IndexValue, count: int) -> list[list[Value]]:
+        """Returns elements that are adjacent along the last axis, which has as many in each group, or a multiple: of
+        each index, `parts` vectors.
+        """
         found = []
         with self._in_group(axis, first):
             within = self._within(axis, first)
@@ -161,9 +182,9 @@ class OperandEmitter(NestEmitter):
     def _within(self, axis: Axis, index: IndexValue) -> Value:
         return self.f.index(index if axis.group.extent == 1 else self.f.remainder(index, axis.size))
 
-    def _element(self) -> Value:
+    def _element(self) -> list[Value]:
         """Returns the elements at the bound indices, in the type of the sums."""
-        f, type = self.f, self.type
+        f, type, width = self.f, self.type, self.type.width
         value = self.value(self.operand.value)
         assert isinstance(value, Value)
         if value.type.element != type.element and type.is_float:
@@ -171,4 +192,33 @@ class OperandEmitter(NestEmitter):
         elif value.type.element != type.element:
             value = resized(f, value, type.element, self.operand.value.type.is_signed)
         value = value if value.type.width else f.splat(value, self.lanes)
-        return value if self.tail is None else f.select(self.tail, value, zero(type))
+        value = value if self.tail is None else f.select(self.tail, value, zero(value.type))
+        return [f.shuffle(value, None, range(k, k + width)) for k in range(0, self.lanes, width)]
+
+    def _emit(self, expression: Expression) -> Element:
+        function = self._byte_function(expression)
+        return self._looked_up(function) if function is not None else super()._emit(expression)
+
+    def _byte_function(self, expression: Expression) -> ByteFunction | None:
+        if self.lanes != LANES or self.vector not in expression.variables or self.vector is None:
+            return None
+        key = id(expression), self.vector
+        if key not in self.functions:
+            self.functions[key] = byte_function(expression, self.vector)
+        return self.functions[key]
+
+    def _looked_up(self, function: ByteFunction) -> Value:
+        """Returns the floats of the codes that are loaded."""
+        f, load = self.f, function.load
+        pointer, lanes, mask = self.pointers[load.buffer], self.lanes, self.tail
+        if not function.is_packed:
+            address = f.at(pointer, lane_index(self, load.index).base, "i8")
+            return look_up(f, f.load_masked(address, type_of("i8", lanes), 1, mask), function.table)
+        (half,) = [atom for atom, _ in load.index.terms if self.vector in atom.variables]
+        others = Index(tuple(term for term in load.index.terms if term[0] is not half), load.index.constant)
+        assert self.vector is not None
+        start = f.divide(self.variables[self.vector], 2)
+        address = f.at(pointer, f.add(lane_index(self, others).base, start), "i8")
+        pairs = None if mask is None else f.shuffle(mask, None, range(0, lanes, 2))
+        packed = f.load_masked(address, type_of("i8", lanes // 2), 1, pairs)
+        return look_up(f, nibbles(f, packed), function.table)

@@ -134,7 +134,11 @@ class _Emitter:
 
     @property
     def plan(self) -> ColumnSums:
-        return ColumnSums(self.p.m, self.p.k, self.p.count, self.type)
+        return ColumnSums(self.p.m, self.p.k, self.p.count, self.type, self.parts * self.type.width)
+
+    @property
+    def parts(self) -> int:
+        return self.p.computed.parts(self.type) if self.p.computed else 1
 
     @property
     def scratch_bytes(self) -> int:
@@ -169,7 +173,7 @@ class _Emitter:
         share, rest = f.remainder(f["chunk"], shares), f.divide(f["chunk"], shares)
         block, batch = f.remainder(rest, blocks), f.divide(rest, blocks)
         matrix, work, sums = self._operands(f, batch)
-        rows = f.share(self.p.m, self.type.width, shares, share)
+        rows = f.share(self.p.m, self.plan.lanes, shares, share)
         BlockOfColumns(self.plan, matrix, work, sums).emit(block, *rows)
         return f
 
@@ -178,7 +182,7 @@ class _Emitter:
         f = task_function(f"{self.name}.add")
         batch, share = f.divide(f["chunk"], shares), f.remainder(f["chunk"], shares)
         _, work, sums = self._operands(f, batch)
-        add_blocks(self.plan, work, sums, *f.share(self.p.m, self.type.width, shares, share))
+        add_blocks(self.plan, work, sums, *f.share(self.p.m, self.plan.lanes, shares, share))
         return f
 
     def _operands(self, f: KernelFunction, batch: IndexValue) -> tuple[StreamedMatrix, Vectors, Value]:
@@ -192,6 +196,6 @@ class _Emitter:
         sums = f.at(sums, f.multiply(batch, self.plan.scratch_bytes), "i8")
         work = Vectors(f, p.vectors, vectors, p.out, out)
         if p.computed is not None:
-            return ComputedMatrix(OperandEmitter(f, p.computed, arrays, type), batch), work, sums
+            return ComputedMatrix(OperandEmitter(f, p.computed, arrays, type, self.parts), batch), work, sums
         base = f.at(arrays[0], f.multiply(batch, of_matrix), p.matrix.element)
         return StoredMatrix(f, type, p.matrix, base), work, sums

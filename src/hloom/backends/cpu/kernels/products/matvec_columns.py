@@ -25,13 +25,15 @@ MIN_CHAIN_ITERATIONS = 64  # over K, whose products are added in one chain
 class ColumnSums:
     """Plan of a product with `m` rows and `count` vectors of `k` elements, in vectors of `type`.
 
-    The sums of a block of K are vectors of rows, with one for each of the product's vectors side by side.
+    The sums of a block of K are vectors of rows, with one for each of the product's vectors side by side. The matrix
+    is read `lanes` rows at a time.
     """
 
     m: int
     k: int
     count: int
     type: Type
+    lanes: int
 
     @property
     def block(self) -> int:
@@ -51,13 +53,12 @@ class ColumnSums:
     @property
     def tile_rows(self) -> int:
         """Rows of a tile."""
-        width = self.type.width
-        return max(TILE_BYTES // size_of(self.type.element) // self.count // width, 1) * width
+        return max(TILE_BYTES // size_of(self.type.element) // self.count // self.lanes, 1) * self.lanes
 
     @property
     def sums(self) -> int:
         """Sums of one block of K."""
-        return math.ceil(self.m / self.type.width) * self.type.width * self.count
+        return math.ceil(self.m / self.lanes) * self.lanes * self.count
 
     @property
     def scratch_bytes(self) -> int:
@@ -115,14 +116,20 @@ class BlockOfColumns:
             for vector in range(self.plan.count)
         ]
         columns = self.matrix.columns(first, count)
-        with f.loop(rows, type.width) as loop:
-            parts = columns(f.add(start, loop.index), mask_of(self.plan, f, rows, loop.index))
-            for vector, own in enumerate(factors):
-                address = self._address(tile, loop.index, vector)
-                total = f.binary(multiplication(type), parts[0], f.splat(own[0], type.width))
-                for part, factor in zip(parts[1:], own[1:], strict=True):
-                    total = f.multiply_add(part, f.splat(factor, type.width), total)
-                f.store(add_pairwise(f, f.load(address, type, 64), total), address, 64)
+        with f.loop(rows, self.plan.lanes) as loop:
+            loaded = columns(f.add(start, loop.index), mask_of(self.plan, f, rows, loop.index, self.plan.lanes))
+            for j in range(self.plan.lanes // type.width):
+                row = f.add(loop.index, j * type.width)
+                for vector, own in enumerate(factors):
+                    self._add_products([parts[j] for parts in loaded], own, self._address(tile, row, vector))
+
+    def _add_products(self, parts: list[Value], factors: list[Value], address: Value) -> None:
+        """Adds parts of columns, each times a factor, to the sums at an address."""
+        f, type = self.work.f, self.plan.type
+        total = f.binary(multiplication(type), parts[0], f.splat(factors[0], type.width))
+        for part, factor in zip(parts[1:], factors[1:], strict=True):
+            total = f.multiply_add(part, f.splat(factor, type.width), total)
+        f.store(add_pairwise(f, f.load(address, type, 64), total), address, 64)
 
     def _address(self, base: Value, row: IndexValue, vector: int) -> Value:
         """Returns the address of a vector of sums."""
@@ -148,7 +155,7 @@ def store_sums(
     """Stores `sums(row, vector)`, of rows counted from `start` on, to the result."""
     f, type = work.f, plan.type
     with f.loop(rows, type.width) as loop:
-        mask = mask_of(plan, f, rows, loop.index)
+        mask = mask_of(plan, f, rows, loop.index, type.width)
         for vector in range(plan.count):
             value = sums(loop.index, vector)
             if work.out.row == 1:
@@ -179,7 +186,6 @@ def add_blocks(plan: ColumnSums, work: Vectors, sums: Value, first: IndexValue, 
     store_sums(plan, work, total, first, count)
 
 
-def mask_of(plan: ColumnSums, f: KernelFunction, rows: IndexValue, at: IndexValue) -> Value | None:
-    """Returns the lanes of a vector from `at` on that are rows; None if no vector ends past the last row."""
-    width = plan.type.width
-    return f.first_lanes(f.subtract(rows, at), width) if plan.m % width else None
+def mask_of(plan: ColumnSums, f: KernelFunction, rows: IndexValue, at: IndexValue, lanes: int) -> Value | None:
+    """Returns which of some lanes from `at` on are rows; None if none are past the last row."""
+    return f.first_lanes(f.subtract(rows, at), lanes) if plan.m % lanes else None

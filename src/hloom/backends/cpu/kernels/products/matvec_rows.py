@@ -30,7 +30,8 @@ class RowSums:
     @property
     def rows(self) -> int:
         """Rows of an iteration."""
-        return max(2, min(ROWS_PER_ITERATION, self._sums // self.count))
+        most = ROWS_PER_ITERATION if self.matrix.parts == 1 else ROWS_PER_ITERATION // 2
+        return max(2, min(most, self._sums // self.count))
 
     @property
     def _sums(self) -> int:
@@ -58,22 +59,24 @@ class RowSums:
                 vector, row = divmod(i, self.rows)
                 f.store_as(total, work.target_address(indices[row], vector), work.out.type)
 
+    @property
+    def step(self) -> int:
+        """Elements of K in an iteration."""
+        return max(self.unroll, self.matrix.parts) * self.type.width
+
     def _products(self, rows: list[Row]) -> list[Value]:
         """Returns the products of rows and vectors: whole iterations, then the remaining vectors of K, the last one
         masked.
         """
-        f, type, k = self.work.f, self.type, self.k
+        f, type, k, step = self.work.f, self.type, self.k, self.step
         zeros = [constant(type, 0)] * (self.unroll * self.results)
-        step = self.unroll * type.width
         whole, blocks = k // step * step, [step * iterations for iterations in _block_iterations(k // step)]
         sums, totals = [*zeros], _additive_identities(type, self.results)
         if blocks:
             totals = self._block_sums(rows, (0, whole), blocks, zeros)
         elif whole:
             sums = self._sum_iterations(rows, (0, whole), zeros)
-        for j, at in enumerate(range(whole, k, type.width)):
-            part = slice(j * self.results, (j + 1) * self.results)
-            sums[part] = self._add_products(rows, at, k - at, sums[part])
+        self._add_products(rows, whole, k - whole, sums)
         return [_horizontal_sum(f, add_pairwise(f, total, *sums[i :: self.results])) for i, total in enumerate(totals)]
 
     def _block_sums(
@@ -96,18 +99,27 @@ class RowSums:
         self, rows: list[Row], part_of_k: tuple[IndexValue, IndexValue], sums: list[Value]
     ) -> list[Value]:
         """Adds the products of a part of K, an integral number of iterations, to the sums."""
-        f, (first, end), width = self.work.f, part_of_k, sums[0].type.width
-        with f.loop(end, self.unroll * width, sums, first) as loop:
-            for j in range(self.unroll):
-                part = slice(j * self.results, (j + 1) * self.results)
-                start = f.add(loop.index, j * width)
-                loop.carried[part] = self._add_products(rows, start, width, loop.carried[part])
+        f, (first, end) = self.work.f, part_of_k
+        with f.loop(end, self.step, sums, first) as loop:
+            self._add_products(rows, loop.index, self.step, loop.carried)
         return loop.carried
 
-    def _add_products(self, rows: list[Row], at: IndexValue, left: int, sums: list[Value]) -> list[Value]:
+    def _add_products(self, rows: list[Row], first: IndexValue, count: int, sums: list[Value]) -> None:
+        """Adds the products of `count` elements of K from `first` on to the sums, each vector to one of `unroll`."""
+        f, width = self.work.f, self.type.width
+        lanes = self.matrix.parts * width
+        for start in range(0, count, lanes):
+            mask = f.first_lanes(count - start, lanes) if count - start < lanes else None
+            loaded = [row(f.add(first, start), mask) for row in rows]
+            for j, at in enumerate(range(start, min(start + lanes, count), width)):
+                position = at // width % self.unroll * self.results
+                own = slice(position, position + self.results)
+                sums[own] = self._with_products(f.add(first, at), count - at, [parts[j] for parts in loaded], sums[own])
+
+    def _with_products(self, at: IndexValue, left: int, parts: list[Value], sums: list[Value]) -> list[Value]:
+        """Returns the sums of all vectors with the products of parts of rows added."""
         f, work, type = self.work.f, self.work, self.type
         mask = f.first_lanes(left, type.width) if left < type.width else None
-        parts = [row(at, mask) for row in rows]
         added = []
         for vector in range(self.count):
             factor = f.load_as(work.address(at, vector), work.vectors.type, type, mask)

@@ -28,7 +28,7 @@ def pack_computed_rows(name: str, operand: ComputedOperand, tile: Tile, depth: i
             for j in range(tile.vectors):
                 at = f.add(start, j * type.width)
                 mask = f.first_lanes(f.left(columns, at), type.width) if ragged else None
-                (value,) = load(f.add(first_column, at), mask)
+                ((value,),) = load(f.add(first_column, at), mask)
                 address = f.at(target_address, f.add(offset, j * type.width), type.element)
                 f.store(value, address, size_of(type.element))
     return f
@@ -52,7 +52,7 @@ def pack_computed_columns(name: str, operand: ComputedOperand, tile: Tile, depth
         rows = [matrix.row(f.add(first_column, column)) for column in indices]
         with f.loop(steps, width) as step:
             mask = f.first_lanes(f.subtract(steps, step.index), width) if steps % width else None
-            for i, value in enumerate(transpose(f, [row(step.index, mask) for row in rows])):
+            for i, value in enumerate(transpose(f, [row(step.index, mask)[0] for row in rows])):
                 offset = f.add(f.multiply(f.add(step.index, i), tile.columns), lane)
                 f.store(value, f.at(panel, offset, type.element), size_of(type.element))
     return f

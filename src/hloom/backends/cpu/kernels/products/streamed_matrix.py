@@ -11,14 +11,19 @@ from hloom.backends.cpu.kernels.products.computed_operand import OperandEmitter
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.lir import IndexValue, Type, Value
 
-Row = Callable[[IndexValue, Value | None], Value]
-"""Loads a vector of a row, from a column on; lanes outside the mask are zero."""
-Columns = Callable[[IndexValue, Value | None], list[Value]]
-"""Loads a vector of each of several columns, from a row on."""
+Row = Callable[[IndexValue, Value | None], list[Value]]
+"""Loads adjacent vectors of a row, from a column on; lanes outside the mask, which is one of all, are zero."""
+Columns = Callable[[IndexValue, Value | None], list[list[Value]]]
+"""Loads adjacent vectors of each of several columns, from a row on."""
 
 
 class StreamedMatrix(ABC):
     """A matrix of a batch."""
+
+    @property
+    def parts(self) -> int:
+        """Number of vectors that are loaded together."""
+        return 1
 
     @abstractmethod
     def row(self, row: IndexValue) -> Row:
@@ -40,13 +45,13 @@ class StoredMatrix(StreamedMatrix):
 
     def row(self, row: IndexValue) -> Row:
         address = self.f.at(self.base, self.f.multiply(row, self.matrix.row), self.matrix.element)
-        return lambda at, mask: self._vector(address, at, mask)
+        return lambda at, mask: [self._vector(address, at, mask)]
 
     def columns(self, first: IndexValue, count: int) -> Columns:
         f, matrix = self.f, self.matrix
         indices = [f.add(first, i) for i in range(count)]
         lines = [f.at(self.base, f.multiply(column, matrix.column), matrix.element) for column in indices]
-        return lambda at, mask: [self._vector(line, at, mask) for line in lines]
+        return lambda at, mask: [[self._vector(line, at, mask)] for line in lines]
 
     def _vector(self, line: Value, at: IndexValue, mask: Value | None) -> Value:
         return self.f.load_as(self.f.at(line, at, self.matrix.element), self.matrix.type, self.type, mask)
@@ -59,8 +64,12 @@ class ComputedMatrix(StreamedMatrix):
     emitter: OperandEmitter
     batch: IndexValue
 
+    @property
+    def parts(self) -> int:
+        return self.emitter.parts
+
     def row(self, row: IndexValue) -> Row:
-        def load(at: IndexValue, mask: Value | None) -> Value:
+        def load(at: IndexValue, mask: Value | None) -> list[Value]:
             e, axes = self.emitter, self.emitter.operand
             with e.lanes_along(axes.contracted, mask), e.at(axes.batch, self.batch), e.at(axes.free, row):
                 return e.elements(axes.contracted, at, 1)[0]
@@ -68,7 +77,7 @@ class ComputedMatrix(StreamedMatrix):
         return load
 
     def columns(self, first: IndexValue, count: int) -> Columns:
-        def load(at: IndexValue, mask: Value | None) -> list[Value]:
+        def load(at: IndexValue, mask: Value | None) -> list[list[Value]]:
             e, axes = self.emitter, self.emitter.operand
             with e.lanes_along(axes.free, mask), e.at(axes.batch, self.batch), e.at(axes.free, at):
                 return e.elements(axes.contracted, first, count)
