@@ -117,6 +117,29 @@ add_alike(
 )
 
 
+def _weights(type: str, rows: int, size: int) -> None:
+    """Registers a product with quantised weights, stored with K last, with a scale for each column."""
+    dtype = np.dtype({"s8": np.int8, "f8": ml_dtypes.float8_e4m3fn}[type])
+
+    def arrays(rng: np.random.Generator) -> list[Array]:
+        weights = rng.integers(-100, 100, (size, size)).astype(dtype)
+        return [rng.standard_normal((rows, size), np.float32), weights, rng.random(size, np.float32)]
+
+    add(
+        f"weights {type} {rows} x {size} x {size}",
+        arrays,
+        lambda x, w, scales: x @ (w.astype(x.dtype) * scales[:, None]).T,
+        torch=(lambda x, w, scales: torch()._weight_int8pack_mm(x, w, scales)) if type == "s8" else None,
+        bytes=float(size**2),
+    )
+
+
+for kind in ("s8", "f8"):
+    for few in (1, 8, 64):
+        _weights(kind, few, 4096)
+_weights("s8", 1, 8192)
+
+
 # Attention
 
 

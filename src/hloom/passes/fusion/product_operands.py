@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
+from hloom.ops.broadcast import Iota
 from hloom.ops.control_flow import Fusion
+from hloom.ops.convert import BitcastConvert
 from hloom.ops.dot import Dot
 from hloom.ops.structure import Constant
 from hloom.ops.traits import Movement
@@ -78,10 +80,12 @@ class ProductOperands:
     def _is_computed(self, instruction: Instruction, elements: int) -> bool:
         """Whether an instruction is computed for each of the operand's elements, rather than once for several."""
         op = instruction.op
-        if isinstance(op, Constant):
+        if isinstance(op, (Constant, Iota)):
             return self.can_fuse(instruction)
         is_large = instruction.shape.is_array and instruction.shape.element_count >= elements
-        return is_large and (op.elementwise or isinstance(op, Movement)) and self.can_fuse(instruction)
+        return (
+            is_large and (op.elementwise or isinstance(op, (Movement, BitcastConvert))) and self.can_fuse(instruction)
+        )
 
 
 def is_product(op: Fusion) -> bool:

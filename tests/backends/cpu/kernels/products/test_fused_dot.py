@@ -136,6 +136,31 @@ def test_zero_points_and_odd_ends(rows: int, k: int, transposed: bool) -> None:
     check(Case(rows, k, 77, "u8", scales="columns", has_zero_points=True, transposed=transposed))
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("weights", ["s4", "f8e4m3fn", "f8e5m2fnuz"])
+def test_groups_are_narrower_than_the_vectors_of_looked_up_bytes(weights: str, transposed: bool) -> None:
+    check(Case(2, 192, 160, weights, scales="groups", transposed=transposed))
+
+
+@pytest.mark.parametrize("packed", ["192,80", "160,96"])
+def test_halves_of_bytes(packed: str) -> None:
+    """Weights of 4 bits that come as bytes, with groups of 32 along K."""
+    transposed, random = packed == "160,96", np.random.default_rng(3)
+    case = Case(2, 192, 160, "s4", scales="groups", transposed=transposed)
+    sizes = case._sizes(192, 160)
+    text = (
+        case.text()
+        .replace(f"w = s4{sizes}", f"p = u8[{packed}]")
+        .replace("c = f32", f"q = s4[{packed},2] bitcast-convert(p)\nw = s4{sizes} reshape(q)\nc = f32", 1)
+    )
+    x, _, scales = case.arguments()
+    codes = random.integers(0, 256, [int(size) for size in packed.split(",")], np.uint8)
+    weights = np.stack([codes & 15, codes >> 4], -1).view(BY_NAME["s4"].dtype).reshape(sizes)
+    exact, bound = case.expected(x, weights, scales)
+    got = np.asarray(hl.compile(hl.parse(text))(x, codes, scales))
+    assert (np.abs(got - exact) <= bound).all()
+
+
 def test_infinite_scales_and_nan_reach_the_columns_that_use_them_alone() -> None:
     """The lanes past the last step of K are not part of a sum, whatever the scale of the column."""
     case = Case(1, 531, 77, scales="columns", transposed=True)

@@ -25,8 +25,8 @@ from hloom.loops.expressions import Apply, ExpressionSpace, Load, walk
 from hloom.loops.nest import BufferType, Nest, Store, atoms_of, loads_of
 from hloom.loops.pull import Puller
 
-MIN_GROUP = 16
-"""Elements of a group that fill a vector of any width."""
+VECTOR, STEPS = 16, 8
+"""Elements of a vector, and indices across vectors, that are emitted together, so that they have to be in one group."""
 Sources = Mapping[Instruction, int]
 """The instructions in memory from which an operand is computed, and the positions of their pointers."""
 Roles = tuple[Sequence[int], Sequence[int], Sequence[int]]
@@ -70,12 +70,17 @@ class ComputedOperand:
         """The axis along which neighbours are neighbours among the weights: the free or the contracted one."""
         return next((axis for axis in (self.free, self.contracted) if _is_contiguous(self.largest.index, axis)), None)
 
+    @property
+    def has_bytes_to_look_up(self) -> bool:
+        """Whether parts of the expression are tables that the processor looks up in registers."""
+        if self.contiguous is None or not has_byte_tables():
+            return False
+        along = self.contiguous.within
+        return any(byte_function(part, along) for part in walk([self.value]) if isinstance(part, Apply))
+
     def parts(self, type: Type) -> int:
-        """Returns the number of vectors of a type that are computed together: four if there are bytes to look up."""
-        if self.contiguous is None or type.width * 4 != LANES or not has_byte_tables():
-            return 1
-        found = (byte_function(part, self.contiguous.within) for part in walk([self.value]) if isinstance(part, Apply))
-        return 4 if any(found) else 1
+        """Returns the number of vectors of a type that are computed together."""
+        return LANES // type.width if type.width == VECTOR and self.has_bytes_to_look_up else 1
 
 
 def _is_contiguous(index: Index, axis: Axis) -> bool:
@@ -90,7 +95,9 @@ def computed_operand(operand: Instruction, roles: Roles, sources: Sources) -> Co
     buffers = tuple(BufferType(i.shape.element_type, i.shape.element_count, "input") for i in sources)
     sizes = [math.prod(operand.shape.dimensions[d] for d in role) for role in roles]
     whole = _pulled(operand, roles, sources, buffers, [(1, size) for size in sizes])
-    groups = [_group_size(whole.value, axis) for axis in (whole.batch, whole.free, whole.contracted)]
+    along = LANES if whole.has_bytes_to_look_up else VECTOR
+    axes = (whole.batch, whole.free, whole.contracted)
+    groups = [_group_size(whole.value, axis, along if axis is whole.contiguous else STEPS) for axis in axes]
     if groups == sizes:
         return whole
     return _pulled(operand, roles, sources, buffers, [(n // g, g) for n, g in zip(sizes, groups, strict=True)])
@@ -117,8 +124,10 @@ def _pulled(
     return ComputedOperand(value, buffers, *axes)
 
 
-def _group_size(value: Expression, axis: Axis) -> int:
-    """Returns the largest number of elements along an axis that are in one group of every kind; all, if it is small."""
+def _group_size(value: Expression, axis: Axis, unit: int) -> int:
+    """Returns the largest number of elements along an axis that are in one group of every kind; all, if that is no
+    multiple of a unit.
+    """
     divisors = [
         atom.divisor
         for load in loads_of([value])
@@ -126,7 +135,7 @@ def _group_size(value: Expression, axis: Axis) -> int:
         if isinstance(atom, Quotient) and axis.within in atom.variables
     ]
     size = math.gcd(axis.size, *divisors)
-    return size if divisors and size % MIN_GROUP == 0 else axis.size
+    return size if divisors and size % unit == 0 else axis.size
 
 
 class OperandEmitter(NestEmitter):
