@@ -117,6 +117,7 @@ ELSEWHERE = {
         "rounds values differently, as the precision permits (`tests/passes/optimize/test_winograd.py`)",
     "part-sums": "needs an invariant of a loop (`tests/passes/optimize/test_part_sums.py`)",
     "product-blocking": "works on large arrays (`tests/passes/blocking`)",
+    "product-operands": "works on large arrays (`tests/backends/cpu/kernels/products/test_fused_dot.py`)",
     "dynamic-padder": "works on dynamic sizes (`tests/passes/legalize/test_dynamic_padder.py`)",
     "spmd": "is for several devices (`tests/passes/spmd`)",
     "async-to-sync, single-device, collective-dimensions": "communication (`tests/passes/legalize`)",

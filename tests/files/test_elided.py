@@ -80,6 +80,6 @@ def test_the_command_takes_a_seed(tmp_path: Path) -> None:
     (tmp_path / "m.hlo").write_text(TEXT)
     arguments = ["run", str(tmp_path / "m.hlo"), "--random", "0"]
     refused = CliRunner().invoke(main, arguments)
-    assert refused.exit_code == 1 and "--fill-elided" in refused.output + refused.stderr
+    assert refused.exit_code == 2 and "--fill-elided" in refused.output + refused.stderr
     ran = CliRunner().invoke(main, [*arguments, "--fill-elided", "1"])
     assert ran.exit_code == 0 and "r1 s32[2,2]" in ran.output

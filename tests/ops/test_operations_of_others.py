@@ -90,7 +90,7 @@ def test_a_package_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ArgumentError, match="entry point package of hloom.operations does not load"):
         hl.parse(PROGRAM)
     shown = CliRunner().invoke(main, ["operations"])
-    assert shown.exit_code == 1 and "entry point package of hloom.operations does not load" in shown.output
+    assert shown.exit_code == 2 and "entry point package of hloom.operations does not load" in shown.output
 
 
 def test_protos_keep_attributes_that_xla_has_no_field_for() -> None:
@@ -151,6 +151,6 @@ def test_commands_load_a_file(tmp_path: Path) -> None:
     assert "### `scale-by(operand)`" in shown and "| `factor` |" in shown and "### `add(lhs, rhs)`" in shown
     assert "scale-by                     Multiplies by a constant." in CliRunner().invoke(main, ["operations"]).output
     missing = CliRunner().invoke(main, ["operations", "scale-bi"])
-    assert missing.exit_code == 1 and "close are scale-by" in missing.output
+    assert missing.exit_code == 2 and "close are scale-by" in missing.output
     absent = CliRunner().invoke(main, ["--load", str(tmp_path / "none.py"), "operations"])
-    assert absent.exit_code == 1 and "cannot read" in absent.output
+    assert absent.exit_code == 2 and "cannot read" in absent.output

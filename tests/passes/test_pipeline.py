@@ -142,7 +142,7 @@ def test_opt_prints_the_module_after_the_passes(tmp_path: Path) -> None:
     assert lines[0] == ["pass", "runs", "changes", "ms", "us", "per", "instruction"] and lines[-1][0] == "all"
     assert ["algsimp", "1", "1"] in [line[:3] for line in lines]
     result = CliRunner().invoke(main, ["opt", str(path), "--passes", "nothing"])
-    assert result.exit_code == 1 and "there is no pass 'nothing'" in result.stderr
+    assert result.exit_code == 2 and "there is no pass 'nothing'" in result.stderr
     result = CliRunner().invoke(main, ["opt", "--list"])
     assert result.exit_code == 0 and all(name in result.stdout for name in PASSES)
     assert CliRunner().invoke(main, ["opt"]).exit_code == 2

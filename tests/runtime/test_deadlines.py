@@ -205,4 +205,4 @@ def test_a_deadline_ends_all_devices() -> None:
 def test_the_command_has_a_deadline(tmp_path: Path) -> None:
     (tmp_path / "m.hlo").write_text(loop().to_text())
     result = CliRunner().invoke(main, ["run", str(tmp_path / "m.hlo"), "--random", "0", "--timeout", "0.2"])
-    assert result.exit_code == 1 and "longer than 0.2 s" in result.output + result.stderr
+    assert result.exit_code == 2 and "longer than 0.2 s" in result.output + result.stderr

@@ -127,7 +127,7 @@ def test_devices_that_do_not_fit_are_refused(cluster: Path, tmp_path: Path) -> N
         (["--devices", "4"], "--devices and --plot need a description of the devices"),
     ):
         shown = CliRunner().invoke(main, ["show", str(path), "--cost", *arguments])
-        assert shown.exit_code == 1 and message in shown.output, shown.output
+        assert shown.exit_code == 2 and message in shown.output, shown.output
 
 
 def test_operations_and_bytes_are_counted_without_a_cluster(tmp_path: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 
 from hloom.backends.cpu.llvm.processor import Processor, host_processor, level_of_x86
 from hloom.errors import ArgumentError
+from hloom.system.machine import operating_system
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class BuildTarget:
     @property
     def is_host(self) -> bool:
         """Whether this machine's tools link for it."""
-        return self.processor.architecture == host_processor().architecture and self.system == sys.platform
+        return self.processor.architecture == host_processor().architecture and self.system == operating_system()
 
     def shared_name(self, library: str) -> str:
         """Returns the file name of a shared library."""

@@ -72,6 +72,11 @@ def architecture() -> str:
 _ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 
 
+def operating_system() -> str:
+    """`linux`, `windows` or `macos`; any other system by Python's name."""
+    return {"win32": "windows", "darwin": "macos"}.get(sys.platform, sys.platform)
+
+
 def processor_name() -> str:
     """The human-readable name of the processor."""
     try:
