@@ -114,6 +114,21 @@ def test_computations_have_ranges_and_formatting_keeps_all_text() -> None:
     assert Document(formatted).formatted() == formatted
 
 
+def test_stablehlo_has_problems_and_fixes() -> None:
+    text = """module @m {
+  func.func public @main(%arg0: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = stablehlo.negat %arg0 : tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }
+}
+"""
+    document = Document(text)
+    (problem,) = document.problems()
+    assert (problem.line, problem.column) == at(text, "stablehlo.negat")
+    assert [fix.text for fix in document.fixes(problem)][0] == "stablehlo.negate"
+    assert Document(text.replace("negat ", "negate ")).problems() == []
+
+
 def test_hover_shows_documentation_and_definitions() -> None:
     document = Document(TEXT)
     assert document.hover(*at(TEXT, "reduce(")).startswith("### `reduce(operands.., init_values..)`")

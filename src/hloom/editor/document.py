@@ -1,4 +1,4 @@
-"""A file of HLO text in an editor; since it may be incomplete, lines are parsed individually."""
+"""A file of HLO text, or StableHLO with its errors alone, in an editor; it may be incomplete: lines are parsed one by one."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from hloom.api import parse
 from hloom.errors import HloomError, ParseError
 from hloom.ops.operation import OPERATIONS
 from hloom.ops.reference import section
-from hloom.text import parse_module
 
 _DEFINITION = re.compile(r"^\s*(?:ROOT\s+)?%?(?P<name>[\w.\-]+)\s*=\s*(?P<rest>.*)$")
 _COMPUTATION = re.compile(r"^(?:ENTRY\s+)?%?(?P<name>[\w.\-]+)\s*(?:\(.*)?\{\s*$")
@@ -212,7 +212,7 @@ _STAND_IN_OF = re.compile(
 
 def _first_problem(text: str) -> Problem | None:
     try:
-        parse_module(text)
+        parse(text)
     except ParseError as error:
         return Problem(_first_line(error), max(0, error.line - 1), max(0, error.column - 1))
     except HloomError as error:
