@@ -1,4 +1,4 @@
-"""A file of HLO text, or StableHLO with its errors alone, in an editor; it may be incomplete: lines are parsed one by one."""
+"""A file of HLO text, or StableHLO with its errors alone, in an editor; it may be incomplete: lines are parsed alone."""
 
 from __future__ import annotations
 
