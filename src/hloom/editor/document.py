@@ -1,4 +1,4 @@
-"""A file of HLO text, or StableHLO with its errors alone, in an editor; it may be incomplete: lines are parsed alone."""
+"""A file of HLO text, or StableHLO (errors only), in an editor. It may be incomplete: each line is parsed alone."""
 
 from __future__ import annotations
 
