@@ -161,6 +161,18 @@ def test_halves_of_bytes(packed: str) -> None:
     assert (np.abs(got - exact) <= bound).all()
 
 
+def test_an_operand_that_reads_no_array_is_a_matrix_in_memory() -> None:
+    text = """HloModule m
+ENTRY e {
+  x = f32[1,256] parameter(0)
+  i = s8[256,256] iota(), iota_dimension=1
+  w = f32[256,256] convert(i)
+  ROOT r = f32[1,256] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}"""
+    want = 256.0 * np.arange(256).astype(np.int8).astype(np.float32)
+    np.testing.assert_array_equal(hl.compile(text)(np.ones((1, 256), np.float32))[0], want)
+
+
 def test_infinite_scales_and_nan_reach_the_columns_that_use_them_alone() -> None:
     """The lanes past the last step of K are not part of a sum, whatever the scale of the column."""
     case = Case(1, 531, 77, scales="columns", transposed=True)

@@ -67,7 +67,12 @@ class ComputedOperand:
 
     @property
     def contiguous(self) -> Axis | None:
-        """The axis along which neighbours are neighbours among the weights: the free or the contracted one."""
+        """The axis along which neighbours are neighbours among the weights: the free or the contracted one.
+
+        None if there is neither, or if no array is read.
+        """
+        if not loads_of([self.value]):
+            return None
         return next((axis for axis in (self.free, self.contracted) if _is_contiguous(self.largest.index, axis)), None)
 
     @property
