@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
 import hloom.ops  # noqa: F401
-from hloom.editor.document import WORD, Definition, Document
+from hloom.editor.document import WORD, Definition, Document, Fix, Span
+
+Documents = Callable[[str], Document]
+"""The document with a URI."""
 
 
 def make_server() -> LanguageServer:
@@ -17,6 +21,14 @@ def make_server() -> LanguageServer:
 
     def document(uri: str) -> Document:
         return Document(server.workspace.get_text_document(uri).source)
+
+    for add in (_add_diagnostics, _add_queries, _add_outlines, _add_edits):
+        add(server, document)
+    return server
+
+
+def _add_diagnostics(server: LanguageServer, document: Documents) -> None:
+    """Adds errors, and fixes for them."""
 
     def check(uri: str) -> None:
         found = [
@@ -33,6 +45,17 @@ def make_server() -> LanguageServer:
     def changed(parameters: types.DidChangeTextDocumentParams) -> None:
         check(parameters.text_document.uri)
 
+    @server.feature(types.TEXT_DOCUMENT_CODE_ACTION)
+    def actions(parameters: types.CodeActionParams) -> list[types.CodeAction]:
+        uri, lines = parameters.text_document.uri, parameters.range
+        source = document(uri)
+        chosen = [p for p in source.problems() if lines.start.line <= p.line <= lines.end.line]
+        return [_action(uri, fix) for problem in chosen for fix in source.fixes(problem)]
+
+
+def _add_queries(server: LanguageServer, document: Documents) -> None:
+    """Adds hover texts, definitions and completion."""
+
     @server.feature(types.TEXT_DOCUMENT_HOVER)
     def hover(parameters: types.HoverParams) -> types.Hover | None:
         position = parameters.position
@@ -45,22 +68,44 @@ def make_server() -> LanguageServer:
         found = source.definition_of(source.word_at(position.line, position.character), position.line)
         return None if found is None else types.Location(parameters.text_document.uri, _range(found))
 
-    def spans(uri: str, position: types.Position) -> list[types.Range]:
+    @server.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=["%"]))
+    def complete(parameters: types.CompletionParams) -> list[types.CompletionItem]:
+        found = document(parameters.text_document.uri).completions(parameters.position.line)
+        return [types.CompletionItem(label=label, detail=detail) for label, detail in found]
+
+
+def _add_outlines(server: LanguageServer, document: Documents) -> None:
+    """Adds the outline of a document, and the lines of its computations."""
+
+    @server.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+    def outline(parameters: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:
+        found = document(parameters.text_document.uri).definitions
+        return [_symbol(each, found) for each in found if not each.scope]
+
+    @server.feature(types.TEXT_DOCUMENT_FOLDING_RANGE)
+    def regions(parameters: types.FoldingRangeParams) -> list[types.FoldingRange]:
+        return [types.FoldingRange(first, last) for first, last in document(parameters.text_document.uri).ranges()]
+
+
+def _add_edits(server: LanguageServer, document: Documents) -> None:
+    """Adds references, renaming and formatting."""
+
+    def uses(uri: str, position: types.Position) -> list[types.Range]:
         source = document(uri)
         word = source.word_at(position.line, position.character)
-        return [_range_at(s.line, s.start, s.end - s.start) for s in source.references(word, position.line)]
+        return [_range_of(span) for span in source.references(word, position.line)]
 
     @server.feature(types.TEXT_DOCUMENT_REFERENCES)
     def references(parameters: types.ReferenceParams) -> list[types.Location]:
         uri = parameters.text_document.uri
-        return [types.Location(uri, where) for where in spans(uri, parameters.position)]
+        return [types.Location(uri, where) for where in uses(uri, parameters.position)]
 
     @server.feature(types.TEXT_DOCUMENT_RENAME)
     def rename(parameters: types.RenameParams) -> types.WorkspaceEdit | None:
         uri, name = parameters.text_document.uri, parameters.new_name.lstrip("%")
         if WORD.fullmatch(name) is None:
             return None
-        return types.WorkspaceEdit({uri: [types.TextEdit(where, name) for where in spans(uri, parameters.position)]})
+        return types.WorkspaceEdit({uri: [types.TextEdit(where, name) for where in uses(uri, parameters.position)]})
 
     @server.feature(types.TEXT_DOCUMENT_FORMATTING)
     def formatting(parameters: types.DocumentFormattingParams) -> list[types.TextEdit]:
@@ -68,43 +113,14 @@ def make_server() -> LanguageServer:
         whole = types.Range(types.Position(0, 0), types.Position(len(source.lines), 0))
         return [types.TextEdit(whole, source.formatted())]
 
-    @server.feature(types.TEXT_DOCUMENT_FOLDING_RANGE)
-    def folding(parameters: types.FoldingRangeParams) -> list[types.FoldingRange]:
-        return [types.FoldingRange(first, last) for first, last in document(parameters.text_document.uri).ranges()]
 
-    @server.feature(types.TEXT_DOCUMENT_CODE_ACTION)
-    def actions(parameters: types.CodeActionParams) -> list[types.CodeAction]:
-        uri, source = parameters.text_document.uri, document(parameters.text_document.uri)
-        return [
-            types.CodeAction(
-                fix.title,
-                kind=types.CodeActionKind.QuickFix,
-                edit=types.WorkspaceEdit(
-                    {
-                        uri: [
-                            types.TextEdit(
-                                _range_at(fix.span.line, fix.span.start, fix.span.end - fix.span.start), fix.text
-                            )
-                        ]
-                    }
-                ),
-            )
-            for problem in source.problems()
-            if parameters.range.start.line <= problem.line <= parameters.range.end.line
-            for fix in source.fixes(problem)
-        ]
+def _action(uri: str, fix: Fix) -> types.CodeAction:
+    edit = types.WorkspaceEdit({uri: [types.TextEdit(_range_of(fix.span), fix.text)]})
+    return types.CodeAction(fix.title, kind=types.CodeActionKind.QuickFix, edit=edit)
 
-    @server.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=["%"]))
-    def complete(parameters: types.CompletionParams) -> list[types.CompletionItem]:
-        found = document(parameters.text_document.uri).completions(parameters.position.line)
-        return [types.CompletionItem(label=label, detail=detail) for label, detail in found]
 
-    @server.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
-    def outline(parameters: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:
-        found = document(parameters.text_document.uri).definitions
-        return [_symbol(each, found) for each in found if not each.scope]
-
-    return server
+def _range_of(span: Span) -> types.Range:
+    return _range_at(span.line, span.start, span.end - span.start)
 
 
 def _symbol(computation: Definition, definitions: list[Definition]) -> types.DocumentSymbol:
