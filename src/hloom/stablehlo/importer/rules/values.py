@@ -8,6 +8,7 @@ from hloom.broadcasting import Broadcasting
 from hloom.builder import XlaOp
 from hloom.errors import ArgumentError
 from hloom.ops.broadcast import Broadcast
+from hloom.ops.dynamic_size import SetDimensionSize
 from hloom.ops.elementwise_binary import Maximum, Minimum
 from hloom.ops.structure import AfterAll, Tuple
 from hloom.shape import Shape
@@ -113,12 +114,11 @@ def _set_dimension_size(body: Body, operation: Operation, operands: Ops) -> XlaO
         size = body.constant(np.int32(value.reshape(())))
     dimension = integer(required(operation.attributes, "dimension"))
     size = body._operand(size, PrimitiveType.S32)
-    made = body.set_dimension_size(operand, size, dimension)
     (declared,) = (shape_of(type_) for type_ in operation.result_types)
-    if declared.is_unbounded or declared.compatible(made.shape):
-        return made
+    if declared.is_unbounded:
+        return body.set_dimension_size(operand, size, dimension)
     # A constant size that is the bound makes the dimension static, or leaves it dynamic: the type says which.
-    return body._add(made.instruction.op, (operand, size), declared)
+    return body._add(SetDimensionSize(dimension=dimension), (operand, size), declared)
 
 
 def _sort(body: Body, operation: Operation, operands: Ops) -> Ops:
