@@ -72,7 +72,7 @@ def test_workloads_are_timed_beside_xla(corpus: Path, tmp_path: Path, quick: Non
     status, output = hloom_bench(corpus, "--repeats", 4, "--json", json_path, "--plot", plot_path)
     assert status == 0, output
     assert re.search(r"bench_one( +[\d.]+){6}", output) and "bench_two" in output and "op_three" not in output
-    assert "geometric mean" in output and "over 2 of 2 workloads" in output and "100 % are 10.0 GB/s" in output
+    assert "geometric mean" in output and "over 2 of 2 workloads" in output and "100 % are memory 10.0 GB/s" in output
     written = json.loads(json_path.read_text())
     assert written["machine"]["cores"] >= 1 and "numpy" in written["versions"]
     one = written["workloads"][0]
