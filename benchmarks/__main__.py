@@ -9,19 +9,11 @@ import click
 import benchmarks.programs  # noqa: F401
 from benchmarks.program import PROGRAMS
 from benchmarks.report import draw, show
-from benchmarks.results import collect, matching
+from benchmarks.results import collect, matching, with_selection
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--filter", "pattern", default="*", metavar="GLOB", help="Only programs whose names match.")
-@click.option(
-    "--results",
-    "path",
-    type=click.Path(path_type=Path),
-    default=Path("build/benchmarks.jsonl"),
-    show_default=True,
-    help="A line for each measured program; programs in it are not measured again.",
-)
+@with_selection("programs", "build/benchmarks.jsonl")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the ratios: .svg, .png or .pdf.")
 def main(pattern: str, path: Path, plot: Path | None) -> None:
     """Real programs through JAX, on hloom and on XLA's CPU backend alternately.

@@ -7,11 +7,31 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
 from benchmarks.measure import Result, Side, measure_program
 from hloom.errors import HloomError
+
+
+def with_selection(nouns: str, results: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator that adds the options --filter, whose glob is `pattern`, and --results, whose file is `path`."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        text = f"Only {nouns} whose names match."
+        selected = click.option("--filter", "pattern", default="*", metavar="GLOB", help=text)
+        file = click.option(
+            "--results",
+            "path",
+            type=click.Path(path_type=Path),
+            default=Path(results),
+            show_default=True,
+            help=f"A line for each of the measured {nouns}; those in it are not measured again.",
+        )
+        return selected(file(command))
+
+    return add
 
 
 def matching(names: Iterable[str], pattern: str) -> list[str]:

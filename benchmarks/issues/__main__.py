@@ -12,19 +12,11 @@ from benchmarks.issues.issue import ISSUES
 from benchmarks.issues.page import SHOWN, page
 from benchmarks.measure import measure_program
 from benchmarks.report import draw, show
-from benchmarks.results import collect, matching
+from benchmarks.results import collect, matching, with_selection
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--filter", "pattern", default="*", metavar="GLOB", help="Only reports whose names match: 'jax 26145'.")
-@click.option(
-    "--results",
-    "path",
-    type=click.Path(path_type=Path),
-    default=Path("build/issues.jsonl"),
-    show_default=True,
-    help="A line for each measured program; programs in it are not measured again.",
-)
+@with_selection("reports", "build/issues.jsonl")
 @click.option("--quick", is_flag=True, help="Shorter repetitions, and one compilation.")
 @click.option("--page", "target", type=click.Path(path_type=Path), help="Write the page, and the plot beside it.")
 def main(pattern: str, path: Path, quick: bool, target: Path | None) -> None:

@@ -14,7 +14,7 @@ import hloom
 from benchmarks.measure import Result, measure
 from benchmarks.process import Process
 from benchmarks.report import draw, show
-from benchmarks.results import collect, matching
+from benchmarks.results import collect, matching, with_selection
 from benchmarks.xla.modules import Listed, listed, parameters
 from benchmarks.xla.page import RATIOS, page
 from benchmarks.xla.worker import FILLED, PARAMETERS, SEED, TEXT
@@ -36,15 +36,7 @@ TOLERANCE, HALF_TOLERANCE = 2e-3, 2e-2
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("checkout", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--filter", "pattern", default="*", metavar="GLOB", help="Only modules whose names match.")
-@click.option(
-    "--results",
-    "path",
-    type=click.Path(path_type=Path),
-    default=Path("build/xla_benchmarks.jsonl"),
-    show_default=True,
-    help="A line for each measured module; modules in it are not measured again.",
-)
+@with_selection("modules", "build/xla_benchmarks.jsonl")
 @click.option("--page", "target", type=click.Path(path_type=Path), help="Write the page, and the plot beside it.")
 def main(checkout: Path, pattern: str, path: Path, target: Path | None) -> None:
     """The modules that XLA's developers measure their CPU backend with, on hloom and on XLA in turns.

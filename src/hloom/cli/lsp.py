@@ -11,7 +11,7 @@ from hloom.errors import ArgumentError
 def lsp() -> None:
     """Serve the Language Server Protocol: errors with fixes, hover, references, renaming, formatting, completion.
 
-    It needs hloom[lsp]. `editors/vscode` has an extension for VS Code that starts it.
+    Needs hloom[lsp]; `editors/vscode` has an extension for VS Code that starts it.
     """
     try:
         from hloom.editor.server import make_server

@@ -17,6 +17,6 @@ from hloom.pjrt.plugin import library_path
 def pjrt_path() -> None:
     """Print the path of libpjrt_hloom.so, the PJRT plugin for programs in C, Go, Rust or Julia, and for PyTorch/XLA.
 
-    It is compiled at first use, by cc or zig (hloom[build]), and starts Python where none runs.
+    The library is compiled at first use, by cc or zig (hloom[build]), and starts Python where none runs.
     """
     click.echo(library_path())

@@ -99,9 +99,8 @@ function elementsOf(graph, number, prefix, parent, chosen, open, result, seconds
 function scopeData(computation, scope, seconds) {
   const all = scope.instructions.map((k) => computation.instructions[k]);
   const total = all.reduce((sum, each) => sum + (seconds.get(each.name) || 0), 0);
-  const count = all.filter((each) => !PASSED_ON.has(each.op)).length;
   const time = total ? ` · ${(1e6 * total).toFixed(1)} us` : "";
-  return { label: `▸ ${scope.name}\n${count} instructions${time}`, kind: "scope", open: 0, seconds: total, bytes: all.reduce((sum, each) => sum + each.bytes, 0) };
+  return { label: `▸ ${scope.name}\n${scope.count} instructions${time}`, kind: "scope", open: 0, seconds: total, bytes: all.reduce((sum, each) => sum + each.bytes, 0) };
 }
 
 // Computes the positions of all nodes, in layers from top to bottom. It runs in a worker to keep the page responsive.

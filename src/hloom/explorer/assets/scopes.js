@@ -7,6 +7,7 @@ const MIN_OVERVIEW = 40; // instructions of a computation that is shown by its s
 
 // The tree of a computation's scopes, of which a chain of scopes without anything beside is one, and the scope of each
 // instruction. An instruction without a scope is in that of its first user, which comes later, or of its first operand.
+// `count` is the number of a scope's instructions without those that only pass values on.
 function scopesOf(computation) {
   if (computation.tree) return computation.tree;
   const all = computation.instructions, users = usersOf(computation);
@@ -34,6 +35,7 @@ function scopesOf(computation) {
     scopes.push(made);
     for (const k of scope.own) scopeOf[k] = made;
     for (const each of scope.inner.values()) made.instructions.push(...number(each, made).instructions);
+    made.count = made.instructions.filter((k) => !PASSED_ON.has(all[k].op)).length;
     return made;
   };
   number(root, null);
@@ -64,7 +66,7 @@ function placesOf(graph, number, prefix, open, isWhole) {
     let parent = null;
     for (const scope of scopesAround(tree, k)) {
       const id = `${prefix}${number}:${scope.number}`;
-      if (scope.instructions.filter((j) => !PASSED_ON.has(all[j].op)).length < 2) break;
+      if (scope.count < 2) break;
       if (!open.has(id)) return { id, scope, parent };
       parent = { id, scope, parent };
     }

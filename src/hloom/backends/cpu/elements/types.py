@@ -76,7 +76,7 @@ def store_element(b: Builder, value: Value, type: PrimitiveType) -> Value:
     if type is PrimitiveType.BF16:
         width = value.type.width
         if width >= 32 and processor().vector_bytes >= 64:
-            # One permutation of two registers, in contrast to a shift and a truncation of each.
+            # A permutation of two registers replaces a shift and a truncation of each.
             halves = b.bitcast(value, type_of("i16", 2 * width))
             return b.shuffle(halves, None, range(1, 2 * width, 2))
         bits = b.bitcast(value, value.type.integer)
