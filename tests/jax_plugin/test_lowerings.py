@@ -112,6 +112,20 @@ def test_special_functions_are_those_of_hloom() -> None:
     assert "@hloom." not in exported.mlir_module()
 
 
+def test_series_of_narrow_types_are_summed_in_double() -> None:
+    a, b = np.array([58.5, 0.25, 41.5], np.float32), np.array([37.25, 0.125, 43.0], np.float32)
+    x = np.array([0.3, 0.9, 0.5], np.float32)
+    wide = [array.astype(np.float64) for array in (a, b, x)]
+    for name, operands, want in (
+        ("igamma", (a, b), special.gammainc(*wide[:2])),
+        ("igammac", (a, b), special.gammaincc(*wide[:2])),
+        ("betainc", (a, b, x), special.betainc(*wide)),
+    ):
+        (got,) = run(getattr(jax.lax, name), *operands)
+        assert got.dtype == np.float32
+        np.testing.assert_allclose(got, want, 1.2e-7)
+
+
 def test_complex_and_narrow_powers_of_two() -> None:
     z = np.array([1 + 2j, -3j], np.complex64)
     np.testing.assert_allclose(run(jax.lax.exp2, z)[0], 2**z, 1e-6)

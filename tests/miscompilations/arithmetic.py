@@ -23,6 +23,24 @@ def with_constants(name: str, lines: str, **constants: str) -> str:
 
 CASES = [
     Case(
+        "complex-quotients-side-by-side",
+        ("jax-ml/jax#23958",),
+        "DIV-1",
+        "With x = 1 + i, y = 1, z = 2: (10 - 6i) / 34, twice (16 + 4i) / 34, (2 - 8i) / 34; not a real part of 30 / 34.",
+        module(
+            "complex_quotients",
+            """x = c64[1] parameter(0); y = f32[1] parameter(1); z = f32[1] parameter(2); cy = c64[1] convert(y)
+            cz = c64[1] convert(z); p = f32[1] multiply(y, z); c = c64[1] convert(p); yx = c64[1] multiply(cy, x)
+            zx = c64[1] multiply(cz, x); s = c64[1] add(c, yx); d = c64[1] add(s, zx); g = f32[1] subtract(z, y)
+            cg = c64[1] convert(g); e = c64[1] multiply(cg, x); q0 = c64[1] divide(c, d); cx = c64[1] multiply(c, x)
+            q1 = c64[1] divide(cx, d); n = c64[1] subtract(c, e); q2 = c64[1] divide(n, d)
+            ROOT r = c64[4] concatenate(q0, q1, q1, q2), dimensions={0}""",
+        ),
+        (np.array([1 + 1j], np.complex64), np.array([1], F32), np.array([2], F32)),
+        (np.array([10 - 6j, 16 + 4j, 16 + 4j, 2 - 8j]) / 34).astype(np.complex64),
+        ulps=2,
+    ),
+    Case(
         "sum-with-two-constants",
         ALGSIMP,
         "GEN-7",

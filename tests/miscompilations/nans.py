@@ -211,6 +211,33 @@ CASES = [
         np.array([5.5, -5.5, 0, 2, 2, 0.25, 0, -0.0], F32),
     ),
     Case(
+        "angle-outside-of-the-domain-as-an-integer",
+        ("tensorflow/tensorflow#126212",),
+        "CONVERT-3",
+        "asin is NaN beyond 1 and the minimum keeps it (MIN-1), which converts to 0, as do 0.8 and 0.52; the report "
+        "expects the least integer.",
+        module(
+            "angle_as_integer",
+            """x = f32[4] parameter(0); one = f32[4] constant({1, 1, 1, 1}); most = f32[4] constant({.8, .8, .8, .8})
+            q = f32[4] multiply(x, x); d = f32[4] subtract(one, q); c = f32[4] sqrt(d); b = f32[4] add(one, c)
+            h = f32[4] atan2(x, b); a = f32[4] add(h, h); m = f32[4] minimum(a, most); ROOT r = s32[4] convert(m)""",
+        ),
+        (np.array([0.5, 1, 2, -3], F32),),
+        np.zeros(4, np.int32),
+    ),
+    Case(
+        "exponential-of-nan-from-a-constant",
+        ("jax-ml/jax#29537",),
+        "EXP-1",
+        "x NaN is NaN, and so is e to that; not a subnormal number.",
+        module(
+            "exponential_of_nan",
+            "x = f64[] parameter(0); n = f64[] constant(nan); p = f64[] multiply(x, n); ROOT r = f64[] exponential(p)",
+        ),
+        (np.array(0.123),),
+        np.array(NAN),
+    ),
+    Case(
         "sum-with-zero",
         ("openxla/xla#47290",),
         "ADD-1",

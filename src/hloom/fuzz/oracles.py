@@ -21,8 +21,7 @@ from hloom.ir import Module
 from hloom.ops.operation import Operation
 from hloom.ops.scatter import Scatter
 from hloom.ops.traits import Communication, DeviceIndex
-from hloom.passes import PASSES, Pipeline, clone_module, run_passes
-from hloom.passes.legalize.bits import BitsExpander
+from hloom.passes import PASSES, clone_module, run_passes
 from hloom.proto import module_from_bytes, module_to_bytes
 from hloom.shape import Shape
 from hloom.stablehlo.exporter.module import print_stablehlo
@@ -117,11 +116,11 @@ def random_target(draw: Draw) -> dict[str, str]:
 
 
 def after_pass(case: Case, reference: Reference, draw: Draw) -> Problem | None:
-    """Applies a single pass, with default options, and interprets the module; bitcasts are expanded before."""
+    """Applies a single pass, with default options, and interprets the module."""
     left_out = UNTESTED_PASSES + (SINGLE_DEVICE_PASSES if case.module.replica_count > 1 else ())
     name = draw.pick([name for name in PASSES if name not in left_out])
-    steps = Pipeline(name, (BitsExpander(), PASSES[name]()))
-    return rewritten(case, reference, lambda module: run_passes(module, steps, verify=False), name)
+    step = PASSES[name]()
+    return rewritten(case, reference, lambda module: run_passes(module, step, verify=False), name)
 
 
 def rewritten(case: Case, reference: Reference, rewrite: Callable[[Module], object], name: str) -> Problem | None:

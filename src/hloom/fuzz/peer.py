@@ -22,6 +22,7 @@ from hloom.ops.communication import Infeed, Outfeed, Transfer
 from hloom.ops.custom_call import CustomCall
 from hloom.ops.elementwise_binary import Maximum, Minimum
 from hloom.ops.operation import Operation
+from hloom.ops.reshape import Bitcast
 from hloom.ops.scatter import Scatter
 from hloom.ops.structure import Constant
 from hloom.ops.traits import CallLike, Identity, Movement, Structural
@@ -90,11 +91,13 @@ def _is_foreign(instruction: Instruction) -> bool:
     """Whether an instruction is not one for a single device, or a custom call that is not one of XLA's.
 
     XLA ends the process where it runs a ragged exchange. Arguments of LAPACK routines are logical arrays in hloom, and
-    column-major memory in XLA.
+    column-major memory in XLA. XLA chooses layouts itself, and so what a bitcast means.
     """
     op = instruction.op
     if isinstance(op, CustomCall):
         return op.target_name not in (*MARKERS, *TOP_K_TARGETS)
+    if isinstance(op, Bitcast):
+        return not all(s.layout and s.layout.is_dim0_major for s in (instruction.shape, *instruction.operand_shapes))
     return instruction.shape.is_dynamic or isinstance(op, (Transfer, Infeed, Outfeed, RaggedAllToAll))
 
 

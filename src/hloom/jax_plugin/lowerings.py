@@ -45,6 +45,8 @@ def register_lowerings() -> None:
     own[export.call_exported_p] = _entry(_call_exported)
     for primitive in special_functions.NAMES:
         own[primitive] = _entry(functools.partial(special_functions.lower, primitive))
+    for primitive in special_functions.IN_DOUBLE:
+        own[primitive] = _entry(functools.partial(special_functions.lower_in_double, primitive))
     own[buffer_callback.buffer_callback_p] = _entry(buffer_callbacks.lowering_rule)
     if PLATFORM not in mlir._platforms_with_donation:
         mlir._platforms_with_donation.append(PLATFORM)

@@ -1,9 +1,14 @@
-"""Lowering rules of functions that hloom computes to more digits than JAX's expansions: custom calls `hloom.NAME`."""
+"""Lowering rules of functions that hloom computes to more digits than JAX's expansions.
+
+They are custom calls `hloom.NAME`, or JAX's own expansions in f64.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import jax
+import numpy as np
 from jax import lax
 from jax._src import core
 from jax._src.interpreters import mlir
@@ -27,6 +32,25 @@ def lower(primitive: core.Primitive, ctx: Any, *operands: Any, **parameters: Any
     types = [mlir.aval_to_ir_type(ctx.module_context, result)]
     call = mlir.custom_call(PREFIX + NAMES[primitive], result_types=types, operands=operands)
     return call.results
+
+
+_IN_DOUBLE = "igamma igammac igamma_grad_a regularized_incomplete_beta"
+IN_DOUBLE: tuple[core.Primitive, ...] = tuple(getattr(lax, f"{name}_p") for name in _IN_DOUBLE.split())
+"""Primitives whose series and products of powers lose digits, which in f64 are more than those of f32."""
+
+
+def lower_in_double(primitive: core.Primitive, ctx: Any, *operands: Any, **parameters: Any) -> Any:
+    """Lowers a primitive on f32 or narrower types to JAX's own expansion in f64, rounded once at the end."""
+    (result,) = ctx.avals_out
+    if ctx.module_context.lowering_parameters.for_export or result.dtype.itemsize > 4:
+        return _rule_of_jax(primitive)(ctx, *operands, **parameters)
+
+    def rounded(*values: Any) -> Any:
+        wide = [lax.convert_element_type(value, np.float64) for value in values]
+        return lax.convert_element_type(primitive.bind(*wide), result.dtype)
+
+    with jax.enable_x64(True):
+        return mlir.lower_fun(rounded, multiple_results=False)(ctx, *operands)
 
 
 def _rule_of_jax(primitive: core.Primitive) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.ops.control_flow import While
 from hloom.ops.operation import Operation
+from hloom.ops.reshape import Bitcast, Copy
 from hloom.ops.structure import Constant, Parameter
 from hloom.ops.traits import ControlFlow
 from hloom.shape import Shape
@@ -58,9 +59,16 @@ class Edit:
         return name
 
     def replace(self, old: Instruction, new: Instruction) -> None:
-        """Replaces all uses of `old` by `new`, and removes `old` and its operands if they become unused."""
-        old.replace_all_uses_with(new)
+        """Redirects all uses of `old` to `new`, and removes `old` and its operands if they become unused."""
+        self.redirect(old, new)
         self.remove_unused(old)
+
+    def redirect(self, old: Instruction, new: Instruction) -> None:
+        """Makes all users of `old`, and the root, refer to `new`; bitcasts read a copy of it in the layout of `old`."""
+        if new.shape != old.shape:
+            for user in [user for user in old.users if isinstance(user.op, Bitcast) and user is not new]:
+                user.replace_operand(0, self.add(Copy(), [new], old.shape, user))
+        old.replace_all_uses_with(new)
 
     def remove(self, instruction: Instruction) -> None:
         """Removes an instruction without users, even if it has effects or control edges."""
@@ -205,7 +213,10 @@ def copy_into(edit: Edit, callee: Computation, arguments: Sequence[Instruction],
         if isinstance(old.op, Parameter):
             new[old] = arguments[old.op.number]
             continue
-        copy = edit.add(old.op, [new[operand] for operand in old.operands], old.shape, caller)
+        operands = [new[operand] for operand in old.operands]
+        if isinstance(old.op, Bitcast) and operands[0].shape != old.operands[0].shape:
+            operands = [edit.add(Copy(), operands, old.operands[0].shape, caller)]
+        copy = edit.add(old.op, operands, old.shape, caller)
         copy.metadata = dict(old.metadata or caller.metadata)
         copy.location = old.location or caller.location
         copy_annotations(old, copy)

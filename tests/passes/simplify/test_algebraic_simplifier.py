@@ -14,8 +14,7 @@ from hloom.fuzz.grammar import draw_case
 from hloom.fuzz.oracles import rewritten
 from hloom.fuzz.reference import Reference
 from hloom.ops.attributes import PaddingDimension
-from hloom.passes.legalize.bits import BitsExpander
-from hloom.passes.pipeline import Pipeline, run_passes
+from hloom.passes.pipeline import run_passes
 from hloom.passes.registry import simplification_pipeline
 from hloom.passes.rewrite import RuleSet
 from hloom.passes.simplify.algebraic_simplifier import RULES, AlgebraicSimplifier
@@ -381,7 +380,7 @@ def test_rules_are_switched_off_by_name() -> None:
 
 
 def simplify(of: hl.Module) -> None:
-    run_passes(of, Pipeline("simplify", (BitsExpander(), simplification_pipeline())), verify=True)
+    run_passes(of, simplification_pipeline(), verify=True)
 
 
 @given(st.integers(0, 10**6))

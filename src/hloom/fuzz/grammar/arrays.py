@@ -85,11 +85,11 @@ def _reshape(body: Body, declaration: type[Reshape]) -> Instruction:
 
 @proposal(Bitcast)
 def _bitcast(body: Body, declaration: type[Bitcast]) -> Instruction:
-    """A bitcast in row-major layouts: a reshape."""
+    """A bitcast, most often to the row-major layout, as a reshape of a row-major operand."""
     value = body.array("bitcast")
     sizes = split_product(body.draw, value.shape.element_count)
-    result = Shape.array(value.shape.element_type, sizes).with_layout(range(len(sizes) - 1, -1, -1))
-    return body.add(Bitcast(), value, shape=result)
+    order = body.draw.shuffled(range(len(sizes))) if body.draw.chance(0.3) else None
+    return body.add(Bitcast(), value, shape=Shape.array(value.shape.element_type, sizes).with_layout(order))
 
 
 @proposal(Broadcast)

@@ -16,7 +16,6 @@ from hloom.ops.communication import CopyStart, Infeed, Outfeed, Send, Transfer
 from hloom.ops.control_flow import AsyncDone, AsyncUpdate, Call, Conditional, While
 from hloom.ops.convert import Convert
 from hloom.ops.operation import OPERATIONS, Operation
-from hloom.ops.reshape import Bitcast
 from hloom.ops.rng import Rng, RngGetAndUpdateState
 from hloom.ops.select import Clamp, Select
 from hloom.ops.structure import Domain
@@ -70,7 +69,7 @@ def _lay_out(entry: Computation, draw: Draw) -> None:
 
     Shapes of channels and queues have the layouts of their data.
     """
-    bound = [i for i in entry.instructions if isinstance(i.op, (Bitcast, Send, Outfeed))]
+    bound = [i for i in entry.instructions if isinstance(i.op, (Send, Outfeed))]
     kept = {*bound, *(operand for instruction in bound for operand in instruction.operands)}
     for instruction in entry.instructions:
         shape = instruction.shape

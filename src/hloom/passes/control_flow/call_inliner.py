@@ -133,7 +133,7 @@ def inline_calls(computation: Computation, kept: AbstractSet[Computation] = froz
 
 def inline(edit: Edit, caller: Instruction, callee: Computation, arguments: Sequence[Instruction]) -> None:
     """Replaces an instruction that calls a computation by a copy of the computation, applied to the arguments."""
-    caller.replace_all_uses_with(copy_into(edit, callee, arguments, caller))
+    edit.redirect(caller, copy_into(edit, callee, arguments, caller))
     edit.remove(caller)
 
 

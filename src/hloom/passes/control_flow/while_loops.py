@@ -57,7 +57,7 @@ def _simplify(loop: Instruction, effectful: set[Computation]) -> bool:
     if trip_count(loop):
         inline(edit, loop, op.body, loop.operands)
     else:
-        loop.replace_all_uses_with(loop.operands[0])
+        edit.redirect(loop, loop.operands[0])
         edit.remove(loop)
     edit.finish()
     return True

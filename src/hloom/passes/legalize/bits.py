@@ -32,8 +32,7 @@ class BitsExpander:
     transposes and reshapes; shifts, masks and ors; comparisons with, or additions of, the random bits.
 
     A bitcast becomes a transpose to the order in memory, a reshape, and a transpose from the order of its own layout;
-    tiles are further dimensions. Layouts whose tiles pad or combine dimensions are left alone. Other passes ignore
-    layouts: where these differ from the default, bitcasts are expanded first.
+    tiles are further dimensions. Layouts whose tiles pad or combine dimensions are left alone.
     """
 
     name: ClassVar[str] = "bits"
