@@ -185,6 +185,21 @@ CASES: list[Case] = [
         np.array([complex(np.inf, -0.0)], np.complex64),
     ),
     Case(
+        "constant-selected-without-windows",
+        (),
+        "SELECTANDSCATTER-1",
+        "The window does not fit, the source is empty, and every element is the initial value 1; XLA's evaluator gives 0.",
+        module(
+            "selected",
+            """x = s32[2] constant({0, 1}); s = s32[0] parameter(0); one = s32[] constant(1)
+            ROOT r = s32[2] select-and-scatter(x, s, one), window={size=4}, select=largest, scatter=times""",
+            """largest {; a = s32[] parameter(0); b = s32[] parameter(1); ROOT r = pred[] compare(a, b), direction=GE; }
+            times {; a = s32[] parameter(0); b = s32[] parameter(1); ROOT r = s32[] multiply(a, b); }""",
+        ),
+        (np.zeros(0, np.int32),),
+        np.ones(2, np.int32),
+    ),
+    Case(
         "ragged-exchange-with-oneself",
         (),
         "COLL-7",

@@ -218,7 +218,7 @@ CASES = [
         "expects the least integer.",
         module(
             "angle_as_integer",
-            """x = f32[4] parameter(0); one = f32[4] constant({1, 1, 1, 1}); most = f32[4] constant({.8, .8, .8, .8})
+            """x = f32[4] parameter(0); one = f32[4] constant({1, 1, 1, 1}); most = f32[4] constant({0.8, 0.8, 0.8, 0.8})
             q = f32[4] multiply(x, x); d = f32[4] subtract(one, q); c = f32[4] sqrt(d); b = f32[4] add(one, c)
             h = f32[4] atan2(x, b); a = f32[4] add(h, h); m = f32[4] minimum(a, most); ROOT r = s32[4] convert(m)""",
         ),

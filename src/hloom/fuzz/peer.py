@@ -22,6 +22,7 @@ from hloom.ops.communication import Infeed, Outfeed, Transfer
 from hloom.ops.custom_call import CustomCall
 from hloom.ops.elementwise_binary import Maximum, Minimum
 from hloom.ops.operation import Operation
+from hloom.ops.reduce_window import SelectAndScatter
 from hloom.ops.reshape import Bitcast
 from hloom.ops.scatter import Scatter
 from hloom.ops.structure import Constant
@@ -170,6 +171,13 @@ def _is_gradient_without_elements(instruction: Instruction) -> bool:
     return isinstance(instruction.op, BatchNormGrad) and not instruction.operands[0].shape.element_count
 
 
+def _selects_nothing(instruction: Instruction) -> bool:
+    if not isinstance(instruction.op, SelectAndScatter):
+        return False
+    operand, source, _ = instruction.operands
+    return isinstance(operand.op, (Constant, Iota)) and not source.shape.element_count
+
+
 def _is_narrow(element_type: PrimitiveType) -> bool:
     return element_type.bits < 8
 
@@ -215,6 +223,11 @@ KNOWN: tuple[Known, ...] = (
         "folded precision of NaN",
         "REDUCEPRECISION-3: the evaluator rounds the mantissa of a NaN away.",
         lambda case, problem: _is_constant(case, "reduce-precision"),
+    ),
+    Known(
+        "folded selections without windows",
+        "SELECTANDSCATTER-1: of a constant operand and an empty source the evaluator makes zeros.",
+        lambda case, problem: any(map(_selects_nothing, case.module.instructions())),
     ),
     Known(
         "folded rounding of f8e3m4",

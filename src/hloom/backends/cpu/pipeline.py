@@ -67,7 +67,6 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
     return Pipeline(
         "cpu",
         (
-            BitsExpander(),  # while operands of bitcasts have their layouts, which other passes ignore
             AsyncToSync(),
             *([SingleDeviceCollectives()] if topology is Topology.SINGLE else []),
             *([CollectiveDimensions()] if topology is Topology.RANKS else []),
