@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from aot.programs import results_of
 from hlo_text import module_text
 from hloom.aot import Emit, Library
 from hloom.numerics import Array
+from targets.c_program import compile_program, results_of
 
 WEIGHTS = np.random.default_rng(0).standard_normal(3000).astype(np.float32)
 SCALE = (
@@ -26,7 +26,8 @@ X = np.random.default_rng(1).standard_normal(3000).astype(np.float32)
 
 
 def scaled_by(library: Library, folder: Path) -> Array:
-    return results_of(library, [X], folder)[0]
+    compile_program(library, folder)
+    return results_of(library, [X], folder)[0][0]
 
 
 def test_a_function_takes_the_size(tmp_path: Path) -> None:
@@ -98,7 +99,8 @@ def test_assembly_and_ir_are_compiled_elsewhere(emit: Emit, tmp_path: Path) -> N
     library = hl.build({"f": module_text(SCALE)}, emit=emit, target="aarch64")
     if shutil.which("qemu-aarch64-static") is None:
         pytest.skip("no qemu-aarch64-static")
-    results = results_of(library, [X], tmp_path, emulator=["qemu-aarch64-static"])
+    compile_program(library, tmp_path)
+    results, _ = results_of(library, [X], tmp_path, ["qemu-aarch64-static"])
     assert results[0].tobytes() == (X * WEIGHTS).tobytes()
 
 

@@ -16,13 +16,14 @@ import pytest
 from click.testing import CliRunner
 
 import hloom as hl
-from aot.programs import arrays_of, bytes_of, results_of
 from conftest import ROOT
 from hlo_text import module_text
 from hloom.aot import Emit
 from hloom.aot.interface import unique_names
 from hloom.cli import main
 from hloom.files.arrays import flat, random_value
+from targets import web_program
+from targets.c_program import compile_program, results_of
 from test_corpus import STORED, load_case
 
 LARGE = np.random.default_rng(0).standard_normal(3000).astype(np.float32)
@@ -31,8 +32,8 @@ PROGRAMS = {
     "d = f32[64,200] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\nROOT r = f32[64,200] tanh(d)",
     "tuple": "x = (f32[3], s32[2]) parameter(0)\na = f32[3] get-tuple-element(x), index=0\n"
     "b = s32[2] get-tuple-element(x), index=1\nROOT r = (s32[2], f32[3]) tuple(b, a)",
-    "narrow": "x = bf16[33] parameter(0)\ny = f8e4m3fn[33] convert(x)\nz = s4[33] convert(x)\n"
-    "ROOT r = (f8e4m3fn[33], s4[33], bf16[33]) tuple(y, z, x)",
+    "narrow": "x = bf16[33] parameter(0)\ny = f8e4m3fn[33] convert(x)\nz = s4[33] convert(x)\nh = f16[33] convert(x)\n"
+    "e = f16[33] exponential(h)\nROOT r = (f8e4m3fn[33], s4[33], bf16[33], f16[33]) tuple(y, z, x, e)",
     "complex": "x = c64[16] parameter(0)\nROOT r = c64[16] fft(x), fft_type=FFT, fft_length={16}",
     "constant": f"x = f32[3000] parameter(0)\nc = f32[3000] constant({{{', '.join(map(str, LARGE))}}})\n"
     "ROOT r = f32[3000] multiply(x, c)",
@@ -56,7 +57,8 @@ def check(module: hl.Module, folder: Path, arguments: Any = None, **options: Any
         arguments = [random_value(rng, shape) for shape in module.entry.parameter_shapes]
     threads, emulator = options.pop("threads", 1), options.pop("emulator", ())
     library = hl.build({"f": module}, threads=threads, **options)
-    got = results_of(library, [leaf for a in arguments for leaf in flat(a)], folder, threads, emulator)
+    compile_program(library, folder, threads)
+    got, _ = results_of(library, [leaf for a in arguments for leaf in flat(a)], folder, emulator)
     for mine, want in zip(got, flat(hl.compile(module)(*arguments)), strict=True):
         if emulator:
             assert_close(mine, want)
@@ -136,7 +138,8 @@ def test_custom_calls_are_functions_of_the_program(tmp_path: Path) -> None:
     )
     library = hl.build({"f": module})
     assert "extern void norm(void *out, const void **in);" in library.files["f.h"].decode()
-    n, x = results_of(library, [np.array([3, 4], np.float32)], tmp_path, sources={"norm.c": NORM})
+    compile_program(library, tmp_path, sources={"norm.c": NORM})
+    (n, x), _ = results_of(library, [np.array([3, 4], np.float32)], tmp_path)
     assert n == 5 and x.tolist() == [3, 4]
 
 
@@ -207,51 +210,49 @@ def test_valgrind_finds_no_errors(name: str, tmp_path: Path) -> None:
     check(program(name), tmp_path, target="x86-64-v3", threads=2, emulator=MEMCHECK)
 
 
-NODE = """
-import fs from "node:fs";
-const { load } = await import(process.argv[2]);
-const { f } = await load(), data = fs.readFileSync(process.argv[3]);
-const bytes = (a) => new Uint8Array(f.arrays[a.name].buffer, f.arrays[a.name].byteOffset, f.arrays[a.name].byteLength);
-let at = 0;
-for (const a of f.inputs) bytes(a).set(data.subarray(at, (at += bytes(a).length)));
-f.run();
-fs.writeFileSync(process.argv[4], Buffer.concat(f.outputs.map(bytes)));
-"""
-"""Runs a library on the bytes of a file."""
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("case", STORED, ids=lambda case: case.name)
 def test_the_corpus_runs_as_web_assembly(case: Path, tmp_path: Path) -> None:
-    node = shutil.which("node")
-    if node is None:
+    if shutil.which("node") is None:
         pytest.skip("no node")
     meta, module, inputs = load_case(case)
     if meta.get("replicas") or module.num_partitions > 1 or case.name in LINEAR_ALGEBRA:
         return
-    if "f16[" in (case / "module.hlo").read_text().replace("bf16[", ""):
-        with pytest.raises(hl.ArgumentError, match="f16 for WebAssembly"):
-            hl.build({"f": module}, target="wasm32")
-        return
-    library = hl.build({"f": module}, tmp_path, target="wasm32")
-    (tmp_path / "run.mjs").write_text(NODE)
-    (tmp_path / "in").write_bytes(bytes_of([leaf for a in inputs[0] for leaf in flat(a)]))
-    subprocess.run([node, "run.mjs", "./f.mjs", "in", "out"], cwd=tmp_path, check=True, timeout=200)
-    results = arrays_of((tmp_path / "out").read_bytes(), library.functions[0])
+    library = hl.build({"f": module}, target="wasm32")
+    results, _ = web_program.results_in_node(library, [leaf for a in inputs[0] for leaf in flat(a)], tmp_path)
     for mine, want in zip(results, flat(hl.compile(module)(*inputs[0])), strict=True):
         assert_close(mine, want)
 
 
-@pytest.fixture
-def browser() -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver")
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node")
+def test_workers_share_the_work_in_node(tmp_path: Path) -> None:
+    library = hl.build({"f": WIDE}, target="wasm32", threads=3)
+    (x,) = arguments = [np.random.default_rng(0).standard_normal((600, 700)).astype(np.float32)]
+    (got,), _ = web_program.results_in_node(library, arguments, tmp_path, seconds=0.5)
+    assert_close(got, hl.compile(WIDE)(x))
+
+
+@pytest.mark.long
+def test_workers_share_the_work_in_a_page(tmp_path: Path) -> None:
+    pytest.importorskip("selenium.webdriver")
     if shutil.which("chromedriver") is None:
         pytest.skip("no chromedriver")
-    options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox"):
-        options.add_argument(argument)
-    with webdriver.Chrome(options=options) as opened:
-        yield opened
+    library = hl.build({"f": WIDE}, target="wasm32", threads=3)
+    (x,) = arguments = [np.random.default_rng(0).standard_normal((600, 700)).astype(np.float32)]
+    with web_program.opened(tmp_path) as browser:
+        (got,), _ = browser.results(library, arguments, tmp_path / "f", seconds=0.5)
+        assert browser.driver.execute_script("return crossOriginIsolated")
+    assert_close(got, hl.compile(WIDE)(x))
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Any]:
+    pytest.importorskip("selenium.webdriver")
+    if shutil.which("chromedriver") is None:
+        pytest.skip("no chromedriver")
+    with web_program.opened(tmp_path) as opened:
+        yield opened.driver
 
 
 def open_page(browser: Any, page: Path) -> str:
@@ -264,7 +265,7 @@ def open_page(browser: Any, page: Path) -> str:
 
 @pytest.mark.long
 def test_the_page_runs_in_a_browser(browser: Any, tmp_path: Path) -> None:
-    hl.build({"f": program("product"), "g": program("narrow")}, tmp_path, target="wasm32")
+    hl.build({"f": program("product"), "g": program("narrow")}, tmp_path, target="wasm32", threads=2)
     assert "result f32[64,200]" in open_page(browser, tmp_path / "index.html")
 
 

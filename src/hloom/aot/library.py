@@ -27,13 +27,12 @@ from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.program.program import Program
 from hloom.errors import ArgumentError, counted
-from hloom.ir import Instruction, Module
+from hloom.ir import Module
 from hloom.lir import LirModule
 from hloom.passes import clone_module, run_passes
 from hloom.system.machine import thread_count
 from hloom.system.shield import shielded
 from hloom.target import Target
-from hloom.types import PrimitiveType
 
 if TYPE_CHECKING:
     from hloom.builder import XlaComputation
@@ -70,6 +69,8 @@ class Library:
     """Object files, assembly or LLVM IR, or the one file of a static or shared library."""
     constants: ConstantBlock | None
     """Constants in a file of their own."""
+    threads: int = 1
+    """Threads for which work is divided."""
 
     def __repr__(self) -> str:
         return f"Library({self.name} for {self.target.name}: {counted(len(self.functions), 'function')})"
@@ -78,7 +79,7 @@ class Library:
     def files(self) -> dict[str, bytes]:
         """The content of all files by name: binaries with headers and examples, or with an ES module and a page."""
         if (wasm := self.binaries.get(f"{self.name}.wasm")) is not None:
-            return web_files(self.name, self.functions, wasm)
+            return web_files(self.name, self.functions, wasm, self.threads)
         declarations = [*(each.declaration() for each in self.functions), *(each.declaration() for each in self.sized)]
         texts = {
             f"{self.name}.h": header(self.name, declarations, self.target, self.constants),
@@ -110,7 +111,7 @@ def single_page(library: Library, page: str) -> str:
     wasm = library.binaries.get(f"{library.name}.wasm")
     if wasm is None:
         raise ArgumentError(f"a page runs WebAssembly, but {library.name} is built for {library.target.name}")
-    return filled(page, library.name, library.functions, wasm)
+    return filled(page, library.name, library.functions, wasm, library.threads)
 
 
 def build(
@@ -134,7 +135,8 @@ def build(
         name: the name of the library and its header; by default that of the first module.
         target: the machine, one of `hloom.aot.targets.TARGETS`; "native" is this processor.
         emit: what is built, one of `Emit`: by default "web" for wasm32, else "objects".
-        threads: the threads for which work is divided; by default those of this machine. Callers choose the pool.
+        threads: the threads for which work is divided; by default those of this machine, and one for wasm32, where
+            several are workers of a page. Callers choose the pool.
         lapack: whether functions may call LAPACK, which the program that uses the library links.
         sizes: the sizes that modules with unbounded ones, `f32[?,3]`, are built for: numbers, or tuples with a size for
             each `?` of the parameters. `f` with `sizes=[1, 8]` becomes `f_1`, `f_8`, and `f`, which takes the size.
@@ -153,6 +155,8 @@ def build(
     _check_names(modules, name)
     own = name or next(iter(modules))
     chosen = _emit(emit, machine)
+    if chosen is Emit.WEB and (threads or 1) > 1 and not static_memory:
+        machine = machine.with_workers()
     if constants_file and chosen is Emit.WEB:
         raise ArgumentError("a page has all constants in its WebAssembly file: leave out constants_file")
     constants = Constants(ConstantBlock(), f"{own}_constants", constants_file)
@@ -164,7 +168,7 @@ def build(
     functions = [each for each in made.functions if isinstance(each, CFunction)]
     sized = [each for each in made.functions if isinstance(each, SizedFunction)]
     binaries = _linked(own, contents, machine, chosen, [each.name for each in functions])
-    library = Library(own, machine, functions, sized, binaries, constants.block if constants_file else None)
+    library = Library(own, machine, functions, sized, binaries, constants.block if constants_file else None, count)
     if folder is not None:
         library.write(folder)
     return library
@@ -233,8 +237,6 @@ class _LibraryFiles:
 
     @shielded
     def _function(self, name: str, parameters: Sequence[str], module: Module) -> CFunction:
-        if self.machine.is_wasm and (halves := [i for i in module.instructions() if _has_f16(i)]):
-            raise ArgumentError("LLVM does not end on f16 for WebAssembly: use f32 or bf16").at(repr(halves[0]))
         processor = self.machine.processor
         with generating_for(processor):
             optimized = clone_module(module)
@@ -256,10 +258,6 @@ class _LibraryFiles:
     def _compiled(self, text: str, form: Form) -> bytes:
         with generating_for(self.machine.processor):
             return compiled(text, self.machine.triple, form)
-
-
-def _has_f16(instruction: Instruction) -> bool:
-    return any(leaf.element_type is PrimitiveType.F16 for leaf in instruction.shape.leaves() if leaf.is_array)
 
 
 def _refuse_host(program: Program) -> None:

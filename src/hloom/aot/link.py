@@ -13,6 +13,9 @@ from pathlib import Path
 from hloom.aot.targets import BuildTarget
 from hloom.errors import ArgumentError
 
+MAX_SHARED_BYTES = 2**31
+"""The largest memory of WebAssembly with workers, whose addresses browsers reserve."""
+
 
 def static_library(objects: Mapping[str, bytes], target: BuildTarget) -> bytes:
     """Returns a static library of object files. Raises ArgumentError without a linker."""
@@ -45,9 +48,23 @@ def web_assembly(objects: Mapping[str, bytes], target: BuildTarget, functions: S
     """Returns a WebAssembly file that exports functions. Raises ArgumentError for other targets or without zig."""
     if not target.is_wasm:
         raise ArgumentError(f"WebAssembly is for the target wasm32, not {target.name}")
-    exports = [f"-Wl,--export={name}" for name in ("__heap_base", *functions)]
-    options = ["-nostartfiles", "-s", "-O2", "-Wl,--no-entry", "-Wl,--export-memory", *exports, "-o"]
+    workers = ("hloom_web_pool", "hloom_web_worker", "__stack_pointer") if target.has_threads else ()
+    exports = [f"-Wl,--export={name}" for name in ("__heap_base", *workers, *functions)]
+    shared = ["-Wl,--import-memory", "-Wl,--shared-memory", f"-Wl,--max-memory={MAX_SHARED_BYTES}"]
+    memory = [*shared, "-mcpu=generic+atomics+bulk_memory"] if target.has_threads else ["-Wl,--export-memory"]
+    options = ["-nostartfiles", "-s", "-O2", "-Wl,--no-entry", *memory, *exports, "-o"]
     return _made([*_tool("cc", target), "-target", target.zig, *options], objects)
+
+
+def initial_pages(wasm: bytes) -> int:
+    """Returns the size in pages at which the shared memory starts that a WebAssembly file imports, from its import."""
+    imported = b"\x03env\x06memory\x02\x03"
+    pages, position = 0, wasm.index(imported) + len(imported)
+    for k, byte in enumerate(wasm[position : position + 5]):
+        pages |= (byte & 0x7F) << (7 * k)
+        if byte < 0x80:
+            break
+    return pages
 
 
 def _tool(name: str, target: BuildTarget) -> list[str]:

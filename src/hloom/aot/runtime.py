@@ -10,15 +10,17 @@ from hloom.backends.cpu.llvm.native.translator import native_module
 from hloom.backends.cpu.llvm.native.types import LINE, Address, Array, i32, i64, u64
 from hloom.backends.cpu.llvm.native.vocabulary import address_of, elements, external, native, null, stack, to
 from hloom.backends.cpu.llvm.native.writer import declaration
+from hloom.backends.cpu.runtime import web_workers, windows
 from hloom.backends.cpu.runtime.affinity import MASK_WORDS, Affinity
 from hloom.backends.cpu.runtime.call_table import Task, run_calls
-from hloom.backends.cpu.runtime.thread_pool import SHARES, Pool, end_workers, parallel_for
-from hloom.backends.cpu.runtime.windows import POSIX
+from hloom.backends.cpu.runtime.thread_pool import SHARES, Pool, end_workers, parallel_for, worker
 from hloom.lir import Declaration, LirModule
 from hloom.system.machine import MAX_THREADS
 
 SPIN = 4000
 """Polls before a worker parks, about 100 us."""
+WEB_SPIN = 100_000
+"""Likewise in WebAssembly, which has no instruction for a pause."""
 posix_memalign = external("posix_memalign", i32, Address, Address, Address)
 free = external("free", None, Address)
 sched_getaffinity = external("sched_getaffinity", i32, i32, Address, Address)
@@ -113,18 +115,37 @@ def new_pool(threads: i32) -> Address:
     size = SHARES + shares + Affinity.byte_size + 16 * u64(threads)
     if posix_memalign(address_of(memory), Address(LINE), size) != 0:
         return null
-    words = elements(u64, memory[0])
-    for k in range(size >> 3):
-        words[k] = 0
+    make_pool(memory[0], size, u64(threads), i64(SPIN))
     pool = to(Pool, memory[0])
-    pthread_mutex_init(address_of(pool.mutex), null)
-    pthread_cond_init(address_of(pool.condition), null)
     pool.missing = threads - 1
-    pool.threads = u64(threads)
-    pool.spin = SPIN
-    pool.shares = memory[0] + SHARES
     pool.affinity = make_affinity(memory[0] + SHARES + shares, u64(threads))
     return memory[0]
+
+
+@native(name="hloom_make_pool")
+def make_pool(memory: Address, size: u64, threads: u64, spin: i64) -> None:
+    """Makes a pool without workers in memory."""
+    words = elements(u64, memory)
+    for k in range(size >> 3):
+        words[k] = 0
+    pool = to(Pool, memory)
+    pthread_mutex_init(address_of(pool.mutex), null)
+    pthread_cond_init(address_of(pool.condition), null)
+    pool.threads = threads
+    pool.spin = spin
+    pool.shares = memory + SHARES
+
+
+@native(name="hloom_web_pool")
+def web_pool(memory: Address, threads: i32) -> None:
+    """Makes a pool in memory, whose workers JavaScript starts."""
+    make_pool(memory, SHARES + u64(threads) * LINE, u64(threads), i64(WEB_SPIN))
+
+
+@native(name="hloom_web_worker")
+def web_worker(pool: Pool) -> None:
+    """Main function of a worker of a page, which ends it."""
+    worker(pool)
 
 
 @native(name="hloom_pool_free")
@@ -145,7 +166,11 @@ FORK, RUN_CALLS, GO_ON = map(_declared, (fork, run_table, go_on))
 
 def runtime_module(target: BuildTarget) -> LirModule:
     """Returns the exported functions of the runtime for a target."""
-    pool = [fork, new_pool, free_pool] if target.has_threads else [serial_fork]
-    internal = [linux_affinity if target.system == "linux" else no_affinity] if target.has_threads else []
-    posix = POSIX if target.has_threads and target.system == "windows" else ()
-    return native_module([run_table, go_on, *pool], target.processor.architecture, [*internal, *posix])
+    architecture = target.processor.architecture
+    if not target.has_threads:
+        return native_module([run_table, go_on, serial_fork], architecture)
+    if target.is_wasm:
+        return native_module([run_table, go_on, fork, web_pool, web_worker], architecture, web_workers.POSIX)
+    affinity = linux_affinity if target.system == "linux" else no_affinity
+    posix = windows.POSIX if target.system == "windows" else ()
+    return native_module([run_table, go_on, fork, new_pool, free_pool], architecture, [affinity, *posix])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import llvmlite.binding as llvm
 
@@ -20,12 +20,17 @@ class BuildTarget:
     triple: str
     zig: str
     has_threads: bool = True
-    """Whether the runtime has pools of threads, which need a heap."""
+    """Whether the runtime has pools of threads, which need a heap; those of WebAssembly are workers of a page."""
 
     @property
     def is_wasm(self) -> bool:
         """Whether it is WebAssembly."""
         return self.processor.architecture == "wasm32"
+
+    def with_workers(self) -> BuildTarget:
+        """Returns WebAssembly that shares its memory with workers."""
+        processor = replace(self.processor, features=f"{self.processor.features},+atomics")
+        return replace(self, processor=processor, has_threads=True)
 
     @property
     def system(self) -> str:

@@ -10,24 +10,41 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from hloom.aot.interface import ArrayParameter, CFunction
+from hloom.aot.link import MAX_SHARED_BYTES, initial_pages
+from hloom.backends.cpu.llvm.native.types import LINE
+from hloom.backends.cpu.runtime.thread_pool import SHARES
 
 _TYPES = {"float": "Float32Array", "double": "Float64Array", "int64_t": "BigInt64Array", "uint64_t": "BigUint64Array"}
 
 
-def web_files(library: str, functions: Sequence[CFunction], wasm: bytes) -> dict[str, bytes]:
+def web_files(library: str, functions: Sequence[CFunction], wasm: bytes, threads: int) -> dict[str, bytes]:
     """Returns the WebAssembly file, `NAME.mjs`, `NAME.d.mts` and `index.html`."""
     texts = {
-        f"{library}.mjs": _module(library, functions),
+        f"{library}.mjs": _module(library, functions, wasm, threads),
         f"{library}.d.mts": _declarations(functions),
-        "index.html": filled(_asset("page.html"), library, functions, wasm),
+        "index.html": filled(_asset("page.html"), library, functions, wasm, threads),
     }
     return {f"{library}.wasm": wasm, **{name: text.encode() for name, text in texts.items()}}
 
 
-def _module(library: str, functions: Sequence[CFunction]) -> str:
+def _module(library: str, functions: Sequence[CFunction], wasm: bytes, threads: int) -> str:
     described = json.dumps([_described(function) for function in functions], indent=1)
-    head = f'// {library}: built by hloom.\nconst WASM = "{library}.wasm";\nconst FUNCTIONS = {described};\n\n'
-    return head + _asset("loader.js")
+    values = {"WASM": f'"{library}.wasm"', "FUNCTIONS": described, "POOL": json.dumps(_pool(wasm, threads))}
+    head = "".join(f"const {name} = {value};\n" for name, value in values.items())
+    return f"// {library}: built by hloom.\n{head}\n{_asset('loader.js')}"
+
+
+def _pool(wasm: bytes, threads: int) -> dict[str, int] | None:
+    """Returns sizes in bytes of a pool, and in pages of the shared memory; None for a library without workers."""
+    if b"hloom_web_pool" not in wasm:
+        return None
+    return {
+        "threads": threads,
+        "bytes": SHARES,
+        "share": LINE,
+        "initial": initial_pages(wasm),
+        "maximum": MAX_SHARED_BYTES >> 16,
+    }
 
 
 def _described(function: CFunction) -> dict[str, object]:
@@ -57,7 +74,7 @@ export interface Callable<Inputs, Outputs> {{
 export interface Library {{
 {members}
 }}
-export function load(source?: string | URL | BufferSource): Promise<Library>;
+export function load(source?: string | URL | BufferSource, options?: {{ threads?: number }}): Promise<Library>;
 """
 
 
@@ -71,7 +88,7 @@ def _view(array: ArrayParameter) -> str:
     return _TYPES.get(array.c_type) or f"{name.capitalize()}Array"
 
 
-def filled(page: str, library: str, functions: Sequence[CFunction], wasm: bytes) -> str:
+def filled(page: str, library: str, functions: Sequence[CFunction], wasm: bytes, threads: int) -> str:
     """Returns a page that needs no other file.
 
     `{{module}}` becomes the ES module's text, `{{wasm}}` the argument of its `load`, `{{title}}` the library's name and
@@ -79,7 +96,7 @@ def filled(page: str, library: str, functions: Sequence[CFunction], wasm: bytes)
     """
     content = f'Uint8Array.from(atob("{base64.b64encode(wasm).decode()}"), (c) => c.charCodeAt(0))'
     values = {"title": html.escape(library), "size": f"{len(wasm) / 1024:.1f} KB", "wasm": content}
-    values["module"] = _module(library, functions)
+    values["module"] = _module(library, functions, wasm, threads)
     return re.sub(r"\{\{(\w+)\}\}", lambda match: values.get(match[1], match[0]), page)
 
 

@@ -23,14 +23,12 @@ def stage_text(module: Module, stage: str) -> str:
     """A stage of the compilation for the CPU: steps with their loop nests, LLVM IR, or assembly."""
     from hloom.backends.cpu.codegen.emitter import emit_program
     from hloom.backends.cpu.compiler import host_target
-    from hloom.backends.cpu.llvm.half import provide_half_conversions
     from hloom.backends.cpu.llvm.machine_code import assembly
     from hloom.backends.cpu.program.buffer_assignment import assign_buffers
     from hloom.backends.cpu.program.build_program import build_program
     from hloom.backends.cpu.program.program_text import program_text
     from hloom.passes import clone_module, run_passes
 
-    provide_half_conversions()
     work = clone_module(module)
     run_passes(work, pipeline_named("cpu"))
     target = host_target()

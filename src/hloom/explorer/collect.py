@@ -9,7 +9,6 @@ import numpy as np
 
 from hloom.api import prepare
 from hloom.backends.cpu.compiler import host_target
-from hloom.backends.cpu.llvm.half import provide_half_conversions
 from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.interpreter.debug import describe
@@ -40,7 +39,6 @@ def collect(
     module = prepare(source)
     optimized, passes, unfused = _run_passes(module, progress)
     progress("generating code")
-    provide_half_conversions()
     program = build_program(optimized, host_target())
     data: Json = {
         "name": module.name,

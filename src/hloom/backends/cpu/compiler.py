@@ -12,7 +12,6 @@ from hloom.backends.cpu.codegen.modules import module_of_units, module_text
 from hloom.backends.cpu.codegen.step_timer import StepTimer, TimedStep
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.llvm.disk_cache import cache_folder, find_program, keep_program
-from hloom.backends.cpu.llvm.half import provide_half_conversions
 from hloom.backends.cpu.llvm.machine_code import Compilation, target
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
@@ -113,7 +112,6 @@ def compile_module(
 
     Programs that do not need the host are taken from the cache on disk if they were compiled before.
     """
-    provide_half_conversions()
     machine = host_target(batch_invariant)
     if not may_keep_programs() or any(i.op.expand is not None for i in module.instructions()):
         return _compile(module, machine, donate, topology)
@@ -138,7 +136,6 @@ def may_keep_programs() -> bool:
 @shielded
 def compile_timed(module: Module) -> CompiledModule:
     """Compiles a module for a single device, with a clock around each step."""
-    provide_half_conversions()
     return _compile(module, host_target(), False, Topology.SINGLE, StepTimer())
 
 

@@ -11,7 +11,6 @@ import numpy as np
 
 import hloom as hl
 from hloom.backends.cpu.kernels.code import KernelCode, operand_shapes, result_shapes
-from hloom.backends.cpu.llvm.half import provide_half_conversions
 from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.runtime.thread_pool import ThreadPool
@@ -51,7 +50,6 @@ class Kernel:
         lir = LirModule([*code.functions, caller(code.entry, arrays)])
         check_module(lir)
         self.text = lir.text()
-        provide_half_conversions()
         self.code: MachineCode = load_object(compile_text(self.text))
         self.native = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arrays)(self.code.address("run"))
         self.scratch, self.guard = guarded(code.scratch_bytes)

@@ -15,7 +15,6 @@ import pytest
 import hloom as hl
 from hloom.backends.cpu import compiler
 from hloom.backends.cpu.llvm import disk_cache, machine_code
-from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.runtime import dispatch, interrupts
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.system import own_files
@@ -157,8 +156,8 @@ def test_processes_may_write_at_once(folder: Path) -> None:
     program = f"import hloom as hl, numpy as np\nprint(hl.compile({TEXT!r}, backend='cpu')(np.ones(5, 'f4')).sum())"
     running = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert [process.communicate()[0].strip() for process in running] == ["10.0"] * 3
-    # The program, and what all programs share: dispatch, interrupts, the pool of threads, perhaps conversions of f16.
-    assert len(list(folder.glob("*.o"))) == (4 if processor().converts_f16 else 5)
+    # The program, and what all programs share: dispatch, interrupts, the pool of threads.
+    assert len(list(folder.glob("*.o"))) == 4
     assert not list(folder.glob(".*.part"))
 
 

@@ -1,7 +1,8 @@
 """Emission of 8- and 4-bit floats: registers are f32 that hold representable values, memory holds codes in bytes.
 
-`Format` has the parameters in which these types differ, taken from ml_dtypes: widths, range, and the results of
-converting NaN, infinity and -0. The type f8e8m0fnu is only an exponent, and has its own functions.
+The same code serves f16, in two bytes, on processors without instructions for it. `Format` has the parameters in which
+these types differ, taken from ml_dtypes: widths, range, and the results of converting NaN, infinity and -0. The type
+f8e8m0fnu is only an exponent, and has its own functions.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Format:
         def converted(value: float) -> float:
             return float(np.asarray(value, np.float32).astype(type.dtype))
 
-        minus_zero = np.asarray(1 << (width - 1), np.uint8).view(type.dtype)
+        minus_zero = np.asarray(1 << (width - 1), f"u{type.byte_width}").view(type.dtype)
         return Format(
             bits=width,
             mantissa=int(limits.nmant),
@@ -107,7 +108,7 @@ def _bits(value: float) -> int:
 
 
 def decode(b: Builder, code: Value, type: PrimitiveType) -> Value:
-    """Converts a code (i8) to f32, ignoring bits beyond the width of the type. NaN keeps its sign and payload."""
+    """Converts a code (i8, or i16 for f16) to f32, ignoring bits beyond the type's width. NaN keeps sign and payload."""
     word = b.convert("zext", code, "i32")
     if type is PrimitiveType.F8E8M0FNU:
         return _decode_exponent(b, word)
@@ -136,7 +137,7 @@ def decode(b: Builder, code: Value, type: PrimitiveType) -> Value:
 
 
 def encode(b: Builder, value: Value, type: PrimitiveType) -> Value:
-    """Converts an f32 that holds a value of the type to its code (i8)."""
+    """Converts an f32 that holds a value of the type to its code (i8, or i16 for f16)."""
     bits = b.bitcast(value, value.type.integer)
     if type is PrimitiveType.F8E8M0FNU:
         return b.convert("trunc", b.binary("lshr", bits, constant(bits.type, MANTISSA)), "i8")
@@ -160,7 +161,7 @@ def encode(b: Builder, value: Value, type: PrimitiveType) -> Value:
     result = b.binary("or", result, b.binary("and", b.binary("lshr", bits, word_of(32 - format.bits)), sign_bit))
     if not format.has_signed_zero:
         result = b.select(is_special, sign_bit, result)
-    return b.convert("trunc", result, "i8")
+    return b.convert("trunc", result, f"i{8 * type.byte_width}")
 
 
 def rounded(b: Builder, value: Value, type: PrimitiveType, is_data: bool = False) -> Value:

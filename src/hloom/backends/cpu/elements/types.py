@@ -41,28 +41,32 @@ def register_element(type: PrimitiveType) -> str:
     return f"i{max(8, type.bits)}"
 
 
+def _is_coded(type: PrimitiveType) -> bool:
+    """Whether elements are integers in memory: narrow floats, and f16 on processors that do not convert it.
+
+    There LLVM would call a function for each element; for WebAssembly it does not end on vectors of f16.
+    """
+    return narrow_floats.is_narrow(type) or (type is PrimitiveType.F16 and not processor().converts_f16)
+
+
 def memory_element(type: PrimitiveType) -> str:
     """The LLVM element type of a value, or of each part of a complex one, in memory."""
-    if type.is_pred:
-        return "i8"
-    if type is PrimitiveType.F16:
-        return "half"
-    if type is PrimitiveType.BF16:
-        return "i16"
-    return "i8" if narrow_floats.is_narrow(type) else register_element(type)
+    if type.is_pred or type is PrimitiveType.BF16 or _is_coded(type):
+        return f"i{max(8, type.bits)}"
+    return "half" if type is PrimitiveType.F16 else register_element(type)
 
 
 def load_element(b: Builder, raw: Value, type: PrimitiveType) -> Value:
     """Converts a loaded value to its representation in registers."""
     if type.is_pred:
         return b.compare("ne", raw, constant(raw.type, 0))
+    if _is_coded(type):
+        return narrow_floats.decode(b, raw, type)
     if type is PrimitiveType.F16:
         return b.convert("fpext", raw, "float")
     if type is PrimitiveType.BF16:
         wide = b.convert("zext", raw, "i32")
         return b.bitcast(b.binary("shl", wide, constant(wide.type, 16)), wide.type.of("float"))
-    if narrow_floats.is_narrow(type):
-        return narrow_floats.decode(b, raw, type)
     # The high bits of the byte of a narrow integer are undefined.
     return rounded(b, raw, type) if type.is_integer else raw
 
@@ -71,6 +75,8 @@ def store_element(b: Builder, value: Value, type: PrimitiveType) -> Value:
     """Converts a value to its representation in memory."""
     if type.is_pred:
         return b.convert("zext", value, "i8")
+    if _is_coded(type):
+        return narrow_floats.encode(b, value, type)
     if type is PrimitiveType.F16:
         return b.convert("fptrunc", value, "half")
     if type is PrimitiveType.BF16:
@@ -81,17 +87,17 @@ def store_element(b: Builder, value: Value, type: PrimitiveType) -> Value:
             return b.shuffle(halves, None, range(1, 2 * width, 2))
         bits = b.bitcast(value, value.type.integer)
         return b.convert("trunc", b.binary("lshr", bits, constant(bits.type, 16)), "i16")
-    return narrow_floats.encode(b, value, type) if narrow_floats.is_narrow(type) else value
+    return value
 
 
 def rounded(b: Builder, value: Value, type: PrimitiveType) -> Value:
     """Rounds a float, or wraps an integer, to a value that the type can represent."""
+    if _is_coded(type):
+        return narrow_floats.rounded(b, value, type)
     if type is PrimitiveType.F16:
         return b.convert("fpext", b.convert("fptrunc", value, "half"), "float")
     if type is PrimitiveType.BF16:
         return _rounded_to_bfloat16(b, value)
-    if narrow_floats.is_narrow(type):
-        return narrow_floats.rounded(b, value, type)
     if type.is_integer and type.bits < 8:
         amount = constant(value.type, 8 - type.bits)
         return b.binary("ashr" if type.is_signed else "lshr", b.binary("shl", value, amount), amount)

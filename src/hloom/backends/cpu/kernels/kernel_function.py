@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from hloom.backends.cpu.elements.memory import load_lanes, store_lanes
-from hloom.backends.cpu.elements.types import Element, load_element, memory_element, resized
+from hloom.backends.cpu.elements.types import Element, load_element, memory_element, resized, rounded, store_element
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import (
     I1,
@@ -118,7 +118,7 @@ class KernelFunction(FunctionBuilder):
 
     def widen(self, raw: Value, source: PrimitiveType, type: Type) -> Value:
         """Converts elements of type `source`, as loaded, to a type at least as wide, or modulo 2^n."""
-        if source is PrimitiveType.BF16:
+        if source.is_float:
             raw = load_element(self, raw, source)
         if raw.type is type:
             return raw
@@ -133,6 +133,8 @@ class KernelFunction(FunctionBuilder):
         element = memory_element(target)
         if element == value.type.element:
             return value
+        if value.type.is_float and not type_of(element).is_float:
+            return store_element(self, rounded(self, value, target), target)
         return self.convert("fptrunc" if value.type.is_float else "trunc", value, element)
 
     def _to_bf16(self, value: Value) -> Value:

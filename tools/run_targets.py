@@ -1,0 +1,124 @@
+"""Builds the programs of the corpus ahead of time for every target, runs them, and compares with the JIT.
+
+    python tools/run_targets.py run                   # all places that this machine has; resumes
+    python tools/run_targets.py run native "wasm32, Node" --match "bench_*" --seconds 0.3
+    python tools/run_targets.py report                # writes docs/targets.md
+
+Programs run on one thread. Emulators are those of `qemu-user-static`; pages need Chromium, chromedriver and selenium.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ["HLOOM_NUM_THREADS"] = "1"
+
+import click
+
+import hloom as hl
+import json_lines
+from hloom.bench.workloads import Workload, find_workloads
+from hloom.files.arrays import flat
+from targets import page
+from targets.page import Run, Status
+from targets.places import PLACES, Place, Runner
+
+ROOT = Path(__file__).resolve().parents[1]
+CORPUS = ROOT / "tests" / "corpus"
+RESULTS = ROOT / "build" / "targets.jsonl"
+
+
+def best_time(call: Callable[[], Any], seconds: float) -> float:
+    """Returns the best time of a call, as the C program measures it."""
+    best, calls, end = float("inf"), 1, time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        taken = time.perf_counter() - start
+        if taken < 2e-4:
+            calls *= 2
+        else:
+            best = min(best, taken / calls)
+    return best
+
+
+def run_at(place: Place, workload: Workload, runner: Runner, folder: Path, seconds: float) -> Run:
+    """Builds, runs and compares a program at a place."""
+    module = hl.load(workload.module)
+    arguments = workload.arguments(module)
+
+    def made(status: Status, detail: str = "", **times: float) -> Run:
+        return Run(f"{place.name}: {workload.name}", place.name, workload.name, status, detail, **times)
+
+    try:
+        library = hl.build({"f": module}, target=place.target, threads=1)
+        size = sum(map(len, library.binaries.values()))
+        leaves = [leaf for argument in arguments for leaf in flat(argument)]
+        got, taken = runner(library, leaves, folder, seconds if place.is_timed else 0)
+    except hl.ArgumentError as error:
+        return made("refused", str(error).splitlines()[0])
+    except subprocess.TimeoutExpired:
+        return made("failed", "took more than 300 s")
+    except subprocess.CalledProcessError as error:
+        return made("failed", f"{error} {str(error.stderr)[-500:]}")
+    except RuntimeError as error:
+        return made("failed", str(error)[-500:])
+    if place.is_linked_only:
+        return made("linked", size=size)
+    compiled = hl.compile(module)
+    want = flat(compiled(*arguments))
+    again = best_time(lambda: compiled(*arguments), seconds) if place.is_timed and seconds else 0.0
+    if [each.tobytes() for each in got] == [each.tobytes() for each in want]:
+        return made("same", size=size, seconds=taken, jit_seconds=again)
+    wrong = workload.difference(module, arguments, got, want)
+    return made("differs" if wrong else "close", wrong, size=size, seconds=taken, jit_seconds=again)
+
+
+@click.group(help=__doc__)
+def main() -> None: ...
+
+
+@main.command()
+@click.argument("places", nargs=-1, type=click.Choice([place.name for place in PLACES]), metavar="[PLACES]...")
+@click.option("--match", default="*", help="A glob pattern of programs.")
+@click.option("--seconds", default=0.1, help="Time for each program and side where times count; 0 measures none.")
+@click.option("--again", is_flag=True, help="Run what has run.")
+@click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True)
+def run(places: tuple[str, ...], match: str, seconds: float, again: bool, results: Path) -> None:
+    """Build and run programs at places, by default at all."""
+    workloads = find_workloads([CORPUS], match, all_cases=True)
+    done = json_lines.read(results, Run, "key")
+    for place in PLACES:
+        if places and place.name not in places:
+            continue
+        if not place.is_here:
+            click.echo(f"{place.name}: there is no {place.command[0]}")
+            continue
+        with tempfile.TemporaryDirectory() as scratch, place.runner(Path(scratch)) as runner:
+            for workload in workloads:
+                if not again and f"{place.name}: {workload.name}" in done:
+                    continue
+                folder = Path(scratch) / "program"
+                made = run_at(place, workload, runner, folder, seconds)
+                shutil.rmtree(folder, ignore_errors=True)
+                json_lines.append(results, made)
+                click.echo(made.line())
+
+
+@main.command()
+@click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True)
+def report(results: Path) -> None:
+    """Write docs/targets.md."""
+    (ROOT / "docs" / "targets.md").write_text(page.written(json_lines.read(results, Run, "key")))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""The page of targets, `docs/targets.md`: for each program and place whether it ran, and how fast."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from targets.places import PLACES, Place
+
+Status = Literal["same", "close", "differs", "linked", "refused", "failed"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A program at a place: whether its results are those of the JIT, and times."""
+
+    key: str
+    place: str
+    program: str
+    status: Status
+    detail: str = ""
+    size: int = 0
+    """Bytes of the object files or of the WebAssembly file."""
+    seconds: float = 0.0
+    jit_seconds: float = 0.0
+    """The time of the JIT's executable, called from Python on one thread."""
+
+    @property
+    def ratio(self) -> float | None:
+        """The speed beside the JIT: above 1 is faster."""
+        return self.jit_seconds / self.seconds if self.seconds and math.isfinite(self.seconds) else None
+
+    def line(self) -> str:
+        """The run as a line."""
+        ratio = f" {self.ratio:.2f}" if self.ratio else ""
+        return f"{self.key}: {self.status}{ratio} {self.detail}"
+
+    @property
+    def cell(self) -> str:
+        """The run in the table."""
+        word = {"same": "=", "close": "~", "linked": "linked"}.get(self.status, f"**{self.status}**")
+        return f"{word} {self.ratio:.2f}" if self.ratio else word
+
+
+PAGE = """# Programs on every target
+
+Every program of the corpus on one device, built with `hl.build` for each target, and run there:
+
+    python tools/run_targets.py run      # then: report
+
+Results are compared with those of the just-in-time compiler (JIT) on this machine: `=` is the same bits, `~` within the
+tolerances of the program, since other processors have shorter vectors, or do not fuse multiply-adds. The number is
+speed: the time of the JIT's executable on one thread, called from Python, over that of the library; emulators are not
+timed. Short programs are faster in a library, since calls from Python take 2 us.
+
+{summary}
+
+## Programs
+
+{programs}
+"""
+
+
+def written(runs: Mapping[str, Run]) -> str:
+    """Returns the page."""
+    places = [place for place in PLACES if any(run.place == place.name for run in runs.values())]
+    return PAGE.format(summary=_summary(runs.values(), places), programs=_programs(runs, places))
+
+
+def _summary(runs: Iterable[Run], places: Sequence[Place]) -> str:
+    rows = []
+    for place in places:
+        here = [run for run in runs if run.place == place.name]
+        count = [
+            str(sum(run.status in wanted for run in here)) for wanted in (("same",), ("close",), ("differs", "failed"))
+        ]
+        refused = str(sum(run.status == "refused" for run in here))
+        ratios = [run.ratio for run in here if run.ratio]
+        speed = f"{statistics.geometric_mean(ratios):.2f}" if ratios else ""
+        size = statistics.median([run.size for run in here if run.size] or [0])
+        ran = [str(len(here)), *count] if not place.is_linked_only else [str(len(here)), "", "", ""]
+        rows.append([place.name, place.where, *ran, refused, f"{size / 1024:.0f} KB", speed])
+    head = ["target", "ran on", "programs", "same bits", "close", "failed", "refused", "size (median)", "speed (mean)"]
+    return _table(head, rows)
+
+
+def _programs(runs: Mapping[str, Run], places: Sequence[Place]) -> str:
+    names = sorted({run.program for run in runs.values()})
+    found = [[runs.get(f"{place.name}: {name}") for place in places] for name in names]
+    rows = [[f"`{name}`", *(run.cell if run else "" for run in each)] for name, each in zip(names, found, strict=True)]
+    return _table(["program", *(place.name for place in places)], rows)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,79 @@
+"""Places where programs that are built ahead of time run: a target and an emulator, a JavaScript engine or Wine."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hloom.aot import Library
+from hloom.numerics import Array
+from targets import c_program, web_program
+
+Runner = Callable[[Library, Sequence[Array], Path, float], tuple[list[Array], float]]
+"""Runs a library's function on arguments, in a folder; returns the results and the best time in some seconds."""
+NODE, CHROMIUM = "node", "chromium"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A target, and the command that programs for it are run by, if any; `zig` is another target of its linker."""
+
+    name: str
+    target: str
+    where: str
+    command: tuple[str, ...] = ()
+    is_timed: bool = False
+    """Whether times say something about the target; an emulator's do not."""
+    zig: str | None = None
+    is_linked_only: bool = field(default=False)
+    """Whether programs are linked, but there is nothing to run them."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this machine has the command."""
+        return not self.command or shutil.which(self.command[0]) is not None
+
+    @contextmanager
+    def runner(self, folder: Path) -> Iterator[Runner]:
+        """Returns a runner for programs in a folder."""
+        if self.command == (CHROMIUM,):
+            with web_program.opened(folder) as browser:
+                yield browser.results
+        elif self.command == (NODE,):
+            yield web_program.results_in_node
+        else:
+            yield self._run
+
+    def _run(
+        self, library: Library, arguments: Sequence[Array], folder: Path, seconds: float
+    ) -> tuple[list[Array], float]:
+        compiler = c_program.compiler_of(library, self.zig) if self.zig else ()
+        c_program.compile_program(library, folder, compiler=compiler)
+        if self.is_linked_only:
+            return [], 0.0
+        return c_program.results_of(library, arguments, folder, self.command, seconds)
+
+
+PLACES = (
+    Place("native", "native", "this machine", is_timed=True),
+    Place("x86-64-v2", "x86-64-v2", "QEMU's Nehalem, which has no AVX", ("qemu-x86_64-static", "-cpu", "Nehalem")),
+    Place("x86-64-v3, musl", "x86-64-v3", "this machine, static", is_timed=True, zig="x86_64-linux-musl"),
+    Place("aarch64", "aarch64", "QEMU", ("qemu-aarch64-static",)),
+    Place("riscv64", "riscv64", "QEMU", ("qemu-riscv64-static",)),
+    Place("armv7", "armv7", "QEMU", ("qemu-arm-static",)),
+    Place("wasm32, Node", "wasm32", "Node", (NODE,), is_timed=True),
+    Place("wasm32, Chromium", "wasm32", "headless Chromium", (CHROMIUM,), is_timed=True),
+    Place("windows-x86-64", "windows-x86-64", "Wine", ("wine",), is_timed=True),
+    Place("macos-aarch64", "macos-aarch64", "nowhere: linked", is_linked_only=True),
+    Place("macos-x86-64", "macos-x86-64", "nowhere: linked", is_linked_only=True),
+)
+
+
+def version_of(command: str) -> str:
+    """Returns the first line in which a command says its version."""
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=False)
+    return done.stdout.strip().splitlines()[0] if done.stdout.strip() else command
