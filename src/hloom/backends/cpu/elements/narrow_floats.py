@@ -108,7 +108,7 @@ def _bits(value: float) -> int:
 
 
 def decode(b: Builder, code: Value, type: PrimitiveType) -> Value:
-    """Converts a code (i8, or i16 for f16) to f32, ignoring bits beyond the type's width. NaN keeps sign and payload."""
+    """Converts a code (i8, or i16 for f16) to f32, ignoring bits beyond its width. NaN keeps sign and payload."""
     word = b.convert("zext", code, "i32")
     if type is PrimitiveType.F8E8M0FNU:
         return _decode_exponent(b, word)
