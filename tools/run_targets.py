@@ -1,6 +1,6 @@
 """Builds the programs of the corpus ahead of time for every target, runs them, and compares with the JIT.
 
-    python tools/run_targets.py run                   # all places that this machine has; resumes
+    python tools/run_targets.py run                   # all environments that this machine has; resumes
     python tools/run_targets.py run native "wasm32, Node" --match "bench_*" --seconds 0.3
     python tools/run_targets.py report                # writes docs/targets.md
 
@@ -27,8 +27,8 @@ import json_lines
 from hloom.bench.workloads import Workload, find_workloads
 from hloom.files.arrays import flat
 from targets import page
+from targets.environments import ENVIRONMENTS, Environment, Runner
 from targets.page import Run, Status
-from targets.places import PLACES, Place, Runner
 
 ROOT = Path(__file__).resolve().parents[1]
 CORPUS = ROOT / "tests" / "corpus"
@@ -50,19 +50,19 @@ def best_time(call: Callable[[], Any], seconds: float) -> float:
     return best
 
 
-def run_at(place: Place, workload: Workload, runner: Runner, folder: Path, seconds: float) -> Run:
-    """Builds, runs and compares a program at a place."""
+def run_at(environment: Environment, workload: Workload, runner: Runner, folder: Path, seconds: float) -> Run:
+    """Builds, runs and compares a program at an environment."""
     module = hl.load(workload.module)
     arguments = workload.arguments(module)
 
     def made(status: Status, detail: str = "", **times: float) -> Run:
-        return Run(f"{place.name}: {workload.name}", place.name, workload.name, status, detail, **times)
+        return Run(f"{environment.name}: {workload.name}", environment.name, workload.name, status, detail, **times)
 
     try:
-        library = hl.build({"f": module}, target=place.target, threads=1)
+        library = hl.build({"f": module}, target=environment.target, threads=1)
         size = sum(map(len, library.binaries.values()))
         leaves = [leaf for argument in arguments for leaf in flat(argument)]
-        got, taken = runner(library, leaves, folder, seconds if place.is_timed else 0)
+        got, taken = runner(library, leaves, folder, seconds if environment.is_timed else 0)
     except hl.ArgumentError as error:
         return made("refused", str(error).splitlines()[0])
     except subprocess.TimeoutExpired:
@@ -71,11 +71,11 @@ def run_at(place: Place, workload: Workload, runner: Runner, folder: Path, secon
         return made("failed", f"{error} {str(error.stderr)[-500:]}")
     except RuntimeError as error:
         return made("failed", str(error)[-500:])
-    if place.is_linked_only:
+    if environment.is_linked_only:
         return made("linked", size=size)
     compiled = hl.compile(module)
     want = flat(compiled(*arguments))
-    again = best_time(lambda: compiled(*arguments), seconds) if place.is_timed and seconds else 0.0
+    again = best_time(lambda: compiled(*arguments), seconds) if environment.is_timed and seconds else 0.0
     if [each.tobytes() for each in got] == [each.tobytes() for each in want]:
         return made("same", size=size, seconds=taken, jit_seconds=again)
     wrong = workload.difference(module, arguments, got, want)
@@ -87,27 +87,32 @@ def main() -> None: ...
 
 
 @main.command()
-@click.argument("places", nargs=-1, type=click.Choice([place.name for place in PLACES]), metavar="[PLACES]...")
+@click.argument(
+    "environments",
+    nargs=-1,
+    type=click.Choice([environment.name for environment in ENVIRONMENTS]),
+    metavar="[ENVIRONMENTS]...",
+)
 @click.option("--match", default="*", help="A glob pattern of programs.")
 @click.option("--seconds", default=0.1, help="Time for each program and side where times count; 0 measures none.")
 @click.option("--again", is_flag=True, help="Run what has run.")
 @click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True)
-def run(places: tuple[str, ...], match: str, seconds: float, again: bool, results: Path) -> None:
-    """Build and run programs at places, by default at all."""
+def run(environments: tuple[str, ...], match: str, seconds: float, again: bool, results: Path) -> None:
+    """Build and run programs at environments, by default at all."""
     workloads = find_workloads([CORPUS], match, all_cases=True)
     done = json_lines.read(results, Run, "key")
-    for place in PLACES:
-        if places and place.name not in places:
+    for environment in ENVIRONMENTS:
+        if environments and environment.name not in environments:
             continue
-        if not place.is_here:
-            click.echo(f"{place.name}: there is no {place.command[0]}")
+        if not environment.is_here:
+            click.echo(f"{environment.name}: there is no {environment.command[0]}")
             continue
-        with tempfile.TemporaryDirectory() as scratch, place.runner(Path(scratch)) as runner:
+        with tempfile.TemporaryDirectory() as scratch, environment.runner(Path(scratch)) as runner:
             for workload in workloads:
-                if not again and f"{place.name}: {workload.name}" in done:
+                if not again and f"{environment.name}: {workload.name}" in done:
                     continue
                 folder = Path(scratch) / "program"
-                made = run_at(place, workload, runner, folder, seconds)
+                made = run_at(environment, workload, runner, folder, seconds)
                 shutil.rmtree(folder, ignore_errors=True)
                 json_lines.append(results, made)
                 click.echo(made.line())

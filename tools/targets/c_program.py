@@ -20,13 +20,20 @@ MAIN = """
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 #include "{library}.h"
 static void *buffer(long bytes, int start) {{ /* begins at a multiple of 64, plus `start`; ends where the block ends */
   void *block;
 #ifdef _WIN32
   block = _aligned_malloc(bytes + start, 64);
 #else
-  if (posix_memalign(&block, 64, bytes + start)) block = NULL;
+  int is_large = bytes >= 1 << 22;
+  if (posix_memalign(&block, is_large ? 1 << 21 : 64, bytes + start)) block = NULL;
+#endif
+#ifdef __linux__
+  if (is_large && block) madvise(block, bytes + start, MADV_HUGEPAGE);
 #endif
   return block ? (char *)block + start : NULL;
 }}

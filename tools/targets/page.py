@@ -1,4 +1,4 @@
-"""The page of targets, `docs/targets.md`: for each program and place whether it ran, and how fast."""
+"""The page of targets, `docs/targets.md`: for each program and environment whether it ran, and how fast."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from targets.places import PLACES, Place
+from targets.environments import ENVIRONMENTS, Environment
 
 Status = Literal["same", "close", "differs", "linked", "refused", "failed"]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A program at a place: whether its results are those of the JIT, and times."""
+    """A program at an environment: whether its results are those of the JIT, and times."""
 
     key: str
-    place: str
+    environment: str
     program: str
     status: Status
     detail: str = ""
@@ -66,14 +66,16 @@ timed. Short programs are faster in a library, since calls from Python take 2 us
 
 def written(runs: Mapping[str, Run]) -> str:
     """Returns the page."""
-    places = [place for place in PLACES if any(run.place == place.name for run in runs.values())]
-    return PAGE.format(summary=_summary(runs.values(), places), programs=_programs(runs, places))
+    environments = [
+        environment for environment in ENVIRONMENTS if any(run.environment == environment.name for run in runs.values())
+    ]
+    return PAGE.format(summary=_summary(runs.values(), environments), programs=_programs(runs, environments))
 
 
-def _summary(runs: Iterable[Run], places: Sequence[Place]) -> str:
+def _summary(runs: Iterable[Run], environments: Sequence[Environment]) -> str:
     rows = []
-    for place in places:
-        here = [run for run in runs if run.place == place.name]
+    for environment in environments:
+        here = [run for run in runs if run.environment == environment.name]
         count = [
             str(sum(run.status in wanted for run in here)) for wanted in (("same",), ("close",), ("differs", "failed"))
         ]
@@ -81,17 +83,17 @@ def _summary(runs: Iterable[Run], places: Sequence[Place]) -> str:
         ratios = [run.ratio for run in here if run.ratio]
         speed = f"{statistics.geometric_mean(ratios):.2f}" if ratios else ""
         size = statistics.median([run.size for run in here if run.size] or [0])
-        ran = [str(len(here)), *count] if not place.is_linked_only else [str(len(here)), "", "", ""]
-        rows.append([place.name, place.where, *ran, refused, f"{size / 1024:.0f} KB", speed])
+        ran = [str(len(here)), *count] if not environment.is_linked_only else [str(len(here)), "", "", ""]
+        rows.append([environment.name, environment.where, *ran, refused, f"{size / 1024:.0f} KB", speed])
     head = ["target", "ran on", "programs", "same bits", "close", "failed", "refused", "size (median)", "speed (mean)"]
     return _table(head, rows)
 
 
-def _programs(runs: Mapping[str, Run], places: Sequence[Place]) -> str:
+def _programs(runs: Mapping[str, Run], environments: Sequence[Environment]) -> str:
     names = sorted({run.program for run in runs.values()})
-    found = [[runs.get(f"{place.name}: {name}") for place in places] for name in names]
+    found = [[runs.get(f"{environment.name}: {name}") for environment in environments] for name in names]
     rows = [[f"`{name}`", *(run.cell if run else "" for run in each)] for name, each in zip(names, found, strict=True)]
-    return _table(["program", *(place.name for place in places)], rows)
+    return _table(["program", *(environment.name for environment in environments)], rows)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

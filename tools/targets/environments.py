@@ -1,4 +1,4 @@
-"""Places where programs that are built ahead of time run: a target and an emulator, a JavaScript engine or Wine."""
+"""Environments where programs that are built ahead of time run: a target and an emulator, a JavaScript engine or Wine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NODE, CHROMIUM = "node", "chromium"
 
 
 @dataclass(frozen=True)
-class Place:
+class Environment:
     """A target, and the command that programs for it are run by, if any; `zig` is another target of its linker."""
 
     name: str
@@ -58,18 +58,20 @@ class Place:
         return c_program.results_of(library, arguments, folder, self.command, seconds)
 
 
-PLACES = (
-    Place("native", "native", "this machine", is_timed=True),
-    Place("x86-64-v2", "x86-64-v2", "QEMU's Nehalem, which has no AVX", ("qemu-x86_64-static", "-cpu", "Nehalem")),
-    Place("x86-64-v3, musl", "x86-64-v3", "this machine, static", is_timed=True, zig="x86_64-linux-musl"),
-    Place("aarch64", "aarch64", "QEMU", ("qemu-aarch64-static",)),
-    Place("riscv64", "riscv64", "QEMU", ("qemu-riscv64-static",)),
-    Place("armv7", "armv7", "QEMU", ("qemu-arm-static",)),
-    Place("wasm32, Node", "wasm32", "Node", (NODE,), is_timed=True),
-    Place("wasm32, Chromium", "wasm32", "headless Chromium", (CHROMIUM,), is_timed=True),
-    Place("windows-x86-64", "windows-x86-64", "Wine", ("wine",), is_timed=True),
-    Place("macos-aarch64", "macos-aarch64", "nowhere: linked", is_linked_only=True),
-    Place("macos-x86-64", "macos-x86-64", "nowhere: linked", is_linked_only=True),
+ENVIRONMENTS = (
+    Environment("native", "native", "this machine", is_timed=True),
+    Environment(
+        "x86-64-v2", "x86-64-v2", "QEMU's Nehalem, which has no AVX", ("qemu-x86_64-static", "-cpu", "Nehalem")
+    ),
+    Environment("x86-64-v3, musl", "x86-64-v3", "this machine, static", is_timed=True, zig="x86_64-linux-musl"),
+    Environment("aarch64", "aarch64", "QEMU", ("qemu-aarch64-static",)),
+    Environment("riscv64", "riscv64", "QEMU", ("qemu-riscv64-static",)),
+    Environment("armv7", "armv7", "QEMU", ("qemu-arm-static",)),
+    Environment("wasm32, Node", "wasm32", "Node", (NODE,), is_timed=True),
+    Environment("wasm32, Chromium", "wasm32", "headless Chromium", (CHROMIUM,), is_timed=True),
+    Environment("windows-x86-64", "windows-x86-64", "Wine", ("wine",), is_timed=True),
+    Environment("macos-aarch64", "macos-aarch64", "nowhere: linked", is_linked_only=True),
+    Environment("macos-x86-64", "macos-x86-64", "nowhere: linked", is_linked_only=True),
 )
 
 
