@@ -1,4 +1,4 @@
-"""Environments where programs that are built ahead of time run: a target and an emulator, a JavaScript engine or Wine."""
+"""Environments in which libraries run: a target and an emulator, a JavaScript engine or Wine."""
 
 from __future__ import annotations
 
