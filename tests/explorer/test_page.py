@@ -70,8 +70,8 @@ def test_the_data_has_every_stage(data: dict[str, Any]) -> None:
 
 
 def test_the_first_nan_is_the_root_of_a_negative_number(data: dict[str, Any]) -> None:
-    assert data["values"]["first_nan"] == "root"
-    statistics = data["values"]["statistics"]["t"]
+    assert data["values"]["given"]["first_nan"] == "root"
+    statistics = data["values"]["given"]["statistics"]["t"]
     assert sum(statistics["histogram"]) == 256
     assert len(statistics["picture"]) == 16
 
@@ -84,7 +84,7 @@ def test_reasons_name_what_is_not_fused(data: dict[str, Any]) -> None:
 def test_values_of_any_range_have_pictures() -> None:
     module = hl.parse("HloModule m\nENTRY m { x = f64[4] parameter(0)\n ROOT y = f64[4] negate(x) }")
     largest = np.finfo(np.float64).max
-    values = collect(module, [np.array([-largest, largest, np.nan, 1.0])])["values"]["statistics"]["y"]
+    values = collect(module, [np.array([-largest, largest, np.nan, 1.0])])["values"]["given"]["statistics"]["y"]
     assert values["histogram"][0] == values["histogram"][-1] == 1
     assert values["picture"][0][2] == -1
 
@@ -131,7 +131,9 @@ def after_drawing(browser: Any, script: str) -> Any:
     """Runs a script once the graph that was requested last is drawn."""
     from selenium.webdriver.support.ui import WebDriverWait
 
-    WebDriverWait(browser, 10).until(lambda it: it.execute_script("return state.isDrawn"))
+    WebDriverWait(browser, 10).until(
+        lambda it: it.execute_script("return state.isDrawn && document.body.dataset.ready")
+    )
     return browser.execute_script(script)
 
 
@@ -148,7 +150,7 @@ def test_keys_change_the_view(browser: Any) -> None:
     press(browser, "2")
     assert "changes," in shown(browser)
     press(browser, "3")
-    assert "loop nests" in shown(browser)
+    assert "loops" in shown(browser)
     press(browser, "4")
     assert "Live at the peak" in shown(browser)
     press(browser, "5")
@@ -186,12 +188,12 @@ def test_search_finds_and_a_hit_is_shown(browser: Any) -> None:
 
 def test_a_loop_opens_and_closes_and_arrows_move(browser: Any) -> None:
     browser.execute_script("show(graph().computations[0].instructions.find((each) => each.op === 'while').name)")
-    before = after_drawing(browser, "return drawing.nodes().length")
+    before = after_drawing(browser, "return drawing.scene.nodes.length")
     browser.execute_script("canvas.focus()")
     press(browser, "\ue007")  # Enter
-    assert after_drawing(browser, "return drawing.nodes().length") > before + 5
+    assert after_drawing(browser, "return drawing.scene.nodes.length") > before + 5
     press(browser, "\ue007")
-    assert after_drawing(browser, "return drawing.nodes().length") == before
+    assert after_drawing(browser, "return drawing.scene.nodes.length") == before
     chosen = browser.execute_script("return state.chosen")
     press(browser, "\ue013")  # ArrowUp
     assert browser.execute_script("return state.chosen") != chosen
@@ -237,17 +239,17 @@ def overview(browser: Any, tmp_path: Path) -> Any:
     path = tmp_path / "layers.html"
     path.write_text(page(collect(hl.parse(layers()))))
     browser.get(path.as_uri())
-    browser.execute_script("state.which = 'given'; enter(0)")
+    browser.execute_script("setGraph('given'); enter(0)")
     return browser
 
 
-LABELS = "return drawing.nodes().map((node) => node.data('label').split('\\n')[0].replace('▸ ', '')).sort()"
+LABELS = "return drawing.scene.nodes.map((node) => node.box.title).sort()"
 
 
 def test_a_large_computation_is_shown_by_its_scopes(overview: Any) -> None:
     """Parameters are left out. The root has no scope, and is in that of its operand."""
     assert after_drawing(overview, LABELS) == ["last", "outer"]
-    overview.execute_script("toggle(drawing.nodes().filter((n) => n.data('label').includes('outer'))[0].id())")
+    overview.execute_script("toggle(drawing.scene.nodes.find((n) => n.box.title.includes('outer')).id)")
     assert after_drawing(overview, LABELS) == ["last", "one", "outer", "two"]
     assert "40 negate" in shown(overview)
     after_drawing(overview, "show('x35', 'given')")
@@ -283,7 +285,7 @@ def test_names_of_a_module_are_plain_text_in_the_browser(browser: Any, tmp_path:
         path.write_bytes(page(data).encode())
         browser.get(path.as_uri())
         assert after_drawing(browser, "return document.body.dataset.ready") == "1"
-        assert browser.execute_script("return data.name") == data["name"]
+        assert browser.execute_script("return data().name") == data["name"]
         press(browser, "2", "3", "4", "1")
         assert browser.execute_script("return document.querySelectorAll('img, b').length") == 0
         assert browser.title != "broken"

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hloom.explorer.explore import PageServer
+from hloom.explorer.server import LIMITS, PageServer
 
 CONTENT = b"<p>page</p>"
 
@@ -24,7 +24,7 @@ CONTENT = b"<p>page</p>"
 def server() -> Iterator[PageServer]:
     said = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(importlib.import_module("hloom.explorer.explore"), "IDLE_SECONDS", 0.3)
+        patch.setattr(importlib.import_module("hloom.explorer.server"), "IDLE_SECONDS", 0.3)
         patch.setattr(sys, "stderr", said)
         made = PageServer(CONTENT)
         yield made
@@ -71,6 +71,45 @@ def test_other_host_names_are_rejected(server: PageServer) -> None:
         b"GET %s HTTP/1.1\r\nHost: %s\r\nHost: evil.example\r\n\r\n" % (path, own.encode()),
     ):
         assert b" 403 " in raw(server, request)
+
+
+def post(server: PageServer, action: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
+    address = urlsplit(server.address)
+    connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=60)
+    given = {"Origin": f"http://{address.netloc}", **headers}
+    connection.request("POST", address.path + action, body, {name: value for name, value in given.items() if value})
+    found = connection.getresponse()
+    return found.status, found.read()
+
+
+def test_the_editor_is_answered_on_its_own_page_only(server: PageServer) -> None:
+    """Pages of other sites may send requests to this machine, but not with this origin."""
+    text = b"HloModule m\nENTRY e { ROOT x = f32[2] parameter(5) }"
+    status, found = post(server, "check", text)
+    assert status == 200 and b"problems" in found, found
+    for origin in ("", "null", "http://evil.example", "http://127.0.0.1"):
+        assert post(server, "check", text, Origin=origin) == (403, b""), origin
+    assert post(server, "check", text, Host="evil.example")[0] == 403
+    assert post(server, "open", text)[0] == 404
+    assert post(server, "../check", text)[0] == 404
+
+
+def test_the_editor_stops_programs_that_take_too_long(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LIMITS, "check", 1.0)
+    endless = b"""HloModule m
+body { ROOT i = s32[] parameter(0) }
+condition { i = s32[] parameter(0) ROOT yes = pred[] constant(true) }
+ENTRY e { zero = s32[] constant(0) ROOT loop = s32[] while(zero), condition=condition, body=body }"""
+    status, found = post(server, "check", endless)
+    assert status == 200 and b"took more than" in found, found
+
+
+@pytest.mark.parametrize("length", ["", "x", "-1", "99999999999999999999", "\u0661"])
+def test_lengths_that_are_none_or_too_large_are_rejected(length: str, server: PageServer) -> None:
+    address = urlsplit(server.address)
+    head = f"POST {address.path}check HTTP/1.1\r\nHost: {address.netloc}\r\nOrigin: http://{address.netloc}\r\n"
+    said = raw(server, f"{head}Content-Length: {length}\r\n\r\n".encode())
+    assert b" 413 " in said, said
 
 
 @pytest.mark.parametrize(

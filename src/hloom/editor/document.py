@@ -92,10 +92,12 @@ class Document:
         lines, found = [*self.lines], list[Problem]()
         while len(found) < MAX_PROBLEMS and (problem := _first_problem("\n".join(lines))) is not None:
             found.append(problem)
-            stand_in = _STAND_IN_OF.match(lines[problem.line])
-            if stand_in is None or lines[problem.line].endswith(_STAND_IN):
+            line = lines[problem.line]
+            stand_in = _STAND_IN_OF.match(line)
+            if stand_in is None or _STAND_IN in line:
                 break
-            lines[problem.line] = stand_in[0] + _STAND_IN
+            # The computation may end on this line, too.
+            lines[problem.line] = stand_in[0] + _STAND_IN + " }" * (line.count("}") - line.count("{"))
         return sorted(found, key=lambda problem: (problem.line, problem.column))
 
     def fixes(self, problem: Problem) -> list[Fix]:

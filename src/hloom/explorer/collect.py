@@ -12,19 +12,24 @@ from hloom.backends.cpu.compiler import host_target
 from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.interpreter.debug import describe
-from hloom.explorer.graph import Json, graph_of
+from hloom.explorer.changes import changes_of
+from hloom.explorer.graph import Json, graph_of, mark_only
 from hloom.explorer.kernels import kernels_of
 from hloom.faults.case import interpret
 from hloom.faults.graph_diff import ComputationDiff, diff, diff_lines
 from hloom.files.arrays import flat
 from hloom.ir import Instruction, Module
-from hloom.passes import Pass, clone_module, run_passes
+from hloom.passes import Pass, PassStatistics, clone_module, run_passes
 from hloom.passes.fusion.fusion import FusionPass, reasons
 from hloom.passes.optimize.memory_scheduler import memory_use
+from hloom.passes.rewrite import Applications
 from hloom.profiler import profile
+from hloom.text import print_module
 from hloom.types import BY_DTYPE
 from hloom.values import Value
 
+MAX_EDITED = 1 << 20
+"""Largest length of a text that the editor of a served page begins with."""
 MAX_DIFF_LINES = 4000
 """Largest number of lines of the difference that a pass makes; longer ones are truncated."""
 ALIVE_SHOWN = 40
@@ -33,15 +38,45 @@ THUMBNAIL = 32
 
 
 def collect(
-    source: Any, arguments: Sequence[Value] | None = None, progress: Callable[[str], None] = lambda _: None
+    source: Any,
+    arguments: Sequence[Value] | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+    other: Any = None,
 ) -> Json:
-    """Returns the data of the page. Raises HloomError if the module does not compile or arguments do not match."""
+    """Returns the data of the page, with that of another module and their difference if it is given.
+
+    Raises HloomError if a module does not compile or arguments do not match.
+    """
+    data, stages = _collect(source, arguments, progress)
+    if other is not None:
+        data["other"], other_stages = _collect(other, arguments, progress)
+        data["difference"] = {
+            which: _difference((data, stages), (data["other"], other_stages), which) for which in stages
+        }
+    return data
+
+
+def _difference(one: tuple[Json, _Stages], other: tuple[Json, _Stages], which: str) -> Json:
+    """Graphs of the difference of two modules at one stage; marks the instructions that only one of them has."""
+    (data, stages), (other_data, other_stages) = one, other
+    found = diff(stages[which], other_stages[which])
+    mark_only(data[which], [i for each in found for i in each.removed])
+    mark_only(other_data[which], [i for each in found for i in each.added])
+    return changes_of(found)
+
+
+_Stages = dict[str, Module]
+"""A module as given and optimised, by the names of its graphs."""
+
+
+def _collect(source: Any, arguments: Sequence[Value] | None, progress: Callable[[str], None]) -> tuple[Json, _Stages]:
     module = prepare(source)
     optimized, passes, unfused = _run_passes(module, progress)
     progress("generating code")
     program = build_program(optimized, host_target())
     data: Json = {
         "name": module.name,
+        "text": text if len(text := print_module(module)) <= MAX_EDITED else "",
         "given": graph_of(module),
         "optimized": graph_of(optimized),
         "passes": passes,
@@ -53,10 +88,13 @@ def collect(
         arguments = ()
     if arguments is not None:
         progress("interpreting the module")
-        data["values"] = _values(module, arguments)
+        data["values"] = {
+            "given": values_of(module, arguments),
+            "optimized": values_of(optimized, arguments),
+        }
         progress("profiling its program")
         data["profile"] = _profile(module, arguments)
-    return data
+    return data, {"given": module, "optimized": optimized}
 
 
 # Passes
@@ -65,7 +103,7 @@ def collect(
 def _run_passes(module: Module, progress: Callable[[str], None]) -> tuple[Module, list[Json], dict[str, str]]:
     """Runs the passes; returns the optimised module, the changes of each pass, and why instructions were not fused."""
     work = clone_module(module)
-    found: list[Json] = []
+    diffs: dict[int, list[ComputationDiff]] = {}
     unfused: dict[str, str] = {}
     before = [clone_module(work)]
 
@@ -74,21 +112,24 @@ def _run_passes(module: Module, progress: Callable[[str], None]) -> tuple[Module
         after = clone_module(work)
         if isinstance(step, FusionPass):
             unfused.update({i.name: reason for i, reason in reasons(step, before[0]).items()})
-        found.append({"name": step.name, "run": run, "rules": [], **_changes(diff(before[0], after))})
+        diffs[run - 1] = diff(before[0], after)
         before[0] = after
 
     statistics = run_passes(work, cpu_pipeline(Topology.SINGLE), after=record)
-    for each in found:
-        run = statistics[each["run"] - 1]
-        each["rules"] = run.rules.most_common()
-        each["changes"], each["milliseconds"], each["size"] = run.changes, 1e3 * run.seconds, run.instructions
+    found = [_pass(statistics[run], each) for run, each in diffs.items()]
     return work, found, unfused
 
 
-def _changes(diffs: list[ComputationDiff]) -> Json:
+def _pass(run: PassStatistics, diffs: list[ComputationDiff]) -> Json:
     lines = diff_lines(diffs)
     omitted = len(lines) - MAX_DIFF_LINES
     return {
+        "name": run.name,
+        "changes": run.changes,
+        "milliseconds": 1e3 * run.seconds,
+        "size": run.instructions,
+        "rules": run.rules.most_common(),
+        **changes_of(diffs, run.rules.replaced if isinstance(run.rules, Applications) else ()),
         "removed": sum(len(each.removed) for each in diffs),
         "added": sum(len(each.added) for each in diffs),
         "lines": [*lines[:MAX_DIFF_LINES], *([f".. {omitted} more lines"] if omitted > 0 else [])],
@@ -115,7 +156,7 @@ def _memory(module: Module) -> Json:
 # A run
 
 
-def _values(module: Module, arguments: Sequence[Value]) -> Json:
+def values_of(module: Module, arguments: Sequence[Value]) -> Json:
     """Statistics of the first value of each instruction, and the first instruction that produced a NaN."""
     found: dict[str, Json] = {}
     first_nan: list[str] = []
@@ -141,6 +182,8 @@ def _statistics(value: Value) -> Json:
     """A description of a value, and a histogram and a picture of its first array."""
     arrays = [wide for wide in map(_wide, flat(value)) if wide is not None]
     found: Json = {"text": describe(value)}
+    if not all(np.isfinite(wide).all() for wide in arrays):
+        found["nan"] = True
     if arrays and arrays[0].size > 1:
         wide = arrays[0]
         finite = wide[np.isfinite(wide)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hloom.ir import Computation, Instruction, Module
@@ -18,6 +19,15 @@ def graph_of(module: Module) -> Json:
     indices = {computation: k for k, computation in enumerate(computations)}
     texts = _texts(module)
     return {"computations": [_computation(c, indices, texts) for c in computations]}
+
+
+def mark_only(graph: Json, instructions: Sequence[Instruction]) -> None:
+    """Marks instructions that a compared module lacks."""
+    names = {(i.parent.name, i.name) for i in instructions if i.parent is not None}
+    for computation in graph["computations"]:
+        for each in computation["instructions"]:
+            if (computation["name"], each["name"]) in names:
+                each["only"] = True
 
 
 def _computation(computation: Computation, indices: dict[Computation, int], texts: dict[tuple[str, str], str]) -> Json:

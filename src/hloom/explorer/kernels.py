@@ -17,6 +17,7 @@ from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.program import CodeStep, KernelStep, Program, all_steps
 from hloom.explorer.graph import Json
+from hloom.explorer.outline import outline
 from hloom.lir import LirModule
 
 INLINED = "; inlined into its callers: its lines there"
@@ -37,7 +38,9 @@ def kernels_of(program: Program) -> list[Json]:
         elif isinstance(step, CodeStep):
             kernel = step.code.entry.partition(".")[0]
             names = [name for name in code.ir if name == kernel or name.startswith(f"{kernel}.")]
-            each = found.setdefault(id(step.code), code.shown(kernel.rstrip("0123456789"), names))
+            each = found.setdefault(
+                id(step.code), code.shown(kernel.rstrip("0123456789"), names, outline(step.code.functions))
+            )
         else:
             continue
         each["instructions"].append(step.name)

@@ -1,4 +1,4 @@
-"""Builds the page as a single file of markup, styles, libraries, code and data, without network requests.
+"""Builds the page as a single file of markup, styles, code and data, without network requests.
 
 Text of a module cannot inject code: the template is filled in a single pass, `<` is escaped in the data, and the
 content security policy allows only the scripts and styles whose digests it lists.
@@ -15,13 +15,14 @@ from importlib.resources import files
 
 from hloom.explorer.graph import Json
 
-SCRIPTS = ("cytoscape.min.js", "scopes.js", "graph.js", "panels.js", "explorer.js")
-WORKER = "dagre.min.js"
-"""Script that runs in a worker, which the page creates from its text."""
+SCRIPTS = (
+    "dom.js", "scopes.js", "contents.js", "layered.js", "arrange.js", "scene.js", "canvas.js", "graphview.js",
+    "details.js", "rewrites.js", "panels.js", "compare.js", "edit.js", "explorer.js",
+)  # fmt: skip
 
 
-def page(data: Json) -> str:
-    """The HTML of a module's page."""
+def page(data: Json, is_served: bool = False) -> str:
+    """The HTML of a module's page. A served one may send requests to its own server, and has an editor."""
     assets = files("hloom.explorer") / "assets"
 
     def text(name: str) -> str:
@@ -29,14 +30,16 @@ def page(data: Json) -> str:
 
     scripts, style = [text(name) for name in SCRIPTS], text("explorer.css")
     parts = {
+        "connect": "connect-src 'self'; " if is_served else "",
+        "is_served": "served" if is_served else "",
         "title": escape(str(data["name"])),
         "script_digests": " ".join(map(_digest, scripts)),
         "style_digest": _digest(style),
         "style": style,
-        "licences": "".join(f"<!-- {name}\n{text(name)}\n-->\n" for name in ("cytoscape.LICENSE", "dagre.LICENSE")),
         "data": json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
-        "worker": text(WORKER),
-        "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
+        "scripts": "\n".join(
+            f'<script id="{name}">{script}</script>' for name, script in zip(SCRIPTS, scripts, strict=True)
+        ),
     }
     return re.sub(r"{{(\w+)}}", lambda placeholder: parts[placeholder[1]], text("explorer.html"))
 

@@ -75,10 +75,10 @@ def _compare(
 def _line(instruction: Instruction) -> tuple[str, Any]:
     """Text of an instruction, its attributes and the names of the computations that it calls."""
     called = tuple(computation.name for computation in instruction.op.computations)
-    return repr(instruction), (_attributes(instruction), called)
+    return repr(instruction), (attributes(instruction), called)
 
 
-def _attributes(instruction: Instruction) -> tuple[tuple[str, Any], ...]:
+def attributes(instruction: Instruction) -> tuple[tuple[str, Any], ...]:
     """Attributes of the operation, except the computations that it calls."""
     op = instruction.op
     calling = {f.name for f in op.calling_fields}
@@ -103,7 +103,7 @@ def _keys(module: Module, ids: dict[Any, int]) -> dict[Instruction, int]:
             op = instruction.op
             called = tuple(found[c.root] for c in op.computations)
             operands = tuple(found[operand] for operand in instruction.operands)
-            key = op.opcode, _attributes(instruction), called, str(instruction.shape), operands
+            key = op.opcode, attributes(instruction), called, str(instruction.shape), operands
             found[instruction] = ids.setdefault(key, len(ids))
     return found
 

@@ -299,6 +299,14 @@ MAX_KEPT = 4096
 """The largest number of lists of opcodes whose rules are kept: programs have new ones without end."""
 
 
+class Applications(Counter[str]):
+    """The number of applications of each rule; `replaced` are names of rules, and of the instructions they replaced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replaced: list[tuple[str, str]] = []
+
+
 class RuleSet:
     """Rules indexed by the opcode of their root, and tried in the order given."""
 
@@ -322,12 +330,12 @@ class RuleSet:
 
     def apply(self, module: Module) -> Counter[str]:
         """Rewrites every computation until no rule applies; returns the number of applications of each rule."""
-        applied: Counter[str] = Counter()
+        applied = Applications()
         for computation in module.computations:
             self._rewrite(computation, applied)
         return applied
 
-    def _rewrite(self, computation: Computation, applied: Counter[str]) -> None:
+    def _rewrite(self, computation: Computation, applied: Applications) -> None:
         worklist = deque(i for i in computation.instructions if i.op.opcode in self.by_opcode)
         if not worklist:
             return
@@ -348,7 +356,7 @@ class RuleSet:
         edit.finish()
 
     def _rewrite_instruction(
-        self, root: Instruction, edit: Edit, rewritable: _Rewritable, applied: Counter[str]
+        self, root: Instruction, edit: Edit, rewritable: _Rewritable, applied: Applications
     ) -> Iterable[Instruction]:
         """Applies the first rule that matches; returns the instructions that rules may match now."""
         rules = self._rules(root)
@@ -369,6 +377,7 @@ class RuleSet:
             if not _may_replace(root, new):
                 continue
             applied[rule.name] += 1
+            applied.replaced.append((rule.name, root.name))
             if root.sharding is not None and new in match.made:
                 new.sharding = root.sharding
             users, operands = [*root.users], root.operands

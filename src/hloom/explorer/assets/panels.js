@@ -1,78 +1,5 @@
 "use strict";
-// The other views (passes, kernels, memory, run), and small charts.
-
-function h(tag, attributes, ...children) {
-  const made = document.createElement(tag);
-  for (const [key, value] of Object.entries(attributes || {})) {
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else if (key.startsWith("aria-")) made.setAttribute(key, String(value));
-    else if (value !== null && value !== undefined && value !== false) made.setAttribute(key, value === true ? "" : value);
-  }
-  made.append(...children.filter((child) => child !== null && child !== undefined));
-  return made;
-}
-
-function svg(tag, attributes, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
-}
-
-function bytes(count) {
-  const units = ["B", "KB", "MB", "GB", "TB"];
-  let unit = 0;
-  while (count >= 1000 && unit < units.length - 1) { count /= 1000; unit += 1; }
-  return `${count >= 100 || unit === 0 ? Math.round(count) : count.toPrecision(3)} ${units[unit]}`;
-}
-
-// A list with a selected row; the arrow keys move the selection.
-function chooser(rows, render, choose) {
-  const list = h("div", { class: "list", role: "listbox" });
-  const buttons = rows.map((row, k) => h("button", { class: "row", role: "option", onclick: () => pick(k) }, ...render(row, k)));
-  function pick(k) {
-    buttons.forEach((button, j) => button.setAttribute("aria-selected", j === k));
-    choose(rows[k], k);
-  }
-  list.addEventListener("keydown", (event) => {
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    const at = buttons.indexOf(document.activeElement);
-    const next = buttons[at + step];
-    if (!step || !next) return;
-    event.preventDefault();
-    next.focus();
-    next.click();
-  });
-  list.append(...buttons);
-  list.pick = pick;
-  return list;
-}
-
-function passesView(data) {
-  const content = h("div", { class: "content" });
-  let wanted = "";
-  const matches = (line) => line.match(/%[\w.-]+/g)?.some((name) => name.slice(1) === wanted) ?? false;
-  const concerned = () => data.passes.filter((pass) => !wanted || pass.lines.some(matches));
-  const field = h("input", { type: "search", placeholder: "what became of %name", "aria-label": "instruction", oninput: () => { wanted = field.value.replace(/^%/, "").trim(); refill(); } });
-  const holder = h("div", {});
-  const refill = () => {
-    const passes = concerned(), rows = passList(passes);
-    holder.replaceChildren(rows);
-    if (passes.length) rows.pick(0);
-    else content.replaceChildren(h("p", { class: "soft" }, `No pass changed %${wanted}.`));
-  };
-  const passList = (passes) => chooser(passes, (pass) => [
-    `${data.passes.indexOf(pass) + 1}. ${pass.name}  `, h("span", { class: "removed" }, `−${pass.removed} `), h("span", { class: "added" }, `+${pass.added}`),
-    h("small", {}, `${pass.changes} changes, ${pass.milliseconds.toFixed(1)} ms, ${pass.size} instructions before`),
-  ], (pass) => {
-    const rules = pass.rules.map(([name, count]) => `${name} ${count}`).join(", ");
-    content.replaceChildren(h("h2", {}, pass.name), rules ? h("p", { class: "soft" }, `rules: ${rules}`) : "", h("pre", {}, ...pass.lines.filter((line) => !wanted || matches(line)).map((line) =>
-      h("div", { class: line[0] === "-" ? "removed" : line[0] === "+" ? "added" : "soft" }, line || " "))));
-    if (!pass.lines.length) content.append(h("p", { class: "soft" }, "It only changed names, order or annotations."));
-  });
-  refill();
-  return h("div", { class: "columns" }, h("div", { class: "list" }, field, holder), content);
-}
+// The views of kernels, memory and the run.
 
 // Lines of code, each followed by a link to the instruction that it belongs to, and with a colour of its own.
 function linkedLines(text, show) {
@@ -84,7 +11,7 @@ function linkedLines(text, show) {
   });
 }
 
-const STAGES = { nest: "loop nests", llvm: "LLVM IR", assembly: "assembly" };
+const STAGES = { nest: "loops", llvm: "LLVM IR", assembly: "assembly" };
 
 // The stages of a kernel side by side. Under the mouse, the lines of an instruction stand out in all of them.
 function codeColumns(kernel, show) {
@@ -151,7 +78,7 @@ function runView(data, show) {
   const rows = [...profile.kernels].sort((a, b) => b.seconds - a.seconds);
   const rate = (k) => k.seconds ? k.bytes * k.runs / k.seconds / 1e9 : 0;
   const work = (k) => k.flops && k.seconds ? k.flops * k.runs / k.seconds / 1e9 : 0;
-  const nan = values && values.first_nan;
+  const nan = values && values.given.first_nan;
   return h("div", { class: "content" },
     h("h2", {}, `${(1e6 * profile.seconds).toFixed(1)} us per call, ${(100 * profile.accounted).toFixed(1)} % of it in kernels`),
     h("p", {}, nan ? "The first NaN arises in " : "No instruction produces a NaN from operands without one.", nan ? h("button", { class: "link", onclick: () => show(nan, "given") }, `%${nan}`) : null),
@@ -164,55 +91,59 @@ function runView(data, show) {
     h("p", { class: "soft" }, `Medians of ${profile.calls} calls; +- is half the distance of the quartiles. The limit of a kernel is the machine's rate of arithmetic, or of the cache or memory that holds its arrays.`));
 }
 
-// Operations per second over operations per byte, on logarithmic axes, with a roof for memory and, dashed, for the
+// Operations per second over operations per byte, on logarithmic axes, under the roofs of the memory and, dashed, of the
 // fastest cache that a kernel's arrays fit. The area of a dot is its share of the time.
 function roofline(profile, kernels, show) {
-  const width = 900, height = 300;
-  const shown = kernels.filter((k) => k.flops && k.bytes && k.seconds);
+  const shown = kernels.filter((k) => k.flops && k.bytes && k.seconds), peak = profile.flops_per_second;
   const intensity = (k) => k.flops / k.bytes, speed = (k) => k.flops * k.runs / k.seconds;
-  const xs = [...shown.map(intensity), 0.05, 50], ys = [...shown.map(speed), profile.flops_per_second];
-  const range = (values) => [Math.floor(Math.log10(Math.min(...values))), Math.ceil(Math.log10(Math.max(...values)) + 0.1)];
-  const [left, right] = range(xs), [low, high] = range(ys);
-  const x = (value) => 60 + (width - 80) * (Math.log10(value) - left) / (right - left);
-  const y = (value) => height - 34 - (height - 54) * (Math.log10(value) - low) / (high - low);
-  const roof = (rate, dashes) => {
-    const start = Math.max(10 ** left, 10 ** low / rate);
-    const points = [start, profile.flops_per_second / rate, 10 ** right].map((v) => `${x(v).toFixed(1)},${y(Math.min(profile.flops_per_second, v * rate)).toFixed(1)}`);
-    return svg("polyline", { points: points.join(" "), fill: "none", stroke: "currentColor", "stroke-width": 1.5, "stroke-dasharray": dashes });
+  const { chart, x, y, left, low, right, text } = logarithmic([...shown.map(intensity), 0.05, 50], [...shown.map(speed), peak], "operations per byte", "GFLOP/s");
+  const cache = Math.max(profile.bytes_per_second, ...shown.map((k) => k.roof));
+  const roof = (rate, dashes, name) => {
+    const points = [Math.max(10 ** left, 10 ** low / rate), peak / rate, 10 ** right].map((v) => [x(v), y(Math.min(peak, v * rate))]);
+    chart.append(svg("polyline", { points: points.join(" "), fill: "none", stroke: "currentColor", "stroke-width": 1.5, "stroke-dasharray": dashes }));
+    const [[startX, startY], [endX, endY]] = points, turn = Math.atan2(endY - startY, endX - startX) * 180 / Math.PI, at = [startX + 0.45 * (endX - startX), startY + 0.45 * (endY - startY) - 5];
+    text(`${name}: ${(rate / 1e9).toFixed(0)} GB/s`, { x: at[0], y: at[1], "text-anchor": "middle", transform: `rotate(${turn} ${at})` });
   };
-  const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "roofline" },
-    roof(profile.bytes_per_second, "none"), roof(Math.max(profile.bytes_per_second, ...shown.map((k) => k.roof)), "3 4"));
-  const text = (content, at) => { const made = svg("text", at); made.textContent = content; chart.append(made); };
-  for (let power = left; power <= right; power += 1) text(`1e${power}`, { x: x(10 ** power), y: height - 18, "text-anchor": "middle" });
-  for (let power = low; power <= high; power += 1) text(`1e${power - 9}`, { x: 54, y: y(10 ** power) + 4, "text-anchor": "end" });
-  text("operations per byte", { x: width / 2, y: height - 2, "text-anchor": "middle" });
-  text("GFLOP/s", { x: 4, y: 12 });
-  for (const k of shown) {
-    const dot = svg("circle", { cx: x(intensity(k)), cy: y(speed(k)), r: 3 + 14 * Math.sqrt(k.seconds / profile.seconds), fill: k.kind === "nest" ? "#4c78a8" : "#c8553d", "fill-opacity": 0.6 });
+  roof(profile.bytes_per_second, "none", "memory");
+  if (cache > 1.02 * profile.bytes_per_second) roof(cache, "3 4", "fastest cache");
+  text(`arithmetic: ${(peak / 1e9).toFixed(0)} GFLOP/s`, { x: x(10 ** right) - 6, y: y(peak) - 6, "text-anchor": "end" });
+  shown.forEach((k, at) => {
+    const radius = 3 + 14 * Math.sqrt(k.seconds / profile.seconds), dot = svg("circle", { cx: x(intensity(k)), cy: y(speed(k)), r: radius, fill: COLORS[k.kind === "nest" ? "elementwise" : "product"], "fill-opacity": 0.6, class: "dot" });
     const title = svg("title", {});
     title.textContent = `%${k.name}: ${(1e6 * k.seconds).toFixed(1)} us, ${(speed(k) / 1e9).toFixed(1)} GFLOP/s`;
     dot.append(title);
     dot.addEventListener("click", () => show(k.name));
     chart.append(dot);
-  }
+    const isClose = shown.slice(0, at).some((one) => Math.hypot(x(intensity(one)) - x(intensity(k)), y(speed(one)) - y(speed(k))) < 26);
+    if (at < 24 && !isClose) text(`%${shortened(k.name, 24)}`, { x: x(intensity(k)) + radius + 3, y: y(speed(k)) + 4 });
+  });
+  [["elementwise", "loop nests"], ["product", "products and other kernels"]].forEach(([kind, name], k) => {
+    chart.append(svg("rect", { x: 80 + 110 * k, y: 6, width: 10, height: 10, fill: COLORS[kind] }));
+    text(name, { x: 95 + 110 * k, y: 15 });
+  });
+  text("area: share of the time", { x: 380, y: 15 });
   return chart;
 }
 
-function histogram(statistics) {
-  const max = Math.max(...statistics.histogram), step = 300 / statistics.histogram.length;
-  const bars = statistics.histogram.map((count, k) => svg("rect", { x: k * step, y: 60 - 56 * count / max, width: step - 1, height: 56 * count / max, fill: "#4c78a8" }));
-  const text = (content, at) => { const made = svg("text", { y: 74, ...at }); made.textContent = content; return made; };
-  return svg("svg", { viewBox: "0 0 300 78", role: "img", "aria-label": "histogram" }, ...bars,
-    text(statistics.range[0].toPrecision(4), { x: 0 }), text(statistics.range[1].toPrecision(4), { x: 300, "text-anchor": "end" }));
-}
-
-function picture(levels) {
-  const canvas = h("canvas", { width: levels[0].length, height: levels.length, class: "picture" });
-  const context = canvas.getContext("2d");
-  levels.forEach((row, i) => row.forEach((level, j) => {
-    // Dark blue to yellow; NaNs and infinities are red.
-    context.fillStyle = level < 0 ? "#e5484d" : `hsl(${260 - 2 * level} 65% ${18 + 0.6 * level}%)`;
-    context.fillRect(j, i, 1, 1);
-  }));
-  return canvas;
+// Axes on logarithmic scales with lines for powers of ten; `x` and `y` place values on them.
+function logarithmic(xs, ys, nameOfX, nameOfY) {
+  const width = 900, height = 340, range = (values) => [Math.floor(Math.log10(Math.min(...values))), Math.ceil(Math.log10(Math.max(...values)) + 0.1)];
+  const [left, right] = range(xs), [low, high] = range(ys);
+  const x = (value) => 70 + (width - 90) * (Math.log10(value) - left) / (right - left);
+  const y = (value) => height - 42 - (height - 72) * (Math.log10(value) - low) / (high - low);
+  const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "roofline" });
+  const text = (content, at) => { const made = svg("text", at); made.textContent = content; chart.append(made); };
+  const line = (x1, y1, x2, y2, name) => chart.append(svg("line", { x1, y1, x2, y2, class: name }));
+  const written = (power) => (power < 0 ? (10 ** power).toFixed(-power) : String(10 ** power));
+  for (let power = left; power <= right; power += 1) {
+    line(x(10 ** power), y(10 ** low), x(10 ** power), y(10 ** high), power === left ? "axis" : "grid");
+    text(written(power), { x: x(10 ** power), y: height - 26, "text-anchor": "middle" });
+  }
+  for (let power = low; power <= high; power += 1) {
+    line(x(10 ** left), y(10 ** power), x(10 ** right), y(10 ** power), power === low ? "axis" : "grid");
+    text(written(power - 9), { x: 64, y: y(10 ** power) + 4, "text-anchor": "end" });
+  }
+  text(nameOfX, { x: width / 2, y: height - 6, "text-anchor": "middle" });
+  text(nameOfY, { x: 4, y: 15 });
+  return { chart, x, y, left, low, right, text };
 }

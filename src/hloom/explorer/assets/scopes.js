@@ -80,18 +80,11 @@ function sourcesOf(computation, places, k) {
   return computation.instructions[k].operands.flatMap((operand) => sourcesOf(computation, places, operand));
 }
 
-// The places nearest to one of them, in a graph of places with too many to be drawn.
-function nearestPlaces(edges, first, count) {
-  const next = new Map();
-  for (const [from, to] of edges) for (const [a, b] of [[from, to], [to, from]]) {
-    if (!next.has(a)) next.set(a, []);
-    next.get(a).push(b);
+// The users of each instruction of a computation, as indices.
+function usersOf(computation) {
+  if (!computation.users) {
+    computation.users = computation.instructions.map(() => []);
+    computation.instructions.forEach((each, k) => new Set(each.operands).forEach((o) => computation.users[o].push(k)));
   }
-  const found = new Set([first]);
-  // Breadth first, so that neither operands nor users crowd the other out.
-  for (const id of found) for (const other of (next.get(id) || []).slice(0, 24)) {
-    if (found.size >= count) return found;
-    found.add(other);
-  }
-  return found;
+  return computation.users;
 }

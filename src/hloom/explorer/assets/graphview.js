@@ -1,0 +1,189 @@
+"use strict";
+// The view of the graph: its toolbar, canvas and legend; drawing; and pictures of it as files.
+
+const part = h("span", {});
+const legend = h("div", { id: "legend", "aria-label": "legend" });
+const canvas = h("canvas", { id: "canvas", tabindex: 0, role: "application", "aria-roledescription": "graph",
+  "aria-label": "graph: arrow keys move to operands and users, Enter opens a box, m marks", "aria-describedby": "announced" });
+const announced = h("p", { id: "announced", class: "unseen", role: "status" });
+const overview = h("canvas", { id: "overview", title: "all instructions in schedule order", role: "img", "aria-label": "all instructions in schedule order" });
+const colorSelect = h("select", { "aria-label": "colour", onchange: draw });
+const computationSelect = h("select", { "aria-label": "computation", onchange: (event) => enter(Number(event.target.value)) });
+const toolbar = h("div", { class: "bar" }, computationSelect, colorSelect, part,
+  h("button", { onclick: () => drawing.fit(), title: "key f" }, "fit"), h("button", { onclick: () => enter(state.computation), title: "key c" }, "close all"),
+  h("button", { onclick: openAll, title: "key o" }, "open all"), h("button", { onclick: savePicture }, "PNG"), h("button", { onclick: saveSvg }, "SVG"),
+  h("button", { onclick: keysDetails, title: "key ?" }, "keys"));
+const graphView = h("section", { class: "view" }, toolbar, h("div", { id: "stage" }, canvas, legend), announced, overview);
+
+const drawing = viewer(canvas, {
+  choose: (node) => choose(node.id), toggle: (node) => toggle(node.id),
+  drawn: () => { if (state.isDrawn) document.body.dataset.ready = "1"; },
+});
+
+// Functions of a box: what it is coloured by, and what its details say.
+const measures = {
+  seconds: (box) => summed(box, (each) => secondsOf(each.name)),
+  bytes: (box) => summed(box, (each) => each.bytes),
+  share: (box) => (isCompiled() ? most(box, (each) => runOf(data()).get(each.name)?.share || 0) : 0),
+  live: (box) => (isCompiled() ? most(box, (each) => liveOf(data()).get(each.name) || 0) : 0),
+  sharding: (box) => found(box, (each) => each.sharding),
+  nan: (box) => found(box, (each) => statisticsOf(each.name)?.nan && "NaN or infinity") || found(box, (each) => statisticsOf(each.name) && "finite"),
+  changed: (box) => found(box, (each) => each.only && "only here") || "in both",
+};
+const summed = (box, of) => instructionsOf(graph(), box).reduce((sum, each) => sum + of(each), 0);
+const most = (box, of) => instructionsOf(graph(), box).reduce((least, each) => Math.max(least, of(each)), 0);
+const found = (box, of) => instructionsOf(graph(), box).map(of).find(Boolean) || "";
+const runOf = (source) => (source.run ||= new Map((source.profile ? source.profile.kernels : []).map((kernel) => [kernel.name, kernel])));
+const liveOf = (source) => (source.live ||= new Map(source.memory ? source.memory.names.map((name, k) => [name, source.memory.bytes[k]]) : []));
+const secondsOf = (name) => (isCompiled() ? runOf(data()).get(name)?.seconds || 0 : 0);
+const statisticsOf = (name) => data().values?.[state.which.split(".").at(-1)]?.statistics[name];
+
+// Lays out the boxes that are open. `anchor` is a box that keeps its place on the screen.
+function draw(anchor) {
+  const drawn = contentsOf(graph(), state.computation, state.open);
+  measure(drawn.root, measures);
+  state.isDrawn = false;
+  state.anchor = typeof anchor === "string" ? anchor : null;
+  arrangeInWorker(planOf(drawn.root), (plan) => paint(drawn, plan));
+  fillSelects();
+  location.replace(`#${encodeURIComponent(JSON.stringify([state.which, state.computation, state.chosen, ...state.open]))}`);
+}
+
+// Sends plans to the worker; only the answer to the last one is used.
+const arrangeInWorker = (() => {
+  const worker = new Worker(URL.createObjectURL(new Blob([element("layered.js").textContent, element("arrange.js").textContent], { type: "text/javascript" })));
+  let last = 0, done = null;
+  worker.onmessage = ({ data: answer }) => { if (answer.request === last) done(answer.box); };
+  return (plan, then) => { done = then; worker.postMessage({ request: ++last, box: plan }); };
+})();
+
+function paint(drawn, plan) {
+  const before = state.anchor && drawing.scene.byId.get(state.anchor), scene = sceneOf(drawn.root, plan);
+  state.drawn = drawn;
+  if (!boxOfId(state.chosen)) state.chosen = (drawn.boxes.get(`${state.computation}.${computation().root}`) || drawn.root.children.at(-1) || drawn.root).id;
+  const colors = coloring(scene, colorSelect.value || "kind", measures);
+  legend.replaceChildren(...colors.legend.map(([color, text]) => h("span", {}, swatch(color), text)));
+  drawing.show(scene, colors.of);
+  const after = before && scene.byId.get(state.anchor);
+  if (after) drawing.moveTo(drawing.x + drawing.zoom * (before.x - after.x), drawing.y + drawing.zoom * (before.y - after.y));
+  else place(scene);
+  const closed = scene.nodes.filter(({ isOpen }) => !isOpen).length;
+  part.textContent = `${counted(closed, "box", "boxes")} of ${counted(computation().instructions.length, "instruction")}`;
+  state.isDrawn = true;
+  select(Boolean(after));
+}
+
+// Shows all of a scene; if that were too small, its top, or what was asked for.
+function place(scene) {
+  drawing.fit();
+  const here = state.isAsked && scene.byId.get(state.chosen);
+  if (drawing.zoom > 0.45) return;
+  drawing.zoomTo(Math.max(0.6, Math.min(0.8, (canvas.clientWidth - 40) / scene.width)));
+  drawing.old = null;
+  if (here) drawing.center(here);
+  else drawing.moveTo((canvas.clientWidth - drawing.zoom * scene.width) / 2, 12);
+}
+
+function swatch(color) {
+  const made = h("i", { class: "swatch" });
+  made.style.background = color;
+  return made;
+}
+
+// Shows what is selected: its frame and edges, its details, and its place in the schedule.
+function select(moves = false) {
+  const { drawn } = state, here = drawing.scene.byId.get(state.chosen), box = boxOfId(state.chosen);
+  drawing.chosen = state.chosen;
+  drawing.marked = state.marked;
+  const within = (one) => { for (let each = one; each; each = each.parent) if (each === box) return true; return false; };
+  const links = drawn.links.filter(([from, to]) => box.parent && !box.children && (within(from) || within(to))).slice(0, 4000);
+  drawing.near = new Set(links.flatMap(([from, to]) => segmentsOf(from, to).map(([owner, source, target]) => `${owner.id} ${source}>${target}`)));
+  if (moves && here) bringIntoSight(here);
+  drawing.request();
+  drawOverview();
+  details();
+  announced.textContent = box.scope ? `scope ${box.title}, ${counted(box.scope.count, "instruction")}` : `${box.instruction.op} ${box.instruction.name}, ${box.instruction.shape}`;
+}
+
+function bringIntoSight(node) {
+  const x = drawing.x + drawing.zoom * node.x, y = drawing.y + drawing.zoom * node.y, margin = 30;
+  if (x < margin || y < margin || x + drawing.zoom * node.width > canvas.clientWidth - margin || y + drawing.zoom * node.height > canvas.clientHeight - margin) drawing.center(node);
+}
+
+function fillSelects() {
+  const key = `${state.which} ${state.version}`;
+  if (computationSelect.dataset.shows === key) { computationSelect.value = state.computation; return; }
+  computationSelect.dataset.shows = key;
+  computationSelect.replaceChildren(...graph().computations.map((each, k) => h("option", { value: k }, `${k ? "" : "ENTRY "}${each.name} (${each.instructions.length})`)));
+  computationSelect.value = state.computation;
+  const all = graph().computations.flatMap((owner) => owner.instructions), wanted = colorSelect.value;
+  const offered = { kind: "opcode", seconds: isCompiled() && data().profile && "time", share: isCompiled() && data().profile && "share of limit", bytes: "size",
+    live: isCompiled() && data().memory && "memory in use", sharding: all.some((each) => each.sharding) && "sharding", nan: data().values && "NaN",
+    changed: all.some((each) => each.only) && "difference" };
+  colorSelect.replaceChildren(...Object.entries(offered).filter(([, name]) => name).map(([value, name]) => h("option", { value }, `colour: ${name}`)));
+  colorSelect.value = offered[wanted] ? wanted : "kind";
+}
+
+// Draws all instructions as lines in schedule order, with the selected ones highlighted.
+function drawOverview() {
+  const all = computation().instructions, width = (overview.width = overview.clientWidth || 800), height = (overview.height = 30);
+  const context = overview.getContext("2d"), step = width / all.length, box = boxOfId(state.chosen);
+  all.forEach((each, k) => { context.fillStyle = COLORS[kindOf(each.op)]; context.fillRect(k * step, 8, Math.max(step * 0.9, 0.5), 16); });
+  context.fillStyle = theme("--ink");
+  const [number, first] = pathOf(state.chosen.split("/")[0])[0];
+  const shown = box.scope ? (box.number === state.computation && !box.id.includes("/") ? box.scope.instructions : []) : number === state.computation ? [first] : [];
+  if (box.parent) for (const k of shown) context.fillRect((k + 0.5) * step - 1, 0, 2, box.scope ? 6 : height);
+}
+overview.addEventListener("click", (event) => enter(state.computation, Math.floor(event.offsetX / overview.clientWidth * computation().instructions.length)));
+
+const HELP = { "double click, Enter": "open or close a box", "arrows": "go to operands, users, neighbours", "wheel, + and -": "zoom", "drag": "pan", "m": "mark, to see the path to another",
+  "f": "show everything", "o": "open all boxes", "c": "close all boxes", "/": "search", "1 to 7": "views", "Escape": "back to the details" };
+
+function keysDetails() {
+  element("details").replaceChildren(h("h2", {}, "Keys"), h("dl", {}, ...Object.entries(HELP).flatMap(([key, what]) => [h("dt", {}, key), h("dd", {}, what)])));
+}
+
+// Opens all scopes of the computation.
+function openAll() {
+  scopesOf(computation()).scopes.forEach((scope) => state.open.add(`${state.computation}:${scope.number}`));
+  draw();
+}
+
+// Files
+
+function download(name, url) { h("a", { href: url, download: name }).click(); }
+
+function savePicture() {
+  const { scene, color } = drawing, scale = Math.min(2, 8000 / scene.width, 8000 / scene.height);
+  const made = h("canvas", { width: Math.ceil(scale * scene.width), height: Math.ceil(scale * scene.height) }), context = made.getContext("2d");
+  context.fillStyle = theme("--ground");
+  context.fillRect(0, 0, made.width, made.height);
+  context.scale(scale, scale);
+  drawShapes(context, scene, color, Math.max(scale, 0.34), { x: 0, y: 0, right: Infinity, lower: Infinity });
+  download(`${data().name}.png`, made.toDataURL("image/png"));
+}
+
+function saveSvg() { download(`${data().name}.svg`, `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svgOf(drawing.scene, drawing.color))}`); }
+
+// The scene as the text of an SVG file.
+function svgOf(scene, color) {
+  const label = (content, at) => { const made = svg("text", at); made.textContent = content; return made; };
+  const mono = "ui-monospace, DejaVu Sans Mono, monospace";
+  const boxes = scene.nodes.filter(({ isOpen }) => isOpen).flatMap(({ x, y, width, height, box }) => [
+    svg("rect", { x, y, width, height, rx: 8, fill: theme("--box"), stroke: theme("--line") }),
+    label(box.title, { x: x + 10, y: y + 18, "font-weight": "bold", fill: theme("--ink") })]);
+  const edges = scene.edges.map((edge) => svg("path", { d: pathData(edge), fill: "none", stroke: theme("--edge") }));
+  const nodes = scene.nodes.filter(({ isOpen }) => !isOpen).flatMap(({ x, y, width, height, box }) => [
+    svg("rect", { x, y, width, height, rx: 6, fill: color(box) }),
+    ...box.label.map((line, k) => label(line, { x: x + width / 2, y: y + 15 + LINE * k, "text-anchor": "middle", fill: "#fff" }))]);
+  const made = svg("svg", { viewBox: `0 0 ${scene.width} ${scene.height}`, width: scene.width, height: scene.height, "font-family": mono, "font-size": 11 },
+    svg("rect", { width: scene.width, height: scene.height, fill: theme("--ground") }), ...boxes, ...edges, ...nodes);
+  return new XMLSerializer().serializeToString(made);
+}
+
+// The drawing commands of `trace`, as the text of a path.
+function pathData(edge) {
+  const parts = [], write = (letter) => (...numbers) => parts.push(letter + numbers.map((each) => each.toFixed(1)).join(" "));
+  trace({ moveTo: write("M"), lineTo: write("L"), bezierCurveTo: write("C") }, edge, true);
+  return parts.join("");
+}

@@ -1,0 +1,131 @@
+"""The changes that a pass makes, as small graphs: the connected parts of a difference, before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hloom.explorer.graph import Json
+from hloom.faults.graph_diff import ComputationDiff, attributes
+from hloom.ir import Instruction
+
+MAX_GROUPS = 120
+"""Largest number of graphs of a pass; the page says how many more there are."""
+MAX_NODES = 60
+"""Largest number of instructions on one side of a graph: the changed ones first, then those around them."""
+MAX_SHAPE = 60
+
+
+def changes_of(diffs: Sequence[ComputationDiff], applied: Sequence[tuple[str, str]] = ()) -> Json:
+    """Returns the graphs of a difference, and how many are left out.
+
+    `applied` are the names of rules with the names of the instructions that they replaced.
+    """
+    rules: dict[str, list[str]] = {}
+    for rule, name in applied:
+        rules.setdefault(name, []).append(rule)
+    groups = [(each.name, group) for each in map(_without_users, diffs) for group in _groups(each)]
+    return {
+        "groups": [_graphs(name, group, rules) for name, group in groups[:MAX_GROUPS]],
+        "omitted": max(0, len(groups) - MAX_GROUPS),
+    }
+
+
+def _without_users(difference: ComputationDiff) -> ComputationDiff:
+    """The difference without instructions of which only operands differ: users of what changed."""
+    before, after = ({_same(i): i for i in side} for side in (difference.removed, difference.added))
+    return replace(
+        difference,
+        removed=[i for key, i in before.items() if key not in after],
+        added=[i for key, i in after.items() if key not in before],
+    )
+
+
+def _same(instruction: Instruction) -> tuple[Any, ...]:
+    """What an instruction of the same name has in common with this one, if both differ in operands alone."""
+    op = instruction.op
+    return instruction.name, op.opcode, str(instruction.shape), attributes(instruction), len(instruction.operands)
+
+
+@dataclass
+class _Group:
+    removed: list[Instruction]
+    added: list[Instruction]
+
+
+def _groups(difference: ComputationDiff) -> list[_Group]:
+    """The removed and added instructions that belong together: one reads the other, or replaces it."""
+    changed = [*difference.removed, *difference.added]
+    parents = {i: i for i in changed}
+
+    def find(instruction: Instruction) -> Instruction:
+        while parents[instruction] is not instruction:
+            parents[instruction] = parents[parents[instruction]]
+            instruction = parents[instruction]
+        return instruction
+
+    for one, other in _pairs(difference):
+        parents[find(other)] = find(one)
+    groups: dict[Instruction, _Group] = {}
+    for instruction in difference.removed:
+        groups.setdefault(find(instruction), _Group([], [])).removed.append(instruction)
+    for instruction in difference.added:
+        groups.setdefault(find(instruction), _Group([], [])).added.append(instruction)
+    return list(groups.values())
+
+
+def _pairs(difference: ComputationDiff) -> Iterable[tuple[Instruction, Instruction]]:
+    removed, added = set(difference.removed), set(difference.added)
+    for side in (removed, added):
+        yield from ((i, operand) for i in side for operand in i.operands if operand in side)
+    by_name = {i.name: i for i in difference.removed}
+    yield from ((by_name[i.name], i) for i in difference.added if i.name in by_name)
+    yield from _replacements(difference, removed, added)
+
+
+def _replacements(
+    difference: ComputationDiff, removed: set[Instruction], added: set[Instruction]
+) -> Iterable[tuple[Instruction, Instruction]]:
+    """Pairs of instructions of which the second is now where the first was: operand of a user, or the result."""
+    if not removed or not added:
+        return
+    before, after = difference.removed[0].parent, difference.added[0].parent
+    assert before is not None and after is not None
+    if before.root in removed and after.root in added:
+        yield before.root, after.root
+    now = {i.name: i for i in after.instructions if i not in added}
+    for old in difference.removed:
+        for user in old.users:
+            counterpart = now.get(user.name) if user not in removed else None
+            for was, operand in zip(user.operands, counterpart.operands if counterpart else (), strict=False):
+                if was is old and operand in added:
+                    yield old, operand
+
+
+def _graphs(computation: str, group: _Group, rules: dict[str, list[str]]) -> Json:
+    names = [rule for i in group.removed for rule in rules.get(i.name, ())]
+    return {
+        "computation": computation,
+        "rules": list(dict.fromkeys(names)),
+        "before": _side(group.removed, "-"),
+        "after": _side(group.added, "+"),
+    }
+
+
+def _side(changed: Sequence[Instruction], sign: str) -> list[Json]:
+    """The changed instructions in order, with those around them: what they are, and the indices of their operands."""
+    inside = set(changed)
+    around = {other for i in changed for other in (*i.operands, *i.users) if other not in inside}
+    shown = [*changed[:MAX_NODES], *sorted(around, key=lambda i: i.name)[: max(0, MAX_NODES - len(changed))]]
+    indices = {instruction: k for k, instruction in enumerate(shown)}
+    return [
+        {
+            "name": i.name,
+            "op": i.opcode,
+            "shape": str(i.shape)[:MAX_SHAPE],
+            "sign": sign if i in inside else "=",
+            "operands": [indices[operand] for operand in i.operands if operand in indices],
+        }
+        for i in shown
+    ]
