@@ -24,7 +24,7 @@ ENTRY e { x = f32[64,64] parameter(0)
 """
 
 
-def answer(action: str, text: str) -> dict[str, Any]:
+def reply(action: str, text: str) -> dict[str, Any]:
     return json.loads(handle(f"{action}\n{text}".encode()))
 
 
@@ -71,22 +71,22 @@ def test_two_modules_are_compared_at_both_stages() -> None:
 
 def test_all_errors_of_a_text_are_found() -> None:
     wrong = PROGRAM.replace("sine(p)", "sinne(p)").replace("dot(same,", "dot(some,")
-    assert [problem["line"] for problem in answer("check", wrong)["problems"]] == [6, 7]
+    assert [problem["line"] for problem in reply("check", wrong)["problems"]] == [6, 7]
 
 
 def test_a_text_without_errors_is_drawn_and_run() -> None:
     for text in (PROGRAM, "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n  return %x : tensor<4xf32>\n}"):
-        found = answer("check", text)
+        found = reply("check", text)
         assert found["graph"]["computations"][0]["instructions"] and found["values"]["statistics"], text
 
 
 @pytest.mark.long
 def test_all_views_of_a_text_have_data() -> None:
-    assert answer("explore", PROGRAM)["data"]["profile"]["kernels"]
+    assert reply("explore", PROGRAM)["data"]["profile"]["kernels"]
 
 
 def test_a_module_of_large_arrays_is_not_run() -> None:
-    found = answer("check", "HloModule m\nENTRY e { ROOT x = f32[100000000] iota(), iota_dimension=0 }")
+    found = reply("check", "HloModule m\nENTRY e { ROOT x = f32[100000000] iota(), iota_dimension=0 }")
     assert "graph" in found and "values" not in found
 
 

@@ -82,7 +82,7 @@ def post(server: PageServer, action: str, body: bytes = b"", **headers: str) -> 
     return found.status, found.read()
 
 
-def test_the_editor_is_answered_on_its_own_page_only(server: PageServer) -> None:
+def test_the_editor_serves_its_own_page_only(server: PageServer) -> None:
     """Pages of other sites may send requests to this machine, but not with this origin."""
     text = b"HloModule m\nENTRY e { ROOT x = f32[2] parameter(5) }"
     status, found = post(server, "check", text)

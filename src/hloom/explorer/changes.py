@@ -43,7 +43,7 @@ def _without_users(difference: ComputationDiff) -> ComputationDiff:
 
 
 def _same(instruction: Instruction) -> tuple[Any, ...]:
-    """What an instruction of the same name has in common with this one, if both differ in operands alone."""
+    """Returns what this instruction shares with one of the same name if both differ in operands alone."""
     op = instruction.op
     return instruction.name, op.opcode, str(instruction.shape), attributes(instruction), len(instruction.operands)
 
