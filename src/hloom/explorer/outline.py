@@ -61,9 +61,9 @@ def _opening(instruction: Instruction) -> str:
 def _short(value: Value, depth: int = 2) -> str:
     """A value as arithmetic on constants and named values, as far as it is short."""
     symbols = {"add": "+", "sub": "-", "mul": "*", "udiv": "/", "sdiv": "/", "shl": "<<"}
-    if depth and isinstance(value, Binary) and value.opcode in symbols:
+    if depth and isinstance(value, Binary) and (symbol := symbols.get(value.opcode)):
         a, b = (_short(operand, depth - 1) for operand in value.operands)
-        return f"({a} {symbols[value.opcode]} {b})"
+        return f"({a} {symbol} {b})"
     if depth and isinstance(value, Call) and isinstance(value.operands[0], Symbol):
         arguments = ", ".join(_short(operand, depth - 1) for operand in value.operands[1:])
         return f"{_callee(value)}({arguments})"

@@ -44,7 +44,9 @@ class ProductOperands:
     def run(self, module: Module) -> int:
         """Makes the fusions; returns their number."""
         inside = applied_computations(module)
-        return sum(self._run(module, computation) for computation in module.computations if computation not in inside)
+        return sum(
+            self._run(module, computation) for computation in [*module.computations] if computation not in inside
+        )
 
     def _run(self, module: Module, computation: Computation) -> int:
         edit, changes = Edit(computation), 0
