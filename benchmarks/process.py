@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Self
 
 ROOT = Path(__file__).parents[1]
+LONGEST_S = 600.0
+"""Time after which a request is given up: a peer may hang."""
 
 
 class Process:
@@ -27,7 +29,7 @@ class Process:
             text=True,
         )
 
-    def request(self, command: str, seconds: float | None = None) -> Any:
+    def request(self, command: str, seconds: float = LONGEST_S) -> Any:
         """Sends a line and returns the reply. Raises RuntimeError if the process ends, or takes longer and is
         killed.
         """
@@ -38,7 +40,8 @@ class Process:
         line = self.process.stdout.readline() if ready else ""
         if not line:
             self.process.kill()
-            raise RuntimeError(f"a worker ended with {self.process.wait()} when asked to {command}")
+            ended = f"ended with {self.process.wait()}" if ready else f"did not reply within {seconds:.0f} s"
+            raise RuntimeError(f"a worker {ended} when asked to {command}")
         return json.loads(line)
 
     def __enter__(self) -> Self:

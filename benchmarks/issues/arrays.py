@@ -192,6 +192,7 @@ add(
         36927,
         "many small linear systems take 2.7 times as long with 0.10.0",
         "86,268 systems of three equations, with the gradient",
+        "In another run XLA's threads waited for each other in this program until they were stopped.",
     ),
     systems,
     solutions,

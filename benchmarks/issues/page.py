@@ -22,7 +22,7 @@ starts with empty caches in a new process, memory is the peak of the process. Th
     python -m benchmarks.issues --filter "jax 26145"
 
 In the geometric mean of {measured} reports XLA takes {step:.2f} times as long as hloom to run, and hloom takes
-{compile:.2f} of XLA's time to compile. Programs for {missing} more are in `benchmarks/issues/`.
+{compile:.2f} of XLA's time to compile.{absent}
 
 ![ratios of all reports: step, compile, memory](users_issues.svg)
 """
@@ -37,12 +37,18 @@ _UNMEASURED = """
 def page(results: Sequence[Result]) -> str:
     """Returns the page in Markdown."""
     steps, compiles = (mean(SHOWN[name], results) for name in list(SHOWN)[:2])
-    lines = [_HEAD.format(measured=len(results), missing=len(ISSUES) - len(results), step=steps, compile=compiles)]
+    lines = [_HEAD.format(measured=len(results), absent=_absent(results), step=steps, compile=compiles)]
     lines += [f"| report | {' | '.join(SHOWN)} | reported |", "|---" * (len(SHOWN) + 2) + "|"]
     lines += [_row(result) for result in results]
     lines += [_section(result) for result in results]
     lines += [_UNMEASURED + "\n".join(f"| {issue.link} | {issue.reason} |" for issue in UNMEASURED)]
     return "\n".join([*lines, ""])
+
+
+def _absent(results: Sequence[Result]) -> str:
+    """The sentence on the reports that have a program but no figures in this run."""
+    names = sorted(ISSUES.keys() - {result.name for result in results})
+    return f" Programs that gave no figures in this run: {', '.join(names)}." if names else ""
 
 
 def _row(result: Result) -> str:

@@ -9,9 +9,10 @@ from hloom.ir import Instruction
 from hloom.text.scanner import STRING, Scanner, scan_list, unquote, unquoted
 from hloom.text.sharding import scan_sharding
 
-_METADATA = re.compile(r'([A-Za-z_]\w*+)\s*+=\s*+("(?:[^"\\]|\\.)*+"|\{[^{}]*+\}|[^\s{},"]++)')
+_ENTRY = r'([A-Za-z_]\w*+)\s*+=\s*+("(?:[^"\\]|\\.)*+"|\{[^{}]*+\}|[^\s{},"]++)'
+_ENTRIES = re.compile(_ENTRY)
+_METADATA = re.compile(rf"\{{[\s,]*+(?:{_ENTRY}[\s,]*+)*+")
 _FRONTEND = re.compile(r'("(?:[^"\\]|\\.)*+"|[^\s={},"]++)\s*+=\s*+')
-_SEPARATOR = re.compile(r"[\s,]*+")
 
 
 def read_annotation(instruction: Instruction, name: str, scanner: Scanner) -> None:
@@ -34,23 +35,12 @@ def read_annotation(instruction: Instruction, name: str, scanner: Scanner) -> No
 def read_metadata(scanner: Scanner) -> dict[str, Any]:
     """Reads OpMetadata, `{op_name="f" source_line=3}`; raises ParseError for anything else."""
     text = scanner.text
-    if not text.startswith("{"):
+    match = _METADATA.match(text)
+    if not match:
         scanner.fail("metadata is written in braces")
-    metadata: dict[str, Any] = {}
-    at = _after_separators(text, 1)
-    end = len(text.rstrip()) - 1
-    while at < end:
-        match = _METADATA.match(text, at)
-        if not match:
-            scanner.fail("cannot read the metadata: expected name=value", at)
-        metadata[match[1]] = _plain_value(match[2])
-        at = _after_separators(text, match.end())
-    return metadata
-
-
-def _after_separators(text: str, position: int) -> int:
-    match = _SEPARATOR.match(text, position)
-    return match.end() if match else position
+    if text[match.end() :].rstrip() != "}":
+        scanner.fail("cannot read the metadata: expected name=value", match.end())
+    return {name: _plain_value(value) for name, value in _ENTRIES.findall(text)}
 
 
 def _plain_value(text: str) -> Any:

@@ -16,6 +16,8 @@ NAME = re.compile(r"%?([A-Za-z_][\w.\-]*+)")
 STRING = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 INTEGER = re.compile(r"-?\d++")
 
+_FLAT = re.compile(r'\{(?:[^{}()\[\]"]++|"(?:[^"\\]|\\.)*+")*+\}', re.DOTALL)
+"""Braces without brackets inside, but in strings: most values, in one match."""
 _PLAIN = re.compile(r'[^\s,{}()\[\]"]++')
 _NESTING = re.compile(r'[{}()\[\]"]')
 _CLOSING = {"{": "}", "(": ")", "[": "]"}
@@ -131,7 +133,9 @@ class Scanner:
 
     def raw_value(self) -> str:
         """Reads the value of an attribute as text: a string, balanced brackets, or words joined with brackets."""
-        self.skip()
+        flat = self.match(_FLAT)
+        if flat:
+            return flat[0]
         start = self.pos
         text = self.text
         while self.pos < len(text):
