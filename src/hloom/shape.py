@@ -247,7 +247,7 @@ class Shape:
 
     def with_element_type(self, element_type: PrimitiveType) -> Shape:
         """Returns the shape with another element type and the same dimensions and layout."""
-        return replace(self, element_type=element_type)
+        return self if element_type is self.element_type else replace(self, element_type=element_type)
 
     def with_layout(self, layout: Layout | Sequence[int] | None) -> Shape:
         """Returns the array shape with another layout, given as a Layout or as `minor_to_major`; None is the default
@@ -260,8 +260,12 @@ class Shape:
     def without_layout(self) -> Shape:
         """Returns the shape with default layouts, in tuple elements too."""
         if self.is_tuple:
-            return Shape.tuple_of(element.without_layout() for element in self.elements)
-        return self.with_layout(None) if self.is_array else self
+            elements = [element.without_layout() for element in self.elements]
+            unchanged = all(a is b for a, b in zip(elements, self.elements, strict=True))
+            return self if unchanged else Shape.tuple_of(elements)
+        if not self.is_array or self.layout == default_layout(len(self.dimensions)):
+            return self
+        return self.with_layout(None)
 
     def static(self) -> Shape:
         """Returns the shape with all dimensions static, at their bounds."""

@@ -9,10 +9,11 @@ from hloom.ir import Instruction
 from hloom.text.scanner import STRING, Scanner, scan_list, unquote, unquoted
 from hloom.text.sharding import scan_sharding
 
-_ENTRY = r'([A-Za-z_]\w*+)\s*+=\s*+("(?:[^"\\]|\\.)*+"|\{[^{}]*+\}|[^\s{},"]++)'
+_ENTRY = rf'([A-Za-z_]\w*+)\s*+=\s*+({STRING.pattern}|\{{[^{{}}]*+\}}|[^\s{{}},"]++)'
 _ENTRIES = re.compile(_ENTRY)
 _METADATA = re.compile(rf"\{{[\s,]*+(?:{_ENTRY}[\s,]*+)*+")
-_FRONTEND = re.compile(r'("(?:[^"\\]|\\.)*+"|[^\s={},"]++)\s*+=\s*+')
+_NUMBER = re.compile(r"-?\d{1,18}")
+_FRONTEND = re.compile(rf'({STRING.pattern}|[^\s={{}},"]++)\s*+=\s*+')
 
 
 def read_annotation(instruction: Instruction, name: str, scanner: Scanner) -> None:
@@ -49,7 +50,7 @@ def _plain_value(text: str) -> Any:
         return unquote(text)
     if text in ("true", "false"):
         return text == "true"
-    return int(text) if re.fullmatch(r"-?\d{1,18}", text) else text
+    return int(text) if _NUMBER.fullmatch(text) else text
 
 
 def read_frontend_attributes(scanner: Scanner) -> dict[str, str]:

@@ -28,8 +28,8 @@ from hloom.text import attributes
 from hloom.text.annotations import read_annotation
 from hloom.text.async_syntax import AttributeTexts, expand_async, is_short_form
 from hloom.text.literals import is_elided, parse_literal
-from hloom.text.scanner import MAX_NESTING, NAME, SPACE, Scanner
-from hloom.text.shapes import scan_shape
+from hloom.text.scanner import FLAT_VALUE, MAX_NESTING, NAME, SPACE, Scanner
+from hloom.text.shapes import USUAL_SHAPE, scan_shape, usual_shape
 
 _INSTRUCTION = re.compile(r'(ROOT\s++)?%?([A-Za-z_][\w.\-]*+|"[^"\n]*+")\s*+=\s*+')
 SINGLE_INSTRUCTION = re.compile(r"\s*+(?:(?:ROOT\s++)?%?[A-Za-z_][\w.\-]*+\s*+=|\(|[a-z]\w*+\[)")
@@ -37,9 +37,15 @@ SINGLE_INSTRUCTION = re.compile(r"\s*+(?:(?:ROOT\s++)?%?[A-Za-z_][\w.\-]*+\s*+=|
 
 _SHAPE = re.compile(r"\s*+(?:\(|[a-z]\w*+\s*+\[|b\s*+\()")
 _OPCODE = re.compile(r"[a-z][\w\-]*+")
+_SHAPE_AND_OPCODE = re.compile(rf"\s*+({USUAL_SHAPE.pattern})\s++({_OPCODE.pattern})\s*+")
+_WORD = re.compile(r"[A-Za-z_][\w.\-]*+")
+_NAMES = re.compile(rf"\(\s*+(?:%?{_WORD.pattern}\s*+(?:,\s*+(?=[%A-Za-z_])|(?=\))))*+\)")
+"""Operands that are names only."""
 _OPERAND = re.compile(r"\s*+%?([A-Za-z_][\w.\-]*+)\s*+(,|\))")
 _ELEMENT = re.compile(r"\s*+%?([A-Za-z_][\w.\-]*+)((?:\s*+#\s*+\d{1,9}+)*+)\s*+(?=[,)])")
 ATTRIBUTE = re.compile(r"\s*+,\s*+([A-Za-z_][\w\-.]*+)\s*+=\s*+")
+_ATTRIBUTE_AND_VALUE = re.compile(rf"{ATTRIBUTE.pattern}({FLAT_VALUE.pattern})?+")
+_PECULIAR = {"replica_groups", "literal", "padding"}
 _MESH_GROUPS = re.compile(r"mesh\[[^\[\]{}\n]*+\](?:\s*+,\s*+device_ids=\([^{}\n]*\))?\s*+\{[^{}\n]+\}")
 _BODY = re.compile(r'\{\s*+(?:ROOT\s++)?%?(?:[A-Za-z_][\w.\-]*+|"[^"\n]*+")\s*+=')
 
@@ -123,15 +129,8 @@ class InstructionParser:
 
     def _instruction(self, name: str | None, start: int) -> Instruction:
         """Reads an instruction from its shape on and adds it; an unnamed one is an operand, which has no attributes."""
-        scanner, text = self.scanner, self.text
-        shape = scan_shape(scanner) if _SHAPE.match(text, scanner.pos) else None
-        scanner.skip()
-        opcode_at = scanner.pos
-        match = _OPCODE.match(text, opcode_at)
-        if not match:
-            scanner.fail(f"expected {'an opcode' if shape else 'a shape'}, got {scanner.preview()}")
-        opcode, scanner.pos = match[0], match.end()
-        scanner.skip()
+        scanner = self.scanner
+        shape, opcode, opcode_at = self._shape_and_opcode()
         parentheses_at = scanner.pos + 1
         declaration = operation_named(opcode)
         payload = next((f for f in declaration.fields if f.in_parentheses), None) if declaration else None
@@ -156,6 +155,23 @@ class InstructionParser:
             self._common_attributes(instruction, texts)
         self.by_name[instruction.name] = self.computation.add(instruction)
         return instruction
+
+    def _shape_and_opcode(self) -> tuple[Shape | None, str, int]:
+        """Reads a shape, which may be missing, and an opcode; returns them, and the opcode's offset."""
+        scanner, text = self.scanner, self.text
+        usual = _SHAPE_AND_OPCODE.match(text, scanner.pos)
+        shape = usual_shape(usual[1]) if usual else None
+        if usual and shape:
+            scanner.pos = usual.end()
+            return shape, usual[2], usual.start(2)
+        shape = scan_shape(scanner) if _SHAPE.match(text, scanner.pos) else None
+        scanner.skip()
+        match = _OPCODE.match(text, scanner.pos)
+        if not match:
+            scanner.fail(f"expected {'an opcode' if shape else 'a shape'}, got {scanner.preview()}")
+        scanner.pos = match.end()
+        scanner.skip()
+        return shape, match[0], match.start()
 
     def _new_name(self, base: str) -> str:
         """A name that no instruction of the computation has so far."""
@@ -212,6 +228,11 @@ class InstructionParser:
     def _operands(self) -> list[Instruction]:
         """Reads operands in parentheses: names, optionally after their shapes, or unnamed instructions."""
         scanner, text = self.scanner, self.text
+        usual = _NAMES.match(text, scanner.pos)
+        names = _WORD.findall(usual[0]) if usual else []
+        if usual and all(name in self.by_name for name in names):
+            scanner.pos = usual.end()
+            return [self.by_name[name] for name in names]
         scanner.expect("(", "before the operands")
         operands: list[Instruction] = []
         if scanner.take(")"):
@@ -297,23 +318,32 @@ class InstructionParser:
         """Reads attributes as name -> text of the value and its offset."""
         texts: AttributeTexts = {}
         scanner, text = self.scanner, self.text
-        while match := ATTRIBUTE.match(text, scanner.pos):
-            name = match[1]
+        while match := _ATTRIBUTE_AND_VALUE.match(text, scanner.pos):
+            name, value = match[1], match[2]
             if name in texts:
                 scanner.fail(f"attribute {name} is given twice", match.start(1))
-            scanner.pos = position = match.end()
-            mesh = _MESH_GROUPS.match(text, position) if name == "replica_groups" else None
-            if mesh:
-                scanner.pos = mesh.end()
-                texts[name] = (mesh[0], position)
-                continue
-            if name == "literal":
-                # This value consists of a shape and its constant.
-                scan_shape(scanner)
-            if not (name == "padding" and _is_empty(match)):
-                scanner.raw_value()
-            texts[name] = (text[position : scanner.pos], position)
+            if value is None or name in _PECULIAR:
+                texts[name] = self._peculiar_value(name)
+            else:
+                texts[name] = (value, match.start(2))
+                scanner.pos = match.end()
         return texts
+
+    def _peculiar_value(self, name: str) -> tuple[str, int]:
+        """Reads an attribute whose value nests, or is not one value: its text and offset."""
+        scanner, text = self.scanner, self.text
+        match = scanner.expect_match(ATTRIBUTE, "an attribute")
+        position = match.end()
+        mesh = _MESH_GROUPS.match(text, position) if name == "replica_groups" else None
+        if mesh:
+            scanner.pos = mesh.end()
+            return mesh[0], position
+        if name == "literal":
+            # This value consists of a shape and its constant.
+            scan_shape(scanner)
+        if not (name == "padding" and _is_empty(match)):
+            scanner.raw_value()
+        return text[position : scanner.pos], position
 
     def _constant(self, inside: str, position: int, shape: Shape | None) -> Operation:
         if shape is None:

@@ -13,12 +13,14 @@ S = TypeVar("S", bound="Scanner")
 
 SPACE = re.compile(r"\s*+")
 NAME = re.compile(r"%?([A-Za-z_][\w.\-]*+)")
-STRING = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 INTEGER = re.compile(r"-?\d++")
 
-_FLAT = re.compile(r'\{(?:[^{}()\[\]"]++|"(?:[^"\\]|\\.)*+")*+\}', re.DOTALL)
-"""Braces without brackets inside, but in strings: most values, in one match."""
 _PLAIN = re.compile(r'[^\s,{}()\[\]"]++')
+FLAT_VALUE = re.compile(
+    rf'\{{(?:[^{{}}()\[\]"]++|{STRING.pattern})*+\}}|{STRING.pattern}|{_PLAIN.pattern}(?![{{(\["])', re.DOTALL
+)
+"""Values without brackets inside of others, but in strings: most of them, in one match."""
 _NESTING = re.compile(r'[{}()\[\]"]')
 _CLOSING = {"{": "}", "(": ")", "[": "]"}
 MAX_NESTING = 200
@@ -30,7 +32,8 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)", re.DOTALL)
 
 
-_COMMENT = re.compile(r"""("(?:[^"\\]|\\.)*+"|'(?:[^'\\\n]|\\.)*+')|/\*.*?\*/|//[^\n]*+""", re.DOTALL)
+_COMMENT = re.compile(rf"{STRING.pattern}|'(?:[^'\\\n]++|\\.)*+'|/\*.*?\*/|//[^\n]*+", re.DOTALL)
+"""Comments and strings, which may contain comment signs; without groups, so that `re` skips to their first signs."""
 _NOT_NEWLINE = re.compile(r"[^\n]")
 
 
@@ -38,7 +41,7 @@ def without_comments(text: str) -> str:
     """Replaces comments by blanks, which keeps all positions; comment signs in strings are not comments."""
     if "/*" not in text and "//" not in text:
         return text
-    return _COMMENT.sub(lambda match: match[1] or _NOT_NEWLINE.sub(" ", match[0]), text)
+    return _COMMENT.sub(lambda match: _NOT_NEWLINE.sub(" ", match[0]) if match[0][0] == "/" else match[0], text)
 
 
 class Scanner:
@@ -133,7 +136,7 @@ class Scanner:
 
     def raw_value(self) -> str:
         """Reads the value of an attribute as text: a string, balanced brackets, or words joined with brackets."""
-        flat = self.match(_FLAT)
+        flat = self.match(FLAT_VALUE)
         if flat:
             return flat[0]
         start = self.pos

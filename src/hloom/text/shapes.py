@@ -15,7 +15,9 @@ from hloom.shape import TOKEN, UNBOUNDED, Shape
 from hloom.text.scanner import MAX_NESTING, Scanner, scan_list, without_comments
 from hloom.types import BY_NAME, PrimitiveType
 
-ARRAY_SHAPE = re.compile(r"[a-z]\w*+\[[^\[\]{}()]*+\](?:\{(?:[\d:][^{}]*+)?\}|(?!\s*+\{))")
+_ARRAY = r"[a-z]\w*+\[[^\[\]{}()]*+\](?:\{(?:[\d:][^{}]*+)?\}|(?!\s*+\{))"
+USUAL_SHAPE = re.compile(rf"{_ARRAY}|\((?:[^()]++|\([^()]*+\))*+\)")
+"""Texts of arrays, and of tuples that do not nest deeply, which modules repeat."""
 _LAYOUT = re.compile(r"\s*+\{(?=\s*+[\d:])|\{\}")
 _ELEMENT_TYPE = re.compile(r"[a-z]\w*+")
 _BUFFER = re.compile(r"b\s*+\(")
@@ -37,31 +39,32 @@ def parse_shape(text: str) -> Shape:
     return shape
 
 
-@functools.lru_cache(maxsize=65536)
-def _cached_shape(text: str) -> Shape:
-    return parse_shape(text)
+@functools.lru_cache(maxsize=16384)
+def usual_shape(text: str) -> Shape | None:
+    """The shape of a text that `USUAL_SHAPE` matches; None if it is malformed."""
+    try:
+        return parse_shape(text)
+    except ParseError:
+        return None
 
 
-def scan_shape(scanner: Scanner) -> Shape:
-    """Reads a shape; raises ParseError for anything else."""
+def scan_shape(scanner: Scanner, depth: int = 0) -> Shape:
+    """Reads a shape inside of `depth` tuples; raises ParseError for anything else."""
     scanner.skip()
-    match = ARRAY_SHAPE.match(scanner.text, scanner.pos)
-    if match:
-        try:
-            shape = _cached_shape(match[0])
-        except ParseError:
-            # Read it again in place, for the position of the error in the full text.
-            return _scan(scanner, 0)
+    match = USUAL_SHAPE.match(scanner.text, scanner.pos)
+    shape = usual_shape(match[0]) if match else None
+    if match and shape:
         scanner.pos = match.end()
         return shape
-    return _scan(scanner, 0)
+    # A malformed shape is read in place, for the position of the error in the full text.
+    return _scan(scanner, depth)
 
 
 def _scan(scanner: Scanner, depth: int) -> Shape:
     if depth > MAX_NESTING:
         scanner.fail(f"tuples nest more than {MAX_NESTING} deep")
     if scanner.peek("("):
-        return Shape.tuple_of(scan_list(scanner, lambda s: _scan(s, depth + 1), "(", ")", "between tuple elements"))
+        return Shape.tuple_of(scan_list(scanner, lambda s: scan_shape(s, depth + 1), "(", ")", "between tuple elements"))
     if scanner.match(_BUFFER):
         buffer = Shape.buffer_of(_scan(scanner, depth + 1))
         scanner.expect(")", "at the end of a buffer")
