@@ -64,7 +64,9 @@ def _scan(scanner: Scanner, depth: int) -> Shape:
     if depth > MAX_NESTING:
         scanner.fail(f"tuples nest more than {MAX_NESTING} deep")
     if scanner.peek("("):
-        return Shape.tuple_of(scan_list(scanner, lambda s: scan_shape(s, depth + 1), "(", ")", "between tuple elements"))
+        return Shape.tuple_of(
+            scan_list(scanner, lambda s: scan_shape(s, depth + 1), "(", ")", "between tuple elements")
+        )
     if scanner.match(_BUFFER):
         buffer = Shape.buffer_of(_scan(scanner, depth + 1))
         scanner.expect(")", "at the end of a buffer")
