@@ -204,6 +204,20 @@ def test_reductions_are_siblings_along_the_same_dimensions(other: str) -> None:
     assert len([s for s in found if s.startswith("fusion")]) == (1 if other == ROWS else 2)
 
 
+@pytest.mark.parametrize(("dimension", "kernels"), [(0, 1), (1, 2)])
+def test_functions_of_reductions_are_siblings_along_the_same_dimensions(dimension: int, kernels: int) -> None:
+    """One nest for sums along rows and along columns would read one of them with a stride."""
+    entry = f"""
+        x = f32[64,64,32] parameter(0)
+        zero = f32[] constant(0)
+        p = f32[64,32] reduce(x, zero), dimensions={{0}}, to_apply=sum
+        q = f32[64,32] reduce(x, zero), dimensions={{{dimension}}}, to_apply=largest
+        a = f32[64,32] sine(p)
+        b = f32[64,32] cosine(q)
+        ROOT r = (f32[64,32], f32[64,32]) tuple(a, b)"""
+    assert len([s for s in fused(entry) if s.startswith("fusion")]) == kernels
+
+
 def test_siblings_with_a_path_between_them_are_not_merged() -> None:
     """A fusion of a and b would have to run both before and after the sort of a."""
     between = "c = f32[64,32] sort(a), dimensions={1}, to_apply=less\n"

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 
 from hloom.ir import Instruction
 from hloom.ops.reduce import Reduce
 from hloom.passes.edit import runs_effects
+from hloom.passes.fusion.access_patterns import reduced_count
+from hloom.passes.fusion.costs import SMALL_REDUCTION
 
 MAX_CANDIDATES = 6
 MAX_SEARCH = 300
@@ -94,7 +96,7 @@ class _Merger:
 
     def _try_merge(self, group: list[Instruction], root: Instruction) -> bool:
         if len(group) >= MAX_ROOTS or any(
-            not (_can_share_loops(member, root) and self.agree(member, root)) for member in group
+            not (self._can_share_loops(member, root) and self.agree(member, root)) for member in group
         ):
             return False
         merged = {m for r in group for m in self.members[r]} | set(self.members[root])
@@ -110,6 +112,15 @@ class _Merger:
         group.sort(key=self.order.__getitem__)
         self.group_of[root] = group
         return True
+
+    def _can_share_loops(self, a: Instruction, b: Instruction) -> bool:
+        """Whether one loop nest can compute both roots: equal sizes and equal reductions.
+
+        Loops over rows read columns with a stride, and the reverse.
+        """
+        if a.shape.is_tuple or b.shape.is_tuple or a.shape.dimensions != b.shape.dimensions:
+            return False
+        return _reductions(a, self.members[a]) == _reductions(b, self.members[b])
 
     def _add_span(self, first: int, last: int) -> None:
         """Adds the range of a merged group, joined with the ranges that it overlaps.
@@ -170,11 +181,12 @@ class _Merger:
         return found
 
 
-def _can_share_loops(a: Instruction, b: Instruction) -> bool:
-    """Whether one loop nest can compute both roots: equal sizes, and for reductions equal reduced dimensions."""
-    if a.shape.is_tuple or b.shape.is_tuple or a.shape.dimensions != b.shape.dimensions:
-        return False
-    if isinstance(a.op, Reduce) and isinstance(b.op, Reduce):
-        same = a.op.dimensions == b.op.dimensions
-        return same and a.operands[0].shape.dimensions == b.operands[0].shape.dimensions
-    return isinstance(a.op, Reduce) == isinstance(b.op, Reduce)
+def _reductions(root: Instruction, members: Iterable[Instruction]) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The long reductions whose results have the sizes of the root: the reduced dimensions and the operand's sizes."""
+    return {
+        (tuple(member.op.dimensions), member.operands[0].shape.dimensions)
+        for member in members
+        if isinstance(member.op, Reduce)
+        and next(member.shape.leaves()).dimensions == root.shape.dimensions
+        and reduced_count(member) > SMALL_REDUCTION
+    }
