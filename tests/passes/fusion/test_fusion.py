@@ -206,7 +206,7 @@ def test_reductions_are_siblings_along_the_same_dimensions(other: str) -> None:
 
 @pytest.mark.parametrize(("dimension", "kernels"), [(0, 1), (1, 2)])
 def test_functions_of_reductions_are_siblings_along_the_same_dimensions(dimension: int, kernels: int) -> None:
-    """One nest for sums along rows and along columns would read one of them with a stride."""
+    """A nest for sums along rows and along columns would read one of the arrays with a stride."""
     entry = f"""
         x = f32[64,64,32] parameter(0)
         zero = f32[] constant(0)
