@@ -6,6 +6,8 @@ import io
 import json
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -116,6 +118,9 @@ def test_a_correct_network_is_not_accused(tmp_path: Path) -> None:
     assert "r0 is as expected" in run("run", str(file), "--random", "0", "--compare", "interpreter")
     strict = run("run", str(file), "--random", "0", "--compare", "interpreter", "--rtol", "1e-7", status=1)
     assert "r0 differs" in strict
+    assert "no difference" in run("bisect", str(file), "--random", "0")
+    differs = ("--differs", "cpu,interpreter")
+    assert "does not have the fault" in run("reduce", str(file), "--random", "0", *differs, status=2)
 
 
 # Reduction
@@ -169,6 +174,7 @@ def test_instructions_that_passes_make_are_isolated_from_the_optimised_module(pa
 def test_text_is_coloured_on_terminals_alone(path: str) -> None:
     assert "\x1b[" not in run("show", path)
     assert "\x1b[33mexponential\x1b[0m(x)" in run("show", path, color=True)
+    assert "\x1b[36m\x1b[1mdot " in run("operations", color=True) and "\x1b[" not in run("operations")
     assert "\x1b[" not in run("show", path, color=True, env={"NO_COLOR": "1"})
     assert [m.lastgroup for m in TOKENS.finditer('ROOT a = bf16[2]{0} add(x), k="f32[]" /* f32[] */')] == [
         "magenta", "cyan", "yellow", "blue", "green", "bright_black"
@@ -219,6 +225,32 @@ def test_long_work_shows_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
         accept("end early", 1234)
         time.sleep(0.2)
     assert "reducing · 1,234 instructions left · end early · 0 s" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_shells_complete_commands() -> None:
+    environment = {"_HLOOM_COMPLETE": "bash_complete", "COMP_WORDS": "hloom pro", "COMP_CWORD": "1"}
+    assert "plain,profile\nplain,prove" in run(prog_name="hloom", env=environment)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("opt", "m.hlo"), ("build", "m.hlo", "-o", "out"), ("show", "m.hlo"), ("convert", "m.hlo", "m.mlir")],
+    ids=lambda arguments: arguments[0],
+)
+def test_work_that_can_be_long_shows_progress(
+    arguments: tuple[str, ...], path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+
+    @contextmanager
+    def recorded(what: str, detail: object = str) -> Iterator[progress.Activity]:
+        shown.append(what)
+        yield progress.Activity(what)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys.modules[f"hloom.cli.{arguments[0]}"], "progress", recorded)
+    run(*arguments)
+    assert shown
 
 
 def test_a_failing_extension_is_shown_by_its_own_lines(path: str, tmp_path: Path) -> None:

@@ -132,6 +132,7 @@ def test_stablehlo_has_problems_and_fixes() -> None:
 def test_hover_shows_documentation_and_definitions() -> None:
     document = Document(TEXT)
     assert document.hover(*at(TEXT, "reduce(")).startswith("### `reduce(operands.., init_values..)`")
+    assert "- `init_values`: scalar for each operand" in document.hover(*at(TEXT, "reduce("))
     assert "f32[] reduce(a, z)" in document.hover(*at(TEXT, "%total)"))
     assert document.hover(0, 0) == ""
     assert document.hover(99, 0) == ""

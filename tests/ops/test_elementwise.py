@@ -357,7 +357,7 @@ def test_corners_agree_with_xla(peer: XlaPeer, opcode: str, element_type: str) -
     assert np.array_equal(np.signbit(ours)[ours == 0], np.signbit(theirs)[ours == 0])
 
 
-UNARY_COMPLEX = sorted(o for o, op in OPERATIONS.items() if op.elementwise and op.operands == ("operand",))
+UNARY_COMPLEX = sorted(o for o, op in OPERATIONS.items() if op.elementwise and [*op.operands] == ["operand"])
 
 
 @pytest.mark.parametrize("opcode", [o for o in UNARY_COMPLEX if Kind.COMPLEX in getattr(OPERATIONS[o], "kinds", ())])

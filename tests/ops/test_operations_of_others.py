@@ -30,9 +30,9 @@ from hloom.ops.operation import Operation, attribute
 class Scale(Operation, opcode="scale-by", builder="scale_by"):
     """Multiplies by a constant."""
 
-    operands = ("operand",)
+    operands = {"operand": "array"}
     elementwise = True
-    factor: float = attribute(FLOAT)
+    factor: float = attribute(FLOAT, doc="the constant")
 
     def infer(self, operand):
         return operand.without_layout()
@@ -95,7 +95,7 @@ def test_a_package_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_protos_keep_attributes_that_xla_has_no_field_for() -> None:
     class Chosen(Operation, opcode="chosen"):
-        operands = ("operand",)
+        operands = {"operand": "array"}
         positions: tuple[int, ...] = attribute(INTS)
 
         def infer(self, operand: hl.Shape) -> hl.Shape:
@@ -119,7 +119,7 @@ def test_an_opcode_that_is_taken_is_refused() -> None:
 
 def test_an_expansion_of_another_shape_is_an_error() -> None:
     class Wrong(Operation, opcode="wrong-shape"):
-        operands = ("operand",)
+        operands = {"operand": "array"}
 
         def infer(self, operand: hl.Shape) -> hl.Shape:
             return operand.without_layout()

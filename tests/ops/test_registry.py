@@ -7,6 +7,7 @@ import pytest
 from hloom.ops.async_collectives import AllReduceStart
 from hloom.ops.collectives import AllReduce
 from hloom.ops.elementwise_binary import Add, Monoid, Subtract
+from hloom.ops.operation import OPERATIONS
 from hloom.ops.registry import Registry
 
 
@@ -34,3 +35,10 @@ def test_operations_without_a_function_are_not_in_it() -> None:
     with pytest.raises(KeyError, match="add"):
         names[Add()]
     assert issubclass(AllReduceStart, AllReduce)
+
+
+def test_operands_and_attributes_say_what_they_are() -> None:
+    for opcode, declaration in OPERATIONS.items():
+        for name, doc in declaration.argument_docs().items():
+            assert doc and not doc.endswith("."), f"{opcode}: {name}"
+        assert set(declaration.see_also) <= OPERATIONS.keys() - {opcode}, opcode

@@ -188,6 +188,10 @@ def test_running_out_of_memory_names_the_instruction():
 def test_errors_are_those_of_jax():
     with pytest.raises(jax.errors.JaxRuntimeError, match="No such compile option: 'no_such'"):
         jax.jit(lambda x: x + 1).lower(1.0).compile(compiler_options={"no_such": 1})
+    for name, value in (("xla_embed_ir_in_executable", "no"), ("xla_backend_optimization_level", "high")):
+        with pytest.raises(jax.errors.JaxRuntimeError, match=f"'{name}': '{value}' is not a valid (bool|int) value."):
+            jax.jit(lambda x: x + 1).lower(1.0).compile(compiler_options={name: value})
+    jax.jit(lambda x: x + 1).lower(1.0).compile(compiler_options={"xla_embed_ir_in_executable": True})
 
     def fail(x):
         raise ValueError("on purpose")

@@ -10,6 +10,7 @@ import pytest
 
 import hloom as hl
 from hloom.backends.cpu.codegen.step_timer import ITERATION
+from hloom.bench import machine
 from hloom.bench.machine import Bandwidth, Limits
 from hloom.errors import ArgumentError
 from hloom.profiler import Kernel, Profile
@@ -120,6 +121,17 @@ def test_limits_depend_on_the_size_of_arrays() -> None:
     kernel = Kernel("k", "nest", 1e-6, 0.0, 1.0, 200_000, None, None, 0.0)
     assert kernel.share_of_limit(limits) == pytest.approx(0.5)
     assert limits.joined(Limits(2e12, limits.bandwidths)) == Limits(2e12, limits.bandwidths)
+
+
+def test_limits_are_measured_once_and_again_where_a_kernel_exceeds_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = [Limits(flops, (Bandwidth(1 << 14, 4e11, 3e11, 2e11),)) for flops in (3e11, 2e11, 1e11)]
+    monkeypatch.setenv("HLOOM_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(machine, "measure_limits", measured.pop)
+    assert [machine.limits_of_machine(improve).flops_per_second for improve in (False, False, True, False)] == [
+        1e11, 1e11, 2e11, 2e11
+    ]  # fmt: skip
 
 
 SCOPES = """HloModule m

@@ -63,11 +63,22 @@ def test_every_operation_has_its_texts() -> None:
 def test_a_page_has_signature_inputs_examples_rules_and_errors() -> None:
     text = page.operation_page(OPERATIONS["gather"])
     assert "XlaBuilder.gather(operand, start_indices, index_vector_dim: int" in text
-    assert "| `start_indices` | integer array |" in text
+    assert (
+        "| `start_indices` | integer array |" in text and "integers: a vector of them says where a slice starts" in text
+    )
+    assert re.search(r"\| `slice_sizes` \| .* \(.*GATHER-11", text) and "## Constraints\n\n- GATHER-11 " in text
+    assert "## See also\n\n- [`scatter`](scatter.md): Combines" in text
     assert "array([[0., 1.],\n       [3., 4.],\n       [1., 2.]], dtype=float32)" in text  # GATHER-7
     assert '"stablehlo.gather"(%arg0' in text and "- GATHER-7 S_in" in text
     assert "hloom.errors.RuleError: gather[GATHER-11]" in text
     assert "`tests/ops/test_gather_scatter.py`" in text
+
+
+def test_arguments_of_a_method_alone_are_described() -> None:
+    text = page.operation_page(OPERATIONS["slice"])
+    assert "- **limit_indices**: index before which each dimension ends" in text and "- **operand**" not in text
+    assert "start_index_map: operand dimension to which each number" in (hl.XlaBuilder.gather.__doc__ or "")
+    assert "  epsilon: small number" in (hl.XlaBuilder.batch_norm_grad.__doc__ or "")
 
 
 def test_signatures_of_the_specification_name_types() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import hloom as hl
+from handbook.docstrings import entries
 from handbook.markdown import code, escaped, table
 from handbook.page import methods_of, sections_of, summary
 from handbook.public_names import PUBLIC, members
@@ -135,5 +136,4 @@ def _docstring(value: Any) -> str:
 
 
 def _arguments(block: str) -> str:
-    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", block, re.MULTILINE)
-    return "".join(f"- **{name}**: {escaped(' '.join(text.split()))}\n" for name, text in entries)
+    return "".join(f"- **{name}**: {escaped(text)}\n" for name, text in entries(block).items())

@@ -24,6 +24,7 @@ READ_INDEX = {
     "ragged-dot": (3, 1),
     "reduce": (1,),
     "reduce-window": (1, 1),
+    "scaled-dot": (1, 2),
     "scan": (3,),
 }
 """The index of the result element whose sources are shown."""
@@ -70,7 +71,7 @@ def movement(text: str) -> str:
     """Draws the operands of the root, with parameters in colours, and the result; other elements are grey."""
     module = parse(text)
     filled = arguments(module)
-    result = hl.compile(module, "interpreter")(*filled)
+    result = _first(hl.compile(module, "interpreter")(*filled))
     count = sum(array.size for array in filled) or int(np.max(result))
 
     def colored(value: Any) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 import clauses as citations
 import hloom as hl
 from handbook import specification
+from handbook.docstrings import arguments_of
 from handbook.drawings import arguments, parse
 from handbook.literals import to_array
 from handbook.markdown import cell, code, columns, escaped, table, wrapped
@@ -21,38 +22,36 @@ from handbook.specification import ROOT, Example, Section
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.elementwise_binary import Binary
 from hloom.ops.elementwise_unary import Unary
-from hloom.ops.operation import OPERATIONS, Field, Operation
+from hloom.ops.operation import OPERATIONS, Operation
+from hloom.ops.reference import default_text, operand_docs
 from hloom.stablehlo.exporter.module import print_stablehlo
 from hloom.stablehlo.operations import BY_OPCODE
 
 PICTURED = {**MOVEMENTS, **READS, **EXCHANGES, "while": LOOP}
 MAX_EXAMPLES, MAX_ERRORS, MAX_TESTS = 4, 2, 6
-_KINDS = {
-    "signed": "signed integers",
-    "unsigned": "unsigned integers",
-    "float": "floats",
-    "complex": "complex numbers",
-}
 
 
 def operation_page(declaration: type[Operation]) -> str:
     """Returns the Markdown of the page of an operation."""
     opcode, sections = declaration.opcode, sections_of(declaration)
     rules = list(dict.fromkeys(clause for section in sections for clause in section.clauses))
-    rules += [clause for clause in _cited(declaration) if clause not in rules]
+    text = (declaration.__doc__ or "") if sections else inspect.getsource(declaration)
+    rules += [clause for clause in _cited(text) if clause not in rules]
     examples = _examples(rules, sections)
     picture = f"![Elements of the operands and of the result of {opcode}]({opcode}.svg)\n" if opcode in PICTURED else ""
     parts = [
         f"# {opcode}\n",
-        *(_signature(name) for name in methods_of(declaration, sections)),
+        *(_signature(name, declaration) for name in methods_of(declaration, sections)),
         escaped(inspect.getdoc(declaration) or "") + "\n",
         picture,
-        _section("Inputs", _inputs(declaration, sections)),
-        _section("Result", _result(declaration, sections)),
+        _section("Inputs", _inputs(declaration, sections, rules)),
+        _section("Result", _result(declaration, sections) + _of_shape(rules)),
         _section("Examples", "\n".join(map(_example, examples))),
         _section("HLO and StableHLO", _texts(opcode, examples)),
-        _section("Rules", "".join(f"- {clause} {escaped(specification.clauses()[clause])}\n" for clause in rules)),
+        _section("Rules", _clauses(rule for rule in rules if not _is_constraint(rule))),
+        _section("Constraints", _clauses(filter(_is_constraint, rules))),
         _section("Errors", "\n".join(_errors(rules, sections))),
+        _section("See also", _see_also(declaration)),
         _section("Implementation", _implementation(declaration, rules)),
     ]
     return "\n".join(part for part in parts if part)
@@ -85,45 +84,61 @@ def _section(title: str, content: str) -> str:
     return f"## {title}\n\n{content.rstrip()}\n" if content.strip() else ""
 
 
-def _signature(method: str) -> str:
-    return f"```{{py:method}} XlaBuilder.{method}{builder_signature(method)}\n```\n"
+def _signature(method: str, declaration: type[Operation]) -> str:
+    """The signature of a method, with the arguments that are not operands and attributes of the operation."""
+    declared = declaration.argument_docs()
+    own = {name: text for name, text in arguments_of(getattr(hl.XlaBuilder, method)).items() if name not in declared}
+    lines = [f"- **{name}**: {escaped(text)}" for name, text in own.items()]
+    return "\n".join([f"````{{py:method}} XlaBuilder.{method}{builder_signature(method)}\n", *lines, "````\n"])
 
 
-def _cited(declaration: type[Operation]) -> list[str]:
+def _clauses(rules: Iterable[str]) -> str:
+    return "".join(f"- {rule} {escaped(specification.clauses()[rule])}\n" for rule in rules)
+
+
+def _is_constraint(rule: str) -> bool:
+    return specification.clauses()[rule].startswith("*Invalid:*")
+
+
+def _see_also(declaration: type[Operation]) -> str:
+    """Links to the operations that a declaration refers to, and to those that refer to it."""
+    own = declaration.opcode
+    others = [*declaration.see_also, *(opcode for opcode, other in OPERATIONS.items() if own in other.see_also)]
+    return "\n".join(f"- [`{o}`]({o}.md): {escaped(summary(OPERATIONS[o]))}" for o in dict.fromkeys(others))
+
+
+def _cited(text: str) -> list[str]:
     families = frozenset(clause.rpartition("-")[0] for clause in specification.clauses())
-    return list(dict.fromkeys(clause for clause, _ in citations.cited(declaration.__doc__ or "", families)))
+    return list(dict.fromkeys(clause for clause, _ in citations.cited(text, families)))
 
 
 # Tables
 
 
-def _inputs(declaration: type[Operation], sections: list[Section]) -> str:
+def _inputs(declaration: type[Operation], sections: list[Section], rules: list[str]) -> str:
     types = {name: kind for section in reversed(sections) for name, kind in section.argument_types.items()}
     rows = []
-    for name in declaration.operands:
-        kind = types.get(name.lstrip("*"), "")
-        if issubclass(declaration, Unary | Binary):
-            kind = "array of " + " or ".join(
-                sorted(_KINDS.get(each.value, each.value.upper()) for each in declaration.kinds)
-            )
-        kind = ("arrays" if name.startswith("*") else "array") if kind in ("", "XlaOp", "list of XlaOp") else kind
-        rows.append((f"`{name.lstrip('*')}`" + ", .." * name.startswith("*"), escaped(kind), ""))
-    rows += [(_field_name(field), field.kind.description, _default(field)) for field in declaration.fields]
-    return table(("name", "type", "default"), rows)
+    for declared, doc in operand_docs(declaration).items():
+        name, several = declared.lstrip("*"), declared.startswith("*")
+        kind = types.get(name, "")
+        kind = ("arrays" if several else "array") if kind in ("", "XlaOp", "list of XlaOp") else kind
+        rows.append((f"`{name}`" + ", .." * several, escaped(kind), "", escaped(doc) + _constrained(name, rules)))
+    for field in declaration.fields:
+        other = f", `{field.text}` in HLO text" if field.text and field.text != field.name else ""
+        meaning = escaped(field.doc) + other + _constrained(field.name, rules)
+        rows.append((f"`{field.name}`", field.kind.description, default_text(field), meaning))
+    return table(("name", "type", "default", "meaning"), rows)
 
 
-def _field_name(field: Field) -> str:
-    """The name of an attribute, its name in HLO text where it differs, and its documentation."""
-    other = f", in HLO text `{field.text}`" if field.text and field.text != field.name else ""
-    return f"`{field.name}`{other}" + (f": {field.doc}" if field.doc else "")
+def _constrained(name: str, rules: Iterable[str]) -> str:
+    """The constraints that speak of an operand or attribute."""
+    found = [rule for rule in rules if re.search(rf"\b{name}\b" if "_" in name else f"`{name}`", _invalid(rule))]
+    return f" ({', '.join(found)})" if found else ""
 
 
-def _default(field: Field) -> str:
-    if field.required:
-        return "required"
-    value = field.default
-    text = str(getattr(value, "name", value))
-    return f"`{text}`" if len(text) < 30 else "none"
+def _invalid(rule: str) -> str:
+    """The part of a clause that says what is invalid."""
+    return specification.clauses()[rule].partition("*Invalid:*")[2]
 
 
 def _result(declaration: type[Operation], sections: list[Section]) -> str:
@@ -134,6 +149,12 @@ def _result(declaration: type[Operation], sections: list[Section]) -> str:
     kinds = list(dict.fromkeys(section.result_type for section in sections if section.result_type))
     words = {"array": "An array.", "S": "The result of the computation.", "T": "A value of the type of `init`."}
     return words.get(kinds[0], f"`{kinds[0]}`") if kinds else ""
+
+
+def _of_shape(rules: Iterable[str]) -> str:
+    """The clauses that give the shape of the result."""
+    found = [rule for rule in rules if re.match(r"Shape:|Result", specification.clauses()[rule])]
+    return f" Its shape: {', '.join(found)}." if found else ""
 
 
 # Examples

@@ -12,11 +12,18 @@ def _entry(*lines: str, computations: str = "") -> str:
 
 
 MOVEMENTS = {
+    "bitcast": _entry("operand = s32[2,3]{1,0} parameter(0)", "ROOT result = s32[3,2]{0,1} bitcast(operand)"),
     "broadcast": _entry("operand = s32[4] parameter(0)", "ROOT result = s32[3,4] broadcast(operand), dimensions={1}"),
     "concatenate": _entry(
         "x = s32[2,3] parameter(0)",
         "y = s32[2,2] parameter(1)",
         "ROOT result = s32[2,5] concatenate(x, y), dimensions={1}",
+    ),
+    "dynamic-reshape": _entry(
+        "operand = s32[6] parameter(0)",
+        "rows = s32[] constant(2)",
+        "columns = s32[] constant(3)",
+        "ROOT result = s32[<=2,<=3] dynamic-reshape(operand, rows, columns)",
     ),
     "dynamic-slice": _entry(
         "operand = s32[3,5] parameter(0)",
@@ -68,12 +75,20 @@ MOVEMENTS = {
         computations="ge { a = s32[] parameter(0)\n  b = s32[] parameter(1)\n"
         "  ROOT c = pred[] compare(a, b), direction=GE }\n\n" + ADD,
     ),
+    "set-dimension-size": _entry(
+        "operand = s32[2,5] parameter(0)",
+        "size = s32[] constant(3)",
+        "ROOT result = s32[2,<=5] set-dimension-size(operand, size), dimensions={1}",
+    ),
     "slice": _entry("operand = s32[3,6] parameter(0)", "ROOT result = s32[2,3] slice(operand), slice={[1:3], [0:6:2]}"),
     "sort": _entry(
         "operand = s32[2,5] parameter(0)",
         "ROOT result = s32[2,5] sort(operand), dimensions={1}, to_apply=greater",
         computations="greater { a = s32[] parameter(0)\n  b = s32[] parameter(1)\n"
         "  ROOT c = pred[] compare(a, b), direction=GT }",
+    ),
+    "topk": _entry(
+        "operand = s32[2,5] parameter(0)", "ROOT result = (s32[2,2], s32[2,2]) topk(operand), k=2, largest=true"
     ),
     "transpose": _entry(
         "operand = s32[2,4] parameter(0)", "ROOT result = s32[4,2] transpose(operand), dimensions={1,0}"
@@ -110,6 +125,14 @@ READS = {
         "zero = s32[] constant(0)",
         "ROOT sums = s32[3,3] reduce-window(operand, zero), window={size=2x2 stride=1x2}, to_apply=add",
         computations=ADD,
+    ),
+    "scaled-dot": _entry(
+        "lhs = f32[3,4] parameter(0)",
+        "rhs = f32[4,3] parameter(1)",
+        "lhs_scale = f32[3,2] parameter(2)",
+        "one = f32[] constant(1)",
+        "ROOT result = f32[3,3] scaled-dot(lhs, rhs, lhs_scale, one), lhs_contracting_dims={1}, "
+        "rhs_contracting_dims={0}",
     ),
     "scan": _entry(
         "x = s32[6] parameter(0)",
@@ -200,7 +223,6 @@ OTHERS = {
         "ROOT result = f32[4] async-done(running), calls=double",
         computations="double { x = f32[4] parameter(0)\n  ROOT y = f32[4] add(x, x) }",
     ),
-    "bitcast": _entry("x = f32[2,3]{1,0} parameter(0)", "ROOT same_bytes = f32[3,2]{0,1} bitcast(x)"),
     "collective-permute-start": _entry(
         "x = f32[2] parameter(0)",
         "started = (f32[2], f32[2]) collective-permute-start(x), source_target_pairs={{0,1},{1,2},{2,0}}",
@@ -220,12 +242,6 @@ OTHERS = {
     "domain": _entry(
         "x = f32[4] parameter(0)",
         'ROOT same = f32[4] domain(x), domain={kind="sharding", entry={replicated}, exit={replicated}}',
-    ),
-    "dynamic-reshape": _entry(
-        "x = f32[6] parameter(0)",
-        "rows = s32[] constant(2)",
-        "columns = s32[] constant(3)",
-        "ROOT result = f32[<=2,<=3] dynamic-reshape(x, rows, columns)",
     ),
     "fusion": _entry(
         "x = f32[4] parameter(0)",
@@ -254,14 +270,6 @@ OTHERS = {
         "ROOT data = f32[2] get-tuple-element(finished), index=0",
     ),
     "rng-get-and-update-state": _entry("ROOT state = u64[2] rng-get-and-update-state(), delta=4"),
-    "scaled-dot": _entry(
-        "lhs = f32[2,4] parameter(0)",
-        "rhs = f32[4,2] parameter(1)",
-        "lhs_scale = f32[2,2] constant({{1, 2}, {1, 4}})",
-        "rhs_scale = f32[] constant(1)",
-        "ROOT result = f32[2,2] scaled-dot(lhs, rhs, lhs_scale, rhs_scale), lhs_contracting_dims={1}, "
-        "rhs_contracting_dims={0}",
-    ),
     "send": _entry(
         "x = f32[2] parameter(0)",
         "token = token[] after-all()",

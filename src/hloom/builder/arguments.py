@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import numpy as np
 
 from hloom.builder.xla_op import XlaOp
 from hloom.errors import ArgumentError, RuleError
 from hloom.ops.kinds import INT, INTS
+from hloom.ops.operation import OPERATIONS
 from hloom.shape import Shape
 from hloom.types import BY_NAME, PrimitiveType
+
+Method = TypeVar("Method", bound=Callable[..., XlaOp | None])
+
+
+def makes(opcode: str, **docs: str) -> Callable[[Method], Method]:
+    """Documents the arguments of a method that makes an operation: by `docs`, else as the operation declares them."""
+
+    def documented(method: Method) -> Method:
+        code = method.__code__
+        names = code.co_varnames[
+            1 : code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
+        ]
+        method.__doc__ = with_arguments(method.__doc__, names, OPERATIONS[opcode].argument_docs() | docs)
+        return method
+
+    return documented
+
+
+def with_arguments(doc: str | None, names: Iterable[str], docs: dict[str, str]) -> str:
+    """Returns a docstring with what the arguments `names` are."""
+    lines = [f"    {name}: {docs[name]}" for name in names if name in docs]
+    return "\n".join([inspect.cleandoc(doc or ""), *(["", "Arguments:"] if lines else []), *lines])
 
 
 def ints(opcode: str, what: str, values: Any) -> list[int]:

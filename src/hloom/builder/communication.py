@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hloom.builder.arguments import integer, shape_of
+from hloom.builder.arguments import integer, makes, shape_of
 from hloom.builder.core import BuilderCore
 from hloom.builder.xla_op import Computationlike, XlaOp
 from hloom.errors import RuleError
@@ -22,6 +22,7 @@ from hloom.types import PrimitiveType
 class CommunicationMethods(BuilderCore):
     """Methods for collectives, infeed, channels and random numbers."""
 
+    @makes("all-gather", operand="array", shard_count="size of each group")
     def all_gather(
         self,
         operand: Any,
@@ -44,6 +45,7 @@ class CommunicationMethods(BuilderCore):
             _resized(operand.shape, all_gather_dim, operand.shape.dimensions[all_gather_dim] * shard_count),
         )
 
+    @makes("all-reduce", operand="array, or tuple of arrays")
     def all_reduce(
         self,
         operand: Any,
@@ -72,10 +74,18 @@ class CommunicationMethods(BuilderCore):
             return reduced[0]
         return self.tuple(*(reduced[i] for i in range(len(arrays))))
 
+    @makes("all-reduce", operand="array, or tuple of arrays")
     def cross_replica_sum(self, operand: Any, replica_groups: Sequence[Sequence[int]] = ()) -> XlaOp:
         """An AllReduce with addition (CROSSREPLICASUM-1)."""
         return self.all_reduce(operand, lambda x, y: x + y, replica_groups)
 
+    @makes(
+        "all-to-all",
+        operand="array",
+        split_dimension="dimension that is split into blocks",
+        concat_dimension="dimension along which the received blocks are joined",
+        split_count="number of blocks: the size of each group",
+    )
     def all_to_all(
         self,
         operand: Any,
@@ -113,6 +123,7 @@ class CommunicationMethods(BuilderCore):
         received = self._add(op, blocks)
         return self.concat_in_dim([self.get_tuple_element(received, i) for i in range(split_count)], concat_dimension)
 
+    @makes("reduce-scatter", operand="array, or tuple of arrays", shard_count="size of each group")
     def reduce_scatter(
         self,
         operand: Any,
@@ -145,6 +156,7 @@ class CommunicationMethods(BuilderCore):
             blocks.append(self._add(op, (array,), _resized(shape, scatter_dimension, size // shard_count)))
         return self.tuple(*blocks) if operand.shape.is_tuple else blocks[0]
 
+    @makes("collective-permute", operand="array")
     def collective_permute(
         self, operand: Any, source_target_pairs: Sequence[tuple[int, int]], channel_id: int | None = None
     ) -> XlaOp:
@@ -154,6 +166,7 @@ class CommunicationMethods(BuilderCore):
         op = OPERATIONS["collective-permute"](source_target_pairs=source_target_pairs, channel_id=channel_id)
         return self._add(op, (self._operand(operand),))
 
+    @makes("infeed", shape="shape of the item")
     def infeed(self, shape: Shape) -> XlaOp:
         """Reads an item of `shape` from the infeed queue; infeeds run in the order in which they are built (INFEED-1,
         -2).
@@ -162,6 +175,7 @@ class CommunicationMethods(BuilderCore):
         self._last_effect["infeed"] = self.get_tuple_element(item, 1).instruction
         return self.get_tuple_element(item, 0)
 
+    @makes("outfeed")
     def outfeed(self, operand: Any) -> None:
         """Puts a value into the outfeed queue; outfeeds run in the order in which they are built (INFEED-4)."""
         operand = self._operand(operand)
@@ -173,6 +187,7 @@ class CommunicationMethods(BuilderCore):
             self._last_effect[kind] = self.after_all().instruction
         return XlaOp(self, self._last_effect[kind])
 
+    @makes("recv", shape="shape of the data", channel_handle="number of the channel")
     def recv(self, shape: Shape, channel_handle: int) -> XlaOp:
         """Receives the operand of the Send of the same channel (RECV-1)."""
         context = Recv.result_of(shape_of(shape))
@@ -181,6 +196,7 @@ class CommunicationMethods(BuilderCore):
         self._last_effect["channel"] = self.get_tuple_element(done, 1).instruction
         return self.get_tuple_element(done, 0)
 
+    @makes("send", channel_handle="number of the channel")
     def send(self, operand: Any, channel_handle: int) -> None:
         """Sends a value to the Recv of the same channel (SEND-1)."""
         sending = self._add(
@@ -189,10 +205,12 @@ class CommunicationMethods(BuilderCore):
         done = self._add(OPERATIONS["send-done"](channel_id=channel_handle), (sending,))
         self._last_effect["channel"] = done.instruction
 
+    @makes("rng", a="lower bound, included: a scalar", b="upper bound, excluded: a scalar", shape="shape of the result")
     def rng_uniform(self, a: Any, b: Any, shape: Shape) -> XlaOp:
         """Random values, uniform over [a, b) (RNGUNIFORM-1)."""
         return self._rng(RandomDistribution.RNG_UNIFORM, a, b, shape)
 
+    @makes("rng", mu="mean: a scalar", sigma="standard deviation: a scalar", shape="shape of the result")
     def rng_normal(self, mu: Any, sigma: Any, shape: Shape) -> XlaOp:
         """Random values of the normal distribution N(mu, sigma) (RNGNORMAL-1)."""
         return self._rng(RandomDistribution.RNG_NORMAL, mu, sigma, shape)
@@ -202,6 +220,7 @@ class CommunicationMethods(BuilderCore):
         operands = [self._operand(x, shape.element_type) for x in (a, b)]
         return self._add(OPERATIONS["rng"](distribution=distribution), operands, shape)
 
+    @makes("rng-bit-generator", shape="shape of the bits: an array of integers")
     def rng_bit_generator(self, algorithm: Any, initial_state: Any, shape: Shape) -> XlaOp:
         """Uniform random bits of `shape` and a new state: (state, data) (RNGBITGENERATOR-1)."""
         state = self._operand(initial_state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hloom.builder.arguments import sequence, shape_of
+from hloom.builder.arguments import makes, sequence, shape_of
 from hloom.builder.core import BuilderCore
 from hloom.builder.xla_op import Computationlike, XlaOp
 from hloom.errors import ArgumentError, RuleError
@@ -17,12 +17,14 @@ from hloom.types import PrimitiveType
 class ControlFlowMethods(BuilderCore):
     """Methods for calls, loops and branches."""
 
+    @makes("call")
     def call(self, computation: Computationlike, *args: Any) -> XlaOp:
         """Calls a computation (CALL-1)."""
         operands = [self._operand(arg) for arg in args]
         callee = self._callable(computation, [operand.shape for operand in operands], "callee")
         return self._add(OPERATIONS["call"](computation=callee), operands)
 
+    @makes("call", name="name of the operation", composite_attributes="its attributes, as text", version="its version")
     def composite_call(
         self,
         computation: Computationlike,
@@ -43,6 +45,7 @@ class ControlFlowMethods(BuilderCore):
         result.instruction.frontend_attributes = attributes
         return result
 
+    @makes("while")
     def while_(self, condition: Computationlike, body: Computationlike, init: Any) -> XlaOp:
         """Applies `body` to a value, initially `init`, while `condition` holds (WHILE-1)."""
         init = self._operand(init)
@@ -81,6 +84,12 @@ class ControlFlowMethods(BuilderCore):
         computations = [self._callable(b, [v.shape], "branch") for b, v in zip(branches, values, strict=True)]
         return self._add(OPERATIONS["conditional"](branch_computations=computations), (index, *values))
 
+    @makes(
+        "custom-call",
+        shape="shape of the result",
+        has_side_effect="whether the call must be neither removed nor duplicated",
+        opaque="text that the function gets",
+    )
     def custom_call(
         self, target_name: str, args: Sequence[Any], shape: Shape, *, has_side_effect: bool = False, opaque: str = ""
     ) -> XlaOp:

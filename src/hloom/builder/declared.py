@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hloom.builder.arguments import caller, element_type_of
+from hloom.builder.arguments import caller, element_type_of, with_arguments
 from hloom.builder.xla_op import XlaOp
 from hloom.errors import ArgumentError, HloomError
 from hloom.ops.attributes import ComparisonDirection
@@ -46,7 +46,8 @@ def _compare_method(direction: str, total_order: bool) -> Callable[..., XlaOp]:
     def method(self: Any, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
         return self._compare(direction, lhs, rhs, broadcast_dimensions, total_order)
 
-    method.__doc__ = f"lhs {direction} rhs, element by element{' in total order' if total_order else ''} (COMPARE-1)."
+    doc = f"Compares: lhs {direction} rhs, element by element{' in total order' if total_order else ''} (COMPARE-1)."
+    method.__doc__ = _with_broadcast(doc, "compare")
     return method
 
 
@@ -84,12 +85,28 @@ def _declared_method(declaration: type[Operation]) -> Callable[..., XlaOp]:
     return method
 
 
+def _documentation(declaration: type[Operation]) -> str:
+    """The docstring of the method of a declaration."""
+    if issubclass(declaration, Binary):
+        return _with_broadcast(declaration.__doc__, declaration.opcode)
+    docs = declaration.argument_docs()
+    return with_arguments(declaration.__doc__, docs, docs)
+
+
+def _with_broadcast(doc: str | None, opcode: str) -> str:
+    """The docstring of a method that broadcasts its two operands."""
+    docs = OPERATIONS[opcode].argument_docs() | {
+        "broadcast_dimensions": "dimension of the result for each dimension of the operand of lower rank (BC-9)"
+    }
+    return with_arguments(doc, ("lhs", "rhs", "broadcast_dimensions"), docs)
+
+
 def attach(builder: type[Any]) -> None:
     """Adds the generated methods to the builder class, and source locations to the errors of all methods."""
     made: dict[str, tuple[Callable[..., XlaOp], str | None]] = {}
     for declaration in OPERATIONS.values():
         if declaration.builder_name:
-            made[declaration.builder_name] = (_method(declaration), declaration.__doc__)
+            made[declaration.builder_name] = (_method(declaration), _documentation(declaration))
     for direction in ComparisonDirection:
         for suffix, total in (("", False), ("_total_order", True)):
             method = _compare_method(direction.value, total)
@@ -107,7 +124,7 @@ def attach_late(builder: type[Any], name: str) -> bool:
     load_installed()
     found = [declaration for declaration in OPERATIONS.values() if declaration.builder_name == name]
     for declaration in found:
-        setattr(builder, name, _locating(_named(_method(declaration), name, declaration.__doc__)))
+        setattr(builder, name, _locating(_named(_method(declaration), name, _documentation(declaration))))
     return bool(found)
 
 

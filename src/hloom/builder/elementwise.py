@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hloom.broadcasting import Broadcasting, broadcast_shapes
-from hloom.builder.arguments import dimensions_or_none, element_type, element_type_of
+from hloom.builder.arguments import dimensions_or_none, element_type, element_type_of, makes
 from hloom.builder.core import BuilderCore
 from hloom.builder.xla_op import XlaOp
 from hloom.errors import RuleError
@@ -61,12 +61,14 @@ class ElementwiseMethods(BuilderCore):
         result = Shape.array(shape.element_type, plan.shape.dimensions, dynamic)
         return self._add(OPERATIONS["broadcast"](broadcast_dimensions=targets), (operand,), result)
 
+    @makes("clamp")
     def clamp(self, min: Any, operand: Any, max: Any) -> XlaOp:
         """Clamps elements to [min, max]; `min` and `max` may be scalars (CLAMP-1, CLAMP-2)."""
         operand = self._operand(operand, element_type_of(min, max))
         min, max = (self._operand(bound, operand.shape.element_type) for bound in (min, max))
         return self._add(OPERATIONS["clamp"](), (min, operand, max))
 
+    @makes("select")
     def select(self, pred: Any, on_true: Any, on_false: Any) -> XlaOp:
         """Selects `on_true` where `pred`, else `on_false`; also whole tuples, by a scalar `pred` (SELECT-1 to
         SELECT-3).
@@ -83,12 +85,14 @@ class ElementwiseMethods(BuilderCore):
             return self.conditional(pred, on_true, lambda x: x, on_false, lambda x: x)
         return self._add(OPERATIONS["select"](), (pred, on_true, on_false))
 
+    @makes("convert", new_element_type="element type of the result, as hl.f32 or its name")
     def convert_element_type(self, operand: Any, new_element_type: PrimitiveType | str) -> XlaOp:
         """Converts elements to another type (CONVERT-1)."""
         operand = self._array(operand, "convert", "CONVERT-6")
         new = element_type(new_element_type)
         return self._add(OPERATIONS["convert"](), (operand,), operand.shape.without_layout().with_element_type(new))
 
+    @makes("bitcast-convert", new_element_type="element type of the result, as hl.f32 or its name")
     def bitcast_convert_type(self, operand: Any, new_element_type: PrimitiveType | str) -> XlaOp:
         """Reinterprets the bits as another element type (BITCASTCONVERT-1 to -3)."""
         operand = self._array(operand, "bitcast-convert", "BITCASTCONVERT-6")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hloom.builder.arguments import element_type
+from hloom.builder.arguments import element_type, makes
 from hloom.builder.core import BuilderCore
 from hloom.builder.window import make_window
 from hloom.builder.xla_op import Padding, XlaOp
@@ -18,6 +18,7 @@ from hloom.types import PrimitiveType
 class ProductMethods(BuilderCore):
     """Methods for dot products and convolutions."""
 
+    @makes("dot")
     def dot(self, lhs: Any, rhs: Any) -> XlaOp:
         """Product of vectors or matrices: contracts the last dimension of lhs with the first of rhs (DOT-1)."""
         lhs, rhs = self._operands(lhs, rhs)
@@ -27,6 +28,11 @@ class ProductMethods(BuilderCore):
         op = OPERATIONS["dot"](lhs_contracting_dims=(lhs.shape.rank - 1,), rhs_contracting_dims=(0,))
         return self._add(op, (lhs, rhs))
 
+    @makes(
+        "dot",
+        dimension_numbers="contracting and batch dimensions of both sides, as above",
+        preferred_element_type="element type of the result; that of the operands if not given",
+    )
     def dot_general(
         self,
         lhs: Any,
@@ -53,6 +59,9 @@ class ProductMethods(BuilderCore):
             shape = op.result_shape(lhs.shape, rhs.shape, element_type(preferred_element_type))
         return self._add(op, (lhs, rhs), shape)
 
+    @makes(
+        "convolution", window_strides="step of the window in each dimension; 1 if not given", padding="SAME or VALID"
+    )
     def conv(
         self,
         lhs: Any,
@@ -74,6 +83,14 @@ class ProductMethods(BuilderCore):
             batch_group_count=batch_group_count,
         )
 
+    @makes(
+        "convolution",
+        window_strides="step of the window in each dimension; 1 if not given",
+        padding="SAME, VALID, or (low, high) of each dimension",
+        lhs_dilation="distance of input elements in each dimension; 1 if not given",
+        rhs_dilation="distance of kernel elements in each dimension; 1 if not given",
+        preferred_element_type="element type of the result; that of the operands if not given",
+    )
     def conv_with_general_padding(
         self,
         lhs: Any,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hloom.builder.arguments import array_type, integer, sequence
+from hloom.builder.arguments import array_type, integer, makes, sequence
 from hloom.builder.core import BuilderCore
 from hloom.builder.window import make_window
 from hloom.builder.xla_op import Computationlike, Padding, XlaOp
@@ -19,12 +19,21 @@ from hloom.shape import scalar
 class ReductionMethods(BuilderCore):
     """Methods for operations with a computation of scalars."""
 
+    @makes("reduce")
     def reduce(self, operands: Any, init_values: Any, computation: Computationlike, dimensions: Sequence[int]) -> XlaOp:
         """Reduces one or several operands along dimensions (REDUCE-1)."""
         arrays, inits = self._reduction_operands(operands, init_values)
         op = OPERATIONS["reduce"](dimensions=dimensions, computation=self._reducer(computation, arrays))
         return self._add(op, (*arrays, *inits))
 
+    @makes(
+        "reduce-window",
+        window_dimensions="size of the window in each dimension",
+        window_strides="step of the window in each dimension; 1 if not given",
+        base_dilations="distance of operand elements in each dimension; 1 if not given",
+        window_dilations="distance of window elements in each dimension; 1 if not given",
+        padding="SAME, VALID, or (low, high) of each dimension",
+    )
     def reduce_window(
         self,
         operands: Any,
@@ -50,6 +59,12 @@ class ReductionMethods(BuilderCore):
         op = OPERATIONS["reduce-window"](window=window, computation=self._reducer(computation, arrays))
         return self._add(op, (*arrays, *inits))
 
+    @makes(
+        "select-and-scatter",
+        window_dimensions="size of the window in each dimension",
+        window_strides="step of the window in each dimension; 1 if not given",
+        padding="SAME, VALID, or (low, high) of each dimension",
+    )
     def select_and_scatter(
         self,
         operand: Any,
@@ -81,6 +96,7 @@ class ReductionMethods(BuilderCore):
         types = [a.shape.element_type for a in arrays] + [None] * len(inits)
         return arrays, [self._operand(init, kind) for init, kind in zip(inits, types, strict=False)]
 
+    @makes("map", static_operands="constants or scalars that the computation takes besides")
     def map(
         self,
         operands: Any,
@@ -109,6 +125,7 @@ class ReductionMethods(BuilderCore):
         mapped = self._callable(computation, scalars, "mapped")
         return self._add(OPERATIONS["map"](dimensions=dimensions, computation=mapped), arrays)
 
+    @makes("sort", dimension="dimension along which the operands are sorted; a negative one counts from the end")
     def sort(self, operands: Any, comparator: Computationlike, dimension: int = -1, is_stable: bool = False) -> XlaOp:
         """Sorts operands together along a dimension by a less-than comparator (SORT-1 to SORT-5)."""
         arrays = self._list(operands)
@@ -124,6 +141,7 @@ class ReductionMethods(BuilderCore):
         op = OPERATIONS["sort"](dimension=dimension % rank, comparator=compare, is_stable=is_stable)
         return self._add(op, arrays)
 
+    @makes("scatter")
     def scatter(
         self,
         operands: Any,

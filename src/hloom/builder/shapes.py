@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hloom.broadcasting import Broadcasting
-from hloom.builder.arguments import ints, sequence, shape_of
+from hloom.builder.arguments import ints, makes, sequence, shape_of
 from hloom.builder.core import BuilderCore
 from hloom.builder.xla_op import XlaOp
 from hloom.errors import ArgumentError, RuleError
@@ -23,6 +23,7 @@ from hloom.types import PrimitiveType
 class ShapeMethods(BuilderCore):
     """Methods for operations that move elements or create arrays."""
 
+    @makes("broadcast", broadcast_sizes="sizes of the new major dimensions")
     def broadcast(self, operand: Any, broadcast_sizes: Sequence[int]) -> XlaOp:
         """Broadcasts to new major dimensions of the given sizes (BROADCAST-1)."""
         operand = self._array(operand, "broadcast", "BROADCAST-3")
@@ -38,6 +39,7 @@ class ShapeMethods(BuilderCore):
         targets = range(len(sizes), len(sizes) + shape.rank)
         return self._add(OPERATIONS["broadcast"](broadcast_dimensions=targets), (operand,), result)
 
+    @makes("broadcast", out_dim_size="sizes of the result")
     def broadcast_in_dim(self, operand: Any, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]) -> XlaOp:
         """Broadcasts operand dimension i to dimension `broadcast_dimensions[i]`; sizes of 1 grow (BROADCASTINDIM-1)."""
         operand = self._array(operand, "broadcast", "BROADCASTINDIM-3")
@@ -46,6 +48,7 @@ class ShapeMethods(BuilderCore):
         plan = Broadcasting.in_dim(operand.shape, sizes, targets)
         return self._widen(operand, plan)
 
+    @makes("reshape", dimensions="sizes of the result")
     def reshape(self, operand: Any, dimensions: Sequence[int]) -> XlaOp:
         """Arranges the elements, in row-major order, in other dimensions (RESHAPE-1)."""
         operand = self._array(operand, "reshape", "RESHAPE-2")
@@ -57,6 +60,7 @@ class ShapeMethods(BuilderCore):
             shape = _reshaped_dynamic(operand.shape, shape)
         return self._add(OPERATIONS["reshape"](), (operand,), shape)
 
+    @makes("reshape", dimensions="consecutive dimensions that become one")
     def collapse(self, operand: Any, dimensions: Sequence[int]) -> XlaOp:
         """Merges consecutive dimensions into one (COLLAPSE-1)."""
         operand = self._array(operand, "collapse", "COLLAPSE-2")
@@ -73,10 +77,17 @@ class ShapeMethods(BuilderCore):
             product *= sizes[d]
         return self.reshape(operand, [*sizes[: run[0]], product, *sizes[run[-1] + 1 :]])
 
+    @makes("concatenate")
     def concat_in_dim(self, operands: Sequence[Any], dimension: int) -> XlaOp:
         """Concatenates arrays along a dimension (CONCATENATE-1)."""
         return self._add(OPERATIONS["concatenate"](dimension=dimension), self._list(operands))
 
+    @makes(
+        "slice",
+        start_indices="first index in each dimension",
+        limit_indices="index before which each dimension ends",
+        strides="step in each dimension; 1 if not given",
+    )
     def slice(
         self,
         operand: Any,
@@ -95,11 +106,13 @@ class ShapeMethods(BuilderCore):
         parts = tuple(map(SliceDimension, starts, limits, steps))
         return self._add(OPERATIONS["slice"](slice=parts), (self._operand(operand),))
 
+    @makes("dynamic-slice")
     def dynamic_slice(self, operand: Any, start_indices: Sequence[Any], size_indices: Sequence[int]) -> XlaOp:
         """Takes the sub-array of the given sizes at start indices known at run time (DYNAMICSLICE-1)."""
         starts = self._starts(start_indices)
         return self._add(OPERATIONS["dynamic-slice"](size_indices=size_indices), (self._operand(operand), *starts))
 
+    @makes("dynamic-update-slice")
     def dynamic_update_slice(self, operand: Any, update: Any, start_indices: Sequence[Any]) -> XlaOp:
         """Overwrites a part of `operand` with `update`, at start indices known at run time (DYNAMICUPDATESLICE-1)."""
         operand, update = self._operands(operand, update)
@@ -142,6 +155,7 @@ class ShapeMethods(BuilderCore):
         sizes = [size for size, keep in zip(sliced.shape.dimensions, kept, strict=True) if keep]
         return sliced if all(kept) else self.reshape(sliced, sizes)
 
+    @makes("gather")
     def gather(
         self,
         operand: Any,
@@ -168,10 +182,12 @@ class ShapeMethods(BuilderCore):
         )
         return self._add(op, (self._operand(operand), self._operand(start_indices)))
 
+    @makes("iota", shape="shape of the result")
     def iota(self, shape: Shape, iota_dimension: int) -> XlaOp:
         """Creates an array that counts 0, 1, 2, .. along a dimension (IOTA-1)."""
         return self._add(OPERATIONS["iota"](iota_dimension=iota_dimension), (), shape_of(shape))
 
+    @makes("set-dimension-size")
     def set_dimension_size(self, operand: Any, size: Any, dimension: int) -> XlaOp:
         """Makes a dimension dynamic, with a size known at run time (SETDIMENSIONSIZE-1)."""
         operand = self._array(operand, "set-dimension-size", "SETDIMENSIONSIZE-5")

@@ -13,6 +13,7 @@ from hloom.aot.sizes import Sizes
 from hloom.aot.targets import TARGETS
 from hloom.api import load
 from hloom.cli.examples import examples
+from hloom.cli.progress import progress
 from hloom.errors import ArgumentError
 
 
@@ -53,19 +54,20 @@ def build(
     """
     files = [given.rpartition("=")[2] for given in modules]
     words = [given.partition("=")[0] if "=" in given else Path(given).stem for given in modules]
-    loaded = dict(zip(unique_names(words), map(load, files), strict=True))
-    library = build_library(
-        loaded,
-        output,
-        name=name,
-        target=target,
-        emit=emit,
-        threads=threads,
-        lapack=lapack,
-        sizes=[_sizes(each) for each in sizes.split(",")] if sizes else (),
-        constants_file=constants_file,
-        static_memory=static_memory,
-    )
+    with progress("compiling"):
+        loaded = dict(zip(unique_names(words), map(load, files), strict=True))
+        library = build_library(
+            loaded,
+            output,
+            name=name,
+            target=target,
+            emit=emit,
+            threads=threads,
+            lapack=lapack,
+            sizes=[_sizes(each) for each in sizes.split(",")] if sizes else (),
+            constants_file=constants_file,
+            static_memory=static_memory,
+        )
     for file, content in library.files.items():
         click.echo(f"{len(content):>9,} {Path(output) / file}")
 

@@ -7,6 +7,7 @@ import sys
 import click
 
 from hloom.cli.examples import examples
+from hloom.cli.progress import progress
 from hloom.errors import HloomError
 from hloom.files.formats import Format, content_of, module_from_content, path_format, read_file, write_file
 
@@ -35,11 +36,13 @@ def convert(source: str, target: str, format: str | None, no_metadata: bool) -> 
     """
     kind = Format(format) if format else Format.HLO if target == "-" else path_format(target)
     content = sys.stdin.buffer.read() if source == "-" else read_file(source)
-    try:
-        module = module_from_content(content)
-    except HloomError as error:
-        raise error.at("standard input" if source == "-" else source) from None
-    converted = content_of(module, kind, metadata=not no_metadata)
+    with progress("reading") as activity:
+        try:
+            module = module_from_content(content)
+        except HloomError as error:
+            raise error.at("standard input" if source == "-" else source) from None
+        activity(f"writing {kind.value}")
+        converted = content_of(module, kind, metadata=not no_metadata)
     if target == "-":
         click.echo(converted, nl=False)
     else:

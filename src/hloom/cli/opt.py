@@ -10,6 +10,7 @@ from hloom.api import load, prepare
 from hloom.cli.examples import examples
 from hloom.cli.output import echo_hlo
 from hloom.cli.pipelines import STAGES, pipeline_named, stage_text
+from hloom.cli.progress import progress
 from hloom.cli.prove import report_proof
 from hloom.text import print_module
 from hloom.verifier import verify_module
@@ -60,11 +61,15 @@ def opt(
         _list()
         return
     pipeline = pipeline_named(passes if passes is not None else "simplification" if stage == "hlo" else "")
-    loaded = load(module)
-    verify_module(loaded)
-    given = clone_module(loaded) if prove else loaded
-    runs = run_passes(loaded, pipeline, verify=verify or None, dump=dump)
-    text = print_module(loaded, short=short) if stage == "hlo" else stage_text(prepare(loaded), stage)
+    with progress("reading") as activity:
+        loaded = load(module)
+        verify_module(loaded)
+        given = clone_module(loaded) if prove else loaded
+        runs = run_passes(
+            loaded, pipeline, verify=verify or None, dump=dump, before=lambda step: activity(f"running {step.name}")
+        )
+        activity(f"making {stage}")
+        text = print_module(loaded, short=short) if stage == "hlo" else stage_text(prepare(loaded), stage)
     echo_hlo(text) if stage == "hlo" else click.echo(text, nl=False)
     if statistics:
         click.echo(statistics_text(runs), err=True)

@@ -11,6 +11,7 @@ import click
 from hloom.api import load
 from hloom.cli.arguments import save_case
 from hloom.cli.examples import examples
+from hloom.cli.progress import progress
 from hloom.errors import ArgumentError
 from hloom.ir import Module
 from hloom.text import print_module
@@ -117,7 +118,8 @@ def _report(
         raise ArgumentError("proofs need z3: pip install 'hloom[prove]'") from None
     from hloom.faults.case import Case
 
-    verdict = decide()
+    with progress("proving"):
+        verdict = decide()
     if isinstance(verdict, Proved):
         click.secho(f"proved: the results are equal for all arguments{_limits(verdict)}", err=True, fg="green")
         return 0
@@ -140,7 +142,8 @@ def _name_pass(case: Case, passes: Pass | Pipeline) -> None:
     from hloom.faults import first_faulty_pass
     from hloom.prove.trials import SameBits
 
-    found = first_faulty_pass(case, passes, SameBits())
+    with progress("looking for the pass that is wrong"):
+        found = first_faulty_pass(case, passes, SameBits())
     if found is not None:
         click.secho(f"  by run {found.run} of the passes, {found.name}, of", err=True)
         click.echo(print_module(found.before.module, short=True), err=True)

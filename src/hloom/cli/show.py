@@ -12,6 +12,7 @@ from hloom.cli.cost import show_cost, show_counts
 from hloom.cli.examples import examples
 from hloom.cli.memory import show_memory
 from hloom.cli.output import echo_hlo, with_json, write_json
+from hloom.cli.progress import progress
 from hloom.errors import ArgumentError
 from hloom.ir import Module
 from hloom.text import fingerprint, print_module
@@ -60,7 +61,9 @@ def show(
     """
     if (devices is not None or plot_path is not None) and (not cost or cluster is None):
         raise ArgumentError("--devices and --plot need a description of the devices: --cost --cluster FILE.toml")
-    loaded, shown = load(module), str(json_path) != "-"
+    with progress("reading"):
+        loaded = load(module)
+    shown = str(json_path) != "-"
     figures: dict[str, object] = {}
     if cost and cluster is not None:
         figures["cost"] = show_cost(loaded, devices, cluster, plot_path, shown)

@@ -17,11 +17,12 @@ from hloom.ir import Instruction, Module
 from hloom.numerics import has_nan
 from hloom.ops.batch_norm import BatchNormGrad
 from hloom.ops.broadcast import Iota
-from hloom.ops.collectives import RaggedAllToAll, ReduceScatter
+from hloom.ops.collectives import ReduceScatter
 from hloom.ops.communication import Infeed, Outfeed, Transfer
 from hloom.ops.custom_call import CustomCall
 from hloom.ops.elementwise_binary import Maximum, Minimum
 from hloom.ops.operation import Operation
+from hloom.ops.ragged_all_to_all import RaggedAllToAll
 from hloom.ops.reduce_window import SelectAndScatter
 from hloom.ops.reshape import Bitcast
 from hloom.ops.scatter import Scatter

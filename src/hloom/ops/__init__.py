@@ -23,6 +23,7 @@ from hloom.ops import (
     gather,
     linear_algebra,
     pad,
+    ragged_all_to_all,
     reduce,
     reduce_window,
     reshape,

@@ -11,7 +11,13 @@ from hloom.values import Array, Value, zeros
 
 
 class AllGatherStart(Start, AllGather, opcode="all-gather-start"):
-    """Starts an all-gather; the result is (operands, gathered), the context for all-gather-done (COLL-7)."""
+    """Starts an all-gather; the result is (operands, gathered), the context for all-gather-done (COLL-7).
+
+    Instructions between the start and its done run while data are on their way, where a device can do both. A context
+    has one done, and no other user.
+    """
+
+    see_also = ("all-gather-done", "async-start")
 
     def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
         if not result.is_tuple or len(result.elements) < 2:
@@ -29,7 +35,7 @@ class AllGatherStart(Start, AllGather, opcode="all-gather-start"):
 class _ResultDone(Done, Operation):
     """Base class of dones whose context is (operands, results, ..)."""
 
-    operands = ("context",)
+    operands = {"context": "result of the start"}
 
     def infer(self, context: Shape) -> Shape:
         if not context.is_tuple or len(context.elements) < 2:
@@ -45,13 +51,19 @@ class AllGatherDone(_ResultDone, opcode="all-gather-done", start=AllGatherStart)
 
 
 class AllReduceStart(Start, AllReduce, opcode="all-reduce-start"):
-    """Starts an all-reduce, which all-reduce-done completes (COLL-7)."""
+    """Starts an all-reduce, which all-reduce-done completes (COLL-7).
+
+    The context has the shape of the result. Instructions between the start and its done run while data are on their
+    way, where a device can do both.
+    """
+
+    see_also = ("all-reduce-done",)
 
 
 class AllReduceDone(Done, Operation, opcode="all-reduce-done", start=AllReduceStart):
     """Waits for all-reduce-start; the result is the reduced arrays (COLL-7)."""
 
-    operands = ("context",)
+    operands = {"context": "result of the start"}
 
     def infer(self, context: Shape) -> Shape:
         return context
@@ -61,7 +73,13 @@ class AllReduceDone(Done, Operation, opcode="all-reduce-done", start=AllReduceSt
 
 
 class CollectivePermuteStart(Start, CollectivePermute, opcode="collective-permute-start"):
-    """Starts a collective-permute; the result is (operand, received, contexts..) (COLL-7)."""
+    """Starts a collective-permute; the result is (operand, received, contexts..) (COLL-7).
+
+    Instructions between the start and its done run while data are on their way, where a device can do both. Pipelines
+    send the activations of one stage to the next while they compute on those of another batch.
+    """
+
+    see_also = ("collective-permute-done",)
 
     def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
         received = self.infer(operands)

@@ -16,8 +16,8 @@ from hloom.values import Array
 class BatchNorm(Operation):
     """Base class of the batch normalisations: feature dimension and epsilon (BATCHNORMGRAD-4)."""
 
-    epsilon: float = attribute(FLOAT)
-    feature_index: int = attribute(INT)
+    epsilon: float = attribute(FLOAT, doc="small number that is added to the variance")
+    feature_index: int = attribute(INT, doc="the feature dimension")
 
     def check_vectors(self, operand: Shape, *vectors: Shape) -> Shape:
         """Checks vectors with an element for each feature, and returns their shape."""
@@ -49,10 +49,15 @@ class BatchNorm(Operation):
 class BatchNormTraining(BatchNorm, opcode="batch-norm-training", builder="batch_norm_training"):
     """Normalises each feature by its mean and biased variance, then scales and shifts it (BATCHNORMTRAINING-1, -4).
 
-    `scale` and `offset` are vectors of the feature dimension's size. The result is (output, batch_mean, batch_var).
+    Vectors have the feature dimension's size. The result is (output, batch_mean, batch_var).
     """
 
-    operands = ("operand", "scale", "offset")
+    see_also = ("batch-norm-inference", "batch-norm-grad")
+    operands = {
+        "operand": "floats, of any rank above 0",
+        "scale": "factor of each feature: a vector",
+        "offset": "what is added to each feature: a vector",
+    }
 
     def infer(self, operand: Shape, scale: Shape, offset: Shape) -> Shape:
         vector = self.check_vectors(operand, scale, offset)
@@ -72,11 +77,17 @@ class BatchNormTraining(BatchNorm, opcode="batch-norm-training", builder="batch_
 class BatchNormInference(BatchNorm, opcode="batch-norm-inference", builder="batch_norm_inference"):
     """Computes scale * (operand - mean) / sqrt(variance + epsilon) + offset for given moments (BATCHNORMINFERENCE-1).
 
-    `scale`, `offset`, `mean` and `variance` are vectors of the feature dimension's size; the result has the operand's
-    shape.
+    Vectors have the feature dimension's size; the result has the operand's shape.
     """
 
-    operands = ("operand", "scale", "offset", "mean", "variance")
+    see_also = ("batch-norm-grad",)
+    operands = {
+        "operand": "floats, of any rank above 0",
+        "scale": "factor of each feature: a vector",
+        "offset": "what is added to each feature: a vector",
+        "mean": "mean of each feature: a vector",
+        "variance": "variance of each feature: a vector",
+    }
 
     def infer(self, operand: Shape, scale: Shape, offset: Shape, mean: Shape, variance: Shape) -> Shape:
         self.check_vectors(operand, scale, offset, mean, variance)
@@ -94,11 +105,16 @@ class BatchNormInference(BatchNorm, opcode="batch-norm-inference", builder="batc
 class BatchNormGrad(BatchNorm, opcode="batch-norm-grad", builder="batch_norm_grad"):
     """Computes the gradients of batch-norm-training (BATCHNORMGRAD-1).
 
-    `grad_output` has the operand's shape; `scale`, `mean` and `variance` are vectors of the feature dimension's size.
-    The result is (grad_operand, grad_scale, grad_offset).
+    Vectors have the feature dimension's size. The result is (grad_operand, grad_scale, grad_offset).
     """
 
-    operands = ("operand", "scale", "mean", "variance", "grad_output")
+    operands = {
+        "operand": "the operand of batch-norm-training",
+        "scale": "factor of each feature: a vector",
+        "mean": "mean of each feature, as batch-norm-training returned it",
+        "variance": "variance of each feature, as batch-norm-training returned it",
+        "grad_output": "gradient of the normalised array, of the operand's shape",
+    }
 
     def infer(self, operand: Shape, scale: Shape, mean: Shape, variance: Shape, grad_output: Shape) -> Shape:
         vector = self.check_vectors(operand, scale, mean, variance)

@@ -22,11 +22,17 @@ class Broadcast(Movement, Operation, opcode="broadcast"):
     (BROADCASTINDIM-4).
     """
 
+    see_also = ("reshape", "iota")
     mixes_precision = False
-    operands = ("operand",)
+    operands = {"operand": "array to repeat"}
     cost = 0
     broadcast_dimensions: Ints = attribute(
-        INTS, default=(), text="dimensions", proto="dimensions", always_printed=True, doc="none for a scalar"
+        INTS,
+        default=(),
+        text="dimensions",
+        proto="dimensions",
+        always_printed=True,
+        doc="the result dimension of each operand dimension; none for a scalar",
     )
 
     def check(self, result: Shape, operand: Shape) -> None:
@@ -71,7 +77,7 @@ class Iota(Operation, opcode="iota"):
     """
 
     cost = 0
-    iota_dimension: int = attribute(INT, proto="dimensions")
+    iota_dimension: int = attribute(INT, proto="dimensions", doc="dimension along which the values count")
 
     def check(self, result: Shape) -> None:
         check_array(self, "IOTA-3", result)

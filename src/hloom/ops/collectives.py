@@ -25,6 +25,9 @@ from hloom.shape import Shape
 from hloom.values import Array, Value
 
 NO_GROUPS = ReplicaGroups()
+CHANNEL = "operations of one kind and channel communicate (COLL-5)"
+GLOBAL_IDS = "whether groups hold ids of devices instead of replicas (COLL-7)"
+COMBINER = "combiner of two scalars"
 
 
 def device_groups(
@@ -50,10 +53,18 @@ class Collective(Communication, Operation):
     """Base class of collectives: groups of replicas and a channel."""
 
     has_side_effect = True
-    operands: ClassVar[tuple[str, ...]] = ("*operands",)
-    channel_id: int | None = attribute(INT, default=None, doc="operations of one kind and channel communicate (COLL-5)")
-    replica_groups: AnyReplicaGroups = attribute(REPLICA_GROUPS, default=NO_GROUPS)
-    constrain_layout: bool = attribute(BOOL, default=False)
+    operands: ClassVar[dict[str, str]] = {"*operands": "arrays, of equal shapes on all members of a group"}
+    channel_id: int | None = attribute(INT, default=None, doc=CHANNEL)
+    replica_groups: AnyReplicaGroups = attribute(
+        REPLICA_GROUPS,
+        default=NO_GROUPS,
+        doc="ids of the members of each group, in order; empty: one group of all (COLL-2)",
+    )
+    constrain_layout: bool = attribute(
+        BOOL,
+        default=False,
+        doc="whether layouts are those of the caller, in modules of several programs; no effect here",
+    )
     shard_clause: ClassVar[str] = "COLL-3"
 
     def shard_count(self, result: Shape, operands: Sequence[Shape]) -> int | None:
@@ -160,9 +171,12 @@ class AllGather(Collective, opcode="all-gather"):
     The size of the result's dimension is that of the operand multiplied by the size of a group.
     """
 
+    see_also: ClassVar[tuple[str, ...]] = ("reduce-scatter", "all-to-all", "all-gather-start")
     shard_clause = "ALLGATHER-3"
-    all_gather_dim: int = attribute(DIMENSION, text="dimensions", proto="dimensions")
-    use_global_device_ids: bool = attribute(BOOL, default=False)
+    all_gather_dim: int = attribute(
+        DIMENSION, text="dimensions", proto="dimensions", doc="dimension along which the operands are joined"
+    )
+    use_global_device_ids: bool = attribute(BOOL, default=False, doc=GLOBAL_IDS)
 
     def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
         results = _elements(result)
@@ -200,8 +214,9 @@ class AllReduce(AppliesScalar, Collective, opcode="all-reduce"):
     shapes.
     """
 
-    use_global_device_ids: bool = attribute(BOOL, default=False)
-    computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
+    see_also: ClassVar[tuple[str, ...]] = ("reduce-scatter", "all-reduce-start")
+    use_global_device_ids: bool = attribute(BOOL, default=False, doc=GLOBAL_IDS)
+    computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids", doc=COMBINER)
 
     def infer(self, operands: tuple[Shape, ...]) -> Shape:
         if not operands:
@@ -236,9 +251,11 @@ class ReduceScatter(AppliesScalar, Collective, opcode="reduce-scatter"):
     """
 
     shard_clause = "REDUCESCATTER-4"
-    use_global_device_ids: bool = attribute(BOOL, default=False)
-    scatter_dimension: int = attribute(DIMENSION, text="dimensions", proto="dimensions")
-    computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
+    use_global_device_ids: bool = attribute(BOOL, default=False, doc=GLOBAL_IDS)
+    scatter_dimension: int = attribute(
+        DIMENSION, text="dimensions", proto="dimensions", doc="dimension along which the reduced array is split"
+    )
+    computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids", doc=COMBINER)
 
     def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
         results = _elements(result)
@@ -273,8 +290,15 @@ class AllToAll(Collective, opcode="all-to-all"):
     (ALLTOALL-7).
     """
 
+    see_also = ("ragged-all-to-all",)
     shard_clause = "ALLTOALL-4"
-    split_dimension: int | None = attribute(DIMENSION, default=None, text="dimensions", proto="dimensions")
+    split_dimension: int | None = attribute(
+        DIMENSION,
+        default=None,
+        text="dimensions",
+        proto="dimensions",
+        doc="dimension that is split and joined again; none in the form with an operand for each member",
+    )
 
     def infer(self, operands: tuple[Shape, ...]) -> Shape:
         check_array(self, "ALLTOALL-5", *operands)
@@ -312,13 +336,14 @@ class CollectivePermute(Communication, Operation, opcode="collective-permute"):
     """Sends the operand of each source to its target; devices that are not a target get zeros (COLLECTIVEPERMUTE-1,
     -2).
 
-    A device may occur once as a source and once as a target of `source_target_pairs`.
+    A device occurs at most once as a source, and at most once as a target.
     """
 
+    see_also: ClassVar[tuple[str, ...]] = ("collective-broadcast", "collective-permute-start")
     has_side_effect = True
-    operands = ("*operands",)
-    channel_id: int | None = attribute(INT, default=None)
-    source_target_pairs: tuple[tuple[int, int], ...] = attribute(PAIRS)
+    operands = {"*operands": "arrays to send"}
+    channel_id: int | None = attribute(INT, default=None, doc=CHANNEL)
+    source_target_pairs: tuple[tuple[int, int], ...] = attribute(PAIRS, doc="sender and receiver of each transfer")
 
     def infer(self, operands: tuple[Shape, ...]) -> Shape:
         if is_in_place(operands):
@@ -385,7 +410,8 @@ def _offsets_count(buffer: Shape, offsets: Shape) -> int:
 class CollectiveBroadcast(Collective, opcode="collective-broadcast", builder="collective_broadcast"):
     """Sends the operand of the first member of each group to all members (a later addition to XLA).
 
-    Devices in no group get zeros.
+    Devices in no group get zeros: groups need not name all devices, but name each at most once (COLL-3). It is an
+    all-reduce of an array that is zero everywhere but on the first member, without the sums.
     """
 
     def infer(self, operands: tuple[Shape, ...]) -> Shape:
@@ -411,39 +437,3 @@ class CollectiveBroadcast(Collective, opcode="collective-broadcast", builder="co
                 operands = tuple(np.zeros_like(operand) for operand in operands)
         first = ctx.exchange(group, operands, self.channel_id, lambda members: members[0])
         return first if ctx.shape.is_tuple else first[0]
-
-
-class RaggedAllToAll(Collective, opcode="ragged-all-to-all"):
-    """Exchanges slices of different sizes along dimension 0 (a later addition to XLA).
-
-    Rows `input_offsets[i]` to `input_offsets[i] + send_sizes[i]` of `operand` go to member i, into its copy of `output`
-    from row `output_offsets[i]`. `recv_sizes[i]` rows come from member i. The result has the shape of `output`.
-    """
-
-    operands = ("operand", "output", "input_offsets", "send_sizes", "output_offsets", "recv_sizes")
-
-    def infer(self, *operands: Shape) -> Shape:
-        check_array(self, "COLL-7", *operands)
-        operand, output, *vectors = operands
-        if operand.rank < 1 or operand.element_type is not output.element_type:
-            self.reject("COLL-7", f"takes arrays of one type with rows, got {operand} and {output}")
-        if operand.dimensions[1:] != output.dimensions[1:] or operand.rank != output.rank:
-            self.reject("COLL-7", f"rows of operand and output must agree, got {operand} and {output}")
-        for vector in vectors:
-            if not vector.element_type.is_integer or not vector.compatible(vectors[0]) or vector.rank not in (1, 2):
-                self.reject("COLL-7", f"offsets and sizes are integers of one shape and rank 1 or 2, got {vector}")
-        return output.without_layout()
-
-    def evaluate(self, ctx: Context, *operands: Array) -> Array:
-        operand, output, input_offsets, send_sizes, output_offsets, _ = operands
-        members = self.exchange(ctx, (operand, input_offsets, send_sizes, output_offsets))
-        position = self.position(ctx)
-        per_member = max(1, len(input_offsets) // len(members))
-        result = output.copy()
-        for rows, starts, sizes, targets in members:
-            for k in range(position * per_member, (position + 1) * per_member):
-                start, size, target = int(starts[k]), int(sizes[k]), int(targets[k])
-                if min(start, size, target) < 0 or start + size > len(rows) or target + size > len(result):
-                    self.reject("COLL-7", f"{size} rows from {start} to {target} lie outside the arrays")
-                result[target : target + size] = rows[start : start + size]
-        return result

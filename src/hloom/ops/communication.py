@@ -36,11 +36,12 @@ class Infeed(Receiving, opcode="infeed"):
     The item must have the declared shape and layout. An empty tuple reads nothing (INFEED-3).
     """
 
+    see_also = ("outfeed", "send", "recv")
     mixes_precision = False
     has_side_effect = True
-    operands = ("token",)
+    operands = {"token": "what must happen before"}
     after_data = (TOKEN,)
-    infeed_config: str = attribute(STRING, default="")
+    infeed_config: str = attribute(STRING, default="", doc="text for the runtime; no effect here")
 
     def check(self, result: Shape, token: Shape) -> None:
         if not token.is_token or not result.is_tuple or len(result.elements) != 2 or not result.elements[1].is_token:
@@ -61,9 +62,12 @@ class Outfeed(Operation, opcode="outfeed"):
 
     mixes_precision = False
     has_side_effect = True
-    operands = ("operand", "token")
-    outfeed_shape: Shape | None = attribute(SHAPE, default=None)
-    outfeed_config: str = attribute(STRING, default="")
+    operands = {
+        "operand": "value to append, an array or a tuple",
+        "token": "what must happen before",
+    }
+    outfeed_shape: Shape | None = attribute(SHAPE, default=None, doc="shape of the data, the operand's if not given")
+    outfeed_config: str = attribute(STRING, default="", doc="text for the runtime; no effect here")
 
     def canonical(self, operands: Sequence[Shape]) -> Operation:
         """Adds the shape of the operand if none is given."""
@@ -87,7 +91,7 @@ class Transfer(Operation):
     mixes_precision = False
     has_side_effect = True
     channel_id: int | None = attribute(INT, default=None, doc="pairs a send with a recv")
-    is_host_transfer: bool = attribute(BOOL, default=False)
+    is_host_transfer: bool = attribute(BOOL, default=False, doc="whether the other end is the host, not a device")
 
 
 class Send(Start, Transfer, opcode="send"):
@@ -97,8 +101,12 @@ class Send(Start, Transfer, opcode="send"):
     each device sends to itself. A host transfer goes to the host (`Device.receive_from_program`).
     """
 
+    see_also = ("recv", "send-done", "collective-permute")
     pairing_clause = "SEND-2"
-    operands = ("operand", "token")
+    operands = {
+        "operand": "array to send",
+        "token": "what must happen before",
+    }
 
     def infer(self, operand: Shape, token: Shape) -> Shape:
         if not token.is_token:
@@ -121,7 +129,7 @@ class SendDone(Done, Transfer, opcode="send-done", start=Send):
     """Waits until a send is complete; the result is a token (SENDDONE-1)."""
 
     pairing_clause = "RECVDONE-2"
-    operands = ("context",)
+    operands = {"context": "result of the send"}
 
     def infer(self, context: Shape) -> Shape:
         _check_context(self, "RECVDONE-2", context)
@@ -134,8 +142,9 @@ class SendDone(Done, Transfer, opcode="send-done", start=Send):
 class Recv(Start, Transfer, Receiving, opcode="recv"):
     """Prepares to receive from the send of the same channel; the result is (data, request id, token) (RECV-2)."""
 
+    see_also = ("recv-done",)
     pairing_clause = "RECV-3"
-    operands = ("token",)
+    operands = {"token": "what must happen before"}
     after_data = (U32, TOKEN)
 
     def check(self, result: Shape, token: Shape) -> None:
@@ -153,7 +162,7 @@ class RecvDone(Done, Transfer, opcode="recv-done", start=Recv):
     """
 
     pairing_clause = "RECVDONE-2"
-    operands = ("context",)
+    operands = {"context": "result of the recv"}
 
     def infer(self, context: Shape) -> Shape:
         _check_context(self, "RECVDONE-2", context)
@@ -170,11 +179,18 @@ class RecvDone(Done, Transfer, opcode="recv-done", start=Recv):
 
 
 class CopyStart(Start, NoWork, Operation, opcode="copy-start"):
-    """Starts an asynchronous copy; the result is (copy, operand, context) (a later addition to XLA)."""
+    """Starts an asynchronous copy; the result is (copy, operand, context) (a later addition to XLA).
 
+    Compilers for accelerators move arrays between memories with it, while other instructions run: the layouts of copy
+    and operand name the memories (`S(1)`). On CPUs there is one memory, and the copy is made at the start.
+    """
+
+    see_also = ("copy-done", "copy")
     mixes_precision = False
-    operands = ("operand",)
-    cross_program_prefetch_index: int | None = attribute(INT, default=None)
+    operands = {"operand": "array to copy"}
+    cross_program_prefetch_index: int | None = attribute(
+        INT, default=None, doc="number of a copy that starts before its program does; no effect here"
+    )
 
     def infer(self, operand: Shape) -> Shape:
         return Shape.tuple_of([operand, operand, U32])
@@ -184,10 +200,13 @@ class CopyStart(Start, NoWork, Operation, opcode="copy-start"):
 
 
 class CopyDone(Done, NoWork, Operation, opcode="copy-done", start=CopyStart):
-    """Waits for copy-start; the result is the copy (a later addition to XLA)."""
+    """Waits for copy-start; the result is the copy (a later addition to XLA).
+
+    The copy-start has no other user, and the copy is valid only after this instruction.
+    """
 
     mixes_precision = False
-    operands = ("context",)
+    operands = {"context": "result of the start"}
 
     def infer(self, context: Shape) -> Shape:
         if not context.is_tuple or not context.elements:

@@ -36,10 +36,23 @@ class Compare(Operation, opcode="compare"):
     EQ and NE only (COMPARE-3).
     """
 
-    operands = ("lhs", "rhs")
+    see_also = ("select", "sort")
+    operands = {
+        "lhs": "left array",
+        "rhs": "right array, of the shape and type of `lhs`",
+    }
     elementwise = True
-    direction: ComparisonDirection = attribute(EnumKind(ComparisonDirection), proto="comparison_direction")
-    type: ComparisonType | None = attribute(EnumKind(ComparisonType), default=None, proto="comparison_type")
+    direction: ComparisonDirection = attribute(
+        EnumKind(ComparisonDirection),
+        proto="comparison_direction",
+        doc="comparison, such as GE for greater or equal",
+    )
+    type: ComparisonType | None = attribute(
+        EnumKind(ComparisonType),
+        default=None,
+        proto="comparison_type",
+        doc="kind of comparison; that of the element type if not given",
+    )
     order: ComparisonOrder | None = attribute(
         EnumKind(ComparisonOrder), default=None, proto="comparison_order", doc="alternative to `type`"
     )

@@ -23,9 +23,11 @@ class Call(ControlFlow, Operation, opcode="call"):
     and version are frontend attributes with the prefix `composite.` (COMPOSITECALL-2).
     """
 
-    operands = ("*args",)
-    computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
-    is_composite: bool = attribute(BOOL, default=False)
+    operands = {"*args": "arguments of the computation"}
+    computation: Computation = attribute(
+        COMPUTATION, text="to_apply", proto="called_computation_ids", doc="computation to call"
+    )
+    is_composite: bool = attribute(BOOL, default=False, doc="whether the call stands for a named operation")
 
     def infer(self, args: tuple[Shape, ...]) -> Shape:
         check_computation(self, "CALL-2", self.computation, args, None)
@@ -42,9 +44,14 @@ class While(ControlFlow, Operation, opcode="while"):
     Both computations take a value of the shape of `init`; `condition` returns PRED, `body` that shape.
     """
 
-    operands = ("init",)
-    condition: Computation = attribute(COMPUTATION, proto="called_computation_ids.1")
-    body: Computation = attribute(COMPUTATION, proto="called_computation_ids.0")
+    see_also = ("call", "conditional", "scan")
+    operands = {"init": "first value of the loop, of any shape"}
+    condition: Computation = attribute(
+        COMPUTATION, proto="called_computation_ids.1", doc="computation from a value to PRED: whether the loop goes on"
+    )
+    body: Computation = attribute(
+        COMPUTATION, proto="called_computation_ids.0", doc="computation from a value to the next one"
+    )
 
     def infer(self, init: Shape) -> Shape:
         check_computation(self, "WHILE-2", self.condition, [init], PRED, "condition")
@@ -65,8 +72,13 @@ class Conditional(ControlFlow, Operation, opcode="conditional"):
     the last branch (CONDITIONAL-4). All branches return the same shape.
     """
 
-    operands = ("branch_index", "*branch_operands")
-    branch_computations: tuple[Computation, ...] = attribute(COMPUTATIONS, proto="called_computation_ids")
+    operands = {
+        "branch_index": "scalar PRED or S32 that chooses the branch",
+        "*branch_operands": "argument of each branch",
+    }
+    branch_computations: tuple[Computation, ...] = attribute(
+        COMPUTATIONS, proto="called_computation_ids", doc="branches, each with one parameter"
+    )
 
     def infer(self, branch_index: Shape, branch_operands: tuple[Shape, ...]) -> Shape:
         branches = self.branch_computations
@@ -96,14 +108,24 @@ class Conditional(ControlFlow, Operation, opcode="conditional"):
 
 
 class Fusion(CallLike, Operation, opcode="fusion"):
-    """Calls a computation that a compiler compiles to one kernel (a later addition to XLA)."""
+    """Calls a computation that a compiler compiles to one kernel (a later addition to XLA).
 
-    operands = ("*operands",)
-    kind: FusionKind = attribute(EnumKind(FusionKind), proto="fusion_kind")
-    output_to_operand_aliasing: tuple[OutputOperandAlias, ...] = attribute(
-        ALIASING, default=(), proto="output_operand_aliasing"
+    The result is that of the computation: a fusion changes how fast a program runs, not what it computes. Values inside
+    never reach memory, so that element-wise chains cost one pass over their operands. hloom chooses its own fusions
+    (`passes/fusion/`); those of a module that XLA has compiled are kept.
+    """
+
+    see_also = ("call",)
+    operands = {"*operands": "arguments of the computation"}
+    kind: FusionKind = attribute(
+        EnumKind(FusionKind), proto="fusion_kind", doc="kind of kernel, as the compiler that made the fusion named it"
     )
-    calls: Computation = attribute(COMPUTATION, proto="called_computation_ids")
+    output_to_operand_aliasing: tuple[OutputOperandAlias, ...] = attribute(
+        ALIASING, default=(), proto="output_operand_aliasing", doc="results that share the memory of operands"
+    )
+    calls: Computation = attribute(
+        COMPUTATION, proto="called_computation_ids", doc="the instructions that are one kernel"
+    )
 
     def infer(self, operands: tuple[Shape, ...]) -> Shape:
         check_computation(self, "CALL-2", self.calls, operands, None, "calls")
@@ -121,14 +143,17 @@ def _bound(named: Shape, result: Shape) -> bool:
 class AsyncStart(Asynchronous, CallLike, Operation, opcode="async-start"):
     """Starts a computation asynchronously; the result is ((operands), result, context..) (a later addition to XLA).
 
-    The result of the computation is available from async-done. The interpreter computes it here; contexts are zeros.
+    Any operation can be started like that: its computation is the instruction alone, and HLO text may write `add-start`
+    for it. The result of the computation is available from async-done. An async-start, its updates and its done are a
+    chain: each is used by the next one only. The interpreter computes the result here; contexts are zeros.
     """
 
-    operands = ("*operands",)
-    async_execution_thread: str = attribute(STRING, default="main")
-    calls: Computation = attribute(COMPUTATION, proto="called_computation_ids")
+    see_also = ("async-update", "async-done", "call")
+    operands = {"*operands": "arguments of the computation"}
+    async_execution_thread: str = attribute(STRING, default="main", doc="name of the thread on which it runs")
+    calls: Computation = attribute(COMPUTATION, proto="called_computation_ids", doc="computation to start")
     output_to_operand_aliasing: tuple[OutputOperandAlias, ...] = attribute(
-        ALIASING, default=(), proto="output_operand_aliasing"
+        ALIASING, default=(), proto="output_operand_aliasing", doc="results that share the memory of operands"
     )
 
     def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
@@ -145,11 +170,17 @@ class AsyncStart(Asynchronous, CallLike, Operation, opcode="async-start"):
 
 
 class AsyncUpdate(Asynchronous, NoWork, Operation, opcode="async-update"):
-    """Marks a point between async-start and async-done; the result is the context (a later addition to XLA)."""
+    """Marks a point between async-start and async-done; the result is the context (a later addition to XLA).
 
+    Schedulers place it where the computation should have come so far; it computes nothing.
+    """
+
+    see_also = ("async-done",)
     mixes_precision = False
-    operands = ("context",)
-    calls: Computation | None = attribute(COMPUTATION, default=None, text="", proto="called_computation_ids")
+    operands = {"context": "result of the start, or of another update"}
+    calls: Computation | None = attribute(
+        COMPUTATION, default=None, text="", proto="called_computation_ids", doc="the started computation"
+    )
 
     def infer(self, context: Shape) -> Shape:
         if not context.is_tuple or len(context.elements) < 2:
@@ -161,11 +192,16 @@ class AsyncUpdate(Asynchronous, NoWork, Operation, opcode="async-update"):
 
 
 class AsyncDone(Asynchronous, NoWork, Operation, opcode="async-done"):
-    """Waits for the computation that async-start started; the result is its result (a later addition to XLA)."""
+    """Waits for the computation that async-start started; the result is its result (a later addition to XLA).
+
+    Every async-start has exactly one, perhaps behind updates.
+    """
 
     mixes_precision = False
-    operands = ("context",)
-    calls: Computation | None = attribute(COMPUTATION, default=None, text="", proto="called_computation_ids")
+    operands = {"context": "result of the start, or of an update"}
+    calls: Computation | None = attribute(
+        COMPUTATION, default=None, text="", proto="called_computation_ids", doc="the started computation"
+    )
 
     def infer(self, context: Shape) -> Shape:
         if not context.is_tuple or len(context.elements) < 2:

@@ -26,7 +26,8 @@ class Convert(Linear, Operation, opcode="convert"):
     the range, NaN gives 0.
     """
 
-    operands = ("operand",)
+    see_also = ("bitcast-convert", "reduce-precision", "stochastic-convert")
+    operands = {"operand": "array to convert"}
     elementwise = True
 
     def check(self, result: Shape, operand: Shape) -> None:
@@ -45,8 +46,9 @@ class BitcastConvert(NoWork, Operation, opcode="bitcast-convert"):
     dimension, whose size must be the ratio of the widths (BITCASTCONVERT-2 to -4).
     """
 
+    see_also = ("bitcast",)
     mixes_precision = False
-    operands = ("operand",)
+    operands = {"operand": "array whose bits are read"}
 
     def check(self, result: Shape, operand: Shape) -> None:
         check_array(self, "BITCASTCONVERT-6", operand, result)
@@ -83,13 +85,13 @@ class BitcastConvert(NoWork, Operation, opcode="bitcast-convert"):
 class ReducePrecision(Operation, opcode="reduce-precision", builder="reduce_precision"):
     """Reduces the precision of elements: rounds to a float format with fewer bits and back (REDUCEPRECISION-1 to -5).
 
-    `exponent_bits` >= 1 and `mantissa_bits` >= 0. Values below the smallest normal number of the format become zero.
+    Values below the smallest normal number of the format become zero.
     """
 
-    operands = ("operand",)
+    operands = {"operand": "array of floats"}
     elementwise = True
-    exponent_bits: int = attribute(INT)
-    mantissa_bits: int = attribute(INT)
+    exponent_bits: int = attribute(INT, doc="bits of the exponent, 1 or more")
+    mantissa_bits: int = attribute(INT, doc="bits of the mantissa, 0 or more")
 
     def infer(self, operand: Shape) -> Shape:
         check_array(self, "REDUCEPRECISION-6", operand)
@@ -109,11 +111,16 @@ class ReducePrecision(Operation, opcode="reduce-precision", builder="reduce_prec
 class StochasticConvert(Operation, opcode="stochastic-convert"):
     """Converts floats to a narrower type with stochastic rounding (a later addition to XLA).
 
-    `random` holds unsigned integers of the operand's width. For integers, the fraction beyond the truncated value is
-    compared with random / 2^bits; for floats, the random bits are added below the mantissa bits that are kept.
+    A value between two numbers of the narrower type becomes the one or the other at random, the nearer one with the
+    higher probability, so that the mean of many conversions is the value itself: sums of small updates in low precision
+    do not stall. For integers, the fraction beyond the truncated value is compared with random / 2^bits; for floats,
+    the random bits are added below the mantissa bits that are kept. Infinities and NaN are converted as by convert.
     """
 
-    operands = ("operand", "random")
+    operands = {
+        "operand": "array of floats",
+        "random": "random bits: unsigned integers of the operand's width",
+    }
     elementwise = True
 
     def check(self, result: Shape, operand: Shape, random: Shape) -> None:

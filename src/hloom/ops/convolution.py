@@ -33,15 +33,26 @@ class Convolution(Operation, opcode="convolution"):
     most one of them exceeds 1. Output sizes along spatial dimensions are the numbers of window positions (WIN-2).
     """
 
-    operands = ("lhs", "rhs")
-    window: Window = attribute(WINDOW, default=())
-    dimension_numbers: ConvolutionDimensionNumbers = attribute(
-        DIM_LABELS, text="dim_labels", proto="convolution_dimension_numbers"
+    operands = {
+        "lhs": "input: batch, features, and spatial dimensions",
+        "rhs": "kernel: input features, output features, and the window's dimensions",
+    }
+    window: Window = attribute(
+        WINDOW, default=(), doc="size, stride, padding, dilations and reversal in each spatial dimension"
     )
-    feature_group_count: int = attribute(INT, default=1)
-    batch_group_count: int = attribute(INT, default=1)
+    dimension_numbers: ConvolutionDimensionNumbers = attribute(
+        DIM_LABELS,
+        text="dim_labels",
+        proto="convolution_dimension_numbers",
+        doc="meaning of the dimensions of input, kernel and result",
+    )
+    feature_group_count: int = attribute(INT, default=1, doc="number of groups of features that are convolved apart")
+    batch_group_count: int = attribute(INT, default=1, doc="number of groups of the batch that are convolved apart")
     operand_precision: tuple[Precision, ...] = attribute(
-        PRECISIONS, default=(), proto="precision_config.operand_precision"
+        PRECISIONS,
+        default=(),
+        proto="precision_config.operand_precision",
+        doc="precision of each operand; above the default, sums are direct (no Winograd)",
     )
 
     def infer(self, lhs: Shape, rhs: Shape) -> Shape:

@@ -44,34 +44,53 @@ class CustomCall(Operation, opcode="custom-call"):
     removed (CUSTOMCALL-4).
     """
 
+    see_also = ("call",)
     mixes_precision = False
-    operands = ("*args",)
-    window: Window | None = attribute(WINDOW, default=None)
+    operands = {"*args": "arguments of the function"}
+    window: Window | None = attribute(WINDOW, default=None, doc="window, for targets that convolve")
     dimension_numbers: ConvolutionDimensionNumbers | None = attribute(
-        DIM_LABELS, default=None, text="dim_labels", proto="convolution_dimension_numbers"
+        DIM_LABELS,
+        default=None,
+        text="dim_labels",
+        proto="convolution_dimension_numbers",
+        doc="meaning of dimensions, for targets that convolve",
     )
-    feature_group_count: int = attribute(INT, default=1)
-    batch_group_count: int = attribute(INT, default=1)
-    target_name: str = attribute(STRING, text="custom_call_target", proto="custom_call_target")
+    feature_group_count: int = attribute(INT, default=1, doc="groups of features, for targets that convolve")
+    batch_group_count: int = attribute(INT, default=1, doc="groups of the batch, for targets that convolve")
+    target_name: str = attribute(
+        STRING, text="custom_call_target", proto="custom_call_target", doc="name under which the function is registered"
+    )
     operand_layout_constraints: tuple[Shape, ...] | None = attribute(
-        SHAPES, default=None, proto="operand_shapes_with_layout"
+        SHAPES, default=None, proto="operand_shapes_with_layout", doc="layouts in which the function takes its operands"
     )
     has_effect: bool = attribute(
-        BOOL, default=False, text="custom_call_has_side_effect", proto="custom_call_has_side_effect"
+        BOOL,
+        default=False,
+        text="custom_call_has_side_effect",
+        proto="custom_call_has_side_effect",
+        doc="whether the call must be neither removed nor duplicated",
     )
-    literal: Literal | None = attribute(LITERAL, default=None)
-    called_computations: tuple[Computation, ...] = attribute(COMPUTATIONS, default=(), proto="called_computation_ids")
+    literal: Literal | None = attribute(LITERAL, default=None, doc="constant that belongs to the call")
+    called_computations: tuple[Computation, ...] = attribute(
+        COMPUTATIONS, default=(), proto="called_computation_ids", doc="computations that the function may call"
+    )
     output_to_operand_aliasing: tuple[OutputOperandAlias, ...] = attribute(
-        ALIASING, default=(), proto="output_operand_aliasing"
+        ALIASING, default=(), proto="output_operand_aliasing", doc="results that share the memory of operands"
     )
-    padding_type: PaddingType = attribute(EnumKind(PaddingType), default=PaddingType.PADDING_INVALID)
+    padding_type: PaddingType = attribute(
+        EnumKind(PaddingType), default=PaddingType.PADDING_INVALID, doc="kind of padding, for targets that convolve"
+    )
     schedule: CustomCallSchedule = attribute(
-        EnumKind(CustomCallSchedule), default=CustomCallSchedule.SCHEDULE_NONE, proto="custom_call_schedule"
+        EnumKind(CustomCallSchedule),
+        default=CustomCallSchedule.SCHEDULE_NONE,
+        proto="custom_call_schedule",
+        doc="when compilers that order instructions start the call",
     )
     api_version: CustomCallApiVersion = attribute(
         EnumKind(CustomCallApiVersion),
         default=CustomCallApiVersion.API_VERSION_ORIGINAL,
         proto="custom_call_api_version",
+        doc="signature of the function in C",
     )
 
     @property

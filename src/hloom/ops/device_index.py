@@ -15,6 +15,8 @@ from hloom.values import Array
 class ReplicaId(DeviceIndex, Operation, opcode="replica-id", builder="replica_id"):
     """Returns the id of the executing replica, in [0, N), as u32[] (REPLICAID-1)."""
 
+    see_also = ("partition-id",)
+
     def infer(self) -> Shape:
         return scalar(PrimitiveType.U32)
 
@@ -23,7 +25,11 @@ class ReplicaId(DeviceIndex, Operation, opcode="replica-id", builder="replica_id
 
 
 class PartitionId(DeviceIndex, Operation, opcode="partition-id", builder="partition_id"):
-    """Returns the id of the executing partition as u32[] (a later addition to XLA)."""
+    """Returns the id of the executing partition as u32[] (a later addition to XLA).
+
+    A program runs on replicas, each of which may be split into partitions: this is the position inside the replica.
+    Partitioned programs select their block of an array by it.
+    """
 
     def infer(self) -> Shape:
         return scalar(PrimitiveType.U32)

@@ -24,14 +24,36 @@ MAX_UNSPLIT_TERMS = 128
 sequentially.
 """
 
+_PRECISION = "precision of each operand; products here always have the highest"
+
 
 class DotDimensions(Operation):
     """Base class of dots: their dimension numbers (DOTGENERAL-1)."""
 
-    lhs_batch_dims: Ints = attribute(INTS, default=(), proto="dot_dimension_numbers.lhs_batch_dimensions")
-    lhs_contracting_dims: Ints = attribute(INTS, default=(), proto="dot_dimension_numbers.lhs_contracting_dimensions")
-    rhs_batch_dims: Ints = attribute(INTS, default=(), proto="dot_dimension_numbers.rhs_batch_dimensions")
-    rhs_contracting_dims: Ints = attribute(INTS, default=(), proto="dot_dimension_numbers.rhs_contracting_dimensions")
+    lhs_batch_dims: Ints = attribute(
+        INTS,
+        default=(),
+        proto="dot_dimension_numbers.lhs_batch_dimensions",
+        doc="dimensions of `lhs` that stay, paired with those of `rhs`",
+    )
+    lhs_contracting_dims: Ints = attribute(
+        INTS,
+        default=(),
+        proto="dot_dimension_numbers.lhs_contracting_dimensions",
+        doc="dimensions of `lhs` over which products are summed",
+    )
+    rhs_batch_dims: Ints = attribute(
+        INTS,
+        default=(),
+        proto="dot_dimension_numbers.rhs_batch_dimensions",
+        doc="dimensions of `rhs` paired with the batch dimensions of `lhs`, in order",
+    )
+    rhs_contracting_dims: Ints = attribute(
+        INTS,
+        default=(),
+        proto="dot_dimension_numbers.rhs_contracting_dimensions",
+        doc="dimensions of `rhs` paired with the contracting ones of `lhs`, in order",
+    )
 
     def check_sides(self, lhs: Shape, rhs: Shape) -> None:
         """Checks that paired dimensions have equal sizes and none is listed twice (DOTGENERAL-2)."""
@@ -93,11 +115,20 @@ class Dot(DotDimensions, opcode="dot"):
     one.
     """
 
-    operands = ("lhs", "rhs")
+    see_also = ("convolution", "ragged-dot", "scaled-dot")
+    operands = {
+        "lhs": "left factor",
+        "rhs": "right factor",
+    }
     operand_precision: tuple[Precision, ...] = attribute(
-        PRECISIONS, default=(), proto="precision_config.operand_precision"
+        PRECISIONS,
+        default=(),
+        proto="precision_config.operand_precision",
+        doc=_PRECISION,
     )
-    algorithm: str | None = attribute(WORD, default=None, proto="precision_config.algorithm")
+    algorithm: str | None = attribute(
+        WORD, default=None, proto="precision_config.algorithm", doc="types of the products and sums, as XLA names them"
+    )
 
     def infer(self, lhs: Shape, rhs: Shape) -> Shape:
         self.check_sides(lhs, rhs)
@@ -180,28 +211,60 @@ def _sums_of_products(a: Array, b: Array, max_terms: int = 0) -> Array:
 class RaggedDot(DotDimensions, opcode="ragged-dot"):
     """A dot in which one dimension of `lhs` is ragged: split into groups of `group_sizes` (a later addition to XLA).
 
-    The ragged dimension is free (each group has its own rhs matrix, along `rhs_group_dims`), contracting (one result
-    for each group, in a new leading dimension) or a batch dimension (as in dot).
+    Where the ragged dimension is free, each group of rows is multiplied by its own matrix, along `rhs_group_dims`: the
+    experts of a mixture. Where it is contracting, each group gives a result, in a new leading dimension: their
+    gradients. Where it is a batch dimension, the result is that of dot. Rows beyond the last group give zeros.
+
+    Otherwise dimensions are those of dot. `group_sizes` may have leading batch dimensions, for groups that differ by
+    batch.
     """
 
-    operands = ("lhs", "rhs", "group_sizes")
-    lhs_ragged_dims: Ints = attribute(INTS, proto="ragged_dot_dimension_numbers.lhs_ragged_dimensions")
-    rhs_group_dims: Ints = attribute(INTS, default=(), proto="ragged_dot_dimension_numbers.rhs_group_dimensions")
+    operands = {
+        "lhs": "left factor, one of whose dimensions is split into groups",
+        "rhs": "right factor",
+        "group_sizes": "size of each group along the ragged dimension",
+    }
+    lhs_ragged_dims: Ints = attribute(
+        INTS,
+        proto="ragged_dot_dimension_numbers.lhs_ragged_dimensions",
+        doc="dimension of `lhs` that is split, as a list of one",
+    )
+    rhs_group_dims: Ints = attribute(
+        INTS,
+        default=(),
+        proto="ragged_dot_dimension_numbers.rhs_group_dimensions",
+        doc="dimension of `rhs` that has an entry for each group, if `lhs` is split in a free one",
+    )
     operand_precision: tuple[Precision, ...] = attribute(
-        PRECISIONS, default=(), proto="precision_config.operand_precision"
+        PRECISIONS,
+        default=(),
+        proto="precision_config.operand_precision",
+        doc=_PRECISION,
     )
 
     lhs_batch_dims: Ints = attribute(
-        INTS, default=(), proto="ragged_dot_dimension_numbers.dot_dimension_numbers.lhs_batch_dimensions"
+        INTS,
+        default=(),
+        proto="ragged_dot_dimension_numbers.dot_dimension_numbers.lhs_batch_dimensions",
+        doc="as in dot",
     )
     lhs_contracting_dims: Ints = attribute(
-        INTS, default=(), proto="ragged_dot_dimension_numbers.dot_dimension_numbers.lhs_contracting_dimensions"
+        INTS,
+        default=(),
+        proto="ragged_dot_dimension_numbers.dot_dimension_numbers.lhs_contracting_dimensions",
+        doc="as in dot",
     )
     rhs_batch_dims: Ints = attribute(
-        INTS, default=(), proto="ragged_dot_dimension_numbers.dot_dimension_numbers.rhs_batch_dimensions"
+        INTS,
+        default=(),
+        proto="ragged_dot_dimension_numbers.dot_dimension_numbers.rhs_batch_dimensions",
+        doc="as in dot",
     )
     rhs_contracting_dims: Ints = attribute(
-        INTS, default=(), proto="ragged_dot_dimension_numbers.dot_dimension_numbers.rhs_contracting_dimensions"
+        INTS,
+        default=(),
+        proto="ragged_dot_dimension_numbers.dot_dimension_numbers.rhs_contracting_dimensions",
+        doc="as in dot",
     )
 
     def check(self, result: Shape, lhs: Shape, rhs: Shape, group_sizes: Shape) -> None:
@@ -275,13 +338,22 @@ def _product(dot: DotDimensions, lhs: Array, rhs: Array, dtype: np.dtype[Any]) -
 class ScaledDot(DotDimensions, opcode="scaled-dot"):
     """A dot of operands that are first multiplied by block scales (a later addition to XLA).
 
-    A scale has the rank of its operand, and sizes that divide its sizes: each element scales a block of the operand. A
-    scalar, of any value, stands for no scale (XLA's ScaledDotRewriter).
+    Narrow floats, such as the MX formats, share a scale among 16 or 32 elements. A scale has the rank of its operand,
+    and sizes that divide its sizes: each element scales a block of the operand. A scalar, of any value, stands for no
+    scale (XLA's ScaledDotRewriter).
     """
 
-    operands = ("lhs", "rhs", "lhs_scale", "rhs_scale")
+    operands = {
+        "lhs": "left factor",
+        "rhs": "right factor",
+        "lhs_scale": "factors of blocks of `lhs`",
+        "rhs_scale": "factors of blocks of `rhs`",
+    }
     operand_precision: tuple[Precision, ...] = attribute(
-        PRECISIONS, default=(), proto="precision_config.operand_precision"
+        PRECISIONS,
+        default=(),
+        proto="precision_config.operand_precision",
+        doc=_PRECISION,
     )
 
     def check(self, result: Shape, lhs: Shape, rhs: Shape, lhs_scale: Shape, rhs_scale: Shape) -> None:

@@ -20,8 +20,9 @@ S32 = scalar(PrimitiveType.S32)
 class GetDimensionSize(NoWork, Operation, opcode="get-dimension-size", builder="get_dimension_size"):
     """Returns the size of a dimension as s32[], the actual one if the dimension is dynamic (GETDIMENSIONSIZE-1)."""
 
-    operands = ("operand",)
-    dimension: int = attribute(DIMENSION, text="dimensions", proto="dimensions")
+    see_also = ("set-dimension-size",)
+    operands = {"operand": "array of any type"}
+    dimension: int = attribute(DIMENSION, text="dimensions", proto="dimensions", doc="dimension whose size is returned")
 
     def infer(self, operand: Shape) -> Shape:
         check_array(self, "GETDIMENSIONSIZE-2", operand)
@@ -36,11 +37,15 @@ class SetDimensionSize(NoWork, Operation, opcode="set-dimension-size"):
     """Makes a dimension dynamic, with the run-time size `size`; elements beyond it are ignored (SETDIMENSIONSIZE-1,
     -2).
 
-    `size` is s32[], in [0, bound]. The bound as a constant makes the dimension static again (SETDIMENSIONSIZE-5).
+    The bound as a constant makes the dimension static again (SETDIMENSIONSIZE-5).
     """
 
-    operands = ("operand", "size")
-    dimension: int = attribute(DIMENSION, text="dimensions", proto="dimensions")
+    see_also = ("dynamic-reshape",)
+    operands = {
+        "operand": "array of any type",
+        "size": "size at run time: s32[], in [0, bound]",
+    }
+    dimension: int = attribute(DIMENSION, text="dimensions", proto="dimensions", doc="dimension that becomes dynamic")
 
     def check(self, result: Shape, operand: Shape, size: Shape) -> None:
         check_array(self, "SETDIMENSIONSIZE-5", operand, result)

@@ -66,7 +66,10 @@ class Binary(Operation):
     -3).
     """
 
-    operands = ("lhs", "rhs")
+    operands = {
+        "lhs": "left array",
+        "rhs": "right array, of the shape and type of `lhs`",
+    }
     elementwise = True
     kinds: ClassVar[frozenset[Kind]] = NUMERIC
 
@@ -103,6 +106,7 @@ class Monoid(Binary):
 class Add(Linear, Monoid, opcode="add", builder="add"):
     """Adds `lhs` and `rhs`; logical or for PRED (ADD-1)."""
 
+    see_also = ("subtract",)
     kinds = NUMERIC | {Kind.PRED}
     function = staticmethod(np.add)
 
@@ -124,6 +128,7 @@ class Subtract(Linear, Binary, opcode="subtract", builder="sub"):
 class Multiply(Monoid, opcode="multiply", builder="mul"):
     """Multiplies `lhs` and `rhs`; logical and for PRED (MUL-1)."""
 
+    see_also = ("mulhi",)
     kinds = NUMERIC | {Kind.PRED}
     function = staticmethod(np.multiply)
 
@@ -138,6 +143,7 @@ class Divide(Binary, opcode="divide", builder="div"):
     For integers, x / 0 = -1 and minimum / -1 = minimum.
     """
 
+    see_also = ("remainder",)
     cost = 4
 
     @staticmethod
@@ -242,6 +248,7 @@ def integer_power(x: Array, y: Array) -> Array:
 class Maximum(Monoid, opcode="maximum", builder="max"):
     """Takes the larger element; NaN if either is, max(-0, +0) = +0; logical or for PRED (MAX-1)."""
 
+    see_also = ("minimum", "clamp")
     is_idempotent = True
     kinds = REALS | {Kind.PRED}
 
@@ -278,6 +285,7 @@ class Minimum(Monoid, opcode="minimum", builder="min"):
 class And(Monoid, opcode="and", builder="and_"):
     """Bitwise and of integers, logical and of PRED (AND-1)."""
 
+    see_also = ("or", "xor", "not")
     is_idempotent = True
     kinds = BITS
     function = staticmethod(np.bitwise_and)
@@ -322,6 +330,8 @@ class Shift(Binary):
 
 class ShiftLeft(Shift, opcode="shift-left", builder="shift_left"):
     """Shifts `lhs` left by `rhs` bits, inserting zeros; amounts outside [0, bits) give 0 (SHIFTLEFT-1)."""
+
+    see_also = ("shift-right-arithmetic", "shift-right-logical")
 
     @staticmethod
     def shift(x: Array, amount: Array, inside: Array, bits: int) -> Array:
@@ -389,6 +399,7 @@ def _scaled_alike(x: Array, y: Array) -> list[Array]:
 class Complex(Linear, Binary, opcode="complex", builder="complex"):
     """Combines real and imaginary parts to complex numbers: f32 to c64, f64 to c128 (COMPLEX-1)."""
 
+    see_also = ("real", "imag")
     kinds = frozenset({Kind.FLOAT})
 
     def infer(self, lhs: Shape, rhs: Shape) -> Shape:
@@ -406,7 +417,11 @@ class Complex(Linear, Binary, opcode="complex", builder="complex"):
 
 
 class Mulhi(Binary, opcode="mulhi", builder="mulhi"):
-    """Computes the high half of the double-width product of integers (a later addition to XLA)."""
+    """Computes the high half of the double-width product of integers (a later addition to XLA).
+
+    The product of two numbers of n bits has 2n bits: multiply keeps the low n of them, mulhi the high n. Division by a
+    constant and arithmetic on wider integers use both. Signed operands give the high half of the signed product.
+    """
 
     kinds = INTEGERS
 

@@ -28,7 +28,7 @@ SIGNED = frozenset({Kind.SIGNED, Kind.FLOAT, Kind.COMPLEX})
 class Unary(Operation):
     """Base class: one operand of an element type in `kinds`; the result has its shape (UNARY-1)."""
 
-    operands = ("operand",)
+    operands = {"operand": "array"}
     elementwise = True
     kinds: ClassVar[frozenset[Kind]] = FLOATS_COMPLEX
 
@@ -49,7 +49,9 @@ class Unary(Operation):
 class AccurateUnary(Unary):
     """Base class of transcendental functions; any `result_accuracy` is met."""
 
-    result_accuracy: ResultAccuracy = attribute(RESULT_ACCURACY, default=ResultAccuracy())
+    result_accuracy: ResultAccuracy = attribute(
+        RESULT_ACCURACY, default=ResultAccuracy(), doc="error that is tolerated, or the accuracy mode; all are met"
+    )
 
 
 class Abs(Unary, opcode="abs", builder="abs"):
@@ -58,6 +60,7 @@ class Abs(Unary, opcode="abs", builder="abs"):
     The minimum of a signed integer type is its own absolute value.
     """
 
+    see_also = ("sign", "negate")
     kinds = SIGNED
 
     def infer(self, operand: Shape) -> Shape:
@@ -74,6 +77,7 @@ class Abs(Unary, opcode="abs", builder="abs"):
 class Ceil(Unary, opcode="ceil", builder="ceil"):
     """Rounds up to an integer; ceil(-0.5) = -0 (CEIL-1)."""
 
+    see_also = ("floor", "round-nearest-afz")
     kinds = FLOATS
     function = staticmethod(np.ceil)
 
@@ -88,6 +92,7 @@ class Floor(Unary, opcode="floor", builder="floor"):
 class RoundNearestAfz(Unary, opcode="round-nearest-afz", builder="round"):
     """Rounds to the nearest integer, ties away from zero: 2.5 -> 3, -0.5 -> -1, 0.49999997 -> 0 (ROUND-1)."""
 
+    see_also = ("round-nearest-even",)
     kinds = FLOATS
 
     @staticmethod
@@ -106,6 +111,7 @@ class RoundNearestEven(Unary, opcode="round-nearest-even", builder="round_neares
 class Exponential(AccurateUnary, opcode="exponential", builder="exp"):
     """Computes e^x (EXP-1)."""
 
+    see_also = ("exponential-minus-one", "log", "power")
     cost = 15
     function = staticmethod(np.exp)
 
@@ -113,6 +119,7 @@ class Exponential(AccurateUnary, opcode="exponential", builder="exp"):
 class Expm1(AccurateUnary, opcode="exponential-minus-one", builder="expm1"):
     """Computes e^x - 1, accurate near 0 (EXPM1-1)."""
 
+    see_also = ("log-plus-one",)
     cost = 22
 
     @staticmethod
@@ -127,6 +134,7 @@ class Expm1(AccurateUnary, opcode="exponential-minus-one", builder="expm1"):
 class Log(AccurateUnary, opcode="log", builder="log"):
     """Computes the natural logarithm; log(0) = -inf, NaN for negative real numbers (LOG-1)."""
 
+    see_also = ("log-plus-one",)
     cost = 18
     function = staticmethod(np.log)
 
@@ -153,6 +161,7 @@ class Log1p(AccurateUnary, opcode="log-plus-one", builder="log1p"):
 class Logistic(AccurateUnary, opcode="logistic", builder="logistic"):
     """Computes the logistic function 1 / (1 + e^-x) (LOGISTIC-1)."""
 
+    see_also = ("tanh", "erf")
     cost = 20
 
     @staticmethod
@@ -173,6 +182,7 @@ class Logistic(AccurateUnary, opcode="logistic", builder="logistic"):
 class Sqrt(AccurateUnary, opcode="sqrt", builder="sqrt"):
     """Computes the square root; NaN for negative real numbers, sqrt(-0) = -0 (SQRT-1)."""
 
+    see_also = ("rsqrt", "cbrt")
     cost = 5
     function = staticmethod(np.sqrt)
 
@@ -206,6 +216,7 @@ def _of_any_size(function: Callable[[Array], Array], x: Array) -> Array:
 class Sine(AccurateUnary, opcode="sine", builder="sin"):
     """Computes the sine (SIN-1)."""
 
+    see_also = ("cosine", "tan", "asin")
     cost = 30
 
     @staticmethod
@@ -226,6 +237,7 @@ class Cosine(AccurateUnary, opcode="cosine", builder="cos"):
 class Tan(AccurateUnary, opcode="tan", builder="tan"):
     """Computes the tangent (TAN-1)."""
 
+    see_also = ("tanh", "atan2")
     cost = 40
     function = staticmethod(np.tan)
 
@@ -238,50 +250,74 @@ class Tanh(AccurateUnary, opcode="tanh", builder="tanh"):
 
 
 class Sinh(AccurateUnary, opcode="sinh", builder="sinh"):
-    """Computes the hyperbolic sine (a later addition to XLA)."""
+    """Computes the hyperbolic sine, (exp(x) - exp(-x)) / 2 (a later addition to XLA).
 
+    Small x keep their relative accuracy, and no result overflows because exp(x) does.
+    """
+
+    see_also = ("cosh", "asinh", "tanh")
     cost = 30
     function = staticmethod(np.sinh)
 
 
 class Cosh(AccurateUnary, opcode="cosh", builder="cosh"):
-    """Computes the hyperbolic cosine (a later addition to XLA)."""
+    """Computes the hyperbolic cosine, (exp(x) + exp(-x)) / 2 (a later addition to XLA).
+
+    No result overflows because exp(x) does.
+    """
 
     cost = 30
     function = staticmethod(np.cosh)
 
 
 class Asin(AccurateUnary, opcode="asin", builder="asin"):
-    """Computes the inverse sine (a later addition to XLA)."""
+    """Computes the inverse sine, in [-pi/2, pi/2] (a later addition to XLA).
 
+    Numbers outside [-1, 1] give NaN; complex numbers have their branch cuts there.
+    """
+
+    see_also = ("acos",)
     cost = 20
     function = staticmethod(np.arcsin)
 
 
 class Acos(AccurateUnary, opcode="acos", builder="acos"):
-    """Computes the inverse cosine (a later addition to XLA)."""
+    """Computes the inverse cosine, in [0, pi] (a later addition to XLA).
+
+    Numbers outside [-1, 1] give NaN; complex numbers have their branch cuts there.
+    """
 
     cost = 20
     function = staticmethod(np.arccos)
 
 
 class Asinh(AccurateUnary, opcode="asinh", builder="asinh"):
-    """Computes the inverse hyperbolic sine (a later addition to XLA)."""
+    """Computes the inverse hyperbolic sine, log(x + sqrt(x^2 + 1)) (a later addition to XLA).
+
+    Small x keep their relative accuracy, and large ones do not overflow.
+    """
 
     cost = 40
     function = staticmethod(np.arcsinh)
 
 
 class Acosh(AccurateUnary, opcode="acosh", builder="acosh"):
-    """Computes the inverse hyperbolic cosine (a later addition to XLA)."""
+    """Computes the inverse hyperbolic cosine, log(x + sqrt(x^2 - 1)), at least 0 (a later addition to XLA).
+
+    Numbers below 1 give NaN; complex numbers have their branch cut there.
+    """
 
     cost = 40
     function = staticmethod(np.arccosh)
 
 
 class Atanh(AccurateUnary, opcode="atanh", builder="atanh"):
-    """Computes the inverse hyperbolic tangent (a later addition to XLA)."""
+    """Computes the inverse hyperbolic tangent, log((1 + x) / (1 - x)) / 2 (a later addition to XLA).
 
+    -1 and 1 give infinities, numbers outside [-1, 1] NaN; complex numbers have their branch cuts there.
+    """
+
+    see_also = ("tanh",)
     cost = 30
     function = staticmethod(np.arctanh)
 
@@ -360,6 +396,7 @@ class Imag(Linear, Unary, opcode="imag", builder="imag"):
 class IsFinite(Unary, opcode="is-finite", builder="is_finite"):
     """Tests whether elements are neither +-inf nor NaN; the result is PRED (ISFINITE-1)."""
 
+    see_also = ("compare",)
     kinds = FLOATS
 
     def infer(self, operand: Shape) -> Shape:
@@ -383,6 +420,7 @@ class Not(Unary, opcode="not", builder="not_"):
 class PopulationCount(Unary, opcode="popcnt", builder="population_count"):
     """Counts the bits set in the width of the element type (POPULATIONCOUNT-1)."""
 
+    see_also = ("count-leading-zeros",)
     kinds = INTEGERS
 
     def evaluate(self, ctx: Context, operand: Array) -> Array:

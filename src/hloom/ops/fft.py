@@ -28,9 +28,9 @@ class Fft(Operation, opcode="fft", builder="fft"):
     dimensions. Inverse transforms divide by the number of elements.
     """
 
-    operands = ("operand",)
-    fft_type: FftType = attribute(EnumKind(FftType))
-    fft_length: Ints = attribute(INTS)
+    operands = {"operand": "complex numbers, or floats for RFFT; other dimensions are batches"}
+    fft_type: FftType = attribute(EnumKind(FftType), doc="kind of transform")
+    fft_length: Ints = attribute(INTS, doc="lengths of the 1 to 3 last dimensions in the time domain")
 
     def infer(self, operand: Shape) -> Shape:
         check_array(self, "FFT-6", operand)

@@ -26,18 +26,46 @@ class Gather(Movement, Operation, opcode="gather"):
     those of the slices that are neither collapsed nor batching dimensions.
     """
 
-    operands = ("operand", "start_indices")
+    see_also = ("scatter", "dynamic-slice")
+    operands = {
+        "operand": "array of which slices are taken",
+        "start_indices": "integers: a vector of them says where a slice starts",
+    }
     cost = 6
-    offset_dims: Ints = attribute(INTS, proto="gather_dimension_numbers.offset_dims")
-    collapsed_slice_dims: Ints = attribute(INTS, proto="gather_dimension_numbers.collapsed_slice_dims")
-    start_index_map: Ints = attribute(INTS, proto="gather_dimension_numbers.start_index_map")
-    operand_batching_dims: Ints = attribute(INTS, default=(), proto="gather_dimension_numbers.operand_batching_dims")
-    start_indices_batching_dims: Ints = attribute(
-        INTS, default=(), proto="gather_dimension_numbers.start_indices_batching_dims"
+    offset_dims: Ints = attribute(
+        INTS, proto="gather_dimension_numbers.offset_dims", doc="result dimensions that walk inside a slice, increasing"
     )
-    index_vector_dim: int = attribute(INT, proto="gather_dimension_numbers.index_vector_dim")
-    slice_sizes: Ints = attribute(INTS, proto="gather_slice_sizes")
-    indices_are_sorted: bool = attribute(BOOL, default=False)
+    collapsed_slice_dims: Ints = attribute(
+        INTS,
+        proto="gather_dimension_numbers.collapsed_slice_dims",
+        doc="operand dimensions of slice size 1 that the result leaves out, increasing",
+    )
+    start_index_map: Ints = attribute(
+        INTS,
+        proto="gather_dimension_numbers.start_index_map",
+        doc="operand dimension to which each number of a start index belongs",
+    )
+    operand_batching_dims: Ints = attribute(
+        INTS,
+        default=(),
+        proto="gather_dimension_numbers.operand_batching_dims",
+        doc="operand dimensions paired with batch dimensions of `start_indices` (GATHER-13)",
+    )
+    start_indices_batching_dims: Ints = attribute(
+        INTS,
+        default=(),
+        proto="gather_dimension_numbers.start_indices_batching_dims",
+        doc="dimensions of `start_indices` paired with the operand's batching dimensions",
+    )
+    index_vector_dim: int = attribute(
+        INT,
+        proto="gather_dimension_numbers.index_vector_dim",
+        doc="dimension of `start_indices` along which a start index lies; its rank: each number is one",
+    )
+    slice_sizes: Ints = attribute(INTS, proto="gather_slice_sizes", doc="size of a slice in each operand dimension")
+    indices_are_sorted: bool = attribute(
+        BOOL, default=False, doc="promise that start indices ascend; no effect here (GATHER-12)"
+    )
 
     def infer(self, operand: Shape, start_indices: Shape) -> Shape:
         check_array(self, "GATHER-11", operand, start_indices)

@@ -17,12 +17,17 @@ from hloom.values import Array
 class Cholesky(Operation, opcode="cholesky", builder="cholesky"):
     """Computes the Cholesky factor of each matrix: a = l l^H with lower-triangular l, or u^H u (CHOLESKY-1 to -5).
 
-    `a` has the shape [.., M, M]. Only the triangle that `lower` selects is read; the other triangle of the result is
-    zero. The result for a matrix that is not positive definite is NaN.
+    The other triangle of the result is zero. The result for a matrix that is not positive definite is NaN.
     """
 
-    operands = ("a",)
-    lower: bool = attribute(BOOL, default=False, proto="cholesky_options.lower")
+    see_also = ("triangular-solve",)
+    operands = {"a": "Hermitian positive definite matrices, [.., M, M], of which one triangle is read"}
+    lower: bool = attribute(
+        BOOL,
+        default=False,
+        proto="cholesky_options.lower",
+        doc="whether the lower triangle is read and returned, else the upper one",
+    )
 
     def infer(self, a: Shape) -> Shape:
         check_array(self, "CHOLESKY-6", a)
@@ -49,19 +54,34 @@ class Cholesky(Operation, opcode="cholesky", builder="cholesky"):
 class TriangularSolve(Operation, opcode="triangular-solve", builder="triangular_solve"):
     """Solves op(a) x = b, or x op(a) = b, by substitution (TRIANGULARSOLVE-1 to -4).
 
-    `a` has the shape [.., M, M], `b` and the result [.., M, K], or [.., K, M] unless `left_side`. Only the triangle of
-    `a` that `lower` selects is read; with `unit_diagonal` its diagonal is taken as 1.
+    The result has the shape of `b`.
     """
 
-    operands = ("a", "b")
-    left_side: bool = attribute(BOOL, default=False, proto="triangular_solve_options.left_side")
-    lower: bool = attribute(BOOL, default=False, proto="triangular_solve_options.lower")
-    unit_diagonal: bool = attribute(BOOL, default=False, proto="triangular_solve_options.unit_diagonal")
+    operands = {
+        "a": "triangular matrices, [.., M, M]",
+        "b": "right sides, [.., M, K], or [.., K, M] unless `left_side`",
+    }
+    left_side: bool = attribute(
+        BOOL, default=False, proto="triangular_solve_options.left_side", doc="whether `a` stands on the left of x"
+    )
+    lower: bool = attribute(
+        BOOL,
+        default=False,
+        proto="triangular_solve_options.lower",
+        doc="whether the lower triangle of `a` is read, else the upper one",
+    )
+    unit_diagonal: bool = attribute(
+        BOOL,
+        default=False,
+        proto="triangular_solve_options.unit_diagonal",
+        doc="whether the diagonal of `a` is taken as 1, and not read",
+    )
     transpose_a: Transpose = attribute(
         EnumKind(Transpose),
         default=Transpose.NO_TRANSPOSE,
         proto="triangular_solve_options.transpose_a",
         always_printed=True,
+        doc="operation on `a`: none, transpose or adjoint",
     )
 
     def infer(self, a: Shape, b: Shape) -> Shape:

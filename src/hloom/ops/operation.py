@@ -3,8 +3,8 @@
     class Transpose(Operation, opcode="transpose"):
         '''Permutes the dimensions (TRANSPOSE-1).'''
 
-        operands = ("operand",)
-        permutation: Ints = attribute(INTS, text="dimensions", proto="dimensions")
+        operands = {"operand": "array of any type"}
+        permutation: Ints = attribute(INTS, text="dimensions", proto="dimensions", doc="a permutation of 0 .. rank-1")
 
         def infer(self, operand: Shape) -> Shape: ...
         def evaluate(self, ctx: Context, operand: Array) -> Array: ...
@@ -83,7 +83,7 @@ def attribute(
     `text` is its name in HLO text (default: the field's name; "" if text does not have it); a value that equals
     `default` is not printed unless `always_printed`. `in_parentheses` prints the value in place of operands
     (`parameter(0)`, `constant({1, 2})`). `proto` is the dotted path of the field in HloInstructionProto (default: the
-    field's name; "" if the proto does not have it). `doc` is shown in the reference.
+    field's name; "" if the proto does not have it). `doc` says what it is, in the reference and in editors.
     """
     return Field(kind, default, text, proto, in_parentheses, always_printed or default is REQUIRED, doc)
 
@@ -100,8 +100,10 @@ class Operation:
     opcode: ClassVar[str] = ""
     text_opcode: ClassVar[str] = ""
     """The opcode in text and protos, if it differs from `opcode`."""
-    operands: ClassVar[tuple[str, ...]] = ()
-    """Operand names in order. `*name` is variadic; several variadic operands have equal lengths."""
+    operands: ClassVar[dict[str, str]] = {}
+    """The operands in order, by name, and what each is. `*name` is variadic; several of them have equal lengths."""
+    see_also: ClassVar[tuple[str, ...]] = ()
+    """The opcodes of related operations, to which readers are referred, and from these back."""
     fields: ClassVar[tuple[Field, ...]] = ()
     calling_fields: ClassVar[tuple[Field, ...]] = ()
     """The attributes that hold computations."""
@@ -211,6 +213,12 @@ class Operation:
     # Services
 
     @classmethod
+    def argument_docs(cls) -> dict[str, str]:
+        """Returns what each operand and attribute is, by its name."""
+        operands = {name.lstrip("*"): doc for name, doc in cls.operands.items()}
+        return operands | {field.name: field.doc for field in cls.fields}
+
+    @classmethod
     def has_indexing(cls) -> bool:
         """Whether the operation declares an indexing map, for some shapes at least."""
         return cls.elementwise or cls.indexing is not Operation.indexing
@@ -236,7 +244,7 @@ class Operation:
 
         Raises RuleError[GEN-3] for a wrong number of operands.
         """
-        names = self.operands
+        names = [*self.operands]
         starred = sum(name[0] == "*" for name in names)
         rest = len(operands) - (len(names) - starred)
         if starred == 0 and rest == 0:

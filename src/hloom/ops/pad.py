@@ -21,7 +21,11 @@ class Pad(Movement, Operation, opcode="pad", builder="pad"):
     Interior padding must be >= 0. The size of a dimension becomes low + (size - 1) * (interior + 1) + 1 + high.
     """
 
-    operands = ("operand", "padding_value")
+    see_also = ("concatenate", "reduce-window")
+    operands = {
+        "operand": "array to pad",
+        "padding_value": "scalar of the operand's type that fills the new places",
+    }
     moved_operands = 2
     padding_config: tuple[PaddingDimension, ...] = attribute(
         PADDING, text="padding", proto="padding_config.dimensions", doc="low_high_interior of each dimension"
@@ -76,14 +80,13 @@ def padded_size(size: int, padding: PaddingDimension) -> int:
 
 
 class Concatenate(Movement, Operation, opcode="concatenate"):
-    """Concatenates arrays along a dimension, in operand order (CONCATENATE-1).
+    """Concatenates arrays along a dimension, in operand order (CONCATENATE-1)."""
 
-    The operands have one element type, and equal sizes in the other dimensions.
-    """
-
-    operands = ("*operands",)
+    operands = {"*operands": "arrays of one element type, with equal sizes in the other dimensions"}
     moved_operands = None
-    dimension: int = attribute(DIMENSION, text="dimensions", proto="dimensions")
+    dimension: int = attribute(
+        DIMENSION, text="dimensions", proto="dimensions", doc="dimension along which the operands are joined"
+    )
 
     def infer(self, operands: tuple[Shape, ...]) -> Shape:
         if not operands:

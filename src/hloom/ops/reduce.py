@@ -69,9 +69,18 @@ class Reduce(Reduction, Operation, opcode="reduce"):
     (REDUCE-3, -10).
     """
 
-    operands = ("*operands", "*init_values")
-    dimensions: Ints = attribute(INTS)
-    computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
+    see_also = ("reduce-window", "scan", "map", "all-reduce")
+    operands = {
+        "*operands": "arrays of equal dimensions",
+        "*init_values": "scalar for each operand, from which the reduction starts",
+    }
+    dimensions: Ints = attribute(INTS, doc="dimensions to reduce; the result lacks them")
+    computation: Computation = attribute(
+        COMPUTATION,
+        text="to_apply",
+        proto="called_computation_ids",
+        doc="combiner of accumulators and elements: a scalar of each operand, twice",
+    )
 
     def infer(self, operands: tuple[Shape, ...], init_values: tuple[Shape, ...]) -> Shape:
         check_reduction(self, "REDUCE-9", operands, init_values, self.computation)
@@ -111,13 +120,15 @@ class Reduce(Reduction, Operation, opcode="reduce"):
 class Map(AppliesScalar, Operation, opcode="map"):
     """Applies a computation of scalars to the elements at equal indices of all operands (MAP-1, MAP-2).
 
-    The operands have equal dimensions, which the result has too, with the element type that the computation returns.
+    The result has the operands' dimensions, and the element type that the computation returns.
     """
 
-    operands = ("*operands",)
+    operands = {"*operands": "arrays of equal dimensions"}
     cost = 20
     dimensions: Ints = attribute(INTS, default=(), always_printed=True, doc="all dimensions, in order; may be omitted")
-    computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
+    computation: Computation = attribute(
+        COMPUTATION, text="to_apply", proto="called_computation_ids", doc="function of a scalar of each operand"
+    )
 
     def canonical(self, operands: Sequence[Shape]) -> Operation:
         named = self.dimensions or not operands

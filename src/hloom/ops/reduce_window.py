@@ -55,9 +55,18 @@ class ReduceWindow(Reduction, Operation, opcode="reduce-window"):
     (REDUCEWINDOW-2). The sizes of the result are the numbers of window positions (WIN-2).
     """
 
-    operands = ("*operands", "*init_values")
-    window: Window = attribute(WINDOW, default=())
-    computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
+    see_also = ("select-and-scatter", "convolution")
+    operands = {
+        "*operands": "arrays of equal dimensions",
+        "*init_values": "scalar for each operand, from which each reduction starts",
+    }
+    window: Window = attribute(WINDOW, default=(), doc="size, stride, padding and dilations in each dimension")
+    computation: Computation = attribute(
+        COMPUTATION,
+        text="to_apply",
+        proto="called_computation_ids",
+        doc="combiner of accumulators and elements: a scalar of each operand, twice",
+    )
 
     def infer(self, operands: tuple[Shape, ...], init_values: tuple[Shape, ...]) -> Shape:
         check_reduction(self, "REDUCEWINDOW-7", operands, init_values, self.computation)
@@ -170,10 +179,18 @@ class SelectAndScatter(AppliesScalar, Operation, opcode="select-and-scatter"):
     argument.
     """
 
-    operands = ("operand", "source", "init_value")
-    window: Window = attribute(WINDOW, default=())
-    select: Computation = attribute(COMPUTATION, proto="called_computation_ids.0")
-    scatter: Computation = attribute(COMPUTATION, proto="called_computation_ids.1")
+    operands = {
+        "operand": "array in whose windows elements are selected",
+        "source": "value for each window position",
+        "init_value": "scalar with which the result is filled before",
+    }
+    window: Window = attribute(WINDOW, default=(), doc="size, stride and padding in each dimension")
+    select: Computation = attribute(
+        COMPUTATION, proto="called_computation_ids.0", doc="comparison of two elements: whether the first is selected"
+    )
+    scatter: Computation = attribute(
+        COMPUTATION, proto="called_computation_ids.1", doc="combiner of the values that reach one element"
+    )
 
     def infer(self, operand: Shape, source: Shape, init_value: Shape) -> Shape:
         check_array(self, "SELECTANDSCATTER-4", operand, source, init_value)

@@ -28,7 +28,8 @@ class Reshape(View, Operation, opcode="reshape"):
     imply.
     """
 
-    operands = ("operand",)
+    see_also = ("transpose", "bitcast", "dynamic-reshape")
+    operands = {"operand": "array of any type"}
     inferred_dimension: int | None = attribute(
         INT, default=None, proto="dimensions", doc="the dynamic dimension, as XLA names it"
     )
@@ -96,10 +97,16 @@ def kept_dimensions(operand: Shape, result: Shape) -> dict[int, int]:
 class DynamicReshape(Movement, NoWork, Operation, opcode="dynamic-reshape"):
     """Reshapes to actual sizes known at run time, scalars below the bounds of the result (a later addition to
     XLA).
+
+    The sizes must hold as many elements as the operand has, and fit the result: the exact size where a dimension is
+    static, at most the bound where it is dynamic. Others are an error at run time.
     """
 
     mixes_precision = False
-    operands = ("operand", "*dim_sizes")
+    operands = {
+        "operand": "array of any type",
+        "*dim_sizes": "scalar for each result dimension: its size at run time",
+    }
 
     def check(self, result: Shape, operand: Shape, dim_sizes: tuple[Shape, ...]) -> None:
         check_array(self, "RESHAPE-2", operand, result)
@@ -126,10 +133,12 @@ class DynamicReshape(Movement, NoWork, Operation, opcode="dynamic-reshape"):
 class Bitcast(View, Operation, opcode="bitcast"):
     """Reinterprets the operand's memory as another shape, by the layouts of both (a later addition to XLA).
 
-    The buffers have equal sizes in bytes.
+    The buffers have equal sizes in bytes, and no byte moves. Compilers replace a transpose or reshape by a bitcast
+    where the layouts make it one: f32[2,3]{1,0} and f32[3,2]{0,1} are the same bytes. Users change types with
+    bitcast-convert, whose result does not depend on layouts.
     """
 
-    operands = ("operand",)
+    operands = {"operand": "array of as many bytes as the result"}
 
     def check(self, result: Shape, operand: Shape) -> None:
         if operand.is_tuple or result.is_tuple:
@@ -162,9 +171,13 @@ class Bitcast(View, Operation, opcode="bitcast"):
 
 
 class Copy(Identity, Movement, Linear, Operation, opcode="copy", builder="copy"):
-    """Copies the operand, perhaps to another layout (a later addition to XLA)."""
+    """Copies the operand, perhaps to another layout (a later addition to XLA).
 
-    operands = ("operand",)
+    The values stay. Compilers add copies where a value is needed in another layout, or in a buffer of its own, as for
+    the result of a loop that its body would overwrite.
+    """
+
+    operands = {"operand": "value of any shape"}
     cost = 0
 
     def infer(self, operand: Shape) -> Shape:

@@ -26,13 +26,17 @@ class Rng(Operation, opcode="rng"):
     """Draws random values from the generator of the execution: uniform over [a, b), or normal of mean a and deviation
     b.
 
-    `a` and `b` are scalars of the result's element type. If b <= a, the uniform value is a (RNGUNIFORM-1 to -3,
-    RNGNORMAL-1). The seed of the execution determines the values (RNGNORMAL-3).
+    If b <= a, the uniform value is a (RNGUNIFORM-1 to -3, RNGNORMAL-1). The seed of the execution determines the values
+    (RNGNORMAL-3).
     """
 
+    see_also = ("rng-bit-generator", "rng-get-and-update-state")
     has_side_effect = True
-    operands = ("a", "b")
-    distribution: RandomDistribution = attribute(EnumKind(RandomDistribution))
+    operands = {
+        "a": "scalar of the result's type: lower bound, or mean",
+        "b": "scalar of the result's type: upper bound, or standard deviation",
+    }
+    distribution: RandomDistribution = attribute(EnumKind(RandomDistribution), doc="uniform or normal")
 
     def check(self, result: Shape, a: Shape, b: Shape) -> None:
         normal = self.distribution is RandomDistribution.RNG_NORMAL
@@ -76,8 +80,12 @@ class RngBitGenerator(Operation, opcode="rng-bit-generator"):
     (RNGBITGENERATOR-3 to -7); `rng_default` is Philox.
     """
 
-    operands = ("initial_state",)
-    algorithm: RandomAlgorithm = attribute(EnumKind(RandomAlgorithm), proto="rng_algorithm")
+    operands = {"initial_state": "state: u64[2], for Philox also u64[3]"}
+    algorithm: RandomAlgorithm = attribute(
+        EnumKind(RandomAlgorithm),
+        proto="rng_algorithm",
+        doc="generator: ThreeFry, Philox, or the default, which is Philox",
+    )
 
     def check(self, result: Shape, initial_state: Shape) -> None:
         if not initial_state.is_array:
@@ -182,10 +190,14 @@ def _low_bits(words: Array, dtype: np.dtype[Any]) -> Array:
 
 
 class RngGetAndUpdateState(Operation, opcode="rng-get-and-update-state"):
-    """Returns the random state of the execution, u64[2], and then adds `delta` to it (a later addition to XLA)."""
+    """Returns the random state of the execution, u64[2], and then adds `delta` to it (a later addition to XLA).
+
+    The state is a counter of 128 bits, low word first; compilers expand rng into it and rng-bit-generator's algorithm,
+    with the number of values as `delta`.
+    """
 
     has_side_effect = True
-    delta: int = attribute(INT)
+    delta: int = attribute(INT, doc="what is added to the state")
 
     def infer(self) -> Shape:
         return Shape.array(PrimitiveType.U64, [2])

@@ -25,17 +25,29 @@ class TriState(enum.Enum):
 class Scan(Operation, opcode="scan"):
     """Computes (outputs.., carries..) = computation(slices of inputs.., carries..) for each index along a dimension.
 
-    A later addition to XLA. The operands are the inputs, then `num_carries` initial carries; the result is the tuple
-    of the stacked outputs and the final carries (a single one is not a tuple). `is_reverse` iterates from the last
-    index to the first.
+    A later addition to XLA. The operands are the inputs, then `num_carries` initial carries; the result is the tuple of
+    the stacked outputs and the final carries (a single one is not a tuple). A slice is an input without the dimension.
+    `jax.lax.scan` is such a loop; a while loop states the same with dynamic-slice and dynamic-update-slice, and hloom
+    compiles it as one.
     """
 
-    operands = ("*operands",)
-    scan_dimension: int = attribute(DIMENSION, text="dimensions", proto="dimensions")
-    is_reverse: bool = attribute(BOOL, default=False)
-    is_associative: TriState = attribute(EnumKind(TriState), default=TriState.TRI_STATE_UNSPECIFIED)
-    num_carries: int = attribute(INT, default=0)
-    computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
+    operands = {"*operands": "inputs, whose slices the computation gets, then initial carries"}
+    scan_dimension: int = attribute(
+        DIMENSION, text="dimensions", proto="dimensions", doc="dimension of the inputs, and of the stacked outputs"
+    )
+    is_reverse: bool = attribute(BOOL, default=False, doc="whether the last index comes first")
+    is_associative: TriState = attribute(
+        EnumKind(TriState),
+        default=TriState.TRI_STATE_UNSPECIFIED,
+        doc="whether the computation is known to be associative; no effect here",
+    )
+    num_carries: int = attribute(INT, default=0, doc="number of carries")
+    computation: Computation = attribute(
+        COMPUTATION,
+        text="to_apply",
+        proto="called_computation_ids",
+        doc="function from slices and carries to slices of the outputs and next carries",
+    )
 
     def canonical(self, operands: Sequence[Shape]) -> Operation:
         """Replaces UNSPECIFIED by FALSE: HLO text without the attribute means not associative."""

@@ -21,18 +21,56 @@ class Scatter(Update, AppliesScalar, Operation, opcode="scatter"):
     result has the operands' shapes, and is a tuple if there are several.
     """
 
-    operands = ("*operands", "scatter_indices", "*updates")
-    update_window_dims: Ints = attribute(INTS, proto="scatter_dimension_numbers.update_window_dims")
-    inserted_window_dims: Ints = attribute(INTS, proto="scatter_dimension_numbers.inserted_window_dims")
-    scatter_dims_to_operand_dims: Ints = attribute(INTS, proto="scatter_dimension_numbers.scatter_dims_to_operand_dims")
-    input_batching_dims: Ints = attribute(INTS, default=(), proto="scatter_dimension_numbers.input_batching_dims")
-    scatter_indices_batching_dims: Ints = attribute(
-        INTS, default=(), proto="scatter_dimension_numbers.scatter_indices_batching_dims"
+    see_also = ("dynamic-update-slice", "select-and-scatter")
+    operands = {
+        "*operands": "arrays of equal dimensions into which windows are combined",
+        "scatter_indices": "integers: a vector of them says where a window starts",
+        "*updates": "windows, for each operand",
+    }
+    update_window_dims: Ints = attribute(
+        INTS,
+        proto="scatter_dimension_numbers.update_window_dims",
+        doc="dimensions of `updates` that walk inside a window, increasing",
     )
-    index_vector_dim: int = attribute(INT, proto="scatter_dimension_numbers.index_vector_dim")
-    indices_are_sorted: bool = attribute(BOOL, default=False)
-    unique_indices: bool = attribute(BOOL, default=False)
-    update_computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
+    inserted_window_dims: Ints = attribute(
+        INTS,
+        proto="scatter_dimension_numbers.inserted_window_dims",
+        doc="operand dimensions of size 1 in a window that `updates` leave out, increasing",
+    )
+    scatter_dims_to_operand_dims: Ints = attribute(
+        INTS,
+        proto="scatter_dimension_numbers.scatter_dims_to_operand_dims",
+        doc="operand dimension to which each number of a scatter index belongs",
+    )
+    input_batching_dims: Ints = attribute(
+        INTS,
+        default=(),
+        proto="scatter_dimension_numbers.input_batching_dims",
+        doc="operand dimensions paired with batch dimensions of `scatter_indices` (SCATTER-11)",
+    )
+    scatter_indices_batching_dims: Ints = attribute(
+        INTS,
+        default=(),
+        proto="scatter_dimension_numbers.scatter_indices_batching_dims",
+        doc="dimensions of `scatter_indices` paired with the operands' batching dimensions",
+    )
+    index_vector_dim: int = attribute(
+        INT,
+        proto="scatter_dimension_numbers.index_vector_dim",
+        doc="dimension of `scatter_indices` along which an index lies; its rank: each number is one",
+    )
+    indices_are_sorted: bool = attribute(
+        BOOL, default=False, doc="promise that indices ascend; no effect on the result (SCATTER-9)"
+    )
+    unique_indices: bool = attribute(
+        BOOL, default=False, doc="promise that no element is hit twice; no effect on the result (SCATTER-9)"
+    )
+    update_computation: Computation = attribute(
+        COMPUTATION,
+        text="to_apply",
+        proto="called_computation_ids",
+        doc="combiner of old elements and updates: a scalar of each operand, then one of each update",
+    )
 
     def infer(self, operands: tuple[Shape, ...], scatter_indices: Shape, updates: tuple[Shape, ...]) -> Shape:
         if not operands:

@@ -16,11 +16,15 @@ from hloom.values import Array
 class Select(Operation, opcode="select"):
     """Selects elements of `on_true` where `pred` is true, else of `on_false` (SELECT-1, SELECT-2).
 
-    `pred` is PRED of the same dimensions, or a scalar, which selects the whole array. The result has the shape of
-    `on_true` and `on_false`.
+    The result has the shape of `on_true`.
     """
 
-    operands = ("pred", "on_true", "on_false")
+    see_also = ("clamp", "conditional")
+    operands = {
+        "pred": "PRED: a choice for each element, or a scalar for all",
+        "on_true": "array of elements chosen by true",
+        "on_false": "array of elements chosen by false, of the shape of `on_true`",
+    }
     elementwise = True
 
     def infer(self, pred: Shape, on_true: Shape, on_false: Shape) -> Shape:
@@ -41,11 +45,13 @@ class Select(Operation, opcode="select"):
 class Clamp(Operation, opcode="clamp"):
     """Clamps elements to [`min`, `max`]: min(max(`min`, operand), `max`); NaN in any of the three gives NaN (CLAMP-1,
     CLAMP-3).
-
-    `min` and `max` are scalars or have the operand's shape (CLAMP-2).
     """
 
-    operands = ("min", "operand", "max")
+    operands = {
+        "min": "lower bound: a scalar, or one for each element",
+        "operand": "array of integers or floats",
+        "max": "upper bound: a scalar, or one for each element",
+    }
     elementwise = True
 
     def infer(self, min: Shape, operand: Shape, max: Shape) -> Shape:

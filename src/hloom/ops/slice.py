@@ -24,7 +24,8 @@ class Slice(Movement, Operation, opcode="slice"):
     0 <= start <= limit <= size and stride >= 1 for each dimension.
     """
 
-    operands = ("operand",)
+    see_also = ("dynamic-slice", "pad", "gather")
+    operands = {"operand": "array of any type"}
     cost = 0
     slice: tuple[SliceDimension, ...] = attribute(SLICES, proto="slice_dimensions", doc="[start:limit:stride] of each")
 
@@ -72,12 +73,16 @@ def _padded_to_static(array: Array, shape: Shape) -> Array:
 class DynamicSlice(Movement, Operation, opcode="dynamic-slice"):
     """Takes the sub-array of sizes `size_indices` at run-time start indices, clamped to lie inside (DYNAMICSLICE-1,
     -2).
-
-    `start_indices` are integer scalars of one type, one for each dimension.
     """
 
-    operands = ("operand", "*start_indices")
-    size_indices: Ints = attribute(INTS, text="dynamic_slice_sizes", proto="dynamic_slice_sizes")
+    see_also = ("dynamic-update-slice",)
+    operands = {
+        "operand": "array of any type",
+        "*start_indices": "integer scalars of one type, one for each dimension",
+    }
+    size_indices: Ints = attribute(
+        INTS, text="dynamic_slice_sizes", proto="dynamic_slice_sizes", doc="size of the part in each dimension"
+    )
 
     def infer(self, operand: Shape, start_indices: tuple[Shape, ...]) -> Shape:
         check_array(self, "DYNAMICSLICE-4", operand)
@@ -111,10 +116,14 @@ class DynamicSlice(Movement, Operation, opcode="dynamic-slice"):
 class DynamicUpdateSlice(Update, Movement, Operation, opcode="dynamic-update-slice"):
     """Overwrites a part of the operand with `update`, at run-time start indices, clamped (DYNAMICUPDATESLICE-1).
 
-    `update` has the rank of the operand and is not larger; the result has the operand's shape.
+    The result has the operand's shape.
     """
 
-    operands = ("operand", "update", "*start_indices")
+    operands = {
+        "operand": "array of any type",
+        "update": "part to write, of the operand's rank and type, not larger",
+        "*start_indices": "integer scalars of one type, one for each dimension",
+    }
     moved_operands = 2
 
     def infer(self, operand: Shape, update: Shape, start_indices: tuple[Shape, ...]) -> Shape:

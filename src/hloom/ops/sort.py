@@ -23,10 +23,15 @@ class Sort(AppliesScalar, Operation, opcode="sort"):
     gives a permutation of the input (SORT-6). The result has the operands' shapes, and is a tuple if there are several.
     """
 
-    operands = ("*operands",)
-    dimension: int = attribute(DIMENSION, text="dimensions", proto="dimensions")
-    is_stable: bool = attribute(BOOL, default=False)
-    comparator: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
+    see_also = ("topk",)
+    operands = {"*operands": "arrays of equal dimensions, which are sorted together"}
+    dimension: int = attribute(
+        DIMENSION, text="dimensions", proto="dimensions", doc="dimension along which the operands are sorted"
+    )
+    is_stable: bool = attribute(BOOL, default=False, doc="whether equal elements must keep their order; they always do")
+    comparator: Computation = attribute(
+        COMPUTATION, text="to_apply", proto="called_computation_ids", doc="less-than on two elements of each operand"
+    )
 
     def infer(self, operands: tuple[Shape, ...]) -> Shape:
         if not operands:
@@ -119,13 +124,12 @@ def _ascending_in_runs(target: Array, run: Array) -> Array:
 class TopK(AppliesScalar, Operation, opcode="topk", builder="top_k"):
     """Takes the k largest (or smallest) elements along the last dimension, best first; (values, s32 indices) (TOPK-1).
 
-    0 <= k <= size of the last dimension. Of equal elements the one with the lower index comes first; floats are
-    compared in total order (TOPK-2, TOPK-3).
+    Of equal elements the one with the lower index comes first; floats are compared in total order (TOPK-2, TOPK-3).
     """
 
-    operands = ("operand",)
-    k: int = attribute(INT)
-    largest: bool = attribute(BOOL, default=True)
+    operands = {"operand": "array of integers or floats"}
+    k: int = attribute(INT, doc="number of elements to take, at most the size of the last dimension")
+    largest: bool = attribute(BOOL, default=True, doc="whether the largest are taken, else the smallest")
 
     def infer(self, operand: Shape) -> Shape:
         check_array(self, "TOPK-4", operand)

@@ -16,10 +16,13 @@ from hloom.values import TOKEN_VALUE, Token, Value
 class Parameter(Structural, Operation, opcode="parameter"):
     """Returns argument `number` of the computation; numbers are 0 .. n-1, each once (GEN-12)."""
 
+    see_also = ("tuple",)
     is_pinned = True
     mixes_precision = False
 
-    number: int = attribute(INT, text="", proto="parameter_number", in_parentheses=True)
+    number: int = attribute(
+        INT, text="", proto="parameter_number", in_parentheses=True, doc="index of the argument, from 0"
+    )
     parameter_replicated_at_leaf_buffers: tuple[bool, ...] | None = attribute(
         BOOLS,
         default=None,
@@ -40,9 +43,10 @@ class Parameter(Structural, Operation, opcode="parameter"):
 class Constant(Structural, Operation, opcode="constant"):
     """Returns a constant value, a literal (GEN-12)."""
 
+    see_also = ("iota", "parameter")
     cost = 0
     mixes_precision = False
-    literal: Literal = attribute(LITERAL, text="", in_parentheses=True)
+    literal: Literal = attribute(LITERAL, text="", in_parentheses=True, doc="value")
 
     def infer(self) -> Shape:
         return self.literal.shape
@@ -60,8 +64,8 @@ class ElidedConstant(Operation):
 
     opcode = "elided-constant"
     text_opcode = "constant"
-    number: int = attribute(INT, text="", proto="")
-    text: str = attribute(WORD, default="{...}", proto="", in_parentheses=True)
+    number: int = attribute(INT, text="", proto="", doc="number that tells constants apart")
+    text: str = attribute(WORD, default="{...}", proto="", in_parentheses=True, doc="text in parentheses")
 
     def check(self, result: Shape) -> None:
         """Accepts any shape."""
@@ -73,8 +77,9 @@ class ElidedConstant(Operation):
 class Tuple(Structural, Operation, opcode="tuple", builder="tuple"):
     """Groups any number of values in a tuple, which may be empty and nest (TUPLE-1)."""
 
+    see_also = ("get-tuple-element",)
     mixes_precision = False
-    operands = ("*elements",)
+    operands = {"*elements": "values of any shapes"}
 
     def infer(self, elements: tuple[Shape, ...]) -> Shape:
         return Shape.tuple_of(elements)
@@ -87,8 +92,8 @@ class GetTupleElement(Structural, Operation, opcode="get-tuple-element", builder
     """Extracts the element of a tuple at a constant index (GETTUPLEELEMENT-1)."""
 
     mixes_precision = False
-    operands = ("tuple",)
-    index: int = attribute(INT, proto="tuple_index")
+    operands = {"tuple": "tuple that has the element"}
+    index: int = attribute(INT, proto="tuple_index", doc="index of the element, from 0")
 
     def infer(self, tuple: Shape) -> Shape:
         if not tuple.is_tuple:
@@ -104,7 +109,8 @@ class GetTupleElement(Structural, Operation, opcode="get-tuple-element", builder
 class AfterAll(Structural, Operation, opcode="after-all", builder="after_all"):
     """Joins any number of tokens into one: users of the result run after all of them (AFTERALL-1, -2)."""
 
-    operands = ("*operands",)
+    see_also = ("add-dependency",)
+    operands = {"*operands": "tokens to join"}
 
     def infer(self, operands: tuple[Shape, ...]) -> Shape:
         for shape in operands:
@@ -122,9 +128,15 @@ class AfterAll(Structural, Operation, opcode="after-all", builder="after_all"):
 
 
 class AddDependency(Structural, Identity, Operation, opcode="add-dependency", builder="add_dependency"):
-    """Returns `operand`, but not before `token`; moves no data (a later addition to XLA)."""
+    """Returns `operand`, but not before `token`; moves no data (a later addition to XLA).
 
-    operands = ("operand", "token")
+    It orders an instruction that takes no token, such as a computation on an array, after an infeed or a send.
+    """
+
+    operands = {
+        "operand": "value to return",
+        "token": "what must happen before",
+    }
 
     def infer(self, operand: Shape, token: Shape) -> Shape:
         if not token.is_token:
@@ -138,9 +150,10 @@ class AddDependency(Structural, Identity, Operation, opcode="add-dependency", bu
 class OptimizationBarrier(Identity, NoWork, Operation, opcode="opt-barrier", builder="optimization_barrier"):
     """Returns the operand; optimisations move no computation across it (OPTIMIZATIONBARRIER-1, -2)."""
 
+    see_also = ("add-dependency",)
     is_pinned = True
     mixes_precision = False
-    operands = ("operand",)
+    operands = {"operand": "value of any shape"}
 
     def infer(self, operand: Shape) -> Shape:
         return operand
@@ -150,10 +163,14 @@ class OptimizationBarrier(Identity, NoWork, Operation, opcode="opt-barrier", bui
 
 
 class Domain(Identity, NoWork, Operation, opcode="domain"):
-    """Returns the operand, at the boundary between two domains, such as shardings (a later addition to XLA)."""
+    """Returns the operand, at the boundary between two domains, such as shardings (a later addition to XLA).
 
-    operands = ("operand",)
-    domain: DomainShardings = attribute(DOMAIN, proto="domain_entry_sharding", doc="{kind=.., entry=.., exit=..}")
+    XLA once marked regions of equal sharding with it, so that no pass would move instructions across; modules from then
+    still have it. It computes nothing.
+    """
+
+    operands = {"operand": "value of any shape"}
+    domain: DomainShardings = attribute(DOMAIN, proto="domain_entry_sharding", doc="kind of the boundary, and the shardings before and after it")
 
     def infer(self, operand: Shape) -> Shape:
         return operand

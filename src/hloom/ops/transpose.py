@@ -17,7 +17,8 @@ from hloom.values import Array
 class Transpose(Movement, Operation, opcode="transpose", builder="transpose"):
     """Permutes dimensions: result dimension i is operand dimension `permutation[i]` (TRANSPOSE-1)."""
 
-    operands = ("operand",)
+    see_also = ("reverse", "copy")
+    operands = {"operand": "array of any type"}
     cost = 0
     permutation: Ints = attribute(INTS, text="dimensions", proto="dimensions", doc="a permutation of 0 .. rank-1")
 
@@ -47,9 +48,9 @@ class Reverse(Movement, Operation, opcode="reverse", builder="rev"):
     N is the actual size of a dynamic dimension.
     """
 
-    operands = ("operand",)
+    operands = {"operand": "array of any type"}
     cost = 0
-    dimensions: Ints = attribute(INTS)
+    dimensions: Ints = attribute(INTS, doc="dimensions in which the order is reversed")
 
     def infer(self, operand: Shape) -> Shape:
         check_array(self, "REV-2", operand)

@@ -7,7 +7,6 @@ import ctypes
 import functools
 import hashlib
 import math
-from collections.abc import Iterable
 from typing import Any, cast
 
 from hloom.api import compile as compile_hlo
@@ -21,6 +20,7 @@ from hloom.passes import run_passes
 from hloom.passes.spmd import partition
 from hloom.pjrt.buffers import TYPE_CODES, buffer_words, layout_handle
 from hloom.pjrt.client import PjrtDevice, client
+from hloom.pjrt.compile_options import check_overrides
 from hloom.pjrt.executable_cache import CachedProgram, Shardings, cache_program, find_cached
 from hloom.pjrt.fast_execute import enable_native
 from hloom.pjrt.handlers import address_of, immortal_text
@@ -45,7 +45,7 @@ class LoadedExecutable:
         self.program = program
         self.serialized_options = serialized_options
         options = message_class("CompileOptionsProto").FromString(serialized_options)
-        _check_overrides(options.env_option_overrides)
+        check_overrides(options.env_option_overrides)
         build = options.executable_build_options
         self.replicas = max(1, build.num_replicas)
         self.partitions = max(1, build.num_partitions)
@@ -247,19 +247,6 @@ class LoadedExecutable:
                 # Programs of several ranks can run natively after the first run, in which the ranks connect.
                 self._enable_native()
         return results  # the root is a tuple of arrays
-
-
-def _check_overrides(overrides: Iterable[str]) -> None:
-    """Ignores XLA's flags; raises ArgumentError for names that are not options of XLA."""
-    for name in overrides:
-        if not name.startswith("xla_") and name not in _XLA_OPTIONS:
-            raise ArgumentError(f"No such compile option: {name!r}")
-
-
-_XLA_OPTIONS = {
-    *("exec_time_optimization_effort", "memory_fitting_effort", "optimization_level", "memory_fitting_level"),
-    *("num_replicas", "num_partitions", "use_shardy_partitioner", "use_spmd_partitioning"),
-}
 
 
 def _assigned_devices(build: Any, replicas: int, partitions: int) -> list[PjrtDevice]:

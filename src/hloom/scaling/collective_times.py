@@ -12,16 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hloom.errors import ArgumentError
-from hloom.ops.collectives import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    CollectiveBroadcast,
-    CollectivePermute,
-    RaggedAllToAll,
-    ReduceScatter,
-)
+from hloom.ops.collectives import AllGather, AllReduce, AllToAll, CollectiveBroadcast, CollectivePermute, ReduceScatter
 from hloom.ops.operation import Operation
+from hloom.ops.ragged_all_to_all import RaggedAllToAll
 from hloom.scaling.cluster import Cluster, Level
 
 

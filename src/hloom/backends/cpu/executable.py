@@ -33,8 +33,8 @@ from hloom.backends.cpu.runtime.mpi_calls import DeviceContext, exchanges_of
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.errors import ResourceExhaustedError, RunError
 from hloom.ir import Module
-from hloom.ops.collectives import RaggedAllToAll
 from hloom.ops.custom_call import PAD_TO_STATIC, REFUSE_SIZES, SLICE_TO_DYNAMIC
+from hloom.ops.ragged_all_to_all import RaggedAllToAll
 from hloom.runtime.executable import DeviceExecutable, RunOptions, own_arrays
 from hloom.runtime.mpi.reductions import MakeReduction
 from hloom.runtime.rendezvous import Rendezvous

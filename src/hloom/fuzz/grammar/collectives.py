@@ -20,19 +20,12 @@ from hloom.ops.async_collectives import (
 )
 from hloom.ops.attributes import IotaReplicaGroups, ReplicaGroups
 from hloom.ops.broadcast import Broadcast
-from hloom.ops.collectives import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    CollectiveBroadcast,
-    CollectivePermute,
-    RaggedAllToAll,
-    ReduceScatter,
-)
+from hloom.ops.collectives import AllGather, AllReduce, AllToAll, CollectiveBroadcast, CollectivePermute, ReduceScatter
 from hloom.ops.convert import Convert
 from hloom.ops.device_index import ReplicaId
 from hloom.ops.elementwise_binary import Add, Multiply
 from hloom.ops.operation import Operation
+from hloom.ops.ragged_all_to_all import RaggedAllToAll
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
 

@@ -172,7 +172,7 @@ def _batch_norm(body: Body, declaration: type[Operation]) -> Instruction:
     operand = body.array(declaration.opcode, {Kind.FLOAT}, low=1)
     feature = body.draw.below(operand.shape.rank)
     vector = Shape.array(operand.shape.element_type, (operand.shape.dimensions[feature],))
-    others = [body.want(operand.shape if name == "grad_output" else vector) for name in declaration.operands[1:]]
+    others = [body.want(operand.shape if name == "grad_output" else vector) for name in [*declaration.operands][1:]]
     made = body.add(declaration(epsilon=body.draw.pick((0.001, 0.1)), feature_index=feature), operand, *others)
     body.opened(made)
     return made

@@ -78,12 +78,13 @@ def kinds_of(declaration: type[Operation]) -> frozenset[Kind]:
 @proposal(Operation)
 def _declared(body: Body, declaration: type[Operation]) -> Instruction:
     """Proposes by the declaration; a variadic operand gets one to three arrays."""
-    if not declaration.operands:
+    names = [*declaration.operands]
+    if not names:
         return body.add(declaration())
     first = body.array(declaration.opcode, kinds_of(declaration))
     operands = [first]
-    for name in declaration.operands[1:]:
+    for name in names[1:]:
         operands.append(body.want(first.shape) if name[0] != "*" else first)
-    if declaration.operands[0][0] == "*":
+    if names[0][0] == "*":
         operands += [body.want(first.shape) for _ in range(body.draw.below(3))]
     return body.add(declaration(**draw_attributes(body.draw, declaration, first.shape)), *operands)

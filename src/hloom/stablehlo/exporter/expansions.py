@@ -10,9 +10,10 @@ import numpy as np
 from hloom.errors import ArgumentError
 from hloom.ir import Instruction
 from hloom.ops.attributes import ComparisonDirection, ComparisonType
-from hloom.ops.collectives import AllToAll, RaggedAllToAll
+from hloom.ops.collectives import AllToAll
 from hloom.ops.convert import Convert
 from hloom.ops.dot import ScaledDot
+from hloom.ops.ragged_all_to_all import RaggedAllToAll
 from hloom.ops.reshape import Bitcast
 from hloom.ops.scan import Scan, TriState
 from hloom.ops.sort import TopK

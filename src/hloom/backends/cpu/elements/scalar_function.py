@@ -65,7 +65,7 @@ class ScalarFunctionCall(FunctionCall):
     """
 
     opcode = "scalar-function-call"
-    operands = ("*operands",)
+    operands = {"*operands": "elements of the operands"}
     function: ScalarFunction = attribute(FUNCTION, text="", proto="")
     position: int = attribute(INT, text="", proto="")
     calls: Computation = attribute(COMPUTATION, text="", proto="")

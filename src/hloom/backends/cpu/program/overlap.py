@@ -26,7 +26,7 @@ from hloom.backends.cpu.program.program import (
     WhileStep,
     all_steps,
 )
-from hloom.ops.collectives import RaggedAllToAll
+from hloom.ops.ragged_all_to_all import RaggedAllToAll
 from hloom.ops.traits import Communication, Start
 from hloom.target import ADDITION_RATE, MEMORY_RATE, MULTIPLY_ADD_RATE
 

@@ -26,11 +26,11 @@ from hloom.ops.collectives import (
     Collective,
     CollectiveBroadcast,
     CollectivePermute,
-    RaggedAllToAll,
     ReduceScatter,
 )
 from hloom.ops.communication import Send, Transfer, transfer_pairs
 from hloom.ops.device_index import PartitionId
+from hloom.ops.ragged_all_to_all import RaggedAllToAll
 from hloom.ops.registry import Registry
 from hloom.ops.traits import DeviceIndex, Done, Start
 from hloom.runtime.mpi.reductions import MakeReduction, mpi_functions, reduction_of

@@ -11,8 +11,8 @@ from hloom.builder import XlaOp
 from hloom.errors import ArgumentError
 from hloom.layout import Layout
 from hloom.ops.attributes import CustomCallApiVersion, OutputOperandAlias
-from hloom.ops.collectives import RaggedAllToAll
 from hloom.ops.custom_call import CustomCall
+from hloom.ops.ragged_all_to_all import RaggedAllToAll
 from hloom.ops.sort import Sort
 from hloom.shape import Shape
 from hloom.stablehlo.attributes.communication import Groups
