@@ -43,8 +43,9 @@ def gallery(programs: Iterable[Path]) -> str:
 
 def _program(path: Path) -> str:
     text = path.read_text()
-    title, _, rest = (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")
-    return f"## {title.rstrip('.')}\n\n![{path.stem}]({path.stem}.png)\n\n{rest}\n\n{code('python', _body(text))}"
+    title, _, rest = (ast.get_docstring(ast.parse(text)) or "").partition(": ")
+    picture = f"![{title}]({path.stem}.png)"
+    return f"## {title}\n\n{picture}\n\n{rest[0].upper()}{rest[1:]}\n\n{code('python', _body(text))}"
 
 
 def _body(text: str) -> str:

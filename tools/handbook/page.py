@@ -304,6 +304,6 @@ def families() -> dict[str, list[type[Operation]]]:
     found: dict[str, list[type[Operation]]] = {}
     for opcode in sorted(OPERATIONS):
         module = inspect.getmodule(OPERATIONS[opcode])
-        title = (inspect.getdoc(module) or "").split("\n")[0].rstrip(".")
+        title = (inspect.getdoc(module) or "").split("\n")[0].partition(". ")[0].rstrip(".")
         found.setdefault(re.sub(r" \(.*\)$", "", title), []).append(OPERATIONS[opcode])
     return found
