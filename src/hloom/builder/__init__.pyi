@@ -17,17 +17,51 @@ class XlaBuilder(BuilderCore):
         """Computes |x|; for complex numbers the modulus, of the real type (ABS-1).
 
         The minimum of a signed integer type is its own absolute value.
+
+        Arguments:
+            operand: array
         """
     def acos(self, operand: Any) -> XlaOp:
-        """Computes the inverse cosine (a later addition to XLA)."""
+        """Computes the inverse cosine, in [0, pi] (a later addition to XLA).
+
+        Numbers outside [-1, 1] give NaN; complex numbers have their branch cuts there.
+
+        Arguments:
+            operand: array
+            result_accuracy: error that is tolerated, or the accuracy mode; all are met
+        """
     def acosh(self, operand: Any) -> XlaOp:
-        """Computes the inverse hyperbolic cosine (a later addition to XLA)."""
+        """Computes the inverse hyperbolic cosine, log(x + sqrt(x^2 - 1)), at least 0 (a later addition to XLA).
+
+        Numbers below 1 give NaN; complex numbers have their branch cut there.
+
+        Arguments:
+            operand: array
+            result_accuracy: error that is tolerated, or the accuracy mode; all are met
+        """
     def add(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """Adds `lhs` and `rhs`; logical or for PRED (ADD-1)."""
+        """Adds `lhs` and `rhs`; logical or for PRED (ADD-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def add_dependency(self, operand: Any, token: Any) -> XlaOp:
-        """Returns `operand`, but not before `token`; moves no data (a later addition to XLA)."""
+        """Returns `operand`, but not before `token`; moves no data (a later addition to XLA).
+
+        It orders an instruction that takes no token, such as a computation on an array, after an infeed or a send.
+
+        Arguments:
+            operand: value to return
+            token: what must happen before
+        """
     def after_all(self, *operands: Any) -> XlaOp:
-        """Joins any number of tokens into one: users of the result run after all of them (AFTERALL-1, -2)."""
+        """Joins any number of tokens into one: users of the result run after all of them (AFTERALL-1, -2).
+
+        Arguments:
+            operands: tokens to join
+        """
     def all_gather(
         self,
         operand: Any,
@@ -36,7 +70,15 @@ class XlaBuilder(BuilderCore):
         replica_groups: Sequence[Sequence[int]] = ...,
         channel_id: int | None = ...,
     ) -> XlaOp:
-        """Concatenates the operands of the `shard_count` members of each group along a dimension (ALLGATHER-1)."""
+        """Concatenates the operands of the `shard_count` members of each group along a dimension (ALLGATHER-1).
+
+        Arguments:
+            operand: array
+            all_gather_dim: dimension along which the operands are joined
+            shard_count: size of each group
+            replica_groups: ids of the members of each group, in order; empty: one group of all (COLL-2)
+            channel_id: operations of one kind and channel communicate (COLL-5)
+        """
     def all_reduce(
         self,
         operand: Any,
@@ -44,7 +86,14 @@ class XlaBuilder(BuilderCore):
         replica_groups: Sequence[Sequence[int]] = ...,
         channel_id: int | None = ...,
     ) -> XlaOp:
-        """Reduces the operands of the members of each group element by element; accepts tuples (ALLREDUCE-1, -2)."""
+        """Reduces the operands of the members of each group element by element; accepts tuples (ALLREDUCE-1, -2).
+
+        Arguments:
+            operand: array, or tuple of arrays
+            computation: combiner of two scalars
+            replica_groups: ids of the members of each group, in order; empty: one group of all (COLL-2)
+            channel_id: operations of one kind and channel communicate (COLL-5)
+        """
     def all_to_all(
         self,
         operand: Any,
@@ -55,80 +104,208 @@ class XlaBuilder(BuilderCore):
     ) -> XlaOp:
         """Splits along one dimension, exchanges the blocks in each group, and concatenates along another (ALLTOALL-1,
         -2).
+
+        Arguments:
+            operand: array
+            split_dimension: dimension that is split into blocks
+            concat_dimension: dimension along which the received blocks are joined
+            split_count: number of blocks: the size of each group
+            replica_groups: ids of the members of each group, in order; empty: one group of all (COLL-2)
         """
     def and_(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """Bitwise and of integers, logical and of PRED (AND-1)."""
+        """Bitwise and of integers, logical and of PRED (AND-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def asin(self, operand: Any) -> XlaOp:
-        """Computes the inverse sine (a later addition to XLA)."""
+        """Computes the inverse sine, in [-pi/2, pi/2] (a later addition to XLA).
+
+        Numbers outside [-1, 1] give NaN; complex numbers have their branch cuts there.
+
+        Arguments:
+            operand: array
+            result_accuracy: error that is tolerated, or the accuracy mode; all are met
+        """
     def asinh(self, operand: Any) -> XlaOp:
-        """Computes the inverse hyperbolic sine (a later addition to XLA)."""
+        """Computes the inverse hyperbolic sine, log(x + sqrt(x^2 + 1)) (a later addition to XLA).
+
+        Small x keep their relative accuracy, and large ones do not overflow.
+
+        Arguments:
+            operand: array
+            result_accuracy: error that is tolerated, or the accuracy mode; all are met
+        """
     def atan2(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
         """Computes the angle of the point (x = `rhs`, y = `lhs`) (ATAN2-1).
 
         For complex numbers, -i log((rhs + i lhs) / sqrt(rhs^2 + lhs^2)).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
         """
     def atanh(self, operand: Any) -> XlaOp:
-        """Computes the inverse hyperbolic tangent (a later addition to XLA)."""
+        """Computes the inverse hyperbolic tangent, log((1 + x) / (1 - x)) / 2 (a later addition to XLA).
+
+        -1 and 1 give infinities, numbers outside [-1, 1] NaN; complex numbers have their branch cuts there.
+
+        Arguments:
+            operand: array
+            result_accuracy: error that is tolerated, or the accuracy mode; all are met
+        """
     def batch_norm_grad(
         self, operand: Any, scale: Any, mean: Any, variance: Any, grad_output: Any, epsilon: float, feature_index: int
     ) -> XlaOp:
         """Computes the gradients of batch-norm-training (BATCHNORMGRAD-1).
 
-        `grad_output` has the operand's shape; `scale`, `mean` and `variance` are vectors of the feature dimension's size.
-        The result is (grad_operand, grad_scale, grad_offset).
+        Vectors have the feature dimension's size. The result is (grad_operand, grad_scale, grad_offset).
+
+        Arguments:
+            operand: the operand of batch-norm-training
+            scale: factor of each feature: a vector
+            mean: mean of each feature, as batch-norm-training returned it
+            variance: variance of each feature, as batch-norm-training returned it
+            grad_output: gradient of the normalised array, of the operand's shape
+            epsilon: small number that is added to the variance
+            feature_index: the feature dimension
         """
     def batch_norm_inference(
         self, operand: Any, scale: Any, offset: Any, mean: Any, variance: Any, epsilon: float, feature_index: int
     ) -> XlaOp:
         """Computes scale * (operand - mean) / sqrt(variance + epsilon) + offset for given moments (BATCHNORMINFERENCE-1).
 
-        `scale`, `offset`, `mean` and `variance` are vectors of the feature dimension's size; the result has the operand's
-        shape.
+        Vectors have the feature dimension's size; the result has the operand's shape.
+
+        Arguments:
+            operand: floats, of any rank above 0
+            scale: factor of each feature: a vector
+            offset: what is added to each feature: a vector
+            mean: mean of each feature: a vector
+            variance: variance of each feature: a vector
+            epsilon: small number that is added to the variance
+            feature_index: the feature dimension
         """
     def batch_norm_training(self, operand: Any, scale: Any, offset: Any, epsilon: float, feature_index: int) -> XlaOp:
         """Normalises each feature by its mean and biased variance, then scales and shifts it (BATCHNORMTRAINING-1, -4).
 
-        `scale` and `offset` are vectors of the feature dimension's size. The result is (output, batch_mean, batch_var).
+        Vectors have the feature dimension's size. The result is (output, batch_mean, batch_var).
+
+        Arguments:
+            operand: floats, of any rank above 0
+            scale: factor of each feature: a vector
+            offset: what is added to each feature: a vector
+            epsilon: small number that is added to the variance
+            feature_index: the feature dimension
         """
     def bitcast_convert_type(self, operand: Any, new_element_type: PrimitiveType | str) -> XlaOp:
-        """Reinterprets the bits as another element type (BITCASTCONVERT-1 to -3)."""
+        """Reinterprets the bits as another element type (BITCASTCONVERT-1 to -3).
+
+        Arguments:
+            operand: array whose bits are read
+            new_element_type: element type of the result, as hl.f32 or its name
+        """
     def broadcast(self, operand: Any, broadcast_sizes: Sequence[int]) -> XlaOp:
-        """Broadcasts to new major dimensions of the given sizes (BROADCAST-1)."""
+        """Broadcasts to new major dimensions of the given sizes (BROADCAST-1).
+
+        Arguments:
+            operand: array to repeat
+            broadcast_sizes: sizes of the new major dimensions
+        """
     def broadcast_in_dim(self, operand: Any, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]) -> XlaOp:
-        """Broadcasts operand dimension i to dimension `broadcast_dimensions[i]`; sizes of 1 grow (BROADCASTINDIM-1)."""
+        """Broadcasts operand dimension i to dimension `broadcast_dimensions[i]`; sizes of 1 grow (BROADCASTINDIM-1).
+
+        Arguments:
+            operand: array to repeat
+            out_dim_size: sizes of the result
+            broadcast_dimensions: the result dimension of each operand dimension; none for a scalar
+        """
     def call(self, computation: Computationlike, *args: Any) -> XlaOp:
-        """Calls a computation (CALL-1)."""
+        """Calls a computation (CALL-1).
+
+        Arguments:
+            computation: computation to call
+            args: arguments of the computation
+        """
     def cbrt(self, operand: Any) -> XlaOp:
-        """Computes the real cube root, also of negative numbers (CBRT-1)."""
+        """Computes the real cube root, also of negative numbers (CBRT-1).
+
+        Arguments:
+            operand: array
+            result_accuracy: error that is tolerated, or the accuracy mode; all are met
+        """
     def ceil(self, operand: Any) -> XlaOp:
-        """Rounds up to an integer; ceil(-0.5) = -0 (CEIL-1)."""
+        """Rounds up to an integer; ceil(-0.5) = -0 (CEIL-1).
+
+        Arguments:
+            operand: array
+        """
     def cholesky(self, a: Any, lower: bool = ...) -> XlaOp:
         """Computes the Cholesky factor of each matrix: a = l l^H with lower-triangular l, or u^H u (CHOLESKY-1 to -5).
 
-        `a` has the shape [.., M, M]. Only the triangle that `lower` selects is read; the other triangle of the result is
-        zero. The result for a matrix that is not positive definite is NaN.
+        The other triangle of the result is zero. The result for a matrix that is not positive definite is NaN.
+
+        Arguments:
+            a: Hermitian positive definite matrices, [.., M, M], of which one triangle is read
+            lower: whether the lower triangle is read and returned, else the upper one
         """
     def clamp(self, min: Any, operand: Any, max: Any) -> XlaOp:
-        """Clamps elements to [min, max]; `min` and `max` may be scalars (CLAMP-1, CLAMP-2)."""
+        """Clamps elements to [min, max]; `min` and `max` may be scalars (CLAMP-1, CLAMP-2).
+
+        Arguments:
+            min: lower bound: a scalar, or one for each element
+            operand: array of integers or floats
+            max: upper bound: a scalar, or one for each element
+        """
     def clz(self, operand: Any) -> XlaOp:
-        """Counts the leading zero bits in the width of the element type; the width for 0 (CLZ-1)."""
+        """Counts the leading zero bits in the width of the element type; the width for 0 (CLZ-1).
+
+        Arguments:
+            operand: array
+        """
     def collapse(self, operand: Any, dimensions: Sequence[int]) -> XlaOp:
-        """Merges consecutive dimensions into one (COLLAPSE-1)."""
+        """Merges consecutive dimensions into one (COLLAPSE-1).
+
+        Arguments:
+            operand: array of any type
+            dimensions: consecutive dimensions that become one
+        """
     def collective_broadcast(
         self, *operands: Any, channel_id: int | None = ..., replica_groups: Any = ..., constrain_layout: bool = ...
     ) -> XlaOp:
         """Sends the operand of the first member of each group to all members (a later addition to XLA).
 
-        Devices in no group get zeros.
+        Devices in no group get zeros: groups need not name all devices, but name each at most once (COLL-3). It is an
+        all-reduce of an array that is zero everywhere but on the first member, without the sums.
+
+        Arguments:
+            operands: arrays, of equal shapes on all members of a group
+            channel_id: operations of one kind and channel communicate (COLL-5)
+            replica_groups: ids of the members of each group, in order; empty: one group of all (COLL-2)
+            constrain_layout: whether layouts are those of the caller, in modules of several programs; no effect here
         """
     def collective_permute(
         self, operand: Any, source_target_pairs: Sequence[tuple[int, int]], channel_id: int | None = ...
     ) -> XlaOp:
         """Sends the operand of each source to its target; devices that are not a target get zeros
         (COLLECTIVEPERMUTE-1).
+
+        Arguments:
+            operand: array
+            source_target_pairs: sender and receiver of each transfer
+            channel_id: operations of one kind and channel communicate (COLL-5)
         """
     def complex(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """Combines real and imaginary parts to complex numbers: f32 to c64, f64 to c128 (COMPLEX-1)."""
+        """Combines real and imaginary parts to complex numbers: f32 to c64, f64 to c128 (COMPLEX-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def composite_call(
         self,
         computation: Computationlike,
@@ -137,9 +314,22 @@ class XlaBuilder(BuilderCore):
         composite_attributes: str | None = ...,
         version: int = ...,
     ) -> XlaOp:
-        """A named operation, defined by its decomposition `computation` (COMPOSITECALL-1, -2)."""
+        """A named operation, defined by its decomposition `computation` (COMPOSITECALL-1, -2).
+
+        Arguments:
+            computation: computation to call
+            name: name of the operation
+            composite_attributes: its attributes, as text
+            version: its version
+            args: arguments of the computation
+        """
     def concat_in_dim(self, operands: Sequence[Any], dimension: int) -> XlaOp:
-        """Concatenates arrays along a dimension (CONCATENATE-1)."""
+        """Concatenates arrays along a dimension (CONCATENATE-1).
+
+        Arguments:
+            operands: arrays of one element type, with equal sizes in the other dimensions
+            dimension: dimension along which the operands are joined
+        """
     def conditional(self, index: Any, *arguments: Any) -> XlaOp:
         """Calls one of several computations, in either form of Conditional.
 
@@ -155,7 +345,16 @@ class XlaBuilder(BuilderCore):
         feature_group_count: int = ...,
         batch_group_count: int = ...,
     ) -> XlaOp:
-        """Convolution with padding "SAME" or "VALID" (CONV-1)."""
+        """Convolution with padding "SAME" or "VALID" (CONV-1).
+
+        Arguments:
+            lhs: input: batch, features, and spatial dimensions
+            rhs: kernel: input features, output features, and the window's dimensions
+            window_strides: step of the window in each dimension; 1 if not given
+            padding: SAME or VALID
+            feature_group_count: number of groups of features that are convolved apart
+            batch_group_count: number of groups of the batch that are convolved apart
+        """
     def conv_with_general_padding(
         self,
         lhs: Any,
@@ -169,28 +368,88 @@ class XlaBuilder(BuilderCore):
         dimension_numbers: Any = ...,
         preferred_element_type: PrimitiveType | str | None = ...,
     ) -> XlaOp:
-        """Convolution over n spatial dimensions with any padding, dilations and groups (CONVGENERAL-1 to -10)."""
+        """Convolution over n spatial dimensions with any padding, dilations and groups (CONVGENERAL-1 to -10).
+
+        Arguments:
+            lhs: input: batch, features, and spatial dimensions
+            rhs: kernel: input features, output features, and the window's dimensions
+            window_strides: step of the window in each dimension; 1 if not given
+            padding: SAME, VALID, or (low, high) of each dimension
+            lhs_dilation: distance of input elements in each dimension; 1 if not given
+            rhs_dilation: distance of kernel elements in each dimension; 1 if not given
+            feature_group_count: number of groups of features that are convolved apart
+            batch_group_count: number of groups of the batch that are convolved apart
+            dimension_numbers: meaning of the dimensions of input, kernel and result
+            preferred_element_type: element type of the result; that of the operands if not given
+        """
     def convert_element_type(self, operand: Any, new_element_type: PrimitiveType | str) -> XlaOp:
-        """Converts elements to another type (CONVERT-1)."""
+        """Converts elements to another type (CONVERT-1).
+
+        Arguments:
+            operand: array to convert
+            new_element_type: element type of the result, as hl.f32 or its name
+        """
     def copy(self, operand: Any) -> XlaOp:
-        """Copies the operand, perhaps to another layout (a later addition to XLA)."""
+        """Copies the operand, perhaps to another layout (a later addition to XLA).
+
+        The values stay. Compilers add copies where a value is needed in another layout, or in a buffer of its own, as for
+        the result of a loop that its body would overwrite.
+
+        Arguments:
+            operand: value of any shape
+        """
     def cos(self, operand: Any) -> XlaOp:
-        """Computes the cosine (COS-1)."""
+        """Computes the cosine (COS-1).
+
+        Arguments:
+            operand: array
+            result_accuracy: error that is tolerated, or the accuracy mode; all are met
+        """
     def cosh(self, operand: Any) -> XlaOp:
-        """Computes the hyperbolic cosine (a later addition to XLA)."""
+        """Computes the hyperbolic cosine, (exp(x) + exp(-x)) / 2 (a later addition to XLA).
+
+        No result overflows because exp(x) does.
+
+        Arguments:
+            operand: array
+            result_accuracy: error that is tolerated, or the accuracy mode; all are met
+        """
     def cross_replica_sum(self, operand: Any, replica_groups: Sequence[Sequence[int]] = ...) -> XlaOp:
-        """An AllReduce with addition (CROSSREPLICASUM-1)."""
+        """An AllReduce with addition (CROSSREPLICASUM-1).
+
+        Arguments:
+            operand: array, or tuple of arrays
+            replica_groups: ids of the members of each group, in order; empty: one group of all (COLL-2)
+        """
     def custom_call(
         self, target_name: str, args: Sequence[Any], shape: Shape, *, has_side_effect: bool = ..., opaque: str = ...
     ) -> XlaOp:
-        """Calls the function registered as `target_name` (CUSTOMCALL-1)."""
+        """Calls the function registered as `target_name` (CUSTOMCALL-1).
+
+        Arguments:
+            target_name: name under which the function is registered
+            args: arguments of the function
+            shape: shape of the result
+            has_side_effect: whether the call must be neither removed nor duplicated
+            opaque: text that the function gets
+        """
     def div(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
         """Divides `lhs` by `rhs`: floats by IEEE 754, integers toward zero (DIV-1, DIV-2).
 
         For integers, x / 0 = -1 and minimum / -1 = minimum.
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
         """
     def dot(self, lhs: Any, rhs: Any) -> XlaOp:
-        """Product of vectors or matrices: contracts the last dimension of lhs with the first of rhs (DOT-1)."""
+        """Product of vectors or matrices: contracts the last dimension of lhs with the first of rhs (DOT-1).
+
+        Arguments:
+            lhs: left factor
+            rhs: right factor
+        """
     def dot_general(
         self, lhs: Any, rhs: Any, dimension_numbers: Any, preferred_element_type: PrimitiveType | str | None = ...
     ) -> XlaOp:
@@ -198,30 +457,84 @@ class XlaBuilder(BuilderCore):
 
         `dimension_numbers` is a mapping, or an object, with `lhs_contracting_dimensions`, `rhs_contracting_dimensions`,
         `lhs_batch_dimensions` and `rhs_batch_dimensions`; missing ones are empty.
+
+        Arguments:
+            lhs: left factor
+            rhs: right factor
+            dimension_numbers: contracting and batch dimensions of both sides, as above
+            preferred_element_type: element type of the result; that of the operands if not given
         """
     def dynamic_slice(self, operand: Any, start_indices: Sequence[Any], size_indices: Sequence[int]) -> XlaOp:
-        """Takes the sub-array of the given sizes at start indices known at run time (DYNAMICSLICE-1)."""
+        """Takes the sub-array of the given sizes at start indices known at run time (DYNAMICSLICE-1).
+
+        Arguments:
+            operand: array of any type
+            start_indices: integer scalars of one type, one for each dimension
+            size_indices: size of the part in each dimension
+        """
     def dynamic_update_slice(self, operand: Any, update: Any, start_indices: Sequence[Any]) -> XlaOp:
-        """Overwrites a part of `operand` with `update`, at start indices known at run time (DYNAMICUPDATESLICE-1)."""
+        """Overwrites a part of `operand` with `update`, at start indices known at run time (DYNAMICUPDATESLICE-1).
+
+        Arguments:
+            operand: array of any type
+            update: part to write, of the operand's rank and type, not larger
+            start_indices: integer scalars of one type, one for each dimension
+        """
     def eq(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """lhs EQ rhs, element by element (COMPARE-1)."""
+        """Compares: lhs EQ rhs, element by element (COMPARE-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def eq_total_order(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """lhs EQ rhs, element by element in total order (COMPARE-1)."""
+        """Compares: lhs EQ rhs, element by element in total order (COMPARE-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def erf(self, operand: Any) -> XlaOp:
-        """Computes the error function (ERF-1)."""
+        """Computes the error function (ERF-1).
+
+        Arguments:
+            operand: array
+            result_accuracy: error that is tolerated, or the accuracy mode; all are met
+        """
     def exp(self, operand: Any) -> XlaOp:
-        """Computes e^x (EXP-1)."""
+        """Computes e^x (EXP-1).
+
+        Arguments:
+            operand: array
+            result_accuracy: error that is tolerated, or the accuracy mode; all are met
+        """
     def expm1(self, operand: Any) -> XlaOp:
-        """Computes e^x - 1, accurate near 0 (EXPM1-1)."""
+        """Computes e^x - 1, accurate near 0 (EXPM1-1).
+
+        Arguments:
+            operand: array
+            result_accuracy: error that is tolerated, or the accuracy mode; all are met
+        """
     def fft(self, operand: Any, fft_type: Any, fft_length: Any) -> XlaOp:
         """Computes the discrete Fourier transform of the last 1 to 3 dimensions (FFT-1 to FFT-5).
 
         FFT and IFFT map complex to complex arrays, RFFT real arrays to the non-redundant half of the complex result, IRFFT
         such halves back. `fft_length` holds the lengths in the time domain, which are the sizes of the transformed
         dimensions. Inverse transforms divide by the number of elements.
+
+        Arguments:
+            operand: complex numbers, or floats for RFFT; other dimensions are batches
+            fft_type: kind of transform
+            fft_length: lengths of the 1 to 3 last dimensions in the time domain
         """
     def floor(self, operand: Any) -> XlaOp:
-        """Rounds down to an integer (FLOOR-1)."""
+        """Rounds down to an integer (FLOOR-1).
+
+        Arguments:
+            operand: array
+        """
     def gather(
         self,
         operand: Any,
@@ -235,43 +548,145 @@ class XlaBuilder(BuilderCore):
         operand_batching_dims: Sequence[int] = ...,
         start_indices_batching_dims: Sequence[int] = ...,
     ) -> XlaOp:
-        """Gathers slices of the operand at start indices into one array (GATHER-1)."""
+        """Gathers slices of the operand at start indices into one array (GATHER-1).
+
+        Arguments:
+            operand: array of which slices are taken
+            start_indices: integers: a vector of them says where a slice starts
+            index_vector_dim: dimension of `start_indices` along which a start index lies; its rank: each number is one
+            offset_dims: result dimensions that walk inside a slice, increasing
+            slice_sizes: size of a slice in each operand dimension
+            collapsed_slice_dims: operand dimensions of slice size 1 that the result leaves out, increasing
+            start_index_map: operand dimension to which each number of a start index belongs
+            indices_are_sorted: promise that start indices ascend; no effect here (GATHER-12)
+            operand_batching_dims: operand dimensions paired with batch dimensions of `start_indices` (GATHER-13)
+            start_indices_batching_dims: dimensions of `start_indices` paired with the operand's batching dimensions
+        """
     def ge(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """lhs GE rhs, element by element (COMPARE-1)."""
+        """Compares: lhs GE rhs, element by element (COMPARE-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def ge_total_order(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """lhs GE rhs, element by element in total order (COMPARE-1)."""
+        """Compares: lhs GE rhs, element by element in total order (COMPARE-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def get_dimension_size(self, operand: Any, dimension: int) -> XlaOp:
-        """Returns the size of a dimension as s32[], the actual one if the dimension is dynamic (GETDIMENSIONSIZE-1)."""
+        """Returns the size of a dimension as s32[], the actual one if the dimension is dynamic (GETDIMENSIONSIZE-1).
+
+        Arguments:
+            operand: array of any type
+            dimension: dimension whose size is returned
+        """
     def get_tuple_element(self, tuple: Any, index: int) -> XlaOp:
-        """Extracts the element of a tuple at a constant index (GETTUPLEELEMENT-1)."""
+        """Extracts the element of a tuple at a constant index (GETTUPLEELEMENT-1).
+
+        Arguments:
+            tuple: tuple that has the element
+            index: index of the element, from 0
+        """
     def gt(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """lhs GT rhs, element by element (COMPARE-1)."""
+        """Compares: lhs GT rhs, element by element (COMPARE-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def gt_total_order(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """lhs GT rhs, element by element in total order (COMPARE-1)."""
+        """Compares: lhs GT rhs, element by element in total order (COMPARE-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def imag(self, operand: Any) -> XlaOp:
-        """Takes the imaginary part; 0 for a real operand (IMAG-1)."""
+        """Takes the imaginary part; 0 for a real operand (IMAG-1).
+
+        Arguments:
+            operand: array
+        """
     def infeed(self, shape: Shape) -> XlaOp:
         """Reads an item of `shape` from the infeed queue; infeeds run in the order in which they are built (INFEED-1,
         -2).
+
+        Arguments:
+            shape: shape of the item
         """
     def iota(self, shape: Shape, iota_dimension: int) -> XlaOp:
-        """Creates an array that counts 0, 1, 2, .. along a dimension (IOTA-1)."""
+        """Creates an array that counts 0, 1, 2, .. along a dimension (IOTA-1).
+
+        Arguments:
+            shape: shape of the result
+            iota_dimension: dimension along which the values count
+        """
     def is_finite(self, operand: Any) -> XlaOp:
-        """Tests whether elements are neither +-inf nor NaN; the result is PRED (ISFINITE-1)."""
+        """Tests whether elements are neither +-inf nor NaN; the result is PRED (ISFINITE-1).
+
+        Arguments:
+            operand: array
+        """
     def le(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """lhs LE rhs, element by element (COMPARE-1)."""
+        """Compares: lhs LE rhs, element by element (COMPARE-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def le_total_order(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """lhs LE rhs, element by element in total order (COMPARE-1)."""
+        """Compares: lhs LE rhs, element by element in total order (COMPARE-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def log(self, operand: Any) -> XlaOp:
-        """Computes the natural logarithm; log(0) = -inf, NaN for negative real numbers (LOG-1)."""
+        """Computes the natural logarithm; log(0) = -inf, NaN for negative real numbers (LOG-1).
+
+        Arguments:
+            operand: array
+            result_accuracy: error that is tolerated, or the accuracy mode; all are met
+        """
     def log1p(self, operand: Any) -> XlaOp:
-        """Computes ln(1 + x), accurate near 0; log1p(-1) = -inf (LOG1P-1)."""
+        """Computes ln(1 + x), accurate near 0; log1p(-1) = -inf (LOG1P-1).
+
+        Arguments:
+            operand: array
+            result_accuracy: error that is tolerated, or the accuracy mode; all are met
+        """
     def logistic(self, operand: Any) -> XlaOp:
-        """Computes the logistic function 1 / (1 + e^-x) (LOGISTIC-1)."""
+        """Computes the logistic function 1 / (1 + e^-x) (LOGISTIC-1).
+
+        Arguments:
+            operand: array
+            result_accuracy: error that is tolerated, or the accuracy mode; all are met
+        """
     def lt(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """lhs LT rhs, element by element (COMPARE-1)."""
+        """Compares: lhs LT rhs, element by element (COMPARE-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def lt_total_order(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """lhs LT rhs, element by element in total order (COMPARE-1)."""
+        """Compares: lhs LT rhs, element by element in total order (COMPARE-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def map(
         self,
         operands: Any,
@@ -283,53 +698,159 @@ class XlaBuilder(BuilderCore):
 
         HLO has no static operands (MAP-3): constants become part of the mapped computation, other scalars are broadcast
         and mapped along.
+
+        Arguments:
+            operands: arrays of equal dimensions
+            computation: function of a scalar of each operand
+            dimensions: all dimensions, in order; may be omitted
+            static_operands: constants or scalars that the computation takes besides
         """
     def max(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """Takes the larger element; NaN if either is, max(-0, +0) = +0; logical or for PRED (MAX-1)."""
+        """Takes the larger element; NaN if either is, max(-0, +0) = +0; logical or for PRED (MAX-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def min(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """Takes the smaller element; NaN if either is, min(-0, +0) = -0; logical and for PRED (MIN-1)."""
+        """Takes the smaller element; NaN if either is, min(-0, +0) = -0; logical and for PRED (MIN-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def mul(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """Multiplies `lhs` and `rhs`; logical and for PRED (MUL-1)."""
+        """Multiplies `lhs` and `rhs`; logical and for PRED (MUL-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def mulhi(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """Computes the high half of the double-width product of integers (a later addition to XLA)."""
+        """Computes the high half of the double-width product of integers (a later addition to XLA).
+
+        The product of two numbers of n bits has 2n bits: multiply keeps the low n of them, mulhi the high n. Division by a
+        constant and arithmetic on wider integers use both. Signed operands give the high half of the signed product.
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def ne(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """lhs NE rhs, element by element (COMPARE-1)."""
+        """Compares: lhs NE rhs, element by element (COMPARE-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def ne_total_order(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """lhs NE rhs, element by element in total order (COMPARE-1)."""
+        """Compares: lhs NE rhs, element by element in total order (COMPARE-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def neg(self, operand: Any) -> XlaOp:
-        """Negates elements; integers wrap, -(0.0) = -0 (NEG-1)."""
+        """Negates elements; integers wrap, -(0.0) = -0 (NEG-1).
+
+        Arguments:
+            operand: array
+        """
     def not_(self, operand: Any) -> XlaOp:
-        """Logical not of PRED, bitwise complement of integers (NOT-1)."""
+        """Logical not of PRED, bitwise complement of integers (NOT-1).
+
+        Arguments:
+            operand: array
+        """
     def optimization_barrier(self, operand: Any) -> XlaOp:
-        """Returns the operand; optimisations move no computation across it (OPTIMIZATIONBARRIER-1, -2)."""
+        """Returns the operand; optimisations move no computation across it (OPTIMIZATIONBARRIER-1, -2).
+
+        Arguments:
+            operand: value of any shape
+        """
     def or_(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """Bitwise or of integers, logical or of PRED (OR-1)."""
+        """Bitwise or of integers, logical or of PRED (OR-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def outfeed(self, operand: Any) -> None:
-        """Puts a value into the outfeed queue; outfeeds run in the order in which they are built (INFEED-4)."""
+        """Puts a value into the outfeed queue; outfeeds run in the order in which they are built (INFEED-4).
+
+        Arguments:
+            operand: value to append, an array or a tuple
+        """
     def pad(self, operand: Any, padding_value: Any, padding_config: Any) -> XlaOp:
         """Inserts `padding_value` between elements, then at the edges; negative edges remove elements (PAD-1, PAD-2).
 
         Interior padding must be >= 0. The size of a dimension becomes low + (size - 1) * (interior + 1) + 1 + high.
+
+        Arguments:
+            operand: array to pad
+            padding_value: scalar of the operand's type that fills the new places
+            padding_config: low_high_interior of each dimension
         """
     def partition_id(self) -> XlaOp:
-        """Returns the id of the executing partition as u32[] (a later addition to XLA)."""
+        """Returns the id of the executing partition as u32[] (a later addition to XLA).
+
+        A program runs on replicas, each of which may be split into partitions: this is the position inside the replica.
+        Partitioned programs select their block of an array by it.
+        """
     def population_count(self, operand: Any) -> XlaOp:
-        """Counts the bits set in the width of the element type (POPULATIONCOUNT-1)."""
+        """Counts the bits set in the width of the element type (POPULATIONCOUNT-1).
+
+        Arguments:
+            operand: array
+        """
     def pow(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
         """Raises `lhs` to the power `rhs`: floats as IEEE pow; integers wrap (POW-1).
 
         A negative exponent of integers gives 1 for base 1, 1 or -1 for base -1, else 0 (POW-2).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
         """
     def real(self, operand: Any) -> XlaOp:
-        """Takes the real part; a real operand is returned unchanged (REAL-1)."""
+        """Takes the real part; a real operand is returned unchanged (REAL-1).
+
+        Arguments:
+            operand: array
+        """
     def recv(self, shape: Shape, channel_handle: int) -> XlaOp:
-        """Receives the operand of the Send of the same channel (RECV-1)."""
+        """Receives the operand of the Send of the same channel (RECV-1).
+
+        Arguments:
+            shape: shape of the data
+            channel_handle: number of the channel
+        """
     def reduce(self, operands: Any, init_values: Any, computation: Computationlike, dimensions: Sequence[int]) -> XlaOp:
-        """Reduces one or several operands along dimensions (REDUCE-1)."""
+        """Reduces one or several operands along dimensions (REDUCE-1).
+
+        Arguments:
+            operands: arrays of equal dimensions
+            init_values: scalar for each operand, from which the reduction starts
+            computation: combiner of accumulators and elements: a scalar of each operand, twice
+            dimensions: dimensions to reduce; the result lacks them
+        """
     def reduce_precision(self, operand: Any, exponent_bits: int, mantissa_bits: int) -> XlaOp:
         """Reduces the precision of elements: rounds to a float format with fewer bits and back (REDUCEPRECISION-1 to -5).
 
-        `exponent_bits` >= 1 and `mantissa_bits` >= 0. Values below the smallest normal number of the format become zero.
+        Values below the smallest normal number of the format become zero.
+
+        Arguments:
+            operand: array of floats
+            exponent_bits: bits of the exponent, 1 or more
+            mantissa_bits: bits of the mantissa, 0 or more
         """
     def reduce_scatter(
         self,
@@ -340,7 +861,16 @@ class XlaBuilder(BuilderCore):
         replica_groups: Sequence[Sequence[int]] = ...,
         channel_id: int | None = ...,
     ) -> XlaOp:
-        """An AllReduce whose result is split along a dimension; member i of a group gets block i (REDUCESCATTER-1)."""
+        """An AllReduce whose result is split along a dimension; member i of a group gets block i (REDUCESCATTER-1).
+
+        Arguments:
+            operand: array, or tuple of arrays
+            computation: combiner of two scalars
+            scatter_dimension: dimension along which the reduced array is split
+            shard_count: size of each group
+            replica_groups: ids of the members of each group, in order; empty: one group of all (COLL-2)
+            channel_id: operations of one kind and channel communicate (COLL-5)
+        """
     def reduce_window(
         self,
         operands: Any,
@@ -352,33 +882,89 @@ class XlaBuilder(BuilderCore):
         window_dilations: Sequence[int] | None = ...,
         padding: Any = ...,
     ) -> XlaOp:
-        """Reduces the elements of each window (REDUCEWINDOW-1)."""
+        """Reduces the elements of each window (REDUCEWINDOW-1).
+
+        Arguments:
+            operands: arrays of equal dimensions
+            init_values: scalar for each operand, from which each reduction starts
+            computation: combiner of accumulators and elements: a scalar of each operand, twice
+            window_dimensions: size of the window in each dimension
+            window_strides: step of the window in each dimension; 1 if not given
+            base_dilations: distance of operand elements in each dimension; 1 if not given
+            window_dilations: distance of window elements in each dimension; 1 if not given
+            padding: SAME, VALID, or (low, high) of each dimension
+        """
     def rem(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
         """Computes the remainder of the division, with the sign of `lhs`: -7 rem 2 = -1 (REM-1, REM-2).
 
         For integers, x rem 0 = x and minimum rem -1 = 0; floats as C's fmod.
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
         """
     def replica_id(self) -> XlaOp:
         """Returns the id of the executing replica, in [0, N), as u32[] (REPLICAID-1)."""
     def reshape(self, operand: Any, dimensions: Sequence[int]) -> XlaOp:
-        """Arranges the elements, in row-major order, in other dimensions (RESHAPE-1)."""
+        """Arranges the elements, in row-major order, in other dimensions (RESHAPE-1).
+
+        Arguments:
+            operand: array of any type
+            dimensions: sizes of the result
+        """
     def rev(self, operand: Any, dimensions: Any) -> XlaOp:
         """Reverses the order of elements along `dimensions`: index i becomes N - 1 - i (REV-1).
 
         N is the actual size of a dynamic dimension.
+
+        Arguments:
+            operand: array of any type
+            dimensions: dimensions in which the order is reversed
         """
     def rng_bit_generator(self, algorithm: Any, initial_state: Any, shape: Shape) -> XlaOp:
-        """Uniform random bits of `shape` and a new state: (state, data) (RNGBITGENERATOR-1)."""
+        """Uniform random bits of `shape` and a new state: (state, data) (RNGBITGENERATOR-1).
+
+        Arguments:
+            algorithm: generator: ThreeFry, Philox, or the default, which is Philox
+            initial_state: state: u64[2], for Philox also u64[3]
+            shape: shape of the bits: an array of integers
+        """
     def rng_normal(self, mu: Any, sigma: Any, shape: Shape) -> XlaOp:
-        """Random values of the normal distribution N(mu, sigma) (RNGNORMAL-1)."""
+        """Random values of the normal distribution N(mu, sigma) (RNGNORMAL-1).
+
+        Arguments:
+            mu: mean: a scalar
+            sigma: standard deviation: a scalar
+            shape: shape of the result
+        """
     def rng_uniform(self, a: Any, b: Any, shape: Shape) -> XlaOp:
-        """Random values, uniform over [a, b) (RNGUNIFORM-1)."""
+        """Random values, uniform over [a, b) (RNGUNIFORM-1).
+
+        Arguments:
+            a: lower bound, included: a scalar
+            b: upper bound, excluded: a scalar
+            shape: shape of the result
+        """
     def round(self, operand: Any) -> XlaOp:
-        """Rounds to the nearest integer, ties away from zero: 2.5 -> 3, -0.5 -> -1, 0.49999997 -> 0 (ROUND-1)."""
+        """Rounds to the nearest integer, ties away from zero: 2.5 -> 3, -0.5 -> -1, 0.49999997 -> 0 (ROUND-1).
+
+        Arguments:
+            operand: array
+        """
     def round_nearest_even(self, operand: Any) -> XlaOp:
-        """Rounds to the nearest integer, ties to even: 2.5 -> 2, -0.5 -> -0 (ROUNDNEARESTEVEN-1)."""
+        """Rounds to the nearest integer, ties to even: 2.5 -> 2, -0.5 -> -0 (ROUNDNEARESTEVEN-1).
+
+        Arguments:
+            operand: array
+        """
     def rsqrt(self, operand: Any) -> XlaOp:
-        """Computes 1 / sqrt(x); +-inf for +-0 (RSQRT-1)."""
+        """Computes 1 / sqrt(x); +-inf for +-0 (RSQRT-1).
+
+        Arguments:
+            operand: array
+            result_accuracy: error that is tolerated, or the accuracy mode; all are met
+        """
     def scatter(
         self,
         operands: Any,
@@ -394,10 +980,30 @@ class XlaBuilder(BuilderCore):
         input_batching_dims: Sequence[int] = ...,
         scatter_indices_batching_dims: Sequence[int] = ...,
     ) -> XlaOp:
-        """Combines windows of `updates` into `operands` at indices (SCATTER-1)."""
+        """Combines windows of `updates` into `operands` at indices (SCATTER-1).
+
+        Arguments:
+            operands: arrays of equal dimensions into which windows are combined
+            scatter_indices: integers: a vector of them says where a window starts
+            updates: windows, for each operand
+            update_computation: combiner of old elements and updates: a scalar of each operand, then one of each update
+            index_vector_dim: dimension of `scatter_indices` along which an index lies; its rank: each number is one
+            update_window_dims: dimensions of `updates` that walk inside a window, increasing
+            inserted_window_dims: operand dimensions of size 1 in a window that `updates` leave out, increasing
+            scatter_dims_to_operand_dims: operand dimension to which each number of a scatter index belongs
+            indices_are_sorted: promise that indices ascend; no effect on the result (SCATTER-9)
+            unique_indices: promise that no element is hit twice; no effect on the result (SCATTER-9)
+            input_batching_dims: operand dimensions paired with batch dimensions of `scatter_indices` (SCATTER-11)
+            scatter_indices_batching_dims: dimensions of `scatter_indices` paired with the operands' batching dimensions
+        """
     def select(self, pred: Any, on_true: Any, on_false: Any) -> XlaOp:
         """Selects `on_true` where `pred`, else `on_false`; also whole tuples, by a scalar `pred` (SELECT-1 to
         SELECT-3).
+
+        Arguments:
+            pred: PRED: a choice for each element, or a scalar for all
+            on_true: array of elements chosen by true
+            on_false: array of elements chosen by false, of the shape of `on_true`
         """
     def select_and_scatter(
         self,
@@ -410,26 +1016,81 @@ class XlaBuilder(BuilderCore):
         init_value: Any,
         scatter: Computationlike,
     ) -> XlaOp:
-        """Selects one element of each window and combines `source` into its position (SELECTANDSCATTER-1)."""
+        """Selects one element of each window and combines `source` into its position (SELECTANDSCATTER-1).
+
+        Arguments:
+            operand: array in whose windows elements are selected
+            select: comparison of two elements: whether the first is selected
+            window_dimensions: size of the window in each dimension
+            window_strides: step of the window in each dimension; 1 if not given
+            padding: SAME, VALID, or (low, high) of each dimension
+            source: value for each window position
+            init_value: scalar with which the result is filled before
+            scatter: combiner of the values that reach one element
+        """
     def send(self, operand: Any, channel_handle: int) -> None:
-        """Sends a value to the Recv of the same channel (SEND-1)."""
+        """Sends a value to the Recv of the same channel (SEND-1).
+
+        Arguments:
+            operand: array to send
+            channel_handle: number of the channel
+        """
     def set_dimension_size(self, operand: Any, size: Any, dimension: int) -> XlaOp:
-        """Makes a dimension dynamic, with a size known at run time (SETDIMENSIONSIZE-1)."""
+        """Makes a dimension dynamic, with a size known at run time (SETDIMENSIONSIZE-1).
+
+        Arguments:
+            operand: array of any type
+            size: size at run time: s32[], in [0, bound]
+            dimension: dimension that becomes dynamic
+        """
     def shift_left(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """Shifts `lhs` left by `rhs` bits, inserting zeros; amounts outside [0, bits) give 0 (SHIFTLEFT-1)."""
+        """Shifts `lhs` left by `rhs` bits, inserting zeros; amounts outside [0, bits) give 0 (SHIFTLEFT-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def shift_right_arithmetic(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
         """Shifts `lhs` right by `rhs` bits, copying the sign bit (SHIFTRIGHTARITHMETIC-1).
 
         Amounts outside [0, bits) give the sign bit in all bits. Unsigned types have their top bit as the sign bit.
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
         """
     def shift_right_logical(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """Shifts `lhs` right by `rhs` bits, inserting zeros; amounts outside [0, bits) give 0 (SHIFTRIGHTLOGICAL-1)."""
+        """Shifts `lhs` right by `rhs` bits, inserting zeros; amounts outside [0, bits) give 0 (SHIFTRIGHTLOGICAL-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def sign(self, operand: Any) -> XlaOp:
-        """Computes the sign: -1, -0, NaN, +0 or 1; for complex numbers x / |x|, 0 for 0 (SIGN-1)."""
+        """Computes the sign: -1, -0, NaN, +0 or 1; for complex numbers x / |x|, 0 for 0 (SIGN-1).
+
+        Arguments:
+            operand: array
+        """
     def sin(self, operand: Any) -> XlaOp:
-        """Computes the sine (SIN-1)."""
+        """Computes the sine (SIN-1).
+
+        Arguments:
+            operand: array
+            result_accuracy: error that is tolerated, or the accuracy mode; all are met
+        """
     def sinh(self, operand: Any) -> XlaOp:
-        """Computes the hyperbolic sine (a later addition to XLA)."""
+        """Computes the hyperbolic sine, (exp(x) - exp(-x)) / 2 (a later addition to XLA).
+
+        Small x keep their relative accuracy, and no result overflows because exp(x) does.
+
+        Arguments:
+            operand: array
+            result_accuracy: error that is tolerated, or the accuracy mode; all are met
+        """
     def slice(
         self,
         operand: Any,
@@ -437,25 +1098,69 @@ class XlaBuilder(BuilderCore):
         limit_indices: Sequence[int],
         strides: Sequence[int] | None = ...,
     ) -> XlaOp:
-        """Takes the elements start, start + stride, .. below limit in each dimension (SLICE-1)."""
+        """Takes the elements start, start + stride, .. below limit in each dimension (SLICE-1).
+
+        Arguments:
+            operand: array of any type
+            start_indices: first index in each dimension
+            limit_indices: index before which each dimension ends
+            strides: step in each dimension; 1 if not given
+        """
     def sort(self, operands: Any, comparator: Computationlike, dimension: int = ..., is_stable: bool = ...) -> XlaOp:
-        """Sorts operands together along a dimension by a less-than comparator (SORT-1 to SORT-5)."""
+        """Sorts operands together along a dimension by a less-than comparator (SORT-1 to SORT-5).
+
+        Arguments:
+            operands: arrays of equal dimensions, which are sorted together
+            comparator: less-than on two elements of each operand
+            dimension: dimension along which the operands are sorted; a negative one counts from the end
+            is_stable: whether equal elements must keep their order; they always do
+        """
     def sqrt(self, operand: Any) -> XlaOp:
-        """Computes the square root; NaN for negative real numbers, sqrt(-0) = -0 (SQRT-1)."""
+        """Computes the square root; NaN for negative real numbers, sqrt(-0) = -0 (SQRT-1).
+
+        Arguments:
+            operand: array
+            result_accuracy: error that is tolerated, or the accuracy mode; all are met
+        """
     def sub(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """Subtracts `rhs` from `lhs` (SUB-1)."""
+        """Subtracts `rhs` from `lhs` (SUB-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """
     def tan(self, operand: Any) -> XlaOp:
-        """Computes the tangent (TAN-1)."""
+        """Computes the tangent (TAN-1).
+
+        Arguments:
+            operand: array
+            result_accuracy: error that is tolerated, or the accuracy mode; all are met
+        """
     def tanh(self, operand: Any) -> XlaOp:
-        """Computes the hyperbolic tangent; +-1 at +-inf (TANH-1)."""
+        """Computes the hyperbolic tangent; +-1 at +-inf (TANH-1).
+
+        Arguments:
+            operand: array
+            result_accuracy: error that is tolerated, or the accuracy mode; all are met
+        """
     def top_k(self, operand: Any, k: int, largest: bool = ...) -> XlaOp:
         """Takes the k largest (or smallest) elements along the last dimension, best first; (values, s32 indices) (TOPK-1).
 
-        0 <= k <= size of the last dimension. Of equal elements the one with the lower index comes first; floats are
-        compared in total order (TOPK-2, TOPK-3).
+        Of equal elements the one with the lower index comes first; floats are compared in total order (TOPK-2, TOPK-3).
+
+        Arguments:
+            operand: array of integers or floats
+            k: number of elements to take, at most the size of the last dimension
+            largest: whether the largest are taken, else the smallest
         """
     def transpose(self, operand: Any, permutation: Any) -> XlaOp:
-        """Permutes dimensions: result dimension i is operand dimension `permutation[i]` (TRANSPOSE-1)."""
+        """Permutes dimensions: result dimension i is operand dimension `permutation[i]` (TRANSPOSE-1).
+
+        Arguments:
+            operand: array of any type
+            permutation: a permutation of 0 .. rank-1
+        """
     def triangular_solve(
         self,
         a: Any,
@@ -467,12 +1172,35 @@ class XlaBuilder(BuilderCore):
     ) -> XlaOp:
         """Solves op(a) x = b, or x op(a) = b, by substitution (TRIANGULARSOLVE-1 to -4).
 
-        `a` has the shape [.., M, M], `b` and the result [.., M, K], or [.., K, M] unless `left_side`. Only the triangle of
-        `a` that `lower` selects is read; with `unit_diagonal` its diagonal is taken as 1.
+        The result has the shape of `b`.
+
+        Arguments:
+            a: triangular matrices, [.., M, M]
+            b: right sides, [.., M, K], or [.., K, M] unless `left_side`
+            left_side: whether `a` stands on the left of x
+            lower: whether the lower triangle of `a` is read, else the upper one
+            unit_diagonal: whether the diagonal of `a` is taken as 1, and not read
+            transpose_a: operation on `a`: none, transpose or adjoint
         """
     def tuple(self, *elements: Any) -> XlaOp:
-        """Groups any number of values in a tuple, which may be empty and nest (TUPLE-1)."""
+        """Groups any number of values in a tuple, which may be empty and nest (TUPLE-1).
+
+        Arguments:
+            elements: values of any shapes
+        """
     def while_(self, condition: Computationlike, body: Computationlike, init: Any) -> XlaOp:
-        """Applies `body` to a value, initially `init`, while `condition` holds (WHILE-1)."""
+        """Applies `body` to a value, initially `init`, while `condition` holds (WHILE-1).
+
+        Arguments:
+            condition: computation from a value to PRED: whether the loop goes on
+            body: computation from a value to the next one
+            init: first value of the loop, of any shape
+        """
     def xor(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
-        """Bitwise exclusive or of integers, logical exclusive or of PRED (XOR-1)."""
+        """Bitwise exclusive or of integers, logical exclusive or of PRED (XOR-1).
+
+        Arguments:
+            lhs: left array
+            rhs: right array, of the shape and type of `lhs`
+            broadcast_dimensions: dimension of the result for each dimension of the operand of lower rank (BC-9)
+        """

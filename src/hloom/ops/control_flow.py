@@ -172,7 +172,7 @@ class AsyncStart(Asynchronous, CallLike, Operation, opcode="async-start"):
 class AsyncUpdate(Asynchronous, NoWork, Operation, opcode="async-update"):
     """Marks a point between async-start and async-done; the result is the context (a later addition to XLA).
 
-    Schedulers place it where the computation should have come so far; it computes nothing.
+    A scheduler says with it that a part of the computation should be complete; it computes nothing.
     """
 
     see_also = ("async-done",)

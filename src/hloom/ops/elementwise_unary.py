@@ -273,7 +273,7 @@ class Cosh(AccurateUnary, opcode="cosh", builder="cosh"):
 class Asin(AccurateUnary, opcode="asin", builder="asin"):
     """Computes the inverse sine, in [-pi/2, pi/2] (a later addition to XLA).
 
-    Numbers outside [-1, 1] give NaN; complex numbers have their branch cuts there.
+    Numbers outside [-1, 1] give NaN; functions of complex numbers are discontinuous there.
     """
 
     see_also = ("acos",)
@@ -284,7 +284,7 @@ class Asin(AccurateUnary, opcode="asin", builder="asin"):
 class Acos(AccurateUnary, opcode="acos", builder="acos"):
     """Computes the inverse cosine, in [0, pi] (a later addition to XLA).
 
-    Numbers outside [-1, 1] give NaN; complex numbers have their branch cuts there.
+    Numbers outside [-1, 1] give NaN; functions of complex numbers are discontinuous there.
     """
 
     cost = 20
@@ -304,7 +304,7 @@ class Asinh(AccurateUnary, opcode="asinh", builder="asinh"):
 class Acosh(AccurateUnary, opcode="acosh", builder="acosh"):
     """Computes the inverse hyperbolic cosine, log(x + sqrt(x^2 - 1)), at least 0 (a later addition to XLA).
 
-    Numbers below 1 give NaN; complex numbers have their branch cut there.
+    Numbers below 1 give NaN; functions of complex numbers are discontinuous there.
     """
 
     cost = 40
@@ -314,7 +314,7 @@ class Acosh(AccurateUnary, opcode="acosh", builder="acosh"):
 class Atanh(AccurateUnary, opcode="atanh", builder="atanh"):
     """Computes the inverse hyperbolic tangent, log((1 + x) / (1 - x)) / 2 (a later addition to XLA).
 
-    -1 and 1 give infinities, numbers outside [-1, 1] NaN; complex numbers have their branch cuts there.
+    -1 and 1 give infinities, numbers outside [-1, 1] NaN; functions of complex numbers are discontinuous there.
     """
 
     see_also = ("tanh",)

@@ -170,7 +170,9 @@ class Domain(Identity, NoWork, Operation, opcode="domain"):
     """
 
     operands = {"operand": "value of any shape"}
-    domain: DomainShardings = attribute(DOMAIN, proto="domain_entry_sharding", doc="kind of the boundary, and the shardings before and after it")
+    domain: DomainShardings = attribute(
+        DOMAIN, proto="domain_entry_sharding", doc="kind of the boundary, and the shardings before and after it"
+    )
 
     def infer(self, operand: Shape) -> Shape:
         return operand
