@@ -24,7 +24,7 @@ class XlaBuilder(BuilderCore):
     def acos(self, operand: Any) -> XlaOp:
         """Computes the inverse cosine, in [0, pi] (a later addition to XLA).
 
-        Numbers outside [-1, 1] give NaN; complex numbers have their branch cuts there.
+        Numbers outside [-1, 1] give NaN; functions of complex numbers are discontinuous there.
 
         Arguments:
             operand: array
@@ -33,7 +33,7 @@ class XlaBuilder(BuilderCore):
     def acosh(self, operand: Any) -> XlaOp:
         """Computes the inverse hyperbolic cosine, log(x + sqrt(x^2 - 1)), at least 0 (a later addition to XLA).
 
-        Numbers below 1 give NaN; complex numbers have their branch cut there.
+        Numbers below 1 give NaN; functions of complex numbers are discontinuous there.
 
         Arguments:
             operand: array
@@ -123,7 +123,7 @@ class XlaBuilder(BuilderCore):
     def asin(self, operand: Any) -> XlaOp:
         """Computes the inverse sine, in [-pi/2, pi/2] (a later addition to XLA).
 
-        Numbers outside [-1, 1] give NaN; complex numbers have their branch cuts there.
+        Numbers outside [-1, 1] give NaN; functions of complex numbers are discontinuous there.
 
         Arguments:
             operand: array
@@ -151,7 +151,7 @@ class XlaBuilder(BuilderCore):
     def atanh(self, operand: Any) -> XlaOp:
         """Computes the inverse hyperbolic tangent, log((1 + x) / (1 - x)) / 2 (a later addition to XLA).
 
-        -1 and 1 give infinities, numbers outside [-1, 1] NaN; complex numbers have their branch cuts there.
+        -1 and 1 give infinities, numbers outside [-1, 1] NaN; functions of complex numbers are discontinuous there.
 
         Arguments:
             operand: array
@@ -795,7 +795,7 @@ class XlaBuilder(BuilderCore):
 
         Arguments:
             operand: array to pad
-            padding_value: scalar of the operand's type that fills the new places
+            padding_value: scalar of the operand's type that fills the new positions
             padding_config: low_high_interior of each dimension
         """
     def partition_id(self) -> XlaOp:

@@ -24,7 +24,7 @@ class Pad(Movement, Operation, opcode="pad", builder="pad"):
     see_also = ("concatenate", "reduce-window")
     operands = {
         "operand": "array to pad",
-        "padding_value": "scalar of the operand's type that fills the new places",
+        "padding_value": "scalar of the operand's type that fills the new positions",
     }
     moved_operands = 2
     padding_config: tuple[PaddingDimension, ...] = attribute(
