@@ -23,6 +23,8 @@ MIN_BYTES = 1 << 14
 """Bytes of an operand that is worth it."""
 SHRINKAGE = 2
 """Ratio of the bytes of an operand to those of the arrays that it is computed from, from which fusion pays."""
+MAX_REPETITION = 8
+"""Elements of an operand for each of which a member is computed again, such as the halves of a byte."""
 
 CanCompute = Callable[[Instruction, Instruction, tuple[Instruction, ...]], bool]
 """Whether the target has code for a dot, of which it computes an operand from arrays in memory."""
@@ -80,14 +82,18 @@ class ProductOperands:
         return members if self.can_compute(dot, operand, sources) else None
 
     def _is_computed(self, instruction: Instruction, elements: int) -> bool:
-        """Whether an instruction is computed for each of the operand's elements, rather than once for several."""
+        """Whether an instruction is computed for each of the operand's elements, rather than once for many."""
         op = instruction.op
         if isinstance(op, (Constant, Iota)):
             return self.can_fuse(instruction)
-        is_large = instruction.shape.is_array and instruction.shape.element_count >= elements
-        return (
-            is_large and (op.elementwise or isinstance(op, (Movement, BitcastConvert))) and self.can_fuse(instruction)
-        )
+        if not instruction.shape.is_array or not (op.elementwise or isinstance(op, (Movement, BitcastConvert))):
+            return False
+        is_repeated = MAX_REPETITION * instruction.shape.element_count < elements
+        return self.can_fuse(instruction) and (not is_repeated or self._reads_no_array(instruction))
+
+    def _reads_no_array(self, instruction: Instruction) -> bool:
+        """Whether an instruction is computed from indices and constants, as distances of shifts are."""
+        return all(self._is_computed(operand, 0) and self._reads_no_array(operand) for operand in instruction.operands)
 
 
 def is_product(op: Fusion) -> bool:

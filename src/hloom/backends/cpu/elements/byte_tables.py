@@ -1,7 +1,8 @@
-"""Functions of a byte, to floats with at most 8 significant bits, looked up in registers: 64 bytes at a time.
+"""Functions of a byte or of half a byte, to floats, looked up in registers. The instructions are those of AVX512-VBMI.
 
-Such floats have two bytes that matter, each from a table of its own. It takes less than two instructions for a vector
-of 16, where decoding by arithmetic takes ten and more. The instructions that permute bytes are those of AVX512-VBMI.
+Of floats with at most 8 significant bits, two bytes matter, each from a table of its own: 64 bytes at a time take less
+than two instructions for a vector of 16, where decoding by arithmetic takes ten and more. A half of a byte selects one
+of 16 floats, which may be computed at run time.
 """
 
 from __future__ import annotations
@@ -70,13 +71,17 @@ def _bytes_of(b: Builder, codes: Value, table: Table, without_sign: bool) -> Val
     return halves[0] if without_sign else b.select(b.compare("slt", codes, constant(_BYTES, 0)), halves[1], halves[0])
 
 
-def _permuted(b: Builder, low: Value, lanes: list[int], high: Value) -> Value:
-    indices = vector_constant("i8", lanes)
-    return b.call("llvm.x86.avx512.vpermi2var.qi.512", _BYTES, low, indices, high)
+def table_of_halves(b: Builder, table: Table) -> Value:
+    """Returns the floats of a table of 16 as a vector."""
+    return b.bitcast(vector_constant("i32", table.tolist()), type_of("float", len(table)))
 
 
-def nibbles(b: Builder, packed: Value) -> Value:
-    """Returns the halves of bytes (i8) as bytes, the low one first."""
-    words = b.convert("zext", packed, "i16")
-    both = b.binary("or", words, b.binary("shl", words, constant(words.type, 4)))
-    return b.bitcast(b.binary("and", both, constant(words.type, 0x0F0F)), type_of("i8", 2 * packed.type.width))
+def look_up_halves(b: Builder, packed: Value, table: Value, is_swapped: bool) -> Value:
+    """Returns the floats of the 16 halves of bytes in a word (i64), of each byte the low half first, unless swapped.
+
+    The lowest bits of each lane count, those of a half: `vpermps` ignores the others.
+    """
+    starts = vector_constant("i8", [4 * (lane // 4 ^ is_swapped) % 64 for lane in range(LANES)])
+    words = b.bitcast(b.splat(packed, 8), _BYTES)
+    halves = b.call("llvm.x86.avx512.pmultishift.qb.512", _BYTES, starts, words)
+    return b.call("llvm.x86.avx512.permvar.sf.512", table.type, table, b.bitcast(halves, type_of("i32", 16)))

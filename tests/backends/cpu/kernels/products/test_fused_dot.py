@@ -142,23 +142,55 @@ def test_groups_are_narrower_than_the_vectors_of_looked_up_bytes(weights: str, t
     check(Case(2, 192, 160, weights, scales="groups", transposed=transposed))
 
 
-@pytest.mark.parametrize("packed", ["192,80", "160,96"])
-def test_halves_of_bytes(packed: str) -> None:
-    """Weights of 4 bits that come as bytes, with groups of 32 along K."""
-    transposed, random = packed == "160,96", np.random.default_rng(3)
-    case = Case(2, 192, 160, "s4", scales="groups", transposed=transposed)
-    sizes = case._sizes(192, 160)
-    text = (
-        case.text()
-        .replace(f"w = s4{sizes}", f"p = u8[{packed}]")
-        .replace("c = f32", f"q = s4[{packed},2] bitcast-convert(p)\nw = s4{sizes} reshape(q)\nc = f32", 1)
-    )
-    x, _, scales = case.arguments()
-    codes = random.integers(0, 256, [int(size) for size in packed.split(",")], np.uint8)
-    weights = np.stack([codes & 15, codes >> 4], -1).view(BY_NAME["s4"].dtype).reshape(sizes)
-    exact, bound = case.expected(x, weights, scales)
-    got = np.asarray(hl.compile(hl.parse(text))(x, codes, scales))
-    assert (np.abs(got - exact) <= bound).all()
+UNPACKED = {
+    "bitcast": "q = s4[{0},{1},2] bitcast-convert(p)",
+    "stack": """b15 = u8[{0},{1}] broadcast(c15), dimensions={{}}
+b4 = u8[{0},{1}] broadcast(c4), dimensions={{}}
+l = u8[{0},{1}] and(p, b15)
+h = u8[{0},{1}] shift-right-logical(p, b4)
+ls = u8[{0},{1},1] reshape(l)
+hs = u8[{0},{1},1] reshape(h)
+q = u8[{0},{1},2] concatenate({order}), dimensions={{2}}""",
+    "shifts": """b15 = u8[{0},{1},2] broadcast(c15), dimensions={{}}
+b4 = u8[2] broadcast(c4), dimensions={{}}
+i = u8[2] iota(), iota_dimension=0
+i4 = u8[2] multiply(i, b4)
+b = u8[{0},{1},2] broadcast(i4), dimensions={{2}}
+b2 = u8[{0},{1},2] broadcast(p), dimensions={{0,1}}
+v = u8[{0},{1},2] shift-right-logical(b2, b)
+q = u8[{0},{1},2] and(v, b15)""",
+}
+"""Ways in which programs unpack weights of 4 bits that come as bytes, the low half first."""
+
+
+@pytest.mark.parametrize("sizes", [(96, 58), pytest.param((192, 160), marks=pytest.mark.long)])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(
+    ("form", "is_swapped"), [("bitcast", False), ("stack", False), ("stack", True), ("shifts", False)]
+)
+def test_halves_of_bytes(form: str, is_swapped: bool, transposed: bool, sizes: tuple[int, int]) -> None:
+    """Groups of 32 along K share a scale and a zero point, which may be NaN or infinite."""
+    random = np.random.default_rng(3)
+    weights = "s4" if form == "bitcast" else "u8"
+    case = Case(2, *sizes, weights, scales="groups", has_zero_points=True, transposed=transposed)
+    rows, columns = case._sizes(*sizes)
+    unpacked = UNPACKED[form].format(rows, columns // 2, order="hs, ls" if is_swapped else "ls, hs")
+    constants = "c15 = u8[] constant(15)\nc4 = u8[] constant(4)"
+    whole = f"w = {weights}[{rows},{columns}] reshape(q)"
+    text = case.text().replace(f"w = {weights}{[rows, columns]}", f"p = u8[{rows},{columns // 2}]")
+    text = text.replace("c = f32", "\n".join([constants, unpacked, whole, "c = f32"]), 1)
+    assert is_fused(text)
+    x, _, *scales = case.arguments()
+    scales[0].flat[5], scales[1].flat[7] = np.inf, np.nan
+    codes = random.integers(0, 256, (rows, columns // 2), np.uint8)
+    halves = [codes >> 4, codes & 15] if is_swapped else [codes & 15, codes >> 4]
+    values = np.stack(halves, -1).view(BY_NAME[weights].dtype).reshape(rows, columns)
+    with np.errstate(invalid="ignore"):
+        exact, bound = case.expected(x, values, *scales)
+    got = np.asarray(hl.compile(hl.parse(text))(x, codes, *scales))
+    finite = np.isfinite(exact)
+    assert (np.isfinite(got) == finite).all()
+    assert finite.any() and (np.abs(got - exact) <= bound)[finite].all()
 
 
 def test_an_operand_that_reads_no_array_is_a_matrix_in_memory() -> None:

@@ -141,6 +141,8 @@ TYPES = [
     "s8 s8 s32", "u8 s8 s32", "s32 s32 s8", "u16 u16 s64", "s8 u8 u64", "c64 c64 c128",
 ]  # fmt: skip
 
+WORDS = ("u8 s8 s32", "s8 u8 s16", "u8 u8 s32", "s16 s8 s32")
+
 
 @st.composite
 def strides_of(draw: st.DrawFn, shape: tuple[int, int, int], broadcast: bool) -> tuple[int, int, int]:
@@ -200,6 +202,14 @@ def test_several_blocks_of_k_are_rounded_once(types: str) -> None:
 @pytest.mark.parametrize("types", ["f32 f32 f32", "bf16 bf16 bf16", "s8 s8 s32"])
 def test_matrix_times_vector(types: str, sizes: tuple[int, int, int, int], orders: str) -> None:
     check(spec_of(*sizes, types, orders), threads=2)
+
+
+@pytest.mark.parametrize("orders", ["bij bij bij", "bij bji jbi", "bji bij bji"])
+@pytest.mark.parametrize("sizes", [(1, 1, 1100, 333), (3, 130, 7, 64)])
+@pytest.mark.parametrize("types", ["s8 s8 s32", *(pytest.param(t, marks=pytest.mark.long) for t in WORDS)])
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+def test_few_vectors_of_words(vector_bytes: int, types: str, sizes: tuple[int, int, int, int], orders: str) -> None:
+    check(spec_of(*sizes, types, orders), threads=2, vector_bytes=vector_bytes)
 
 
 @pytest.mark.parametrize("shared", ["lhs", "rhs"])

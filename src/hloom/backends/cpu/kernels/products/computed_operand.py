@@ -11,17 +11,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 from hloom.affine import Expression, Index, IndexSpace, Quotient, Variable
-from hloom.backends.cpu.elements.byte_tables import LANES, has_byte_tables, look_up, nibbles
+from hloom.backends.cpu.elements.byte_tables import LANES, has_byte_tables, look_up, look_up_halves, table_of_halves
 from hloom.backends.cpu.elements.types import Element, resized
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.kernels.products.tabulated import ByteFunction, byte_function, is_halved
+from hloom.backends.cpu.kernels.products.tabulated import ByteFunction, byte_function, halved_part
 from hloom.backends.cpu.nests.emitter import NestEmitter
 from hloom.backends.cpu.nests.indices import lane_index
 from hloom.ir import Instruction
-from hloom.lir import IndexValue, Type, Value, type_of, zero
-from hloom.loops.expressions import Apply, ExpressionSpace, Load, walk
+from hloom.lir import I64, IndexValue, Type, Value, type_of, zero
+from hloom.loops.expressions import ExpressionSpace, Load, walk
 from hloom.loops.nest import BufferType, Nest, Store, atoms_of, loads_of
 from hloom.loops.pull import Puller
 
@@ -54,6 +55,7 @@ class Axis:
 class ComputedOperand:
     """The element of an operand, and the arrays that it is computed from."""
 
+    space: ExpressionSpace
     value: Expression
     buffers: tuple[BufferType, ...]
     batch: Axis
@@ -65,34 +67,38 @@ class ComputedOperand:
         """The load of the largest array: the weights."""
         return max(loads_of([self.value]), key=lambda load: self.buffers[load.buffer].byte_size)
 
-    @property
+    @cached_property
     def contiguous(self) -> Axis | None:
-        """The axis along which neighbours are neighbours among the weights: the free or the contracted one.
+        """The axis along which neighbours are neighbours among the weights, or halves of one byte: the free or the
+        contracted one.
 
         None if there is neither, or if no array is read.
         """
         if not loads_of([self.value]):
             return None
-        return next((axis for axis in (self.free, self.contracted) if _is_contiguous(self.largest.index, axis)), None)
+        return next(filter(self._is_contiguous, (self.free, self.contracted)), None)
 
-    @property
+    def _is_contiguous(self, axis: Axis) -> bool:
+        index = self.largest.index
+        if index.coefficient(axis.within) == 1 and index.is_affine_in(axis.within):
+            return True
+        return any(function.half is not None for function in self._functions(axis))
+
+    def _functions(self, axis: Axis) -> list[ByteFunction]:
+        """Returns the parts of the expression that are tables along an axis."""
+        found = (byte_function(self.space, part, axis.within) for part in walk([self.value]))
+        return [function for function in found if function is not None]
+
+    @cached_property
     def has_bytes_to_look_up(self) -> bool:
-        """Whether parts of the expression are tables that the processor looks up in registers."""
+        """Whether parts of the expression are tables of bytes that the processor looks up in registers."""
         if self.contiguous is None or not has_byte_tables():
             return False
-        along = self.contiguous.within
-        return any(byte_function(part, along) for part in walk([self.value]) if isinstance(part, Apply))
+        return any(function.half is None for function in self._functions(self.contiguous))
 
     def parts(self, type: Type) -> int:
         """Returns the number of vectors of a type that are computed together."""
         return LANES // type.width if type.width == VECTOR and self.has_bytes_to_look_up else 1
-
-
-def _is_contiguous(index: Index, axis: Axis) -> bool:
-    """Whether neighbours along an axis are neighbours in memory, or halves of one byte."""
-    if index.coefficient(axis.within) == 1:
-        return index.is_affine_in(axis.within)
-    return is_halved(index, axis.within)
 
 
 def computed_operand(operand: Instruction, roles: Roles, sources: Sources) -> ComputedOperand:
@@ -126,18 +132,18 @@ def _pulled(
         role_sizes = tuple(operand.shape.dimensions[d] for d in role)
         position |= dict(zip(role, space.indices.delinearize(axis.index(space.indices), role_sizes), strict=True))
     value = Puller(space, sources).element(operand, tuple(position[d] for d in range(operand.shape.rank)))
-    return ComputedOperand(value, buffers, *axes)
+    return ComputedOperand(space, value, buffers, *axes)
 
 
 def _group_size(value: Expression, axis: Axis, unit: int) -> int:
     """Returns the largest number of elements along an axis that are in one group of every kind; all, if that is no
-    multiple of a unit.
+    multiple of a unit. Groups that are no multiples of a unit, such as the halves of a byte, do not count.
     """
     divisors = [
         atom.divisor
         for load in loads_of([value])
         for atom in atoms_of(load.index)
-        if isinstance(atom, Quotient) and axis.within in atom.variables
+        if isinstance(atom, Quotient) and axis.within in atom.variables and atom.divisor % unit == 0
     ]
     size = math.gcd(axis.size, *divisors)
     return size if divisors and size % unit == 0 else axis.size
@@ -159,7 +165,14 @@ class OperandEmitter(NestEmitter):
         super().__init__("", operand.buffers, [], nest, f.register_bytes, builder=f)
         self.f, self.operand, self.type, self.parts = f, operand, type, parts
         self.functions: dict[tuple[int, Variable], ByteFunction | None] = {}
+        self.tabulated = self._tabulated()
         self.pointers.update(enumerate(pointers))
+
+    def _tabulated(self) -> tuple[Expression, ByteFunction] | None:
+        along, value = self.operand.contiguous, self.operand.value
+        if not has_byte_tables() or along is None or self.type.element != "float":
+            return None
+        return halved_part(self.operand.space, value, along.within)
 
     @contextmanager
     def at(self, axis: Axis, index: IndexValue) -> Iterator[None]:
@@ -199,7 +212,7 @@ class OperandEmitter(NestEmitter):
     def _element(self) -> list[Value]:
         """Returns the elements at the bound indices, in the type of the sums."""
         f, type, width = self.f, self.type, self.type.width
-        value = self.value(self.operand.value)
+        value = self._from_run_time_table() or self.value(self.operand.value)
         assert isinstance(value, Value)
         if value.type.element != type.element and type.is_float:
             value = f.convert("fpext", value, type.element)
@@ -209,30 +222,49 @@ class OperandEmitter(NestEmitter):
         value = value if self.tail is None else f.select(self.tail, value, zero(value.type))
         return [f.shuffle(value, None, range(k, k + width)) for k in range(0, self.lanes, width)]
 
+    def _from_run_time_table(self) -> Element | None:
+        """Returns the elements if they are functions of halves of bytes with parameters that the lanes share, such as
+        the scale of a group: the functions of all 16 halves are computed, and looked up.
+        """
+        if self.tabulated is None or self.vector is None or self.lanes != LANES // 4:
+            return None
+        part, function = self.tabulated
+        self.scopes.append({id(part): table_of_halves(self.f, function.table)})
+        table = self.value(self.operand.value)
+        self.scopes.pop()
+        assert isinstance(table, Value)
+        return self._halves(function, table)
+
     def _emit(self, expression: Expression) -> Element:
         function = self._byte_function(expression)
-        return self._looked_up(function) if function is not None else super()._emit(expression)
+        if function is None:
+            return super()._emit(expression)
+        if function.half is not None:
+            return self._halves(function, table_of_halves(self.f, function.table))
+        return self._looked_up(function)
 
     def _byte_function(self, expression: Expression) -> ByteFunction | None:
-        if self.lanes != LANES or self.vector not in expression.variables or self.vector is None:
+        if not has_byte_tables() or self.vector is None or self.vector not in expression.variables:
             return None
         key = id(expression), self.vector
         if key not in self.functions:
-            self.functions[key] = byte_function(expression, self.vector)
-        return self.functions[key]
+            self.functions[key] = byte_function(self.operand.space, expression, self.vector)
+        function = self.functions[key]
+        lanes = LANES if function is None or function.half is None else LANES // 4
+        return function if self.lanes == lanes else None
 
     def _looked_up(self, function: ByteFunction) -> Value:
         """Returns the floats of the codes that are loaded."""
         f, load = self.f, function.load
-        pointer, lanes, mask = self.pointers[load.buffer], self.lanes, self.tail
-        if not function.is_packed:
-            address = f.at(pointer, lane_index(self, load.index).base, "i8")
-            return look_up(f, f.load_masked(address, type_of("i8", lanes), 1, mask), function.table)
-        (half,) = [atom for atom, _ in load.index.terms if self.vector in atom.variables]
-        others = Index(tuple(term for term in load.index.terms if term[0] is not half), load.index.constant)
-        assert self.vector is not None
-        start = f.divide(self.variables[self.vector], 2)
-        address = f.at(pointer, f.add(lane_index(self, others).base, start), "i8")
-        pairs = None if mask is None else f.shuffle(mask, None, range(0, lanes, 2))
-        packed = f.load_masked(address, type_of("i8", lanes // 2), 1, pairs)
-        return look_up(f, nibbles(f, packed), function.table)
+        address = f.at(self.pointers[load.buffer], lane_index(self, load.index).base, "i8")
+        return look_up(f, f.load_masked(address, type_of("i8", self.lanes), 1, self.tail), function.table)
+
+    def _halves(self, function: ByteFunction, table: Value) -> Value:
+        """Returns the floats of the halves of bytes that are loaded."""
+        f, load, mask = self.f, function.load, self.tail
+        assert self.vector is not None and function.half is not None
+        with self.bound(function.half, f.index(f.divide(self.variables[self.vector], 2))):
+            address = f.at(self.pointers[load.buffer], lane_index(self, load.index).base, "i8")
+        pairs = None if mask is None else f.shuffle(mask, None, range(0, self.lanes, 2))
+        packed = f.load_masked(address, type_of("i8", self.lanes // 2), 1, pairs)
+        return look_up_halves(f, f.bitcast(packed, I64), table, function.is_swapped)

@@ -40,6 +40,8 @@ from hloom.target import Target
 __all__ = ["MatmulSpec", "emit_matmul", "emit_packed_matmul"]
 
 
+MAX_VECTORS_OF_WORDS = 8
+"""Vectors of words by which a matrix is multiplied where it is read."""
 ARRAYS = ("lhs", "rhs", "out")
 """The parameters of a product's entry before those of all kernels."""
 FALSE = constant(I1, False)
@@ -53,9 +55,9 @@ def emit_matmul(name: str, spec: MatmulSpec, target: Target) -> KernelCode:
     if spec.batch * spec.m * spec.n * spec.k == 0:
         return _zeros_code(name, spec)
     p = normalised(spec, target.batch_invariant)
-    matvec = _as_matvec(p, target)
-    if matvec is not None:
-        return _matvec_code(name, matvec, vector, target, p.swapped)
+    found = _as_matvec(p, vector, target)
+    if found is not None:
+        return _matvec_code(name, *found, vector, target)
     return _Emitter(name, *_planned(p, vector, target)).code()
 
 
@@ -80,9 +82,10 @@ def emit_packed_matmul(name: str, spec: MatmulSpec, target: Target) -> PackedCod
     if spec.batch * spec.m * spec.n * spec.k == 0:
         return None
     p = normalised(spec, target.batch_invariant)
-    if _as_matvec(p, target) is not None:
+    vector = _sum_vector(spec, target)
+    if _as_matvec(p, vector, target) is not None:
         return None
-    planned, instruction = _planned(p, _sum_vector(spec, target), target)
+    planned, instruction = _planned(p, vector, target)
     if planned.b_storage != "shared" or p.batch > 1 or planned.columns < p.n:
         return None
     packing, product = (_Emitter(f"{name}.{part}", planned, instruction) for part in ("packing", "packed"))
@@ -98,15 +101,21 @@ def _sum_vector(spec: MatmulSpec, target: Target) -> Type:
     return sum_vector(accumulator(spec.lhs_type, spec.rhs_type, spec.out_type), target)
 
 
-def _as_matvec(p: Product, target: Target) -> Matvec | None:
-    """Returns the product as a matrix times a vector, if it is one with code for its distances; else None.
+def _as_matvec(p: Product, vector: Type, target: Target) -> tuple[Matvec, bool] | None:
+    """Returns the product as a matrix times a vector, or times a few vectors of words, and whether the vectors are its
+    left operand; None if it is no such product, or has no code for its distances.
 
-    Its sums are not those of other products, so none is where they have to be the same for all sizes.
+    Sums of floats are not those of other products, so there are none where they have to be the same for all sizes.
     """
-    if p.n > 1 or target.batch_invariant:
+    if p.is_complex or (vector.is_float and target.batch_invariant):
         return None
-    matvec = Matvec(p.batch, p.m, p.k, 1, p.a, p.b, p.c, p.batch_strides)
-    return matvec if matvec.is_streamed else None
+    p = p.transposed() if p.m < p.n else p
+    instruction = None if vector.is_float else dot_instruction(p, vector, any_side=True)
+    if p.n > (1 if instruction is None else MAX_VECTORS_OF_WORDS):
+        return None
+    p = p if instruction is None else in_words(p, instruction)
+    matvec = Matvec(p.batch, p.m, p.k, p.n, p.a, p.b, p.c, p.batch_strides, instruction=instruction)
+    return (matvec, p.swapped) if matvec.is_streamed else None
 
 
 class _Emitter:
@@ -407,7 +416,7 @@ def _batch_pointers(
     return [f.at(pointer, f.multiply(batch_index, stride), matrix.element) for pointer, stride, matrix in parts]
 
 
-def _matvec_code(name: str, p: Matvec, vector: Type, target: Target, swapped: bool) -> KernelCode:
+def _matvec_code(name: str, p: Matvec, swapped: bool, vector: Type, target: Target) -> KernelCode:
     f = entry_of(name, *ARRAYS)
     matrix, vectors = _factors(f, swapped)
     return matvec_code(name, f, p, vector, target, Pointers(vectors, f["out"], [matrix]))

@@ -108,6 +108,13 @@ class Product:
         """Multiply-adds."""
         return self.batch * self.m * self.n * self.k
 
+    def transposed(self) -> Product:
+        """Returns the product of the transposes, in reverse order."""
+        a, b, c = (replace(matrix, row=matrix.column, column=matrix.row) for matrix in (self.b, self.a, self.c))
+        of_a, of_b, of_c = self.batch_strides
+        sizes, strides = {"m": self.n, "n": self.m}, (of_b, of_a, of_c)
+        return replace(self, **sizes, a=a, b=b, c=c, batch_strides=strides, swapped=not self.swapped)
+
 
 def normalised(spec: MatmulSpec, fixed_order: bool = False) -> Product:
     """Returns the product in normal form; with `fixed_order` one that adds up products as it does for other sizes."""

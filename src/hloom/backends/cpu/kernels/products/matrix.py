@@ -102,7 +102,7 @@ class Matrix:
             if exists is not None:
                 part = f.binary("and", part, _broadcast_mask(f, exists, word))
             whole = f.binary("or", whole, part)
-        return self._finished(f, whole, type)
+        return self.finished(f, whole, type)
 
     def load_steps(self, f: KernelFunction, pointer: Value, type: Type, left: IndexValue | None) -> Value:
         """Loads consecutive steps of K, whose elements are contiguous; lanes past the remaining `left` elements are
@@ -114,7 +114,7 @@ class Matrix:
         if words is None:
             return f.load_as(pointer, self.type, type, mask)
         parts = f.load_as(pointer, self._load_type(words), type_of(f"i{words.bits}", width), mask)
-        return self._finished(f, f.bitcast(parts, type.of("i32")), type)
+        return self.finished(f, f.bitcast(parts, type.of("i32")), type)
 
     def _shifted_elements(self, f: KernelFunction, pointer: Value, word: Type, index: int, mask: Value | None) -> Value:
         """Loads elements and shifts them to their position in words."""
@@ -129,7 +129,8 @@ class Matrix:
         """Returns the type as which elements are loaded: unsigned if they are as wide as in the word."""
         return BY_NAME[f"u{words.bits}"] if self.type.bits == words.bits else self.type
 
-    def _finished(self, f: KernelFunction, word: Value, type: Type) -> Value:
+    def finished(self, f: KernelFunction, word: Value, type: Type) -> Value:
+        """Returns words of elements as they are in memory as those that instructions multiply."""
         assert self.words is not None
         if self.words.flipped:
             highest = sum(1 << (self.words.bits * (i + 1) - 1) for i in range(self.words.count))

@@ -15,12 +15,19 @@ from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of, task_function
 from hloom.backends.cpu.kernels.products.computed_operand import ComputedOperand, OperandEmitter
+from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction, correction
 from hloom.backends.cpu.kernels.products.matmul_plan import MULTIPLY_ADD_COST, align_up
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.matvec_columns import BlockOfColumns, ColumnSums, add_blocks
-from hloom.backends.cpu.kernels.products.matvec_rows import ROWS_PER_ITERATION, RowSums
-from hloom.backends.cpu.kernels.products.streamed_matrix import ComputedMatrix, StoredMatrix, StreamedMatrix, Vectors
-from hloom.lir import PTR, IndexValue, Type, Value
+from hloom.backends.cpu.kernels.products.matvec_rows import ROWS_PER_ITERATION, RowSums, horizontal_sum
+from hloom.backends.cpu.kernels.products.streamed_matrix import (
+    ComputedMatrix,
+    StoredMatrix,
+    StreamedMatrix,
+    Vectors,
+    parts_of,
+)
+from hloom.lir import PTR, IndexValue, Type, Value, constant, zero
 from hloom.target import Target
 from hloom.types import PrimitiveType
 
@@ -34,7 +41,7 @@ SUM_TYPES = {memory_element(t): t for t in (PrimitiveType.F32, PrimitiveType.F64
 class Matvec:
     """out[b, i, r] = sum over k of matrix[b, i, k] * vectors[b, k, r].
 
-    The matrix is in memory or, with `computed`, computed from other arrays.
+    The matrix is in memory or, with `computed`, computed from other arrays. With an `instruction`, k counts words.
     """
 
     batch: int
@@ -46,11 +53,12 @@ class Matvec:
     out: Matrix
     batch_strides: tuple[int, int, int]
     computed: ComputedOperand | None = None
+    instruction: DotInstruction | None = None
 
     @property
     def is_by_rows(self) -> bool:
         """Whether vectors of the matrix lie along K."""
-        return self.matrix.column == 1
+        return self.matrix.has_contiguous_k(self.matrix.column)
 
     @property
     def is_streamed(self) -> bool:
@@ -58,9 +66,16 @@ class Matvec:
         paired = self.matrix.paired or self.vectors.paired or self.out.paired
         return not paired and (self.is_by_rows or self.matrix.row == 1)
 
+    @property
+    def is_corrected(self) -> bool:
+        """Whether the sums have corrections."""
+        return self.instruction is not None and self.instruction.flipped
+
     def needs_packing(self, sums: Type) -> bool:
-        """Whether the vectors are packed first: those of several that lie along K, and others that are converted for
-        each row."""
+        """Whether the vectors are packed first: those of several that lie along K, those that are converted for each
+        row, and those that become words or have corrections."""
+        if self.is_corrected or self.vectors.words is not None:
+            return True
         if not self.is_by_rows:
             return False
         is_apart = self.vectors.row != 1 and self.k > 1
@@ -97,28 +112,57 @@ def matvec_code(name: str, f: KernelFunction, p: Matvec, type: Type, target: Tar
 
 
 def _packed(p: Matvec, type: Type) -> Matvec:
-    """Returns the product with packed vectors: side by side, a vector register of each, with zeros at the end."""
-    vectors = Matrix(SUM_TYPES[type.element], p.count, type.width)
+    """Returns the product with packed vectors: side by side, a vector register of each or, by columns, an element.
+
+    Their corrections follow.
+    """
+    vectors = Matrix(SUM_TYPES[type.element], p.count, type.width if p.is_by_rows else 1)
     a, _, c = p.batch_strides
-    return replace(p, vectors=vectors, batch_strides=(a, align_up(p.k, type.width) * p.count, c))
+    corrections = p.count if p.is_corrected else 0
+    stride = align_up(align_up(p.k, type.width) * p.count + corrections, type.width)
+    return replace(p, vectors=vectors, batch_strides=(a, stride, c))
 
 
 def _pack(f: KernelFunction, p: Matvec, packed: Matvec, type: Type, source: Value) -> None:
     """Writes the packed vectors to the workspace."""
     before, after = (Vectors(f, q.vectors, base, q.out, base) for q, base in ((p, source), (packed, f["scratch"])))
     of_batch = p.batch_strides[1], packed.batch_strides[1]
-    step = type if p.vectors.row == 1 else type.scalar
+    is_whole = p.vectors.has_contiguous_k(p.vectors.row) and (p.is_by_rows or p.count == 1)
+    step = type if is_whole else type.scalar
     with f.loop(p.batch) as batch:
         offsets = [f.multiply(batch.index, stride) for stride in of_batch]
         for vector in range(p.count):
-            with f.loop(p.k, max(step.width, 1)) as loop:
-                mask = f.first_lanes(f.left(p.k, loop.index), step.width) if step.width and p.k % step.width else None
+            with f.loop(p.k, max(step.width, 1), carried=[zero(type)] if p.is_corrected else []) as loop:
                 origin = f.at(before.address(loop.index, vector), offsets[0], p.vectors.element)
-                value = f.load_as(origin, p.vectors.type, step, mask)
-                whole = f.multiply(f.divide(f.index(loop.index), type.width), type.width)
+                value = _loaded(f, p, origin, step, loop.index)
+                whole = (
+                    f.multiply(f.divide(f.index(loop.index), type.width), type.width) if p.is_by_rows else loop.index
+                )
                 lane = f.subtract(loop.index, whole)
                 position = f.at(after.address(whole, vector), f.add(offsets[1], lane), type.element)
                 f.store(value, position, size_of(type.element))
+                if p.is_corrected:
+                    words = value if step.width else f.insert(zero(type), value, 0)
+                    loop.carried = [correction(f, words, loop.carried[0])]
+            if p.is_corrected:
+                total = f.binary("sub", constant(type.scalar, 0), horizontal_sum(f, loop.carried[0]))
+                f.store(
+                    total, _correction_address(f, packed, type, f.at(after.base, offsets[1], type.element), vector), 4
+                )
+
+
+def _loaded(f: KernelFunction, p: Matvec, origin: Value, step: Type, at: IndexValue) -> Value:
+    """Returns elements or words of a vector."""
+    left = p.vectors.elements_left(f, p.k, at)
+    if not step.width:
+        return p.vectors.load_step(f, origin, step, left)
+    is_ragged = p.vectors.elements(p.k) % (p.vectors.per_step * step.width) != 0
+    return p.vectors.load_steps(f, origin, step, left if is_ragged else None)
+
+
+def _correction_address(f: KernelFunction, packed: Matvec, type: Type, base: Value, vector: int) -> Value:
+    """Returns the address of the correction of a vector of a product; `base` is that of its vectors."""
+    return f.at(base, align_up(packed.k, type.width) * packed.count + vector, type.element)
 
 
 @dataclass(frozen=True)
@@ -138,7 +182,7 @@ class _Emitter:
 
     @property
     def parts(self) -> int:
-        return self.p.computed.parts(self.type) if self.p.computed else 1
+        return self.p.computed.parts(self.type) if self.p.computed else parts_of(self.p.matrix)
 
     @property
     def scratch_bytes(self) -> int:
@@ -194,7 +238,11 @@ class _Emitter:
         vectors = f.at(vectors, f.multiply(batch, of_vectors), p.vectors.element)
         out = f.at(out, f.multiply(batch, of_out), p.out.element)
         sums = f.at(sums, f.multiply(batch, self.plan.scratch_bytes), "i8")
-        work = Vectors(f, p.vectors, vectors, p.out, out)
+        corrections = [
+            f.load(_correction_address(f, p, type, vectors, vector), type.scalar, 4)
+            for vector in range(p.count if p.is_corrected else 0)
+        ]
+        work = Vectors(f, p.vectors, vectors, p.out, out, p.instruction, corrections)
         if p.computed is not None:
             return ComputedMatrix(OperandEmitter(f, p.computed, arrays, type, self.parts), batch), work, sums
         base = f.at(arrays[0], f.multiply(batch, of_matrix), p.matrix.element)

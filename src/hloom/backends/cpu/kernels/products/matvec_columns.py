@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.streamed_matrix import StreamedMatrix, Vectors
-from hloom.backends.cpu.kernels.products.sums import add_pairwise, addition, chain_length, multiplication
+from hloom.backends.cpu.kernels.products.sums import add_pairwise, addition, chain_length
 from hloom.lir import IndexValue, Type, Value, constant
 from hloom.target import L1_BYTES
 
@@ -126,9 +126,10 @@ class BlockOfColumns:
     def _add_products(self, parts: list[Value], factors: list[Value], address: Value) -> None:
         """Adds parts of columns, each times a factor, to the sums at an address."""
         f, type = self.work.f, self.plan.type
-        total = f.binary(multiplication(type), parts[0], f.splat(factors[0], type.width))
-        for part, factor in zip(parts[1:], factors[1:], strict=True):
-            total = f.multiply_add(part, f.splat(factor, type.width), total)
+        total: Value | None = None
+        for part, factor in zip(parts, factors, strict=True):
+            total = self.work.plus_product(part, f.splat(factor, type.width), total)
+        assert total is not None
         f.store(add_pairwise(f, f.load(address, type, 64), total), address, 64)
 
     def _address(self, base: Value, row: IndexValue, vector: int) -> Value:
@@ -159,15 +160,14 @@ def store_sums(
         for vector in range(plan.count):
             value = sums(loop.index, vector)
             if work.out.row == 1:
-                f.store_as(value, work.target_address(f.add(start, loop.index), vector), work.out.type, mask)
+                work.store(value, f.add(start, loop.index), vector, mask)
                 continue
             left = f.minimum(f.subtract(rows, loop.index), type.width)
             stored = f.slot(type, 1)
             f.store(value, stored, 64)
             with f.loop(left) as lane:
                 one = f.load(f.at(stored, lane.index, type.element), type.scalar, size_of(type.element))
-                row = f.add(f.add(start, loop.index), lane.index)
-                f.store_as(one, work.target_address(row, vector), work.out.type)
+                work.store(one, f.add(f.add(start, loop.index), lane.index), vector)
 
 
 def add_blocks(plan: ColumnSums, work: Vectors, sums: Value, first: IndexValue, count: IndexValue) -> None:

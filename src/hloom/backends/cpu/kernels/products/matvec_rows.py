@@ -57,7 +57,7 @@ class RowSums:
             totals = self._products([self.matrix.row(row) for row in indices])
             for i, total in enumerate(totals):
                 vector, row = divmod(i, self.rows)
-                f.store_as(total, work.target_address(indices[row], vector), work.out.type)
+                work.store(total, indices[row], vector)
 
     @property
     def step(self) -> int:
@@ -77,7 +77,7 @@ class RowSums:
         elif whole:
             sums = self._sum_iterations(rows, (0, whole), zeros)
         self._add_products(rows, whole, k - whole, sums)
-        return [_horizontal_sum(f, add_pairwise(f, total, *sums[i :: self.results])) for i, total in enumerate(totals)]
+        return [horizontal_sum(f, add_pairwise(f, total, *sums[i :: self.results])) for i, total in enumerate(totals)]
 
     def _block_sums(
         self, rows: list[Row], part_of_k: tuple[IndexValue, IndexValue], blocks: list[int], zeros: list[Value]
@@ -124,7 +124,7 @@ class RowSums:
         for vector in range(self.count):
             factor = f.load_as(work.address(at, vector), work.vectors.type, type, mask)
             own = sums[vector * self.rows : (vector + 1) * self.rows]
-            added += [f.multiply_add(part, factor, total) for part, total in zip(parts, own, strict=True)]
+            added += [work.plus_product(part, factor, total) for part, total in zip(parts, own, strict=True)]
         return added
 
 
@@ -142,7 +142,7 @@ def _additive_identities(type: Type, count: int) -> list[Value]:
     return [constant(type, -0.0 if type.is_float else 0)] * count
 
 
-def _horizontal_sum(f: KernelFunction, vector: Value) -> Value:
+def horizontal_sum(f: KernelFunction, vector: Value) -> Value:
     """The sum of all lanes."""
     scalar = vector.type.scalar
     if not scalar.is_float:

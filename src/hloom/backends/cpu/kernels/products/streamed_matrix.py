@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.computed_operand import OperandEmitter
+from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction
 from hloom.backends.cpu.kernels.products.matrix import Matrix
-from hloom.lir import IndexValue, Type, Value
+from hloom.backends.cpu.kernels.products.sums import addition, multiplication
+from hloom.lir import IndexValue, Type, Value, constant, type_of
 
 Row = Callable[[IndexValue, Value | None], list[Value]]
 """Loads adjacent vectors of a row, from a column on; lanes outside the mask, which is one of all, are zero."""
@@ -36,25 +38,76 @@ class StreamedMatrix(ABC):
 
 @dataclass(frozen=True)
 class StoredMatrix(StreamedMatrix):
-    """A matrix in memory."""
+    """A matrix in memory; its columns may be words of several elements of K."""
 
     f: KernelFunction
     type: Type
     matrix: Matrix
     base: Value
 
+    @property
+    def parts(self) -> int:
+        return parts_of(self.matrix)
+
     def row(self, row: IndexValue) -> Row:
-        address = self.f.at(self.base, self.f.multiply(row, self.matrix.row), self.matrix.element)
-        return lambda at, mask: [self._vector(address, at, mask)]
+        f, matrix = self.f, self.matrix
+        line = f.at(self.base, f.multiply(row, matrix.row), matrix.element)
+
+        def load(at: IndexValue, mask: Value | None) -> list[Value]:
+            address = f.at(line, f.multiply(at, matrix.column), matrix.element)
+            words = matrix.words
+            if words is None:
+                return [f.load_as(address, matrix.type, self.type, mask)]
+            left = matrix.elements_left(f, 0, at) if mask is not None or words.is_ragged else None
+            return [matrix.load_steps(f, address, self.type, left)]
+
+        return load
 
     def columns(self, first: IndexValue, count: int) -> Columns:
         f, matrix = self.f, self.matrix
         indices = [f.add(first, i) for i in range(count)]
+        if matrix.words is not None:
+            words = [self._column_of_words(column) for column in indices]
+            return lambda at, mask: [load(at, mask) for load in words]
         lines = [f.at(self.base, f.multiply(column, matrix.column), matrix.element) for column in indices]
-        return lambda at, mask: [[self._vector(line, at, mask)] for line in lines]
+        return lambda at, mask: [
+            [f.load_as(f.at(line, at, matrix.element), matrix.type, self.type, mask)] for line in lines
+        ]
 
-    def _vector(self, line: Value, at: IndexValue, mask: Value | None) -> Value:
-        return self.f.load_as(self.f.at(line, at, self.matrix.element), self.matrix.type, self.type, mask)
+    def _column_of_words(self, column: IndexValue) -> Row:
+        """Returns access to the words of a column; elements past the last one repeat it."""
+        f, matrix, words = self.f, self.matrix, self.matrix.words
+        assert words is not None
+        start = f.multiply(column, words.count)
+        indices = [f.minimum(f.add(start, i), words.total - 1) for i in range(words.count)]
+        lines = [f.at(self.base, f.multiply(index, words.distance), matrix.element) for index in indices]
+        lanes = self.parts * self.type.width
+
+        def load(at: IndexValue, mask: Value | None) -> list[Value]:
+            element = type_of(f"i{words.bits}", lanes)
+            pointers = [f.at(line, at, matrix.element) for line in lines]
+            elements = [f.load_as(pointer, matrix.type, element, mask) for pointer in pointers]
+            whole = matrix.finished(f, _interleaved(f, elements), type_of("i32", lanes))
+            width = self.type.width
+            return [f.shuffle(whole, None, range(k, k + width)) for k in range(0, lanes, width)]
+
+        return load
+
+
+def parts_of(matrix: Matrix) -> int:
+    """Returns the number of vectors of words that are loaded together: those of whole vectors along columns."""
+    words = matrix.words
+    return 1 if words is None or words.distance == 1 else words.count
+
+
+def _interleaved(f: KernelFunction, elements: list[Value]) -> Value:
+    """Returns words of the elements of several vectors."""
+    while len(elements) > 1:
+        type = elements[0].type
+        lanes = [lane for pair in range(type.width) for lane in (pair, pair + type.width)]
+        wide = type_of(f"i{2 * type.bits}", type.width)
+        elements = [f.bitcast(f.shuffle(a, b, lanes), wide) for a, b in zip(elements[::2], elements[1::2], strict=True)]
+    return elements[0]
 
 
 @dataclass(frozen=True)
@@ -87,13 +140,36 @@ class ComputedMatrix(StreamedMatrix):
 
 @dataclass(frozen=True)
 class Vectors:
-    """Memory of the vectors that a matrix is multiplied by, and of the result, in a task."""
+    """Memory of the vectors that a matrix is multiplied by, and of the result, in a task.
+
+    The vectors of words of an `instruction` may have `corrections`, which are added to their sums.
+    """
 
     f: KernelFunction
     vectors: Matrix
     base: Value
     out: Matrix
     target: Value
+    instruction: DotInstruction | None = None
+    corrections: Sequence[Value] = ()
+
+    def plus_product(self, part: Value, factor: Value, total: Value | None) -> Value:
+        """Returns a sum with products of elements of the matrix and of a vector added; without one, these products."""
+        f = self.f
+        if self.instruction is not None:
+            return self.instruction.multiply_add(f, part, factor, constant(part.type, 0) if total is None else total)
+        if total is None:
+            return f.binary(multiplication(part.type), part, factor)
+        return f.multiply_add(part, factor, total)
+
+    def store(self, total: Value, row: IndexValue, vector: int, mask: Value | None = None) -> None:
+        """Stores sums, of one row or of as many rows as they have lanes, to the result."""
+        f = self.f
+        if self.corrections:
+            correction = self.corrections[vector]
+            width = total.type.width
+            total = f.binary(addition(total.type), total, f.splat(correction, width) if width else correction)
+        f.store_as(total, self.target_address(row, vector), self.out.type, mask)
 
     def address(self, at: IndexValue, vector: int) -> Value:
         """Returns the address of an element of a vector."""

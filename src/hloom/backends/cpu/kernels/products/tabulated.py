@@ -10,88 +10,112 @@ from typing import Any, cast
 
 import numpy as np
 
-from hloom.affine import Expression, Index, Quotient, Remainder, Variable
+from hloom.affine import Expression, Variable
 from hloom.backends.cpu.elements.byte_tables import Table, can_look_up
-from hloom.loops.expressions import Apply, Constant, FromIndex, Load, walk
+from hloom.loops.expressions import Apply, Constant, ExpressionSpace, FromIndex, Load, Where, walk
+from hloom.ops.convert import BitcastConvert
 from hloom.shape import Shape
-from hloom.types import PrimitiveType
 
-MAX_INSTRUCTIONS = 16
+MAX_INSTRUCTIONS = 48
 """Operations of a function."""
 
 
 @dataclass(frozen=True)
 class ByteFunction:
-    """The float of each code that a load gives; with `is_packed`, neighbours are the two halves of a byte."""
+    """The float of each code that a load gives. With `half`, neighbours are the two halves of a byte: the load is that
+    of the byte at this variable, which is half of theirs, and with `is_swapped` the first one is its high half.
+    """
 
     load: Load
     table: Table
-    is_packed: bool
+    half: Variable | None = None
+    is_swapped: bool = False
 
 
-def byte_function(expression: Expression, along: Variable) -> ByteFunction | None:
+def byte_function(space: ExpressionSpace, expression: Expression, along: Variable) -> ByteFunction | None:
     """Returns an expression as a function of one load, for vectors along a variable; None if it is none.
 
     Functions of integers of 8 bits are left to conversion instructions.
     """
+    is_candidate = isinstance(expression, (Apply, Where)) and along in expression.variables
+    if not is_candidate or not (expression.type.is_float and 16 <= expression.type.bits <= 32):
+        return None
+    if len(walk([expression])) > MAX_INSTRUCTIONS:
+        return None
+    load = _only_load(expression, along)
+    return _by_half(space, expression, along) if load is None else _by_element(expression, load)
+
+
+def halved_part(
+    space: ExpressionSpace, expression: Expression, along: Variable
+) -> tuple[Expression, ByteFunction] | None:
+    """Returns the part of an expression by which alone it depends on a variable, if that is a function of halves of
+    bytes; else None.
+    """
+    found: dict[Expression, ByteFunction] = {}
+    stack = [expression]
+    while stack:
+        part = stack.pop()
+        if along not in part.variables:
+            continue
+        function = byte_function(space, part, along)
+        if function is not None and function.half is not None:
+            found[part] = function
+        elif isinstance(part, Apply):
+            stack += part.operands
+        else:
+            return None
+    return next(iter(found.items())) if len(found) == 1 else None
+
+
+def _only_load(expression: Expression, along: Variable) -> Load | None:
+    """Returns the load of adjacent elements of which an expression is a function; None if it is no such function."""
     parts = walk([expression])
     loads = [part for part in parts if isinstance(part, Load)]
-    if len(loads) != 1 or len(parts) > MAX_INSTRUCTIONS or not _is_float(expression.type):
+    if len(loads) != 1 or not all(map(_is_part, parts)):
         return None
-    (load,) = loads
-    if not all(isinstance(part, (Apply, Constant, FromIndex, Load)) for part in parts):
-        return None
-    if any(isinstance(part, Apply) and not part.op.elementwise for part in parts):
-        return None
-    varying = [part.index for part in parts if isinstance(part, FromIndex)]
-    if not varying and load.index.coefficient(along) == 1 and load.index.is_affine_in(along):
-        return _by_element(expression, load)
-    if load.type.bits == 8 and is_halved(load.index, along) and all(_is_parity(i, along) for i in varying):
-        return _by_half(expression, load)
-    return None
+    index = loads[0].index
+    return loads[0] if index.coefficient(along) == 1 and index.is_affine_in(along) else None
 
 
-def _is_float(type: PrimitiveType) -> bool:
-    return type.is_float and 16 <= type.bits <= 32
+def _is_part(part: Expression) -> bool:
+    """Whether the value of a part depends on its operands alone."""
+    if isinstance(part, Apply):
+        return part.op.elementwise or isinstance(part.op, BitcastConvert)
+    return isinstance(part, (Constant, Load)) or (isinstance(part, FromIndex) and not part.variables)
 
 
 def _by_element(expression: Expression, load: Load) -> ByteFunction | None:
     if load.type.bits > 8 or load.type.is_pred or (load.type.is_integer and load.type.bits == 8):
         return None
-    table = _evaluated(expression, 0)
-    if table is None or not can_look_up(table):
+    table = _evaluated(expression)
+    if not can_look_up(table):
         return None
-    return ByteFunction(load, table[:16] if load.type.bits <= 4 else table, is_packed=False)
+    return ByteFunction(load, table[:16] if load.type.bits <= 4 else table)
 
 
-def _by_half(expression: Expression, load: Load) -> ByteFunction | None:
-    """Returns a function that is the same of the low half of a byte, at even indices, and of the high half."""
-    low, high = (_evaluated(expression, parity) for parity in range(2))
-    if low is None or high is None or not can_look_up(low):
+def _by_half(space: ExpressionSpace, expression: Expression, along: Variable) -> ByteFunction | None:
+    """Returns a function that is the same of one half of a byte, at even indices, and of the other half."""
+    if along.extent % 2:
         return None
-    codes, table = np.arange(256), low[:16]
-    same = (low == table[codes & 15]).all() and (high == table[codes >> 4]).all()
-    return ByteFunction(load, table, is_packed=True) if same else None
+    half = space.indices.variable("half", along.extent // 2)
+    start = space.indices.scale(space.indices.of(half), 2)
+    both = [space.indices.shift(start, parity) for parity in range(2)]
+    even, odd = (space.substitute([expression], {along: index})[0] for index in both)
+    load = _only_load(even, half)
+    if load is None or load.type.bits != 8 or load is not _only_load(odd, half):
+        return None
+    low, high = _evaluated(even), _evaluated(odd)
+    codes = np.arange(256)
+    for is_swapped, (first, second) in enumerate([(codes & 15, codes >> 4), (codes >> 4, codes & 15)]):
+        table = low[:16] if not is_swapped else low[::16]
+        if (low == table[first]).all() and (high == table[second]).all():
+            return ByteFunction(load, table, half, bool(is_swapped))
+    return None
 
 
-def is_halved(index: Index, along: Variable) -> bool:
-    """Returns whether an index depends on a variable by its half alone, so that neighbours are in one byte."""
-    (term, *more) = [(atom, factor) for atom, factor in index.terms if along in atom.variables] or [(along, 0)]
-    atom, factor = term
-    is_half = isinstance(atom, Quotient) and atom.divisor == 2 and atom.operand.terms == ((along, 1),)
-    return not more and factor == 1 and is_half
-
-
-def _is_parity(index: Index, along: Variable) -> bool:
-    """Whether an index depends on the parity of a variable alone."""
-    return all(
-        isinstance(atom, Remainder) and atom.divisor == 2 and atom.operand.terms == ((along, 1),)
-        for atom, _ in index.terms
-    )
-
-
-def _evaluated(expression: Expression, parity: int) -> Table | None:
-    """Returns the bits of the function of all bytes, at an even or odd index."""
+def _evaluated(expression: Expression) -> Table:
+    """Returns the bits of the function of all bytes."""
     values: dict[Expression, np.ndarray[Any, Any]] = {}
     for part in walk([expression]):
         dtype = part.type.dtype
@@ -101,8 +125,7 @@ def _evaluated(expression: Expression, parity: int) -> Table | None:
         elif isinstance(part, Constant):
             values[part] = np.broadcast_to(np.asarray(part.value, dtype), 256)
         elif isinstance(part, FromIndex):
-            number = part.index.constant + sum(factor * parity for _, factor in part.index.terms)
-            values[part] = np.full(256, number).astype(dtype)
+            values[part] = np.full(256, part.index.constant).astype(dtype)
         elif isinstance(part, Apply):
             context = cast(Any, SimpleNamespace(shape=Shape.array(part.type, (256,))))
             with np.errstate(all="ignore"):
