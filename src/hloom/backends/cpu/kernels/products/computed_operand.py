@@ -136,8 +136,8 @@ def _pulled(
 
 
 def _group_size(value: Expression, axis: Axis, unit: int) -> int:
-    """Returns the largest number of elements along an axis that are in one group of every kind; all, if that is no
-    multiple of a unit. Groups that are no multiples of a unit, such as the halves of a byte, do not count.
+    """Returns the largest number of elements along an axis that are in one group of every kind that consists of whole
+    units, which the halves of a byte do not; all, if there is none.
     """
     divisors = [
         atom.divisor

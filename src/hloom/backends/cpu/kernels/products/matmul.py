@@ -103,7 +103,7 @@ def _sum_vector(spec: MatmulSpec, target: Target) -> Type:
 
 def _as_matvec(p: Product, vector: Type, target: Target) -> tuple[Matvec, bool] | None:
     """Returns the product as a matrix times a vector, or times a few vectors of words, and whether the vectors are its
-    left operand; None if it is no such product, or has no code for its distances.
+    left operand; None for other products, and if there is no code for the distances.
 
     Sums of floats are not those of other products, so there are none where they have to be the same for all sizes.
     """

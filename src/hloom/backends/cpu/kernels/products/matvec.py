@@ -178,7 +178,8 @@ class _Emitter:
 
     @property
     def plan(self) -> ColumnSums:
-        return ColumnSums(self.p.m, self.p.k, self.p.count, self.type, self.parts * self.type.width)
+        p = self.p
+        return ColumnSums(p.m, p.k, p.count, self.type, self.parts * self.type.width, p.matrix.per_step)
 
     @property
     def parts(self) -> int:

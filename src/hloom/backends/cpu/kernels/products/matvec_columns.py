@@ -16,7 +16,7 @@ from hloom.backends.cpu.kernels.products.sums import add_pairwise, addition, cha
 from hloom.lir import IndexValue, Type, Value, constant
 from hloom.target import L1_BYTES
 
-COLUMNS_PER_ITERATION = 8
+ELEMENTS_PER_ITERATION = 8  # of K: as many lines of memory are read side by side
 TILE_BYTES = L1_BYTES // 2  # of the sums
 MIN_CHAIN_ITERATIONS = 64  # over K, whose products are added in one chain
 
@@ -26,7 +26,7 @@ class ColumnSums:
     """Plan of a product with `m` rows and `count` vectors of `k` elements, in vectors of `type`.
 
     The sums of a block of K are vectors of rows, with one for each of the product's vectors side by side. The matrix
-    is read `lanes` rows at a time.
+    is read `lanes` rows at a time; a column has `per_column` elements of K.
     """
 
     m: int
@@ -34,16 +34,22 @@ class ColumnSums:
     count: int
     type: Type
     lanes: int
+    per_column: int = 1
+
+    @property
+    def step(self) -> int:
+        """Columns of an iteration."""
+        return max(1, ELEMENTS_PER_ITERATION // self.per_column)
 
     @property
     def block(self) -> int:
         """Columns of a block of K."""
-        return COLUMNS_PER_ITERATION * chain_length(self.k // COLUMNS_PER_ITERATION, MIN_CHAIN_ITERATIONS)
+        return self.step * chain_length(self.k // self.step, MIN_CHAIN_ITERATIONS)
 
     @property
     def whole(self) -> int:
         """Columns of whole iterations; the others belong to the last block."""
-        return self.k // COLUMNS_PER_ITERATION * COLUMNS_PER_ITERATION
+        return self.k // self.step * self.step
 
     @property
     def blocks(self) -> int:
@@ -101,8 +107,8 @@ class BlockOfColumns:
         if whole:
             first = f.multiply(block, plan.block)
             end = f.minimum(f.add(first, plan.block), whole)
-            with f.loop(end, COLUMNS_PER_ITERATION, first=first) as columns:
-                self._add_columns(tile, columns.index, COLUMNS_PER_ITERATION, start, rows)
+            with f.loop(end, plan.step, first=first) as columns:
+                self._add_columns(tile, columns.index, plan.step, start, rows)
         if plan.k > whole:
             is_last = f.compare("eq", f.index(block), f.index(plan.blocks - 1)) if plan.blocks > 1 else None
             with f.when(is_last):

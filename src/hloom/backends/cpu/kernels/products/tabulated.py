@@ -69,7 +69,7 @@ def halved_part(
 
 
 def _only_load(expression: Expression, along: Variable) -> Load | None:
-    """Returns the load of adjacent elements of which an expression is a function; None if it is no such function."""
+    """Returns the load of adjacent elements of which an expression is a function; None for other expressions."""
     parts = walk([expression])
     loads = [part for part in parts if isinstance(part, Load)]
     if len(loads) != 1 or not all(map(_is_part, parts)):
