@@ -112,8 +112,8 @@ class Product:
         """Returns the product of the transposes, in reverse order."""
         a, b, c = (replace(matrix, row=matrix.column, column=matrix.row) for matrix in (self.b, self.a, self.c))
         of_a, of_b, of_c = self.batch_strides
-        sizes, strides = {"m": self.n, "n": self.m}, (of_b, of_a, of_c)
-        return replace(self, **sizes, a=a, b=b, c=c, batch_strides=strides, swapped=not self.swapped)
+        strides, swapped = (of_b, of_a, of_c), not self.swapped
+        return replace(self, m=self.n, n=self.m, a=a, b=b, c=c, batch_strides=strides, swapped=swapped)
 
 
 def normalised(spec: MatmulSpec, fixed_order: bool = False) -> Product:
