@@ -153,6 +153,22 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_a_jax_function_becomes_a_program_in_two_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newcomer needs one command of hloom, and one of the C compiler."""
+    pytest.importorskip("jax")
+    monkeypatch.chdir(tmp_path)
+    Path("model.py").write_text("import jax.numpy as jnp\n\ndef predict(x, w):\n    return jnp.tanh(x @ w)\n")
+    shown = CliRunner().invoke(main, ["build", "model.py:predict(f32[4,3], f32[3,2])", "-o", "out"])
+    assert shown.exit_code == 0, shown.output
+    files = ["out/example.c", "out/predict.o", "out/hloom_runtime.o", "-lm", "-lpthread"]
+    subprocess.run(["cc", *files, "-o", "predict"], check=True)
+    done = subprocess.run(["./predict"], check=True, capture_output=True, text=True)
+    assert done.stdout.startswith("predict: result f32[4,2] = 0.995055 ")
+    shown = CliRunner().invoke(main, ["build", "model.py:forecast(f32[4])", "-o", "out"])
+    assert shown.exit_code == 2 and "there is no function forecast in model.py" in shown.output
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("case", STORED, ids=lambda case: case.name)
 def test_the_corpus_runs_in_libraries(case: Path, tmp_path: Path) -> None:
     meta, module, inputs = load_case(case)

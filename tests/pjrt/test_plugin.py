@@ -6,6 +6,7 @@ import ctypes
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,25 @@ def test_without_python_the_plugin_says_so(client: Path) -> None:
 def test_without_hloom_the_plugin_says_so(client: Path) -> None:
     done = run(client, HLOOM_PYTHONPATH="/nowhere", PYTHONPATH="", PATH=os.defpath)
     assert done.returncode == 3 and "hloom does not start in Python" in done.stderr
+
+
+LOADED_BY_JAX = """
+import os, sys
+import jax, jax.numpy as jnp
+from jax._src import xla_bridge
+xla_bridge.register_plugin("native_hloom", library_path=sys.argv[1])
+jax.config.update("jax_platforms", "native_hloom")
+print(jax.devices()[0].platform, jax.jit(lambda x: jnp.sin(x) @ x)(jnp.ones(4)))
+"""
+
+
+@pytest.mark.long
+def test_jax_loads_the_plugin_by_its_path() -> None:
+    pytest.importorskip("jax")
+    command = [sys.executable, "-c", LOADED_BY_JAX, str(library_path())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "hloom 3.3658838\n"
 
 
 def test_the_plugin_joins_the_python_that_runs() -> None:

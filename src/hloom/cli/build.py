@@ -13,14 +13,17 @@ from hloom.aot.sizes import Sizes
 from hloom.aot.targets import TARGETS
 from hloom.api import load
 from hloom.cli.examples import examples
+from hloom.cli.jax_function import jax_function, names_function
 from hloom.cli.progress import progress
 from hloom.errors import ArgumentError
+from hloom.ir import Module
 
 
 @click.command(
     epilog=examples(
         "hloom build predict.hlo train=step.mlir -o out",
         "hloom build predict.hlo -o page --target wasm32",
+        "hloom build 'model.py:predict(f32[4,3], f32[3,2])' -o out",
     )
 )
 @click.argument("modules", nargs=-1, required=True, metavar="[NAME=]MODULE...")
@@ -49,13 +52,14 @@ def build(
 ) -> None:
     """Build a library that needs no Python: a C function for each MODULE, called NAME or like the file.
 
+    A MODULE is a file, or FILE.py:FUNCTION(SHAPES) for a JAX function and the shapes of its arguments.
+
     Writes objects or a library, headers, and an example in C with a Makefile; for wasm32 an ES module and a page that
     runs it. Libraries are linked by cc or, for other machines, by zig (hloom[build]).
     """
-    files = [given.rpartition("=")[2] for given in modules]
-    words = [given.partition("=")[0] if "=" in given else Path(given).stem for given in modules]
     with progress("compiling"):
-        loaded = dict(zip(unique_names(words), map(load, files), strict=True))
+        named = [_named(given) for given in modules]
+        loaded = dict(zip(unique_names(name for name, _ in named), (module for _, module in named), strict=True))
         library = build_library(
             loaded,
             output,
@@ -70,6 +74,13 @@ def build(
         )
     for file, content in library.files.items():
         click.echo(f"{len(content):>9,} {Path(output) / file}")
+
+
+def _named(given: str) -> tuple[str, Module]:
+    """Returns the name and the module of an argument."""
+    name, _, source = given.rpartition("=")
+    own, module = jax_function(source) if names_function(source) else (Path(source).stem, load(source))
+    return name or own, module
 
 
 def _sizes(text: str) -> Sizes:

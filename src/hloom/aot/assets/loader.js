@@ -58,7 +58,7 @@ export async function load(source = WASM, { threads = POOL?.threads } = {}) {
 }
 
 async function newWorker() {
-  if (typeof Worker === "function") return new Worker(URL.createObjectURL(new Blob([WORKER], { type: "text/javascript" })));
+  if (globalThis.process?.versions?.node === undefined) return new Worker(URL.createObjectURL(new Blob([WORKER], { type: "text/javascript" })));
   const made = new (await import("node:worker_threads")).Worker(WORKER, { eval: true });
   made.unref();
   return made;

@@ -9,10 +9,12 @@ from __future__ import annotations
 from hloom.backends.cpu.elements.lanes import (
     Lanes,
     Number,
+    add_multiple,
     at_least,
     at_most,
     bit_pattern,
     fma,
+    muladd,
     sqrt,
     where,
     with_sign_of,
@@ -152,14 +154,14 @@ MIN_EXPONENT = (-104.0, -746.0)
 def _reduce(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
     """The bits of n + ROUNDER, n, and r with x = n LN2_HIGH + r, exactly."""
     rounder = x.pick(*ROUNDER)
-    shifted = fma(x, LOG2E, rounder)
+    shifted = muladd(x, LOG2E, rounder)
     n = shifted - rounder
-    return shifted.bits, n, fma(n, -x.pick(*LN2_HIGH), x)
+    return shifted.bits, n, add_multiple(n, -x.pick(*LN2_HIGH), x)
 
 
 def _without_low(n: Lanes, value: Lanes | Number) -> Lanes:
     """value - n LN2_LOW."""
-    return fma(n, -n.pick(*LN2_LOW), value)
+    return muladd(n, -n.pick(*LN2_LOW), value)
 
 
 def _power_of_two(n: Lanes, mantissa_bits: int, factor: float = 1.0) -> Lanes:
@@ -176,7 +178,7 @@ def exp_parts(x: Lanes, low: Lanes | None = None, halved: bool = False) -> tuple
     bits, n, r = _reduce(x)
     r = _without_low(n, r) if low is None else r + _without_low(n, low)
     rounded = r + 1.0
-    power = rounded + fma(r * r, r.polynomial(EXP), (1.0 - rounded) + r)
+    power = rounded + muladd(r * r, r.polynomial(EXP), (1.0 - rounded) + r)
     half = bits >> 1
     other = bits - half - 1 if halved else bits - half
     return power, _power_of_two(half, x.mantissa_bits), _power_of_two(other, x.mantissa_bits)
@@ -213,8 +215,8 @@ def expm1(x: Lanes) -> Lanes:
     other = _power_of_two(bits - half, x.mantissa_bits)
     inverse = (bit_pattern(x.type.element, 1.0) * 2 - scale.bits).float
     whole = r + rest
-    tail = fma(whole * whole, whole.polynomial(EXP), rest)
-    return with_sign_of(fma(other, tail, fma(other, r, other - inverse)) * scale, x)
+    tail = muladd(whole * whole, whole.polynomial(EXP), rest)
+    return with_sign_of(muladd(other, tail, muladd(other, r, other - inverse)) * scale, x)
 
 
 def logistic(x: Lanes) -> Lanes:
@@ -224,7 +226,7 @@ def logistic(x: Lanes) -> Lanes:
     """
     e = _exp_of_small(-abs(x))
     above = where(x < 0.0, e, 1.0)
-    return fma(-e, above / (e + 1.0), above)
+    return muladd(-e, above / (e + 1.0), above)
 
 
 def tanh(x: Lanes) -> Lanes:
@@ -232,10 +234,10 @@ def tanh(x: Lanes) -> Lanes:
     a = abs(x)
     bits, n, r = _reduce(at_most(a + a, x.pick(20.0, 40.0)))
     half = _power_of_two(bits, x.mantissa_bits, 0.5)
-    tail = fma(r * r, r.polynomial(EXP), n * -x.pick(*LN2_LOW))
-    h = fma(half, tail, fma(half, r, half - 0.5))
+    tail = muladd(r * r, r.polynomial(EXP), n * -x.pick(*LN2_LOW))
+    h = muladd(half, tail, muladd(half, r, half - 0.5))
     quotient = h / (h + 1.0)
-    return with_sign_of(where(h < 1.0, fma(-h, quotient, h), quotient), x)
+    return with_sign_of(where(h < 1.0, muladd(-h, quotient, h), quotient), x)
 
 
 def sinh(x: Lanes) -> Lanes:
@@ -287,8 +289,8 @@ def _log(e: Lanes, f: Lanes) -> Lanes:
     high, low = f.pick(*LN2_HIGH), f.pick(*LN2_LOW)
     square = f * f
     if f.type.bits == 32:
-        tail = fma(f * square, f.polynomial(LOG), e * low)
-        return fma(e, high, f + fma(square, -0.5, tail))
+        tail = muladd(f * square, f.polynomial(LOG), e * low)
+        return add_multiple(e, high, f + muladd(square, -0.5, tail))
     half = square * 0.5
     s = f / (f + 2.0)
     z = s * s

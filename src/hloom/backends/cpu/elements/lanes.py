@@ -166,6 +166,23 @@ def fma(a: Lanes, b: Lanes | Number, c: Lanes | Number) -> Lanes:
     return a.intrinsic("fma", b, c)
 
 
+def muladd(a: Lanes, b: Lanes | Number, c: Lanes | Number) -> Lanes:
+    """a * b + c where it does not matter whether the product is rounded: fused if there is an instruction for it."""
+    return Lanes(a.b, a.b.fmuladd(a.value, a.like(b).value, a.like(c).value))
+
+
+def add_multiple(n: Lanes, factor: Lanes, c: Lanes) -> Lanes:
+    """n * factor + c for integers |n| < 2^12.
+
+    Without fused instructions, f32 is multiplied by the two halves of the factor, which is exact; the sum is rounded
+    once if c is so near -n * factor that the first addition loses no bit.
+    """
+    if n.type.element == "double" or processor().has_fma:
+        return fma(n, factor, c)
+    high = (factor.bits & -(1 << 12)).float
+    return muladd(n, factor - high, muladd(n, high, c))
+
+
 def where(condition: Lanes, a: Lanes | Number, b: Lanes | Number) -> Lanes:
     """Selects a where the condition holds, else b; at least one of them must not be a Python number."""
     typed: Any = a if isinstance(a, Lanes) else b

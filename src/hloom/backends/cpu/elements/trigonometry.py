@@ -6,7 +6,7 @@ x = n pi/2 + r with |r| <= pi/4; sin r and cos r are polynomials, selected and s
 from __future__ import annotations
 
 from hloom.backends.cpu.elements.exponentials import INF, ROUNDER
-from hloom.backends.cpu.elements.lanes import Lanes, fma, sqrt, where, with_sign_of
+from hloom.backends.cpu.elements.lanes import Lanes, fma, muladd, sqrt, where, with_sign_of
 from hloom.lir import F64, I1, Global, constant
 
 TWO_OVER_PI = 0.6366197723675814
@@ -124,14 +124,14 @@ def _reduce(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
 def _reduce_moderate(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
     """Subtracts n times the three parts of pi/2 one after another; the first product is exact for moderate n."""
     rounder = x.pick(*ROUNDER)
-    shifted = fma(x, TWO_OVER_PI, rounder)
+    shifted = muladd(x, TWO_OVER_PI, rounder)
     n = shifted - rounder
     first, second, third = (x.pick(*part) for part in HALF_PI)
     high = fma(-n, first, x)
     product = n * second
     r = high - product
     low = (high - r) - product - fma(n, second, -product)
-    low = fma(-n, third, low)
+    low = muladd(-n, third, low)
     return shifted.bits, r, low
 
 
@@ -182,9 +182,9 @@ def _sin_cos_parts(r: Lanes, low: Lanes) -> tuple[Lanes, Lanes, Lanes, Lanes]:
     """The sine of r + low, |r| <= pi/4, as a sum of two parts, and the cosine as another two."""
     square = r * r
     half = square * 0.5
-    sine = fma(r * square, square.polynomial(SIN), low - half * low)
+    sine = muladd(r * square, square.polynomial(SIN), low - half * low)
     rest = 1.0 - half
-    cosine = ((1.0 - rest) - half) + fma(square * square, square.polynomial(COS), -(r * low))
+    cosine = ((1.0 - rest) - half) + muladd(square * square, square.polynomial(COS), -(r * low))
     return r, sine, rest, cosine
 
 
