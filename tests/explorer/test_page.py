@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from explorer.chromium import chromium
 from explorer.test_text_is_text import HOSTILE, module_that_says
 from hloom.explorer.collect import collect
 from hloom.explorer.page import page
@@ -100,24 +100,10 @@ def test_explore_writes_a_file(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def browser(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver")
-    binary, driver = (shutil.which(name) for name in ("chromium", "chromedriver"))
-    if binary is None or driver is None:
-        pytest.skip("there is no Chromium here")
-    options = webdriver.ChromeOptions()
-    options.binary_location = binary
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1400,900"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     path = tmp_path_factory.mktemp("page") / "page.html"
     path.write_text(page(data))
-    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    try:
-        found.get(path.as_uri())
+    with chromium(path.as_uri()) as found:
         yield found
-        assert [entry["message"] for entry in found.get_log("browser")] == []
-    finally:
-        found.quit()
 
 
 def press(browser: Any, *keys: str) -> None:

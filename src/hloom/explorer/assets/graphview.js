@@ -43,6 +43,7 @@ function draw(anchor) {
   const drawn = contentsOf(graph(), state.computation, state.open);
   measure(drawn.root, measures);
   state.isDrawn = false;
+  part.textContent = "laying out ..";
   state.anchor = typeof anchor === "string" ? anchor : null;
   arrangeInWorker(planOf(drawn.root), (plan) => paint(drawn, plan));
   fillSelects();
@@ -70,7 +71,7 @@ function paint(drawn, plan) {
   const closed = scene.nodes.filter(({ isOpen }) => !isOpen).length;
   part.textContent = `${counted(closed, "box", "boxes")} of ${counted(computation().instructions.length, "instruction")}`;
   state.isDrawn = true;
-  select(Boolean(after));
+  select(after && state.anchor !== state.chosen);
 }
 
 // Shows all of a scene; if that were too small, its top, or what was asked for.
@@ -80,8 +81,9 @@ function place(scene) {
   if (drawing.zoom > 0.45) return;
   drawing.zoomTo(Math.max(0.6, Math.min(0.8, (canvas.clientWidth - 40) / scene.width)));
   drawing.old = null;
-  if (here) drawing.center(here);
-  else drawing.moveTo((canvas.clientWidth - drawing.zoom * scene.width) / 2, 12);
+  if (here) { drawing.center(here); return; }
+  const [{ x, width }] = scene.nodes;
+  drawing.moveTo(canvas.clientWidth / 2 - drawing.zoom * (x + width / 2), 12);
 }
 
 function swatch(color) {
@@ -146,7 +148,7 @@ function keysDetails() {
 // Opens all scopes of the computation.
 function openAll() {
   scopesOf(computation()).scopes.forEach((scope) => state.open.add(`${state.computation}:${scope.number}`));
-  draw();
+  draw(state.chosen);
 }
 
 // Files

@@ -31,7 +31,7 @@ function kernelsView(data, show) {
   const rows = [...data.kernels].sort((a, b) => time(b) - time(a));
   const list = chooser(rows, (kernel) => [
     `${kernel.kind}  %${kernel.instructions[0]}`,
-    h("small", {}, `${kernel.instructions.length} instructions` + (times.size ? `, ${(1e6 * time(kernel)).toFixed(1)} us` : "")),
+    h("small", {}, counted(kernel.instructions.length, "instruction") + (times.size ? `, ${(1e6 * time(kernel)).toFixed(1)} us` : "")),
   ], (kernel) => content.replaceChildren(
     h("p", { class: "bar" }, `${kernel.kind}: `, ...kernel.instructions.slice(0, 12).map((name) => h("button", { class: "link", onclick: () => show(name) }, `%${name}`)),
       kernel.instructions.length > 12 ? `and ${kernel.instructions.length - 12} others` : null), codeColumns(kernel, show)));
