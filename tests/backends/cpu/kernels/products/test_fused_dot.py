@@ -193,6 +193,35 @@ def test_halves_of_bytes(form: str, is_swapped: bool, transposed: bool, sizes: t
     assert finite.any() and (np.abs(got - exact) <= bound)[finite].all()
 
 
+@pytest.mark.parametrize("query", ["5", "5,3"])
+@pytest.mark.parametrize("weights", ["s8", "f8e4m3fn"])
+def test_a_cache_of_keys_whose_heads_alternate(weights: str, query: str) -> None:
+    """Scores of a query, and sums of values by scores, of 5 heads with a scale for each element of the sequence."""
+    random, rows = np.random.default_rng(4), 3 if "," in query else 1
+    text = f"""HloModule m
+ENTRY e {{
+  q = f32[{query},72] parameter(0)
+  w = {weights}[203,5,72] parameter(1)
+  s = f32[203,5] parameter(2)
+  p = f32[{query},203] parameter(3)
+  c = f32[203,5,72] convert(w)
+  b = f32[203,5,72] broadcast(s), dimensions={{0,1}}
+  k = f32[203,5,72] multiply(c, b)
+  of = f32[{query},203] dot(q, k), lhs_batch_dims={{0}}, rhs_batch_dims={{1}}, lhs_contracting_dims={{{rows // 3 + 1}}}, rhs_contracting_dims={{2}}
+  o = f32[{query},72] dot(p, k), lhs_batch_dims={{0}}, rhs_batch_dims={{1}}, lhs_contracting_dims={{{rows // 3 + 1}}}, rhs_contracting_dims={{0}}
+  ROOT r = (f32[{query},203], f32[{query},72]) tuple(of, o)
+}}"""
+    codes = random.integers(0, 256, (203, 5, 72), np.uint8)
+    w = _decoded(codes, BY_NAME[weights])
+    q, s, p = (random.standard_normal(sizes, np.float32) for sizes in ((5, rows, 72), (203, 5), (5, rows, 203)))
+    keys = (w.astype(np.float32) * s[:, :, None]).astype(np.float64).transpose(1, 0, 2)
+    shaped = [x.reshape(*map(int, query.split(",")), -1) for x in (q, p)]
+    scores, sums = hl.compile(hl.parse(text))(shaped[0], w, s, shaped[1])
+    for got, left, right in ((scores, q, keys.swapaxes(1, 2)), (sums, p, keys)):
+        bound = 300 * 2.0**-24 * (np.abs(left) @ np.abs(right))
+        assert (np.abs(np.asarray(got).reshape(5, rows, -1) - left @ right) <= bound).all()
+
+
 def test_an_operand_that_reads_no_array_is_a_matrix_in_memory() -> None:
     text = """HloModule m
 ENTRY e {

@@ -212,6 +212,15 @@ def test_few_vectors_of_words(vector_bytes: int, types: str, sizes: tuple[int, i
     check(spec_of(*sizes, types, orders), threads=2, vector_bytes=vector_bytes)
 
 
+@pytest.mark.parametrize("order", ["ibj", "jbi"])
+@pytest.mark.parametrize("sizes", [(6, 77, 1, 300), (5, 70, 2, 2061)])
+@pytest.mark.parametrize("types", ["f32 f32 f32", "s8 s8 s32"])
+def test_vectors_and_a_batch_of_matrices_whose_lines_alternate(
+    types: str, sizes: tuple[int, int, int, int], order: str
+) -> None:
+    check(spec_of(*sizes, types, f"{order} bij bij"), threads=2)
+
+
 @pytest.mark.parametrize("shared", ["lhs", "rhs"])
 @pytest.mark.parametrize("m, n", [(1, 40), (40, 1), (20, 30)])
 def test_a_batch_that_shares_an_operand(shared: str, m: int, n: int) -> None:

@@ -18,7 +18,7 @@ from hloom.backends.cpu.kernels.products.computed_operand import ComputedOperand
 from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction, correction
 from hloom.backends.cpu.kernels.products.matmul_plan import MULTIPLY_ADD_COST, align_up
 from hloom.backends.cpu.kernels.products.matrix import Matrix
-from hloom.backends.cpu.kernels.products.matvec_columns import BlockOfColumns, ColumnSums, add_blocks
+from hloom.backends.cpu.kernels.products.matvec_columns import BlockOfColumns, ColumnSums, add_blocks, emit_side_by_side
 from hloom.backends.cpu.kernels.products.matvec_rows import ROWS_PER_ITERATION, RowSums, horizontal_sum
 from hloom.backends.cpu.kernels.products.streamed_matrix import (
     ComputedMatrix,
@@ -28,11 +28,12 @@ from hloom.backends.cpu.kernels.products.streamed_matrix import (
     parts_of,
 )
 from hloom.lir import PTR, IndexValue, Type, Value, constant, zero
-from hloom.target import Target
+from hloom.target import L2_BYTES, Target
 from hloom.types import PrimitiveType
 
 MIN_TASK_BYTES = 128 << 10  # of the matrix
 MIN_ADDED_ROWS = 1 << 11  # for which a task adds the sums of blocks
+MAX_SUMS_BYTES = L2_BYTES // 4  # of all products of a batch in a task
 SUM_TYPES = {memory_element(t): t for t in (PrimitiveType.F32, PrimitiveType.F64, PrimitiveType.S32, PrimitiveType.S64)}
 """Types of memory with elements like those of sums."""
 
@@ -70,6 +71,17 @@ class Matvec:
     def is_corrected(self) -> bool:
         """Whether the sums have corrections."""
         return self.instruction is not None and self.instruction.flipped
+
+    @property
+    def strides(self) -> tuple[int, int]:
+        """Distances in the array of the matrices: from one product of the batch to the next, and between rows, or
+        columns, whichever are contiguous.
+        """
+        if self.computed is None:
+            return self.batch_strides[0], self.matrix.row if self.is_by_rows else self.matrix.column
+        index, axes = self.computed.largest.index, self.computed
+        other = axes.free if self.is_by_rows else axes.contracted
+        return index.coefficient(axes.batch.within), index.coefficient(other.within)
 
     def needs_packing(self, sums: Type) -> bool:
         """Whether the vectors are packed first: those of several that lie along K, those that are converted for each
@@ -182,6 +194,16 @@ class _Emitter:
         return ColumnSums(p.m, p.k, p.count, self.type, self.parts * self.type.width, p.matrix.per_step)
 
     @property
+    def is_side_by_side(self) -> bool:
+        """Whether a task has parts of all products of the batch, whose rows or columns alternate in memory."""
+        of_batch, stride = self.p.strides
+        alternate = self.p.batch > 1 and 0 < of_batch < stride
+        if self.p.is_by_rows:
+            return alternate
+        sums = self.p.batch * self.plan.sums * size_of(self.type.element)
+        return alternate and self.p.m <= self.plan.tile_rows and sums <= MAX_SUMS_BYTES
+
+    @property
     def parts(self) -> int:
         return self.p.computed.parts(self.type) if self.p.computed else parts_of(self.p.matrix)
 
@@ -191,30 +213,48 @@ class _Emitter:
 
     def run(self, f: KernelFunction, context: Value, on: tuple[Value, Value] | None) -> list[KernelFunction]:
         """Runs the tasks in the entry `f`; returns them."""
-        p, wanted = self.p, math.ceil(self.p.tasks(self.type, self.target) / self.p.batch)
+        p, tasks = self.p, self.p.tasks(self.type, self.target)
+        batches = 1 if self.is_side_by_side else p.batch
+        wanted = math.ceil(tasks / batches)
         if p.is_by_rows:
             shares = max(1, min(wanted, p.m // max(ROWS_PER_ITERATION, self.type.width)))
-            f.run_chunks(f"{self.name}.task", context, p.batch * shares, on)
+            f.run_chunks(f"{self.name}.task", context, batches * shares, on)
             return [self._task_of_rows(shares)]
-        blocks, shares = self.plan.blocks, self.plan.shares(wanted)
-        f.run_chunks(f"{self.name}.task", context, p.batch * blocks * shares, on)
+        blocks, shares = self.plan.blocks, 1 if self.is_side_by_side else self.plan.shares(wanted)
+        f.run_chunks(f"{self.name}.task", context, batches * blocks * shares, on)
         if blocks == 1:
             return [self._task_of_columns(shares)]
-        adders = max(1, min(wanted, p.m // MIN_ADDED_ROWS))
+        adders = max(1, min(math.ceil(tasks / p.batch), p.m // MIN_ADDED_ROWS))
         f.run_chunks(f"{self.name}.add", context, p.batch * adders, on)
         return [self._task_of_columns(shares), self._adder(adders)]
 
     def _task_of_rows(self, shares: int) -> KernelFunction:
         f = task_function(f"{self.name}.task")
         batch, share = f.divide(f["chunk"], shares), f.remainder(f["chunk"], shares)
-        matrix, work, _ = self._operands(f, batch)
-        RowSums(matrix, work, self.type, self.p.k, self.p.count).emit(
-            *f.share(self.p.m, ROWS_PER_ITERATION, shares, share)
-        )
+        first, count = f.share(self.p.m, ROWS_PER_ITERATION, shares, share)
+        if not self.is_side_by_side:
+            self._emit_rows(f, batch, first, count)
+            return f
+        with f.loop(count, ROWS_PER_ITERATION) as rows, f.loop(self.p.batch) as product:
+            left = f.minimum(ROWS_PER_ITERATION, f.subtract(count, rows.index))
+            self._emit_rows(f, product.index, f.add(first, rows.index), left)
         return f
+
+    def _emit_rows(self, f: KernelFunction, batch: IndexValue, first: IndexValue, count: IndexValue) -> None:
+        matrix, work, _ = self._operands(f, batch)
+        RowSums(matrix, work, self.type, self.p.k, self.p.count).emit(first, count)
 
     def _task_of_columns(self, shares: int) -> KernelFunction:
         f, blocks = task_function(f"{self.name}.task"), self.plan.blocks
+        if self.is_side_by_side:
+            emit_side_by_side(
+                f,
+                self.plan,
+                self.p.batch,
+                lambda batch: BlockOfColumns(self.plan, *self._operands(f, batch)),
+                f["chunk"],
+            )
+            return f
         share, rest = f.remainder(f["chunk"], shares), f.divide(f["chunk"], shares)
         block, batch = f.remainder(rest, blocks), f.divide(rest, blocks)
         matrix, work, sums = self._operands(f, batch)

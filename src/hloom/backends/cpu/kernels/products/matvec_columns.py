@@ -93,28 +93,18 @@ class BlockOfColumns:
         with f.loop(count, plan.tile_rows) as part:
             start = f.add(first, part.index)
             rows = f.minimum(plan.tile_rows, f.subtract(count, part.index))
-            with f.loop(size, type.width) as loop:
-                f.store(constant(type, 0), f.at(tile, loop.index, type.element), 64)
-            self._add_block(tile, block, start, rows)
-            if plan.blocks > 1:
-                self._keep(tile, block, start, rows)
-            else:
-                store_sums(self.plan, self.work, lambda at, vector: self._sums(tile, at, vector), start, rows)
+            set_to_zero(f, type, tile, size)
+            for_columns(f, plan, block, lambda column, count: self.add_columns(tile, column, count, start, rows))
+            self.finish(tile, block, start, rows)
 
-    def _add_block(self, tile: Value, block: IndexValue, start: IndexValue, rows: IndexValue) -> None:
-        f, plan = self.work.f, self.plan
-        whole = plan.whole
-        if whole:
-            first = f.multiply(block, plan.block)
-            end = f.minimum(f.add(first, plan.block), whole)
-            with f.loop(end, plan.step, first=first) as columns:
-                self._add_columns(tile, columns.index, plan.step, start, rows)
-        if plan.k > whole:
-            is_last = f.compare("eq", f.index(block), f.index(plan.blocks - 1)) if plan.blocks > 1 else None
-            with f.when(is_last):
-                self._add_columns(tile, whole, plan.k - whole, start, rows)
+    def finish(self, tile: Value, block: IndexValue, start: IndexValue, rows: IndexValue) -> None:
+        """Writes the sums in a tile."""
+        if self.plan.blocks > 1:
+            self._keep(tile, block, start, rows)
+        else:
+            store_sums(self.plan, self.work, lambda at, vector: self._sums(tile, at, vector), start, rows)
 
-    def _add_columns(self, tile: Value, first: IndexValue, count: int, start: IndexValue, rows: IndexValue) -> None:
+    def add_columns(self, tile: Value, first: IndexValue, count: int, start: IndexValue, rows: IndexValue) -> None:
         """Adds the sums of `count` columns from `first` on, each times its elements of the vectors, to the tile."""
         f, work, type = self.work.f, self.work, self.plan.type
         factors = [
@@ -154,6 +144,50 @@ class BlockOfColumns:
         with f.loop(f.multiply(vectors, type.width), type.width) as loop:
             value = f.load(f.at(tile, loop.index, type.element), type, 64)
             f.store(value, f.at(target, loop.index, type.element), 64)
+
+
+def emit_side_by_side(
+    f: KernelFunction,
+    plan: ColumnSums,
+    batch: int,
+    of_product: Callable[[IndexValue], BlockOfColumns],
+    block: IndexValue,
+) -> None:
+    """Writes the sums of one block of K for all products of a batch, whose columns alternate in memory."""
+    type = plan.type
+    tiles = f.slot(type.scalar, batch * plan.sums)
+
+    def tile(product: IndexValue) -> Value:
+        return f.at(tiles, f.multiply(product, plan.sums), type.element)
+
+    def add(column: IndexValue, count: int) -> None:
+        with f.loop(batch) as product:
+            of_product(product.index).add_columns(tile(product.index), column, count, 0, plan.m)
+
+    set_to_zero(f, type, tiles, batch * plan.sums)
+    for_columns(f, plan, block, add)
+    with f.loop(batch) as product:
+        of_product(product.index).finish(tile(product.index), block, 0, plan.m)
+
+
+def set_to_zero(f: KernelFunction, type: Type, sums: Value, count: int) -> None:
+    """Sets sums to zero, in vectors of a type."""
+    with f.loop(count, type.width) as loop:
+        f.store(constant(type, 0), f.at(sums, loop.index, type.element), 64)
+
+
+def for_columns(f: KernelFunction, plan: ColumnSums, block: IndexValue, add: Callable[[IndexValue, int], None]) -> None:
+    """Writes the loop over a block of K, which calls `add(column, count)`; the last block has the remaining columns."""
+    whole = plan.whole
+    if whole:
+        first = f.multiply(block, plan.block)
+        end = f.minimum(f.add(first, plan.block), whole)
+        with f.loop(end, plan.step, first=first) as columns:
+            add(columns.index, plan.step)
+    if plan.k > whole:
+        is_last = f.compare("eq", f.index(block), f.index(plan.blocks - 1)) if plan.blocks > 1 else None
+        with f.when(is_last):
+            add(whole, plan.k - whole)
 
 
 def store_sums(
