@@ -27,6 +27,12 @@ class Function:
     arguments: Arguments
     of_jax: Callable[..., Any] | None = None
     """The function of JAX; None for the operation `name`."""
+    bound_of_f32: float | None = None
+    """The bound for f32, where it is another one."""
+
+    def bound_for(self, dtype: Any) -> float:
+        """The bound for a type."""
+        return self.bound if np.dtype(dtype) != np.float32 or self.bound_of_f32 is None else self.bound_of_f32
 
 
 def _real_values(dtype: Any, count: int, seed: int) -> tuple[Array, ...]:
@@ -124,6 +130,15 @@ def _two(first: tuple[float, float], second: tuple[float, float], whole: bool = 
     return arguments
 
 
+def _shapes_and_place(dtype: Any, count: int, seed: int) -> tuple[Array, ...]:
+    """Two shapes of a beta distribution, and a place between 0 and 1, often close to one of them."""
+    a, b = _two((-4, 6), (-4, 6))(dtype, count, seed)
+    random = np.random.default_rng(seed + 1)
+    small = np.exp2(random.uniform(-12, 0, a.size // 2)) / 2
+    place = np.concatenate([random.beta(a[::2], b[::2]), small, 1 - small])[: a.size].astype(dtype)
+    return a, b, np.clip(place, 1e-4, 1 - 2.0**-20).astype(dtype)
+
+
 SPECIAL = [
     *(
         Function(name, 2, _special(), _lax(name))
@@ -140,8 +155,19 @@ SPECIAL = [
     Function("bessel_i1e", 4, _special(), _lax("bessel_i1e")),
     Function("zeta", 6, lambda *a: (lambda x, q: (x + 1, q))(*_two((-6, 5), (-6, 8))(*a)), _lax("zeta")),
     Function("polygamma", 6, _two((0, 4), (-6, 8), whole=True), _lax("polygamma")),
-    Function("igamma", np.inf, _two((-4, 6), (-4, 6)), _lax("igamma")),
-    Function("igammac", np.inf, _two((-4, 6), (-4, 6)), _lax("igammac")),
+    Function("igamma", np.inf, _two((-4, 6), (-4, 6)), _lax("igamma"), 1),
+    Function("igammac", np.inf, _two((-4, 6), (-4, 6)), _lax("igammac"), 1),
+    Function("igamma_grad_a", np.inf, _two((-4, 6), (-4, 6)), _lax("igamma_grad_a"), 1),
+    Function("betainc", np.inf, _shapes_and_place, _lax("betainc"), 1),
+    Function("betaln", np.inf, _two((-4, 6), (-4, 6)), _scipy("betaln")),
+    Function("expi", np.inf, _special(-30, 30), _scipy("expi")),
+    Function("exp1", np.inf, _special(0, 30), _scipy("exp1")),
+    Function("spence", np.inf, _special(0, 30), _scipy("spence")),
+    Function("entr", np.inf, _special(0), _scipy("entr")),
+    Function("xlogy", np.inf, _two((-20, 20), (-20, 20)), _scipy("xlogy")),
+    Function("xlog1py", np.inf, _two((-20, 20), (-20, 20)), _scipy("xlog1py")),
+    Function("i0", np.inf, _special(-80, 80), _scipy("i0")),
+    Function("i1", np.inf, _special(-80, 80), _scipy("i1")),
     Function("logit", np.inf, _special(0, 1), _scipy("logit")),
     Function("ndtr", np.inf, _special(-38, 38), _scipy("ndtr")),
     Function("log_ndtr", np.inf, _special(-38, 38), _scipy("log_ndtr")),

@@ -295,8 +295,8 @@ class Match:
 # The engine
 
 
-MAX_KEPT = 4096
-"""The largest number of lists of opcodes whose rules are kept: programs have new ones without end."""
+MAX_KEPT, MAX_KEPT_OPERANDS = 4096, 3
+"""The largest number of lists of opcodes whose rules are kept, and of operands in them: long ones hardly recur."""
 
 
 class Applications(Counter[str]):
@@ -324,7 +324,7 @@ class RuleSet:
         if found is None:
             rules = self.by_opcode[opcodes[0]]
             found = [rule for rule in rules if rule.root.allows(opcodes[1:])]
-            if len(self._by_opcodes) < MAX_KEPT:
+            if len(opcodes) <= 1 + MAX_KEPT_OPERANDS and len(self._by_opcodes) < MAX_KEPT:
                 self._by_opcodes[opcodes] = found
         return found
 

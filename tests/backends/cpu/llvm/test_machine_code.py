@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import threading
 import types
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -152,3 +153,18 @@ def test_text_that_llvm_refuses_is_an_error_and_the_next_one_compiles(monkeypatc
     with pytest.raises(RuntimeError, match="parsing error"):
         machine_code.compile_text("define i64 @f( {")
     assert machine_code.compile_text(ADDITION)
+
+
+def test_compilers_of_a_crowd_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = machine_code._needed[True] + machine_code.MAX_IDLE
+    together, compile = threading.Barrier(most + 3, timeout=60), machine_code._Compiler.compile
+
+    def crowded(self: machine_code._Compiler, text: str) -> bytes:
+        together.wait()
+        return compile(self, text)
+
+    monkeypatch.setattr(machine_code._Compiler, "compile", crowded)
+    text = f"{machine_code.CALL_ONLY}define void @f() {{\n  ret void\n}}\n"
+    with ThreadPoolExecutor(most + 3) as executor:
+        assert len({*executor.map(machine_code.make_object, [text] * (most + 3))}) == 1
+    assert len(machine_code._idle_compilers[True]) == machine_code._compiler_counts[True] == most

@@ -127,6 +127,10 @@ _idle_compilers: dict[bool, list[_Compiler]] = {False: [], True: []}
 """Idle compilers, by whether they are for call-only modules."""
 _compiler_counts = {False: 0, True: 0}
 """Number of compilers, by whether they are for call-only modules."""
+MAX_IDLE = 4
+"""The number of idle compilers, of 0.7 MiB each, that are kept beyond those that the threads of one program need."""
+_needed = {False: 1, True: 1}
+"""The number of compilers that one program uses at a time, by whether they are for call-only modules."""
 _NOTHING = "define void @nothing() {\n  ret void\n}\n"
 
 
@@ -183,6 +187,7 @@ class Compilation:
 def _make_compilers(executor: ThreadPoolExecutor, threads: int) -> None:
     """Makes the compilers that threads will need in the background; the first function costs milliseconds in each."""
     for is_call_only, count in ((False, threads), (True, 1)):
+        _needed[is_call_only] = count
         for _ in range(count - _compiler_counts[is_call_only]):
             executor.submit(_make_compiler, is_call_only, count)
 
@@ -227,7 +232,11 @@ def make_object(text: str) -> bytes:
     try:
         return compiler.compile(text)
     finally:
-        idle.append(compiler)
+        if len(idle) < _needed[is_call_only] + MAX_IDLE:
+            idle.append(compiler)
+        else:  # many programs were compiled at once
+            with _lock:
+                _compiler_counts[is_call_only] -= 1
 
 
 @shielded
