@@ -130,13 +130,13 @@ def _two(first: tuple[float, float], second: tuple[float, float], whole: bool = 
     return arguments
 
 
-def _shapes_and_place(dtype: Any, count: int, seed: int) -> tuple[Array, ...]:
-    """Two shapes of a beta distribution, and a place between 0 and 1, often close to one of them."""
+def _beta_arguments(dtype: Any, count: int, seed: int) -> tuple[Array, ...]:
+    """Two shapes of a beta distribution, and a number between 0 and 1, often close to one of them."""
     a, b = _two((-4, 6), (-4, 6))(dtype, count, seed)
     random = np.random.default_rng(seed + 1)
     small = np.exp2(random.uniform(-12, 0, a.size // 2)) / 2
-    place = np.concatenate([random.beta(a[::2], b[::2]), small, 1 - small])[: a.size].astype(dtype)
-    return a, b, np.clip(place, 1e-4, 1 - 2.0**-20).astype(dtype)
+    limit = np.concatenate([random.beta(a[::2], b[::2]), small, 1 - small])[: a.size].astype(dtype)
+    return a, b, np.clip(limit, 1e-4, 1 - 2.0**-20).astype(dtype)
 
 
 SPECIAL = [
@@ -158,7 +158,7 @@ SPECIAL = [
     Function("igamma", np.inf, _two((-4, 6), (-4, 6)), _lax("igamma"), 1),
     Function("igammac", np.inf, _two((-4, 6), (-4, 6)), _lax("igammac"), 1),
     Function("igamma_grad_a", np.inf, _two((-4, 6), (-4, 6)), _lax("igamma_grad_a"), 1),
-    Function("betainc", np.inf, _shapes_and_place, _lax("betainc"), 1),
+    Function("betainc", np.inf, _beta_arguments, _lax("betainc"), 1),
     Function("betaln", np.inf, _two((-4, 6), (-4, 6)), _scipy("betaln")),
     Function("expi", np.inf, _special(-30, 30), _scipy("expi")),
     Function("exp1", np.inf, _special(0, 30), _scipy("exp1")),

@@ -7,7 +7,7 @@ are allowed. Raising HloomError means that the oracle does not apply to the case
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 from hloom.errors import ArgumentError, HloomError
 from hloom.faults.case import Case
@@ -21,7 +21,7 @@ from hloom.ir import Module
 from hloom.ops.operation import Operation
 from hloom.ops.scatter import Scatter
 from hloom.ops.traits import Communication, DeviceIndex
-from hloom.passes import PASSES, clone_module, run_passes
+from hloom.passes import PASSES, Pass, clone_module, run_passes
 from hloom.proto import module_from_bytes, module_to_bytes
 from hloom.shape import Shape
 from hloom.stablehlo.exporter.module import print_stablehlo
@@ -116,11 +116,22 @@ def random_target(draw: Draw) -> dict[str, str]:
 
 
 def after_pass(case: Case, reference: Reference, draw: Draw) -> Problem | None:
-    """Applies a single pass, with default options, and interprets the module."""
+    """Applies a single pass, with drawn options, and interprets the module."""
     left_out = UNTESTED_PASSES + (SINGLE_DEVICE_PASSES if case.module.replica_count > 1 else ())
     name = draw.pick([name for name in PASSES if name not in left_out])
-    step = PASSES[name]()
-    return rewritten(case, reference, lambda module: run_passes(module, step, verify=False), name)
+    step = with_options(PASSES[name](), draw)
+    return rewritten(case, reference, lambda module: run_passes(module, step, verify=False), repr(step))
+
+
+def with_options(step: Pass, draw: Draw) -> Pass:
+    """Draws limits and switches of a pass, most of which small arrays would never reach."""
+    options: dict[str, int] = {}
+    for field in fields(step) if draw.chance(0.5) else ():  # type: ignore[arg-type]
+        if isinstance(field.default, bool):
+            options[field.name] = draw.chance(0.5)
+        elif isinstance(field.default, int):
+            options[field.name] = draw.pick((1, 2, 8, 64))
+    return replace(step, **options)  # type: ignore[type-var]
 
 
 def rewritten(case: Case, reference: Reference, rewrite: Callable[[Module], object], name: str) -> Problem | None:

@@ -24,6 +24,10 @@ BOUNDS = (1, 24, 9, 6, 4, 3, 3)
 """The largest usual size of a dimension, by rank."""
 LARGE = ((16, 17, 33, 64, 100, 129, 1000), (8, 17, 31, 40, 65), (5, 8, 16, 18))
 """Sizes that reach vectors, tiles and their remainders, for ranks 1, 2 and 3."""
+LARGE_EVERY = 32
+"""Distance of the seeds whose modules have arrays of thousands of elements."""
+THOUSANDS = ((2000, 4099, 16384), (40, 129, 160), (17, 24, 25))
+"""Sizes whose arrays reach threads, blocks, parts of sums and long sorts, for ranks 1, 2 and 3."""
 
 
 class Draw:
@@ -36,6 +40,7 @@ class Draw:
         self.rng = np.random.default_rng(seed)
         self.random = random.Random(seed)
         self.reached: Counter[tuple[str, str]] = Counter(reached)
+        self.is_large = seed % LARGE_EVERY == LARGE_EVERY - 1
 
     def chance(self, probability: float) -> bool:
         """Returns True with a probability."""
@@ -75,6 +80,8 @@ class Draw:
     def sizes(self, low: int = 0) -> tuple[int, ...]:
         """Returns dimension sizes of a rank of at least `low`: mostly small, seldom 0, 1 or large."""
         rank = self.rank(low)
+        if self.is_large and 1 <= rank <= len(THOUSANDS) and self.chance(0.6):
+            return tuple(self.pick(THOUSANDS[rank - 1]) for _ in range(rank))
         sizes = [self.between(1, BOUNDS[rank]) for _ in range(rank)]
         if 1 <= rank <= len(LARGE) and self.chance(0.12):
             sizes[self.below(rank)] = self.pick(LARGE[rank - 1])
