@@ -126,11 +126,11 @@ def after_pass(case: Case, reference: Reference, draw: Draw) -> Problem | None:
 def with_options(step: Pass, draw: Draw) -> Pass:
     """Draws limits and switches of a pass, most of which small arrays would never reach."""
     options: dict[str, int] = {}
-    for field in fields(step) if draw.chance(0.5) else ():  # type: ignore[arg-type]
-        if isinstance(field.default, bool):
-            options[field.name] = draw.chance(0.5)
-        elif isinstance(field.default, int):
-            options[field.name] = draw.pick((1, 2, 8, 64))
+    for option in fields(step) if draw.chance(0.5) else ():  # type: ignore[arg-type]
+        if isinstance(option.default, bool):
+            options[option.name] = draw.chance(0.5)
+        elif isinstance(option.default, int):
+            options[option.name] = draw.pick((1, 2, 8, 64))
     return replace(step, **options)  # type: ignore[type-var]
 
 
