@@ -60,6 +60,8 @@ class Target:
     batch_invariant: bool = False
     """Whether sums are added up in an order that depends on the summed dimensions alone, not on how many sums there
     are."""
+    has_lapack: bool = True
+    """Whether programs may call LAPACK."""
 
     @property
     def sum_lanes(self) -> int:
