@@ -245,4 +245,4 @@ def _apply_reflection(
 
 
 EMITTERS = {"potrf": _potrf, "getrf": _getrf, "trsm": _trsm, "geqrf": _geqrf, "orgqr": _orgqr}
-"""What writes the code of each routine; the first result is the array that is returned."""
+"""Writers of the code of each routine, which return the array that becomes the first result."""
