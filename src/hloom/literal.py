@@ -139,7 +139,7 @@ class Literal:
         return self.bits() == other.bits()
 
     def __hash__(self) -> int:
-        return hash((str(self.shape.without_layout()), self.bits()))
+        return hash((self.shape, self.bits()))
 
     def bits(self) -> bytes:
         """The bits of all elements, in row-major order without padding; elements narrower than a byte are packed."""

@@ -97,6 +97,8 @@ class Operation:
     as keyword arguments; it raises RuleError[GEN-3] for missing or invalid values, ArgumentError for unknown names.
     """
 
+    __slots__ = ("__dict__", "__weakref__", "_hash")
+
     opcode: ClassVar[str] = ""
     text_opcode: ClassVar[str] = ""
     """The opcode in text and protos, if it differs from `opcode`."""
@@ -157,7 +159,11 @@ class Operation:
         return type(self) is type(other) and self.__dict__ == other.__dict__
 
     def __hash__(self) -> int:
-        return hash((type(self), *self.__dict__.values()))
+        found: int | None = getattr(self, "_hash", None)
+        if found is None:
+            found = hash((type(self), *self.__dict__.values()))
+            object.__setattr__(self, "_hash", found)
+        return found
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.__dict__.items())

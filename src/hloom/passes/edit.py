@@ -106,16 +106,23 @@ class Edit:
 
     def instructions(self) -> Iterator[Instruction]:
         """Yields the current instructions, operands before users."""
-        stack = self.computation.instructions[::-1]
-        waiting = dict(self._before)
-        while stack:
-            instruction = stack.pop()
-            before = waiting.pop(instruction, None)
-            if before:
-                stack.append(instruction)
-                stack += reversed(before)
-            elif instruction not in self.removed:
+        for instruction in self.computation.instructions:
+            if instruction in self._before:
+                yield from self._made_before(instruction)
+            if instruction not in self.removed:
                 yield instruction
+
+    def _made_before(self, instruction: Instruction) -> Iterator[Instruction]:
+        """Yields the new instructions before one, each after those before itself."""
+        stack, opened = self._before[instruction][::-1], set[Instruction]()
+        while stack:
+            made = stack.pop()
+            if made in self._before and made not in opened:
+                opened.add(made)
+                stack.append(made)
+                stack += reversed(self._before[made])
+            elif made not in self.removed:
+                yield made
 
 
 def has_control_edges(instruction: Instruction) -> bool:

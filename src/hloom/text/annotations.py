@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
+from hloom.errors import ParseError
 from hloom.ir import Instruction
 from hloom.text.scanner import STRING, Scanner, scan_list, unquote, unquoted
 from hloom.text.sharding import scan_sharding
@@ -35,6 +37,18 @@ def read_annotation(instruction: Instruction, name: str, scanner: Scanner) -> No
 
 def read_metadata(scanner: Scanner) -> dict[str, Any]:
     """Reads OpMetadata, `{op_name="f" source_line=3}`; raises ParseError for anything else."""
+    try:
+        return dict(_cached_metadata(scanner.text))
+    except ParseError:
+        return _read_metadata(scanner)  # again, for the position of the error in the full text
+
+
+@functools.lru_cache(maxsize=4096)
+def _cached_metadata(text: str) -> dict[str, Any]:
+    return _read_metadata(Scanner(text))
+
+
+def _read_metadata(scanner: Scanner) -> dict[str, Any]:
     text = scanner.text
     match = _METADATA.match(text)
     if not match:

@@ -69,9 +69,10 @@ class Scanner:
 
     def skip(self) -> None:
         """Moves past white space."""
-        match = SPACE.match(self.text, self.pos)
-        assert match
-        self.pos = match.end()
+        if self.text[self.pos : self.pos + 1].isspace():
+            match = SPACE.match(self.text, self.pos)
+            assert match
+            self.pos = match.end()
 
     def at_end(self) -> bool:
         """Whether only white space follows."""

@@ -6,6 +6,7 @@ of scalars to whole arrays: in one pass if all its instructions are element-wise
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -48,12 +49,17 @@ class Execution:
         self.replica_id = replica_id
         self.partition_id = partition_id
         self.index = replica_id * rendezvous.partition_count + partition_id
-        self.rng = np.random.default_rng(None if seed is None else [seed, self.index])
+        self.seed = seed
         self.step_limit = step_limit
         self.observer = observer
         self.steps = 0
         self.current: Instruction | None = None
         self.rng_state = 0x7012395  # XLA's initial state
+
+    @functools.cached_property
+    def rng(self) -> np.random.Generator:
+        """The random state, made on first use: NumPy's generators take milliseconds to import."""
+        return np.random.default_rng(None if self.seed is None else [self.seed, self.index])
 
     def run(self, computation: Computation, arguments: Sequence[Value]) -> Value:
         """Returns the value of a computation on argument values."""

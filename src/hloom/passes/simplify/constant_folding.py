@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -23,6 +24,10 @@ from hloom.ops.transpose import Reverse, Transpose
 from hloom.passes.edit import Edit, constant_value, has_control_edges
 from hloom.values import Array
 from hloom.verifier.precision import is_mixed
+
+if TYPE_CHECKING:
+    from hloom.runtime.device import Device
+    from hloom.runtime.rendezvous import Rendezvous
 
 _FOLDED = (
     BitcastConvert, Reshape, Transpose, Reverse, Slice, DynamicSlice, DynamicUpdateSlice, Pad, Concatenate, Gather,
@@ -91,11 +96,9 @@ def evaluate(instruction: Instruction) -> Array | None:
     """Returns the value of an instruction whose operands are constants; None if evaluating it raises an error."""
     from hloom.backends.interpreter.interpreter import Execution, Site
     from hloom.backends.interpreter.plan import make_plans
-    from hloom.runtime.device import Device
-    from hloom.runtime.rendezvous import Rendezvous
 
     plans = {key: plan for called in instruction.op.computations for key, plan in make_plans(called).items()}
-    execution = Execution(plans, Device(0), Rendezvous(1, 1, 1.0), 0, 0, seed=0)
+    execution = Execution(plans, *_single_device(), 0, 0, seed=0)
     values = [constant_value(operand) for operand in instruction.operands]
     try:
         with np.errstate(all="ignore"):
@@ -105,3 +108,12 @@ def evaluate(instruction: Instruction) -> Array | None:
     array = np.array(value, order="C")
     array.flags.writeable = False
     return array
+
+
+@functools.cache
+def _single_device() -> tuple[Device, Rendezvous]:
+    """Returns a device for evaluations, which do not communicate, and its rendezvous."""
+    from hloom.runtime.device import Device
+    from hloom.runtime.rendezvous import Rendezvous
+
+    return Device(0), Rendezvous(1, 1, 1.0)

@@ -16,7 +16,6 @@ from hloom.backends.cpu.codegen.modules import (
     module_text,
     partition_units,
     split_call_only,
-    split_call_only_if_long,
 )
 from hloom.backends.cpu.llvm import machine_code
 from hloom.backends.cpu.llvm.machine_code import load_object, make_object
@@ -145,12 +144,6 @@ def test_a_variable_that_both_sides_name_keeps_them_together() -> None:
 
     unit = Unit([square(table=variable), function("entry", write, attributes=CALLS)])
     assert split_call_only([unit]) == ([], [unit])
-
-
-def test_short_programs_are_one_module() -> None:
-    units = [Unit([square(), *call_only()])]
-    assert split_call_only_if_long(units) == ([], units)
-    assert split_call_only_if_long([Unit([square(MIN_SPLIT_COST), *call_only()])])[0]
 
 
 def test_a_long_kernel_among_others_is_two_groups() -> None:

@@ -23,7 +23,6 @@ from hloom.backends.cpu.codegen.modules import (
     module_text,
     partition_units,
     split_call_only,
-    split_call_only_if_long,
 )
 from hloom.backends.cpu.codegen.step_emitter import StepEmitter
 from hloom.backends.cpu.codegen.step_timer import StepTimer
@@ -131,7 +130,7 @@ class ProgramEmitter(StepEmitter):
         needs = needs_of([*main, *(function for unit in units for function in unit.functions)])
         forks = PARALLEL_FOR.name in needs
         main += [*([self.fork_function()] if forks else []), self._main(len(parts), forks)]
-        call_only, others = split_call_only_if_long([Unit(main), *kernels.call_only, *rest])
+        call_only, others = split_call_only([Unit(main), *kernels.call_only, *rest])
         return [module_of_units(units) for units in (call_only, others, *groups) if units]
 
     def _inlined_functions(self) -> list[Function]:

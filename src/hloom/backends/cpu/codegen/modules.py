@@ -17,8 +17,6 @@ from hloom.passes.optional import is_strict
 
 MIN_MODULE_COST, MIN_SPLIT_COST = 24_000, 18_000
 """Minimum costs of a module, and of a kernel that is split over two modules although it is the only one."""
-CALL_ONLY_COST = 12_000
-"""Minimum cost of a program for which call-only functions are separated."""
 LOOP_COST = 2000
 """Cost of a loop to LLVM, in characters of text."""
 
@@ -77,12 +75,6 @@ def _split_call_only(unit: Unit) -> tuple[Unit | None, Unit | None]:
 def _variables(functions: Sequence[Function]) -> set[str]:
     """Returns the names of the variables that functions need; constants may belong to several modules."""
     return {name for name, need in needs_of(functions).items() if isinstance(need, Global) and not need.is_constant}
-
-
-def split_call_only_if_long(units: Sequence[Unit]) -> tuple[list[Unit], list[Unit]]:
-    """Splits units like `split_call_only`, unless the program is short: then all units are the rest."""
-    short = sum(unit.cost for unit in units) < CALL_ONLY_COST
-    return ([], [*units]) if short else split_call_only(units)
 
 
 def partition_units(units: Sequence[Unit]) -> tuple[list[list[Unit]], list[Unit]]:
