@@ -225,6 +225,21 @@ def test_siblings_with_a_path_between_them_are_not_merged() -> None:
     assert fused(XY + LEFT + between + after) == ["sine", "sort", "multiply", "tuple"]
 
 
+def test_a_value_that_several_kernels_repeat_is_stored_once() -> None:
+    entry = """
+        v = f32[64] parameter(0)
+        a = f32[64] tan(v)
+        b = f32[64] exponential(a)
+        c = f32[64,32] broadcast(b), dimensions={0}
+        d = f32[64,32] sine(c)
+        e = f32[32,64] transpose(c), dimensions={1,0}
+        f = f32[32,64] cosine(e)
+        ROOT r = (f32[64,32], f32[32,64]) tuple(d, f)"""
+    assert fused(entry) == [
+        "fusion[tan exponential]", "fusion[broadcast sine]", "fusion[broadcast transpose cosine]", "tuple"
+    ]  # fmt: skip
+
+
 # Operands of matrix products
 
 

@@ -190,7 +190,7 @@ class Decisions:
 
     def _pays(self, instruction: Instruction, roots: set[Instruction], evaluations: float) -> bool:
         """Whether computing the value inside its users costs less than storing and reading it."""
-        if isinstance(instruction.op, (Constant, Iota)):
+        if isinstance(instruction.op, (Constant, Iota)) or _repeats_less(instruction):
             return True
         if instruction.shape.is_scalar and self._costs[instruction] <= RECOMPUTED_COST:
             return True
@@ -206,6 +206,12 @@ def _is_fusible(instruction: Instruction, can_fuse: CanFuse) -> bool:
     if isinstance(instruction.op, (Parameter, Tuple, Fusion)) or has_control_edges(instruction):
         return False
     return can_fuse(instruction) and not runs_effects(instruction.op)
+
+
+def _repeats_less(instruction: Instruction) -> bool:
+    """Whether an instruction repeats the elements of a smaller array, which is stored in its place."""
+    smaller = isinstance(instruction.op, Broadcast) and instruction.operands[0].shape.element_count
+    return 2 * smaller <= instruction.shape.element_count if smaller else False
 
 
 def _is_scalar_constant(instruction: Instruction) -> bool:

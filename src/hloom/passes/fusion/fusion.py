@@ -3,7 +3,8 @@
 The pass visits users before operands and decides for each instruction whether its value is stored in memory. A value is
 computed inside its users if this saves more memory traffic than it costs in repeated work:
 
-- Each element is computed once, because all users end up in one fusion, or is cheap enough to be computed again.
+- Each element is computed once, because all users end up in one fusion, or is cheap enough to be computed again. Of a
+  broadcast value the smaller operand is stored.
 - A reduction is fused with users that read its result along leading dimensions. Its loop then precedes the loop over
   the other dimensions, and each row is read, reduced and used while it is in the cache. A reduction of short dimensions
   in the middle is fused too; its loop is then inside the loop over vectors of columns. All reductions of a fusion have
