@@ -17,10 +17,9 @@ from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.structure import Parameter
 from hloom.ops.traits import Done, Start
 from hloom.shape import Shape
+from hloom.text.attribute_texts import AttributeTexts
 from hloom.text.attributes import scan_alias
 from hloom.text.scanner import Scanner, scan_list
-
-AttributeTexts = dict[str, tuple[str, int]]
 
 
 def is_short_form(declaration: type[Operation], shape: Shape | None, operands: list[Instruction]) -> bool:

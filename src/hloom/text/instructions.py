@@ -26,9 +26,10 @@ from hloom.shape import TOKEN, Shape
 from hloom.system.shield import checkpoint
 from hloom.text import attributes
 from hloom.text.annotations import read_annotation
-from hloom.text.async_syntax import AttributeTexts, expand_async, is_short_form
+from hloom.text.async_syntax import expand_async, is_short_form
+from hloom.text.attribute_texts import AttributeTexts, scan_attributes
 from hloom.text.literals import is_elided, parse_literal
-from hloom.text.scanner import FLAT_VALUE, MAX_NESTING, NAME, SPACE, Scanner
+from hloom.text.scanner import MAX_NESTING, NAME, SPACE, Scanner
 from hloom.text.shapes import USUAL_SHAPE, scan_shape, usual_shape
 
 _INSTRUCTION = re.compile(r'(ROOT\s++)?%?([A-Za-z_][\w.\-]*+|"[^"\n]*+")\s*+=\s*+')
@@ -43,10 +44,6 @@ _NAMES = re.compile(rf"\(\s*+(?:%?{_WORD.pattern}\s*+(?:,\s*+(?=[%A-Za-z_])|(?=\
 """Operands that are names only."""
 _OPERAND = re.compile(r"\s*+%?([A-Za-z_][\w.\-]*+)\s*+(,|\))")
 _ELEMENT = re.compile(r"\s*+%?([A-Za-z_][\w.\-]*+)((?:\s*+#\s*+\d{1,9}+)*+)\s*+(?=[,)])")
-ATTRIBUTE = re.compile(r"\s*+,\s*+([A-Za-z_][\w\-.]*+)\s*+=\s*+")
-_ATTRIBUTE_AND_VALUE = re.compile(rf"{ATTRIBUTE.pattern}({FLAT_VALUE.pattern})?+")
-_PECULIAR = {"replica_groups", "literal", "padding"}
-_MESH_GROUPS = re.compile(r"mesh\[[^\[\]{}\n]*+\](?:\s*+,\s*+device_ids=\([^{}\n]*\))?\s*+\{[^{}\n]+\}")
 _BODY = re.compile(r'\{\s*+(?:ROOT\s++)?%?(?:[A-Za-z_][\w.\-]*+|"[^"\n]*+")\s*+=')
 
 
@@ -140,7 +137,7 @@ class InstructionParser:
             operands = self._operands()
         else:
             inside = scanner.parenthesised()
-        texts = self._attribute_texts() if name is not None else {}
+        texts = scan_attributes(scanner) if name is not None else {}
         if declaration is None or is_short_form(declaration, shape, operands):
             op = self._asynchronous(opcode, shape, operands, texts, opcode_at)
         elif payload is not None and payload.kind is kinds.LITERAL:
@@ -314,37 +311,6 @@ class InstructionParser:
 
     # Attributes
 
-    def _attribute_texts(self) -> AttributeTexts:
-        """Reads attributes as name -> text of the value and its offset."""
-        texts: AttributeTexts = {}
-        scanner, text = self.scanner, self.text
-        while match := _ATTRIBUTE_AND_VALUE.match(text, scanner.pos):
-            name, value = match[1], match[2]
-            if name in texts:
-                scanner.fail(f"attribute {name} is given twice", match.start(1))
-            if value is None or name in _PECULIAR:
-                texts[name] = self._peculiar_value(name)
-            else:
-                texts[name] = (value, match.start(2))
-                scanner.pos = match.end()
-        return texts
-
-    def _peculiar_value(self, name: str) -> tuple[str, int]:
-        """Reads an attribute whose value nests, or is not one value: its text and offset."""
-        scanner, text = self.scanner, self.text
-        match = scanner.expect_match(ATTRIBUTE, "an attribute")
-        position = match.end()
-        mesh = _MESH_GROUPS.match(text, position) if name == "replica_groups" else None
-        if mesh:
-            scanner.pos = mesh.end()
-            return mesh[0], position
-        if name == "literal":
-            # This value consists of a shape and its constant.
-            scan_shape(scanner)
-        if not (name == "padding" and _is_empty(match)):
-            scanner.raw_value()
-        return text[position : scanner.pos], position
-
     def _constant(self, inside: str, position: int, shape: Shape | None) -> Operation:
         if shape is None:
             self.scanner.fail("the shape of a constant does not follow from its text: write it", position)
@@ -466,8 +432,3 @@ class InstructionParser:
 def _after_space(text: str, position: int) -> int:
     match = SPACE.match(text, position)
     return match.end() if match else position
-
-
-def _is_empty(attribute: re.Match[str]) -> bool:
-    """Whether an attribute has no value, as the padding of a scalar: it ends the line, or another one follows."""
-    return "\n" in attribute[0].rpartition("=")[2] or attribute.string[attribute.end() :][:1] in ("", ",", "}")

@@ -10,7 +10,8 @@ from hloom.ir import BufferDonor, Computation, InputOutputAlias, Module
 from hloom.ops import kinds
 from hloom.text import attributes
 from hloom.text.annotations import read_frontend_attributes
-from hloom.text.instructions import ATTRIBUTE, SINGLE_INSTRUCTION, InstructionParser
+from hloom.text.attribute_texts import ATTRIBUTE
+from hloom.text.instructions import SINGLE_INSTRUCTION, InstructionParser
 from hloom.text.scanner import Scanner, scan_ints, scan_list, unquoted, without_comments
 from hloom.text.shapes import scan_shape
 from hloom.verifier import verify_module
