@@ -1,4 +1,4 @@
-"""Attributes of instructions as text: names and offsets of values, which other modules read by the operation's fields."""
+"""Attributes of instructions as text: names, values and offsets; the fields of operations say how to read values."""
 
 from __future__ import annotations
 
