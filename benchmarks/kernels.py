@@ -14,15 +14,19 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from hloom.bench.limits import Work
+
 Array = Any
 Function = Callable[..., Any]
+FLOATS = 4.0
+"""Bytes of an f32."""
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "s8": np.int8, "c64": np.complex64}
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel: a call needs at least `operations` operations and moves at least `bytes` bytes.
+    """A kernel, with the `least` work of a call; None if that is not in terms of f32.
 
     Results of peers may differ by `tolerance` relative to the largest element.
     """
@@ -32,8 +36,7 @@ class Kernel:
     jax: Function
     torch: Function | None = None
     numpy: Function | None = None
-    operations: float = 0
-    bytes: float = 0
+    least: Work | None = None
     tolerance: float = 1e-4
 
 
@@ -90,7 +93,7 @@ def _product(type: str, m: int, n: int, k: int) -> None:
         lambda a, b: jnp().matmul(a, b, preferred_element_type=result),
         torch=(lambda a, b: torch()._int_mm(a, b)) if type == "s8" else (lambda a, b: a @ b),
         numpy=(lambda a, b: a @ b) if type in ("f32", "f64") else None,
-        operations=2.0 * m * n * k if type == "f32" else 0,  # the limit is that of f32
+        least=Work(2.0 * m * n * k, reads=FLOATS * (m + n) * k, writes=FLOATS * m * n) if type == "f32" else None,
         tolerance=2e-2 if type == "bf16" else 1e-4,
     )
 
@@ -107,13 +110,13 @@ add_alike(
     "product of batches 64 x 128 x 128 x 64",
     random((64, 128, 64), (64, 64, 128)),
     lambda a, b: a @ b,
-    operations=2.0 * 64 * 128 * 128 * 64,
+    least=Work(2.0 * 64 * 128 * 128 * 64, reads=64 * FLOATS * 2 * 128 * 64, writes=64 * FLOATS * 128**2),
 )
 add_alike(
     "matrix times vector 4096",
     random((4096, 4096), (4096,)),
     lambda a, b: a @ b,
-    bytes=4.0 * 4096**2,
+    least=Work(reads=FLOATS * 4096**2),
 )
 
 
@@ -130,7 +133,7 @@ def _weights(type: str, rows: int, size: int) -> None:
         arrays,
         lambda x, w, scales: x @ (w.astype(x.dtype) * scales[:, None]).T,
         torch=(lambda x, w, scales: torch()._weight_int8pack_mm(x, w, scales)) if type == "s8" else None,
-        bytes=float(size**2),
+        least=Work(reads=float(size**2)),
     )
 
 
@@ -156,7 +159,7 @@ def _attention(length: int, causal: bool) -> None:
         random(*[(1, heads, length, 64)] * 3),
         through_jax,
         torch=lambda *x: torch().nn.functional.scaled_dot_product_attention(*x, is_causal=causal),
-        operations=4.0 * 64 * heads * length**2,
+        least=Work(4.0 * 64 * heads * (length * (length + 1) / 2 if causal else length**2)),
     )
 
 
@@ -176,7 +179,7 @@ def _transform(*sizes: int) -> None:
         lambda x: jnp().fft.fftn(x),
         torch=lambda x: torch().fft.fftn(x),
         numpy=lambda x: importlib.import_module("scipy.fft").fftn(x, workers=-1),
-        operations=5 * count * math.log2(count),
+        least=Work(sums=4 * count * math.log2(count), reads=8 * count, writes=8 * count),
     )
 
 
@@ -202,46 +205,46 @@ add(
     lambda x, y: 2 * x + y,
     torch=lambda x, y: torch().add(y, x, alpha=2),
     numpy=lambda x, y: 2 * x + y,
-    bytes=12.0 * (1 << 24),
+    least=Work(reads=2 * FLOATS * (1 << 24), writes=FLOATS * (1 << 24)),
 )
 add(
     "gelu, 4M",
     random((1 << 22,)),
     lambda x: nn().gelu(x),
     torch=lambda x: torch().nn.functional.gelu(x, approximate="tanh"),
-    bytes=8.0 * (1 << 22),
+    least=Work(reads=FLOATS * (1 << 22), writes=FLOATS * (1 << 22)),
 )
 add(
     "softmax 4096 x 1024",
     random((4096, 1024)),
     _softmax,
     torch=lambda x: torch().softmax(x, -1),
-    bytes=8.0 * (1 << 22),
+    least=Work(divisions=1 << 22, reads=FLOATS * (1 << 22), writes=FLOATS * (1 << 22)),
 )
 add(
     "layer normalisation 4096 x 1024",
     random((4096, 1024), (1024,), (1024,)),
     _layer_norm,
     torch=lambda x, a, b: torch().nn.functional.layer_norm(x, (1024,), a, b),
-    bytes=8.0 * (1 << 22),
+    least=Work(reads=FLOATS * (1 << 22), writes=FLOATS * (1 << 22)),
 )
 add_alike(
     "sum, 16M",
     random((1 << 24,)),
     lambda x: x.sum(),
-    bytes=4.0 * (1 << 24),
+    least=Work(reads=FLOATS * (1 << 24)),
 )
 add_alike(
     "sums of columns 4096 x 4096",
     random((4096, 4096)),
     lambda x: x.sum(0),
-    bytes=4.0 * (1 << 24),
+    least=Work(reads=FLOATS * (1 << 24)),
 )
 add_alike(
     "largest of rows 4096 x 4096",
     random((4096, 4096)),
     lambda x: x.argmax(1),
-    bytes=4.0 * (1 << 24),
+    least=Work(reads=FLOATS * (1 << 24)),
 )
 add(
     "running sums, 1M",
@@ -249,7 +252,7 @@ add(
     lambda x: jnp().cumsum(x),
     torch=lambda x: x.cumsum(0),
     numpy=lambda x: x.cumsum(),
-    bytes=8.0 * (1 << 20),
+    least=Work(reads=FLOATS * (1 << 20), writes=FLOATS * (1 << 20)),
     tolerance=1e-3,
 )
 add(
@@ -258,7 +261,7 @@ add(
     lambda x: x.T,
     torch=lambda x: x.T.contiguous(),
     numpy=lambda x: np.ascontiguousarray(x.T),
-    bytes=8.0 * (1 << 24),
+    least=Work(reads=FLOATS * (1 << 24), writes=FLOATS * (1 << 24)),
 )
 add(
     "sort, 1M",
@@ -287,14 +290,14 @@ add(
     lambda x, i: x[i],
     torch=lambda x, i: x.index_select(0, i),
     numpy=lambda x, i: x.take(i, 0),
-    bytes=8.0 * 200_000 * 64,
+    least=Work(reads=FLOATS * (100_000 * 64 + 200_000), writes=FLOATS * 200_000 * 64),
 )
 add(
     "sums by rows' numbers, 200k of 64",
     _rows,
     lambda x, i: jnp().zeros_like(x).at[i].add(x[: len(i) // 2].repeat(2, 0)),
     torch=lambda x, i: torch().zeros_like(x).index_add_(0, i, x[: len(i) // 2].repeat_interleave(2, 0)),
-    bytes=8.0 * 200_000 * 64,
+    least=Work(reads=FLOATS * (100_000 * 64 + 200_000), writes=FLOATS * 100_000 * 64),
 )
 
 
@@ -302,12 +305,14 @@ add(
 
 
 def _convolution(channels: int, size: int, groups: int) -> None:
+    outputs = 8 * size**2 * channels
+    products = 9 if groups > 1 else 4  # of each output: Winograd's method takes 16 for four
     add(
         f"{'depthwise ' if groups > 1 else ''}convolution 8 x {size} x {size} x {channels}, 3 x 3",
         random((8, channels, size, size), (channels, channels // groups, 3, 3)),
         lambda x, k: lax().conv_general_dilated(x, k, (1, 1), "SAME", feature_group_count=groups),
         torch=lambda x, k: torch().nn.functional.conv2d(x, k, padding=1, groups=groups),
-        operations=2.0 * 8 * size**2 * channels * channels // groups * 9,
+        least=Work(2 * outputs * channels // groups * products, reads=FLOATS * outputs, writes=FLOATS * outputs),
     )
 
 
@@ -319,7 +324,7 @@ add(
     random((8, 64, 112, 112)),
     lambda x: lax().reduce_window(x, -np.inf, lax().max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID"),
     torch=lambda x: torch().nn.functional.max_pool2d(x, 2),
-    bytes=5.0 * 8 * 64 * 112 * 112,
+    least=Work(reads=FLOATS * 8 * 64 * 112 * 112, writes=FLOATS * 8 * 64 * 56 * 56),
 )
 
 
@@ -337,13 +342,14 @@ def _positive(*sizes: int) -> Callable[[np.random.Generator], list[Array]]:
 def _factors(*sizes: int) -> None:
     name, order = " x ".join(map(str, sizes)), sizes[-1]
     count = math.prod(sizes) // order**2
+    each = FLOATS * math.prod(sizes)
     add(
         f"Cholesky {name}",
         _positive(*sizes),
         lambda a: jnp().linalg.cholesky(a),
         torch=lambda a: torch().linalg.cholesky(a),
         numpy=lambda a: np.linalg.cholesky(a),
-        operations=count * order**3 / 3,
+        least=Work(count * order**3 / 3, divisions=count * order, roots=count * order, reads=each, writes=each),
     )
     add(
         f"solve {name}",
@@ -351,7 +357,7 @@ def _factors(*sizes: int) -> None:
         lambda a: jnp().linalg.solve(a, a[..., :1]),
         torch=lambda a: torch().linalg.solve(a, a[..., :1]),
         numpy=lambda a: np.linalg.solve(a, a[..., :1]),
-        operations=count * order**3 * 2 / 3,
+        least=Work(count * order**3 * 2 / 3, divisions=count * order, reads=each),
     )
 
 
@@ -364,5 +370,5 @@ add(
     lambda x: jnp().sqrt(((x[:, None] - x[None]) ** 2).sum(-1)),
     torch=lambda x: torch().cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist"),
     numpy=lambda x: importlib.import_module("scipy.spatial.distance").cdist(x, x),
-    bytes=4.0 * 2048**2,
+    least=Work(roots=2048**2, writes=FLOATS * 2048**2),
 )

@@ -199,21 +199,26 @@ def table(found: Sequence[tuple[Kernel, dict[str, float]]]) -> str:
     time.
     """
     from hloom.bench.machine import limits_of_machine
+    from hloom.system.machine import core_count
 
-    limit = limits_of_machine()
+    limits = [limits_of_machine(threads=count) for count in {1, core_count()}]
     peers = [peer for peer in PEERS if peer not in ("hloom", DIRECT) and any(peer in times for _, times in found)]
     lines = [f"| | hloom ms | of the limit | through JAX ms | {' | '.join(f'{peer} / hloom' for peer in peers)} |"]
     lines.append("|---|" + "---|" * (3 + len(peers)))
+    shares: list[float] = []
     for kernel, times in found:
         own = _own(times, DIRECT)
         ratios = [f"{_ratio(times, peer):.2f}" if peer in times else "" for peer in peers]
-        least = max(kernel.operations / limit.flops_per_second, kernel.bytes / limit.bytes_per_second(kernel.bytes))
-        share = f"{least / own:.0%}" if least else ""
+        share = ""
+        if kernel.least:
+            shares.append(min(limit.seconds(kernel.least) for limit in limits) / own)
+            share = f"{shares[-1]:.0%}"
         lines.append(
             f"| {kernel.name} | {1e3 * own:.3g} | {share} | {1e3 * times['hloom']:.3g} | {' | '.join(ratios)} |"
         )
     means = [_mean([_ratio(times, peer) for _, times in found if peer in times]) for peer in peers]
-    lines.append(f"| **geometric mean** | | | | {' | '.join(f'**{mean:.2f}**' for mean in means)} |")
+    whole = f"**{_mean([min(1.0, share) for share in shares]):.0%}**" if shares else ""
+    lines.append(f"| **geometric mean** | | {whole} | | {' | '.join(f'**{mean:.2f}**' for mean in means)} |")
     return "\n".join(lines)
 
 

@@ -74,4 +74,6 @@ class Target:
 
     def tasks(self, parts: int, work: float = math.inf) -> int:
         """Returns the number of tasks for some work, in additions, that has this many equal parts."""
-        return min(parts, TASKS_PER_THREAD * self.threads) if self.is_worth_threads(work) else 1
+        if not self.is_worth_threads(work):
+            return 1
+        return min(parts, TASKS_PER_THREAD * self.threads, int(min(work, 1 << 60)) // MIN_TASK_WORK)

@@ -15,7 +15,8 @@ from click.testing import CliRunner
 import hloom as hl
 from hloom.bench import isolated, measure
 from hloom.bench.chart import axis_ticks, ratio_chart
-from hloom.bench.machine import Bandwidth, Limits, measure_limits
+from hloom.bench.limits import Bandwidth, Limits
+from hloom.bench.machine import measure_limits
 from hloom.bench.measure import Result, Settings, Times, time_alternately
 from hloom.bench.report import figures, summary
 from hloom.bench.workloads import Workload, find_workloads, generate
@@ -275,8 +276,10 @@ def test_hloom_is_timed_alone_where_the_peer_dies(corpus: Path, process: Any) ->
 
 
 def test_the_machine_copies_and_multiplies() -> None:
-    limits = measure_limits()
+    limits = measure_limits(2)
     assert 1e8 < limits.memory.best <= limits.bytes_per_second(1) < 1e13 and 1e8 < limits.flops_per_second < 1e15
+    assert limits.divisions_per_second < limits.sums_per_second < limits.flops_per_second
+    assert 0 < limits.fork_seconds < 1e-2 and 0 < limits.call_seconds < 1e-2
 
 
 # Showing

@@ -18,7 +18,7 @@ from rich.table import Table
 import hloom as hl
 import hloom.profiler
 from faults.test_planted_faults import other
-from hloom.bench.machine import Bandwidth, Limits
+from hloom.bench.limits import Bandwidth, Limits
 from hloom.cli import main, progress
 from hloom.cli.output import TOKENS, print_table
 from hloom.errors import counted

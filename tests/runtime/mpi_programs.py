@@ -16,7 +16,7 @@ from collective_oracle import GROUPINGS, Case, Devices, arguments, cases, reduct
 
 import hloom as hl
 from hloom.bench import collectives
-from hloom.bench.machine import Bandwidth, Limits
+from hloom.bench.limits import Bandwidth, Limits
 from hloom.files.arrays import flat
 from hloom.runtime.mpi.world import world
 from hloom.types import PrimitiveType

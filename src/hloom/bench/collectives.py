@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hloom.api import compile
-from hloom.bench.machine import Bandwidth, Limits
+from hloom.bench.limits import Bandwidth, Limits
 from hloom.errors import ArgumentError
 from hloom.ops.collectives import AllGather, AllReduce, AllToAll, CollectivePermute, ReduceScatter
 from hloom.ops.operation import Operation

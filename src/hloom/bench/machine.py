@@ -9,134 +9,102 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.api import compile
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.llvm.disk_cache import find_program, keep_program
 from hloom.backends.cpu.llvm.machine_code import load_object, make_object
 from hloom.backends.cpu.llvm.processor import processor
-from hloom.lir import I64, PTR, LirModule, Type, constant, type_of
+from hloom.backends.cpu.runtime.thread_pool import ThreadPool
+from hloom.bench.limits import Bandwidth, Limits
+from hloom.lir import I64, PTR, LirModule, Type, Value, constant, type_of
 from hloom.runtime.serialization import DataFormat
 from hloom.system.machine import core_count, processor_name
 from hloom.target import CACHE_LINE
 
-SIZES = tuple(1 << power for power in (14, 18, 21, 24, 27))
+SIZES = tuple(1 << power for power in (14, 18, 20, 21, 22, 23, 24, 25, 26, 27))
 """Sizes in bytes of the arrays that are read and written: from the first cache to memory."""
-PASS_BYTES = 32 << 20
-"""Bytes that each thread moves in one measurement of arrays that fit a cache, in many passes over them."""
+MIN_STREAMED_BYTES = 1 << 22
+"""Bytes of arrays from which non-temporal stores may be faster."""
+PASS_BYTES, MIN_PASSES = 128 << 20, 4
+"""Bytes that each thread moves in one measurement, and passes over its arrays, beside which its start does not count."""
 SECONDS = 0.1
 """Duration of each measurement."""
 CHAINS = 12
 """Independent accumulators, enough to hide the latency of multiply-add instructions."""
-ITERATIONS = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Bandwidth:
-    """Bytes per second with arrays of `size` bytes in all; copying counts the bytes read and those written."""
-
-    size: int
-    reading: float
-    writing: float
-    copying: float
-
-    @property
-    def best(self) -> float:
-        """The largest of the three."""
-        return max(self.reading, self.writing, self.copying)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Peak rates on all cores: traffic with caches and with memory, by the size of arrays, and f32 operations on
-    registers.
-    """
-
-    flops_per_second: float
-    bandwidths: tuple[Bandwidth, ...]
-    """Ordered by size; the last one is that of memory."""
-
-    @property
-    def memory(self) -> Bandwidth:
-        """Traffic with memory."""
-        return self.bandwidths[-1]
-
-    def bytes_per_second(self, size: int) -> float:
-        """Returns the limit for kernels that read and write `size` bytes: that of the largest arrays not above it."""
-        smaller = [each for each in self.bandwidths if each.size <= size] or [self.bandwidths[0]]
-        return max(smaller[-1].best, self.memory.best)
-
-    def joined(self, other: Limits) -> Limits:
-        """Returns the larger rates of two measurements: other work on the machine makes rates smaller, never larger."""
-        pairs = zip(self.bandwidths, other.bandwidths, strict=True)
-        return Limits(
-            max(self.flops_per_second, other.flops_per_second),
-            tuple(
-                Bandwidth(a.size, max(a.reading, b.reading), max(a.writing, b.writing), max(a.copying, b.copying))
-                for a, b in pairs
-            ),
-        )
-
-    def __str__(self) -> str:
-        memory, fastest = self.memory, max(each.best for each in self.bandwidths)
-        rates = {"reading": memory.reading, "writing": memory.writing, "copying": memory.copying}
-        parts = ", ".join(f"{rate / 1e9:.1f} {name}" for name, rate in rates.items())
-        return (
-            f"memory {memory.best / 1e9:.1f} GB/s ({parts}), caches up to {fastest / 1e9:.0f} GB/s, "
-            f"{self.flops_per_second / 1e9:.0f} GFLOP/s (f32, in registers) on {core_count()} threads"
-        )
-
-
+SPINS = {"multiply-adds": 1 << 20, "sums": 1 << 20, "quotients": 1 << 17, "roots": 1 << 17}
+"""Iterations of a loop of operations, by the operations: one for each accumulator."""
+CALLS, FORKS, MAX_POLLS = 2000, 2000, 1 << 20
+"""Calls and parallel loops of one measurement, and polls of a task that waits for the others."""
 FORMAT = DataFormat(Limits, Bandwidth)
 
+Seconds = Callable[[str, Sequence[tuple[int, ...]]], float]
+"""The time of a function that runs with these arguments, one tuple for each thread."""
 
-def limits_of_machine(improve: bool = False) -> Limits:
-    """Returns the limits, which the first process measures for two seconds and keeps in the cache on disk.
 
-    With `improve` they are measured again, and the larger rates are kept.
+def limits_of_machine(improve: bool = False, threads: int | None = None) -> Limits:
+    """Returns the limits of all cores or of some, which the first process measures for four seconds and keeps in the
+    cache on disk.
+
+    With `improve` they are measured again, and the better ones are kept.
     """
-    key = f"limits {processor_name()} {core_count()} {processor().vector_bytes} {SIZES}"
+    count = threads or core_count()
+    key = f"limits {processor_name()} {count} {processor().vector_bytes} {SIZES}"
     known: Limits | None = find_program(key, FORMAT)
     if known is not None and not improve:
         return known
-    found = measure_limits() if known is None else known.joined(measure_limits())
+    found = measure_limits(count) if known is None else known.joined(measure_limits(count))
     keep_program(key, found, FORMAT)
     return found
 
 
-def measure_limits() -> Limits:
-    """Measures the limits for about two seconds."""
+def measure_limits(count: int) -> Limits:
+    """Measures the limits of `count` threads for about four seconds."""
     width = processor().vector_bytes // 4
     code = load_object(make_object(_kernels(width)))
-    with ThreadPoolExecutor(core_count()) as threads:
+    with ThreadPoolExecutor(count) as threads:
 
         def seconds(name: str, arguments: Sequence[tuple[int, ...]]) -> float:
             function = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * len(arguments[0]))(code.address(f"hloom_{name}"))
             return _best(lambda: list(threads.map(lambda each: function(*each), arguments)))
 
-        sums = np.zeros((core_count(), 1024), np.float32)
-        spinning = seconds("spin", [(row.ctypes.data, ITERATIONS) for row in sums])
-        bandwidths = tuple(_bandwidth(size, width, threads, seconds) for size in SIZES)
-    return Limits(core_count() * 2.0 * CHAINS * width * ITERATIONS / spinning, bandwidths)
+        sums = np.zeros((count, 1024), np.float32)
+        multiplying, adding, dividing, rooting = (
+            count * CHAINS * width * steps / seconds(name, [(row.ctypes.data, steps) for row in sums])
+            for name, steps in SPINS.items()
+        )
+        bandwidths = tuple(_bandwidth(size, width, count, seconds) for size in SIZES)
+    pool = ThreadPool(count)
+    fork = functools.partial(
+        ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(code.address("hloom_forks")),
+        pool.address, pool.parallel_for_address, count, FORKS,
+    )  # fmt: skip
+    forking = _best(fork) / FORKS if count > 1 else 0.0
+    return Limits(2.0 * multiplying, bandwidths, adding, dividing, rooting, _call_seconds(), forking)
 
 
-def _bandwidth(
-    size: int, width: int, threads: ThreadPoolExecutor, seconds: Callable[[str, Sequence[tuple[int, ...]]], float]
-) -> Bandwidth:
+def _call_seconds() -> float:
+    """Returns the time of a call that computes nothing."""
+    run, array = compile("HloModule m\nENTRY e { x = f32[1] parameter(0) ROOT y = f32[1] negate(x) }"), np.ones(1, "f4")
+    return _best(lambda: [run(array) for _ in range(CALLS)]) / CALLS
+
+
+def _bandwidth(size: int, width: int, count: int, seconds: Seconds) -> Bandwidth:
     """Measures traffic with arrays of `size` bytes, a part for each thread; a copy has a source of half the size."""
-    floats = size // 4 // core_count() // (16 * width) * (16 * width)
-    passes = max(1, PASS_BYTES // (4 * floats))
-    moved = 4.0 * floats * passes * core_count()
-    arrays = [_aligned_ones(floats) for _ in range(core_count())]
+    floats = size // 4 // count // (16 * width) * (16 * width)
+    passes = max(MIN_PASSES, PASS_BYTES // (4 * floats))
+    moved = 4.0 * floats * passes * count
+    arrays = [_aligned_ones(floats) for _ in range(count)]
     whole = [(array.ctypes.data, array.ctypes.data, floats, passes) for array in arrays]
     halves = [(array.ctypes.data + 2 * floats, array.ctypes.data, floats // 2, passes) for array in arrays]
-    copying = seconds("copy", halves)
-    if size == SIZES[-1]:  # the C library may use non-temporal stores
-        copying = min(copying, _best(lambda: list(threads.map(_copy_half, arrays))))
-    return Bandwidth(size, moved / seconds("read", whole), moved / seconds("write", whole), moved / copying)
+    forms = ("", "_streaming") if size >= MIN_STREAMED_BYTES else ("",)
+    writing, copying = (
+        min(seconds(f"{name}{form}", given) for form in forms) for name, given in (("write", whole), ("copy", halves))
+    )
+    return Bandwidth(size, moved / seconds("read", whole), moved / writing, moved / copying)
 
 
 def _aligned_ones(size: int) -> np.ndarray[Any, Any]:
@@ -145,29 +113,47 @@ def _aligned_ones(size: int) -> np.ndarray[Any, Any]:
     return array[start : start + size]
 
 
-def _copy_half(array: np.ndarray[Any, Any]) -> None:
-    half = array.size // 2
-    np.copyto(array[half:], array[:half])
-
-
 def _kernels(width: int) -> str:
-    """Returns LLVM IR of `hloom_spin(address, iterations)`, which does multiply-adds, and of `hloom_read`,
-    `hloom_write` and `hloom_copy` (target, source, floats, passes), which traverse arrays."""
+    """Returns LLVM IR of `hloom_NAME(address, iterations)`, which does operations on registers, of `hloom_read`,
+    `hloom_write` and `hloom_copy` (target, source, floats, passes), which traverse arrays, and of `hloom_forks(pool,
+    parallel_for, chunks, times)`, which runs loops whose tasks only wait for each other."""
     vector = type_of("float", width)
-    spin = KernelFunction("hloom_spin", address=PTR, iterations=I64)
-    factor = spin.splat(spin.load(spin.parameters[0], vector.scalar, 4), width)
-    with spin.loop(spin.parameters[1], carried=[constant(vector, 0)] * CHAINS) as loop:
-        loop.carried = [spin.multiply_add(factor, factor, each) for each in loop.carried]
-    for k, value in enumerate(loop.carried):
-        spin.store(value, spin.at(spin.parameters[0], k * width, "float"), 4)
-    functions = [spin, *(_traversal(name, vector) for name in ("read", "write", "copy"))]
+    functions = [_spin(name, vector) for name in SPINS]
+    functions += [_traversal(name, vector, False) for name in ("read", "write", "copy")]
+    functions += [_traversal(name, vector, True) for name in ("write", "copy")]
+    functions.append(_forks())
     for f in functions:
         f.finish().is_exported = True
-    return LirModule([f.function for f in functions]).text()
+    return LirModule([*(f.function for f in functions), _meet().finish()]).text()
 
 
-def _traversal(name: str, vector: Type) -> KernelFunction:
-    f = KernelFunction(f"hloom_{name}", target=PTR, source=PTR, floats=I64, passes=I64)
+def _spin(name: str, vector: Type) -> KernelFunction:
+    f = KernelFunction(f"hloom_{name}", address=PTR, iterations=I64)
+    loaded = f.splat(f.load(f["address"], vector.scalar, 4), vector.width)
+    factor = f.binary("fadd", loaded, constant(vector, 1.5))
+
+    def step(k: int, value: Value) -> Value:
+        match name:
+            case "multiply-adds":
+                return f.multiply_add(factor, factor, value)
+            case "sums":
+                return f.binary("fadd" if k % 2 else "fmul", factor, value)
+            case "quotients":
+                return f.binary("fdiv", factor, value)
+        return f.intrinsic("sqrt", value)
+
+    with f.loop(f["iterations"], carried=[factor] * CHAINS) as loop:
+        loop.carried = [step(k, value) for k, value in enumerate(loop.carried)]
+    for k, value in enumerate(loop.carried):
+        f.store(value, f.at(f["address"], k * vector.width, "float"), 4)
+    return f
+
+
+def _traversal(name: str, vector: Type, is_streaming: bool) -> KernelFunction:
+    f = KernelFunction(
+        f"hloom_{name}{'_streaming' if is_streaming else ''}", target=PTR, source=PTR, floats=I64, passes=I64
+    )
+    align = 4 * vector.width
     with (
         f.loop(f["passes"], carried=[constant(vector, 0)] * 8) as outer,
         f.loop(f["floats"], 8 * vector.width, carried=outer.carried) as loop,
@@ -175,13 +161,42 @@ def _traversal(name: str, vector: Type) -> KernelFunction:
         for k in range(8):
             index = f.add(loop.index, k * vector.width)
             if name != "write":
-                value = f.load(f.at(f["source"], index, "float"), vector, 4)
+                value = f.load(f.at(f["source"], index, "float"), vector, align)
                 loop.carried[k] = f.binary("fadd", loop.carried[k], value) if name == "read" else value
             if name != "read":
-                f.store(loop.carried[k], f.at(f["target"], index, "float"), 4)
+                f.store(loop.carried[k], f.at(f["target"], index, "float"), align, is_nontemporal=is_streaming)
         outer.carried = loop.carried
     # The values must be used, or LLVM removes the loads.
     f.store(functools.reduce(lambda a, b: f.binary("fadd", a, b), outer.carried), f["target"], 4)
+    return f
+
+
+def _forks() -> KernelFunction:
+    f = KernelFunction("hloom_forks", pool=PTR, parallel_for=PTR, chunks=I64, times=I64)
+    counter = f.slot(I64, 1)
+    f.store(constant(I64, 0), counter, 8)
+    context = f.pack(counter, f["chunks"])
+    with f.loop(f["times"]):
+        f.run_chunks("hloom_meet", context, f["chunks"], (f["pool"], f["parallel_for"]))
+    return f
+
+
+def _meet() -> KernelFunction:
+    """Writes the task that waits until all chunks of its loop have started, or some time has passed."""
+    f = task_function("hloom_meet")
+    counter, chunks = f.unpack(f["context"], PTR, I64)
+    before = f.atomic_update("add", counter, constant(I64, 1))
+    all_of_loop = f.binary("mul", f.binary("add", f.binary("udiv", before, chunks), constant(I64, 1)), chunks)
+    polls = f.variable(constant(I64, 0))
+
+    def must_wait() -> Value:
+        polls.set(f.binary("add", polls.get(), constant(I64, 1)))
+        has_time = f.compare("ult", polls.get(), constant(I64, MAX_POLLS))
+        arrived = f.load(counter, I64, 8, "monotonic")
+        return f.binary("and", has_time, f.compare("ult", arrived, all_of_loop))
+
+    with f.repeat(must_wait):
+        pass
     return f
 
 

@@ -13,7 +13,8 @@ from hloom.api import compile, prepare
 from hloom.backends.cpu.codegen.step_timer import ITERATION, TimedStep
 from hloom.backends.cpu.compiler import compile_timed
 from hloom.backends.cpu.executable import CpuExecutable
-from hloom.bench.machine import Limits, limits_of_machine
+from hloom.bench.limits import Limits
+from hloom.bench.machine import limits_of_machine
 from hloom.errors import ArgumentError, counted
 from hloom.ir import Module
 from hloom.profiler import report

@@ -40,7 +40,7 @@ def _from(module: str) -> Callable[[Operation, str, Instruction, Target], Kernel
 
 
 KERNELS.add(Convolution, _from("convolution.convolution"))
-KERNELS.add(CustomCall, _from("routine"))
+KERNELS.add(CustomCall, _from("linear_algebra.routine"))
 KERNELS.add(Dot, _from("products.dot"))
 KERNELS.add(Fusion, _from("products.fused_dot"))
 KERNELS.add(Fft, _from("fft.fft"))

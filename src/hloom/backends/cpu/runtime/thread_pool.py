@@ -9,7 +9,9 @@ The protocol. One word, `state`, holds `generation:32 | open:1 | active:31`.
 - Fork: the caller owns the pool (`busy`), writes the loop (function, context, chunks), then adds one to the generation
   and sets `open` in one atomic addition, with release.
 - Enter: a worker that sees a new generation adds one to `active` by compare-and-exchange, with acquire, and only while
-  `open` is set. Then it reads the loop, and takes chunks until none is left.
+  `open` is set and fewer workers are active than there are chunks for. Then it reads the loop, and takes chunks until
+  none is left. (The number of chunks that it read before may be that of another loop: then it stays out of a loop, or
+  finds no chunk in it.)
 - Leave: the worker subtracts one from `active`, with release.
 - Join: the caller, having run out of chunks, clears `open` and waits, with acquire, until `active` is zero.
 
@@ -27,7 +29,7 @@ a chunk is taken between an enter and a leave or by the caller, and `active` is 
 the chunks are visible, because each leave releases and the join acquires.
 
 Parking. A worker polls `state` for a while, then adds itself to `sleepers`, and waits on a condition variable unless
-`state` has changed; a fork changes `state`, then wakes all if `sleepers` is not zero. These four accesses are
+`state` has changed; a fork changes `state`, then wakes as many as it has chunks for if `sleepers` is not zero. These four accesses are
 sequentially consistent, so the worker sees the fork or the fork sees the worker.
 
 Workers are threads of the C library, started by the first fork. They do not use Python and do not delay the exit of the
@@ -48,6 +50,7 @@ from hloom.backends.cpu.llvm.native.code import native_code
 from hloom.backends.cpu.llvm.native.threads import (
     pthread_cond_broadcast,
     pthread_cond_init,
+    pthread_cond_signal,
     pthread_cond_wait,
     pthread_create,
     pthread_join,
@@ -128,7 +131,7 @@ def parallel_for(pool: Pool, function: Task, context: Address, chunks: i64) -> N
     pool.context = context
     pool.chunks = chunks
     pool.state.add(FORK, SEQ_CST)
-    wake_sleepers(pool)
+    wake_sleepers(pool, chunks - 1)
     take_chunks(pool, 0)
     pool.state.subtract(OPEN, MONOTONIC)
     wait_for_workers(pool)
@@ -181,13 +184,18 @@ def start_workers(pool: Pool) -> None:
 
 
 @native()
-def wake_sleepers(pool: Pool) -> None:
-    """Wakes parked workers."""
-    if pool.sleepers.load(SEQ_CST) != 0:
+def wake_sleepers(pool: Pool, wanted: i64) -> None:
+    """Wakes parked workers: as many as are wanted, since waking one takes microseconds."""
+    sleepers = i64(pool.sleepers.load(SEQ_CST))
+    if sleepers != 0:
         # Acquiring the mutex ensures that no worker is between its check and its wait.
         pthread_mutex_lock(address_of(pool.mutex))
         pthread_mutex_unlock(address_of(pool.mutex))
-        pthread_cond_broadcast(address_of(pool.condition))
+        if sleepers <= wanted:
+            pthread_cond_broadcast(address_of(pool.condition))
+        else:
+            for _ in range(wanted):
+                pthread_cond_signal(address_of(pool.condition))
 
 
 @native()
@@ -234,7 +242,7 @@ def end_workers(pool: Pool) -> None:
     """Ends all workers; nobody may use the pool meanwhile."""
     pool.ends.store(1, RELEASE)
     pool.state.add(FORK - OPEN, SEQ_CST)
-    wake_sleepers(pool)
+    wake_sleepers(pool, i64(pool.threads))
     for k in range(1, pool.threads):
         handle = to(Share, pool.shares + k * LINE).handle
         if handle != 0:
@@ -243,8 +251,8 @@ def end_workers(pool: Pool) -> None:
 
 @native()
 def enter(pool: Pool, own: u64, now: u64) -> None:
-    """Takes part in the loop of a generation if it is still open."""
-    while now & OPEN != 0:
+    """Takes part in the loop of a generation if it is still open, and has a chunk for another worker."""
+    while now & OPEN != 0 and i64(now & ACTIVE) < pool.chunks - 1:
         word = pool.state.compare_exchange(now, now + 1, ACQUIRE, MONOTONIC)
         if word == now:
             take_chunks(pool, own)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from hloom.affine import row_major_strides
+from hloom.backends.cpu.kernels.scatter.bins import Bins, choose_bins
 from hloom.ir import Instruction
 from hloom.ops.scatter import Scatter
 from hloom.target import CACHE_LINE, L2_BYTES, Target
@@ -18,6 +19,10 @@ MIN_SEARCH_THREADS = 4
 """Threads from which that pays for any window of a large operand."""
 MIN_LARGE_OPERAND_BYTES = L2_BYTES
 """Bytes of an operand that is large: it does not fit a cache."""
+MIN_BINNED_BYTES = 4 * L2_BYTES
+"""Bytes of an operand from which it pays to sort index vectors, so that parts of it are updated in a cache."""
+MIN_BINNED_ROW_BYTES = CACHE_LINE
+"""Bytes of a window from which that pays."""
 MIN_PART_BYTES = 64
 """Bytes of a window for each task, if tasks divide windows of whole vectors."""
 MIN_FAR_ELEMENTS = 16
@@ -66,6 +71,8 @@ class ScatterPlan:
 
     prefetches: bool
     """Whether prefetching pays: the operand is large, and there is one loop over index vectors."""
+    bins: Bins | None = None
+    """The bins of index vectors, each of which is a task; None if index vectors are not sorted."""
 
     @property
     def is_empty(self) -> bool:
@@ -95,6 +102,9 @@ def plan_scatter(op: Scatter, instruction: Instruction, target: Target) -> Scatt
     batches = [ScatterLoop(loop.size, (0, *loop.strides)) for loop in far]
     batches += _batches(op, update, update_strides, index_strides, operand_strides)
     window = _collapsed([loop for loop in window if loop not in far])
+    bins = _choose_bins(instruction, _collapsed(batches), starts, window, target)
+    if bins is not None:
+        return ScatterPlan(_collapsed(batches), starts, window, bins.count, None, False, bins)
     partitioned = _choose_partitioned(instruction, batches, starts, window, target)
     keep_first = batches and partitioned is batches[0]
     collapsed = batches[:1] + _collapsed(batches[1:]) if keep_first else _collapsed(batches)
@@ -103,6 +113,28 @@ def plan_scatter(op: Scatter, instruction: Instruction, target: Target) -> Scatt
     prefetches = is_large and is_contiguous and len(collapsed) == 1
     shares = target.threads if partitioned is not None else 1
     return ScatterPlan(collapsed, starts, window, shares, partitioned, prefetches)
+
+
+def _choose_bins(
+    instruction: Instruction,
+    batches: list[ScatterLoop],
+    starts: list[WindowStart],
+    window: list[ScatterLoop],
+    target: Target,
+) -> Bins | None:
+    """Returns bins if rows of a large operand are windows, and sorting them pays; else None."""
+    operand = instruction.operands[0].shape
+    size = math.prod(loop.size for loop in window)
+    is_row = len(window) == 0 or (len(window) == 1 and window[0].strides == (1, 1))
+    is_list = len(batches) == 1 and batches[0].strides[2] == 0
+    if not is_row or not is_list or not size or operand.element_count % size:
+        return None
+    if not starts or any(start.extent != 1 or start.stride % size or start.limit < 0 for start in starts):
+        return None
+    row_bytes = size * operand.element_type.byte_width
+    if operand.byte_size < MIN_BINNED_BYTES or row_bytes < MIN_BINNED_ROW_BYTES:
+        return None
+    return choose_bins(operand.element_count // size, row_bytes, batches[0].size, target)
 
 
 def _far_apart(op: Scatter, instruction: Instruction, window: dict[int, ScatterLoop]) -> list[ScatterLoop]:

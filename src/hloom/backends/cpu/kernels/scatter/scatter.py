@@ -10,6 +10,7 @@ from hloom.backends.cpu.elements.types import Element, resized
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
+from hloom.backends.cpu.kernels.scatter.bins import BinSort
 from hloom.backends.cpu.kernels.scatter.plan import ScatterPlan, WindowStart, plan_scatter
 from hloom.ir import Instruction
 from hloom.lir import I64, PTR, IndexValue, Value, constant
@@ -77,6 +78,12 @@ class _Scatter:
         f = entry_function(self.name, self.instruction)
         on = f.threads_if(self.target.threads > 1)
         functions = [f]
+        if (bins := self.plan.bins) is not None:
+            sort = BinSort(self.name, bins, self._unpack, self._row)
+            context = f.pack(*f.parameters)
+            functions += sort.run(f, context, on)
+            f.run_chunks(f"{self.name}.update", context, bins.count, on)
+            return code_of(self.name, [*functions, self._update_bin(sort)], bins.scratch_bytes)
         for k in range(self.count):
             functions += self._copy(f, k, on)
         if not self.plan.is_empty:
@@ -104,12 +111,53 @@ class _Scatter:
     def _update(self) -> KernelFunction:
         """Writes the task that applies the updates of one part of the operand."""
         f = task_function(f"{self.name}.update")
-        words = f.unpack(f["context"], *[PTR] * (3 * self.count + 1))
-        n = self.count
-        self.indices, self.updates, self.results = words[n], words[n + 1 : 2 * n + 1], words[2 * n + 1 :]
+        self._unpack(f)
         self.part = self._part(f)
         self._batch(f, 0, 0, 0, 0)
         return f
+
+    def _unpack(self, f: KernelFunction) -> Value:
+        """Makes the arrays known to the functions that write a task; returns the address of the workspace."""
+        n, words = self.count, f.unpack(f["context"], *[PTR] * (3 * self.count + 2))
+        self.operands, self.indices, self.updates = words[:n], words[n], words[n + 1 : 2 * n + 1]
+        self.results = words[2 * n + 1 : -1]
+        return words[-1]
+
+    def _update_bin(self, sort: BinSort) -> KernelFunction:
+        """Writes the task that copies the part of a bin, and applies its updates in their order."""
+        f, bins = task_function(f"{self.name}.update"), sort.bins
+        workspace = self._unpack(f)
+        size = self.instruction.operands[0].shape.element_count // bins.rows
+        self._copy_bin(f, size << bins.shift)
+        first, last = sort.bin(f, workspace)
+        with f.each(first, last) as k:
+            later = f.minimum(f.add(k, PREFETCH_DISTANCE), bins.indices - 1)
+            self._prefetch_update(f, sort.entry(f, workspace, later)[1], size)
+            row, index = sort.entry(f, workspace, k)
+            update = f.multiply(index, self.plan.batches[0].strides[1])
+            self._elements(f, 0, update, f.multiply(row, size))
+        return f
+
+    def _copy_bin(self, f: KernelFunction, elements: int) -> None:
+        """Copies the task's part of the operands, of `elements` elements or what is left."""
+        for k, type in enumerate(self.types):
+            bytes = self.instruction.operands[k].shape.byte_size
+            start = f.multiply(f["chunk"], elements * type.byte_width)
+            length = f.minimum(elements * type.byte_width, f.subtract(bytes, start))
+            with f.when(f.compare("ne", self.operands[k], self.results[k])):
+                f.copy(f.at(self.results[k], start, "i8"), f.at(self.operands[k], start, "i8"), length)
+
+    def _prefetch_update(self, f: KernelFunction, index: Value, size: int) -> None:
+        update = f.element_at(self.updates[0], f.multiply(index, self.plan.batches[0].strides[1]), self.types[0])
+        for line in range(min(MAX_PREFETCHED_LINES, -(-size * self.types[0].byte_width // CACHE_LINE))):
+            f.prefetch(f.at(update, CACHE_LINE * line, "i8"))
+
+    def _row(self, f: KernelFunction, step: IndexValue) -> tuple[Value, Value]:
+        """Returns the row of the window of an index vector, and whether all of it is inside the operand."""
+        target, is_inside = self._place(f, f.multiply(step, self.plan.batches[0].strides[0]), 0)
+        size = self.instruction.operands[0].shape.element_count // (self.plan.bins.rows if self.plan.bins else 1)
+        assert is_inside is not None
+        return f.binary("udiv", f.index(target), f.index(size)), is_inside
 
     def _part(self, f: KernelFunction) -> tuple[IndexValue, IndexValue]:
         """Returns the first index of the task's part of the range that tasks divide, and its size."""
@@ -135,6 +183,12 @@ class _Scatter:
 
     def _window(self, f: KernelFunction, index: IndexValue, update: IndexValue, target: IndexValue) -> None:
         """Applies one window if the whole of it is inside the operand, and in this task's part."""
+        target, is_inside = self._place(f, index, target)
+        with f.when(is_inside):
+            self._elements(f, 0, update, target)
+
+    def _place(self, f: KernelFunction, index: IndexValue, target: IndexValue) -> tuple[IndexValue, Value | None]:
+        """Returns the offset of a window in the operand, and whether it is inside, and in this task's part."""
         is_inside: Value | None = None
         for start in self.plan.starts:
             value = self._start(f, f.add(index, start.offset))
@@ -145,8 +199,7 @@ class _Scatter:
             is_inside = fits if is_inside is None else f.binary("and", is_inside, fits)
             offset = value if start.stride == 1 else f.binary("mul", value, constant(I64, start.stride))
             target = offset if target == 0 else f.binary("add", offset, f.index(target))
-        with f.when(is_inside):
-            self._elements(f, 0, update, target)
+        return target, is_inside
 
     def _prefetch(self, f: KernelFunction, step: IndexValue) -> None:
         """Prefetches the first lines of the window at iteration `step` of the only loop over index vectors, even if it

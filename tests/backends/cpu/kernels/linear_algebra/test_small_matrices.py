@@ -10,7 +10,7 @@ import scipy.linalg.lapack
 
 import hloom as hl
 from hlo_text import compiled, module_text
-from hloom.backends.cpu.kernels.small_matrices import MAX_ORDER, MIN_COUNT
+from hloom.backends.cpu.kernels.linear_algebra.small_matrices import MAX_ORDER, MIN_COUNT
 from hloom.cli.pipelines import stage_text
 
 COUNTS = (MIN_COUNT, 16, 37)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hloom.backends.cpu.kernels import small_matrices
+from hloom.backends.cpu.kernels.linear_algebra import cholesky, lu, small_matrices
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.transpose import Transposes
@@ -27,7 +27,10 @@ def emit(op: CustomCall, name: str, instruction: Instruction, target: Target) ->
     call = routine_call(instruction)
     if call is None:
         return None
-    return small_matrices.emit(name, instruction, call, target) or _Batch(name, instruction, call, target).code()
+    for own in (small_matrices, cholesky, lu):
+        if (code := own.emit(name, instruction, call, target)) is not None:
+            return code
+    return _Batch(name, instruction, call, target).code()
 
 
 class _Batch:

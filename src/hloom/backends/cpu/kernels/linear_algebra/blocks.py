@@ -1,0 +1,173 @@
+"""The inner loops of blocked factorisations: updates by products of blocks, and solutions of triangular blocks.
+
+A matrix is copied to rows that are `pitch` elements apart, of a number of columns that is a multiple of all blocks;
+elements past the original ones are those of an identity. In all functions a block's factors are read from a matrix in
+which step s is row s: element (i, s) of the left operand is `a[s * pitch + i]`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hloom.backends.cpu.elements.transpose import transpose
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
+from hloom.lir import I64, PTR, IndexValue, Type, Value, constant, type_of
+from hloom.target import CACHE_LINE
+
+MIN_ORDER = 96
+"""Rows of a matrix from which blocks are faster than LAPACK's routine."""
+SIDE = 64
+"""Rows that the padded order is a multiple of."""
+VECTORS = 2
+"""Vectors in a row of a tile of sums."""
+TILE_ROWS = {64: 8, 32: 4, 16: 4}
+"""Rows of a tile, by the bytes of a vector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Square:
+    """The copy of a matrix of `order` rows, its elements in vectors of `type`, and the blocks of its factorisation."""
+
+    order: int
+    type: Type
+    block: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of an element."""
+        return size_of(self.type.element)
+
+    @property
+    def padded(self) -> int:
+        """Rows and columns of the copy."""
+        return -(-self.order // SIDE) * SIDE
+
+    @property
+    def pitch(self) -> int:
+        """Distance of rows: an odd number of cache lines, so that the rows of a block lie in different sets."""
+        return self.padded + CACHE_LINE // self.bytes
+
+    @property
+    def matrix_bytes(self) -> int:
+        """Bytes of the copy."""
+        return self.padded * self.pitch * self.bytes
+
+    @property
+    def strip(self) -> int:
+        """Columns of a tile, and of the strips that tasks compute."""
+        return VECTORS * self.type.width
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of a tile."""
+        return TILE_ROWS[self.type.width * self.bytes]
+
+    @property
+    def line(self) -> int:
+        """Elements of a cache line: rows and columns of the squares that are transposed in registers."""
+        return CACHE_LINE // self.bytes
+
+    def at(self, f: KernelFunction, matrix: Value, row: IndexValue, column: IndexValue) -> Value:
+        """Returns the address of an element of the copy."""
+        return f.at(matrix, f.add(f.multiply(row, self.pitch), column), self.type.element)
+
+
+class Inner:
+    """Writes the inner loops for one matrix, whose factors have rows `pitch` elements apart."""
+
+    def __init__(self, square: Square, pitch: int) -> None:
+        self.square, self.pitch = square, pitch
+
+    def update(self, name: str) -> KernelFunction:
+        """Returns `name(a, b, c)`, which subtracts the product of a block of A and a block of rows B from a tile."""
+        f, square = KernelFunction(name, a=PTR, b=PTR, c=PTR), self.square
+        zero = constant(square.type, 0)
+        with f.loop(square.block, carried=[zero] * (square.tile_rows * VECTORS)) as loop:
+            row = self._row(f, square.at(f, f["b"], loop.index, 0))
+            for i in range(square.tile_rows):
+                factor = self._factor(f, f["a"], loop.index, i)
+                for v in range(VECTORS):
+                    k = VECTORS * i + v
+                    loop.carried[k] = f.fmuladd(factor, row[v], loop.carried[k])
+        for i in range(square.tile_rows):
+            target = square.at(f, f["c"], i, 0)
+            sums = loop.carried[VECTORS * i : VECTORS * (i + 1)]
+            self._store(f, [f.binary("fsub", c, s) for c, s in zip(self._row(f, target), sums, strict=True)], target)
+        return f
+
+    def substitution(self, name: str, is_unit: bool) -> KernelFunction:
+        """Returns `name(a, scales, x)`, which replaces a strip of rows X by the solution of L X' = X.
+
+        L is the block of A, a triangle, whose diagonal has the reciprocals `scales`, or is 1.
+        """
+        f, square = KernelFunction(name, a=PTR, scales=PTR, x=PTR), self.square
+        scales = None if is_unit else f["scales"]
+        self._solve_rows(f, 0, self._rows(f, 0), scales)
+        if square.block > square.tile_rows:
+            with f.loop(square.block, square.tile_rows, first=square.tile_rows) as first:
+                with f.loop(first.index, carried=self._rows(f, first.index)) as loop:
+                    row = self._row(f, square.at(f, f["x"], loop.index, 0))
+                    for i in range(square.tile_rows):
+                        factor = f.fneg(self._factor(f, f["a"], loop.index, f.add(first.index, i)))
+                        for v in range(VECTORS):
+                            k = VECTORS * i + v
+                            loop.carried[k] = f.fmuladd(factor, row[v], loop.carried[k])
+                self._solve_rows(f, first.index, loop.carried, scales)
+        return f
+
+    def _solve_rows(self, f: KernelFunction, first: IndexValue, rows: list[Value], scales: Value | None) -> None:
+        """Solves for the rows of a tile, from which those before them are subtracted, and stores them."""
+        square = self.square
+        for i in range(square.tile_rows):
+            for s in range(i):
+                factor = f.fneg(self._factor(f, f["a"], f.add(first, s), f.add(first, i)))
+                for v in range(VECTORS):
+                    k = VECTORS * i + v
+                    rows[k] = f.fmuladd(factor, rows[VECTORS * s + v], rows[k])
+            own = slice(VECTORS * i, VECTORS * (i + 1))
+            if scales is not None:
+                scale = self._splat(f, f.at(scales, f.add(first, i), square.type.element))
+                rows[own] = [f.binary("fmul", row, scale) for row in rows[own]]
+            self._store(f, rows[own], square.at(f, f["x"], f.add(first, i), 0))
+
+    def _rows(self, f: KernelFunction, first: IndexValue) -> list[Value]:
+        rows = (self._row(f, self.square.at(f, f["x"], f.add(first, i), 0)) for i in range(self.square.tile_rows))
+        return [vector for row in rows for vector in row]
+
+    def _row(self, f: KernelFunction, address: Value) -> list[Value]:
+        type = self.square.type
+        places = (f.at(address, v * type.width, type.element) for v in range(VECTORS))
+        return [f.load(place, type, self.square.bytes) for place in places]
+
+    def _store(self, f: KernelFunction, row: list[Value], address: Value) -> None:
+        type = self.square.type
+        for v, value in enumerate(row):
+            f.store(value, f.at(address, v * type.width, type.element), self.square.bytes)
+
+    def _factor(self, f: KernelFunction, a: Value, step: IndexValue, row: IndexValue) -> Value:
+        return self._splat(f, f.at(a, f.add(f.multiply(step, self.pitch), row), self.square.type.element))
+
+    def _splat(self, f: KernelFunction, address: Value) -> Value:
+        type = self.square.type
+        return f.splat(f.load(address, type.scalar, self.square.bytes), type.width)
+
+
+def tile_copy(name: str, square: Square, pitches: tuple[int, int], is_transposed: bool) -> KernelFunction:
+    """Returns `name(source, target, rows, columns)`, which copies or transposes a source of at most one line each way.
+
+    `pitches` are the distances of rows of source and target, in elements.
+    """
+    f = KernelFunction(name, source=PTR, target=PTR, rows=I64, columns=I64)
+    element, side = square.type.element, square.line
+    vector = type_of(element, side)
+    is_whole = f.compare("eq", f.binary("and", f["rows"], f["columns"]), f.index(side))
+    with f.when(is_whole):
+        places = (f.at(f["source"], k * pitches[0], element) for k in range(side))
+        lines = [f.load(place, vector, square.bytes) for place in places]
+        for k, line in enumerate(transpose(f, lines) if is_transposed else lines):
+            f.store(line, f.at(f["target"], k * pitches[1], element), square.bytes)
+    with f.unless(is_whole), f.each(0, f["rows"]) as i, f.each(0, f["columns"]) as j:
+        row, column = (j, i) if is_transposed else (i, j)
+        value = f.load(f.at(f["source"], f.add(f.multiply(i, pitches[0]), j), element), vector.scalar, square.bytes)
+        f.store(value, f.at(f["target"], f.add(f.multiply(row, pitches[1]), column), element), square.bytes)
+    return f

@@ -1,0 +1,178 @@
+"""Cholesky factorisation of a large matrix A = U^T U, block of rows by block of rows.
+
+A block of rows of U is computed in three steps: its square on the diagonal, row by row; the rows right of it, by
+substitution; and the product of these rows with themselves is subtracted from the rest of the matrix. The last two run
+on all threads. LAPACK's lower triangle, a row-major upper one, is U as it is; of its upper triangle, U is the transpose.
+"""
+
+from __future__ import annotations
+
+from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
+from hloom.backends.cpu.kernels.linear_algebra.blocks import MIN_ORDER, SIDE, Inner, Square, tile_copy
+from hloom.ir import Instruction
+from hloom.lir import I32, I64, PTR, IndexValue, Value, constant, type_of
+from hloom.runtime.custom_calls.fortran import RoutineCall
+from hloom.target import Target
+
+BLOCK = SIDE
+"""Rows of a block."""
+
+
+def emit(name: str, instruction: Instruction, call: RoutineCall, target: Target) -> KernelCode | None:
+    """Returns the code of LAPACK's potrf of f32 and f64; None if the matrices are small, or enough for the threads."""
+    if call.routine not in ("spotrf", "dpotrf") or call.count >= 2 * target.threads:
+        return None
+    order = call.operands[0].sizes[0]
+    if order < MIN_ORDER or len(call.results) != 2:
+        return None
+    size = call.operands[0].dtype.itemsize
+    type = type_of("float" if size == 4 else "double", target.vector_bytes // size)
+    return _Cholesky(name, instruction, call, Square(order, type, BLOCK), target).code()
+
+
+class _Cholesky:
+    """Writes the functions: `name` calls tasks for each block; these get the matrix and the first row of the block."""
+
+    def __init__(
+        self, name: str, instruction: Instruction, call: RoutineCall, square: Square, target: Target
+    ) -> None:  # fmt: skip
+        self.name, self.instruction, self.call, self.square, self.target = name, instruction, call, square, target
+        self.is_transposed = call.arguments[0] == "U"
+        self.lines = -(-square.order // square.line)
+
+    def code(self) -> KernelCode:
+        f, square = entry_function(self.name, self.instruction), self.square
+        on = f.threads_if(self.target.threads > 1)
+        matrix, size = f["scratch"], square.order**2 * square.bytes
+        scales = f.at(matrix, square.matrix_bytes, "i8")
+        with f.loop(self.call.count) as k:
+            operand, result = (f.at(f[array], f.multiply(k.index, size), "i8") for array in ("operand0", "result0"))
+            info = f.at(f["result1"], k.index, "i32")
+            f.store(constant(I32, 0), info, 4)
+            arrays = f.pack(operand, result, matrix)
+            f.run_chunks(f"{self.name}.read", arrays, square.padded // square.line, on)
+            with f.loop(square.padded, BLOCK) as block:
+                first = f.index(block.index)
+                f.call_void(f"{self.name}.diagonal", square.at(f, matrix, first, first), scales, first, info)
+                rest = f.subtract(square.padded - BLOCK, first)
+                context, strips = f.pack(matrix, scales, first), f.divide(rest, square.strip)
+                with f.when(f.compare("ne", f.index(rest), f.index(0))):
+                    f.run_chunks(f"{self.name}.rows", context, strips, on)
+                    f.run_chunks(f"{self.name}.rest", context, strips, on)
+            f.run_chunks(f"{self.name}.write", arrays, self.lines, on)
+        inner = Inner(square, square.pitch)
+        functions = [self._read(), self._diagonal(), self._rows(), self._rest(), self._write(), f]
+        functions += [inner.update(f"{self.name}.update"), inner.substitution(f"{self.name}.solve", is_unit=False)]
+        for step, pitches in (("read", (square.order, square.pitch)), ("write", (square.pitch, square.order))):
+            functions.append(tile_copy(f"{self.name}.{step}.tile", square, pitches, self.is_transposed))
+        return code_of(self.name, functions, square.matrix_bytes + aligned(BLOCK * square.bytes))
+
+    # Steps
+
+    def _diagonal(self) -> KernelFunction:
+        """Writes `name(block, scales, first, info)`, which factorises a square on the diagonal.
+
+        It stores the reciprocals of the diagonal, and the number of the first row whose square root is not positive.
+        """
+        f = KernelFunction(f"{self.name}.diagonal", block=PTR, scales=PTR, first=I64, info=PTR)
+        type, square = self.square.type, self.square
+        with f.loop(BLOCK) as j:
+            place = square.at(f, f["block"], j.index, j.index)
+            pivot = f.load(place, type.scalar, square.bytes)
+            fails = f.compare("ule", pivot, constant(type.scalar, 0))
+            is_first = f.compare("eq", f.load(f["info"], I32, 4), constant(I32, 0))
+            with f.when(f.binary("and", fails, is_first)):
+                number = f.add(f.add(f["first"], j.index), 1)
+                f.store(f.convert("trunc", f.index(number), "i32"), f["info"], 4)
+            root = f.intrinsic("sqrt", pivot)
+            scale = f.binary("fdiv", constant(type.scalar, 1), root)
+            f.store(scale, f.at(f["scales"], j.index, type.element), square.bytes)
+            row = self._vectors(f, j.index)
+            scaled = [f.binary("fmul", f.load(p, type, square.bytes), f.splat(scale, type.width)) for p in row]
+            for value, address in zip(scaled, row, strict=True):
+                f.store(value, address, square.bytes)
+            f.store(root, place, square.bytes)
+            with f.each(f.add(j.index, 1), BLOCK) as i:
+                factor = f.load(square.at(f, f["block"], j.index, i), type.scalar, square.bytes)
+                negated = f.splat(f.fneg(factor), type.width)
+                for value, address in zip(scaled, self._vectors(f, i), strict=True):
+                    f.store(f.fmuladd(negated, value, f.load(address, type, square.bytes)), address, square.bytes)
+        return f
+
+    def _vectors(self, f: KernelFunction, row: IndexValue) -> list[Value]:
+        """Returns the addresses of the vectors of a row of a block."""
+        width = self.square.type.width
+        return [self.square.at(f, f["block"], row, column) for column in range(0, BLOCK, width)]
+
+    def _rows(self) -> KernelFunction:
+        """Writes the task that computes a strip of the rows right of the diagonal."""
+        f, matrix, scales, first, column = self._strip("rows")
+        diagonal, x = (self.square.at(f, matrix, first, c) for c in (first, column))
+        f.call_void(f"{self.name}.solve", diagonal, scales, x)
+        return f
+
+    def _rest(self) -> KernelFunction:
+        """Writes the task that updates a strip of the rows below, down to the diagonal."""
+        f, matrix, _, first, column = self._strip("rest")
+        square, b = self.square, self.square.at(f, matrix, first, column)
+        with f.each(f.add(first, BLOCK), f.add(column, square.strip), square.tile_rows) as row:
+            a, c = square.at(f, matrix, first, row), square.at(f, matrix, row, column)
+            f.call_void(f"{self.name}.update", a, b, c)
+        return f
+
+    def _strip(self, step: str) -> tuple[KernelFunction, Value, Value, Value, IndexValue]:
+        """Returns a task with its matrix, scales, first row and first column: chunks are strips right of the block."""
+        f = task_function(f"{self.name}.{step}")
+        matrix, scales, first = f.unpack(f["context"], PTR, PTR, I64)
+        column = f.add(f.add(first, BLOCK), f.multiply(f["chunk"], self.square.strip))
+        return f, matrix, scales, first, column
+
+    # Copies
+
+    def _read(self) -> KernelFunction:
+        """Writes the task that copies some rows of U, and those of the operand to the result."""
+        f, square = task_function(f"{self.name}.read"), self.square
+        operand, result, matrix = f.unpack(f["context"], *[PTR] * 3)
+        first = f.multiply(f["chunk"], square.line)
+        f.fill(square.at(f, matrix, first, 0), 0, square.line * square.pitch * square.bytes)
+        rows = f.index(f.minimum(f.left(square.order, first), square.line))
+        with f.when(f.compare("ne", operand, result)):
+            start = f.multiply(first, square.order * square.bytes)
+            size = f.multiply(rows, square.order * square.bytes)
+            f.copy(f.at(result, start, "i8"), f.at(operand, start, "i8"), size)
+        with f.each(f["chunk"], self.lines) as other:
+            source, target, sizes = self._tile(f, operand, matrix, first, other)
+            f.call_void(f"{self.name}.read.tile", source, target, *(sizes[::-1] if self.is_transposed else sizes))
+        with f.each(rows, square.line) as past:
+            row = f.add(first, past)
+            one = constant(square.type.scalar, 1)
+            f.store(one, square.at(f, matrix, row, row), square.bytes)
+        return f
+
+    def _write(self) -> KernelFunction:
+        """Writes the task that copies some rows of U to the result."""
+        f, square = task_function(f"{self.name}.write"), self.square
+        _, result, matrix = f.unpack(f["context"], *[PTR] * 3)
+        first = f.multiply(f["chunk"], square.line)
+        with f.each(f.add(f["chunk"], 1), self.lines) as other:
+            target, source, sizes = self._tile(f, result, matrix, first, other)
+            f.call_void(f"{self.name}.write.tile", source, target, *sizes)
+        end = f.minimum(f.add(first, square.line), square.order)
+        with f.each(first, end) as i, f.each(i, end) as j:
+            value = f.load(square.at(f, matrix, i, j), square.type.scalar, square.bytes)
+            f.store(value, self._outside(f, result, i, j), square.bytes)
+        return f
+
+    def _tile(
+        self, f: KernelFunction, outside: Value, matrix: Value, first: IndexValue, line: IndexValue
+    ) -> tuple[Value, Value, list[Value]]:
+        """Returns the addresses of a tile of rows from `first` on, in the array and in the copy, and its sizes in U."""
+        square, column = self.square, f.multiply(line, self.square.line)
+        sizes = [f.index(f.minimum(f.left(square.order, start), square.line)) for start in (first, column)]
+        return self._outside(f, outside, first, column), square.at(f, matrix, first, column), sizes
+
+    def _outside(self, f: KernelFunction, array: Value, row: IndexValue, column: IndexValue) -> Value:
+        """Returns the address in the operand or result of an element of U."""
+        i, j = (column, row) if self.is_transposed else (row, column)
+        return f.at(array, f.add(f.multiply(i, self.square.order), j), self.square.type.element)

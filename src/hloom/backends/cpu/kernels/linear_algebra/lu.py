@@ -1,0 +1,156 @@
+"""LU factorisation of a large square matrix with partial pivoting, block of columns by block of columns.
+
+A block of columns, from the diagonal down, is transposed into a panel, whose rows are its columns, and factored there.
+Then tasks swap the rows of the other columns, strip by strip. Right of the panel they also compute the strip's rows of
+U, by substitution, and subtract the product of the panel and these rows from those below.
+"""
+
+from __future__ import annotations
+
+from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
+from hloom.backends.cpu.kernels.linear_algebra.blocks import MIN_ORDER, VECTORS, Inner, Square, tile_copy
+from hloom.backends.cpu.kernels.linear_algebra.panel import panel_functions
+from hloom.ir import Instruction
+from hloom.lir import I32, I64, PTR, IndexValue, Value, constant, type_of
+from hloom.runtime.custom_calls.fortran import RoutineCall
+from hloom.target import CACHE_LINE, Target
+
+BLOCKS = ((768, 32), (1 << 31, 64))
+"""Columns of a panel, by the largest order of a matrix: wide panels take longer, and save traffic with memory."""
+
+
+def emit(name: str, instruction: Instruction, call: RoutineCall, target: Target) -> KernelCode | None:
+    """Returns the code of LAPACK's getrf of square f32 and f64; None if the matrices are small, or enough for the
+    threads.
+    """
+    if call.routine not in ("sgetrf", "dgetrf") or call.count >= 2 * target.threads or len(call.results) != 3:
+        return None
+    order, columns = call.operands[0].sizes
+    if order != columns or order < MIN_ORDER:
+        return None
+    size = call.operands[0].dtype.itemsize
+    type = type_of("float" if size == 4 else "double", target.vector_bytes // size)
+    block = next(block for limit, block in BLOCKS if order <= limit)
+    return _Lu(name, instruction, call, Square(order, type, block), target).code()
+
+
+class _Lu:
+    """Writes the functions: `name` calls tasks for each block."""
+
+    def __init__(
+        self, name: str, instruction: Instruction, call: RoutineCall, square: Square, target: Target
+    ) -> None:  # fmt: skip
+        self.name, self.instruction, self.call, self.square, self.target = name, instruction, call, square, target
+        self.pitch = square.padded + CACHE_LINE // square.bytes
+        self.lines = square.padded // square.line
+
+    def code(self) -> KernelCode:
+        f, square = entry_function(self.name, self.instruction), self.square
+        on = f.threads_if(self.target.threads > 1)
+        matrix, panel = f["scratch"], f.at(f["scratch"], square.matrix_bytes, "i8")
+        panel_bytes = aligned(square.block * self.pitch * square.bytes)
+        swaps = f.at(panel, panel_bytes, "i8")
+        size, strips = square.order**2 * square.bytes, square.padded // square.strip
+        with f.loop(self.call.count) as k:
+            operand, result = (f.at(f[array], f.multiply(k.index, size), "i8") for array in ("operand0", "result0"))
+            info = f.at(f["result2"], k.index, "i32")
+            f.store(constant(I32, 0), info, 4)
+            f.run_chunks(f"{self.name}.read", f.pack(operand, matrix), self.lines, on)
+            with f.loop(square.padded, square.block) as block:
+                first = f.index(block.index)
+                f.call_void(f"{self.name}.panel", matrix, panel, first, swaps, info)
+                f.run_chunks(f"{self.name}.strip", f.pack(matrix, panel, first, swaps), strips, on)
+            f.run_chunks(f"{self.name}.write", f.pack(result, matrix), self.lines, on)
+            f.copy(f.at(f["result1"], f.multiply(k.index, square.order), "i32"), swaps, 4 * square.order)
+        inner = Inner(square, self.pitch)
+        functions = [self._read(), self._panel(), self._strip(), self._write(), f]
+        functions += [inner.update(f"{self.name}.update"), inner.substitution(f"{self.name}.solve", is_unit=True)]
+        functions += panel_functions(self.name, square, self.pitch)
+        functions.append(tile_copy(f"{self.name}.load", square, (square.pitch, self.pitch), is_transposed=True))
+        functions.append(tile_copy(f"{self.name}.store", square, (self.pitch, square.pitch), is_transposed=True))
+        return code_of(self.name, functions, square.matrix_bytes + panel_bytes + aligned(4 * square.padded))
+
+    def _panel(self) -> KernelFunction:
+        """Writes `name(matrix, panel, first, swaps, info)`, which factors the block of columns from `first` on."""
+        f = KernelFunction(f"{self.name}.panel", matrix=PTR, panel=PTR, first=I64, swaps=PTR, info=PTR)
+        square, first, side = self.square, f["first"], f.index(self.square.line)
+        rows = f.index(f.subtract(square.padded, first))
+        with f.loop(rows, square.line) as row, f.loop(square.block, square.line) as column:
+            source = square.at(f, f["matrix"], f.add(first, row.index), f.add(first, column.index))
+            f.call_void(f"{self.name}.load", source, self._in_panel(f, f["panel"], column.index, row.index), side, side)
+        f.call_void(f"{self.name}.factor", f["panel"], rows, first, f["swaps"], f["info"])
+        return f
+
+    def _in_panel(self, f: KernelFunction, panel: Value, column: IndexValue, row: IndexValue) -> Value:
+        return f.at(panel, f.add(f.multiply(column, self.pitch), row), self.square.type.element)
+
+    def _strip(self) -> KernelFunction:
+        """Writes the task of a strip of columns: those of the panel are copied from it, in others rows are swapped."""
+        f, square = task_function(f"{self.name}.strip"), self.square
+        matrix, panel, first, swaps = f.unpack(f["context"], PTR, PTR, I64, PTR)
+        column = f.index(f.multiply(f["chunk"], square.strip))
+        before = f.compare("ult", column, first)
+        after = f.compare("uge", column, f.index(f.add(first, square.block)))
+        outside = f.binary("or", before, after)
+        with f.unless(outside):
+            self._copy_panel(f, matrix, panel, first, column)
+        with f.when(outside):
+            self._swap(f, square.at(f, matrix, 0, column), first, swaps)
+        with f.when(after):
+            b = square.at(f, matrix, first, column)
+            f.call_void(f"{self.name}.solve", panel, panel, b)
+            with f.each(f.add(first, square.block), square.padded, square.tile_rows) as row:
+                a = self._in_panel(f, panel, 0, f.subtract(row, first))
+                f.call_void(f"{self.name}.update", a, b, square.at(f, matrix, row, column))
+        return f
+
+    def _copy_panel(self, f: KernelFunction, matrix: Value, panel: Value, first: Value, column: Value) -> None:
+        """Transposes the panel's part of a strip into the matrix."""
+        square, side = self.square, f.index(self.square.line)
+        inside = f.subtract(column, first)
+        with f.loop(f.subtract(square.padded, first), square.line) as row:
+            for k in range(0, square.strip, square.line):
+                target = square.at(f, matrix, f.add(first, row.index), f.add(column, k))
+                source = self._in_panel(f, panel, f.add(inside, k), row.index)
+                f.call_void(f"{self.name}.store", source, target, side, side)
+
+    def _swap(self, f: KernelFunction, strip: Value, first: Value, swaps: Value) -> None:
+        """Swaps rows of a strip as the panel's were."""
+        square, type = self.square, self.square.type
+        with f.loop(square.block) as step:
+            row = f.add(first, step.index)
+            number = f.convert("zext", f.load(f.at(swaps, row, "i32"), I32, 4), "i64")
+            addresses = [square.at(f, strip, other, 0) for other in (row, f.subtract(number, 1))]
+            for v in range(VECTORS):
+                a, b = (f.at(address, v * type.width, type.element) for address in addresses)
+                values = [f.load(address, type, square.bytes) for address in (a, b)]
+                f.store(values[1], a, square.bytes)
+                f.store(values[0], b, square.bytes)
+
+    # Copies
+
+    def _read(self) -> KernelFunction:
+        """Writes the task that copies some rows of the operand; those past it are of an identity."""
+        f, square = task_function(f"{self.name}.read"), self.square
+        operand, matrix = f.unpack(f["context"], PTR, PTR)
+        first = f.multiply(f["chunk"], square.line)
+        f.fill(square.at(f, matrix, first, 0), 0, square.line * square.pitch * square.bytes)
+        with f.each(first, f.add(first, square.line)) as row:
+            inside = f.compare("ult", row, f.index(square.order))
+            with f.when(inside):
+                source = f.at(operand, f.multiply(row, square.order), square.type.element)
+                f.copy(square.at(f, matrix, row, 0), source, square.order * square.bytes)
+            with f.unless(inside):
+                f.store(constant(square.type.scalar, 1), square.at(f, matrix, row, row), square.bytes)
+        return f
+
+    def _write(self) -> KernelFunction:
+        """Writes the task that copies some rows to the result."""
+        f, square = task_function(f"{self.name}.write"), self.square
+        result, matrix = f.unpack(f["context"], PTR, PTR)
+        first = f.multiply(f["chunk"], square.line)
+        with f.each(first, f.minimum(f.add(first, square.line), square.order)) as row:
+            target = f.at(result, f.multiply(row, square.order), square.type.element)
+            f.copy(target, square.at(f, matrix, row, 0), square.order * square.bytes)
+        return f

@@ -1,0 +1,94 @@
+"""Blocked factorisations of large matrices: by their definitions, for orders around the blocks, types and threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hloom as hl
+
+TYPES = {"s": ("f32", np.float32, 2e-5), "d": ("f64", np.float64, 1e-13)}
+ORDERS = [96, 101, 128, 203, pytest.param(520, marks=pytest.mark.long), pytest.param(1000, marks=pytest.mark.long)]
+
+
+def compiled(routine: str, letter: str, shape: tuple[int, ...], more: str, config: str = "{}") -> Any:
+    array = f"{TYPES[letter][0]}[{','.join(map(str, shape))}]"
+    batch = ",".join(map(str, shape[:-2]))
+    results = f"({array}, {more}s32[{batch}])"
+    executable = hl.compile(
+        f"HloModule m\nENTRY e {{\na = {array} parameter(0)\nROOT r = {results} custom-call(a), "
+        f'custom_call_target="lapack_{letter}{routine}_ffi", backend_config="{config}"\n}}'
+    )
+    assert executable.report() == []
+    return executable
+
+
+def positive(letter: str, *shape: int) -> np.ndarray:
+    x = np.random.default_rng(sum(shape)).standard_normal(shape)
+    return (x @ x.swapaxes(-1, -2) / shape[-1] + 0.1 * np.eye(shape[-1])).astype(TYPES[letter][1])
+
+
+@pytest.mark.parametrize("letter", TYPES)
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("uplo", "LU")
+def test_the_product_of_cholesky_factors_is_the_matrix(letter: str, order: int, uplo: str) -> None:
+    """One triangle alone is read and written."""
+    a = positive(letter, 2, order, order)
+    keep = np.tril if uplo == "L" else np.triu
+    given = np.where(keep(np.ones((order, order))) > 0, a, 7).astype(a.dtype)
+    factor, info = compiled("potrf", letter, a.shape, "", f"{{uplo = {ord(uplo)} : ui8}}")(given)
+    assert not info.any()
+    np.testing.assert_array_equal(factor - keep(factor), given - keep(given))
+    found = keep(factor) if uplo == "L" else keep(factor).swapaxes(-1, -2)
+    error = abs(found.astype(np.float64) @ found.swapaxes(-1, -2) - a).max()
+    assert error < TYPES[letter][2] * abs(a).max()
+
+
+@pytest.mark.parametrize("row", [0, 63, 64, 100])
+def test_cholesky_names_the_first_row_that_fails(row: int) -> None:
+    a = positive("s", 101, 101)
+    a[row, row] = -1
+    assert compiled("potrf", "s", a.shape, "", "{uplo = 76 : ui8}")(a)[1] == row + 1
+    a[row, row] = np.nan
+    assert compiled("potrf", "s", a.shape, "", "{uplo = 76 : ui8}")(a)[1] == row + 1
+
+
+def product_of(lu: np.ndarray, pivots: np.ndarray) -> np.ndarray:
+    packed = lu.astype(np.float64)
+    product = (np.tril(packed, -1) + np.eye(len(lu))) @ np.triu(packed)
+    for row, other in reversed([*enumerate(pivots - 1)]):
+        product[[row, other]] = product[[other, row]]
+    return product
+
+
+@pytest.mark.parametrize("letter", TYPES)
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_product_of_lu_factors_is_the_matrix(letter: str, order: int) -> None:
+    """Pivots are the largest of their columns: no factor exceeds 1."""
+    a = np.random.default_rng(order).standard_normal((2, order, order)).astype(TYPES[letter][1])
+    lu, pivots, info = compiled("getrf", letter, a.shape, f"s32[2,{order}], ")(a)
+    assert not info.any() and abs(np.tril(lu, -1)).max() <= 1
+    for given, factors, swaps in zip(a, lu, pivots, strict=True):
+        assert abs(product_of(factors, swaps) - given).max() < 10 * TYPES[letter][2] * abs(given).max()
+
+
+def test_pivots_are_those_of_lapack() -> None:
+    import scipy.linalg
+
+    a = np.random.default_rng(0).integers(-3, 4, (130, 130)).astype(np.float64)  # has equal magnitudes
+    lu, pivots, info = compiled("getrf", "d", a.shape, "s32[130], ")(a)
+    expected, swaps = scipy.linalg.lu_factor(a)
+    assert info == 0
+    np.testing.assert_array_equal(pivots[:40], swaps[:40] + 1)  # later ones may be equal but for rounding
+    np.testing.assert_allclose(np.triu(lu)[:40], np.triu(expected)[:40], atol=1e-12)
+
+
+@pytest.mark.parametrize("column", [0, 31, 32, 99])
+def test_lu_names_the_first_column_without_a_pivot(column: int) -> None:
+    a = np.random.default_rng(column).standard_normal((100, 100))
+    a[:, column] = 0
+    lu, pivots, info = compiled("getrf", "d", a.shape, "s32[100], ")(a)
+    assert info == column + 1
+    np.testing.assert_allclose(product_of(lu, pivots), a, atol=1e-12)
