@@ -1,4 +1,4 @@
-"""The limits of a machine: peak rates of arithmetic and of memory, and the least time that some work takes with them."""
+"""The limits of a machine, which are peak rates of arithmetic and of memory, and the least time that work takes."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Limits:
             return replace((smaller or larger[:1])[-1], size=size)
         return smaller[-1].between(larger[0], size)
 
-    def bytes_per_second(self, size: int) -> float:
+    def bytes_per_second(self, size: float) -> float:
         """Returns the largest rate for kernels that read and write `size` bytes."""
         return self.bandwidth(size).best
 

@@ -30,7 +30,7 @@ SIZES = tuple(1 << power for power in (14, 18, 20, 21, 22, 23, 24, 25, 26, 27))
 MIN_STREAMED_BYTES = 1 << 22
 """Bytes of arrays from which non-temporal stores may be faster."""
 PASS_BYTES, MIN_PASSES = 128 << 20, 4
-"""Bytes that each thread moves in one measurement, and passes over its arrays, beside which its start does not count."""
+"""Bytes that each thread moves in a measurement, and passes over its arrays, beside which its start costs nothing."""
 SECONDS = 0.1
 """Duration of each measurement."""
 CHAINS = 12

@@ -12,7 +12,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from hloom.bench.machine import Limits, describe_machine, versions
+from hloom.bench.limits import Limits
+from hloom.bench.machine import describe_machine, versions
 from hloom.bench.measure import Result, Settings, Times
 
 

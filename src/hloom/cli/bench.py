@@ -16,7 +16,7 @@ from hloom.cli.output import print_table, terminal, with_json, write_json, write
 from hloom.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from hloom.bench.machine import Limits
+    from hloom.bench.limits import Limits
     from hloom.bench.measure import Result
     from hloom.bench.workloads import Workload
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hloom.bench.machine import Limits
+from hloom.bench.limits import Limits
 from hloom.ir import Instruction, Module
 
 

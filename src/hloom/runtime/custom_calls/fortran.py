@@ -2,8 +2,8 @@
 
 SciPy exports its routines to Cython as C functions that take a pointer for every argument (`cython_lapack`,
 `cython_blas`). A `RoutineCall` describes these arguments. Compiled programs make the calls themselves
-(`backends/cpu/kernels/linear_algebra/routine.py`); `run` makes them for the interpreter. Fortran stores matrices column by column, so
-the memory of a row-major matrix is its transpose.
+(`backends/cpu/kernels/linear_algebra/routine.py`); `run` makes them for the interpreter. Fortran stores matrices column
+by column, so the memory of a row-major matrix is its transpose.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ a chunk is taken between an enter and a leave or by the caller, and `active` is 
 the chunks are visible, because each leave releases and the join acquires.
 
 Parking. A worker polls `state` for a while, then adds itself to `sleepers`, and waits on a condition variable unless
-`state` has changed; a fork changes `state`, then wakes as many as it has chunks for if `sleepers` is not zero. These four accesses are
-sequentially consistent, so the worker sees the fork or the fork sees the worker.
+`state` has changed; a fork changes `state`, then wakes as many as it has chunks for if `sleepers` is not zero. These
+four accesses are sequentially consistent, so the worker sees the fork or the fork sees the worker.
 
 Workers are threads of the C library, started by the first fork. They do not use Python and do not delay the exit of the
 interpreter. In a process of Python they never end: code and memory of a pool are never freed. Pools of libraries that

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from backends.cpu.kernels.run_kernel import Array, Kernel, assert_same, check, interpreted
-from hloom.backends.cpu.kernels.scatter import scatter
+from hloom.backends.cpu.kernels.scatter import plan, scatter
 from hloom.types import BY_DTYPE
 
 ADD = "ROOT r = T[] add(a0, b0)"
@@ -186,3 +186,31 @@ def test_extrema_of_many(dtype: type, combiner: str) -> None:
         x[2] = -0.0
     attributes = {**rows(), "update_window_dims": ()}
     check(scatter.emit, text([x], i, [u], f"ROOT r = T[] {combiner}", **attributes), x, i, u)
+
+
+@pytest.mark.parametrize("combiner", [ADD, LAST])
+@pytest.mark.parametrize(
+    "width", [16, pytest.param(3, marks=pytest.mark.long), pytest.param(50, marks=pytest.mark.long)]
+)
+def test_bins_keep_the_order_of_updates(width: int, combiner: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Index vectors that are sorted into parts of a large operand; those outside of it are skipped."""
+    monkeypatch.setattr(plan, "MIN_BINNED_BYTES", 0)
+    monkeypatch.setattr(plan, "MIN_BINNED_ROW_BYTES", 0)
+    x, i, u = integers((300, width)), integers((5000, 1), low=-3, high=310), integers((5000, width))
+    program = text([x], i, [u], combiner, **rows())
+    check(scatter.emit, program, x, i, u)
+    assert ".sort(" in Kernel(scatter.emit, program, threads=2).text
+
+
+def test_bins_of_two_operands_and_two_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "MIN_BINNED_BYTES", 0)
+    monkeypatch.setattr(plan, "MIN_BINNED_ROW_BYTES", 0)
+    x, y = integers((20, 30, 5)), integers((20, 30, 5), low=0)
+    i, u, v = integers((4000, 2), low=-2, high=32), integers((4000, 5)), integers((4000, 5), low=1)
+    attributes = {
+        "update_window_dims": (1,), "inserted_window_dims": (0, 1), "scatter_dims_to_operand_dims": (1, 0),
+        "index_vector_dim": 1,
+    }  # fmt: skip
+    program = text([x, y], i, [u, v], SWAP, **attributes)
+    check(scatter.emit, program, x, y, i, u, v)
+    assert ".sort(" in Kernel(scatter.emit, program, threads=2).text

@@ -14,8 +14,6 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.lir import I64, PTR, IndexValue, Type, Value, constant, type_of
 from hloom.target import CACHE_LINE
 
-MIN_ORDER = 96
-"""Rows of a matrix from which blocks are faster than LAPACK's routine."""
 SIDE = 64
 """Rows that the padded order is a multiple of."""
 VECTORS = 2
@@ -82,6 +80,9 @@ class Inner:
         """Returns `name(a, b, c)`, which subtracts the product of a block of A and a block of rows B from a tile."""
         f, square = KernelFunction(name, a=PTR, b=PTR, c=PTR), self.square
         zero = constant(square.type, 0)
+        for i in range(square.tile_rows):
+            for column in range(0, square.strip, square.line):
+                f.prefetch(square.at(f, f["c"], i, column), writes=True)
         with f.loop(square.block, carried=[zero] * (square.tile_rows * VECTORS)) as loop:
             row = self._row(f, square.at(f, f["b"], loop.index, 0))
             for i in range(square.tile_rows):

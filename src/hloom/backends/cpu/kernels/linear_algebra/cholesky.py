@@ -2,14 +2,14 @@
 
 A block of rows of U is computed in three steps: its square on the diagonal, row by row; the rows right of it, by
 substitution; and the product of these rows with themselves is subtracted from the rest of the matrix. The last two run
-on all threads. LAPACK's lower triangle, a row-major upper one, is U as it is; of its upper triangle, U is the transpose.
+on all threads. LAPACK's lower triangle, a row-major upper one, is U as it is; its upper triangle is U's transpose.
 """
 
 from __future__ import annotations
 
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.linear_algebra.blocks import MIN_ORDER, SIDE, Inner, Square, tile_copy
+from hloom.backends.cpu.kernels.linear_algebra.blocks import SIDE, Inner, Square, tile_copy
 from hloom.ir import Instruction
 from hloom.lir import I32, I64, PTR, IndexValue, Value, constant, type_of
 from hloom.runtime.custom_calls.fortran import RoutineCall
@@ -17,6 +17,8 @@ from hloom.target import Target
 
 BLOCK = SIDE
 """Rows of a block."""
+MIN_ORDER = 160
+"""Rows of a matrix from which blocks are faster than LAPACK's routine."""
 
 
 def emit(name: str, instruction: Instruction, call: RoutineCall, target: Target) -> KernelCode | None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.linear_algebra.blocks import MIN_ORDER, VECTORS, Inner, Square, tile_copy
+from hloom.backends.cpu.kernels.linear_algebra.blocks import VECTORS, Inner, Square, tile_copy
 from hloom.backends.cpu.kernels.linear_algebra.panel import panel_functions
 from hloom.ir import Instruction
 from hloom.lir import I32, I64, PTR, IndexValue, Value, constant, type_of
 from hloom.runtime.custom_calls.fortran import RoutineCall
 from hloom.target import CACHE_LINE, Target
 
+MIN_ORDER = 96
+"""Rows of a matrix from which blocks are faster than LAPACK's routine."""
 BLOCKS = ((768, 32), (1 << 31, 64))
 """Columns of a panel, by the largest order of a matrix: wide panels take longer, and save traffic with memory."""
 

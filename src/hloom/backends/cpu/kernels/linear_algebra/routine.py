@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from hloom.backends.cpu.kernels.linear_algebra import cholesky, lu, small_matrices
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
+from hloom.backends.cpu.kernels.linear_algebra import cholesky, lu, small_matrices
 from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.ir import Instruction
 from hloom.lir import I8, I32, I64, PTR, VOID, Value, constant, type_of
