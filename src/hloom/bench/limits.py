@@ -102,10 +102,10 @@ class Limits:
     def joined(self, other: Limits) -> Limits:
         """Returns the best of two measurements: other work on the machine makes rates smaller, never larger."""
         pairs = zip(self.bandwidths, other.bandwidths, strict=True)
-        numbers = [each.name for each in fields(self) if each.name != "bandwidths"]
+        names = [each.name for each in fields(self) if each.name != "bandwidths"]
         best = {
             name: (min if name.endswith("_seconds") else max)(getattr(self, name), getattr(other, name))
-            for name in numbers
+            for name in names
         }
         return Limits(bandwidths=tuple(a.faster(b) for a, b in pairs), **best)
 

@@ -34,7 +34,7 @@ def positive(letter: str, *shape: int) -> np.ndarray:
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("uplo", "LU")
 def test_the_product_of_cholesky_factors_is_the_matrix(letter: str, order: int, uplo: str) -> None:
-    """One triangle alone is read and written."""
+    """Only one triangle is read and written."""
     a = positive(letter, 2, order, order)
     keep = np.tril if uplo == "L" else np.triu
     given = np.where(keep(np.ones((order, order))) > 0, a, 7).astype(a.dtype)

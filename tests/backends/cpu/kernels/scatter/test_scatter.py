@@ -202,7 +202,7 @@ def test_bins_keep_the_order_of_updates(width: int, combiner: str, monkeypatch: 
     assert ".sort(" in Kernel(scatter.emit, program, threads=2).text
 
 
-def test_bins_of_two_operands_and_two_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bins_of_two_operands_and_two_indices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "MIN_BINNED_BYTES", 0)
     monkeypatch.setattr(plan, "MIN_BINNED_ROW_BYTES", 0)
     x, y = integers((20, 30, 5)), integers((20, 30, 5), low=0)

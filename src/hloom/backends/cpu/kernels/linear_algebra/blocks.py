@@ -51,8 +51,8 @@ class Square:
         return self.padded * self.pitch * self.bytes
 
     @property
-    def strip(self) -> int:
-        """Columns of a tile, and of the strips that tasks compute."""
+    def slab(self) -> int:
+        """Columns of a tile, and of the slabs that tasks compute."""
         return VECTORS * self.type.width
 
     @property
@@ -81,7 +81,7 @@ class Inner:
         f, square = KernelFunction(name, a=PTR, b=PTR, c=PTR), self.square
         zero = constant(square.type, 0)
         for i in range(square.tile_rows):
-            for column in range(0, square.strip, square.line):
+            for column in range(0, square.slab, square.line):
                 f.prefetch(square.at(f, f["c"], i, column), writes=True)
         with f.loop(square.block, carried=[zero] * (square.tile_rows * VECTORS)) as loop:
             row = self._row(f, square.at(f, f["b"], loop.index, 0))
@@ -97,7 +97,7 @@ class Inner:
         return f
 
     def substitution(self, name: str, is_unit: bool) -> KernelFunction:
-        """Returns `name(a, scales, x)`, which replaces a strip of rows X by the solution of L X' = X.
+        """Returns `name(a, scales, x)`, which replaces a slab of rows X by the solution of L X' = X.
 
         L is the block of A, a triangle, whose diagonal has the reciprocals `scales`, or is 1.
         """
@@ -137,8 +137,8 @@ class Inner:
 
     def _row(self, f: KernelFunction, address: Value) -> list[Value]:
         type = self.square.type
-        places = (f.at(address, v * type.width, type.element) for v in range(VECTORS))
-        return [f.load(place, type, self.square.bytes) for place in places]
+        addresses = (f.at(address, v * type.width, type.element) for v in range(VECTORS))
+        return [f.load(address, type, self.square.bytes) for address in addresses]
 
     def _store(self, f: KernelFunction, row: list[Value], address: Value) -> None:
         type = self.square.type
@@ -163,8 +163,8 @@ def tile_copy(name: str, square: Square, pitches: tuple[int, int], is_transposed
     vector = type_of(element, side)
     is_whole = f.compare("eq", f.binary("and", f["rows"], f["columns"]), f.index(side))
     with f.when(is_whole):
-        places = (f.at(f["source"], k * pitches[0], element) for k in range(side))
-        lines = [f.load(place, vector, square.bytes) for place in places]
+        addresses = (f.at(f["source"], k * pitches[0], element) for k in range(side))
+        lines = [f.load(address, vector, square.bytes) for address in addresses]
         for k, line in enumerate(transpose(f, lines) if is_transposed else lines):
             f.store(line, f.at(f["target"], k * pitches[1], element), square.bytes)
     with f.unless(is_whole), f.each(0, f["rows"]) as i, f.each(0, f["columns"]) as j:

@@ -58,10 +58,10 @@ class _Cholesky:
                 first = f.index(block.index)
                 f.call_void(f"{self.name}.diagonal", square.at(f, matrix, first, first), scales, first, info)
                 rest = f.subtract(square.padded - BLOCK, first)
-                context, strips = f.pack(matrix, scales, first), f.divide(rest, square.strip)
+                context, slabs = f.pack(matrix, scales, first), f.divide(rest, square.slab)
                 with f.when(f.compare("ne", f.index(rest), f.index(0))):
-                    f.run_chunks(f"{self.name}.rows", context, strips, on)
-                    f.run_chunks(f"{self.name}.rest", context, strips, on)
+                    f.run_chunks(f"{self.name}.rows", context, slabs, on)
+                    f.run_chunks(f"{self.name}.rest", context, slabs, on)
             f.run_chunks(f"{self.name}.write", arrays, self.lines, on)
         inner = Inner(square, square.pitch)
         functions = [self._read(), self._diagonal(), self._rows(), self._rest(), self._write(), f]
@@ -80,8 +80,8 @@ class _Cholesky:
         f = KernelFunction(f"{self.name}.diagonal", block=PTR, scales=PTR, first=I64, info=PTR)
         type, square = self.square.type, self.square
         with f.loop(BLOCK) as j:
-            place = square.at(f, f["block"], j.index, j.index)
-            pivot = f.load(place, type.scalar, square.bytes)
+            diagonal = square.at(f, f["block"], j.index, j.index)
+            pivot = f.load(diagonal, type.scalar, square.bytes)
             fails = f.compare("ule", pivot, constant(type.scalar, 0))
             is_first = f.compare("eq", f.load(f["info"], I32, 4), constant(I32, 0))
             with f.when(f.binary("and", fails, is_first)):
@@ -94,7 +94,7 @@ class _Cholesky:
             scaled = [f.binary("fmul", f.load(p, type, square.bytes), f.splat(scale, type.width)) for p in row]
             for value, address in zip(scaled, row, strict=True):
                 f.store(value, address, square.bytes)
-            f.store(root, place, square.bytes)
+            f.store(root, diagonal, square.bytes)
             with f.each(f.add(j.index, 1), BLOCK) as i:
                 factor = f.load(square.at(f, f["block"], j.index, i), type.scalar, square.bytes)
                 negated = f.splat(f.fneg(factor), type.width)
@@ -108,26 +108,26 @@ class _Cholesky:
         return [self.square.at(f, f["block"], row, column) for column in range(0, BLOCK, width)]
 
     def _rows(self) -> KernelFunction:
-        """Writes the task that computes a strip of the rows right of the diagonal."""
-        f, matrix, scales, first, column = self._strip("rows")
+        """Writes the task that computes a slab of the rows right of the diagonal."""
+        f, matrix, scales, first, column = self._slab("rows")
         diagonal, x = (self.square.at(f, matrix, first, c) for c in (first, column))
         f.call_void(f"{self.name}.solve", diagonal, scales, x)
         return f
 
     def _rest(self) -> KernelFunction:
-        """Writes the task that updates a strip of the rows below, down to the diagonal."""
-        f, matrix, _, first, column = self._strip("rest")
+        """Writes the task that updates a slab of the rows below, down to the diagonal."""
+        f, matrix, _, first, column = self._slab("rest")
         square, b = self.square, self.square.at(f, matrix, first, column)
-        with f.each(f.add(first, BLOCK), f.add(column, square.strip), square.tile_rows) as row:
+        with f.each(f.add(first, BLOCK), f.add(column, square.slab), square.tile_rows) as row:
             a, c = square.at(f, matrix, first, row), square.at(f, matrix, row, column)
             f.call_void(f"{self.name}.update", a, b, c)
         return f
 
-    def _strip(self, step: str) -> tuple[KernelFunction, Value, Value, Value, IndexValue]:
-        """Returns a task with its matrix, scales, first row and first column: chunks are strips right of the block."""
+    def _slab(self, step: str) -> tuple[KernelFunction, Value, Value, Value, IndexValue]:
+        """Returns a task with its matrix, scales, first row and first column: chunks are slabs right of the block."""
         f = task_function(f"{self.name}.{step}")
         matrix, scales, first = f.unpack(f["context"], PTR, PTR, I64)
-        column = f.add(f.add(first, BLOCK), f.multiply(f["chunk"], self.square.strip))
+        column = f.add(f.add(first, BLOCK), f.multiply(f["chunk"], self.square.slab))
         return f, matrix, scales, first, column
 
     # Copies

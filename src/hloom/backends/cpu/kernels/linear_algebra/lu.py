@@ -1,7 +1,7 @@
 """LU factorisation of a large square matrix with partial pivoting, block of columns by block of columns.
 
 A block of columns, from the diagonal down, is transposed into a panel, whose rows are its columns, and factored there.
-Then tasks swap the rows of the other columns, strip by strip. Right of the panel they also compute the strip's rows of
+Then tasks swap the rows of the other columns, slab by slab. Right of the panel they also compute the slab's rows of
 U, by substitution, and subtract the product of the panel and these rows from those below.
 """
 
@@ -53,7 +53,7 @@ class _Lu:
         matrix, panel = f["scratch"], f.at(f["scratch"], square.matrix_bytes, "i8")
         panel_bytes = aligned(square.block * self.pitch * square.bytes)
         swaps = f.at(panel, panel_bytes, "i8")
-        size, strips = square.order**2 * square.bytes, square.padded // square.strip
+        size, slabs = square.order**2 * square.bytes, square.padded // square.slab
         with f.loop(self.call.count) as k:
             operand, result = (f.at(f[array], f.multiply(k.index, size), "i8") for array in ("operand0", "result0"))
             info = f.at(f["result2"], k.index, "i32")
@@ -62,11 +62,11 @@ class _Lu:
             with f.loop(square.padded, square.block) as block:
                 first = f.index(block.index)
                 f.call_void(f"{self.name}.panel", matrix, panel, first, swaps, info)
-                f.run_chunks(f"{self.name}.strip", f.pack(matrix, panel, first, swaps), strips, on)
+                f.run_chunks(f"{self.name}.slab", f.pack(matrix, panel, first, swaps), slabs, on)
             f.run_chunks(f"{self.name}.write", f.pack(result, matrix), self.lines, on)
             f.copy(f.at(f["result1"], f.multiply(k.index, square.order), "i32"), swaps, 4 * square.order)
         inner = Inner(square, self.pitch)
-        functions = [self._read(), self._panel(), self._strip(), self._write(), f]
+        functions = [self._read(), self._panel(), self._slab(), self._write(), f]
         functions += [inner.update(f"{self.name}.update"), inner.substitution(f"{self.name}.solve", is_unit=True)]
         functions += panel_functions(self.name, square, self.pitch)
         functions.append(tile_copy(f"{self.name}.load", square, (square.pitch, self.pitch), is_transposed=True))
@@ -87,11 +87,11 @@ class _Lu:
     def _in_panel(self, f: KernelFunction, panel: Value, column: IndexValue, row: IndexValue) -> Value:
         return f.at(panel, f.add(f.multiply(column, self.pitch), row), self.square.type.element)
 
-    def _strip(self) -> KernelFunction:
-        """Writes the task of a strip of columns: those of the panel are copied from it, in others rows are swapped."""
-        f, square = task_function(f"{self.name}.strip"), self.square
+    def _slab(self) -> KernelFunction:
+        """Writes the task of a slab of columns: those of the panel are copied from it, in others rows are swapped."""
+        f, square = task_function(f"{self.name}.slab"), self.square
         matrix, panel, first, swaps = f.unpack(f["context"], PTR, PTR, I64, PTR)
-        column = f.index(f.multiply(f["chunk"], square.strip))
+        column = f.index(f.multiply(f["chunk"], square.slab))
         before = f.compare("ult", column, first)
         after = f.compare("uge", column, f.index(f.add(first, square.block)))
         outside = f.binary("or", before, after)
@@ -108,22 +108,22 @@ class _Lu:
         return f
 
     def _copy_panel(self, f: KernelFunction, matrix: Value, panel: Value, first: Value, column: Value) -> None:
-        """Transposes the panel's part of a strip into the matrix."""
+        """Transposes the panel's part of a slab into the matrix."""
         square, side = self.square, f.index(self.square.line)
         inside = f.subtract(column, first)
         with f.loop(f.subtract(square.padded, first), square.line) as row:
-            for k in range(0, square.strip, square.line):
+            for k in range(0, square.slab, square.line):
                 target = square.at(f, matrix, f.add(first, row.index), f.add(column, k))
                 source = self._in_panel(f, panel, f.add(inside, k), row.index)
                 f.call_void(f"{self.name}.store", source, target, side, side)
 
-    def _swap(self, f: KernelFunction, strip: Value, first: Value, swaps: Value) -> None:
-        """Swaps rows of a strip as the panel's were."""
+    def _swap(self, f: KernelFunction, slab: Value, first: Value, swaps: Value) -> None:
+        """Swaps rows of a slab as the panel's were."""
         square, type = self.square, self.square.type
         with f.loop(square.block) as step:
             row = f.add(first, step.index)
             number = f.convert("zext", f.load(f.at(swaps, row, "i32"), I32, 4), "i64")
-            addresses = [square.at(f, strip, other, 0) for other in (row, f.subtract(number, 1))]
+            addresses = [square.at(f, slab, other, 0) for other in (row, f.subtract(number, 1))]
             for v in range(VECTORS):
                 a, b = (f.at(address, v * type.width, type.element) for address in addresses)
                 values = [f.load(address, type, square.bytes) for address in (a, b)]

@@ -30,11 +30,11 @@ class _Panel:
 
     def factor(self) -> KernelFunction:
         f = KernelFunction(f"{self.name}.factor", panel=PTR, rows=I64, first=I64, swaps=PTR, info=PTR)
-        place = f.slot(I64, 1)
+        position = f.slot(I64, 1)
         with f.loop(self.square.block) as j:
             column = self._at(f, f["panel"], j.index, 0)
-            f.call_void(f"{self.name}.pivot", column, f.index(j.index), f["rows"], place)
-            row = f.load(place, I64, 8)
+            f.call_void(f"{self.name}.pivot", column, f.index(j.index), f["rows"], position)
+            row = f.load(position, I64, 8)
             number = f.add(f.add(f["first"], row), 1)
             f.store(f.convert("trunc", f.index(number), "i32"), f.at(f["swaps"], f.add(f["first"], j.index), "i32"), 4)
             with f.loop(self.square.block) as c:
@@ -47,12 +47,11 @@ class _Panel:
         return f
 
     def pivot(self) -> KernelFunction:
-        """Writes `name(column, row, rows, place)`, which finds the largest magnitude from a row on, the first of equal
-        ones.
+        """Writes `name(column, row, rows, position)`, which finds the largest magnitude from a row on.
 
-        Magnitudes are compared as integers, which have the order of non-negative floats.
+        Of equal ones it is the first. They are compared as integers, which have the order of non-negative floats.
         """
-        f = KernelFunction(f"{self.name}.pivot", column=PTR, row=I64, rows=I64, place=PTR)
+        f = KernelFunction(f"{self.name}.pivot", column=PTR, row=I64, rows=I64, position=PTR)
         type, word = self.type, self.type.integer
         start = self._vector_of(f, f["row"])
         row, lanes = self._splat(f, f["row"]), self._lanes(f, start)
@@ -66,12 +65,12 @@ class _Panel:
             is_larger = f.compare("ugt", found, best)
             slots[1].set(f.select(is_larger, self._lanes(f, i), slots[1].get()))
             slots[0].set(f.select(is_larger, found, best))
-        best, places = (slot.get() for slot in slots)
+        best, positions = (slot.get() for slot in slots)
         largest = f.call(f"llvm.vector.reduce.umax.{word.suffix}", word.scalar, best)
         is_largest = f.compare("eq", best, f.splat(largest, type.width))
-        candidates = f.select(is_largest, places, constant(word, np.iinfo(f"i{type.bits // 8}").max))
+        candidates = f.select(is_largest, positions, constant(word, np.iinfo(f"i{type.bits // 8}").max))
         first = f.call(f"llvm.vector.reduce.umin.{word.suffix}", word.scalar, candidates)
-        f.store(first if word.bits == 64 else f.convert("zext", first, "i64"), f["place"], 8)
+        f.store(first if word.bits == 64 else f.convert("zext", first, "i64"), f["position"], 8)
         return f
 
     def scale(self) -> KernelFunction:
@@ -105,9 +104,9 @@ class _Panel:
             self._store(f, changed(i, self._load(f, array, i)), array, i)
 
     def _swap(self, f: KernelFunction, column: Value, row: IndexValue, other: IndexValue) -> None:
-        values = [self._element(f, column, place) for place in (row, other)]
-        for value, place in zip(reversed(values), (row, other), strict=True):
-            f.store(value, f.at(column, place, self.type.element), self.square.bytes)
+        values = [self._element(f, column, position) for position in (row, other)]
+        for value, position in zip(reversed(values), (row, other), strict=True):
+            f.store(value, f.at(column, position, self.type.element), self.square.bytes)
 
     def _at(self, f: KernelFunction, panel: Value, column: IndexValue, row: IndexValue) -> Value:
         return f.at(panel, f.add(f.multiply(column, self.pitch), row), self.type.element)

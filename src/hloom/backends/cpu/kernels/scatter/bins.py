@@ -74,9 +74,9 @@ class BinSort:
     def run(self, f: KernelFunction, context: Value, on: tuple[Value, Value] | None) -> list[KernelFunction]:
         """Calls the tasks, and returns their functions."""
         f.run_chunks(f"{self.name}.count", context, self.bins.shares, on)
-        f.call_void(f"{self.name}.place", context, constant(I64, 0))
+        f.call_void(f"{self.name}.offsets", context, constant(I64, 0))
         f.run_chunks(f"{self.name}.sort", context, self.bins.shares, on)
-        return [self._count(), self._place(), self._sort()]
+        return [self._count(), self._offsets(), self._sort()]
 
     def bin(self, f: KernelFunction, workspace: Value) -> tuple[Value, Value]:
         """Returns the first entry of the task's bin, and that of the next one."""
@@ -100,9 +100,9 @@ class BinSort:
             f.store(f.binary("add", f.load(slot, I64, 8), constant(I64, 1)), slot, 8)
         return f
 
-    def _place(self) -> KernelFunction:
-        """Replaces each count by the place of the first entry that it counts."""
-        f, bins = task_function(f"{self.name}.place"), self.bins
+    def _offsets(self) -> KernelFunction:
+        """Replaces each count by the position of the first entry that it counts."""
+        f, bins = task_function(f"{self.name}.offsets"), self.bins
         workspace = self.unpack(f)
         starts, total = self._counts(f, workspace, bins.shares), f.variable(constant(I64, 0))
         with f.each(0, bins.count + 1) as bin:
@@ -122,10 +122,10 @@ class BinSort:
         with f.each(*self._share(f)) as index:
             bin, row = self._bin_and_row(f, index)
             slot = f.at(counts, bin, "i64")
-            place = f.load(slot, I64, 8)
-            f.store(f.binary("add", place, constant(I64, 1)), slot, 8)
+            position = f.load(slot, I64, 8)
+            f.store(f.binary("add", position, constant(I64, 1)), slot, 8)
             high = f.binary("shl", row, constant(I64, _ROW_SHIFT))
-            f.store(f.binary("or", high, f.index(index)), self._entry(f, workspace, place), 8)
+            f.store(f.binary("or", high, f.index(index)), self._entry(f, workspace, position), 8)
         return f
 
     def _share(self, f: KernelFunction) -> tuple[IndexValue, IndexValue]:

@@ -154,7 +154,7 @@ class _Scatter:
 
     def _row(self, f: KernelFunction, step: IndexValue) -> tuple[Value, Value]:
         """Returns the row of the window of an index vector, and whether all of it is inside the operand."""
-        target, is_inside = self._place(f, f.multiply(step, self.plan.batches[0].strides[0]), 0)
+        target, is_inside = self._target(f, f.multiply(step, self.plan.batches[0].strides[0]), 0)
         size = self.instruction.operands[0].shape.element_count // (self.plan.bins.rows if self.plan.bins else 1)
         assert is_inside is not None
         return f.binary("udiv", f.index(target), f.index(size)), is_inside
@@ -183,11 +183,11 @@ class _Scatter:
 
     def _window(self, f: KernelFunction, index: IndexValue, update: IndexValue, target: IndexValue) -> None:
         """Applies one window if the whole of it is inside the operand, and in this task's part."""
-        target, is_inside = self._place(f, index, target)
+        target, is_inside = self._target(f, index, target)
         with f.when(is_inside):
             self._elements(f, 0, update, target)
 
-    def _place(self, f: KernelFunction, index: IndexValue, target: IndexValue) -> tuple[IndexValue, Value | None]:
+    def _target(self, f: KernelFunction, index: IndexValue, target: IndexValue) -> tuple[IndexValue, Value | None]:
         """Returns the offset of a window in the operand, and whether it is inside, and in this task's part."""
         is_inside: Value | None = None
         for start in self.plan.starts:
