@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import hloom as hl
+from conftest import ROOT
 from hloom.backends.cpu.codegen.step_timer import ITERATION
 from hloom.bench import machine
 from hloom.bench.limits import Bandwidth, Limits, Work
 from hloom.errors import ArgumentError
+from hloom.faults import Case
 from hloom.profiler import Kernel, Profile
 from hloom.profiler.calls import Calls
 from hloom.profiler.trace import trace
@@ -171,6 +175,21 @@ def test_totals_of_scopes_include_those_inside() -> None:
     lines = profile.compare(profile).splitlines()
     assert "(whole call)" in lines[3] and lines[3].split("│")[4].strip() == "+0.0"
     assert any("f/outer/one/dot" in line for line in lines)
+
+
+@pytest.mark.long
+def test_profiles_on_a_loaded_machine_name_the_same_costliest_kernels() -> None:
+    path = ROOT / "tests" / "corpus" / "cnn_adam_step" / "module.hlo"
+    case = Case.random(hl.load(path), seed=0)
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * thread_count())]
+    try:
+        profiles = [hl.profile(hl.load(path), *case.arguments or ()) for _ in range(2)]
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    first, second = (sorted(p.kernels, key=lambda k: k.seconds)[-3:] for p in profiles)
+    assert {kernel.name for kernel in first} == {kernel.name for kernel in second}
 
 
 def test_a_profile_prints_and_saves(found: Profile, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 import documentation
 import hloom as hl
-from handbook import api, drawings, examples_page, page, programs, specification
+from handbook import api, drawings, examples_page, gallery, page, programs, specification
 from handbook.markdown import escaped, wrapped
 from handbook.python_code import program, python
 from hloom.ops.operation import OPERATIONS
@@ -35,6 +36,10 @@ def test_the_site_builds_without_warnings_or_dead_links(tmp_path: Path) -> None:
             if not target.exists() or (anchor and target.suffix == ".html" and anchor not in ids[target]):
                 dead.append(f"{path.relative_to(tmp_path)}: {name}")
     assert not dead, "\n".join(dead)
+    index = json.loads((tmp_path / "site" / "searchindex.js").read_text()[len("Search.setIndex(") : -1])
+    assert index["docnames"].index("operations/gather") in index["titleterms"]["gather"]
+    pictured = {path.stem for path in gallery.PROGRAMS.glob("*.py")}
+    assert pictured == {path.stem for path in (tmp_path / "source" / "gallery").glob("*.png")}
 
 
 EXAMPLES = [(example, made) for example in specification.examples() if (made := program(example))]

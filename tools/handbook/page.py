@@ -127,7 +127,8 @@ def _inputs(declaration: type[Operation], sections: list[Section], rules: list[s
         other = f", `{field.text}` in HLO text" if field.text and field.text != field.name else ""
         meaning = escaped(field.doc) + other + _constrained(field.name, rules)
         rows.append((f"`{field.name}`", field.kind.description, default_text(field), meaning))
-    return table(("name", "type", "default", "meaning"), rows)
+    shown = table(("name", "type", "default", "meaning"), rows)
+    return f'<div class="inputs">\n\n{shown}\n</div>\n' if shown else ""
 
 
 def _constrained(name: str, rules: Iterable[str]) -> str:

@@ -7,15 +7,15 @@ from hloom.passes.optimize.memory_scheduler import memory_use
 from hloom.profiler.measured import Event, Kernel, Measured
 
 Json = dict[str, object]
-PROGRAM, LOOPS = 0, 1000
-"""Tracks of steps and of iterations; threads have the numbers between."""
+PROGRAM, LOOPS = 1, 1000
+"""Tracks of steps and of iterations; threads have the numbers between. 0 is the idle thread of Perfetto."""
 
 
 def trace(profile: Measured) -> Json:
     """Returns a call as a trace: tracks for the steps, the iterations of loops and each thread, and the live memory."""
     events = [_slice(event) for event in profile.events]
     threads = sorted({event.thread for event in profile.events if event.thread})
-    names = {PROGRAM: "program", **{k: f"thread {k}" for k in threads}, LOOPS: "iterations"}
+    names = {PROGRAM: "program", **{PROGRAM + k: f"thread {k}" for k in threads}, LOOPS: "iterations"}
     tracks: list[Json] = [
         {"name": "thread_name", "ph": "M", "pid": 1, "tid": track, "args": {"name": name}}
         for track, name in names.items()
@@ -28,7 +28,7 @@ def trace(profile: Measured) -> Json:
 
 
 def _slice(event: Event) -> Json:
-    track = LOOPS if event.kind == ITERATION else event.thread
+    track = LOOPS if event.kind == ITERATION else PROGRAM + event.thread
     timing: Json = {"pid": 1, "tid": track, "ts": 1e6 * event.start, "dur": 1e6 * (event.end - event.start)}
     arguments = {} if event.kind == ITERATION or event.kernel is None else _arguments(event.kernel)
     return {"name": event.name, "cat": event.kind, "ph": "X", "args": arguments, **timing}
