@@ -246,7 +246,14 @@ def test_a_large_computation_is_shown_by_its_scopes(overview: Any) -> None:
 def test_words_of_a_search_may_name_fields(overview: Any) -> None:
     from selenium.webdriver.common.by import By
 
-    for words, count in (("scope:two", 20), ("%x35", 1), ("opcode:neg scope:outer x1", 11), ("shape:f32[8] tanh", 1)):
+    for words, count in (
+        ("scope:two", 20),
+        ("%x35", 1),
+        ("opcode:neg scope:outer x1", 11),
+        ("shape:f32[8] tanh", 1),
+        ("re:x3[0-4]\\b", 5),
+        ("re:[", 0),
+    ):
         field = overview.find_element(By.ID, "search")
         field.clear()
         field.send_keys(words)

@@ -86,6 +86,20 @@ def test_pictures_have_all_boxes(large: Any) -> None:
     assert large.execute_script(f"return {boxes} == drawing.scene.nodes.length")
 
 
+def test_all_that_a_value_is_computed_from_is_highlighted(large: Any) -> None:
+    """Every instruction reads the one before it; the first is a parameter, which is left out."""
+    large.execute_script("openAll()")
+    wait_until(large, "state.isDrawn")
+    large.execute_script("choose('0.300')")
+    direct = large.execute_script("return drawing.near.size")
+    large.execute_script("reach('operands')")
+    sources = "new Set(linksOf(state.drawn, boxOfId('0.300')).map(([from]) => from.id)).size"
+    assert large.execute_script(f"return {sources}") == 299
+    assert large.execute_script("return drawing.near.size") > direct
+    large.execute_script("reach('operands')")
+    assert large.execute_script("return drawing.near.size") == direct
+
+
 def test_two_modules_are_side_by_side(large: Any) -> None:
     large.execute_script("view('compare')")
     shown = large.execute_script("return views.compare.innerText")

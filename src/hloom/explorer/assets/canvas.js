@@ -38,7 +38,7 @@ function viewer(canvas, on) {
   function drawTiles(width, height) {
     const end = performance.now() + BUDGET, size = TILE / ratio();
     let isComplete = true;
-    if (it.old) drawOld(width, height);
+    if (it.old) drawOld(size);
     for (const [column, row, isSeen] of tilesAround(Math.floor(-it.x / size), Math.floor(-it.y / size), Math.floor((width - it.x) / size), Math.floor((height - it.y) / size))) {
       const key = `${column} ${row}`;
       if (!it.tiles.has(key)) {
@@ -52,10 +52,13 @@ function viewer(canvas, on) {
     return isComplete;
   }
 
-  // After zooming, the picture from before, scaled, until its tiles are replaced.
-  function drawOld() {
-    const { picture, zoom, x, y } = it.old, scale = it.zoom / zoom;
-    context.drawImage(picture, it.x - x * scale, it.y - y * scale, canvas.clientWidth * scale, canvas.clientHeight * scale);
+  // After zooming, the tiles from before, scaled, until they are replaced.
+  function drawOld(size) {
+    const { tiles, zoom } = it.old, scale = size * it.zoom / zoom;
+    for (const [key, tile] of tiles) {
+      const [column, row] = key.split(" ");
+      context.drawImage(tile, it.x + column * scale, it.y + row * scale, scale, scale);
+    }
   }
 
   it.redraw = () => { it.tiles.clear(); it.old = null; request(); };
@@ -65,9 +68,8 @@ function viewer(canvas, on) {
   it.zoomTo = (zoom, x = canvas.clientWidth / 2, y = canvas.clientHeight / 2) => {
     const limited = Math.min(3, Math.max(it.least(), zoom)), scale = limited / it.zoom;
     if (scale === 1) return;
-    if (!it.old && canvas.width) it.old = { picture: copyOf(canvas), zoom: it.zoom, x: it.x, y: it.y };
-    Object.assign(it, { x: x - (x - it.x) * scale, y: y - (y - it.y) * scale, zoom: limited });
-    it.tiles.clear();
+    if (!it.old) it.old = { tiles: it.tiles, zoom: it.zoom };
+    Object.assign(it, { x: x - (x - it.x) * scale, y: y - (y - it.y) * scale, zoom: limited, tiles: new Map() });
     request();
   };
   it.least = () => Math.min(0.3, 0.8 * Math.min(canvas.clientWidth / it.scene.width, canvas.clientHeight / it.scene.height));
@@ -94,12 +96,6 @@ function tilesAround(left, top, right, bottom) {
     (isSeen ? seen : around).push([column, row, isSeen]);
   }
   return [...seen, ...around];
-}
-
-function copyOf(canvas) {
-  const made = h("canvas", { width: canvas.width, height: canvas.height });
-  made.getContext("2d").drawImage(canvas, 0, 0);
-  return made;
 }
 
 let themes = new Map();

@@ -57,7 +57,7 @@ function reveal(id) {
 }
 
 function choose(id, moves = false) {
-  state.chosen = id;
+  Object.assign(state, { chosen: id, reach: null });
   if (boxOfId(id)) { select(moves); return; }
   const anchor = [...state.open].find((each) => boxOfId(each));
   reveal(id);
@@ -124,9 +124,16 @@ function textsOf(searched) {
     }))));
 }
 
-// Whether an instruction has a word, with or without "%", or "opcode:", "shape:", "scope:", "source:" or "name:" before it.
+// A regular expression; one that is not complete yet matches nothing.
+function matcherOf(text) {
+  try { return new RegExp(text, "i"); } catch { return /$^/; }
+}
+
+// Whether an instruction has a word, with or without "%", or "opcode:", "shape:", "scope:", "source:" or "name:" before it;
+// or matches a regular expression, "re:".
 function has(one, word) {
-  const [, field, value] = word.match(/^(name|opcode|shape|scope|source|sharding):(.*)$/) || [];
+  const [, field, value] = word.match(/^(name|opcode|shape|scope|source|sharding|re):(.*)$/) || [];
+  if (field === "re") return matcherOf(value).test(one.text);
   return field ? one.fields[field].toLowerCase().includes(value) : one.text.includes(word.replace(/^%/, ""));
 }
 
@@ -142,7 +149,7 @@ function search(text) {
 // Keys
 
 const KEYS = {
-  f: () => drawing.fit(), c: () => enter(state.computation), o: openAll, m: mark, "?": keysDetails, "+": () => drawing.zoomTo(drawing.zoom * 1.3), "-": () => drawing.zoomTo(drawing.zoom / 1.3),
+  f: () => drawing.fit(), c: () => enter(state.computation), o: openAll, m: mark, i: () => reach("operands"), u: () => reach("users"), "?": keysDetails, "+": () => drawing.zoomTo(drawing.zoom * 1.3), "-": () => drawing.zoomTo(drawing.zoom / 1.3),
 };
 
 document.addEventListener("keydown", (event) => {

@@ -97,14 +97,29 @@ function select(moves = false) {
   const { drawn } = state, here = drawing.scene.byId.get(state.chosen), box = boxOfId(state.chosen);
   drawing.chosen = state.chosen;
   drawing.marked = state.marked;
-  const within = (one) => { for (let each = one; each; each = each.parent) if (each === box) return true; return false; };
-  const links = drawn.links.filter(([from, to]) => box.parent && !box.children && (within(from) || within(to))).slice(0, 4000);
-  drawing.near = new Set(links.flatMap(([from, to]) => segmentsOf(from, to).map(([owner, source, target]) => `${owner.id} ${source}>${target}`)));
+  drawing.near = new Set(linksOf(drawn, box).flatMap(([from, to]) => segmentsOf(from, to).map(([owner, source, target]) => `${owner.id} ${source}>${target}`)));
   if (moves && here) bringIntoSight(here);
   drawing.request();
   drawOverview();
   details();
   announced.textContent = box.scope ? `scope ${box.title}, ${counted(box.scope.count, "instruction")}` : `${box.instruction.op} ${box.instruction.name}, ${box.instruction.shape}`;
+}
+
+// The links to highlight: those of a box, or all by which its value is computed or what it leads to.
+function linksOf({ links }, box) {
+  const within = (one) => { for (let each = one; each; each = each.parent) if (each === box) return true; return false; };
+  if (!box.parent) return [];
+  if (!state.reach) return box.children ? [] : links.filter(([from, to]) => within(from) || within(to));
+  const near = state.reach === "operands" ? 1 : 0, byEnd = new Map(), found = new Set(links.filter((link) => within(link[near])));
+  for (const link of links) byEnd.has(link[near]) ? byEnd.get(link[near]).push(link) : byEnd.set(link[near], [link]);
+  for (const link of found) for (const next of byEnd.get(link[1 - near]) || []) found.add(next);
+  return [...found];
+}
+
+// Highlights all that a value is computed from, or all that depends on it; and no longer, if asked again.
+function reach(direction) {
+  state.reach = state.reach === direction ? null : direction;
+  select();
 }
 
 function bringIntoSight(node) {
@@ -139,6 +154,7 @@ function drawOverview() {
 overview.addEventListener("click", (event) => enter(state.computation, Math.floor(event.offsetX / overview.clientWidth * computation().instructions.length)));
 
 const HELP = { "double click, Enter": "open or close a box", "arrows": "go to operands, users, neighbours", "wheel, + and -": "zoom", "drag": "pan", "m": "mark, to see the path to another",
+  "i and u": "highlight all that it is computed from, or that uses it",
   "f": "show everything", "o": "open all boxes", "c": "close all boxes", "/": "search", "1 to 7": "views", "Escape": "back to the details" };
 
 function keysDetails() {
