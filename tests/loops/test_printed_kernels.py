@@ -17,7 +17,7 @@ def test_a_softmax_of_rows_keeps_the_exponentials_of_a_row() -> None:
         "b1: output f32[64000]",
         "b2: scratch f32[1000]",
         "parallel i0 < 64 by 4:",
-        "  vector i1 < 1000 lanes 8:",
+        "  vector i1 < 1000 lanes 16:",
         "    keep b2[r5] = exponential(subtract(b0[1000*i0 + r5], reduce[r3 < 1000; maximum](b0[1000*i0 + r3])))",
         "    b1[1000*i0 + i1] = divide(b2[i1], reduce[r5 < 1000; add](exponential(subtract(b0[1000*i0 + r5], "
         "reduce[r3 < 1000; maximum](b0[1000*i0 + r3])))))",

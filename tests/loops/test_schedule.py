@@ -24,6 +24,12 @@ NORMALISED = (
     "b = f32[ROWS,COLUMNS] broadcast(s), dimensions={0}\nROOT r = f32[ROWS,COLUMNS] divide(y, b)"
 )
 
+COLUMNS_NORMALISED = (
+    "x = f32[100,1000] parameter(0)\n" + Z + "y = f32[100,1000] sine(x)\n"
+    "s = f32[1000] reduce(y, zero), dimensions={0}, to_apply=sum\n"
+    "b = f32[100,1000] broadcast(s), dimensions={1}\nROOT r = f32[100,1000] divide(y, b)"
+)
+
 
 def scheduled(text: str, threads: int = 2) -> Kernel:
     """The kernel of a module whose entry is fused into one instruction."""
@@ -158,10 +164,17 @@ def test_softmax_keeps_the_exponentials_of_a_row() -> None:
     assert scheduled(softmax(100, 1000)).to_text().split("\n")[2:] == [
         "b2: scratch f32[1000]",
         "parallel i0 < 100 by 7:",
-        "  vector i1 < 1000 lanes 8:",
+        "  vector i1 < 1000 lanes 16:",
         f"    keep b2[r5] = {exponential}",
         f"    b1[1000*i0 + i1] = divide(b2[i1], reduce[r5 < 1000; add]({exponential}))",
     ]
+
+
+def test_softmax_keeps_the_exponentials_of_a_vector_of_columns() -> None:
+    kernel = scheduled(module_text(COLUMNS_NORMALISED)).to_text()
+    assert "b2: scratch f32[1600]" in kernel
+    assert "keep b2[16*r3 + (i1 mod 16)] = sine(b0[i1 + 1000*r3])" in kernel
+    assert "divide(b2[16*i0 + (i1 mod 16)], reduce" in kernel
 
 
 def test_long_nests_are_printed_by_expression(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,6 +194,19 @@ def test_cheap_values_are_recomputed_rather_than_kept() -> None:
     assert "keep b2[r3] = sine" in normalised(100, 100)
     assert "keep" not in normalised(100, 100, "negate")
     assert "keep" not in normalised(20, 20_000), "a row must fit into the cache"
+
+
+def test_rows_of_narrow_elements_are_computed_in_pairs() -> None:
+    text = nests(softmax(100, 1000).replace("f32", "bf16"))
+    assert "  vector i1 < 1000 lanes" in text
+    assert [line.split(" = ")[0].strip() for line in text.split("\n")[2:]] == [
+        "keep b2[r5]",
+        "keep b3[r5]",
+        "b1[i1 + 2000*i0p]",
+        "b1[i1 + 2000*i0p + 1000]",
+    ]
+    assert "i0p" not in nests(softmax(99, 1000).replace("f32", "bf16"))
+    assert "i0p" not in nests(softmax(100, 1000))
 
 
 def test_narrow_floats_are_kept_as_f32() -> None:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hloom.affine import Expression, Variable
-from hloom.loops.expressions import Apply, ExpressionSpace, is_function_call, walk
+from hloom.affine import Expression, Index, Variable
+from hloom.loops.expressions import Apply, ExpressionSpace, Reduction, is_function_call, walk
 from hloom.loops.interleaved_accesses import (
     MAX_LANES,
     interleaved_loops,
@@ -28,7 +28,9 @@ from hloom.loops.nest import (
     expression_cost,
     loads_of,
     nest_cost,
+    reductions_of,
     split_at_divisors,
+    split_loop,
 )
 from hloom.loops.split_reduction import split_reductions
 from hloom.target import (
@@ -53,6 +55,8 @@ MIN_VECTOR_EXTENT = 8
 """The smallest extent of contiguous loops that are vectorised in preference to interleaved accesses."""
 INTERLEAVED_SCORE = 3.0
 """The score of a vector loop whose interleaved accesses are transposed in registers instead of being scattered."""
+MAX_PAIRED_ROW = 2048
+"""The longest row of which two are computed side by side: for longer ones, the latencies of a row count less."""
 MAX_UNROLLED_LOOP = 4
 """The largest extent of a loop around a reduction that is unrolled."""
 
@@ -78,10 +82,12 @@ def _schedule_nest(kernel: Kernel, nest: Nest, target: Target) -> Nest:
     vector = _vector_loop(nest, target.vector_bytes)
     interleaved = interleaved_loops(nest, vector, target.vector_bytes) if vector else []
     nest = unroll(nest, kernel.space, interleaved)
+    nest, row_count = _pair_rows(nest, kernel.space, vector)
     tile = _tile_loop(nest, vector) if vector and not interleaved else None
     nest = _order_loops(nest, vector, tile)
-    nest = _stage(kernel, nest, vector)
-    lanes = _lanes(nest, vector, tile, target.vector_bytes) if vector else 0
+    nest = _stage(kernel, nest, vector) if vector else nest
+    lanes = _lanes(nest, vector, tile, target.vector_bytes, row_count) if vector else 0
+    nest = _stage(kernel, nest, vector, lanes) if vector and tile is None else nest
     if vector and tile is None:
         nest, vector = strip_mine(nest, kernel.space, vector, lanes)
     elif vector and tile and nest.loops == (tile, vector) and tile.extent < target.threads * TILES_PER_THREAD * lanes:
@@ -188,19 +194,22 @@ def tile_step(tile: Variable, lanes: int) -> int:
 # The number of lanes
 
 
-def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: int) -> int:
-    """The number of lanes of the vector loop: several registers for cheap values, and for reductions side by side."""
+def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: int, row_count: int) -> int:
+    """The number of lanes of the vector loop: several registers for cheap values, and for reductions side by side.
+
+    An iteration of the loop is for several rows that are alike.
+    """
     expressions = nest.expressions
     width = native_lanes(expressions, vector_bytes)
     if tile is not None or needs_transposition(nest, vector, max_record_length(nest, vector, vector_bytes)):
         return min(width, MAX_LANES)
     if emulates_masks(expressions, vector_bytes):
         return fitting_lanes(min(width, 16), 1, vector.extent)
-    cost = sum(expression_cost(e) for e in expressions)
+    cost = sum(expression_cost(e) for e in expressions if vector in e.variables)
     table = UNROLLED_ELEMENTS
     if any(vector in reduction.variables for reduction in nest.reductions):
         table = UNROLLED_COLUMNS_ALONE if len(nest.stores) == 1 else UNROLLED_COLUMNS
-    return fitting_lanes(width * unroll_factor(cost, table), width, vector.extent)
+    return fitting_lanes(width * unroll_factor(cost / row_count, table), width, vector.extent)
 
 
 # Shared work
@@ -212,35 +221,73 @@ def _unroll_short_loops(nest: Nest, space: ExpressionSpace) -> Nest:
     return unroll(nest, space, nest.loops[-1:]) if nest.reductions and is_short else nest
 
 
-def _stage(kernel: Kernel, nest: Nest, vector: Variable | None) -> Nest:
-    """Keeps expensive values in scratch buffers if a reduction computes them and the vector loop uses them again."""
-    if vector is None or len(nest.loops) < 1:
-        return nest
+def _pair_rows(nest: Nest, space: ExpressionSpace, vector: Variable | None) -> tuple[Nest, int]:
+    """Unrolls a loop over rows that are reduced several times, so that each hides the latencies of the other.
+
+    Between two passes over a row there is a reduction of lanes and arithmetic on its result, which nothing overlaps.
+    That pays for elements of at most 16 bits, whose conversions take longer than reading them from memory. Returns the
+    new nest, and the number of rows in an iteration.
+    """
+    if len(nest.loops) != 2 or vector is not nest.loops[-1] or len(nest.stores) != 1:
+        return nest, 1
+    rows = nest.loops[0]
+    is_chained = any(reductions_of(reduction.values) for reduction in nest.reductions)
+    if not is_chained or any(f.variables != {rows} or not f.monoid for f in nest.reductions):
+        return nest, 1
+    if rows.extent % 2 or vector.extent > MAX_PAIRED_ROW or any(load.type.bits > 16 for load in nest.loads):
+        return nest, 1
+    nest, _, inner = split_loop(nest, space, rows, 2, f"{rows.name}p")
+    return unroll(nest, space, [inner]), 2
+
+
+def _stage(kernel: Kernel, nest: Nest, vector: Variable, lanes: int = 0) -> Nest:
+    """Keeps expensive values in scratch buffers if a reduction computes them and a loop uses them again.
+
+    Without `lanes`, the reductions are of rows, which the vector loop uses; otherwise of a vector of columns.
+    """
     space = kernel.space
     outside = {id(e): e for e in nest.expressions}
     staged = []
     replaced: dict[int, Expression] = {}
     for reduction in nest.reductions:
-        if len(reduction.over) != 1 or reduction.over[0].extent != vector.extent or vector.extent > MAX_CACHED_ROW:
-            continue
-        if vector in reduction.variables or not reduction.monoid:
+        user = _user_loop(nest, reduction, vector, lanes)
+        if user is None:
             continue
         inner = reduction.over[0]
         for expression in _expensive(reduction.values, inner):
-            counterpart = space.substitute([expression], {inner: space.indices.of(vector)}, in_reductions=False)[0]
+            counterpart = space.substitute([expression], {inner: space.indices.of(user)}, in_reductions=False)[0]
             if id(counterpart) in outside and id(counterpart) not in replaced and counterpart is not expression:
-                buffer = len(kernel.buffers)
+                buffer, size = len(kernel.buffers), inner.extent * max(lanes, 1)
                 type = expression.type.computation_type  # as registers hold it: no narrow float is rounded again
-                kernel.buffers.append(BufferType(type, vector.extent, "scratch"))
-                space.buffer_sizes.append(vector.extent)
-                staged.append((expression, buffer, space.indices.of(inner)))
-                replaced[id(counterpart)] = space.load(type, buffer, space.indices.of(vector))
+                kernel.buffers.append(BufferType(type, size, "scratch"))
+                space.buffer_sizes.append(size)
+                staged.append((expression, buffer, _slot(space, inner, vector, lanes)))
+                replaced[id(counterpart)] = space.load(type, buffer, _slot(space, user, vector, lanes))
                 break
     if not staged:
         return nest
     values = space.replace(nest.values, replaced, in_reductions=False)
     stores = tuple(replace(s, value=v) for s, v in zip(nest.stores, values, strict=True))
-    return replace(nest, stores=stores, schedule=replace(nest.schedule, staged=tuple(staged)))
+    kept = (*nest.schedule.staged, *staged)
+    return replace(nest, stores=stores, schedule=replace(nest.schedule, staged=kept))
+
+
+def _user_loop(nest: Nest, reduction: Reduction, vector: Variable, lanes: int) -> Variable | None:
+    """The loop whose iterations may use the values that a reduction reduces; None if they cannot be kept."""
+    if len(reduction.over) != 1 or not reduction.monoid or (vector in reduction.variables) != bool(lanes):
+        return None
+    extent = reduction.over[0].extent
+    inside = nest.loops[nest.loops.index(vector) + 1 :] if lanes else (vector,)
+    loops = [loop for loop in inside if loop.extent == extent and loop not in reduction.variables]
+    return loops[0] if loops and extent * max(lanes, 1) <= MAX_CACHED_ROW else None
+
+
+def _slot(space: ExpressionSpace, loop: Variable, vector: Variable, lanes: int) -> Index:
+    """The index in a scratch buffer of the value of an iteration: of a row, or of a vector of columns."""
+    at = space.indices.of(loop)
+    if not lanes:
+        return at
+    return space.indices.linear([at, space.indices.remainder(space.indices.of(vector), lanes)], [lanes, 1])
 
 
 def _expensive(values: Sequence[Expression], inner: Variable) -> list[Expression]:

@@ -24,6 +24,10 @@ OTHERS = [
     0x7FC0,
     0xFF81,
     0x7FFF,
+    # Divisors beyond 2^64, and below its inverse.
+    0x5F81,
+    0x7F01,
+    0x1F7F,
 ]
 FUNCTIONS = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide}
 

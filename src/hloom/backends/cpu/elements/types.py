@@ -127,15 +127,10 @@ def _rounded_to_bfloat16(b: Builder, value: Value) -> Value:
 
 
 def _nearest_bfloat16(b: Builder, bits: Value) -> Value:
-    """Rounds the bits of f32 to those of the nearest bf16, ties to even.
-
-    Halves are rounded up. After that the lower half is zero only for ties, whose last bit has to be zero.
-    """
-    up = b.binary("add", bits, constant(bits.type, 0x8000))
-    lower = b.binary("and", up, constant(bits.type, 0xFFFF))
-    is_half = b.compare("eq", lower, constant(bits.type, 0))
-    kept = b.select(is_half, constant(bits.type, _UPPER_HALF ^ 0x10000), constant(bits.type, _UPPER_HALF))
-    return b.binary("and", up, kept)
+    """Rounds the bits of f32 to those of the nearest bf16, ties to even: up if the last bit that is kept is set."""
+    is_even = b.compare("eq", b.binary("and", bits, constant(bits.type, 0x10000)), constant(bits.type, 0))
+    almost_half = b.select(is_even, constant(bits.type, 0x7FFF), constant(bits.type, 0x8000))
+    return b.binary("and", b.binary("add", bits, almost_half), constant(bits.type, _UPPER_HALF))
 
 
 def register_type(type: PrimitiveType, lanes: int) -> Type:

@@ -11,12 +11,14 @@ from typing import Any, cast
 
 from hloom.affine import Expression, Variable
 from hloom.backends.cpu.elements import ops as element_ops
+from hloom.backends.cpu.elements import quotients
 from hloom.backends.cpu.elements.types import (
     Element,
     constant_element,
     register_element,
     resized,
     rounded,
+    rounded_arithmetic,
     select_element,
 )
 from hloom.backends.cpu.nests.indices import index_value
@@ -216,6 +218,10 @@ class NestEmitter(NestState):
 
     def _apply(self, expression: Apply) -> Element:
         operands = [self.value(operand) for operand in expression.operands]
+        inverse = self.known(_inverse_key(expression.operands[1])) if quotients.is_quotient(expression) else None
+        if inverse is not None:
+            quotient = quotients.quotient(self.builder, cast(Value, operands[0]), inverse)
+            return rounded_arithmetic(self.builder, quotient, expression.type)
         return element_ops.apply(self.builder, expression, self.to_common_width(operands))
 
     def _load(self, load: Load) -> Element:
@@ -271,6 +277,7 @@ class NestEmitter(NestState):
         """Emits the subexpressions of the roots that do not depend on inner loops."""
         bound = self.variables.keys()
         ready: list[Expression] = []
+        divisors: list[Expression] = []
         seen: set[int] = set()
         stack = list(reversed(roots))
         while stack:
@@ -282,10 +289,21 @@ class NestEmitter(NestState):
                 if self.is_safe(expression):
                     ready.append(expression)
                 continue
+            if quotients.is_quotient(expression) and expression.children[1].variables <= bound:
+                divisors.append(expression.children[1])
             stack += expression.children
         emit_ready_reductions(self, ready)
         for expression in ready:
             self.value(expression)
+        for divisor in filter(self.is_safe, divisors):
+            if self.known(_inverse_key(divisor)) is None:
+                inverse = quotients.reciprocal(self.builder, cast(Value, self.value(divisor)))
+                self.scopes[-1][_inverse_key(divisor)] = inverse
+
+
+def _inverse_key(divisor: Expression) -> tuple[str, int]:
+    """The key of the reciprocal of an expression in the scopes."""
+    return "reciprocal", id(divisor)
 
 
 def _roots(stores: Sequence[Store]) -> list[Expression]:

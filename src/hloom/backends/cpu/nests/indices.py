@@ -55,13 +55,13 @@ def sum_terms(e: NestState, terms: tuple[tuple[Atom, int], ...]) -> tuple[Value 
     extra: Value | None = None
     coefficient = 0
     for atom, c in terms:
-        if e.vector is not None and e.vector in atom.variables and atom is not e.vector:
+        is_contiguous = _is_lane(e, atom)
+        if e.vector is not None and e.vector in atom.variables and not is_contiguous:
             part = atom_value(e, atom)
             part = b.binary("mul", part, constant(part.type, c)) if c != 1 else part
             extra = part if extra is None else b.binary("add", extra, part)
             continue
-        if atom is e.vector:
-            coefficient += c
+        coefficient += c if is_contiguous else 0
         value = atom_value(e, atom)
         if value.type.width:
             part = b.binary("mul", value, constant(value.type, c)) if c != 1 else value
@@ -72,8 +72,16 @@ def sum_terms(e: NestState, terms: tuple[tuple[Atom, int], ...]) -> tuple[Value 
     return base, coefficient, extra
 
 
+def _is_lane(e: NestState, atom: Atom) -> bool:
+    """Whether an atom grows by one from lane to lane: the counter of the vector loop, or its rest by whole vectors."""
+    if e.vector is None or not isinstance(atom, Remainder):
+        return atom is e.vector
+    is_counter = atom.operand.terms == ((e.vector, 1),) and not atom.operand.constant and not e.vector.low
+    return is_counter and atom.divisor % e.lanes == 0
+
+
 def atom_value(e: NestState, atom: Atom) -> Value:
-    """The register of a loop variable, or of an atom that is emitted at its first use."""
+    """The register of a loop variable, in the first lane, or of an atom that is emitted at its first use."""
     if isinstance(atom, Variable):
         return e.variables[atom]
     key = ("atom", atom)
@@ -89,6 +97,8 @@ def emit_atom(e: NestState, atom: Atom) -> Value:
     if isinstance(atom, RuntimeIndex):
         return emit_runtime_index(e, atom)
     assert isinstance(atom, (Quotient, Remainder))
+    if e.vector is not None and _is_lane(e, atom):
+        return b.binary("urem", e.variables[e.vector], constant(I64, atom.divisor))
     operand = index_value(e, atom.operand)
     divisor = constant(operand.type, atom.divisor)
     quotient = isinstance(atom, Quotient)
