@@ -169,7 +169,7 @@ def test_search_finds_and_a_hit_is_shown(browser: Any) -> None:
     assert "1 instruction matches" in shown(browser)
     browser.execute_script("document.querySelector('#details .row').click()")
     press(browser, "\ue00c")  # Escape
-    assert "while" in browser.execute_script("return document.querySelector('#details pre').innerText")
+    assert "while" in after_drawing(browser, "return document.querySelector('#details pre').innerText")
 
 
 def test_a_loop_opens_and_closes_and_arrows_move(browser: Any) -> None:
@@ -204,7 +204,7 @@ def test_lines_of_assembly_link_to_their_instruction(browser: Any) -> None:
 
 def test_the_original_graph_is_shown(browser: Any) -> None:
     browser.execute_script("show('root', 'given')")
-    assert "sqrt(y)" in shown(browser)
+    assert "sqrt(y)" in after_drawing(browser, "return document.body.innerText")
     assert "jit(f)/</script><b>sqrt" in shown(browser)
     browser.execute_script("document.querySelector('#which').value = 'optimized'")
 

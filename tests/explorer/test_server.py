@@ -94,6 +94,7 @@ def test_the_editor_serves_its_own_page_only(server: PageServer) -> None:
     assert post(server, "../check", text)[0] == 404
 
 
+@pytest.mark.long
 def test_the_editor_stops_programs_that_take_too_long(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LIMITS, "check", 1.0)
     endless = b"""HloModule m

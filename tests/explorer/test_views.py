@@ -61,7 +61,7 @@ def test_no_edge_runs_through_a_box_with_everything_open(large: Any) -> None:
 def test_a_box_that_opens_stays_where_it_was(large: Any) -> None:
     large.execute_script("enter(0)")
     wait_until(large, "state.isDrawn")
-    box = large.execute_script("return state.drawn.root.children[9].id")
+    box = large.execute_script("return state.drawn.root.children[1].id")
     node = f"drawing.scene.byId.get('{box}')"
     where = f"(({{ x, y }}) => [drawing.x + drawing.zoom * x, drawing.y + drawing.zoom * y])({node})"
     before = large.execute_script(f"return {where}")

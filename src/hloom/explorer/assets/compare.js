@@ -2,7 +2,7 @@
 // The view of two modules or runs side by side: sizes, times, memory, and the difference of their graphs.
 
 function compareView(data) {
-  const { other, difference } = data, titles = [data.name, other.name].map((name) => shortened(name, 40));
+  const { other, difference } = data, titles = [data.name, data.name === other.name ? `${other.name} (other)` : other.name].map((name) => shortened(name, 40));
   const chosen = h("div", {}), pick = (which) => chosen.replaceChildren(
     h("p", { class: "soft" }, difference[which].groups.length ? "What only one of them has, with what surrounds it." : "The graphs are equal, but for names and order."),
     changesList(difference[which].groups, difference[which].omitted, titles));

@@ -5,15 +5,15 @@
 // Ids: "0.12" is instruction 12 of computation 0, "0:3" the box of scope 3 of computation 0, "0.12/3.4" is instruction 4
 // of computation 3, which 0.12 calls, and "0.12/3:0" the box of computation 3 there.
 
-// The outermost box of computation `number`, with the boxes in `open` open; `links` are the pairs of connected boxes, and
-// `boxes` are all, by id.
+// The outermost box of computation `number`, with the boxes in `open` open; `links` are the pairs of connected boxes,
+// `boxes` are all, by id, and `top` says in which ones the instructions of the computation are.
 function contentsOf(graph, number, open) {
   const root = { id: `${number}:0`, title: "", parent: null, kind: "scope", number, scope: scopesOf(graph.computations[number]).scopes[0] };
   const drawn = { graph, open, links: [], boxes: new Map([[root.id, root]]) };
   openBox(root);
-  fill(drawn, root, number, "");
+  const top = fill(drawn, root, number, "");
   finish(root);
-  return { root, links: drawn.links, boxes: drawn.boxes };
+  return { root, links: drawn.links, boxes: drawn.boxes, top };
 }
 
 function openBox(box) {

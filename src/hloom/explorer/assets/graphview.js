@@ -69,8 +69,9 @@ function paint(drawn, plan) {
   if (after) drawing.moveTo(drawing.x + drawing.zoom * (before.x - after.x), drawing.y + drawing.zoom * (before.y - after.y));
   else place(scene);
   const closed = scene.nodes.filter(({ isOpen }) => !isOpen).length;
-  part.textContent = `${counted(closed, "box", "boxes")} of ${counted(computation().instructions.length, "instruction")}`;
+  part.textContent = `${counted(closed, "box", "boxes")}, ${counted(computation().instructions.length, "instruction")}`;
   state.isDrawn = true;
+  if (after && after.isOpen && state.anchor === state.chosen) uncover(after);
   select(after && state.anchor !== state.chosen);
 }
 
@@ -105,15 +106,39 @@ function select(moves = false) {
   announced.textContent = box.scope ? `scope ${box.title}, ${counted(box.scope.count, "instruction")}` : `${box.instruction.op} ${box.instruction.name}, ${box.instruction.shape}`;
 }
 
-// The links to highlight: those of a box, or all by which its value is computed or what it leads to.
-function linksOf({ links }, box) {
-  const within = (one) => { for (let each = one; each; each = each.parent) if (each === box) return true; return false; };
+// Moves, and zooms out a little, to show the whole of a box that was opened, as far as that is legible.
+function uncover(node) {
+  const { clientWidth: width, clientHeight: height } = canvas, margin = 16;
+  const zoom = Math.min(drawing.zoom, Math.max(0.45, Math.min((width - 2 * margin) / node.width, (height - 2 * margin) / node.height)));
+  drawing.zoomTo(zoom, drawing.x + drawing.zoom * node.x, drawing.y + drawing.zoom * node.y);
+  const inside = (at, size, most) => Math.max(margin, Math.min(at, most - margin - size));
+  const x = drawing.x + zoom * node.x, y = drawing.y + zoom * node.y;
+  drawing.moveTo(drawing.x + inside(x, zoom * node.width, width) - x, drawing.y + inside(y, zoom * node.height, height) - y);
+}
+
+// The links to highlight: those of a box, or all between the instructions that it is computed from, or that depend on it.
+function linksOf({ links, top }, box) {
   if (!box.parent) return [];
-  if (!state.reach) return box.children ? [] : links.filter(([from, to]) => within(from) || within(to));
-  const near = state.reach === "operands" ? 1 : 0, byEnd = new Map(), found = new Set(links.filter((link) => within(link[near])));
-  for (const link of links) byEnd.has(link[near]) ? byEnd.get(link[near]).push(link) : byEnd.set(link[near], [link]);
-  for (const link of found) for (const next of byEnd.get(link[1 - near]) || []) found.add(next);
-  return [...found];
+  if (state.reach) return linksAmong(top, reached(top, box));
+  const within = (one) => { for (let each = one; each; each = each.parent) if (each === box) return true; return false; };
+  return box.children ? [] : links.filter(([from, to]) => within(from) || within(to));
+}
+
+// The instructions of the shown computation that can be reached from those of a box by operands, or by users.
+function reached({ computation, number }, box) {
+  const first = box.id.split("/")[0], users = usersOf(computation);
+  const own = box.scope && box.number === number && box.id === first ? box.scope.instructions : first.includes(":") ? [] : [pathOf(first)[0][1]];
+  const found = new Set(own);
+  for (const k of found) for (const next of state.reach === "operands" ? computation.instructions[k].operands : users[k]) found.add(next);
+  return found;
+}
+
+function linksAmong({ computation, places, boxes }, among) {
+  const found = [];
+  for (const k of among) if (boxes[k]) for (const operand of computation.instructions[k].operands) {
+    if (among.has(operand)) for (const source of sourcesOf(computation, places, operand)) if (boxes[source] !== boxes[k]) found.push([boxes[source], boxes[k]]);
+  }
+  return found;
 }
 
 // Highlights all that a value is computed from, or all that depends on it; and no longer, if asked again.

@@ -94,10 +94,11 @@ function runView(data, show) {
 // Operations per second over operations per byte, on logarithmic axes, under the roofs of the memory and, dashed, of the
 // fastest cache that a kernel's arrays fit. The area of a dot is its share of the time.
 function roofline(profile, kernels, show) {
-  const shown = kernels.filter((k) => k.flops && k.bytes && k.seconds), peak = profile.flops_per_second;
-  const intensity = (k) => k.flops / k.bytes, speed = (k) => k.flops * k.runs / k.seconds;
+  const shown = kernels.filter((k) => k.flops && k.bytes && k.seconds), intensity = (k) => k.flops / k.bytes, speed = (k) => k.flops * k.runs / k.seconds;
+  // A kernel that exceeds what was measured of the machine shows that the machine was busy then.
+  const peak = Math.max(profile.flops_per_second, ...shown.map(speed));
   const { chart, x, y, left, low, right, text } = logarithmic([...shown.map(intensity), 0.05, 50], [...shown.map(speed), peak], "operations per byte", "GFLOP/s");
-  const cache = Math.max(profile.bytes_per_second, ...shown.map((k) => k.roof));
+  const cache = Math.max(profile.bytes_per_second, ...shown.map((k) => Math.max(k.roof, k.bytes * k.runs / k.seconds)));
   const roof = (rate, dashes, name) => {
     const points = [Math.max(10 ** left, 10 ** low / rate), peak / rate, 10 ** right].map((v) => [x(v), y(Math.min(peak, v * rate))]);
     chart.append(svg("polyline", { points: points.join(" "), fill: "none", stroke: "currentColor", "stroke-width": 1.5, "stroke-dasharray": dashes }));
@@ -115,13 +116,14 @@ function roofline(profile, kernels, show) {
     dot.addEventListener("click", () => show(k.name));
     chart.append(dot);
     const isClose = shown.slice(0, at).some((one) => Math.hypot(x(intensity(one)) - x(intensity(k)), y(speed(one)) - y(speed(k))) < 26);
-    if (at < 24 && !isClose) text(`%${shortened(k.name, 24)}`, { x: x(intensity(k)) + radius + 3, y: y(speed(k)) + 4 });
+    const isRight = x(intensity(k)) > 700, beside = (radius + 3) * (isRight ? -1 : 1);
+    if (at < 24 && !isClose) text(`%${shortened(k.name, 24)}`, { x: x(intensity(k)) + beside, y: y(speed(k)) + 4, "text-anchor": isRight ? "end" : "start" });
   });
   [["elementwise", "loop nests"], ["product", "products and other kernels"]].forEach(([kind, name], k) => {
-    chart.append(svg("rect", { x: 80 + 110 * k, y: 6, width: 10, height: 10, fill: COLORS[kind] }));
-    text(name, { x: 95 + 110 * k, y: 15 });
+    chart.append(svg("rect", { x: 80 + 150 * k, y: 6, width: 10, height: 10, fill: COLORS[kind] }));
+    text(name, { x: 95 + 150 * k, y: 15 });
   });
-  text("area: share of the time", { x: 380, y: 15 });
+  text("area: share of the time", { x: 490, y: 15 });
   return chart;
 }
 

@@ -65,7 +65,7 @@ function changesList(groups, omitted, titles = ["before", "after"]) {
 // One change: two graphs in which what both have is at the same places.
 function changeOf(group, titles) {
   const drawn = layOutChange(group);
-  const figure = (side, title) => h("figure", {}, h("figcaption", {}, title), group[side].length ? changePicture(drawn, side) : h("p", { class: "soft" }, "nothing"));
+  const figure = (side, title) => h("figure", {}, h("figcaption", {}, title), group[side].length ? changePicture(drawn, side) : h("p", { class: "soft" }, "nothing in its place"));
   return h("section", {}, h("h3", {}, group.computation, group.rules.length ? h("span", { class: "soft" }, `  by ${group.rules.join(", ")}`) : null),
     h("div", { class: "pair" }, figure("before", titles[0]), figure("after", titles[1])));
 }
