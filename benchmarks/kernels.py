@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 from collections.abc import Callable
@@ -133,7 +134,43 @@ def _weights(type: str, rows: int, size: int) -> None:
         arrays,
         lambda x, w, scales: x @ (w.astype(x.dtype) * scales[:, None]).T,
         torch=(lambda x, w, scales: torch()._weight_int8pack_mm(x, w, scales)) if type == "s8" else None,
-        least=Work(reads=float(size**2)),
+        least=Work(operations=2.0 * rows * size**2, reads=float(size**2)),
+    )
+
+
+GROUP = 32
+"""Weights of 4 bits along K that share a scale."""
+
+
+def _packed_weights(rows: int, size: int) -> None:
+    """Registers a product with weights of 4 bits, two in a byte, stored with K last, and scales of groups."""
+
+    def arrays(rng: np.random.Generator) -> list[Array]:
+        packed = rng.integers(0, 256, (size, size // 2), np.uint8)
+        return [rng.standard_normal((rows, size), np.float32), packed, rng.random((size, size // GROUP), np.float32)]
+
+    def through_jax(x: Array, packed: Array, scales: Array) -> Array:
+        codes = jnp().stack([packed & 15, packed >> 4], -1).reshape(size, size // GROUP, GROUP)
+        return x @ ((codes.astype(x.dtype) - 8) * scales[:, :, None]).reshape(size, size).T
+
+    @functools.cache
+    def in_torchs_order(packed: Array, scales: Array) -> tuple[Array, Array]:
+        codes = torch().stack([packed & 15, packed >> 4], -1).reshape(size, size).int()
+        zeros = torch().zeros_like(scales)
+        return torch()._convert_weight_to_int4pack_for_cpu(codes, 2), torch().stack(
+            [scales.T, zeros.T], -1
+        ).contiguous()
+
+    def through_torch(x: Array, packed: Array, scales: Array) -> Array:
+        weights, scales_and_zeros = in_torchs_order(packed, scales)
+        return torch()._weight_int4pack_mm_for_cpu(x, weights, GROUP, scales_and_zeros)
+
+    add(
+        f"weights of 4 bits {rows} x {size} x {size}",
+        arrays,
+        through_jax,
+        torch=through_torch,
+        least=Work(operations=2.0 * rows * size**2, reads=size**2 * (0.5 + FLOATS / GROUP)),
     )
 
 
@@ -141,6 +178,16 @@ for kind in ("s8", "f8"):
     for few in (1, 8, 64):
         _weights(kind, few, 4096)
 _weights("s8", 1, 8192)
+for few in (1, 8):
+    _packed_weights(few, 4096)
+_packed_weights(1, 8192)
+add(
+    "product s8 1 x 4096 x 4096",
+    random((1, 4096), (4096, 4096), type="s8"),
+    lambda a, b: lax().dot_general(a, b, (((1,), (1,)), ((), ())), preferred_element_type=np.int32),
+    torch=lambda a, b: torch()._int_mm(a, b.T),
+    least=Work(reads=4096.0**2),
+)
 
 
 # Attention
@@ -166,6 +213,31 @@ def _attention(length: int, causal: bool) -> None:
 for is_causal in (False, True):
     for tokens in (128, 512, 2048, 8192):
         _attention(tokens, is_causal)
+
+
+def _one_query(type: str, length: int, heads: int) -> None:
+    """Registers attention of one token to a cache of narrow numbers, with a scale for each token and head."""
+    dtype = np.dtype({"s8": np.int8, "f8": ml_dtypes.float8_e4m3fn}[type])
+
+    def arrays(rng: np.random.Generator) -> list[Array]:
+        cache = [rng.integers(-100, 100, (length, heads, 128)).astype(dtype) for _ in range(2)]
+        scales = [rng.random((length, heads), np.float32) / 100 for _ in range(2)]
+        return [rng.standard_normal((heads, 128), np.float32), *cache, *scales]
+
+    def function(q: Array, k: Array, v: Array, of_k: Array, of_v: Array) -> Array:
+        scores = jnp().einsum("hd,shd->hs", q, k.astype(q.dtype) * of_k[:, :, None])
+        return jnp().einsum("hs,shd->hd", nn().softmax(scores / 128**0.5), v.astype(q.dtype) * of_v[:, :, None])
+
+    add(
+        f"attention of one query to {length} in {type}, {heads} heads",
+        arrays,
+        function,
+        least=Work(reads=2.0 * length * heads * (128 + FLOATS)),
+    )
+
+
+for kind in ("s8", "f8"):
+    _one_query(kind, 4096, 32)
 
 
 # Fourier transforms

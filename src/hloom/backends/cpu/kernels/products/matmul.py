@@ -133,8 +133,7 @@ class _Emitter:
         self.multiply_add = instruction.multiply_add if instruction else KernelFunction.multiply_add
         self.corrected = instruction is not None and instruction.flipped
         self.element = plan.tile.type.element
-        # Rows of a packed panel: an odd number, so that panels begin in different sets of the cache.
-        self.depth_of_b = align_up(plan.product.k + self.corrected, self.tile.type.width) + 1
+        self.depth_of_b = align_up(plan.product.k + self.corrected, self.tile.type.width)  # rows of a packed panel
         self.a, self.b = self._panels_of_a(), self._panels_of_b()
 
     def _panels_of_a(self) -> PanelStrides:
