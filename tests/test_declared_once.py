@@ -7,6 +7,7 @@ their functions are what the file is for.
 from __future__ import annotations
 
 import ast
+import functools
 from collections import Counter
 from collections.abc import Iterator
 
@@ -51,15 +52,29 @@ TABLES = {
 """The number of tables of each file, and why they are its own."""
 
 
-def tables() -> Iterator[str]:
-    """The file of each table of operation classes, or of opcodes."""
+@functools.cache
+def found() -> tuple[Counter[str], Counter[str]]:
+    """The number of tables of operation classes, or of opcodes, and of comparisons with opcodes, by file."""
+    tables, comparisons = Counter[str](), Counter[str]()
     for path in sorted(SOURCE.rglob("*.py")):
         name = str(path.relative_to(SOURCE))
-        if name.startswith("ops/"):
-            continue
-        for statement in ast.parse(path.read_text()).body:
-            if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
-                yield from (name for node in ast.walk(statement.value) if is_table(node))
+        if not name.startswith("ops/"):
+            tree = ast.parse(path.read_text())
+            tables[name] += sum(map(is_table, constants(tree)))
+            comparisons[name] += sum(map(compares_opcodes, ast.walk(tree)))
+    return +tables, +comparisons
+
+
+def constants(tree: ast.Module) -> Iterator[ast.AST]:
+    """The parts of the values that a module assigns."""
+    for statement in tree.body:
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+            yield from ast.walk(statement.value)
+
+
+def compares_opcodes(node: ast.AST) -> bool:
+    sides = (node.left, *node.comparators) if isinstance(node, ast.Compare) else ()
+    return any(isinstance(side, ast.Attribute) and side.attr == "opcode" for side in sides)
 
 
 def is_table(node: ast.AST) -> bool:
@@ -75,17 +90,9 @@ def is_operation(entry: ast.expr | None) -> bool:
 
 
 def test_tables_of_operations_are_listed_with_their_reasons() -> None:
-    assert Counter(tables()) == {name: count for name, (count, _) in TABLES.items()}
+    assert found()[0] == {name: count for name, (count, _) in TABLES.items()}
 
 
 def test_comparisons_with_opcodes_are_few() -> None:
     """Passes ask for classes and traits. Comparing opcodes is the work of the pattern matcher and of diffs."""
-    found = Counter(
-        str(path.relative_to(SOURCE))
-        for path in SOURCE.rglob("*.py")
-        if "ops/" not in str(path) and ".opcode" in (text := path.read_text())
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Compare)
-        and any(isinstance(side, ast.Attribute) and side.attr == "opcode" for side in (node.left, *node.comparators))
-    )
-    assert sum(found.values()) <= 15, found
+    assert sum(found()[1].values()) <= 15, found()[1]
