@@ -24,6 +24,7 @@ from hloom.backends.cpu.elements.types import (
 from hloom.backends.cpu.nests.indices import index_value
 from hloom.backends.cpu.nests.interleaved_accesses import load_group, store_group
 from hloom.backends.cpu.nests.memory import emit_load, emit_store
+from hloom.backends.cpu.nests.prefetch import prefetch_row
 from hloom.backends.cpu.nests.reductions import emit_ready_reductions, emit_reductions, results_of
 from hloom.backends.cpu.nests.state import NestState
 from hloom.backends.cpu.nests.tiles import allocate_transposed, emit_tiles
@@ -227,6 +228,7 @@ class NestEmitter(NestState):
     def _load(self, load: Load) -> Element:
         group = self.load_groups.get(id(load))
         if group is None or self.vector is not self.nest.schedule.vector:
+            prefetch_row(self, load)
             return emit_load(self, load)
         load_group(self, group)
         return cast(Element, self.scopes[-1][id(load)])

@@ -1,0 +1,51 @@
+"""Prefetches of rows whose elements are gathered in any order, which the processor does not foresee."""
+
+from __future__ import annotations
+
+from hloom.affine import Index, RuntimeIndex, Variable
+from hloom.backends.cpu.nests.indices import lane_index
+from hloom.backends.cpu.nests.memory import element_address
+from hloom.backends.cpu.nests.state import NestState
+from hloom.lir import I64, constant
+from hloom.loops.expressions import Load
+from hloom.target import CACHE_LINE, L1_BYTES, L2_BYTES
+
+DISTANCE_BYTES = 8 << 10
+"""The distance of a prefetched line from the one of the same position in the current row, at least one row."""
+
+
+def prefetch_row(e: NestState, load: Load) -> None:
+    """Prefetches the lines of a later row that correspond to the current vector, if the load gathers from rows."""
+    column = _gathered_column(e, load)
+    if column is None or e.tail is not None:
+        return
+    b, (rows, vector), size = e.builder, e.nest.loops[-2:], load.type.byte_width
+    length, stride = column.high - column.low + 1, load.index.coefficient(rows)
+    lines = -(-length * size // CACHE_LINE)
+    count = -(-lines * e.lanes // vector.extent)
+    others = tuple(term for term in load.index.terms if term[0] is not column)
+    ahead = max(1, DISTANCE_BYTES // (stride * size)) * stride
+    start = lane_index(e, Index(others, load.index.constant + column.low + ahead)).base
+    first = b.binary("mul", b.binary("udiv", e.variables[vector], constant(I64, e.lanes)), constant(I64, count))
+    for k in range(count):
+        line = b.binary("mul", b.binary("add", first, constant(I64, k)), constant(I64, CACHE_LINE // size))
+        b.prefetch(element_address(e, e.pointers[load.buffer], b.binary("add", start, line), load.type))
+
+
+def _gathered_column(e: NestState, load: Load) -> RuntimeIndex | None:
+    """The index in a row of a load of rows from memory, of each of which most lines are read; None for other loads."""
+    loops, vector = e.nest.loops, e.vector
+    if len(loops) < 2 or vector is not loops[-1] or not load.in_bounds or load.type.is_complex:
+        return None
+    varying = [(atom, c) for atom, c in load.index.terms if vector in atom.variables]
+    if len(varying) != 1 or varying[0][1] != 1 or not isinstance(varying[0][0], RuntimeIndex):
+        return None
+    column = varying[0][0]
+    return column if _reads_whole_rows(e, load, column, loops[-2]) else None
+
+
+def _reads_whole_rows(e: NestState, load: Load, column: RuntimeIndex, rows: Variable) -> bool:
+    length, size = column.high - column.low + 1, load.type.byte_width
+    is_row = rows not in column.variables and load.index.is_affine_in(rows) and load.index.coefficient(rows) >= length
+    is_dense = e.nest.loops[-1].extent * CACHE_LINE >= length * size
+    return is_row and is_dense and length * size <= L1_BYTES // 2 and e.buffers[load.buffer].byte_size > L2_BYTES
