@@ -1,9 +1,10 @@
 """`python -m benchmarks.cores`: the time of kernels over the number of threads, measured and predicted.
 
-The model takes a kernel's time on one thread and the number of its parallel loops. On t threads, the work takes a t-th
-of that time, but at least the time in which t threads move its bytes; each loop adds the time of a fork and a join.
-Both are measured (`hloom.bench.machine`) for as many threads as the machine has. For more threads, forks are
-extrapolated linearly, the bandwidth of caches of a core grows with the threads, and that of memory does not.
+The model takes a kernel's time on one thread and the number of its parallel loops. On more threads, the work takes less
+time by the ratio of their rates of arithmetic (threads that share a core, or its power, are not so many cores), but at
+least the time in which they move its bytes; each loop adds the time of a fork and a join. All are measured
+(`hloom.bench.machine`) for as many threads as the machine has. For more threads, arithmetic, the bandwidth of caches of
+a core and forks are extrapolated linearly, and the bandwidth of memory does not grow.
 """
 
 from __future__ import annotations
@@ -52,11 +53,12 @@ class Sample:
     forks: int
 
 
-def predicted(one: Sample, forks: int, work: Work | None, alone: Limits, together: Limits, threads: int) -> float:
-    """Returns the seconds of a call on a number of threads with limits `together`, from the time on one, `alone`."""
+def predicted(one: Sample, forks: int, work: Work | None, alone: Limits, together: Limits) -> float:
+    """Returns the seconds of a call on threads with limits `together`, from the time on one, with `alone`."""
+    cores = together.flops_per_second / alone.flops_per_second
     own = one.seconds - alone.call_seconds
     moving = together.moving_seconds(work) if work else 0.0
-    return together.call_seconds + forks * together.fork_seconds + max(own / threads, moving)
+    return together.call_seconds + forks * together.fork_seconds + max(own / cores, moving)
 
 
 def extrapolated(known: dict[int, Limits], threads: int) -> Limits:
@@ -65,7 +67,7 @@ def extrapolated(known: dict[int, Limits], threads: int) -> Limits:
     last, growth = known[most], threads / most
     fork = last.fork_seconds * (threads - 1) / max(1, most - 1)
     rates = tuple(_grown(each, growth if each.size <= CORE_BYTES * most else 1.0) for each in last.bandwidths)
-    return replace(last, bandwidths=rates, fork_seconds=fork)
+    return replace(last, flops_per_second=growth * last.flops_per_second, bandwidths=rates, fork_seconds=fork)
 
 
 def _grown(rates: Bandwidth, growth: float) -> Bandwidth:
@@ -107,7 +109,7 @@ def row(family: str, kernel: Kernel, limits: dict[int, Limits], more: Sequence[i
     for threads in [*limits, *more]:
         if threads > 1:
             at = limits.get(threads) or extrapolated(limits, threads)
-            model = one.seconds / predicted(one, forks, kernel.least, limits[1], at, threads)
+            model = one.seconds / predicted(one, forks, kernel.least, limits[1], at)
             found = f"{one.seconds / samples[threads].seconds:.1f} / " if threads in samples else ""
             cells.append(f"{found}{model:.1f}")
     return f"| {family} | {' | '.join(cells)} |"
@@ -124,7 +126,7 @@ def main(more: str, own: str | None) -> None:
     from hloom.bench.machine import limits_of_machine
 
     cores = len(os.sched_getaffinity(0))
-    counts = [1 << power for power in range(int(math.log2(cores)) + 1)]
+    counts = sorted({cores, *(4**power for power in range(int(math.log(cores, 4)) + 1))})
     limits = {threads: limits_of_machine(threads=threads) for threads in counts}
     for threads, each in limits.items():
         click.echo(f"{threads}: fork and join {1e6 * each.fork_seconds:.1f} us, {each}", err=True)

@@ -21,6 +21,8 @@ Array = Any
 Function = Callable[..., Any]
 FLOATS = 4.0
 """Bytes of an f32."""
+EXPONENTIAL = 11
+"""Additions and multiplications of an exponential: four that reduce the argument, a polynomial, and the scale."""
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "s8": np.int8, "c64": np.complex64}
 
@@ -195,6 +197,7 @@ add(
 
 def _attention(length: int, causal: bool) -> None:
     heads = max(1, 4096 // length)
+    scores = heads * (length * (length + 1) / 2 if causal else length**2)
 
     def through_jax(q: Array, k: Array, v: Array) -> Array:
         transposed = [x.swapaxes(1, 2) for x in (q, k, v)]
@@ -206,7 +209,7 @@ def _attention(length: int, causal: bool) -> None:
         random(*[(1, heads, length, 64)] * 3),
         through_jax,
         torch=lambda *x: torch().nn.functional.scaled_dot_product_attention(*x, is_causal=causal),
-        least=Work(4.0 * 64 * heads * (length * (length + 1) / 2 if causal else length**2)),
+        least=Work(4.0 * 64 * scores, sums=(EXPONENTIAL + 3) * scores),
     )
 
 
@@ -284,14 +287,18 @@ add(
     random((1 << 22,)),
     lambda x: nn().gelu(x),
     torch=lambda x: torch().nn.functional.gelu(x, approximate="tanh"),
-    least=Work(reads=FLOATS * (1 << 22), writes=FLOATS * (1 << 22)),
+    least=Work(
+        sums=(EXPONENTIAL + 8) * (1 << 22), divisions=1 << 22, reads=FLOATS * (1 << 22), writes=FLOATS * (1 << 22)
+    ),
 )
 add(
     "softmax 4096 x 1024",
     random((4096, 1024)),
     _softmax,
     torch=lambda x: torch().softmax(x, -1),
-    least=Work(divisions=1 << 22, reads=FLOATS * (1 << 22), writes=FLOATS * (1 << 22)),
+    least=Work(
+        sums=(EXPONENTIAL + 3) * (1 << 22), divisions=1 << 22, reads=FLOATS * (1 << 22), writes=FLOATS * (1 << 22)
+    ),
 )
 add(
     "layer normalisation 4096 x 1024",

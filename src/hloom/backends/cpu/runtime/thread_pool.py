@@ -8,10 +8,10 @@ The protocol. One word, `state`, holds `generation:32 | open:1 | active:31`.
 
 - Fork: the caller owns the pool (`busy`), writes the loop (function, context, chunks), then adds one to the generation
   and sets `open` in one atomic addition, with release.
-- Enter: a worker that sees a new generation adds one to `active` by compare-and-exchange, with acquire, and only while
-  `open` is set and fewer workers are active than there are chunks for. Then it reads the loop, and takes chunks until
-  none is left. (The number of chunks that it read before may be that of another loop: then it stays out of a loop, or
-  finds no chunk in it.)
+- Enter: a worker that sees a new generation that is open adds one to `active`, with acquire. If the old word was open,
+  and fewer workers were active than there are chunks for, it reads the loop, and takes chunks until none is left. One
+  addition for each worker, rather than compare-and-exchange until it succeeds, makes the time of a fork grow with the
+  number of workers, not with its square.
 - Leave: the worker subtracts one from `active`, with release.
 - Join: the caller, having run out of chunks, clears `open` and waits, with acquire, until `active` is zero.
 
@@ -19,14 +19,13 @@ Each thread has a share of the chunks, the same part of every loop, so that loop
 previous loop in a core's cache. It takes its own chunks first, then steals from other shares. A share is a word,
 `generation:32 | taken:32`; a word of an older generation counts as zero, so nobody has to reset it.
 
-Why a late worker cannot run a stale function: it reads the loop only after its exchange succeeded, and the exchange
-compares the whole word, so at that moment the loop of the word's generation is open. Every change of `state` is an
-atomic read-modify-write, so the exchange reads from the fork's release sequence: the loop's fields are visible, on
-AArch64 too. They are written again only by a later fork, after a join that saw `active` at zero, hence after this
-worker left. (A worker that slept through 2**32 forks may find its old word again: it enters the loop that is open now.)
-A worker that arrives when `open` is clear does nothing, so nobody waits for it. Why every chunk has ended at the join:
-a chunk is taken between an enter and a leave or by the caller, and `active` is zero with `open` clear; the writes of
-the chunks are visible, because each leave releases and the join acquires.
+Why a late worker cannot run a stale function: it reads the loop only after its addition found `open` set, and from then
+on the join of that loop, whichever it is, waits for it. Every change of `state` is an atomic read-modify-write, so the
+addition reads from the fork's release sequence: the loop's fields are visible, on AArch64 too. They are written again
+only by a later fork, after a join that saw `active` at zero, hence after this worker left. A worker that arrives when
+`open` is clear does nothing, and nobody waits for it longer than for its addition and subtraction. Why every chunk has
+ended at the join: a chunk is taken between an enter and a leave or by the caller, and `active` is zero with `open`
+clear; the writes of the chunks are visible, because each leave releases and the join acquires.
 
 Parking. A worker polls `state` for a while, then adds itself to `sleepers`, and waits on a condition variable unless
 `state` has changed; a fork changes `state`, then wakes as many as it has chunks for if `sleepers` is not zero. These
@@ -252,13 +251,11 @@ def end_workers(pool: Pool) -> None:
 @native()
 def enter(pool: Pool, own: u64, now: u64) -> None:
     """Takes part in the loop of a generation if it is still open, and has a chunk for another worker."""
-    while now & OPEN != 0 and i64(now & ACTIVE) < pool.chunks - 1:
-        word = pool.state.compare_exchange(now, now + 1, ACQUIRE, MONOTONIC)
-        if word == now:
+    if now & OPEN != 0:
+        word = pool.state.add(1, ACQUIRE)
+        if word & OPEN != 0 and i64(word & ACTIVE) < pool.chunks - 1:
             take_chunks(pool, own)
-            pool.state.subtract(1, RELEASE)
-            return
-        now = word
+        pool.state.subtract(1, RELEASE)
 
 
 @native()
