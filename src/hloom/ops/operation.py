@@ -104,6 +104,7 @@ class Operation:
     """The opcode in text and protos, if it differs from `opcode`."""
     operands: ClassVar[dict[str, str]] = {}
     """The operands in order, by name, and what each is. `*name` is variadic; several of them have equal lengths."""
+    is_variadic: ClassVar[bool] = False
     see_also: ClassVar[tuple[str, ...]] = ()
     """The opcodes of related operations, to which readers are referred, and from these back."""
     fields: ClassVar[tuple[Field, ...]] = ()
@@ -132,6 +133,7 @@ class Operation:
         own = {name: value for name, value in vars(cls).items() if isinstance(value, Field)}
         inherited = {field.name: field for field in cls.fields}
         cls.fields = tuple((inherited | own).values())
+        cls.is_variadic = any(name[0] == "*" for name in cls.operands)
         cls.calling_fields = tuple(field for field in cls.fields if isinstance(field.kind, ComputationKind))
         if opcode:
             known = OPERATIONS.get(opcode)
@@ -250,11 +252,11 @@ class Operation:
 
         Raises RuleError[GEN-3] for a wrong number of operands.
         """
-        names = [*self.operands]
+        names = self.operands
+        if not self.is_variadic and len(names) == len(operands):
+            return tuple(operands)
         starred = sum(name[0] == "*" for name in names)
         rest = len(operands) - (len(names) - starred)
-        if starred == 0 and rest == 0:
-            return tuple(operands)
         if rest < 0 or (starred == 0 and rest) or (starred and rest % starred):
             wanted = ", ".join(f"{name[1:]}..." if name[0] == "*" else name for name in names) or "none"
             self.reject("GEN-3", f"takes operands ({wanted}), got {len(operands)}")

@@ -32,7 +32,8 @@ _OPTIONS = ("-disable-lsr", "-disable-post-ra")
 """Disables passes of the code generator that take a sixth of its time and do not speed up our loops.
 
 Addresses are affine in the emitted code already (loop strength reduction), and processors reorder instructions
-themselves (post-register-allocation scheduling).
+themselves (post-register-allocation scheduling). Instruction combining and scheduling before register allocation pay:
+without them compiling is a tenth faster, but some loops over scalars take 10 to 35 % longer.
 """
 
 
