@@ -44,6 +44,18 @@ def test_a_change_has_what_it_replaces_and_what_surrounds_both() -> None:
     assert names(second["after"], "+") == {"r"}
 
 
+def test_what_is_only_removed_has_the_users_that_read_another_value_now() -> None:
+    text = """HloModule m
+    ENTRY e { x = f32[4] parameter(0)
+      a = f32[4] sine(x)
+      b = f32[4] sine(x)
+      ROOT r = f32[4] add(a, b) }"""
+    after = text.replace("b = f32[4] sine(x)\n", "").replace("add(a, b)", "add(a, a)")
+    (group,) = changes_of(diff(hl.parse(text), hl.parse(after)))["groups"]
+    assert names(group["before"], "-") == {"b"} and names(group["before"], "=") == {"x", "r"}
+    assert names(group["after"], "=") == {"a", "r"}
+
+
 def test_passes_name_the_rule_of_each_change() -> None:
     passes = collect(hl.parse(PROGRAM))["passes"]
     simplified = next(run for run in passes if run["name"] == "algsimp")

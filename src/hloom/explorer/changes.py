@@ -8,7 +8,7 @@ from typing import Any
 
 from hloom.explorer.graph import Json
 from hloom.faults.graph_diff import ComputationDiff, attributes
-from hloom.ir import Instruction
+from hloom.ir import Computation, Instruction
 
 MAX_GROUPS = 120
 """Largest number of graphs of a pass; the page says how many more there are."""
@@ -25,9 +25,9 @@ def changes_of(diffs: Sequence[ComputationDiff], applied: Sequence[tuple[str, st
     rules: dict[str, list[str]] = {}
     for rule, name in applied:
         rules.setdefault(name, []).append(rule)
-    groups = [(each.name, group) for each in map(_without_users, diffs) for group in _groups(each)]
+    groups = [(each, group) for each in map(_without_users, diffs) for group in _groups(each)]
     return {
-        "groups": [_graphs(name, group, rules) for name, group in groups[:MAX_GROUPS]],
+        "groups": [_graphs(each, group, rules) for each, group in groups[:MAX_GROUPS]],
         "omitted": max(0, len(groups) - MAX_GROUPS),
     }
 
@@ -88,10 +88,9 @@ def _replacements(
     difference: ComputationDiff, removed: set[Instruction], added: set[Instruction]
 ) -> Iterable[tuple[Instruction, Instruction]]:
     """Pairs of instructions of which the second is now where the first was: operand of a user, or the result."""
-    if not removed or not added:
+    before, after = difference.before, difference.after
+    if before is None or after is None:
         return
-    before, after = difference.removed[0].parent, difference.added[0].parent
-    assert before is not None and after is not None
     if before.root in removed and after.root in added:
         yield before.root, after.root
     now = {i.name: i for i in after.instructions if i not in added}
@@ -103,20 +102,28 @@ def _replacements(
                     yield old, operand
 
 
-def _graphs(computation: str, group: _Group, rules: dict[str, list[str]]) -> Json:
+def _graphs(difference: ComputationDiff, group: _Group, rules: dict[str, list[str]]) -> Json:
     names = [rule for i in group.removed for rule in rules.get(i.name, ())]
     return {
-        "computation": computation,
+        "computation": difference.name,
         "rules": list(dict.fromkeys(names)),
-        "before": _side(group.removed, "-"),
-        "after": _side(group.added, "+"),
+        "before": _side(group.removed, _users_in(difference.before, group.added), "-"),
+        "after": _side(group.added, _users_in(difference.after, group.removed), "+"),
     }
 
 
-def _side(changed: Sequence[Instruction], sign: str) -> list[Json]:
+def _users_in(computation: Computation | None, changed: Sequence[Instruction]) -> list[Instruction]:
+    """The users, by name, of instructions that this computation lacks, and what they read here instead."""
+    users = {user.name: user for i in changed for user in i.users if user not in changed}
+    here = [i for i in computation.instructions if i.name in users] if computation is not None and users else []
+    pairs = (pair for user in here for pair in zip(users[user.name].operands, user.operands, strict=False))
+    return [*here, *(operand for was, operand in pairs if was in changed)]
+
+
+def _side(changed: Sequence[Instruction], users: Sequence[Instruction], sign: str) -> list[Json]:
     """The changed instructions in order, with those around them: what they are, and the indices of their operands."""
     inside = set(changed)
-    around = {other for i in changed for other in (*i.operands, *i.users) if other not in inside}
+    around = {other for i in changed for other in (*i.operands, *i.users)}.union(users) - inside
     shown = [*changed[:MAX_NODES], *sorted(around, key=lambda i: i.name)[: max(0, MAX_NODES - len(changed))]]
     indices = {instruction: k for k, instruction in enumerate(shown)}
     return [

@@ -14,13 +14,15 @@ from hloom.passes.edit import callees_first_of
 class ComputationDiff:
     """Difference of a computation and its counterpart in the other module, either of which may be missing.
 
-    `unchanged` is the number of equal instructions.
+    `unchanged` is the number of equal instructions; `before` and `after` are the computations.
     """
 
     name: str
     removed: list[Instruction]
     added: list[Instruction]
     unchanged: int
+    before: Computation | None
+    after: Computation | None
 
     @property
     def is_same(self) -> bool:
@@ -53,9 +55,9 @@ def diff(a: Module, b: Module) -> list[ComputationDiff]:
         if of_a and of_b:
             found.append(_compare(name, of_a, of_b, keys_a, keys_b))
         elif of_a and not roots_b[keys_a[of_a.root]]:
-            found.append(ComputationDiff(name, [*of_a.instructions], [], 0))
+            found.append(ComputationDiff(name, [*of_a.instructions], [], 0, of_a, None))
         elif of_b and not roots_a[keys_b[of_b.root]]:
-            found.append(ComputationDiff(name, [], [*of_b.instructions], 0))
+            found.append(ComputationDiff(name, [], [*of_b.instructions], 0, None, of_b))
     return found
 
 
@@ -67,9 +69,8 @@ def _compare(
     # Instructions with unchanged text whose operands differ are not reported.
     written = {_line(i) for i in removed} & {_line(i) for i in added}
     unchanged = len(b.instructions) - len(added) + len(written)
-    return ComputationDiff(
-        name, [i for i in removed if _line(i) not in written], [i for i in added if _line(i) not in written], unchanged
-    )
+    rest_a, rest_b = ([i for i in side if _line(i) not in written] for side in (removed, added))
+    return ComputationDiff(name, rest_a, rest_b, unchanged, a, b)
 
 
 def _line(instruction: Instruction) -> tuple[str, Any]:
