@@ -93,7 +93,16 @@ def _signature(method: str, declaration: type[Operation]) -> str:
 
 
 def _clauses(rules: Iterable[str]) -> str:
-    return "".join(f"- {rule} {escaped(specification.clauses()[rule])}\n" for rule in rules)
+    return "".join(f"- {rule} {_itemised(escaped(specification.clauses()[rule]))}\n" for rule in rules)
+
+
+def _itemised(text: str) -> str:
+    """A clause; what is invalid is a list, an item for each part between semicolons outside parentheses."""
+    head, invalid, rest = text.partition("*Invalid:* ")
+    items = re.split(r";\s+(?![^(]*\))", rest)
+    if head or "\n\n" in text or len(items) < 3:
+        return text
+    return f"{invalid.strip()}\n" + "".join(f"  - {' '.join(item.split())}\n" for item in items).rstrip("\n")
 
 
 def _is_constraint(rule: str) -> bool:
