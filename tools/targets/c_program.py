@@ -67,12 +67,13 @@ int main(int argc, char **argv) {{
 """
 
 
-def main_program(library: Library, function: CFunction, threads: int) -> str:
-    """Returns a C program that calls a function once; arrays are aligned as little as they may be.
+def main_program(library: Library, function: CFunction, threads: int, is_aligned: bool = False) -> str:
+    """Returns a C program that calls a function once; unless `is_aligned`, arrays are aligned as little as they may be.
 
     With a third argument it then prints the best time of a call, in as many seconds.
     """
-    lines, starts = [], {array.name: 64 if array.is_aligned else 8 for array in function.arrays} | {"scratch": 8}
+    lines = []
+    starts = {array.name: 64 if is_aligned or array.is_aligned else 8 for array in function.arrays} | {"scratch": 8}
     for array in function.arrays:
         size = f"{array.count} * sizeof({array.c_type})"
         lines.append(f"{array.c_type} *{array.name} = buffer({size}, {starts[array.name]});")
@@ -105,11 +106,12 @@ def compile_program(
     folder: Path,
     threads: int = 1,
     compiler: Sequence[str] = (),
+    is_aligned: bool = False,
     sources: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Writes a library, and compiles the C program of its first function and other sources to `main`."""
     library.write(folder)
-    for name, text in {**sources, "main.c": main_program(library, library.functions[0], threads)}.items():
+    for name, text in {**sources, "main.c": main_program(library, library.functions[0], threads, is_aligned)}.items():
         (folder / name).write_text(text)
     libraries = ["-lm", "-lpthread"] if library.target.system == "linux" else []
     command = [*(compiler or compiler_of(library)), "main.c", *sources, *library.binaries, *libraries, "-o", "main"]

@@ -52,7 +52,7 @@ class Environment:
         self, library: Library, arguments: Sequence[Array], folder: Path, seconds: float
     ) -> tuple[list[Array], float]:
         compiler = c_program.compiler_of(library, self.zig) if self.zig else ()
-        c_program.compile_program(library, folder, compiler=compiler)
+        c_program.compile_program(library, folder, compiler=compiler, is_aligned=seconds > 0)
         if self.is_linked_only:
             return [], 0.0
         return c_program.results_of(library, arguments, folder, self.command, seconds)

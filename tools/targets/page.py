@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ class Run:
     @property
     def ratio(self) -> float | None:
         """The speed beside the JIT: above 1 is faster."""
-        return self.jit_seconds / self.seconds if self.seconds and math.isfinite(self.seconds) else None
+        return self.jit_seconds / self.seconds if self.seconds else None
 
     def line(self) -> str:
         """The run as a line."""
@@ -54,7 +53,9 @@ Every program of the corpus on one device, built with `hl.build` for each target
 Results are compared with those of the just-in-time compiler (JIT) on this machine: `=` is the same bits, `~` within the
 tolerances of the program, since other processors have shorter vectors, or do not fuse multiply-adds. The number is
 speed: the time of the JIT's executable on one thread, called from Python, over that of the library; emulators are not
-timed. Short programs are faster in a library, since calls from Python take 2 us.
+timed. Short programs are faster in a library, since calls from Python take 2 us; factorisations of large matrices are
+slower without LAPACK. A target with fewer programs has run a sample. NEON of 32-bit Arm takes subnormal numbers for
+zero, so that the logarithm of one is -inf there.
 
 {summary}
 
@@ -81,11 +82,21 @@ def _summary(runs: Iterable[Run], environments: Sequence[Environment]) -> str:
         ]
         refused = str(sum(run.status == "refused" for run in here))
         ratios = [run.ratio for run in here if run.ratio]
-        speed = f"{statistics.geometric_mean(ratios):.2f}" if ratios else ""
+        speed = f"{statistics.median(ratios):.2f}" if ratios else ""
         size = statistics.median([run.size for run in here if run.size] or [0])
         ran = [str(len(here)), *count] if not environment.is_linked_only else [str(len(here)), "", "", ""]
         rows.append([environment.name, environment.where, *ran, refused, f"{size / 1024:.0f} KB", speed])
-    head = ["target", "ran on", "programs", "same bits", "close", "failed", "refused", "size (median)", "speed (mean)"]
+    head = [
+        "target",
+        "ran on",
+        "programs",
+        "same bits",
+        "close",
+        "failed",
+        "refused",
+        "size (median)",
+        "speed (median)",
+    ]
     return _table(head, rows)
 
 

@@ -49,6 +49,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
     """Serves files as a page needs that shares memory with workers, and takes results."""
 
     def end_headers(self) -> None:
+        self.send_header("Cache-Control", "no-store")
         self.send_header("Cross-Origin-Opener-Policy", "same-origin")
         self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
         super().end_headers()
