@@ -55,8 +55,9 @@ def run_at(environment: Environment, workload: Workload, runner: Runner, folder:
     module = hl.load(workload.module)
     arguments = workload.arguments(module)
 
-    def made(status: Status, detail: str = "", **times: float) -> Run:
-        return Run(f"{environment.name}: {workload.name}", environment.name, workload.name, status, detail, **times)
+    def made(status: Status, detail: str = "", size: int = 0, seconds: float = 0, jit_seconds: float = 0) -> Run:
+        key = f"{environment.name}: {workload.name}"
+        return Run(key, environment.name, workload.name, status, detail, size, seconds, jit_seconds)
 
     try:
         library = hl.build({"f": module}, target=environment.target, threads=1)
