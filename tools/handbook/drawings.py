@@ -24,7 +24,7 @@ READ_INDEX = {
     "ragged-dot": (3, 1),
     "reduce": (1,),
     "reduce-window": (1, 1),
-    "scaled-dot": (1, 2),
+    "scaled-dot": (1, 1),
     "scan": (3,),
 }
 """The index of the result element whose sources are shown."""

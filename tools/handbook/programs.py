@@ -127,11 +127,11 @@ READS = {
         computations=ADD,
     ),
     "scaled-dot": _entry(
-        "lhs = f32[3,4] parameter(0)",
-        "rhs = f32[4,3] parameter(1)",
-        "lhs_scale = f32[3,2] parameter(2)",
+        "lhs_scale = f32[2,2] parameter(0)",
+        "lhs = f32[2,4] parameter(1)",
+        "rhs = f32[4,2] parameter(2)",
         "one = f32[] constant(1)",
-        "ROOT result = f32[3,3] scaled-dot(lhs, rhs, lhs_scale, one), lhs_contracting_dims={1}, "
+        "ROOT result = f32[2,2] scaled-dot(lhs, rhs, lhs_scale, one), lhs_contracting_dims={1}, "
         "rhs_contracting_dims={0}",
     ),
     "scan": _entry(
