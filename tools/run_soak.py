@@ -51,12 +51,12 @@ def main() -> int:
     options = parser.parse_args()
     faulthandler.enable()
     warnings.simplefilter("ignore", RuntimeWarning)  # of NumPy, about values of random programs
+    from soak.chart import draw  # now: the checkout may change in the meantime
+
     with tempfile.TemporaryDirectory(prefix="hloom-soak-") as cache:
         os.environ["HLOOM_CACHE_DIR"] = cache
         samples, quiet, failures = run(options, Path(cache))
     if options.plot:
-        from soak.chart import draw
-
         draw(samples, quiet, options.plot)
     print(json.dumps({"summary": summary(quiet), "failures": failures[:20]}, indent=1))
     return 1 if failures else 0
@@ -120,15 +120,15 @@ def limit_address_space() -> None:
 def pause(soak: Soak, kept: list[object], threads: int, started: float) -> Sample:
     """Returns what is held while no thread works and all executables are collected."""
     import hloom as hl
+    from hloom.system import shield
     from hloom.system.machine import release_freed_memory
     from soak.samples import take_sample
 
     soak.paused.set()
     kept.clear()
     deadline = time.monotonic() + HANG_SECONDS
-    while len(soak.idle) < threads and time.monotonic() < deadline:
-        time.sleep(0.1)
-    time.sleep(2)  # abandoned work ends
+    while (len(soak.idle) < threads or shield.is_working()) and time.monotonic() < deadline:
+        time.sleep(0.1)  # until abandoned work has ended, too
     gc.collect()
     hl.compile(
         "HloModule m\nENTRY e { x = f32[] parameter(0)\n ROOT r = f32[] negate(x) }"

@@ -197,7 +197,8 @@ def _begin(job: Job[Any] | None) -> None:
         _working[_thread.get_ident()] = job
 
 
-def _others_working() -> bool:
+def is_working() -> bool:
+    """Whether a thread other than this one runs a shielded function, abandoned ones included."""
     return bool(_working.keys() - {_thread.get_ident()})
 
 
@@ -212,13 +213,13 @@ def _wait_for_others() -> None:
     """Closes the gate, and waits until no other thread is working, at most FORK_TIMEOUT_SECONDS."""
     _gate.acquire()
     deadline = time.monotonic() + FORK_TIMEOUT_SECONDS
-    while (_others_working() or _others_importing()) and time.monotonic() < deadline:
+    while (is_working() or _others_importing()) and time.monotonic() < deadline:
         time.sleep(1e-4)
 
 
 def _in_child() -> None:
     global _inbox, _lacks_thread
-    _lacks_thread = _lacks_thread or _others_working()
+    _lacks_thread = _lacks_thread or is_working()
     for thread in _working.keys() - {_thread.get_ident()}:
         del _working[thread]
     _inbox = None
