@@ -108,6 +108,8 @@ def load_everything() -> None:
         names += [found.name for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
     for name in names:
         importlib.import_module(name)
+    # Otherwise Python's table of interned strings grows by 1 MiB at some time.
+    _ = [sys.intern(f"soak {number}") for number in range(1 << 14)]
 
 
 def limit_address_space() -> None:
