@@ -136,6 +136,12 @@ def test_functions_that_are_computed_in_double_are_within_their_bounds(function:
     assert error.max() <= function.bound_of_f32, [x[int(np.argmax(error))] for x in operands]
 
 
+def test_digamma_is_differentiated() -> None:
+    x = np.array([[0.5, 1, 2.5, 4]], np.float32)
+    (got,) = run(jax.grad(lambda x: jax.lax.digamma(x).sum()), x)
+    np.testing.assert_allclose(got, special.polygamma(1, x.astype(np.float64)), 5e-7)
+
+
 def test_complex_and_narrow_powers_of_two() -> None:
     z = np.array([1 + 2j, -3j], np.complex64)
     np.testing.assert_allclose(run(jax.lax.exp2, z)[0], 2**z, 1e-6)

@@ -29,6 +29,8 @@ def lower(primitive: core.Primitive, ctx: Any, *operands: Any, **parameters: Any
     is_complex_power = result.dtype.kind == "c" and primitive is lax.exp2_p
     if ctx.module_context.lowering_parameters.for_export or is_complex_power:
         return _rule_of_jax(primitive)(ctx, *operands, **parameters)
+    # An operand may be a scalar: the order of the polygamma function that differentiates digamma.
+    operands = tuple(mlir.multi_broadcast_in_dim(ctx, operands, ctx.avals_in, result.shape, result.sharding))
     types = [mlir.aval_to_ir_type(ctx.module_context, result)]
     call = mlir.custom_call(PREFIX + NAMES[primitive], result_types=types, operands=operands)
     return call.results
