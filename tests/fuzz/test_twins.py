@@ -8,24 +8,16 @@ from collections import Counter
 import pytest
 
 from hloom.errors import HloomError
-from hloom.faults.case import Case
 from hloom.fuzz.grammar import draw_case
 from hloom.fuzz.grammar.draw import Draw
 from hloom.fuzz.oracles import judged, partitioned
-from hloom.fuzz.reference import Reference
+from hloom.fuzz.reference import reference_of
 from hloom.fuzz.runner import run
 from hloom.fuzz.twins import twin
 from hloom.text import fingerprint
 from hloom.verifier import verify_module
 
 CASES = int(os.environ.get("HLOOM_CASES", "1000"))
-
-
-def reference_of(case: Case) -> Reference | None:
-    try:
-        return Reference(case)
-    except HloomError:
-        return None
 
 
 def check(seed: int, found: Counter[str]) -> None:

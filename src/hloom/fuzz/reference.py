@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hloom.errors import RunError
 from hloom.faults.case import Case
 from hloom.files.arrays import describe_type, flat
 from hloom.fuzz.noise import Noise, NoisyRuns, noise_of
@@ -111,6 +112,14 @@ class Reference:
         parts = _parts([got])
         outside = [self.ranges[before + p].outside(part) for p, part in enumerate(parts)]
         return wrong & np.logical_or.reduce(outside)
+
+
+def reference_of(case: Case) -> Reference | None:
+    """Returns the reference of a case; None if a custom call refuses the values of its arrays (CUSTOMCALL-7)."""
+    try:
+        return Reference(case)
+    except RunError:
+        return None
 
 
 def _unlike(got: Array, want: Array) -> Array:

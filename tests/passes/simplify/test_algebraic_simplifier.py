@@ -12,7 +12,7 @@ from backends.cpu.random_programs import Generator
 from hloom.errors import ArgumentError
 from hloom.fuzz.grammar import draw_case
 from hloom.fuzz.oracles import rewritten
-from hloom.fuzz.reference import Reference
+from hloom.fuzz.reference import reference_of
 from hloom.ops.attributes import PaddingDimension
 from hloom.passes.pipeline import run_passes
 from hloom.passes.registry import simplification_pipeline
@@ -386,7 +386,8 @@ def simplify(of: hl.Module) -> None:
 @given(st.integers(0, 10**6))
 def test_random_programs_mean_the_same_after_simplification(seed: int) -> None:
     case = draw_case(seed)
-    assert rewritten(case, Reference(case), simplify, "simplify") is None
+    reference = reference_of(case)
+    assert reference is None or rewritten(case, reference, simplify, "simplify") is None
 
 
 class MovesAndConstants(Generator):
