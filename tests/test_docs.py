@@ -165,7 +165,7 @@ def test_mentioned_names_exist() -> None:
     code += [ROOT / "Makefile", ROOT / "pyproject.toml"]
     known = OTHERS.union(*(re.findall(r"\w+", f"{path.relative_to(ROOT)} {path.read_text()}") for path in code))
     docs = ROOT / "docs"
-    known |= {path.stem for path in docs.rglob("*")}
+    known |= {path.stem for path in docs.rglob("*")} | {path.name for path in (ROOT / "tests" / "corpus").iterdir()}
     pages = [
         path
         for path in docs.rglob("*.md")

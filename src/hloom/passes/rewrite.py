@@ -95,7 +95,7 @@ def rewrite(
     ...     "HloModule m  ENTRY e { x = f32[] parameter(0)  c = f32[] constant(2)  ROOT y = f32[] multiply(x, c) }"
     ... )
     >>> double.apply(module)
-    Counter({'double': 1})
+    Applications({'double': 1})
     """
 
     def build(replacement: Callable[[Match], Instruction]) -> Rule:
