@@ -67,8 +67,17 @@ def wait(condition: Address, mutex: Address) -> i32:
     return i32(0)
 
 
-@native(name="pthread_cond_broadcast")
+@native(name="pthread_cond_signal")
 def wake(condition: Address) -> i32:
+    """Wakes a worker that waits."""
+    word = to(Word, condition)
+    word.value.add(1, SEQ_CST)
+    _notify(address_of(word), i32(1))
+    return i32(0)
+
+
+@native(name="pthread_cond_broadcast")
+def wake_all(condition: Address) -> i32:
     """Wakes all workers that wait."""
     word = to(Word, condition)
     word.value.add(1, SEQ_CST)
@@ -88,5 +97,5 @@ def yield_processor() -> i32:
     return i32(0)
 
 
-POSIX = (refuse_thread, make_mutex, lock, unlock, make_condition, wait, wake, no_handle, yield_processor)
+POSIX = (refuse_thread, make_mutex, lock, unlock, make_condition, wait, wake, wake_all, no_handle, yield_processor)
 """The functions, by the names of POSIX."""

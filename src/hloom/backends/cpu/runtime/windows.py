@@ -18,6 +18,7 @@ _close_handle = external("CloseHandle", i32, Address)
 _acquire_lock = external("AcquireSRWLockExclusive", None, Address)
 _release_lock = external("ReleaseSRWLockExclusive", None, Address)
 _sleep_on_condition = external("SleepConditionVariableSRW", i32, Address, Address, u32, u32)
+_wake = external("WakeConditionVariable", None, Address)
 _wake_all = external("WakeAllConditionVariable", None, Address)
 _switch_to_thread = external("SwitchToThread", i32)
 
@@ -91,8 +92,15 @@ def wait(condition: Address, mutex: Address) -> i32:
     return i32(0)
 
 
-@native(name="pthread_cond_broadcast")
+@native(name="pthread_cond_signal")
 def wake(condition: Address) -> i32:
+    """Wakes a thread that waits."""
+    _wake(condition)
+    return i32(0)
+
+
+@native(name="pthread_cond_broadcast")
+def wake_all(condition: Address) -> i32:
     """Wakes all threads that wait."""
     _wake_all(condition)
     return i32(0)
@@ -106,6 +114,6 @@ def yield_processor() -> i32:
 
 POSIX = (
     *(allocate, release, start_thread, join, yield_processor),
-    *(make_mutex, lock, unlock, make_condition, wait, wake),
+    *(make_mutex, lock, unlock, make_condition, wait, wake, wake_all),
 )
 """The functions, by the names of POSIX."""
