@@ -1,4 +1,7 @@
-"""Random programs, built as libraries for this processor: results are those of the JIT, bit for bit."""
+"""Random programs, built as libraries for this processor: results are those of the JIT, bit for bit.
+
+Libraries have own loops where the JIT calls LAPACK: results of such programs differ by some roundings.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -19,11 +23,14 @@ from hloom.backends.cpu.runtime.buffers import empty
 from hloom.faults.case import Case
 from hloom.files.arrays import flat
 from hloom.fuzz.grammar.generate import draw_case
-from hloom.numerics import Array
+from hloom.numerics import Array, widen
+from hloom.types import BY_DTYPE
 
 CASES = min(2000, int(os.environ.get("HLOOM_CASES", "1000")) // 4)
 BATCH = 25
 """Programs that are linked to one library."""
+LAPACK = {"cholesky", "triangular-solve", "custom-call"}
+"""Operations for which the JIT calls LAPACK."""
 
 
 def built(seed: int) -> tuple[Case, CFunction, dict[str, bytes]] | None:
@@ -51,6 +58,16 @@ def results(library: ctypes.CDLL, function: CFunction, arguments: list[Array]) -
     return [out[:-1] for out in outputs]
 
 
+def is_close(got: Array, want: Array) -> bool:
+    """Whether all elements are within 1,000 roundings of the largest one."""
+    kind = BY_DTYPE[want.dtype]
+    if not (kind.is_float or kind.is_complex):
+        return bool((got == want).all())
+    a, b = widen(got), widen(want)
+    largest = np.abs(b[np.isfinite(b)]).max(initial=0)
+    return np.allclose(a, b, 0, 1000 * float(ml_dtypes.finfo(want.dtype).eps) * largest, equal_nan=True)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(0, CASES, BATCH))
 def test_random_programs_compute_what_the_jit_does(first: int, tmp_path: Path) -> None:
@@ -64,5 +81,9 @@ def test_random_programs_compute_what_the_jit_does(first: int, tmp_path: Path) -
         arguments: list[Any] = [leaf for argument in case.arguments for leaf in flat(argument)]
         got = results(library, function, arguments)
         want = flat(hl.compile(case.module)(*case.arguments))
+        if any(i.opcode in LAPACK for i in case.module.instructions()):
+            arrays = [a.view(b.dtype).reshape(b.shape) for a, b in zip(got, want, strict=True)]
+            assert all(map(is_close, arrays, want)), f"seed {function.name[1:]}"
+            continue
         for mine, theirs in zip(got, want, strict=True):
             assert mine.tobytes() == np.ascontiguousarray(theirs).tobytes(), f"seed {function.name[1:]}"
