@@ -145,6 +145,9 @@ def test_a_text_is_checked_drawn_and_run_as_it_is_typed(served: Any, tmp_path: P
     field.send_keys(" ")
     wait_until(served, "stateOfEditor.textContent.startsWith('no errors')")
     assert served.execute_script("return live.scene.nodes.map((node) => node.box.title).includes('ones')")
+    served.execute_script("view('graph'); drawLive(); view('edit')")
+    wait_until(served, "live.frames && !live.isUnfitted")
+    assert 0 < served.execute_script("return live.zoom") <= 1.1
     served.execute_script("runText()")
     wait_until(served, "state.view == 'graph' && modules.profile && state.isDrawn", 90)
     assert "cosine" in served.execute_script("return JSON.stringify(modules.given)")

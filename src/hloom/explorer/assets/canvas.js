@@ -19,6 +19,7 @@ function viewer(canvas, on) {
     isWaiting = false;
     const width = canvas.clientWidth, height = canvas.clientHeight;
     if (!width || !height) return;
+    if (it.isUnfitted) it.fit();
     if (canvas.width !== Math.round(width * ratio()) || canvas.height !== Math.round(height * ratio())) {
       canvas.width = Math.round(width * ratio()); canvas.height = Math.round(height * ratio());
     }
@@ -74,6 +75,8 @@ function viewer(canvas, on) {
   };
   it.least = () => Math.min(0.3, 0.8 * Math.min(canvas.clientWidth / it.scene.width, canvas.clientHeight / it.scene.height));
   it.fit = () => {
+    it.isUnfitted = !canvas.clientWidth || !canvas.clientHeight; // a hidden canvas is fitted when it is shown
+    if (it.isUnfitted) return;
     const zoom = Math.min(1.1, (canvas.clientWidth - 24) / it.scene.width, (canvas.clientHeight - 24) / it.scene.height);
     Object.assign(it, { zoom, x: (canvas.clientWidth - zoom * it.scene.width) / 2, y: (canvas.clientHeight - zoom * it.scene.height) / 2 });
     it.redraw();
