@@ -289,8 +289,9 @@ def _log(e: Lanes, f: Lanes) -> Lanes:
     high, low = f.pick(*LN2_HIGH), f.pick(*LN2_LOW)
     square = f * f
     if f.type.bits == 32:
-        tail = muladd(f * square, f.polynomial(LOG), e * low)
-        return add_multiple(e, high, f + muladd(square, -0.5, tail))
+        whole = (high.bits & -(1 << 12)).float  # its multiples are exact, with and without fused instructions
+        tail = muladd(f * square, f.polynomial(LOG), e * ((high - whole) + low))
+        return muladd(e, whole, f + muladd(square, -0.5, tail))
     half = square * 0.5
     s = f / (f + 2.0)
     z = s * s

@@ -108,10 +108,12 @@ class _Lu:
         return f
 
     def _copy_panel(self, f: KernelFunction, matrix: Value, panel: Value, first: Value, column: Value) -> None:
-        """Transposes the panel's part of a slab into the matrix."""
+        """Transposes the panel's part of a slab into the matrix. The first of the slabs that share a line copies it."""
         square, side = self.square, f.index(self.square.line)
         inside = f.subtract(column, first)
-        with f.loop(f.subtract(square.padded, first), square.line) as row:
+        in_line = f.binary("and", f.index(column), constant(I64, square.line - 1))
+        begins = f.compare("eq", in_line, constant(I64, 0))
+        with f.when(begins), f.loop(f.subtract(square.padded, first), square.line) as row:
             for k in range(0, square.slab, square.line):
                 target = square.at(f, matrix, f.add(first, row.index), f.add(column, k))
                 source = self._in_panel(f, panel, f.add(inside, k), row.index)
