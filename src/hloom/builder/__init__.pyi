@@ -50,7 +50,8 @@ class XlaBuilder(BuilderCore):
     def add_dependency(self, operand: Any, token: Any) -> XlaOp:
         """Returns `operand`, but not before `token`; moves no data (a later addition to XLA).
 
-        It orders an instruction that takes no token, such as a computation on an array, after an infeed or a send.
+        The dependency orders an instruction that takes no token, such as a computation on an array, after an infeed or a
+        send.
 
         Arguments:
             operand: value to return

@@ -7,12 +7,11 @@ too long.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from hloom.editor.document import Document
 from hloom.errors import HloomError
 from hloom.explorer.collect import collect, values_of
-from hloom.explorer.graph import graph_of
+from hloom.explorer.graph import Json, graph_of
 from hloom.faults.case import Case
 from hloom.files.formats import Format, content_format, module_from_content
 from hloom.files.snapshot import snapshot_in
@@ -24,7 +23,6 @@ MAX_RUN_BYTES = 1 << 28
 """Largest sum of the sizes of all arrays of a module that is run with random arguments."""
 MAX_WATCHED = 300
 """Largest number of instructions of a module that is run while it is typed."""
-Json = dict[str, Any]
 
 
 def main(descriptor: int) -> None:

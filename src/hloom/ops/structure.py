@@ -130,7 +130,8 @@ class AfterAll(Structural, Operation, opcode="after-all", builder="after_all"):
 class AddDependency(Structural, Identity, Operation, opcode="add-dependency", builder="add_dependency"):
     """Returns `operand`, but not before `token`; moves no data (a later addition to XLA).
 
-    It orders an instruction that takes no token, such as a computation on an array, after an infeed or a send.
+    The dependency orders an instruction that takes no token, such as a computation on an array, after an infeed or a
+    send.
     """
 
     operands = {

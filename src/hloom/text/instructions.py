@@ -39,8 +39,7 @@ SINGLE_INSTRUCTION = re.compile(r"\s*+(?:(?:ROOT\s++)?%?[A-Za-z_][\w.\-]*+\s*+=|
 _SHAPE = re.compile(r"\s*+(?:\(|[a-z]\w*+\s*+\[|b\s*+\()")
 _OPCODE = re.compile(r"[a-z][\w\-]*+")
 _SHAPE_AND_OPCODE = re.compile(rf"\s*+({USUAL_SHAPE.pattern})\s++({_OPCODE.pattern})\s*+")
-_WORD = re.compile(r"[A-Za-z_][\w.\-]*+")
-_NAMES = re.compile(rf"\(\s*+(?:%?{_WORD.pattern}\s*+(?:,\s*+(?=[%A-Za-z_])|(?=\))))*+\)")
+_NAMES = re.compile(rf"\(\s*+(?:{NAME.pattern}\s*+(?:,\s*+(?=[%A-Za-z_])|(?=\))))*+\)")
 """Operands that are names only."""
 _OPERAND = re.compile(r"\s*+%?([A-Za-z_][\w.\-]*+)\s*+(,|\))")
 _ELEMENT = re.compile(r"\s*+%?([A-Za-z_][\w.\-]*+)((?:\s*+#\s*+\d{1,9}+)*+)\s*+(?=[,)])")
@@ -226,7 +225,7 @@ class InstructionParser:
         """Reads operands in parentheses: names, optionally after their shapes, or unnamed instructions."""
         scanner, text = self.scanner, self.text
         usual = _NAMES.match(text, scanner.pos)
-        names = _WORD.findall(usual[0]) if usual else []
+        names = NAME.findall(usual[0]) if usual else []
         if usual and all(name in self.by_name for name in names):
             scanner.pos = usual.end()
             return [self.by_name[name] for name in names]

@@ -210,8 +210,9 @@ def _is_fusible(instruction: Instruction, can_fuse: CanFuse) -> bool:
 
 def _repeats_less(instruction: Instruction) -> bool:
     """Whether an instruction repeats the elements of a smaller array, which is stored instead."""
-    smaller = isinstance(instruction.op, Broadcast) and instruction.operands[0].shape.element_count
-    return 2 * smaller <= instruction.shape.element_count if smaller else False
+    if not isinstance(instruction.op, Broadcast):
+        return False
+    return 0 < 2 * instruction.operands[0].shape.element_count <= instruction.shape.element_count
 
 
 def _is_scalar_constant(instruction: Instruction) -> bool:

@@ -54,6 +54,7 @@ class _Merger:
         self.roots, self.order, self.max_members = roots, order, max_members
         self.may_merge, self.agree = may_merge, agree
         self.members = {root: members_of([root]) for root in roots}
+        self.reductions = {root: _reductions(root, members) for root, members in self.members.items()}
         self.group_of: dict[Instruction, list[Instruction]] = {root: [root] for root in roots}
         self.readers: dict[Instruction, list[Instruction]] = {}
         """The roots of the fusions that read each array from memory."""
@@ -120,7 +121,7 @@ class _Merger:
         """
         if a.shape.is_tuple or b.shape.is_tuple or a.shape.dimensions != b.shape.dimensions:
             return False
-        return _reductions(a, self.members[a]) == _reductions(b, self.members[b])
+        return self.reductions[a] == self.reductions[b]
 
     def _add_span(self, first: int, last: int) -> None:
         """Adds the range of a merged group, joined with the ranges that it overlaps.

@@ -16,6 +16,7 @@ from hloom.backends.cpu.elements.lanes import (
     fma,
     muladd,
     sqrt,
+    upper_part,
     where,
     with_sign_of,
 )
@@ -289,7 +290,7 @@ def _log(e: Lanes, f: Lanes) -> Lanes:
     high, low = f.pick(*LN2_HIGH), f.pick(*LN2_LOW)
     square = f * f
     if f.type.bits == 32:
-        whole = (high.bits & -(1 << 12)).float  # its multiples are exact, with and without fused instructions
+        whole = upper_part(high)  # its multiples are exact, with and without fused instructions
         tail = muladd(f * square, f.polynomial(LOG), e * ((high - whole) + low))
         return muladd(e, whole, f + muladd(square, -0.5, tail))
     half = square * 0.5

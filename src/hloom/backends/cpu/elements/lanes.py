@@ -171,6 +171,11 @@ def muladd(a: Lanes, b: Lanes | Number, c: Lanes | Number) -> Lanes:
     return Lanes(a.b, a.b.fmuladd(a.value, a.like(b).value, a.like(c).value))
 
 
+def upper_part(x: Lanes) -> Lanes:
+    """An f32 without the lower half of its mantissa: multiples by integers |n| < 2^12 are exact."""
+    return (x.bits & -(1 << 12)).float
+
+
 def add_multiple(n: Lanes, factor: Lanes, c: Lanes) -> Lanes:
     """n * factor + c for integers |n| < 2^12.
 
@@ -179,7 +184,7 @@ def add_multiple(n: Lanes, factor: Lanes, c: Lanes) -> Lanes:
     """
     if n.type.element == "double" or processor().has_fma:
         return fma(n, factor, c)
-    high = (factor.bits & -(1 << 12)).float
+    high = upper_part(factor)
     return muladd(n, factor - high, muladd(n, high, c))
 
 

@@ -1,4 +1,4 @@
-"""Quotients of bf16 by a divisor that many elements share: products with its reciprocal, which round to the same bf16.
+"""Quotients of bf16 with a common divisor, computed as products with its reciprocal: both round to the same bf16.
 
 A quotient of two numbers of 8 bits is either a bf16, or its distance from the middle between two adjacent ones is at
 least 2^-17 of it, since a number of 9 bits times the divisor is never the dividend. The f32 product with the reciprocal

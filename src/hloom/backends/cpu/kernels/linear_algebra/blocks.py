@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
-from hloom.lir import I64, PTR, IndexValue, Type, Value, constant, type_of
+from hloom.lir import I32, I64, PTR, IndexValue, Type, Value, constant, type_of
 from hloom.target import CACHE_LINE
 
 SIDE = 64
@@ -68,6 +68,18 @@ class Square:
     def at(self, f: KernelFunction, matrix: Value, row: IndexValue, column: IndexValue) -> Value:
         """Returns the address of an element of the copy."""
         return f.at(matrix, f.add(f.multiply(row, self.pitch), column), self.type.element)
+
+
+def store_number(f: KernelFunction, address: Value, row: IndexValue) -> None:
+    """Stores the number of a row as LAPACK counts them, from 1 on, in 32 bits."""
+    f.store(f.convert("trunc", f.index(f.add(row, 1)), "i32"), address, 4)
+
+
+def record_failure(f: KernelFunction, info: Value, failed: Value, row: IndexValue) -> None:
+    """Stores the number of a row that failed in `info`, unless an earlier row has failed."""
+    is_first = f.compare("eq", f.load(info, I32, 4), constant(I32, 0))
+    with f.when(f.binary("and", failed, is_first)):
+        store_number(f, info, row)
 
 
 class Inner:

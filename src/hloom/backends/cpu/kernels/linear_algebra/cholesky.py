@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.linear_algebra.blocks import SIDE, Inner, Square, tile_copy
+from hloom.backends.cpu.kernels.linear_algebra.blocks import SIDE, Inner, Square, record_failure, tile_copy
 from hloom.ir import Instruction
 from hloom.lir import I32, I64, PTR, IndexValue, Value, constant, type_of
 from hloom.runtime.custom_calls.fortran import RoutineCall
@@ -83,10 +83,7 @@ class _Cholesky:
             diagonal = square.at(f, f["block"], j.index, j.index)
             pivot = f.load(diagonal, type.scalar, square.bytes)
             fails = f.compare("ule", pivot, constant(type.scalar, 0))
-            is_first = f.compare("eq", f.load(f["info"], I32, 4), constant(I32, 0))
-            with f.when(f.binary("and", fails, is_first)):
-                number = f.add(f.add(f["first"], j.index), 1)
-                f.store(f.convert("trunc", f.index(number), "i32"), f["info"], 4)
+            record_failure(f, f["info"], fails, f.add(f["first"], j.index))
             root = f.intrinsic("sqrt", pivot)
             scale = f.binary("fdiv", constant(type.scalar, 1), root)
             f.store(scale, f.at(f["scales"], j.index, type.element), square.bytes)

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.kernels.linear_algebra.blocks import Square
-from hloom.lir import I32, I64, PTR, IndexValue, Value, constant, lane_indices
+from hloom.backends.cpu.kernels.linear_algebra.blocks import Square, record_failure, store_number
+from hloom.lir import I64, PTR, IndexValue, Value, constant, lane_indices
 
 
 def panel_functions(name: str, square: Square, pitch: int) -> list[KernelFunction]:
@@ -35,8 +35,7 @@ class _Panel:
             column = self._at(f, f["panel"], j.index, 0)
             f.call_void(f"{self.name}.pivot", column, f.index(j.index), f["rows"], position)
             row = f.load(position, I64, 8)
-            number = f.add(f.add(f["first"], row), 1)
-            f.store(f.convert("trunc", f.index(number), "i32"), f.at(f["swaps"], f.add(f["first"], j.index), "i32"), 4)
+            store_number(f, f.at(f["swaps"], f.add(f["first"], j.index), "i32"), f.add(f["first"], row))
             with f.loop(self.square.block) as c:
                 self._swap(f, self._at(f, f["panel"], c.index, 0), f.index(j.index), row)
             f.call_void(f"{self.name}.scale", column, f.index(j.index), f["rows"], f["first"], f["info"])
@@ -78,10 +77,7 @@ class _Panel:
         f = KernelFunction(f"{self.name}.scale", column=PTR, row=I64, rows=I64, first=I64, info=PTR)
         type, pivot = self.type, self._element(f, f["column"], f["row"])
         is_zero = f.compare("oeq", pivot, constant(type.scalar, 0))
-        is_first = f.compare("eq", f.load(f["info"], I32, 4), constant(I32, 0))
-        with f.when(f.binary("and", is_zero, is_first)):
-            number = f.add(f.add(f["first"], f["row"]), 1)
-            f.store(f.convert("trunc", f.index(number), "i32"), f["info"], 4)
+        record_failure(f, f["info"], is_zero, f.add(f["first"], f["row"]))
         with f.unless(is_zero):
             divisor = f.splat(pivot, type.width)
             self._below(f, lambda i, value: f.binary("fdiv", value, divisor), f["column"])

@@ -8,8 +8,8 @@ cannot call LAPACK the same loops factor other matrices, one after another.
 from __future__ import annotations
 
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
-from hloom.backends.cpu.kernels.factorisations import EMITTERS, MatrixLanes
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
+from hloom.backends.cpu.kernels.linear_algebra.factorisations import EMITTERS, MatrixLanes
 from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.ir import Instruction
 from hloom.lir import PTR, IndexValue, Type, Value, type_of
