@@ -21,6 +21,7 @@ from benchmarks.xla.worker import FILLED, PARAMETERS, SEED, TEXT
 from hloom.files.elided import fill_elided
 from hloom.ir import Module
 from hloom.proto import module_to_bytes
+from hloom.system.machine import memory_size
 
 LARGE_BYTES = 1 << 30
 """Size of the arguments from which the sides are measured one after the other."""
@@ -63,7 +64,7 @@ def measured(module: Listed) -> Result:
         (inputs / FILLED).write_bytes(module_to_bytes(filled))
         (inputs / PARAMETERS).write_text(json.dumps(parameters(filled)))
         size = sum(shape.byte_size for shape in filled.entry.parameter_shapes)
-        if MEMORY_FACTOR * size > _available_bytes():
+        if MEMORY_FACTOR * size > memory_size():
             raise RuntimeError(f"not measured: {size / 1e9:.0f} GB of arguments need more memory than there is")
         tolerance = HALF_TOLERANCE if _has_halves(filled) else TOLERANCE
         with tempfile.TemporaryDirectory() as folder, _start(inputs, 0, "hloom", Path(folder)) as worker:
@@ -73,11 +74,6 @@ def measured(module: Listed) -> Result:
             raise RuntimeError("no arguments give finite results")
         start = functools.partial(_start, inputs, recipe)
         return measure(module.name, start, tolerance, SECONDS, compiles=1, together=size < LARGE_BYTES)
-
-
-def _available_bytes() -> int:
-    text = Path("/proc/meminfo").read_text()
-    return 1024 * int(next(line for line in text.splitlines() if line.startswith("MemAvailable")).split()[1])
 
 
 def _has_halves(module: Module) -> bool:

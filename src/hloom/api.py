@@ -89,8 +89,6 @@ def save(module: Module | XlaComputation, path: str | PathLike[str]) -> None:
 
 
 @shielded
-@ieee_floats()
-@older_objects_frozen()
 def compile(
     module: Program | Callable[..., Any],
     backend: str = "cpu",
@@ -148,53 +146,42 @@ def compile(
 
     _check_options(backend, replicas, partitions, timeout, seed, step_limit, observer)
 
-    def again(program: Module) -> Executable:
-        return compile(
-            program,
-            backend,
-            replicas=replicas,
-            partitions=partitions,
-            distributed=distributed,
-            devices=devices,
-            timeout=timeout,
-            seed=seed,
-            donate=donate,
-            batch_invariant=batch_invariant,
-            step_limit=step_limit,
-            observer=observer,
-            fill_elided=fill_elided,
-        )
+    @shielded
+    @ieee_floats()
+    @older_objects_frozen()
+    def compiled(program: Program) -> Executable:
+        module = prepare(program, fill_elided)
+        count = module.replica_count if replicas is None else replicas
+        if any(instruction.shape.is_unbounded for instruction in module.instructions()):
+            if distributed:
+                raise ArgumentError(
+                    "`distributed` requires static or bounded sizes, but the module has unbounded ones, '?'"
+                )
+            return _specialized(module, count if partitions is not None else count * module.num_partitions, compiled)
+        if partitions is not None:
+            module, whole, shardings = _partitioned(module, count, partitions)
+        options = RunOptions(count, devices, timeout, seed, distributed)
+        executable: DeviceExecutable
+        if backend == "cpu":
+            from hloom.backends.cpu.compiler import compile_module
+            from hloom.backends.cpu.executable import CpuExecutable
+            from hloom.backends.cpu.pipeline import Topology
+
+            topology = Topology.of(count * module.num_partitions, distributed)
+            executable = CpuExecutable(module, options, compile_module(module, donate, topology, batch_invariant))
+        else:
+            from hloom.backends.interpreter.executable import InterpreterExecutable
+
+            executable = InterpreterExecutable(module, options, step_limit, observer)
+        if partitions is None:
+            return executable
+        from hloom.runtime.partitioned import PartitionedExecutable
+
+        return PartitionedExecutable(executable, whole, *shardings)
 
     if callable(module) and not hasattr(module, "module"):
-        return _traced(module, again)
-    module = prepare(cast("Program", module), fill_elided)
-    count = module.replica_count if replicas is None else replicas
-    if any(instruction.shape.is_unbounded for instruction in module.instructions()):
-        if distributed:
-            raise ArgumentError(
-                "`distributed` requires static or bounded sizes, but the module has unbounded ones, '?'"
-            )
-        return _specialized(module, count if partitions is not None else count * module.num_partitions, again)
-    if partitions is not None:
-        module, whole, shardings = _partitioned(module, count, partitions)
-    options = RunOptions(count, devices, timeout, seed, distributed)
-    executable: DeviceExecutable
-    if backend == "cpu":
-        from hloom.backends.cpu.compiler import compile_module
-        from hloom.backends.cpu.executable import CpuExecutable
-        from hloom.backends.cpu.pipeline import Topology
-
-        topology = Topology.of(count * module.num_partitions, distributed)
-        executable = CpuExecutable(module, options, compile_module(module, donate, topology, batch_invariant))
-    else:
-        from hloom.backends.interpreter.executable import InterpreterExecutable
-
-        executable = InterpreterExecutable(module, options, step_limit, observer)
-    if partitions is None:
-        return executable
-    from hloom.runtime.partitioned import PartitionedExecutable
-
-    return PartitionedExecutable(executable, whole, *shardings)
+        return _traced(module, compiled)
+    return compiled(cast("Program", module))
 
 
 def _traced(function: Callable[..., Any], compile_module: Callable[[Module], Executable]) -> Executable:

@@ -67,22 +67,24 @@ def wait(condition: Address, mutex: Address) -> i32:
     return i32(0)
 
 
+@native(inline=True)
+def _signal(condition: Address, count: i32) -> i32:
+    word = to(Word, condition)
+    word.value.add(1, SEQ_CST)
+    _notify(address_of(word), count)
+    return i32(0)
+
+
 @native(name="pthread_cond_signal")
 def wake(condition: Address) -> i32:
     """Wakes a worker that waits."""
-    word = to(Word, condition)
-    word.value.add(1, SEQ_CST)
-    _notify(address_of(word), i32(1))
-    return i32(0)
+    return _signal(condition, i32(1))
 
 
 @native(name="pthread_cond_broadcast")
 def wake_all(condition: Address) -> i32:
     """Wakes all workers that wait."""
-    word = to(Word, condition)
-    word.value.add(1, SEQ_CST)
-    _notify(address_of(word), i32(-1))
-    return i32(0)
+    return _signal(condition, i32(-1))
 
 
 @native(name="pthread_self")
