@@ -2,7 +2,7 @@
 
     python tools/run_targets.py run                   # all environments that this machine has; resumes
     python tools/run_targets.py run native "wasm32, Node" --match "bench_*" --seconds 0.3
-    python tools/run_targets.py report                # writes docs/targets.md
+    python tools/run_targets.py report                # adds the runs to docs/targets.json, and writes docs/targets.md
 
 Programs run on one thread. Emulators are those of `qemu-user-static`; pages need Chromium, chromedriver and selenium.
 """
@@ -32,6 +32,7 @@ from targets.page import Run, Status
 
 ROOT = Path(__file__).resolve().parents[1]
 CORPUS = ROOT / "tests" / "corpus"
+RECORDED = ROOT / "docs" / "targets.json"
 RESULTS = ROOT / "build" / "targets.jsonl"
 
 
@@ -122,8 +123,10 @@ def run(environments: tuple[str, ...], match: str, seconds: float, again: bool, 
 @main.command()
 @click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True)
 def report(results: Path) -> None:
-    """Write docs/targets.md."""
-    (ROOT / "docs" / "targets.md").write_text(page.written(json_lines.read(results, Run, "key")))
+    """Add runs to docs/targets.json, and write docs/targets.md from it."""
+    runs = page.recorded(RECORDED) | json_lines.read(results, Run, "key")
+    page.record(RECORDED, runs)
+    RECORDED.with_suffix(".md").write_text(page.written(runs))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from targets.environments import ENVIRONMENTS, Environment
@@ -44,11 +47,42 @@ class Run:
         return f"{word} {self.ratio:.2f}" if self.ratio else word
 
 
+def recorded(path: Path) -> dict[str, Run]:
+    """Reads runs, by their keys; none if there is no file."""
+    entries = json.loads(path.read_text()) if path.exists() else {}
+    runs = (
+        Run(f"{environment}: {program}", environment, program, *fields)
+        for environment, programs in entries.items()
+        for program, fields in programs.items()
+    )
+    return {run.key: run for run in runs}
+
+
+def record(path: Path, runs: Mapping[str, Run]) -> None:
+    """Writes runs, one a line, in the order of environments and programs."""
+    order = [environment.name for environment in ENVIRONMENTS]
+    ordered = sorted(runs.values(), key=lambda run: (order.index(run.environment), run.program))
+    parts = []
+    for environment, group in itertools.groupby(ordered, key=lambda run: run.environment):
+        lines = [f"  {json.dumps(run.program)}: {json.dumps(_fields(run))}" for run in group]
+        parts.append(f"{json.dumps(environment)}: {{\n" + ",\n".join(lines) + "\n}")
+    path.write_text("{\n" + ",\n".join(parts) + "\n}\n")
+
+
+def _fields(run: Run) -> list[str | float]:
+    """Returns status, detail, size and times, of which the last ones are left out if they are empty."""
+    times = (float(f"{seconds:.4g}") for seconds in (run.seconds, run.jit_seconds))
+    fields = [run.status, run.detail, run.size, *times]
+    while not fields[-1]:
+        fields.pop()
+    return fields
+
+
 PAGE = """# Programs on every target
 
 Every program of the corpus on one device, built with `hl.build` for each target, and run there:
 
-    python tools/run_targets.py run      # then: report
+    python tools/run_targets.py run      # then: report, which writes this page and targets.json
 
 Results are compared with those of the just-in-time compiler (JIT) on this machine: `=` is the same bits, `~` within the
 tolerances of the program, since other processors have shorter vectors, or do not fuse multiply-adds. The number is

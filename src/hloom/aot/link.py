@@ -38,8 +38,8 @@ def compiled_library(files: Mapping[str, bytes], target: BuildTarget, name: str 
     machine = ["-target", target.zig] if "ziglang" in command else []
     # Stripped libraries for Windows need another build of zig's C library, which takes minutes.
     options = ["-shared", "-fPIC", "-fvisibility=hidden", "-O2", *([] if target.system == "windows" else ["-s"])]
-    # Each library calls its own runtime, whatever else the process has loaded.
-    options += ["-Wl,-Bsymbolic"] if target.system == "linux" else []
+    # Each library calls its own runtime, whatever else the process has loaded, and stays for the threads of its pools.
+    options += ["-Wl,-Bsymbolic", "-Wl,-z,nodelete"] if target.system == "linux" else []
     libraries = [] if target.system == "windows" else ["-lm", "-lpthread", "-ldl"]
     return _made([*command, *machine, *options, "-o"], files, libraries, name)
 

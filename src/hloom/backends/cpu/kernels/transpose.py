@@ -29,6 +29,8 @@ class _Transpose:
     def __init__(self, f: KernelFunction, width: int, m: int, n: int) -> None:
         self.f, self.width, self.m, self.n = f, width, m, n
         self.element = f"i{8 * width}"
+        self.align = min(width, 8)
+        """The alignment of elements: complex ones have that of their parts."""
 
     def write(self) -> KernelFunction:
         f, lanes = self.f, CACHE_LINE // self.width
@@ -44,15 +46,16 @@ class _Transpose:
 
     def _square(self, row: IndexValue, column: IndexValue, lanes: int) -> None:
         f, vector = self.f, type_of(self.element, lanes)
-        lines = [f.load(self._source(f.add(row, k), column), vector, self.width) for k in range(lanes)]
+        lines = [f.load(self._source(f.add(row, k), column), vector, self.align) for k in range(lanes)]
         for k, line in enumerate(transpose(f, lines)):
-            f.store(line, self._target(row, f.add(column, k)), self.width)
+            f.store(line, self._target(row, f.add(column, k)), self.align)
 
     def _elements(self, first_row: int, last_row: int, first_column: int, last_column: int) -> None:
         f, type = self.f, type_of(self.element)
         if first_row < last_row and first_column < last_column:
             with f.each(first_row, last_row) as row, f.each(first_column, last_column) as column:
-                f.store(f.load(self._source(row, column), type, 4), self._target(row, column), 4)
+                value = f.load(self._source(row, column), type, self.align)
+                f.store(value, self._target(row, column), self.align)
 
     def _source(self, row: IndexValue, column: IndexValue) -> Value:
         f = self.f

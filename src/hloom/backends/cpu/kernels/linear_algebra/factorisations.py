@@ -7,7 +7,25 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from hloom.backends.cpu.elements.lanes import Lanes, at_least, muladd, sqrt, where, with_sign_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.backends.cpu.kernels.linear_algebra.scalars import (
+    Scalar,
+    Sum,
+    chosen,
+    conjugate,
+    difference,
+    from_real,
+    less_product,
+    magnitude,
+    negated,
+    parts_of,
+    plus_product,
+    product,
+    quotient,
+    real_part,
+    scalar,
+)
 from hloom.lir import IndexValue, Type, Value, constant
 from hloom.runtime.custom_calls.fortran import RoutineCall
 from hloom.target import CACHE_LINE
@@ -15,22 +33,26 @@ from hloom.target import CACHE_LINE
 
 @dataclass(frozen=True)
 class MatrixLanes:
-    """An array of vectors, each lane of which holds the elements of one matrix."""
+    """An array of vectors, each lane of which holds the elements of one matrix; complex ones have two `parts`."""
 
     f: KernelFunction
     memory: Value
     type: Type
     strides: tuple[int, ...] = (1,)
+    parts: int = 1
+    is_conjugate: bool = False
 
     @classmethod
     def of(cls, f: KernelFunction, type: Type, sizes: tuple[int, ...] = (1,)) -> MatrixLanes:
-        """Allocates matrices of these sizes on the stack, in row-major order."""
+        """Allocates real matrices of these sizes on the stack, in row-major order."""
         return cls.at(f, f.slot(type, math.prod(sizes)), type, sizes)
 
     @classmethod
-    def at(cls, f: KernelFunction, memory: Value, type: Type, sizes: tuple[int, ...]) -> MatrixLanes:
+    def at(
+        cls, f: KernelFunction, memory: Value, type: Type, sizes: tuple[int, ...], parts: int = 1
+    ) -> MatrixLanes:  # fmt: skip
         """Returns the matrices of these sizes in memory, in row-major order."""
-        return cls(f, memory, type, tuple(math.prod(sizes[i + 1 :]) for i in range(len(sizes))) or (1,))
+        return cls(f, memory, type, tuple(math.prod(sizes[i + 1 :]) for i in range(len(sizes))) or (1,), parts)
 
     @property
     def transposed(self) -> MatrixLanes:
@@ -38,102 +60,111 @@ class MatrixLanes:
         return replace(self, strides=self.strides[::-1])
 
     @property
+    def conjugated(self) -> MatrixLanes:
+        """The matrices with the conjugates of their elements, to be read."""
+        return replace(self, is_conjugate=not self.is_conjugate)
+
+    def number(self, value: float) -> Scalar:
+        """Returns a constant as an element."""
+        return scalar([Lanes(self.f, constant(self.type, x)) for x in (value, 0)[: self.parts]])
+
+    @property
     def _align(self) -> int:
         return min(CACHE_LINE // 2, self.type.bits // 8)
 
-    def __getitem__(self, indices: IndexValue | tuple[IndexValue, ...]) -> Value:
-        return self.f.load(self._address(indices), self.type, self._align)
+    def __getitem__(self, indices: IndexValue | tuple[IndexValue, ...]) -> Scalar:
+        loaded = [self.f.load(address, self.type, self._align) for address in self._addresses(indices)]
+        element = scalar([Lanes(self.f, value) for value in loaded])
+        return conjugate(element) if self.is_conjugate else element
 
-    def __setitem__(self, indices: IndexValue | tuple[IndexValue, ...], value: Value) -> None:
-        self.f.store(value, self._address(indices), self._align)
+    def __setitem__(self, indices: IndexValue | tuple[IndexValue, ...], value: Scalar) -> None:
+        for part, address in zip(parts_of(value), self._addresses(indices), strict=True):
+            self.f.store(part.value, address, self._align)
 
-    def _address(self, indices: IndexValue | tuple[IndexValue, ...]) -> Value:
+    def _addresses(self, indices: IndexValue | tuple[IndexValue, ...]) -> list[Value]:
         f, components = self.f, indices if isinstance(indices, tuple) else (indices,)
-        parts = [f.multiply(index, stride) for index, stride in zip(components, self.strides, strict=True)]
-        return f.at(self.memory, f.multiply(functools.reduce(f.add, parts), self.type.width), self.type.element)
+        positions = [f.multiply(index, stride) for index, stride in zip(components, self.strides, strict=True)]
+        first = f.multiply(functools.reduce(f.add, positions), self.parts)
+        return [
+            f.at(self.memory, f.multiply(f.add(first, part), self.type.width), self.type.element)
+            for part in range(self.parts)
+        ]
 
 
-def _subtract_product(f: KernelFunction, value: Value, a: Value, b: Value) -> Value:
-    return f.fmuladd(f.fneg(a), b, value)
-
-
-def _record_failure(f: KernelFunction, info: MatrixLanes, failed: Value, step: Value) -> None:
+def _record_failure(info: MatrixLanes, failed: Lanes, step: Value) -> None:
     """Records the 1-based index of the first step that failed, in each lane of `info`."""
-    before = info[0]
-    is_first = f.binary("and", failed, f.compare("eq", before, constant(before.type, 0)))
-    info[0] = f.select(is_first, _one_based(f, step, before.type), before)
+    before = real_part(info[0])
+    info[0] = where(failed & before.equals(0), _one_based(info, step), before)
 
 
-def _one_based(f: KernelFunction, index: Value, type: Type) -> Value:
-    """An index plus 1, in each lane."""
-    return f.splat(f.convert("trunc", f.index(f.add(index, 1)), type.element), type.width)
+def _one_based(array: MatrixLanes, index: Value) -> Lanes:
+    """An index plus 1, in each lane of an array of integers."""
+    f, type = array.f, array.type
+    return Lanes(f, f.splat(f.convert("trunc", f.index(f.add(index, 1)), type.element), type.width))
 
 
 def _potrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -> MatrixLanes:
     """Cholesky factorisation, column by column. LAPACK's upper triangle is the lower one of a row-major matrix."""
     (matrix, info), (n, _) = arrays, call.operands[0].sizes
     a = matrix if call.arguments[0] == "U" else matrix.transposed
-    info[0] = constant(info.type, 0)
+    info[0] = info.number(0)
     with f.each(0, n) as j:
-        diagonal = a[j, j]
-        _record_failure(f, info, f.compare("ule", diagonal, constant(diagonal.type, 0)), j)
-        a[j, j] = root = f.intrinsic("sqrt", diagonal)
+        diagonal = real_part(a[j, j])
+        _record_failure(info, diagonal.compare("ule", 0.0), j)
+        root = sqrt(diagonal)
+        a[j, j] = from_real(root, a.number(0))
         below = f.index(f.add(j, 1))
         with f.each(below, n) as i:
-            a[i, j] = f.binary("fdiv", a[i, j], root)
+            a[i, j] = quotient(a[i, j], root)
         with f.each(below, n) as i:
             factor = a[i, j]
             with f.each(below, f.add(i, 1)) as k:
-                a[i, k] = _subtract_product(f, a[i, k], factor, a[k, j])
+                a[i, k] = less_product(a[i, k], factor, conjugate(a[k, j]))
     return matrix
 
 
 def _getrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -> MatrixLanes:
     """LU factorisation with partial pivoting: rows are swapped so that each pivot is the largest of its column."""
     (a, pivots, info), (m, n) = arrays, call.operands[0].sizes
-    scratch = MatrixLanes.of(f, info.type), MatrixLanes.of(f, a.type)
-    info[0] = constant(info.type, 0)
+    info[0] = info.number(0)
     with f.each(0, min(m, n)) as step:
-        pivots[step] = pivot_row = _find_pivot(f, a, m, step, scratch)
-        _swap_rows(f, a, (m, n), step, pivot_row)
+        pivots[step] = pivot_row = _find_pivot(a, m, step, pivots)
+        _swap_rows(a, (m, n), step, pivot_row, pivots)
         pivot = a[step, step]
-        is_zero = f.compare("oeq", pivot, constant(pivot.type, 0))
-        _record_failure(f, info, is_zero, step)
-        divisor = f.select(is_zero, constant(pivot.type, 1), pivot)
+        is_zero = magnitude(pivot).equals(0.0)
+        _record_failure(info, is_zero, step)
+        divisor = chosen(is_zero, a.number(1), pivot)
         below = f.index(f.add(step, 1))
         with f.each(below, m) as i:
-            a[i, step] = factor = f.binary("fdiv", a[i, step], divisor)
+            a[i, step] = factor = quotient(a[i, step], divisor)
             with f.each(below, n) as j:
-                a[i, j] = _subtract_product(f, a[i, j], factor, a[step, j])
+                a[i, j] = less_product(a[i, j], factor, a[step, j])
     return a
 
 
-def _find_pivot(
-    f: KernelFunction, a: MatrixLanes, m: int, step: Value, scratch: tuple[MatrixLanes, MatrixLanes]
-) -> Value:
+def _find_pivot(a: MatrixLanes, m: int, step: Value, pivots: MatrixLanes) -> Lanes:
     """Returns the 1-based row of the largest magnitude in a column from the diagonal on; the diagonal's row if all are
     NaN.
     """
-    row, largest = scratch
-    row[0] = _one_based(f, step, row.type)
-    largest[0] = constant(a.type, -1)
+    f = a.f
+    row, largest = Sum(f, _one_based(pivots, step)), Sum(f, Lanes(f, constant(a.type, -1)))
     with f.each(step, m) as i:
-        magnitude = f.intrinsic("fabs", a[i, step])
-        is_larger = f.compare("ogt", magnitude, largest[0])
-        largest[0] = f.select(is_larger, magnitude, largest[0])
-        row[0] = f.select(is_larger, _one_based(f, i, row.type), row[0])
-    return row[0]
+        size, before = magnitude(a[i, step]), real_part(largest.get())
+        is_larger = size > before
+        largest.set(where(is_larger, size, before))
+        row.set(where(is_larger, _one_based(pivots, i), real_part(row.get())))
+    return real_part(row.get())
 
 
-def _swap_rows(f: KernelFunction, a: MatrixLanes, sizes: tuple[int, int], row: Value, other: Value) -> None:
+def _swap_rows(a: MatrixLanes, sizes: tuple[int, int], row: Value, other: Lanes, pivots: MatrixLanes) -> None:
     """Swaps a row with a later one, whose 1-based index each lane has."""
-    m, n = sizes
+    f, (m, n) = a.f, sizes
     with f.each(f.add(row, 1), m) as i:
-        is_target = f.compare("eq", other, _one_based(f, i, other.type))
+        is_target = other.equals(_one_based(pivots, i))
         with f.each(0, n) as j:
             upper, lower = a[row, j], a[i, j]
-            a[row, j] = f.select(is_target, lower, upper)
-            a[i, j] = f.select(is_target, upper, lower)
+            a[row, j] = chosen(is_target, lower, upper)
+            a[i, j] = chosen(is_target, upper, lower)
 
 
 def _trsm(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -> MatrixLanes:
@@ -148,46 +179,50 @@ def _trsm(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -
     is_left, is_lower = side == "R", (triangle == "U") == (transposed == "N")
     # x a = b is a^T x^T = b^T.
     forward = is_lower if is_left else not is_lower
-    a = arrays[0] if (transposed == "N") == is_left else arrays[0].transposed
+    given = arrays[0].conjugated if transposed == "C" else arrays[0]
+    a = given if (transposed == "N") == is_left else given.transposed
     b = arrays[1] if is_left else arrays[1].transposed
     with f.each(0, n) as step:
         i = step if forward else f.index(f.subtract(n - 1, step))
         if diagonal == "N":
             divisor = a[i, i]
             with f.each(0, columns) as c:
-                b[i, c] = f.binary("fdiv", b[i, c], divisor)
+                b[i, c] = quotient(b[i, c], divisor)
         with f.each(f.add(i, 1) if forward else 0, n if forward else i) as k:
             factor = a[k, i]
             with f.each(0, columns) as c:
-                b[k, c] = _subtract_product(f, b[k, c], factor, b[i, c])
+                b[k, c] = less_product(b[k, c], factor, b[i, c])
     return b
 
 
 def _geqrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -> MatrixLanes:
-    """QR factorisation by Householder reflections I - tau v v^T, each of which zeroes a column below the diagonal,
-    where v is stored.
+    """QR factorisation by Householder reflections I - tau v v^H, each of which zeroes a column below the diagonal,
+    where v is stored, and makes the diagonal real. Their adjoints are applied.
     """
     (a, taus), (m, n) = arrays, call.operands[0].sizes
-    sums, zero = MatrixLanes.of(f, a.type), constant(a.type, 0)
     with f.each(0, min(m, n)) as k:
         below = f.index(f.add(k, 1))
-        alpha, norm = a[k, k], _norm(f, a, sums, (below, m), k)
-        beta = f.fneg(f.intrinsic("copysign", _hypotenuse(f, f.intrinsic("fabs", alpha), norm), alpha))
-        is_identity = f.compare("oeq", norm, zero)
-        tau = f.select(is_identity, zero, f.binary("fdiv", f.binary("fsub", beta, alpha), beta))
-        divisor = f.select(is_identity, constant(a.type, 1), f.binary("fsub", alpha, beta))
+        alpha, norm = a[k, k], _norm(a, (below, m), k)
+        real, *imaginary = parts_of(alpha)
+        size = _hypotenuse(abs(real), abs(imaginary[0])) if imaginary else abs(real)
+        beta = -with_sign_of(_hypotenuse(size, norm), real)
+        is_identity = norm.equals(0.0)
+        for part in imaginary:
+            is_identity = is_identity & part.equals(0.0)
+        wide_beta = from_real(beta, alpha)
+        divisor = chosen(is_identity, a.number(1), difference(alpha, wide_beta))
         with f.each(below, m) as i:
-            a[i, k] = f.binary("fdiv", a[i, k], divisor)
-        taus[k] = tau
-        a[k, k] = f.select(is_identity, alpha, beta)
-        _apply_reflection(f, a, sums, (m, n), k, tau)
+            a[i, k] = quotient(a[i, k], divisor)
+        taus[k] = tau = chosen(is_identity, a.number(0), quotient(difference(wide_beta, alpha), beta))
+        a[k, k] = chosen(is_identity, alpha, wide_beta)
+        _apply_reflection(a, (m, n), k, conjugate(tau))
     return a
 
 
 def _orgqr(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -> MatrixLanes:
     """The product of Householder reflections, applied to the columns of the identity matrix from last to first."""
     (a, taus), (m, n), (count,) = arrays, call.operands[0].sizes, call.operands[1].sizes
-    sums, zero, one = MatrixLanes.of(f, a.type), constant(a.type, 0), constant(a.type, 1)
+    zero, one = a.number(0), a.number(1)
     with f.each(count, n) as j:
         with f.each(0, m) as i:
             a[i, j] = zero
@@ -195,54 +230,52 @@ def _orgqr(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) 
     with f.each(0, count) as step:
         k = f.index(f.subtract(count - 1, step))
         tau = taus[k]
-        _apply_reflection(f, a, sums, (m, n), k, tau)
+        _apply_reflection(a, (m, n), k, tau)
         with f.each(0, k) as i:
             a[i, k] = zero
-        a[k, k] = f.binary("fsub", one, tau)
+        a[k, k] = difference(one, tau)
         with f.each(f.add(k, 1), m) as i:
-            a[i, k] = f.fneg(f.binary("fmul", a[i, k], tau))
+            a[i, k] = negated(product(a[i, k], tau))
     return a
 
 
-def _norm(f: KernelFunction, a: MatrixLanes, sums: MatrixLanes, rows: tuple[Value, int], column: Value) -> Value:
+def _norm(a: MatrixLanes, rows: tuple[Value, int], column: Value) -> Lanes:
     """Euclidean norm of part of a column, scaled so that the squares neither overflow nor underflow."""
-    zero = constant(a.type, 0)
-    sums[0] = zero
+    f, zero = a.f, Lanes(a.f, constant(a.type, 0))
+    largest, squares = Sum(f, zero), Sum(f, zero)
     with f.each(*rows) as i:
-        magnitude = f.intrinsic("fabs", a[i, column])
-        sums[0] = f.select(f.compare("ogt", magnitude, sums[0]), magnitude, sums[0])
-    largest = sums[0]
-    scale = f.select(f.compare("oeq", largest, zero), constant(a.type, 1), largest)
-    sums[0] = zero
+        for part in parts_of(a[i, column]):
+            largest.set(at_least(real_part(largest.get()), abs(part)))
+    found = real_part(largest.get())
+    scale = where(found.equals(0.0), 1.0, found)
     with f.each(*rows) as i:
-        scaled = f.binary("fdiv", a[i, column], scale)
-        sums[0] = f.fmuladd(scaled, scaled, sums[0])
-    return f.binary("fmul", scale, f.intrinsic("sqrt", sums[0]))
+        for part in parts_of(a[i, column]):
+            scaled = part / scale
+            squares.set(muladd(scaled, scaled, real_part(squares.get())))
+    return scale * sqrt(real_part(squares.get()))
 
 
-def _hypotenuse(f: KernelFunction, a: Value, b: Value) -> Value:
+def _hypotenuse(a: Lanes, b: Lanes) -> Lanes:
     """sqrt(a^2 + b^2) of non-negative values, without overflow or underflow of the squares."""
-    is_larger = f.compare("ogt", a, b)
-    larger, smaller = f.select(is_larger, a, b), f.select(is_larger, b, a)
-    ratio = f.binary("fdiv", smaller, larger)
-    return f.binary("fmul", larger, f.intrinsic("sqrt", f.fmuladd(ratio, ratio, constant(a.type, 1))))
+    is_larger = a > b
+    larger, smaller = where(is_larger, a, b), where(is_larger, b, a)
+    ratio = smaller / where(larger.equals(0.0), 1.0, larger)
+    return larger * sqrt(muladd(ratio, ratio, 1.0))
 
 
-def _apply_reflection(
-    f: KernelFunction, a: MatrixLanes, sums: MatrixLanes, sizes: tuple[int, int], k: Value, tau: Value
-) -> None:
-    """Applies I - tau v v^T to the columns after k, where v is 1 followed by column k below the diagonal."""
-    m, n = sizes
+def _apply_reflection(a: MatrixLanes, sizes: tuple[int, int], k: Value, tau: Scalar) -> None:
+    """Applies I - tau v v^H to the columns after k, where v is 1 followed by column k below the diagonal."""
+    f, (m, n) = a.f, sizes
     below = f.index(f.add(k, 1))
     with f.each(below, n) as j:
-        sums[0] = a[k, j]
+        total = Sum(f, a[k, j])
         with f.each(below, m) as i:
-            sums[0] = f.fmuladd(a[i, k], a[i, j], sums[0])
-        projection = f.binary("fmul", tau, sums[0])
-        a[k, j] = f.binary("fsub", a[k, j], projection)
+            total.set(plus_product(total.get(), conjugate(a[i, k]), a[i, j]))
+        projection = product(tau, total.get())
+        a[k, j] = difference(a[k, j], projection)
         with f.each(below, m) as i:
-            a[i, j] = _subtract_product(f, a[i, j], a[i, k], projection)
+            a[i, j] = less_product(a[i, j], a[i, k], projection)
 
 
-EMITTERS = {"potrf": _potrf, "getrf": _getrf, "trsm": _trsm, "geqrf": _geqrf, "orgqr": _orgqr}
+EMITTERS = {"potrf": _potrf, "getrf": _getrf, "trsm": _trsm, "geqrf": _geqrf, "orgqr": _orgqr, "ungqr": _orgqr}
 """Writers of the code of each routine, which return the array that becomes the first result."""

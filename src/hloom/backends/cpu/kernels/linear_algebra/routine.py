@@ -6,7 +6,7 @@ import numpy as np
 
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.linear_algebra import cholesky, lu, small_matrices
+from hloom.backends.cpu.kernels.linear_algebra import cholesky, lu, small_matrices, spectra
 from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.ir import Instruction
 from hloom.lir import I8, I32, I64, PTR, VOID, Value, constant, type_of
@@ -27,7 +27,7 @@ def emit(op: CustomCall, name: str, instruction: Instruction, target: Target) ->
     call = routine_call(instruction)
     if call is None:
         return None
-    for own in (small_matrices, cholesky, lu):
+    for own in (cholesky, lu, small_matrices, spectra):
         if (code := own.emit(name, instruction, call, target)) is not None:
             return code
     return _Batch(name, instruction, call, target).code()
@@ -77,7 +77,9 @@ class _Batch:
             for index, argument in enumerate(call.arguments):
                 private = f.at(workspace, self.offsets.get(index, 0), "i8")
                 pointers.append(scalars[index] or self._argument_address(f, argument, private, sources, targets))
-            f.call_pointer(routine, VOID, *pointers)
+            # Fortran compilers pass the lengths of characters behind the arguments; C functions do not read them.
+            lengths = [constant(I64, 1) for argument in call.arguments if isinstance(argument, str)]
+            f.call_pointer(routine, VOID, *pointers, *lengths)
             for argument, pointer in zip(call.arguments, pointers, strict=True):
                 if isinstance(argument, ArrayArgument) and argument.columns and argument.result is not None:
                     result = call.results[argument.result]

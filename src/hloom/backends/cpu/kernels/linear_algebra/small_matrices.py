@@ -30,17 +30,17 @@ def emit(name: str, instruction: Instruction, call: RoutineCall, target: Target)
     LAPACK, for larger matrices and small batches.
     """
     sizes = call.operands[0].sizes
-    if call.routine[0] not in "sd" or call.routine[1:] not in EMITTERS or not min(sizes):
+    if call.routine[1:] not in EMITTERS or not min(sizes):
         return None
     largest = max(matrices.elements for matrices in call.operands)
     min_count = 1 if target.batch_invariant else MIN_COUNT
-    if call.count >= min_count and largest <= MAX_ELEMENTS and max(sizes) <= MAX_ORDER:
+    if call.routine[0] in "sd" and call.count >= min_count and largest <= MAX_ELEMENTS and max(sizes) <= MAX_ORDER:
         return _GroupLoop(name, instruction, call, target).code()
     return None if target.has_lapack else _MatrixLoop(name, instruction, call, target).code()
 
 
 def _element(call: RoutineCall) -> str:
-    return "float" if call.routine[0] == "s" else "double"
+    return "float" if call.routine[0] in "sc" else "double"
 
 
 def _result_types(call: RoutineCall, type: Type) -> list[Type]:
@@ -123,7 +123,7 @@ class _MatrixLoop:
 
     def __init__(self, name: str, instruction: Instruction, call: RoutineCall, target: Target) -> None:
         self.name, self.instruction, self.call = name, instruction, call
-        self.type = type_of(_element(call), 1)
+        self.type, self.parts = type_of(_element(call), 1), 2 if call.routine[0] in "cz" else 1
         work = sum(matrices.elements for matrices in call.operands) * max(call.operands[0].sizes) * call.count
         self.shares = target.tasks(call.count, work * self.type.bits)
 
@@ -151,4 +151,5 @@ class _MatrixLoop:
         return f
 
     def _at(self, f: KernelFunction, array: Value, index: Value, matrices: Matrices, type: Type) -> MatrixLanes:
-        return MatrixLanes.at(f, f.at(array, f.multiply(index, matrices.byte_size), "i8"), type, matrices.sizes)
+        parts = self.parts if type is self.type else 1
+        return MatrixLanes.at(f, f.at(array, f.multiply(index, matrices.byte_size), "i8"), type, matrices.sizes, parts)
