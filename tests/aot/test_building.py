@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import hloom as hl
+from conftest import ROOT
 from hlo_text import module_text
 from hloom.aot import Emit, Library
 from hloom.numerics import Array
@@ -114,3 +116,12 @@ def test_symbolic_shapes_of_jax_are_sizes() -> None:
     library = hl.build({"f": module}, sizes=[2, 5])
     assert "const float *x, /* f32[size,3] */" in library.files["f.h"].decode()
     assert [f.outputs[0].shape for f in library.functions] == ["f32[4]", "f32[25]"]
+
+
+@pytest.mark.long
+def test_builds_do_not_depend_on_what_the_process_compiled_before() -> None:
+    """LLVM's options are global, and set for both compilers."""
+    module = ROOT / "tests" / "corpus" / "bench_normal_4m" / "module.hlo"
+    build = f"build = lambda: hl.build({{'f': hl.load({str(module)!r})}}, threads=1).binaries['f.o']"
+    code = f"import hloom as hl\n{build}\nfirst = build()\nhl.compile(hl.load({str(module)!r}))\nassert first == build()"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -57,7 +57,7 @@ class BuildTarget:
 _NEON = Processor("aarch64", "generic", "+neon", 16, converts_f16=True)
 _RISCV = Processor("riscv64", "generic-rv64", "+m,+a,+f,+d,+c", 16, converts_f16=False)
 # NEON of 32-bit Arm takes subnormal numbers for zero; VFP's scalar instructions do not.
-_ARM = Processor("armv7", "cortex-a15", "-neon,+vfp4,+hwdiv-arm", 16, converts_f16=False)
+_ARM = Processor("armv7", "cortex-a15", "-neon,+vfp4,+hwdiv-arm", 8, converts_f16=False)
 _WASM_FEATURES = "+simd128,+bulk-memory,+bulk-memory-opt,+nontrapping-fptoint,+sign-ext"
 _WASM = Processor("wasm32", "generic", _WASM_FEATURES, 16, converts_f16=False, has_fma=False)
 _APPLE = Processor("aarch64", "apple-m1", "", 16, converts_f16=True)

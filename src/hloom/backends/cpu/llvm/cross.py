@@ -8,7 +8,7 @@ import threading
 
 import llvmlite.binding as llvm
 
-from hloom.backends.cpu.llvm.machine_code import add_passes
+from hloom.backends.cpu.llvm.machine_code import add_passes, set_options
 from hloom.backends.cpu.llvm.processor import processor
 
 _LOCK = threading.Lock()
@@ -24,6 +24,7 @@ class Form(enum.StrEnum):
 
 @functools.cache
 def _initialise() -> None:
+    set_options()
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
 

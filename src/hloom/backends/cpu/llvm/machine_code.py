@@ -66,9 +66,15 @@ def _dispose_of_unused() -> None:
 
 
 @functools.cache
-def _native_target() -> Any:
+def set_options() -> None:
+    """Sets the options of LLVM's code generator, for all code of this process."""
     for option in _OPTIONS:
         llvm.set_option("", option)
+
+
+@functools.cache
+def _native_target() -> Any:
+    set_options()
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_default_triple()

@@ -18,7 +18,7 @@ SIDE = 64
 """Rows that the padded order is a multiple of."""
 VECTORS = 2
 """Vectors in a row of a tile of sums."""
-TILE_ROWS = {64: 8, 32: 4, 16: 4}
+TILE_ROWS = {64: 8, 32: 4, 16: 4, 8: 4}
 """Rows of a tile, by the bytes of a vector."""
 
 

@@ -39,10 +39,10 @@ PANEL_BYTES = L1_BYTES * 7 // 8  # of A, for a block of K
 MAX_DIRECT_ROWS = 512  # of a block of K, if B is read in place: each may be in another page
 MULTIPLY_ADD_COST = 0.625  # in additions
 MIN_PRODUCT_WORK = 5 * MIN_TASK_WORK  # of the smallest task, which packs operands
-MAX_ACCUMULATORS = {64: 28, 32: 12, 16: 16}  # vector registers for sums, by the bytes of a vector
+MAX_ACCUMULATORS = {64: 28, 32: 12, 16: 16, 8: 8}  # vector registers for sums, by the bytes of a vector
 # Registers for sums and a row of B. The others are for factors: with fewer than two, LLVM moves sums between registers
 # in the loop, and 64-byte multiply-adds load each factor from memory anew, which exceeds two loads a cycle.
-MAX_SUMS_AND_ROW = {64: 28, 32: 14, 16: 30}
+MAX_SUMS_AND_ROW = {64: 28, 32: 14, 16: 30, 8: 12}
 MAX_VECTORS = 6  # in a row of the tile
 
 

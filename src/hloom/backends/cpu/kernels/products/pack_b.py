@@ -61,13 +61,13 @@ def _times_i(f: KernelFunction, pairs: Value) -> Value:
 def pack_columns_of_b(name: str, source: Matrix, tile: Tile, depth: int, steps: int, ragged: bool) -> KernelFunction:
     """Returns the function for contiguous columns, which counts panels.
 
-    An iteration packs a few steps (16 bytes) of a vector's width of columns: parts of columns are joined to vectors,
+    An iteration packs a few steps (at most 16 bytes) of a vector's width of columns: parts of columns are joined to vectors,
     which are transposed within each 16 bytes. The last iteration may write zeros past the last step, up to `depth`.
     """
     f = _function(name)
     source_address, target_address, columns, first, count = f.parameters
     type, width = tile.type, tile.type.width
-    part = type_of(type.element, 128 // type.bits)
+    part = type_of(type.element, min(128 // type.bits, width))
     last = f.subtract(columns, 1)  # columns past the last one repeat it
     with f.loop(f.multiply(count, tile.vectors)) as counter:
         vector_index = f.add(counter.index, f.multiply(first, tile.vectors))
