@@ -123,5 +123,7 @@ def test_builds_do_not_depend_on_what_the_process_compiled_before() -> None:
     """LLVM's options are global, and set for both compilers."""
     module = ROOT / "tests" / "corpus" / "bench_normal_4m" / "module.hlo"
     build = f"build = lambda: hl.build({{'f': hl.load({str(module)!r})}}, threads=1).binaries['f.o']"
-    code = f"import hloom as hl\n{build}\nfirst = build()\nhl.compile(hl.load({str(module)!r}))\nassert first == build()"
+    code = (
+        f"import hloom as hl\n{build}\nfirst = build()\nhl.compile(hl.load({str(module)!r}))\nassert first == build()"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
