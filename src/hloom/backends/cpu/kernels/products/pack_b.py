@@ -62,7 +62,8 @@ def pack_columns_of_b(name: str, source: Matrix, tile: Tile, depth: int, steps: 
     """Returns the function for contiguous columns, which counts panels.
 
     An iteration packs a few steps (at most 16 bytes) of a vector's width of columns: parts of columns are joined to
-    vectors, which are transposed within each 16 bytes. The last iteration may write zeros past the last step, up to `depth`.
+    vectors, which are transposed within each 16 bytes. The last iteration may write zeros past the last step, up to
+    `depth`.
     """
     f = _function(name)
     source_address, target_address, columns, first, count = f.parameters
