@@ -47,15 +47,18 @@ def load(path: str | PathLike[str]) -> Module:
 
     Formats are HLO text; StableHLO text; StableHLO bytecode and portable artifacts (by jaxlib); a serialised
     HloModuleProto, HloProto or HloSnapshot (`hloom.Snapshot.load` gives the arguments too), or the text format of
-    these. Raises HloomError, with the path, if the file cannot be read or does not hold a valid module.
+    these; compressed files, archives, XLA's dump folders and profiles, and functions that JAX exported
+    (`hloom.files.containers`). Raises HloomError, with the path, if the file cannot be read or does not hold a valid
+    module.
 
     >>> hl.save(hl.parse("HloModule m  ENTRY e { ROOT x = f32[2] parameter(0) }"), "same.hlo")
     >>> hl.load("same.hlo").entry
     Computation(e: (f32[2]) -> f32[2])
     """
-    from hloom.files.formats import module_from_content, read_file
+    from hloom.files.containers import read_module
+    from hloom.files.formats import module_from_content
 
-    content = read_file(path)
+    content = read_module(path)
     try:
         return module_from_content(content)
     except HloomError as error:
@@ -282,7 +285,7 @@ def _is_path(text: str) -> bool:
     """Whether a text is the path of a file rather than a program."""
     from hloom.files.formats import EXTENSIONS
 
-    return "\n" not in text and (os.path.splitext(text)[1] in EXTENSIONS or os.path.isfile(text))
+    return "\n" not in text and (os.path.splitext(text)[1] in EXTENSIONS or os.path.exists(text))
 
 
 def _module_of(computation: Computation) -> Module:

@@ -10,7 +10,8 @@ import click
 from hloom.api import load
 from hloom.errors import ArgumentError, HloomError
 from hloom.files.arrays import read_arrays, take_value
-from hloom.files.formats import Format, content_format, read_file
+from hloom.files.containers import read_module
+from hloom.files.formats import Format, content_format
 
 if TYPE_CHECKING:
     from hloom.comparison import Tolerance
@@ -63,7 +64,7 @@ def load_case(path: str, inputs: str | None, seed: int | None, needed: bool = Tr
 
 def load_with_snapshot(path: str) -> tuple[Module, Snapshot | None]:
     """Loads a module, and the snapshot if the file is one."""
-    content = read_file(path)
+    content = read_module(path)
     if content_format(content) is Format.PROTO:
         from hloom.files.snapshot import snapshot_in
 

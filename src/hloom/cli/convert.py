@@ -9,7 +9,8 @@ import click
 from hloom.cli.examples import examples
 from hloom.cli.progress import progress
 from hloom.errors import HloomError
-from hloom.files.formats import Format, content_of, module_from_content, path_format, read_file, write_file
+from hloom.files.containers import read_module
+from hloom.files.formats import Format, content_of, module_from_content, path_format, write_file
 
 
 @click.command(
@@ -35,7 +36,7 @@ def convert(source: str, target: str, format: str | None, no_metadata: bool) -> 
     .pbtxt. TARGET is written atomically.
     """
     kind = Format(format) if format else Format.HLO if target == "-" else path_format(target)
-    content = sys.stdin.buffer.read() if source == "-" else read_file(source)
+    content = sys.stdin.buffer.read() if source == "-" else read_module(source)
     with progress("reading") as activity:
         try:
             module = module_from_content(content)

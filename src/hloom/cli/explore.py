@@ -16,13 +16,18 @@ from hloom.cli.progress import progress
         "hloom explore module.hlo --random 0                      # in the browser, with a run",
         "hloom explore module.hlo --random 0 --output page.html   # a file to share",
         "hloom explore before.hlo --other after.hlo --random 0    # two modules side by side",
+        "hloom explore module.hlo --data values.json              # coloured by your own values",
+        "hloom explore dump/                                      # a folder that XLA dumped",
     )
 )
 @click.argument("module", type=click.Path())
 @with_arguments
 @click.option("--other", type=click.Path(), help="A module to compare with, run on the same inputs.")
+@click.option("--data", type=click.Path(), help="JSON: numbers or texts by names of instructions, for their colours.")
 @click.option("--output", type=click.Path(), help="Write the page to this .html file instead of serving it.")
-def explore(module: str, inputs: str | None, seed: int | None, other: str | None, output: str | None) -> None:
+def explore(
+    module: str, inputs: str | None, seed: int | None, other: str | None, data: str | None, output: str | None
+) -> None:
     """Explore MODULE in the browser: its graph, the effect of each pass, kernels down to assembly, and memory; with
     inputs, also a run.
 
@@ -35,7 +40,7 @@ def explore(module: str, inputs: str | None, seed: int | None, other: str | None
     case = load_case(module, inputs, seed, needed=False)
     with progress("compiling") as activity:
         compared = None if other is None else load(other)
-        server = show(case.module, *(case.arguments or ()), other=compared, output=output, progress=activity)
+        server = show(case.module, *(case.arguments or ()), other=compared, data=data, output=output, progress=activity)
     if server is not None:
         click.echo(f"{server.address} (Ctrl-C ends it)")
         with suppress(KeyboardInterrupt):

@@ -22,14 +22,36 @@ def changes_of(diffs: Sequence[ComputationDiff], applied: Sequence[tuple[str, st
 
     `applied` are the names of rules with the names of the instructions that they replaced.
     """
-    rules: dict[str, list[str]] = {}
-    for rule, name in applied:
-        rules.setdefault(name, []).append(rule)
+    rules = _by_name(applied)
     groups = [(each, group) for each in map(_without_users, diffs) for group in _groups(each)]
     return {
         "groups": [_graphs(each, group, rules) for each, group in groups[:MAX_GROUPS]],
         "omitted": max(0, len(groups) - MAX_GROUPS),
     }
+
+
+def replacements(diffs: Sequence[ComputationDiff], applied: Sequence[tuple[str, str]] = ()) -> list[list[str]]:
+    """Returns rows of a removed instruction, the one that is in its place, or "", and the rules that put it there.
+
+    What changed or moved to another computation is in its own place. `applied` is that of `changes_of`.
+    """
+    rules, kept = _by_name(applied), {i.name for each in diffs for i in each.added}
+    found: dict[str, list[str]] = {}
+    for each in map(_without_users, diffs):
+        successors: dict[str, str] = {}
+        for old, new in _replacements(each):
+            successors.setdefault(old.name, new.name)
+        for name in (i.name for i in each.removed):
+            now = name if name in kept else successors.get(name, "")
+            found.setdefault(name, [name, now, ", ".join(dict.fromkeys(rules.get(name, ())))])
+    return list(found.values())
+
+
+def _by_name(applied: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+    rules: dict[str, list[str]] = {}
+    for rule, name in applied:
+        rules.setdefault(name, []).append(rule)
+    return rules
 
 
 def _without_users(difference: ComputationDiff) -> ComputationDiff:
@@ -81,24 +103,23 @@ def _pairs(difference: ComputationDiff) -> Iterable[tuple[Instruction, Instructi
         yield from ((i, operand) for i in side for operand in i.operands if operand in side)
     by_name = {i.name: i for i in difference.removed}
     yield from ((by_name[i.name], i) for i in difference.added if i.name in by_name)
-    yield from _replacements(difference, removed, added)
+    yield from ((old, new) for old, new in _replacements(difference) if new in added)
 
 
-def _replacements(
-    difference: ComputationDiff, removed: set[Instruction], added: set[Instruction]
-) -> Iterable[tuple[Instruction, Instruction]]:
+def _replacements(difference: ComputationDiff) -> Iterable[tuple[Instruction, Instruction]]:
     """Pairs of instructions of which the second is now where the first was: operand of a user, or the result."""
-    before, after = difference.before, difference.after
+    before, after, removed = difference.before, difference.after, set(difference.removed)
     if before is None or after is None:
         return
-    if before.root in removed and after.root in added:
+    if before.root in removed:
         yield before.root, after.root
+    added = set(difference.added)
     now = {i.name: i for i in after.instructions if i not in added}
     for old in difference.removed:
         for user in old.users:
             counterpart = now.get(user.name) if user not in removed else None
             for was, operand in zip(user.operands, counterpart.operands if counterpart else (), strict=False):
-                if was is old and operand in added:
+                if was is old:
                     yield old, operand
 
 

@@ -12,9 +12,10 @@ from hloom.backends.cpu.compiler import host_target
 from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.interpreter.debug import describe
-from hloom.explorer.changes import changes_of
+from hloom.explorer.changes import changes_of, replacements
 from hloom.explorer.graph import Json, graph_of, mark_only
 from hloom.explorer.kernels import kernels_of
+from hloom.faults.alignment import align, counterparts
 from hloom.faults.case import interpret
 from hloom.faults.graph_diff import ComputationDiff, diff, diff_lines
 from hloom.files.arrays import flat
@@ -50,9 +51,9 @@ def collect(
     data, stages = _collect(source, arguments, progress)
     if other is not None:
         data["other"], other_stages = _collect(other, arguments, progress)
-        data["difference"] = {
-            which: _difference((data, stages), (data["other"], other_stages), which) for which in stages
-        }
+        sides = (data, stages), (data["other"], other_stages)
+        data["difference"] = {which: _difference(*sides, which) for which in stages}
+        data["aligned"] = {which: _aligned(stages[which], other_stages[which]) for which in stages}
     return data
 
 
@@ -63,6 +64,15 @@ def _difference(one: tuple[Json, _Stages], other: tuple[Json, _Stages], which: s
     mark_only(data[which], [i for each in found for i in each.removed])
     mark_only(other_data[which], [i for each in found for i in each.added])
     return changes_of(found)
+
+
+def _aligned(a: Module, b: Module) -> list[list[str]]:
+    """Pairs of the names of counterparts, where they differ; "" stands for what the other module lacks."""
+    found = align(a, b)
+    taken = set(found.values())
+    rows = [[i.name, found[i].name if i in found else ""] for one, _ in counterparts(a, b) for i in one.instructions]
+    lacking = [["", i.name] for _, one in counterparts(a, b) for i in one.instructions if i not in taken]
+    return [row for row in rows if row[0] != row[1]] + lacking
 
 
 _Stages = dict[str, Module]
@@ -123,13 +133,15 @@ def _run_passes(module: Module, progress: Callable[[str], None]) -> tuple[Module
 def _pass(run: PassStatistics, diffs: list[ComputationDiff]) -> Json:
     lines = diff_lines(diffs)
     omitted = len(lines) - MAX_DIFF_LINES
+    applied = run.rules.replaced if isinstance(run.rules, Applications) else ()
     return {
         "name": run.name,
         "changes": run.changes,
         "milliseconds": 1e3 * run.seconds,
         "size": run.instructions,
         "rules": run.rules.most_common(),
-        **changes_of(diffs, run.rules.replaced if isinstance(run.rules, Applications) else ()),
+        **changes_of(diffs, applied),
+        "replaced": replacements(diffs, applied),
         "removed": sum(len(each.removed) for each in diffs),
         "added": sum(len(each.added) for each in diffs),
         "lines": [*lines[:MAX_DIFF_LINES], *([f".. {omitted} more lines"] if omitted > 0 else [])],

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hloom.faults.graph_diff import attributes, value_numbers
 from hloom.ir import Computation, Instruction, Module
-from hloom.ops.structure import Parameter
+from hloom.ops.structure import Constant, Parameter
 from hloom.text import print_module
 
 Json = dict[str, Any]
@@ -17,8 +18,8 @@ def graph_of(module: Module) -> Json:
     """Computations of a module, callers first. Operands are indices of instructions, callees of computations."""
     computations = [module.entry, *(c for c in reversed(module.computations) if c is not module.entry)]
     indices = {computation: k for k, computation in enumerate(computations)}
-    texts = _texts(module)
-    return {"computations": [_computation(c, indices, texts) for c in computations]}
+    texts, like = _texts(module), _likeness(module)
+    return {"computations": [_computation(c, indices, texts, like) for c in computations]}
 
 
 def mark_only(graph: Json, instructions: Sequence[Instruction]) -> None:
@@ -30,13 +31,32 @@ def mark_only(graph: Json, instructions: Sequence[Instruction]) -> None:
                 each["only"] = True
 
 
-def _computation(computation: Computation, indices: dict[Computation, int], texts: dict[tuple[str, str], str]) -> Json:
+def _likeness(module: Module) -> dict[Instruction, int]:
+    """Numbers that instructions share which have the same operation, attributes and shape, and call the same.
+
+    Values of constants do not count.
+    """
+    values: dict[Instruction, int] = value_numbers(module, {})
+    ids: dict[Any, int] = {}
+    found: dict[Instruction, int] = {}
+    for i in values:
+        held = () if isinstance(i.op, Constant) else (attributes(i), tuple(values[c.root] for c in i.op.computations))
+        found[i] = ids.setdefault((i.opcode, str(i.shape), held), len(ids))
+    return found
+
+
+def _computation(
+    computation: Computation,
+    indices: dict[Computation, int],
+    texts: dict[tuple[str, str], str],
+    like: dict[Instruction, int],
+) -> Json:
     positions = {instruction: k for k, instruction in enumerate(computation.instructions)}
     return {
         "name": computation.name,
         "root": positions[computation.root],
         "instructions": [
-            _instruction(i, positions, indices, texts.get((computation.name, i.name), repr(i)))
+            _instruction(i, positions, indices, texts.get((computation.name, i.name), repr(i))) | {"like": like[i]}
             for i in computation.instructions
         ],
     }

@@ -13,6 +13,7 @@ from hloom.errors import HloomError
 from hloom.explorer.collect import collect, values_of
 from hloom.explorer.graph import Json, graph_of
 from hloom.faults.case import Case
+from hloom.files.containers import unpacked
 from hloom.files.formats import Format, content_format, module_from_content
 from hloom.files.snapshot import snapshot_in
 from hloom.ir import Module
@@ -53,6 +54,7 @@ def _checked(content: bytes) -> Json:
 
 
 def _explored(content: bytes) -> Json:
+    content = unpacked(content)
     snapshot = snapshot_in(content) if content_format(content) is Format.PROTO else None
     module = snapshot.module if snapshot is not None else module_from_content(content)
     arguments = tuple(snapshot.arguments) if snapshot is not None else _arguments(module)

@@ -16,8 +16,9 @@ from importlib.resources import files
 from hloom.explorer.graph import Json
 
 SCRIPTS = (
-    "dom.js", "scopes.js", "contents.js", "layered.js", "arrange.js", "scene.js", "canvas.js", "graphview.js",
-    "details.js", "rewrites.js", "panels.js", "compare.js", "edit.js", "explorer.js",
+    "dom.js", "scopes.js", "equal.js", "contents.js", "layered.js", "arrange.js", "scene.js", "measures.js",
+    "colors.js", "canvas.js", "beside.js", "graphview.js", "details.js", "fate.js", "rewrites.js", "panels.js",
+    "compare.js", "edit.js", "explorer.js",
 )  # fmt: skip
 
 

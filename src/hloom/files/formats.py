@@ -48,7 +48,7 @@ EXTENSIONS = {
     ".textproto": Format.TEXT_PROTO,
 }
 
-_BYTECODE_MAGIC = b"ML\xefR"
+BYTECODE_MAGIC = b"ML\xefR"
 # Comments of both languages. A line that starts with # is not a comment: in MLIR it defines an alias.
 _BLANK = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.S)
 # An operation of a dialect that defines a symbol, or in generic form; a name of HLO has no symbol after it.
@@ -71,7 +71,7 @@ def text_format(text: str) -> Format:
 
 def content_format(content: bytes) -> Format:
     """Detects the format of a file's content; a proto if it is neither text nor bytecode."""
-    if content.startswith(_BYTECODE_MAGIC):
+    if content.startswith(BYTECODE_MAGIC):
         return Format.MLIR_BYTECODE
     return text_format(content.decode()) if is_text(content) else Format.PROTO
 

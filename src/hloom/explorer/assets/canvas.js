@@ -5,7 +5,8 @@
 const TILE = 512, BUDGET = 7, MAX_TILES = 96; // pixels, milliseconds of a frame, tiles that are kept
 const FONT = "11px ui-monospace, 'DejaVu Sans Mono', monospace";
 
-// Shows scenes on a canvas; `on` has `choose(node)`, `toggle(node)` and `drawn()`.
+// Shows scenes on a canvas; `on` has `choose(node)`, `toggle(node)` and `drawn()`, and may have `moved(before)`, which is told
+// from where the user moved.
 function viewer(canvas, on) {
   const it = {
     scene: { nodes: [], edges: [], byId: new Map(), width: 1, height: 1 }, zoom: 1, x: 0, y: 0, tiles: new Map(), color: () => COLORS.other,
@@ -37,7 +38,7 @@ function viewer(canvas, on) {
 
   // Copies the tiles in sight, and draws those that are missing for some milliseconds; whether none is missing.
   function drawTiles(width, height) {
-    const end = performance.now() + BUDGET, size = TILE / ratio();
+    const end = performance.now() + BUDGET, size = TILE / ratio(), sharp = (place) => Math.round(place * ratio()) / ratio();
     let isComplete = true;
     if (it.old) drawOld(size);
     for (const [column, row, isSeen] of tilesAround(Math.floor(-it.x / size), Math.floor(-it.y / size), Math.floor((width - it.x) / size), Math.floor((height - it.y) / size))) {
@@ -46,7 +47,7 @@ function viewer(canvas, on) {
         if (performance.now() > end) { isComplete = false; if (isSeen) continue; break; }
         it.tiles.set(key, drawTile(it, column * size, row * size, ratio()));
       }
-      if (isSeen) context.drawImage(it.tiles.get(key), it.x + column * size, it.y + row * size, size, size);
+      if (isSeen) context.drawImage(it.tiles.get(key), sharp(it.x) + column * size, sharp(it.y) + row * size, size, size);
     }
     if (isComplete) it.old = null;
     for (const key of it.tiles.keys()) { if (it.tiles.size <= MAX_TILES) break; it.tiles.delete(key); }
@@ -80,6 +81,13 @@ function viewer(canvas, on) {
     const zoom = Math.min(1.1, (canvas.clientWidth - 24) / it.scene.width, (canvas.clientHeight - 24) / it.scene.height);
     Object.assign(it, { zoom, x: (canvas.clientWidth - zoom * it.scene.width) / 2, y: (canvas.clientHeight - zoom * it.scene.height) / 2 });
     it.redraw();
+  };
+  it.byUser = (change) => { const { x, y, zoom } = it; change(); on.moved?.({ x, y, zoom }); };
+  // Moves and zooms as another viewer did since `before`.
+  it.follow = (before, { x, y, zoom }) => {
+    const scale = zoom / before.zoom;
+    it.zoomTo(it.zoom * scale, 0, 0);
+    it.moveTo(it.x + x - scale * before.x, it.y + y - scale * before.y);
   };
   it.center = (node) => it.moveTo(canvas.clientWidth / 2 - it.zoom * (node.x + node.width / 2), canvas.clientHeight / 2 - it.zoom * (node.y + Math.min(node.height, 200) / 2));
   it.nodeAt = (x, y) => {
@@ -243,16 +251,18 @@ function takeInput(canvas, it, on) {
     pointers.set(event.pointerId, [event.offsetX, event.offsetY]);
     moved = 0;
     inMap = isInMap(event);
-    if (inMap) jump(event);
+    if (inMap) it.byUser(() => jump(event));
   });
   canvas.addEventListener("pointermove", (event) => {
     const before = pointers.get(event.pointerId), now = [event.offsetX, event.offsetY];
     if (!before) return;
     moved += Math.abs(now[0] - before[0]) + Math.abs(now[1] - before[1]);
     if (moved > 4) canvas.setPointerCapture(event.pointerId);
-    if (inMap) jump(event);
-    else if (pointers.size === 1) it.moveTo(it.x + now[0] - before[0], it.y + now[1] - before[1]);
-    else pinch(it, before, now, [...pointers].find(([id]) => id !== event.pointerId)[1]);
+    it.byUser(() => {
+      if (inMap) jump(event);
+      else if (pointers.size === 1) it.moveTo(it.x + now[0] - before[0], it.y + now[1] - before[1]);
+      else pinch(it, before, now, [...pointers].find(([id]) => id !== event.pointerId)[1]);
+    });
     pointers.set(event.pointerId, now);
   });
   const release = (event) => {
@@ -266,7 +276,7 @@ function takeInput(canvas, it, on) {
   canvas.addEventListener("dblclick", (event) => { const node = !isInMap(event) && it.nodeAt(event.offsetX, event.offsetY); if (node) on.toggle(node); });
   canvas.addEventListener("wheel", (event) => {
     event.preventDefault();
-    it.zoomTo(it.zoom * Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0018)), event.offsetX, event.offsetY);
+    it.byUser(() => it.zoomTo(it.zoom * Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0018)), event.offsetX, event.offsetY));
   }, { passive: false });
 }
 

@@ -13,7 +13,7 @@ function contentsOf(graph, number, open) {
   openBox(root);
   const top = fill(drawn, root, number, "");
   finish(root);
-  return { root, links: drawn.links, boxes: drawn.boxes, top };
+  return { graph, root, links: drawn.links, boxes: drawn.boxes, top };
 }
 
 function openBox(box) {

@@ -12,7 +12,7 @@ function instructionDetails(id) {
   const [number, k] = pathOf(id).at(-1), each = instructionOf(id), owner = graph().computations[number];
   const prefix = id.slice(0, id.lastIndexOf(".") + 1), users = usersOf(owner)[k];
   const link = (j) => linkTo(`%${owner.instructions[j].name}`, () => choose(prefix + j, true));
-  const kernel = isCompiled() && data().kernels.find((one) => one.instructions.includes(each.name));
+  const kernel = isOptimized(state.which) && data().kernels.find((one) => one.instructions.includes(each.name));
   const isReal = !["parameter", "constant", "tuple", "get-tuple-element"].includes(each.op);
   return [
     h("h2", {}, `%${each.name}`), h("pre", { class: "wrap" }, each.text),
@@ -33,6 +33,10 @@ function factsOf(each, owner) {
   const box = { instruction: each, number: 0 }, time = measures.seconds(box), share = measures.share(box), live = measures.live(box);
   if (time) facts.push(["time", `${(1e6 * time).toFixed(2)} us${share ? `, ${FORMATS.share(share)}` : ""}`]);
   if (live) facts.push(["in use after it", bytes(live)]);
+  for (const { title, values } of columns.values()) if (values.has(each.name)) facts.push([title, written(values.get(each.name))]);
+  const kernel = state.which.endsWith("given") && data().passes && kernelOf(each.name);
+  if (kernel) facts.push(["optimised", linkTo(`%${kernel}`, () => show(kernel, state.which.replace("given", "optimized")))]);
+  if (beside.which) facts.push([`${GRAPHS[beside.which]} (beside)`, besideName]);
   return facts;
 }
 
@@ -47,7 +51,7 @@ function markDetails(id, owner, prefix, link) {
 }
 
 function valueDetails(name) {
-  const statistics = data().values?.[state.which.split(".").at(-1)]?.statistics[name];
+  const statistics = statisticsOf(state.which, name);
   if (!statistics) return [];
   return [h("h2", {}, "Value"), h("p", {}, statistics.text), ...(statistics.histogram ? [histogram(statistics), picture(statistics.picture)] : [])];
 }
@@ -56,16 +60,34 @@ function valueDetails(name) {
 function scopeDetails(box) {
   const { id, scope, number } = box, owner = graph().computations[number], prefix = id.slice(0, id.lastIndexOf(":"));
   const all = scope.instructions.map((k) => ({ k, each: owner.instructions[k], time: measures.seconds({ instruction: owner.instructions[k] }) }));
+  const column = columnOf(colorSelect.value), valueOf = ({ name }) => (column?.values.has(name) ? ` · ${written(column.values.get(name))}` : "");
+  const rank = ({ each }) => (column && !column.isText ? column.values.get(each.name) ?? -Number.MAX_VALUE : 0);
   const counts = new Map();
   for (const { each } of all) counts.set(each.op, (counts.get(each.op) || 0) + 1);
-  const listed = all.filter(({ each }) => !PASSED_ON.has(each.op)).sort((a, b) => b.time - a.time || a.k - b.k);
+  const listed = all.filter(({ each }) => !PASSED_ON.has(each.op)).sort((a, b) => rank(b) - rank(a) || b.time - a.time || a.k - b.k);
   const total = measures.seconds(box);
   return [h("h2", {}, box.title || owner.name), h("p", {}, `${counted(all.length, "instruction")}${total ? `, ${(1e6 * total).toFixed(1)} us` : ""}`),
-    box.parent ? h("p", {}, h("button", { onclick: () => toggle(id) }, state.open.has(id) ? "close (Enter)" : "open (Enter)")) : null,
+    box.parent ? h("p", {}, h("button", { onclick: () => toggle(id) }, state.open.has(id) ? "close (Enter)" : "open (Enter)")) : null, equalDetails(scope), ...columnDetails(all.map(({ each }) => each)),
     h("p", { class: "soft" }, [...counts].sort((a, b) => b[1] - a[1]).map(([op, count]) => `${count} ${op}`).join(", ")),
     ...listed.slice(0, 100).map(({ k, each, time }) => h("button", { class: "row", onclick: () => choose(`${prefix}.${k}`, true) },
-      `%${each.name}`, h("small", {}, `${each.op} ${shortened(each.shape, 60)}${time ? ` · ${(1e6 * time).toFixed(1)} us` : ""}`)))];
+      `%${each.name}`, h("small", {}, `${each.op} ${shortened(each.shape, 60)}${time ? ` · ${(1e6 * time).toFixed(1)} us` : ""}${valueOf(each)}`)))];
 }
+
+// The scopes that are equal to one, and ways to them.
+function equalDetails({ equal }) {
+  return equal ? h("p", {}, `one of ${equal.length} equal layers `, h("button", { onclick: () => nextEqual(-1), title: "key p" }, "previous"), " ", h("button", { onclick: () => nextEqual(1), title: "key n" }, "next")) : null;
+}
+
+// Sum, mean and largest of the user's numbers of instructions.
+function columnDetails(instructions) {
+  return [...columns.values()].filter(({ isText }) => !isText).flatMap(({ title, values }) => {
+    const numbers = instructions.map(({ name }) => values.get(name)).filter((value) => value !== undefined);
+    const sum = numbers.reduce((a, b) => a + b, 0), most = numbers.reduce((a, b) => Math.max(a, b), -Infinity);
+    return numbers.length ? [h("p", {}, `${title}: sum ${written(sum)}, mean ${written(sum / numbers.length)}, largest ${written(most)}`)] : [];
+  });
+}
+
+
 
 // The shortest path by operands between two instructions of a computation, from the one that is read; empty if none.
 function between(owner, prefix, a, b) {
@@ -78,8 +100,7 @@ function between(owner, prefix, a, b) {
 }
 
 // The fusion of the optimised graph that computes an instruction, by the instruction's name.
-function fusionOf(name) {
-  const { optimized } = data();
+function fusionOf(name, { optimized } = data()) {
   if (!optimized.fusions) {
     optimized.fusions = new Map();
     for (const owner of optimized.computations) for (const each of owner.instructions) if (each.op === "fusion")

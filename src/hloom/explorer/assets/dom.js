@@ -60,7 +60,7 @@ function histogram(statistics) {
 }
 
 function picture(levels) {
-  const canvas = h("canvas", { width: levels[0].length, height: levels.length, class: "picture" });
+  const canvas = h("canvas", { width: levels[0].length, height: levels.length, class: "picture", role: "img", "aria-label": "picture of the last two dimensions" });
   const context = canvas.getContext("2d");
   levels.forEach((row, i) => row.forEach((level, j) => {
     // Dark blue to yellow; NaNs and infinities are red.

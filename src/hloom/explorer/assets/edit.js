@@ -101,12 +101,14 @@ editor.addEventListener("keydown", (event) => {
   if (event.key === "Escape") editor.blur();
 });
 
-// Files that are dropped on a served page.
+// Files that are dropped on the page: values for its instructions; and modules, if it is served.
 function acceptFiles() {
   document.addEventListener("dragover", (event) => event.preventDefault());
   document.addEventListener("drop", async (event) => {
     event.preventDefault();
     const [file] = event.dataTransfer.files;
-    if (file) runText(await file.arrayBuffer(), file.name);
+    if (!file) return;
+    if (/\.json$/i.test(file.name)) openColumns(file);
+    else if (isServed) runText(await file.arrayBuffer(), file.name);
   });
 }

@@ -8,11 +8,9 @@ const SHOWN_IF = { graph: () => true, passes: (one) => one.passes, kernels: (one
 let modules = null, views = {};
 
 // The module whose graph is shown, the graph, and the computation.
-const data = () => (state.which.startsWith("other.") ? modules.other : modules);
-const graphOf = (which) => (which.startsWith("other.") ? modules.other : modules)?.[which.split(".").at(-1)];
+const data = () => sourceOf(state.which);
 const graph = () => graphOf(state.which);
 const computation = () => graph().computations[state.computation];
-const isCompiled = () => state.which.endsWith("optimized");
 
 // Choosing
 
@@ -35,6 +33,7 @@ function show(name, which = "optimized") {
 }
 
 function setGraph(which) {
+  if (beside.which === which) beside.which = state.which;
   Object.assign(state, { which, computation: 0, marked: null });
   element("which").value = which;
 }
@@ -43,16 +42,16 @@ function setGraph(which) {
 function enter(number, focus) {
   state.computation = number;
   state.open.clear();
+  beside.open.clear();
   state.chosen = `${number}.${computation().root}`;
   state.isAsked = focus !== undefined;
   if (focus !== undefined) reveal(`${number}.${focus}`);
   draw();
 }
 
-// Chooses an instruction, and opens the boxes around it.
+// Chooses a box, and opens those around it.
 function reveal(id) {
-  const prefix = id.slice(0, id.lastIndexOf("/") + 1), [number, k] = pathOf(id).at(-1);
-  for (const box of boxesAround(graph(), number, prefix, k)) state.open.add(box);
+  for (const box of boxesAround(graph(), id)) state.open.add(box);
   state.chosen = id;
 }
 
@@ -64,15 +63,21 @@ function choose(id, moves = false) {
   draw(anchor);
 }
 
-// Opens or closes a box; with a single box inside, that one too.
+const opens = (box) => Boolean(box.parent && (box.scope || box.instruction.calls));
+
+// Opens a box, with the boxes of what it calls, or closes it.
+function setOpen(open, box, isOpen) {
+  if (!isOpen) { open.delete(box.id); return; }
+  open.add(box.id);
+  if (box.instruction && box.instruction.calls.length > 1) for (const callee of box.instruction.calls) open.add(`${box.id}/${callee}:0`);
+}
+
 function toggle(id) {
   const box = boxOfId(id);
-  if (!box || !(box.scope || box.instruction.calls) || !box.parent) return;
-  if (!state.open.delete(id)) {
-    state.open.add(id);
-    if (box.instruction && box.instruction.calls.length > 1) for (const callee of box.instruction.calls) state.open.add(`${id}/${callee}:0`);
-  }
+  if (!box || !opens(box)) return;
+  setOpen(state.open, box, !state.open.has(id));
   state.chosen = id;
+  toggleBesideToo(box, state.open.has(id));
   draw(id);
 }
 
@@ -107,7 +112,10 @@ function view(name) {
   state.view = name;
   if (SECTIONS[name] && !views[name].firstChild) views[name].append(SECTIONS[name](modules, show));
   for (const [key, section] of Object.entries(views)) section.hidden = key !== name;
-  for (const tab of document.querySelectorAll("nav button")) tab.setAttribute("aria-selected", tab.dataset.view === name);
+  for (const tab of document.querySelectorAll("nav button")) {
+    tab.setAttribute("aria-selected", tab.dataset.view === name);
+    tab.tabIndex = tab.dataset.view === name ? 0 : -1;
+  }
   element("details").hidden = name !== "graph";
   if (name === "graph" && state.drawn) drawing.request();
 }
@@ -143,13 +151,14 @@ function search(text) {
   const rows = hits.slice(0, 200).map(({ each, number, k, owner }) => h("button", { class: "row", onclick: () => enter(number, k) },
     `%${each.name}`, h("small", {}, `${each.op} ${each.shape} in ${owner.name}`)));
   view("graph");
-  element("details").replaceChildren(h("h2", {}, hits.length === 1 ? "1 instruction matches" : `${hits.length} instructions match`), ...rows);
+  element("details").replaceChildren(h("h2", { role: "status" }, hits.length === 1 ? "1 instruction matches" : `${hits.length} instructions match`), ...rows);
 }
 
 // Keys
 
 const KEYS = {
-  f: () => drawing.fit(), c: () => enter(state.computation), o: openAll, m: mark, i: () => reach("operands"), u: () => reach("users"), "?": keysDetails, "+": () => drawing.zoomTo(drawing.zoom * 1.3), "-": () => drawing.zoomTo(drawing.zoom / 1.3),
+  f: fitAll, c: () => enter(state.computation), o: openAll, e: showOnce, n: () => nextEqual(1), p: () => nextEqual(-1), m: mark, i: () => reach("operands"), u: () => reach("users"),
+  "?": keysDetails, "+": () => drawing.byUser(() => drawing.zoomTo(drawing.zoom * 1.3)), "-": () => drawing.byUser(() => drawing.zoomTo(drawing.zoom / 1.3)),
 };
 
 document.addEventListener("keydown", (event) => {
@@ -159,9 +168,18 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "/") { event.preventDefault(); element("search").focus(); }
   else if (/^[1-9]$/.test(event.key)) view(Object.keys(views)[event.key - 1]);
   else if (state.view !== "graph" || !state.drawn) return;
-  else if (event.key.startsWith("Arrow")) { event.preventDefault(); walk(event.key); }
+  else if (event.key.startsWith("Arrow")) {
+    if (document.activeElement.closest("nav, aside")) return;
+    event.preventDefault();
+    walk(event.key);
+  }
   else if (event.key === "Enter" && !["BUTTON"].includes(document.activeElement.tagName)) toggle(state.chosen);
   else if (Object.hasOwn(KEYS, event.key)) KEYS[event.key]();
+});
+document.querySelector("nav").addEventListener("keydown", (event) => {
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key], tabs = [...document.querySelectorAll("nav button")];
+  const next = step && tabs.at((tabs.indexOf(document.activeElement) + step) % tabs.length);
+  if (next) { next.focus(); next.click(); }
 });
 element("search").addEventListener("input", (event) => (event.target.value ? search(event.target.value) : details()));
 element("which").addEventListener("change", (event) => { setGraph(event.target.value); enter(0); });
@@ -174,11 +192,19 @@ function load(loaded) {
   for (const each of [loaded, loaded.other]) prepare(each);
   views = Object.fromEntries(Object.keys(VIEWS).filter((name) => SHOWN_IF[name](loaded)).map((name) =>
     [name, { graph: graphView, edit: editView }[name] || h("section", { class: "view" })]));
+  for (const [name, section] of Object.entries(views)) {
+    section.id = `view-${name}`;
+    section.setAttribute("role", "tabpanel");
+    section.setAttribute("aria-label", VIEWS[name]);
+  }
   document.querySelector("nav").replaceChildren(...Object.keys(views).map((name, k) =>
-    h("button", { role: "tab", "data-view": name, title: `key ${k + 1}`, onclick: () => view(name) }, VIEWS[name])));
+    h("button", { role: "tab", "data-view": name, "aria-controls": `view-${name}`, title: `key ${k + 1}`, onclick: () => view(name) }, VIEWS[name])));
   element("views").replaceChildren(...Object.values(views));
   element("which").replaceChildren(...Object.keys(GRAPHS).filter(graphOf).map((which) => h("option", { value: which }, GRAPHS[which])));
   document.querySelector("h1").textContent = document.title = loaded.name;
+  Object.assign(beside, { which: null, drawn: null });
+  columns.clear();
+  addColumns(loaded.columns || {});
   setGraph(loaded.optimized ? "optimized" : "given");
   state.view = null;
 }
@@ -193,12 +219,18 @@ const SECTIONS = { passes: passesView, kernels: kernelsView, memory: memoryView,
 const isServed = document.documentElement.classList.contains("served");
 
 load(JSON.parse(element("data").textContent));
-if (isServed) { setText(modules.text); acceptFiles(); }
+if (isServed) setText(modules.text);
+acceptFiles();
 view("graph");
 try {
-  // A link to a state: the graph, the computation, what is chosen, and the open boxes.
-  const [which, number, chosen, ...open] = JSON.parse(decodeURIComponent(location.hash.slice(1)));
+  // A link to a state: the graph, that beside it, the colour, whether equal layers are one, the computation, what is chosen,
+  // and the open boxes.
+  const [which, second, color, isOnce, number, chosen, ...open] = JSON.parse(decodeURIComponent(location.hash.slice(1)));
   setGraph(which);
+  fillSelects();
+  colorSelect.value = color;
+  beside.which = second;
+  setOnce(isOnce);
   state.computation = number;
   for (const id of open) state.open.add(id);
   state.chosen = chosen;
@@ -207,5 +239,6 @@ try {
   setGraph("optimized");
   state.open.clear();
   enter(0);
+  if (columns.size) showColumn([...columns.keys()][0]);
 }
 setTimeout(() => textsOf(graph()), 1000);

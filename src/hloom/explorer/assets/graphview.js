@@ -1,78 +1,73 @@
 "use strict";
 // The view of the graph: its toolbar, canvas and legend; drawing; and pictures of it as files.
 
-const part = h("span", {});
-const legend = h("div", { id: "legend", "aria-label": "legend" });
-const canvas = h("canvas", { id: "canvas", tabindex: 0, role: "application", "aria-roledescription": "graph",
-  "aria-label": "graph: arrow keys move to operands and users, Enter opens a box, m marks", "aria-describedby": "announced" });
+const part = h("p", { class: "soft" });
+const legend = h("div", { class: "legend", role: "group", "aria-label": "legend" });
+const canvas = h("canvas", { id: "canvas", class: "fill", tabindex: 0, role: "application", "aria-roledescription": "graph",
+  "aria-label": "graph: arrow keys move to operands and users, Enter opens a box, m marks, n goes to the next equal layer", "aria-describedby": "announced" });
 const announced = h("p", { id: "announced", class: "unseen", role: "status" });
 const overview = h("canvas", { id: "overview", title: "all instructions in schedule order", role: "img", "aria-label": "all instructions in schedule order" });
-const colorSelect = h("select", { "aria-label": "colour", onchange: draw });
+const colorSelect = h("select", { "aria-label": "colour", onchange: () => draw(state.chosen) });
 const computationSelect = h("select", { "aria-label": "computation", onchange: (event) => enter(Number(event.target.value)) });
-const toolbar = h("div", { class: "bar" }, computationSelect, colorSelect, part,
-  h("button", { onclick: () => drawing.fit(), title: "key f" }, "fit"), h("button", { onclick: () => enter(state.computation), title: "key c" }, "close all"),
-  h("button", { onclick: openAll, title: "key o" }, "open all"), h("button", { onclick: savePicture }, "PNG"), h("button", { onclick: saveSvg }, "SVG"),
-  h("button", { onclick: keysDetails, title: "key ?" }, "keys"));
-const graphView = h("section", { class: "view" }, toolbar, h("div", { id: "stage" }, canvas, legend), announced, overview);
+const onceButton = h("button", { onclick: showOnce, title: "equal layers as one box (key e)", "aria-pressed": false }, "equal once");
+const chosenFile = h("input", { type: "file", accept: ".json", hidden: true, onchange: () => { openColumns(chosenFile.files[0]); chosenFile.value = ""; } });
+const toolbar = h("div", { class: "bar", role: "group", "aria-label": "graph" }, computationSelect, colorSelect, besideSelect,
+  h("button", { onclick: fitAll, title: "key f" }, "fit"), h("button", { onclick: () => enter(state.computation), title: "key c" }, "close all"),
+  h("button", { onclick: openAll, title: "key o" }, "open all"), onceButton,
+  h("button", { onclick: () => chosenFile.click(), title: "colours from values of your own, by the names of instructions, in a file of JSON" }, "data"), chosenFile,
+  h("button", { onclick: savePicture }, "PNG"), h("button", { onclick: saveSvg }, "SVG"),
+  h("button", { onclick: keysDetails, title: "keys", "aria-label": "keys" }, "?"));
+const graphView = h("section", { class: "view" }, toolbar, h("div", { id: "stage" }, h("div", { class: "pane" }, h("div", {}, canvas), h("div", { class: "strip" }, legend, part)), besidePane), announced, overview);
 
 const drawing = viewer(canvas, {
   choose: (node) => choose(node.id), toggle: (node) => toggle(node.id),
-  drawn: () => { if (state.isDrawn) document.body.dataset.ready = "1"; },
+  drawn: () => { if (state.isDrawn) document.body.dataset.ready = "1"; }, moved: (before) => { if (beside.which) besideViewer.follow(before, drawing); },
 });
 
-// Functions of a box: what it is coloured by, and what its details say.
-const measures = {
-  seconds: (box) => summed(box, (each) => secondsOf(each.name)),
-  bytes: (box) => summed(box, (each) => each.bytes),
-  share: (box) => (isCompiled() ? most(box, (each) => runOf(data()).get(each.name)?.share || 0) : 0),
-  live: (box) => (isCompiled() ? most(box, (each) => liveOf(data()).get(each.name) || 0) : 0),
-  sharding: (box) => found(box, (each) => each.sharding),
-  nan: (box) => found(box, (each) => statisticsOf(each.name)?.nan && "NaN or infinity") || found(box, (each) => statisticsOf(each.name) && "finite"),
-  changed: (box) => found(box, (each) => each.only && "only here") || "in both",
-};
-const summed = (box, of) => instructionsOf(graph(), box).reduce((sum, each) => sum + of(each), 0);
-const most = (box, of) => instructionsOf(graph(), box).reduce((least, each) => Math.max(least, of(each)), 0);
-const found = (box, of) => instructionsOf(graph(), box).map(of).find(Boolean) || "";
-const runOf = (source) => (source.run ||= new Map((source.profile ? source.profile.kernels : []).map((kernel) => [kernel.name, kernel])));
-const liveOf = (source) => (source.live ||= new Map(source.memory ? source.memory.names.map((name, k) => [name, source.memory.bytes[k]]) : []));
-const secondsOf = (name) => (isCompiled() ? runOf(data()).get(name)?.seconds || 0 : 0);
-const statisticsOf = (name) => data().values?.[state.which.split(".").at(-1)]?.statistics[name];
+const measures = measuresOf(() => state.which);
 
 // Lays out the boxes that are open. `anchor` is a box that keeps its place on the screen.
 function draw(anchor) {
+  fillSelects();
   const drawn = contentsOf(graph(), state.computation, state.open);
   measure(drawn.root, measures);
   state.isDrawn = false;
   part.textContent = "laying out ..";
   state.anchor = typeof anchor === "string" ? anchor : null;
   arrangeInWorker(planOf(drawn.root), (plan) => paint(drawn, plan));
-  fillSelects();
-  location.replace(`#${encodeURIComponent(JSON.stringify([state.which, state.computation, state.chosen, ...state.open]))}`);
+  drawBeside();
+  location.replace(`#${encodeURIComponent(JSON.stringify([state.which, beside.which, colorSelect.value, equalScopes.isOnce, state.computation, state.chosen, ...state.open]))}`);
 }
 
-// Sends plans to the worker; only the answer to the last one is used.
-const arrangeInWorker = (() => {
+// A function that sends plans to a worker; only the answer to the last one is used.
+function arranger() {
   const worker = new Worker(URL.createObjectURL(new Blob([element("layered.js").textContent, element("arrange.js").textContent], { type: "text/javascript" })));
   let last = 0, done = null;
   worker.onmessage = ({ data: answer }) => { if (answer.request === last) done(answer.box); };
   return (plan, then) => { done = then; worker.postMessage({ request: ++last, box: plan }); };
-})();
+}
+const arrangeInWorker = arranger();
 
 function paint(drawn, plan) {
   const before = state.anchor && drawing.scene.byId.get(state.anchor), scene = sceneOf(drawn.root, plan);
   state.drawn = drawn;
   if (!boxOfId(state.chosen)) state.chosen = (drawn.boxes.get(`${state.computation}.${computation().root}`) || drawn.root.children.at(-1) || drawn.root).id;
   const colors = coloring(scene, colorSelect.value || "kind", measures);
-  legend.replaceChildren(...colors.legend.map(([color, text]) => h("span", {}, swatch(color), text)));
+  showLegend(legend, colors.legend);
   drawing.show(scene, colors.of);
   const after = before && scene.byId.get(state.anchor);
   if (after) drawing.moveTo(drawing.x + drawing.zoom * (before.x - after.x), drawing.y + drawing.zoom * (before.y - after.y));
   else place(scene);
-  const closed = scene.nodes.filter(({ isOpen }) => !isOpen).length;
-  part.textContent = `${counted(closed, "box", "boxes")}, ${counted(computation().instructions.length, "instruction")}`;
+  part.textContent = captionOf(scene, state.which, state.computation);
   state.isDrawn = true;
   if (after && after.isOpen && state.anchor === state.chosen) uncover(after);
   select(after && state.anchor !== state.chosen);
+}
+
+// What a pane shows, in words.
+function captionOf({ nodes }, which, number) {
+  const closed = nodes.filter(({ isOpen }) => !isOpen).length;
+  return `${beside.which ? `${GRAPHS[which]}: ` : ""}${counted(closed, "box", "boxes")}, ${counted(graphOf(which).computations[number].instructions.length, "instruction")}`;
 }
 
 // Shows all of a scene; if that were too small, its top, or what was asked for.
@@ -87,6 +82,10 @@ function place(scene) {
   drawing.moveTo(canvas.clientWidth / 2 - drawing.zoom * (x + width / 2), 12);
 }
 
+function showLegend(holder, rows) {
+  holder.replaceChildren(...rows.map(([color, text]) => h("span", {}, color ? swatch(color) : null, text)));
+}
+
 function swatch(color) {
   const made = h("i", { class: "swatch" });
   made.style.background = color;
@@ -98,12 +97,13 @@ function select(moves = false) {
   const { drawn } = state, here = drawing.scene.byId.get(state.chosen), box = boxOfId(state.chosen);
   drawing.chosen = state.chosen;
   drawing.marked = state.marked;
-  drawing.near = new Set(linksOf(drawn, box).flatMap(([from, to]) => segmentsOf(from, to).map(([owner, source, target]) => `${owner.id} ${source}>${target}`)));
+  drawing.near = edgesOf(linksOf(drawn, box));
   if (moves && here) bringIntoSight(here);
   drawing.request();
   drawOverview();
+  followChosen();
   details();
-  announced.textContent = box.scope ? `scope ${box.title}, ${counted(box.scope.count, "instruction")}` : `${box.instruction.op} ${box.instruction.name}, ${box.instruction.shape}`;
+  announced.textContent = spoken(box);
 }
 
 // Moves, and zooms out a little, to show the whole of a box that was opened, as far as that is legible.
@@ -116,11 +116,25 @@ function uncover(node) {
   drawing.moveTo(drawing.x + inside(x, zoom * node.width, width) - x, drawing.y + inside(y, zoom * node.height, height) - y);
 }
 
+// A box in words, for screen readers.
+function spoken({ id, scope, title, instruction }) {
+  if (scope) return `scope ${title}, ${counted(scope.count, "instruction")}${scope.equal ? `, one of ${scope.equal.length} equal layers` : ""}`;
+  const [number, k] = pathOf(id).at(-1), readers = usersOf(graph().computations[number])[k].length;
+  return `${instruction.op} ${instruction.name}, ${instruction.shape}, reads ${instruction.operands.length}, read by ${readers}`;
+}
+
+const edgesOf = (links) => new Set(links.flatMap(([from, to]) => segmentsOf(from, to).map(([owner, source, target]) => `${owner.id} ${source}>${target}`)));
+
 // The links to highlight: those of a box, or all between the instructions that it is computed from, or that depend on it.
 function linksOf({ links, top }, box) {
   if (!box.parent) return [];
   if (state.reach) return linksAmong(top, reached(top, box));
-  const within = (one) => { for (let each = one; each; each = each.parent) if (each === box) return true; return false; };
+  return linksAt(links, box);
+}
+
+// The links of a closed box.
+function linksAt(links, box) {
+  const within = (one) => pathTo(one).includes(box);
   return box.children ? [] : links.filter(([from, to]) => within(from) || within(to));
 }
 
@@ -154,16 +168,15 @@ function bringIntoSight(node) {
 
 function fillSelects() {
   const key = `${state.which} ${state.version}`;
-  if (computationSelect.dataset.shows === key) { computationSelect.value = state.computation; return; }
-  computationSelect.dataset.shows = key;
-  computationSelect.replaceChildren(...graph().computations.map((each, k) => h("option", { value: k }, `${k ? "" : "ENTRY "}${each.name} (${each.instructions.length})`)));
+  if (computationSelect.dataset.shows !== key) {
+    const wanted = colorSelect.value, offered = colorsOf(state.which);
+    computationSelect.dataset.shows = key;
+    computationSelect.replaceChildren(...graph().computations.map((each, k) => h("option", { value: k }, `${k ? "" : "ENTRY "}${each.name} (${each.instructions.length})`)));
+    colorSelect.replaceChildren(...offered.map(([value, name]) => h("option", { value }, `colour: ${name}`)));
+    colorSelect.value = offered.some(([value]) => value === wanted) ? wanted : "kind";
+  }
   computationSelect.value = state.computation;
-  const all = graph().computations.flatMap((owner) => owner.instructions), wanted = colorSelect.value;
-  const offered = { kind: "opcode", seconds: isCompiled() && data().profile && "time", share: isCompiled() && data().profile && "share of limit", bytes: "size",
-    live: isCompiled() && data().memory && "memory in use", sharding: all.some((each) => each.sharding) && "sharding", nan: data().values && "NaN",
-    changed: all.some((each) => each.only) && "difference" };
-  colorSelect.replaceChildren(...Object.entries(offered).filter(([, name]) => name).map(([value, name]) => h("option", { value }, `colour: ${name}`)));
-  colorSelect.value = offered[wanted] ? wanted : "kind";
+  fillBeside();
 }
 
 // Draws all instructions as lines in schedule order, with the selected ones highlighted.
@@ -180,15 +193,21 @@ overview.addEventListener("click", (event) => enter(state.computation, Math.floo
 
 const HELP = { "double click, Enter": "open or close a box", "arrows": "go to operands, users, neighbours", "wheel, + and -": "zoom", "drag": "pan", "m": "mark, to see the path to another",
   "i and u": "highlight all that it is computed from, or that uses it",
-  "f": "show everything", "o": "open all boxes", "c": "close all boxes", "/": "search", "1 to 7": "views", "Escape": "back to the details" };
+  "f": "show everything", "o": "open all boxes", "c": "close all boxes", "e": "equal layers as one box", "n and p": "next and previous equal layer", "/": "search", "1 to 7": "views", "Escape": "back to the details" };
 
 function keysDetails() {
   element("details").replaceChildren(h("h2", {}, "Keys"), h("dl", {}, ...Object.entries(HELP).flatMap(([key, what]) => [h("dt", {}, key), h("dd", {}, what)])));
 }
 
+function fitAll() {
+  drawing.fit();
+  if (beside.which) besideViewer.fit();
+}
+
 // Opens all scopes of the computation.
 function openAll() {
-  scopesOf(computation()).scopes.forEach((scope) => state.open.add(`${state.computation}:${scope.number}`));
+  for (const { number } of scopesOf(computation()).scopes) state.open.add(`${state.computation}:${number}`);
+  openAllBeside();
   draw(state.chosen);
 }
 

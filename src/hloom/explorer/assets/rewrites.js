@@ -11,8 +11,10 @@ function passesView(data) {
   function ask(name) {
     wanted = name.replace(/^%/, "").trim();
     if (field.value.replace(/^%/, "").trim() !== wanted) field.value = `%${wanted}`;
-    const passes = data.passes.filter((pass) => !wanted || names(pass).has(wanted));
-    const rows = chooser(passes, (pass) => passRow(pass, data.passes.indexOf(pass)), (pass) => content.replaceChildren(...passContent(pass, wanted, data)));
+    const steps = wanted ? fateOf(data, wanted).steps : [], known = new Set([wanted, ...steps.flatMap((step) => [step.name, step.next])].filter(Boolean));
+    const passes = data.passes.filter((pass, k) => !wanted || names(pass).has(wanted) || steps.some(({ number }) => number === k));
+    const fate = steps.length ? fateList(data, wanted, (number) => rows.pick(passes.indexOf(data.passes[number]))) : "";
+    const rows = chooser(passes, (pass) => passRow(pass, data.passes.indexOf(pass)), (pass) => content.replaceChildren(fate, ...passContent(pass, known, data)));
     holder.replaceChildren(rows);
     if (passes.length) rows.pick(0);
     else content.replaceChildren(h("p", { class: "soft" }, wanted ? `No pass changed %${wanted}.` : "No pass changed the module."));
@@ -28,23 +30,31 @@ function passRow(pass, k) {
     h("small", {}, `${counted(pass.changes, "change")}, ${pass.milliseconds.toFixed(1)} ms, ${counted(pass.size, "instruction")} before`)];
 }
 
-function passContent(pass, wanted, data) {
+// What a pass changed; only what concerns instructions of these names, if there are any.
+function passContent(pass, known, data) {
   const rules = pass.rules.map(([name, count]) => `${name} ${count}`).join(", ");
-  const isWanted = (line) => [...line.matchAll(/%([\w.-]+)/g)].some((found) => found[1] === wanted);
-  const groups = pass.groups.filter(({ before, after }) => !wanted || [...before, ...after].some(({ name }) => name === wanted));
-  const lines = pass.lines.filter((line) => !wanted || isWanted(line));
+  const isWanted = (line) => [...line.matchAll(/%([\w.-]+)/g)].some((found) => known.has(found[1]));
+  const groups = pass.groups.filter(({ before, after }) => !known.size || [...before, ...after].some(({ name }) => known.has(name)));
+  const lines = pass.lines.filter((line) => !known.size || isWanted(line));
   return [h("h2", {}, pass.name), rules ? h("p", { class: "soft" }, `rules: ${rules}`) : "",
     changesList(groups, pass.omitted), pass.lines.length ? h("h2", {}, "As text") : h("p", { class: "soft" }, "It only changed names, order or annotations."),
     h("pre", {}, ...lines.map((line) => h("div", { class: line[0] === "-" ? "removed" : line[0] === "+" ? "added" : "soft" }, line || " "))),
-    ...(pass.name === "fusion" ? unfusedList(data.unfused, wanted) : [])];
+    ...(pass.name === "fusion" ? unfusedList(data.unfused, [...known][0] || "") : [])];
 }
 
-// All candidates of the fusion pass that it computed by themselves, and why.
+// All candidates of the fusion pass that it computed by themselves, by the reasons; a filter takes words of both.
 function unfusedList(unfused, wanted) {
-  const rows = Object.entries(unfused).filter(([name]) => !wanted || name === wanted);
-  return [h("h2", {}, `Not fused into their users: ${rows.length}`), h("table", {}, h("tr", {}, h("th", {}, "instruction"), h("th", {}, "reason")),
-    ...rows.sort(([, a], [, b]) => a.localeCompare(b)).slice(0, 1000).map(([name, reason]) =>
-      h("tr", {}, h("td", {}, linkTo(`%${name}`, () => views.passes.firstChild.ask(name))), h("td", { class: "text" }, reason))))];
+  const all = Object.entries(unfused), holder = h("div", {});
+  const filter = (text) => {
+    const words = text.toLowerCase().replaceAll("%", "").split(/\s+/).filter(Boolean);
+    const rows = all.filter(([name, reason]) => words.every((word) => `${name} ${reason}`.toLowerCase().includes(word)));
+    const reasons = [...groupedBy(rows, ([, reason]) => reason)].sort(([, a], [, b]) => b.length - a.length);
+    holder.replaceChildren(h("p", { class: "soft", role: "status" }, `${counted(rows.length, "instruction")} of ${all.length}`), ...reasons.map(([reason, names]) => h("details", { open: reasons.length < 4 },
+      h("summary", {}, `${names.length} × `, reason), h("p", {}, ...names.slice(0, 500).map(([name]) => linkTo(`%${name}`, () => views.passes.firstChild.ask(name)))))));
+  };
+  filter(wanted);
+  const field = h("input", { type: "search", value: wanted, placeholder: "words of names and reasons", "aria-label": "instructions that are not fused", oninput: () => filter(field.value) });
+  return [h("h2", {}, "Why not fused into their users?"), field, holder];
 }
 
 // Graphs of changes, some at first.

@@ -1,10 +1,6 @@
 "use strict";
-// A laid out graph as shapes: nodes and edges at their places, with labels, and their colours.
+// A laid out graph as shapes: nodes and edges at their places, with labels.
 
-const COLORS = {
-  data: "#71809a", elementwise: "#4c78a8", reduce: "#b96a1f", product: "#c04a36", fusion: "#2a7f62",
-  control: "#8a5fbf", parameter: "#8c7a2c", constant: "#7d8694", other: "#4a7a8e", scope: "#3b4a66",
-};
 const KINDS = {
   parameter: ["parameter"], constant: ["constant", "iota"], fusion: ["fusion"],
   control: ["while", "conditional", "call", "tuple", "get-tuple-element", "async-start", "async-done"],
@@ -21,11 +17,11 @@ const shortened = (text, length) => (text.length > length ? `${text.slice(0, len
 // The two lines of text in a closed box.
 function labelOf(box, measures) {
   if (box.scope) {
-    const time = measures.seconds(box);
-    return [`▸ ${shortened(box.title, 40)}`, `${counted(box.scope.count, "instruction")}${time ? ` · ${(1e6 * time).toFixed(1)} us` : ""}`];
+    const time = measures.seconds(box), shown = measures.shown?.(box) || (time ? ` · ${(1e6 * time).toFixed(1)} us` : "");
+    return [`▸ ${shortened(box.title, 40)}${timesOf(box.scope)}`, `${counted(box.scope.count, "instruction")}${shown}`];
   }
   const { name, op, shape, calls } = box.instruction, title = shortened(name, 30);
-  return [(calls ? "▸ " : "") + (title.startsWith(op) ? title : `${op}  ${title}`), shortened(shape, 34)];
+  return [(calls ? "▸ " : "") + (title.startsWith(op) ? title : `${op}  ${title}`), shortened(shape, 34) + (measures.shown?.(box) || "")];
 }
 
 const counted = (count, noun, plural = `${noun}s`) => `${count} ${count === 1 ? noun : plural}`;
@@ -66,40 +62,3 @@ function extent(points) {
   const xs = points.map(([x]) => x), ys = points.map(([, y]) => y);
   return { x: Math.min(...xs), y: Math.min(...ys), right: Math.max(...xs), lower: Math.max(...ys) };
 }
-
-// Colours
-
-// The instructions that a box stands for.
-function instructionsOf(graph, box) {
-  return box.scope ? box.scope.instructions.map((k) => graph.computations[box.number].instructions[k]) : [box.instruction];
-}
-
-// A colour on a scale from grey to red.
-const heat = (share) => `hsl(8, ${Math.round(75 * share)}%, ${Math.round(46 - 4 * share)}%)`;
-
-// A colour of its own for a text.
-const hue = (text) => `hsl(${[...text].reduce((hash, letter) => (31 * hash + letter.codePointAt(0)) % 360, 7)}, 45%, 42%)`;
-
-// The colours of boxes for what they are to show, and a legend of pairs of a colour and a text. `measures` are functions
-// of a box: texts have colours by `hue`, and numbers on a scale.
-function coloring(scene, wanted, measures) {
-  const closed = scene.nodes.filter(({ isOpen }) => !isOpen).map(({ box }) => box);
-  if (wanted === "kind") {
-    const kinds = [...new Set(closed.map(({ kind }) => kind))].sort();
-    return { of: ({ kind }) => COLORS[kind], legend: kinds.map((kind) => [COLORS[kind], kind]) };
-  }
-  const { of, format } = { of: measures[wanted], format: FORMATS[wanted] };
-  const values = closed.map(of);
-  if (!format) {
-    const texts = [...new Set(values.filter(Boolean))];
-    return { of: (box) => (of(box) ? hue(of(box)) : heat(0)), legend: texts.slice(0, 12).map((text) => [hue(text), shortened(text, 40)]) };
-  }
-  const most = values.reduce((a, b) => Math.max(a, b || 0), 1e-12);
-  const steps = [0, 0.25, 0.5, 0.75, 1];
-  return { of: (box) => heat(Math.sqrt(Math.min(1, (of(box) || 0) / most))), legend: steps.map((step) => [heat(step), format(step * step * most)]) };
-}
-
-const FORMATS = {
-  seconds: (value) => `${(1e6 * value).toPrecision(3)} us`, bytes: (value) => bytes(value), live: (value) => bytes(value),
-  share: (value) => `${(100 * value).toFixed(0)} % of limit`,
-};

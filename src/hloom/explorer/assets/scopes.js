@@ -39,19 +39,23 @@ function scopesOf(computation) {
     return made;
   };
   number(root, null);
-  return (computation.tree = { scopes, scopeOf });
+  computation.tree = { scopes, scopeOf };
+  markEqual(computation, computation.tree);
+  return computation.tree;
 }
 
-// The scopes around an instruction, the outermost first, without that of the whole computation.
-function scopesAround(tree, k) {
+// A scope and those around it, the outermost first, without that of the whole computation.
+function scopesTo(scope) {
   const found = [];
-  for (let scope = tree.scopeOf[k]; scope.parent; scope = scope.parent) found.unshift(scope);
+  for (let each = scope; each?.parent; each = above(each)) found.unshift(each);
   return found;
 }
 
-// The ids of the boxes that must be open for an instruction to be seen.
-function boxesAround(graph, number, prefix, k) {
-  return scopesAround(scopesOf(graph.computations[number]), k).map((scope) => `${prefix}${number}:${scope.number}`);
+// The ids of the boxes that must be open for a box to be seen, without those of calls around it.
+function boxesAround(graph, id) {
+  const prefix = id.slice(0, id.lastIndexOf("/") + 1), [, number, kind, k] = id.slice(prefix.length).match(/^(\d+)([.:])(\d+)$/);
+  const { scopes, scopeOf } = scopesOf(graph.computations[number]);
+  return scopesTo(kind === "." ? scopeOf[k] : above(scopes[k])).map((scope) => `${prefix}${number}:${scope.number}`);
 }
 
 // Where each instruction of a computation is seen: its node, the closed box that contains it, or null if it only passes
@@ -64,7 +68,7 @@ function placesOf(graph, number, prefix, open, isWhole) {
   return all.map((each, k) => {
     if (PASSED_ON.has(each.op) && k !== computation.root) return null;
     let parent = null;
-    for (const scope of scopesAround(tree, k)) {
+    for (const scope of scopesTo(tree.scopeOf[k])) {
       const id = `${prefix}${number}:${scope.number}`;
       if (scope.count < 2) break;
       if (!open.has(id)) return { id, scope, parent };
