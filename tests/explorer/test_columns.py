@@ -59,7 +59,7 @@ def test_unknown_names_are_said_with_those_that_are_close() -> None:
         check_names({"a": {f"q{k}": 1.0 for k in range(5)}}, data)
 
 
-def test_equal_numbers_mark_what_only_differs_in_operands() -> None:
+def test_instructions_that_differ_in_operands_alone_are_alike() -> None:
     """Values of constants do not count; attributes and shapes do."""
     text = """HloModule m
     ENTRY e { x = f32[2,2] parameter(0)

@@ -137,12 +137,12 @@ WHERE = "(({ x, y, zoom }) => [x, y, zoom])"
 def test_two_graphs_move_together(browser: Any) -> None:
     run(browser, "showBeside('other.given'); choose(drawing.scene.nodes[2].id); 0")
     wait_until(browser, "beside.drawn.boxes.get(beside.chosen)?.title == 'layer1'")
-    place = "(({{ x, y, zoom, scene }}, id) => [x + zoom * scene.byId.get(id).x, y + zoom * scene.byId.get(id).y])"
-    places = [
-        browser.execute_script(f"return {place.replace('{{', '{').replace('}}', '}')}({each})")
+    corner = "(({{ x, y, zoom, scene }}, id) => [x + zoom * scene.byId.get(id).x, y + zoom * scene.byId.get(id).y])"
+    corners = [
+        browser.execute_script(f"return {corner.replace('{{', '{').replace('}}', '}')}({each})")
         for each in ("drawing, state.chosen", "besideViewer, beside.chosen")
     ]
-    assert places[0] == pytest.approx(places[1], abs=6)
+    assert corners[0] == pytest.approx(corners[1], abs=6)
     before = browser.execute_script(f"return {WHERE}(besideViewer)")
     browser.execute_script("drawing.byUser(() => { drawing.moveTo(drawing.x + 40, drawing.y - 25); })")
     x, y, zoom = browser.execute_script(f"return {WHERE}(besideViewer)")

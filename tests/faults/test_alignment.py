@@ -18,7 +18,7 @@ def names(one: str, other: str) -> dict[str, str]:
 
 
 def renamed(text: str) -> str:
-    """The same with names that belong to other instructions: c is b, d is c."""
+    """A program with names that other instructions had: c is the former b, and d the former c."""
     for old, new in (("d", "t"), ("c", "d"), ("b", "c"), ("a", "b")):
         text = text.replace(f" {old} =", f" {new} =").replace(f"({old}", f"({new}").replace(f", {old})", f", {new})")
     return text
@@ -29,7 +29,7 @@ def test_equal_modules_have_their_own_names() -> None:
 
 
 def test_names_that_shift_do_not_mislead() -> None:
-    """What is below a change computes another value; its operands and users tell what it is."""
+    """Users of a change compute other values, but their operands and users tell them apart."""
     changed = renamed(CHAIN).replace("sine(x)", "cosine(x)")
     assert "c = f32[4] add(b, x)" in changed
     assert names(CHAIN, changed) == {"x": "x", "b": "c", "c": "d", "d": "t"}

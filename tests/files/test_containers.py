@@ -119,7 +119,7 @@ def test_a_function_that_jax_exported_runs(tmp_path: Path) -> None:
 
 
 def test_damaged_files_give_errors(tmp_path: Path) -> None:
-    """Every cut and every changed byte of each kind of file: an error of hloom or a module, and no other exception."""
+    """Truncated files and changed bytes of each kind of file: an error of hloom or a module, and no other exception."""
     exported = zlib.decompress(base64.b85decode(EXPORTED))
     packed = gzip.compress(text("m").encode())
     with zipfile.ZipFile(tmp_path / "m.zip", "w", zipfile.ZIP_DEFLATED) as archive:
@@ -131,7 +131,7 @@ def test_damaged_files_give_errors(tmp_path: Path) -> None:
                     unpacked(damaged)
 
 
-def test_places_without_a_module_say_so(tmp_path: Path) -> None:
+def test_what_holds_no_module_says_so(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(hl.HloomError, match="there is no module in"):
         hl.load(tmp_path / "empty")

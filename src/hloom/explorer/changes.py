@@ -31,9 +31,9 @@ def changes_of(diffs: Sequence[ComputationDiff], applied: Sequence[tuple[str, st
 
 
 def replacements(diffs: Sequence[ComputationDiff], applied: Sequence[tuple[str, str]] = ()) -> list[list[str]]:
-    """Returns rows of a removed instruction, the one that is in its place, or "", and the rules that put it there.
+    """Returns rows of a removed instruction, the one that replaced it, or "", and the rules that put it there.
 
-    What changed or moved to another computation is in its own place. `applied` is that of `changes_of`.
+    What changed or moved to another computation replaced itself. `applied` is that of `changes_of`.
     """
     rules, kept = _by_name(applied), {i.name for each in diffs for i in each.added}
     found: dict[str, list[str]] = {}

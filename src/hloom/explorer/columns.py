@@ -6,10 +6,11 @@ import difflib
 import json
 import math
 from collections.abc import Mapping
-from numbers import Real
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from hloom.errors import ArgumentError
 from hloom.explorer.graph import Json
@@ -53,7 +54,7 @@ def _column(column: Any, source: str) -> dict[str, float | str]:
 def _value(value: Any, name: str, source: str) -> float | str:
     if isinstance(value, str):
         return value
-    if isinstance(value, Real) and not isinstance(value, bool):
+    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
         try:
             number = float(value)
         except OverflowError:

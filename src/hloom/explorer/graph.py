@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hloom.faults.graph_diff import attributes, value_numbers
+from hloom.faults.graph_diff import attributes, value_ids
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.structure import Constant, Parameter
 from hloom.text import print_module
@@ -36,7 +36,7 @@ def _likeness(module: Module) -> dict[Instruction, int]:
 
     Values of constants do not count.
     """
-    values: dict[Instruction, int] = value_numbers(module, {})
+    values: dict[Instruction, int] = value_ids(module, {})
     ids: dict[Any, int] = {}
     found: dict[Instruction, int] = {}
     for i in values:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from hloom.faults.graph_diff import value_numbers
+from hloom.faults.graph_diff import value_ids
 from hloom.ir import Computation, Instruction, Module
 
 _Pair = tuple[Instruction, Instruction]
@@ -25,7 +25,7 @@ def align(a: Module, b: Module) -> dict[Instruction, Instruction]:
     """
     found = _Alignment()
     ids: dict[object, int] = {}
-    keys_a, keys_b = (value_numbers(module, ids) for module in (a, b))
+    keys_a, keys_b = (value_ids(module, ids) for module in (a, b))
     for of_a, of_b in counterparts(a, b):
         found.pair_equal(of_a, of_b, keys_a, keys_b)
         if _agree_in_names(of_a, of_b):
@@ -93,8 +93,8 @@ class _Alignment:
                 if operand.opcode == other.opcode:
                     self.pair(operand, other)
             for user in a.users:
-                place = user.operands.index(a)
+                index = user.operands.index(a)
                 for other in b.users:
-                    is_there = place < len(other.operands) and other.operands[place] is b
+                    is_there = index < len(other.operands) and other.operands[index] is b
                     if is_there and other.opcode == user.opcode:
                         self.pair(user, other)

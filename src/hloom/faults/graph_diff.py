@@ -44,7 +44,7 @@ def diff(a: Module, b: Module) -> list[ComputationDiff]:
     [%y = f32[2] add(%x, %x)]
     """
     ids: dict[Any, int] = {}
-    keys_a, keys_b = (value_numbers(module, ids) for module in (a, b))
+    keys_a, keys_b = (value_ids(module, ids) for module in (a, b))
     found = [_compare("ENTRY " + b.entry.name, a.entry, b.entry, keys_a, keys_b)]
     rest_a = {c.name: c for c in a.computations if c is not a.entry}
     rest_b = {c.name: c for c in b.computations if c is not b.entry}
@@ -96,7 +96,7 @@ def _take(computation: Computation, keys: dict[Instruction, int], wanted: Counte
     return found[::-1]
 
 
-def value_numbers(module: Module, ids: dict[Any, int]) -> dict[Instruction, int]:
+def value_ids(module: Module, ids: dict[Any, int]) -> dict[Instruction, int]:
     """Value numbering: instructions with equal numbers compute the same function of the parameters.
 
     `ids` has the numbers that are given already, as of another module.

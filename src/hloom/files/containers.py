@@ -43,49 +43,54 @@ def read_module(path: str | os.PathLike[str]) -> bytes:
     Raises ArgumentError, with the paths of all modules if there are several.
     """
     try:
-        place = Path(path)
-        holder = next((p for p in place.parents if p.is_file()), None) if not place.exists() else None
-        is_folder = place.is_dir()
+        at = Path(path)
+        holder = next((p for p in at.parents if p.is_file()), None) if not at.exists() else None
+        is_folder = at.is_dir()
     except (TypeError, ValueError, OSError):
         return read_file(path)
     if is_folder:
-        return _only(_folder(place), place)
+        return _only(_folder(at), at)
     if holder is not None:
-        wanted, members = place.relative_to(holder).as_posix(), _members(_inflated(read_file(holder)))
-        return unpacked(members[wanted][1]() if wanted in members else _none(holder, members, wanted), place)
-    return unpacked(read_file(place), place)
+        wanted, members = at.relative_to(holder).as_posix(), _members(_inflated(read_file(holder)))
+        return _read(members, wanted) if wanted in members else _none(holder, members, wanted)
+    return unpacked(read_file(at), at)
 
 
-def unpacked(content: bytes, place: Path = Path("the file")) -> bytes:
+def unpacked(content: bytes, at: Path = Path("the file")) -> bytes:
     """The content of a module's file without what is around it. Raises the errors of `read_module`."""
     content = _inflated(content)
     if members := _members(content):
-        return _only(members, place)
+        return _only(members, at)
     return _exported(content) or content
 
 
-def _only(members: _Members, place: Path) -> bytes:
+def _only(members: _Members, at: Path) -> bytes:
     """The only module among members, as it was given if XLA dumped its stages."""
     first = [name for name in members if _FIRST in name] or list(members)
-    return unpacked(members[first[0]][1](), place / first[0]) if len(first) == 1 else _none(place, members, "")
+    return _read(members, first[0]) if len(first) == 1 else _none(at, members, "")
 
 
-def _none(place: Path, members: _Members, wanted: str) -> bytes:
+def _read(members: _Members, name: str) -> bytes:
+    content = _inflated(members[name][1]())
+    return _exported(content) or content
+
+
+def _none(at: Path, members: _Members, wanted: str) -> bytes:
     if not members:
-        raise ArgumentError(f"there is no module in {place}")
+        raise ArgumentError(f"there is no module in {at}")
     largest = sorted(members, key=lambda name: (_FIRST not in name, -members[name][0]))
-    listed = [str(place / name) for name in largest]
+    listed = [str(at / name) for name in largest]
     more = f"\n  and {len(listed) - MAX_LISTED} others" if len(listed) > MAX_LISTED else ""
     begin = f"there is no {wanted} in it" if wanted else "give one of them"
-    raise ArgumentError(f"{place} holds {len(listed)} modules: {begin}\n  " + "\n  ".join(listed[:MAX_LISTED]) + more)
+    raise ArgumentError(f"{at} holds {len(listed)} modules: {begin}\n  " + "\n  ".join(listed[:MAX_LISTED]) + more)
 
 
 # Kinds of files
 
 
-def _folder(place: Path) -> _Members:
+def _folder(at: Path) -> _Members:
     """The modules in a folder, by their names; XLA's dumps have other files beside them."""
-    files = [each for each in place.iterdir() if each.is_file() and _is_module(each.name, _head(each))]
+    files = [each for each in at.iterdir() if each.is_file() and _is_module(each.name, _head(each))]
     return {each.name: (each.stat().st_size, partial(read_file, each)) for each in sorted(files)}
 
 
@@ -116,7 +121,7 @@ _DAMAGED = (
     ValueError,
     OSError,
 )
-"""What `zipfile` raises for archives that are damaged, encrypted, or compressed in other ways."""
+"""The exceptions of `zipfile` for archives that are damaged, encrypted, or compressed in other ways."""
 
 
 def _archive(content: bytes) -> _Members:
@@ -157,8 +162,8 @@ def _inflated(content: bytes) -> bytes:
 def _exported(content: bytes) -> bytes | None:
     """The StableHLO of a serialised `jax.export.Exported`, a table of FlatBuffers; None for other content.
 
-    The first word is the place of the table; it begins with the distance to the places of its fields, of which the
-    module is the one at byte 30. Its value is the distance to a length and bytes.
+    The first word is the address of the table, which begins with the distance to the addresses of its fields. The field
+    of the module is the one at byte 30; its value is the distance to a length and bytes.
     """
     if BYTECODE_MAGIC not in content or content.startswith(BYTECODE_MAGIC):
         return None
@@ -192,34 +197,34 @@ def _ran(content: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _fields(message: bytes, wanted: int) -> Iterator[bytes]:
-    """The values of a field of bytes, text or messages in a serialised message; ends where it is no message."""
-    place = 0
+    """The values of a field of bytes, text or messages in a serialised message; ends where that is damaged."""
+    offset = 0
     try:
-        while place < len(message):
-            tag, place = _varint(message, place)
+        while offset < len(message):
+            tag, offset = _varint(message, offset)
             kind = tag & 7
             if kind == 0:
-                _, place = _varint(message, place)
+                _, offset = _varint(message, offset)
             elif kind == 2:
-                length, place = _varint(message, place)
+                length, offset = _varint(message, offset)
                 if tag >> 3 == wanted:
-                    yield message[place : place + length]
-                place += length
+                    yield message[offset : offset + length]
+                offset += length
             elif kind in (1, 5):
-                place += 8 if kind == 1 else 4
+                offset += 8 if kind == 1 else 4
             else:
                 return
     except IndexError:
         return
 
 
-def _varint(message: bytes, place: int) -> tuple[int, int]:
+def _varint(message: bytes, offset: int) -> tuple[int, int]:
     value = shift = 0
     while shift < 64:
-        byte = message[place]
-        place += 1
+        byte = message[offset]
+        offset += 1
         value |= (byte & 127) << shift
         shift += 7
         if byte < 128:
-            return value, place
+            return value, offset
     raise IndexError
