@@ -62,6 +62,17 @@ def test_passes_name_the_rule_of_each_change() -> None:
     assert any("multiply-one" in " ".join(group["rules"]) for group in simplified["groups"]), simplified["groups"]
 
 
+def test_passes_say_what_replaced_an_instruction() -> None:
+    """`same` is x times one; r reads the product, which is not fused, and the loop of `wide` has two instructions."""
+    wide = PROGRAM.replace("sine(p) }", "sine(p)\n  s = f32[64,64] sine(r)\n  ROOT t = f32[64,64] add(s, r) }").replace(
+        "ROOT r", "r"
+    )
+    found = {row[0]: row[1:] for run in collect(hl.parse(wide))["passes"] for row in run["replaced"]}
+    assert found["same"][0] == "x" and "multiply-one" in found["same"][1] and found["same"][2] == ""
+    assert found["ones"][0] == "" and "p" not in found
+    assert found["s"][0] == "s" and found["s"][2].startswith("fused_computation")
+
+
 def test_products_and_sorts_have_loops() -> None:
     text = PROGRAM.replace("f32[64,64] sine(p) }", "f32[64,64] sort(p), dimensions={1}, to_apply=less }").replace(
         "ENTRY e",

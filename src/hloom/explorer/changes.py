@@ -31,11 +31,11 @@ def changes_of(diffs: Sequence[ComputationDiff], applied: Sequence[tuple[str, st
 
 
 def replacements(diffs: Sequence[ComputationDiff], applied: Sequence[tuple[str, str]] = ()) -> list[list[str]]:
-    """Returns rows of a removed instruction, the one that replaced it, or "", and the rules that put it there.
+    """Returns rows: a removed instruction, the one that replaced it, the rules, and the computation to which it moved.
 
-    What changed or moved to another computation replaced itself. `applied` is that of `changes_of`.
+    Each may be "". What changed or moved replaced itself. `applied` is that of `changes_of`.
     """
-    rules, kept = _by_name(applied), {i.name for each in diffs for i in each.added}
+    rules, kept = _by_name(applied), {i.name: each.name for each in diffs for i in each.added}
     found: dict[str, list[str]] = {}
     for each in map(_without_users, diffs):
         successors: dict[str, str] = {}
@@ -43,7 +43,9 @@ def replacements(diffs: Sequence[ComputationDiff], applied: Sequence[tuple[str, 
             successors.setdefault(old.name, new.name)
         for name in (i.name for i in each.removed):
             now = name if name in kept else successors.get(name, "")
-            found.setdefault(name, [name, now, ", ".join(dict.fromkeys(rules.get(name, ())))])
+            moved = kept.get(name, each.name)
+            names = ", ".join(dict.fromkeys(rules.get(name, ())))
+            found.setdefault(name, [name, now, names, moved if moved != each.name else ""])
     return list(found.values())
 
 

@@ -90,11 +90,11 @@ class _Alignment:
         while self.fresh:
             a, b = self.fresh.popleft()
             for operand, other in zip(a.operands, b.operands, strict=False):
-                if operand.opcode == other.opcode:
+                if type(operand.op) is type(other.op):
                     self.pair(operand, other)
             for user in a.users:
                 index = user.operands.index(a)
                 for other in b.users:
                     is_there = index < len(other.operands) and other.operands[index] is b
-                    if is_there and other.opcode == user.opcode:
+                    if is_there and type(other.op) is type(user.op):
                         self.pair(user, other)

@@ -212,7 +212,7 @@ function mapPlace(it, width, height) {
   const scale = Math.min(180 / it.scene.width, 130 / it.scene.height, 0.2);
   const inSight = it.x >= 0 && it.y >= 0 && it.x + it.zoom * it.scene.width <= width && it.y + it.zoom * it.scene.height <= height;
   const place = { scale, width: Math.max(8, scale * it.scene.width), height: Math.max(8, scale * it.scene.height) };
-  return inSight || width < 420 ? null : { ...place, x: width - place.width - 14, y: height - place.height - 14 };
+  return inSight || width < 420 || height < 230 ? null : { ...place, x: width - place.width - 14, y: height - place.height - 14 };
 }
 
 function drawMap(context, it, width, height) {

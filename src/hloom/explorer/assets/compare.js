@@ -58,9 +58,9 @@ function memoryLines(all, titles) {
   const width = 900, height = 240, colors = ["#4c78a8", "#c8553d"], most = Math.max(1, ...all.flatMap(({ memory }) => memory.bytes));
   const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "bytes in use of both modules" });
   const text = (content, at) => { const made = svg("text", at); made.textContent = content; chart.append(made); };
-  const x = (share) => 70 + (width - 90) * share, y = (value) => height - 30 - (height - 60) * (value / most);
+  const x = (share) => 90 + (width - 110) * share, y = (value) => height - 30 - (height - 60) * (value / most);
   for (const share of [0, 0.5, 1]) {
-    text(bytes(share * most), { x: 62, y: y(share * most) + 4, "text-anchor": "end" });
+    text(bytes(share * most), { x: 82, y: y(share * most) + 4, "text-anchor": "end" });
     chart.append(svg("line", { x1: x(0), x2: x(1), y1: y(share * most), y2: y(share * most), class: "grid" }));
   }
   all.forEach(({ memory }, k) => {

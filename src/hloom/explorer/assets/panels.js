@@ -44,22 +44,22 @@ function kernelsView(data, show) {
 function memoryView(data, show) {
   const { bytes: use, names, peak, alive, others, parameters } = data.memory;
   const width = 900, height = 260, max = Math.max(1, ...use);
-  const x = (k) => 60 + (width - 80) * (k / Math.max(1, use.length - 1));
+  const x = (k) => 90 + (width - 110) * (k / Math.max(1, use.length - 1));
   const y = (value) => height - 30 - (height - 50) * (value / max);
   const points = use.map((value, k) => `${k ? `H${x(k).toFixed(1)}` : ""}V${y(value).toFixed(1)}`).join("");
-  const note = svg("text", { x: 64, y: 14 });
+  const note = svg("text", { x: 94, y: 14 });
   const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "bytes in use after each instruction" },
     svg("path", { d: `M${x(0)},${y(0)}${points}V${y(0)}Z`, fill: "#4c78a8", "fill-opacity": 0.5, stroke: "#4c78a8" }),
     svg("line", { x1: x(peak), x2: x(peak), y1: 20, y2: y(0), stroke: "#c8553d", "stroke-width": 2 }), note);
   for (const share of [0, 0.5, 1]) {
-    const text = svg("text", { x: 54, y: y(share * max) + 4, "text-anchor": "end" });
+    const text = svg("text", { x: 84, y: y(share * max) + 4, "text-anchor": "end" });
     text.textContent = bytes(share * max);
     chart.append(text);
   }
   const at = (event) => {
     const box = chart.getBoundingClientRect();
     const offset = (event.clientX - box.left) / box.width * width;
-    return Math.min(use.length - 1, Math.max(0, Math.round((offset - 60) / (width - 80) * (use.length - 1))));
+    return Math.min(use.length - 1, Math.max(0, Math.round((offset - 90) / (width - 110) * (use.length - 1))));
   };
   chart.addEventListener("mousemove", (event) => { const k = at(event); note.textContent = `%${names[k]}: ${bytes(use[k])}`; });
   chart.addEventListener("click", (event) => show(names[at(event)]));
@@ -115,31 +115,32 @@ function roofline(profile, kernels, show) {
     dot.append(title);
     dot.addEventListener("click", () => show(k.name));
     chart.append(dot);
-    const isClose = shown.slice(0, at).some((one) => Math.hypot(x(intensity(one)) - x(intensity(k)), y(speed(one)) - y(speed(k))) < 26);
     const isRight = x(intensity(k)) > 700, beside = (radius + 3) * (isRight ? -1 : 1);
+    const isOver = (dx, dy) => Math.abs(dy) < 12 && (isRight ? -dx : dx) > -4 && (isRight ? -dx : dx) < 130;
+    const isClose = shown.some((one, k2) => k2 !== at && isOver(x(intensity(one)) - x(intensity(k)), y(speed(one)) - y(speed(k))));
     if (at < 24 && !isClose) text(`%${shortened(k.name, 24)}`, { x: x(intensity(k)) + beside, y: y(speed(k)) + 4, "text-anchor": isRight ? "end" : "start" });
   });
   [["elementwise", "loop nests"], ["product", "products and other kernels"]].forEach(([kind, name], k) => {
-    chart.append(svg("rect", { x: 80 + 150 * k, y: 6, width: 10, height: 10, fill: COLORS[kind] }));
-    text(name, { x: 95 + 150 * k, y: 15 });
+    chart.append(svg("rect", { x: 110 + 140 * k, y: 6, width: 10, height: 10, fill: COLORS[kind] }));
+    text(name, { x: 125 + 140 * k, y: 15 });
   });
-  text("area: share of the time", { x: 490, y: 15 });
+  text("area: share of the time", { x: 580, y: 15 });
   return chart;
 }
 
 // Axes on logarithmic scales with lines for powers of ten; `x` and `y` place values on them.
 function logarithmic(xs, ys, nameOfX, nameOfY) {
-  const width = 900, height = 340, range = (values) => [Math.floor(Math.log10(Math.min(...values))), Math.ceil(Math.log10(Math.max(...values)) + 0.1)];
+  const width = 900, height = 350, range = (values) => [Math.floor(Math.log10(Math.min(...values))), Math.ceil(Math.log10(Math.max(...values)) + 0.1)];
   const [left, right] = range(xs), [low, high] = range(ys);
   const x = (value) => 70 + (width - 90) * (Math.log10(value) - left) / (right - left);
-  const y = (value) => height - 42 - (height - 72) * (Math.log10(value) - low) / (high - low);
+  const y = (value) => height - 52 - (height - 82) * (Math.log10(value) - low) / (high - low);
   const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "roofline" });
   const text = (content, at) => { const made = svg("text", at); made.textContent = content; chart.append(made); };
   const line = (x1, y1, x2, y2, name) => chart.append(svg("line", { x1, y1, x2, y2, class: name }));
   const written = (power) => (power < 0 ? (10 ** power).toFixed(-power) : String(10 ** power));
   for (let power = left; power <= right; power += 1) {
     line(x(10 ** power), y(10 ** low), x(10 ** power), y(10 ** high), power === left ? "axis" : "grid");
-    text(written(power), { x: x(10 ** power), y: height - 26, "text-anchor": "middle" });
+    text(written(power), { x: x(10 ** power), y: height - 30, "text-anchor": "middle" });
   }
   for (let power = low; power <= high; power += 1) {
     line(x(10 ** left), y(10 ** power), x(10 ** right), y(10 ** power), power === low ? "axis" : "grid");

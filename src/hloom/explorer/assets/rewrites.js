@@ -2,6 +2,8 @@
 // The view of the passes: what each changed, as graphs before and after, and why instructions were not fused.
 
 const SHOWN = 12; // graphs at first, and with each click for more
+const FOCUSED = 24; // instructions of a change that is shown whole
+const WIDE = 1200; // of the layout of both sides, from which each side is shown by itself
 
 function passesView(data) {
   const content = h("div", { class: "content" }), holder = h("div", {});
@@ -10,7 +12,7 @@ function passesView(data) {
   const field = h("input", { type: "search", placeholder: "what became of %name", "aria-label": "instruction", oninput: () => ask(field.value) });
   function ask(name) {
     wanted = name.replace(/^%/, "").trim();
-    if (field.value.replace(/^%/, "").trim() !== wanted) field.value = `%${wanted}`;
+    if (field.value.replace(/^%/, "").trim() !== wanted) field.value = wanted && `%${wanted}`;
     const steps = wanted ? fateOf(data, wanted).steps : [], known = new Set([wanted, ...steps.flatMap((step) => [step.name, step.next])].filter(Boolean));
     const passes = data.passes.filter((pass, k) => !wanted || names(pass).has(wanted) || steps.some(({ number }) => number === k));
     const fate = steps.length ? fateList(data, wanted, (number) => rows.pick(passes.indexOf(data.passes[number]))) : "";
@@ -37,24 +39,46 @@ function passContent(pass, known, data) {
   const groups = pass.groups.filter(({ before, after }) => !known.size || [...before, ...after].some(({ name }) => known.has(name)));
   const lines = pass.lines.filter((line) => !known.size || isWanted(line));
   return [h("h2", {}, pass.name), rules ? h("p", { class: "soft" }, `rules: ${rules}`) : "",
-    changesList(groups, pass.omitted), pass.lines.length ? h("h2", {}, "As text") : h("p", { class: "soft" }, "It only changed names, order or annotations."),
+    changesList(groups.map((group) => (known.size ? focused(group, known) : group)), pass.omitted), pass.lines.length ? h("h2", {}, "As text") : h("p", { class: "soft" }, "It only changed names, order or annotations."),
     h("pre", {}, ...lines.map((line) => h("div", { class: line[0] === "-" ? "removed" : line[0] === "+" ? "added" : "soft" }, line || " "))),
-    ...(pass.name === "fusion" ? unfusedList(data.unfused, [...known][0] || "") : [])];
+    ...(pass.name === "fusion" ? unfusedList(data.unfused, known.size ? `%${[...known][0]}` : "") : [])];
 }
 
-// All candidates of the fusion pass that it computed by themselves, by the reasons; a filter takes words of both.
+// All candidates of the fusion pass that it computed by themselves, by their reasons without names and counts. A filter takes
+// words of both; those with "%" are whole names.
 function unfusedList(unfused, wanted) {
-  const all = Object.entries(unfused), holder = h("div", {});
+  const all = Object.entries(unfused), holder = h("div", {}), kindOfReason = (reason) => reason.replace(/%[\w.-]+(, %[\w.-]+)*/g, "%..").replace(/\b\d+\b/g, "N");
+  const hits = (word, text) => (word[0] === "%" ? text.split(/[^%\w.-]+/).includes(word) : text.includes(word));
   const filter = (text) => {
-    const words = text.toLowerCase().replaceAll("%", "").split(/\s+/).filter(Boolean);
-    const rows = all.filter(([name, reason]) => words.every((word) => `${name} ${reason}`.toLowerCase().includes(word)));
-    const reasons = [...groupedBy(rows, ([, reason]) => reason)].sort(([, a], [, b]) => b.length - a.length);
-    holder.replaceChildren(h("p", { class: "soft", role: "status" }, `${counted(rows.length, "instruction")} of ${all.length}`), ...reasons.map(([reason, names]) => h("details", { open: reasons.length < 4 },
-      h("summary", {}, `${names.length} × `, reason), h("p", {}, ...names.slice(0, 500).map(([name]) => linkTo(`%${name}`, () => views.passes.firstChild.ask(name)))))));
+    const words = text.toLowerCase().split(/\s+/).filter(Boolean), rows = all.filter(([name, reason]) => words.every((word) => hits(word, `%${name} ${reason}`.toLowerCase())));
+    const kinds = [...groupedBy(rows, ([, reason]) => kindOfReason(reason))].sort(([, a], [, b]) => b.length - a.length);
+    holder.replaceChildren(h("p", { class: "soft", role: "status" }, `${counted(rows.length, "instruction")} of ${all.length}`), ...kinds.map(([kind, found]) => h("details", { open: rows.length < 20 },
+      h("summary", {}, `${found.length} × `, kind), ...found.slice(0, 500).map(([name, reason]) => h("div", {}, linkTo(`%${name}`, () => views.passes.firstChild.ask(name)), reason === kind ? null : h("span", { class: "soft" }, reason))))));
   };
   filter(wanted);
-  const field = h("input", { type: "search", value: wanted, placeholder: "words of names and reasons", "aria-label": "instructions that are not fused", oninput: () => filter(field.value) });
+  const field = h("input", { type: "search", value: wanted, placeholder: "words of names and reasons", size: 30, "aria-label": "instructions that are not fused", oninput: () => filter(field.value) });
   return [h("h2", {}, "Why not fused into their users?"), field, holder];
+}
+
+// The part of a large change that is at most two steps from instructions of these names.
+function focused(group, known) {
+  const sides = [group.before, group.after];
+  if (sides.flat().length <= FOCUSED) return group;
+  let near = new Set(known);
+  for (let step = 0; step < 2; step += 1) {
+    const next = new Set(near);
+    for (const side of sides) for (const { name, operands } of side) {
+      const names = operands.map((k) => side[k].name);
+      if (near.has(name)) for (const each of names) next.add(each);
+      else if (names.some((each) => near.has(each))) next.add(name);
+    }
+    near = next;
+  }
+  const [before, after] = sides.map((side) => {
+    const kept = side.filter(({ name }) => near.has(name)), index = new Map(kept.map((each, k) => [each, k]));
+    return kept.map((each) => ({ ...each, operands: each.operands.map((k) => index.get(side[k])).filter((k) => k !== undefined) }));
+  });
+  return { ...group, before, after };
 }
 
 // Graphs of changes, some at first.
@@ -124,10 +148,16 @@ function changePicture({ sorted, pairs, sizes, layout }, side) {
       text(node.label[0], { x: x + width / 2, y: y + 15, "text-anchor": "middle" }),
       text(shortened(`${each.op} ${each.shape}`, 44), { x: x + width / 2, y: y + 29, "text-anchor": "middle" }))];
   });
-  const width = layout.width + 8, height = layout.height + 8;
-  const made = svg("svg", { viewBox: `-4 -4 ${width} ${height}`, role: "img", "aria-label": `graph ${side}`, class: "change" }, ...edges, ...shapes);
-  made.style.maxWidth = `${width}px`;
+  const [left, top, right, lower] = layout.width > WIDE ? boundsOf(sorted, sizes, layout, side) : [0, 0, layout.width, layout.height], width = right - left + 8;
+  const made = svg("svg", { viewBox: `${left - 4} ${top - 4} ${width} ${lower - top + 8}`, role: "img", "aria-label": `graph ${side}`, class: "change" }, ...edges, ...shapes);
+  Object.assign(made.style, { maxWidth: `${width}px`, minWidth: `${0.7 * width}px` });
   return made;
+}
+
+// The area of the instructions of one side.
+function boundsOf(sorted, sizes, { x, y }, side) {
+  const shown = [...sorted.keys()].filter((k) => sorted[k][side]);
+  return [Math.min(...shown.map((k) => x[k])), Math.min(...shown.map((k) => y[k])), Math.max(...shown.map((k) => x[k] + sizes[k][0])), Math.max(...shown.map((k) => y[k] + sizes[k][1]))];
 }
 
 // The names of one side's instructions, in the order that operands count.
