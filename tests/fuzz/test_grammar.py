@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,10 +15,11 @@ from hloom.fuzz.grammar import draw_case
 from hloom.fuzz.grammar.body import MAX_ELEMENTS, Body, Program
 from hloom.fuzz.grammar.draw import TYPES, Draw
 from hloom.fuzz.grammar.generate import pairs
-from hloom.fuzz.grammar.proposals import WEIGHTS
+from hloom.fuzz.grammar.proposals import PATTERNS, WEIGHTS
 from hloom.fuzz.grammar.values import draw_array
 from hloom.fuzz.oracles import proto_round_trip, text_round_trip
 from hloom.fuzz.reference import reference_of
+from hloom.ir import Instruction, Module, callees_first
 from hloom.numerics import has_infinity, has_nan, widen
 from hloom.runtime.executable import check_argument
 from hloom.text import fingerprint
@@ -51,6 +53,17 @@ def test_more_modules_are_valid_and_reproducible() -> None:
     reached: Counter[tuple[str, str]] = Counter()
     for seed in range(1000, 1000 + CASES):
         check(seed, reached)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_patterns_are_valid(pattern: Callable[[Body], Instruction]) -> None:
+    for seed in (1, 2, 31):
+        body = Body(Program(Draw(seed)), "entry")
+        body.end([pattern(body)])
+        module = Module("pattern")
+        for computation in callees_first(body.computation):
+            module.add(computation, entry=computation is body.computation)
+        verify_module(module)
 
 
 def test_a_parameter_that_is_refused_leaves_no_argument() -> None:

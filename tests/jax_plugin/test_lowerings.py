@@ -126,14 +126,29 @@ def test_series_of_narrow_types_are_summed_in_double() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("function", IN_DOUBLE, ids=lambda function: function.name)
-def test_functions_that_are_computed_in_double_are_within_their_bounds(function: Function) -> None:
-    assert function.bound_of_f32 is not None and function.of_jax is not None
-    operands = function.arguments(np.float32, CASES // 16, 2)
-    (got,) = run(function.of_jax, *operands)
+def test_functions_that_are_computed_in_double_are_within_their_bounds(function: Function, dtype: Any) -> None:
+    assert function.of_jax is not None
+    operands = function.arguments(dtype, CASES // 16, 2)
+    with jax.enable_x64(True):
+        (got,) = run(function.of_jax, *operands)
     exacts = measure.exact_values(function, operands)
     error = np.where(np.isnan(exacts), 0, exact.errors(got, exacts))
-    assert error.max() <= function.bound_of_f32, [x[int(np.argmax(error))] for x in operands]
+    assert error.max() <= function.bound_for(dtype), [x[int(np.argmax(error))] for x in operands]
+
+
+def test_limits_of_incomplete_functions() -> None:
+    a = np.array([0, 2, 0, 2, np.inf, -1, 1, 1e4, 100, 5])
+    x = np.array([2, 0, 0, np.inf, 2, 2, 1e-300, 2e4, 2000, 2000])
+    b, y = np.array([2.0, 0, 2, 2, 0, 2, 2, 3, 0, 2]), np.array([0.5, 0.5, 0, 1, 0.5, 1.5, 0.5, 1e-12, 1, 0])
+    with jax.enable_x64(True):
+        got = run(
+            lambda a, x, b, y: (jax.lax.igamma(a, x), jax.lax.igammac(a, x), jax.lax.betainc(a, b, y)), a, x, b, y
+        )
+    np.testing.assert_array_equal(got[0], [1, 0, np.nan, 1, 0, np.nan, 1e-300, 1, 1, 1])
+    np.testing.assert_array_equal(got[1], [0, 1, np.nan, 0, 1, np.nan, 1, 0, 0, 0])
+    np.testing.assert_allclose(got[2], [1, 0, 0, 1, 0, np.nan, 0.75, 0, 1, 0], 1e-14)
 
 
 def test_digamma_is_differentiated() -> None:

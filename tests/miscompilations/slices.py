@@ -165,4 +165,49 @@ CASES = [
         ((np.arange(15, dtype=np.int8) % 8).reshape(3, 5).astype(ml_dtypes.int4),),
         (np.arange(15, dtype=np.int8) % 8).reshape(3, 5).T.copy(),
     ),
+    Case(
+        "columns-of-a-constant",
+        ("jax-ml/jax#33479", "openxla/xla#34260"),
+        "GATHER-3",
+        "Columns 0 to 4 of a constant, in order, are the constant; a row is not mixed with the other one.",
+        module(
+            "columns_of_a_constant",
+            """c = s32[2,5] constant({{0, 1, 2, 3, 4}, {0, 1, 2, 3, 4}})
+            i = s32[5,1] iota(), iota_dimension=0
+            g = s32[2,5] gather(c, i), offset_dims={0}, collapsed_slice_dims={1}, start_index_map={1},
+            index_vector_dim=1, slice_sizes={2,1}
+            one = s32[] constant(1)
+            ones = s32[2,5] broadcast(one), dimensions={}
+            ROOT r = s32[2,5] add(g, ones)""",
+        ),
+        (),
+        np.array([[1, 2, 3, 4, 5]] * 2, S32),
+    ),
+    Case(
+        "element-at-a-large-unsigned-constant",
+        ("openxla/xla#48717",),
+        "GATHER-7",
+        "The u8 index 200 of 300 elements is element 200, also where it is a constant; not element 0.",
+        module(
+            "element_at_a_constant",
+            """x = s32[300] parameter(0); i = u8[1] constant({200})
+            ROOT r = s32[] gather(x, i), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0},
+            index_vector_dim=0, slice_sizes={1}""",
+        ),
+        (np.arange(300, dtype=S32),),
+        np.array(200, S32),
+    ),
+    Case(
+        "slice-at-a-large-unsigned-constant",
+        ("openxla/xla#48717",),
+        "DYNAMICSLICE-5",
+        "The u8 start 200 in 300 elements is not negative, and not clamped to 0.",
+        module(
+            "slice_at_a_constant",
+            """x = s32[300] parameter(0); i = u8[] constant(200)
+            ROOT r = s32[2] dynamic-slice(x, i), dynamic_slice_sizes={2}""",
+        ),
+        (np.arange(300, dtype=S32),),
+        np.array([200, 201], S32),
+    ),
 ]

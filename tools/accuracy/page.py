@@ -49,8 +49,8 @@ values that differ from those of C's functions, count apart. Errors of 1000 ulp 
 
 SPECIAL_FUNCTIONS = """\
 On JAX's platform hloom has its own sinh, lgamma and others, where XLA replaces them by formulas that lose digits. JAX
-itself composes functions without a bound (logit, ndtr, igamma in f64 ..) of others, and loses digits before hloom sees
-them. The series of igamma and betainc are summed in f64 for f32. `next_after` is exact.
+itself composes functions without a bound (logit, ndtr ..) of others, and loses digits before hloom sees them. The
+powers in igamma and betainc have exponents with the digits of two f64 numbers. `next_after` is exact.
 lgamma and digamma are measured for positive arguments: near their zeros between negative integers no bound of this kind
 holds.
 """

@@ -14,6 +14,8 @@ from typing import Any
 from hloom.system.shield import shielded
 
 PACKAGE = str(Path(__file__).parents[1])
+QUIET_CALLS = 8
+"""Calls of a function without a new line after which it is not traced any more, until tracing starts again."""
 
 
 class Lines:
@@ -21,10 +23,12 @@ class Lines:
 
     def __init__(self) -> None:
         self.seen: dict[str, set[int]] = {}
+        self.quiet: dict[CodeType, int] = {}
 
     @contextmanager
     def traced(self) -> Iterator[None]:
         """Traces the lines of hloom's functions: in this thread, the worker of shielded functions, and new threads."""
+        self.quiet.clear()
         settings: tuple[Callable[..., None], ...] = (sys.settrace, shielded(sys.settrace), threading.settrace)
         for settrace in settings:
             settrace(self._call)
@@ -35,13 +39,17 @@ class Lines:
                 settrace(None)
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
-        name = frame.f_code.co_filename
-        if not name.startswith(PACKAGE):
+        code = frame.f_code
+        name, quiet = code.co_filename, self.quiet.get(code, 0)
+        if quiet >= QUIET_CALLS or not name.startswith(PACKAGE):
             return None
+        self.quiet[code] = quiet + 1
         lines = self.seen.setdefault(name[len(PACKAGE) + 1 :], set())
 
         def line(frame: FrameType, event: str, argument: Any) -> Any:
-            lines.add(frame.f_lineno)
+            if frame.f_lineno not in lines:
+                lines.add(frame.f_lineno)
+                self.quiet[code] = 0
             return line
 
         return line

@@ -36,6 +36,8 @@ UNTESTED_PASSES = ("spmd",)
 """Passes that change the parameters: the program of one partition takes blocks."""
 SINGLE_DEVICE_PASSES = ("single-device",)
 """Passes that programs of several replicas do not take."""
+TRIED_PASSES = 8
+"""Passes of which the first one is taken that changes a module."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +61,13 @@ def judged(reference: Reference, outcome: Value | Failure) -> Problem | None:
 
 @dataclass
 class Compiled:
-    """The compiled program, in a process of its own, with some environment variables."""
+    """The compiled program, in a process of its own, with some environment variables, and thresholds if `low`."""
 
     environment: dict[str, str] = field(default_factory=dict)
+    low: bool = False
 
     def __post_init__(self) -> None:
-        self.runner = Runner(self.environment)
+        self.runner = Runner(self.environment, self.low)
 
     def __call__(self, case: Case, reference: Reference, draw: Draw) -> Problem | None:
         return judged(reference, self.runner(case))
@@ -116,11 +119,20 @@ def random_target(draw: Draw) -> dict[str, str]:
 
 
 def after_pass(case: Case, reference: Reference, draw: Draw) -> Problem | None:
-    """Applies a single pass, with drawn options, and interprets the module."""
+    """Applies a single pass, with drawn options, and interprets the module: one of several that changes it, if any."""
     left_out = UNTESTED_PASSES + (SINGLE_DEVICE_PASSES if case.module.replica_count > 1 else ())
-    name = draw.pick([name for name in PASSES if name not in left_out])
-    step = with_options(PASSES[name](), draw)
+    names = draw.shuffled([name for name in PASSES if name not in left_out])[:TRIED_PASSES]
+    steps = [with_options(PASSES[name](), draw) for name in names]
+    step = next((step for step in steps if _changes(step, case.module)), steps[0])
     return rewritten(case, reference, lambda module: run_passes(module, step, verify=False), repr(step))
+
+
+def _changes(step: Pass, module: Module) -> bool:
+    """Whether a pass changes a module, or fails on it."""
+    try:
+        return any(each.changes for each in run_passes(clone_module(module), step, verify=False))
+    except Exception:
+        return True
 
 
 def with_options(step: Pass, draw: Draw) -> Pass:

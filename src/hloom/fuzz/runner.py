@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import os
+import pkgutil
 import resource
+import sys
 import traceback
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
 
+import hloom.backends.cpu
+import hloom.loops
 import hloom.passes.optional
 from hloom.api import compile
 from hloom.errors import HloomError, RunError
@@ -24,6 +30,14 @@ CPU_SECONDS = 60
 """CPU time after which a program counts as one that does not end."""
 SECONDS = 900.0
 """Time after which it counts so if it waits."""
+LOW_THRESHOLDS = {
+    "MIN_PARALLEL_WORK": 1024,
+    "MIN_TASK_WORK": 256,
+    "MIN_TASK_BYTES": 256,
+    "MIN_PRODUCT_WORK": 1024,
+    "MIN_PART_ITERATIONS": 4,
+}
+"""Values of heuristics with which small arrays take the paths of large ones: threads, parts of sums, fused operands."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +58,21 @@ FORMAT = DataFormat(Failure)
 
 
 class Runner:
-    """Runs cases in a child process with environment variables; while `lines` is given, it adds those that run."""
+    """Runs cases in a child process with environment variables; while `lines` is given, it adds those that run.
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    With `low`, the child has `LOW_THRESHOLDS`.
+    """
+
+    def __init__(self, environment: dict[str, str], low: bool = False) -> None:
         self.lines: Lines | None = None
+        self.low = low
         self.child = Child("hloom.fuzz.runner", {"HLOOM_CACHE_DIR": "", **environment})
 
     def __call__(self, case: Case) -> Value | Failure:
         """Returns the result of the case, or how it failed."""
         try:
             module = module_to_bytes(case.module), case.module.replica_count
-            request = FORMAT.to_bytes((*module, case.arguments or (), self.lines is not None))
+            request = FORMAT.to_bytes((*module, case.arguments or (), self.lines is not None, self.low))
             value, lines = FORMAT.from_bytes(self.child.request(request, SECONDS))
         except ChildTimedOut as error:
             return Failure("hang", error.message)
@@ -94,12 +112,27 @@ def limit_cpu_time(seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (used + seconds, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
+@functools.cache
+def lower_thresholds() -> None:
+    """Sets the thresholds in all modules that have them, for the rest of the process."""
+    for package in (hloom.backends.cpu, hloom.loops, hloom.passes):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(found.name)
+    for module in [module for name, module in sys.modules.items() if name.startswith("hloom.")]:
+        for name in LOW_THRESHOLDS.keys() & vars(module).keys():
+            setattr(module, name, LOW_THRESHOLDS[name])
+
+
 def main(descriptor: int) -> None:
-    """Answers requests: a serialised module, its number of replicas, arguments, and whether to trace lines."""
+    """Answers requests: a serialised module, its number of replicas, arguments, and whether to trace lines, and to
+    lower thresholds.
+    """
     hloom.passes.optional.strict = True
 
     def handle(request: bytes) -> bytes:
-        content, replicas, arguments, traced = FORMAT.from_bytes(request)
+        content, replicas, arguments, traced, low = FORMAT.from_bytes(request)
+        if low:
+            lower_thresholds()
         module = module_from_bytes(content)
         module.replica_count = replicas
         lines = Lines()

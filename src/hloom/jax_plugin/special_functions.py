@@ -1,10 +1,11 @@
 """Lowering rules of functions that hloom computes to more digits than JAX's expansions.
 
-They are custom calls `hloom.NAME`, or JAX's own expansions in f64.
+They are custom calls `hloom.NAME`, or expansions of our own in f64.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from jax import lax
 from jax._src import core
 from jax._src.interpreters import mlir
 
+from hloom.jax_plugin import incomplete_beta, incomplete_gamma
 from hloom.pjrt.special_functions import PREFIX
 
 _NAMES = """
@@ -36,20 +38,24 @@ def lower(primitive: core.Primitive, ctx: Any, *operands: Any, **parameters: Any
     return call.results
 
 
-_IN_DOUBLE = "igamma igammac igamma_grad_a regularized_incomplete_beta"
-IN_DOUBLE: tuple[core.Primitive, ...] = tuple(getattr(lax, f"{name}_p") for name in _IN_DOUBLE.split())
-"""Primitives whose series and products of powers lose digits, which in f64 are more than those of f32."""
+IN_DOUBLE: dict[core.Primitive, Callable[..., Any]] = {
+    lax.igamma_p: incomplete_gamma.igamma,
+    lax.igammac_p: incomplete_gamma.igammac,
+    lax.igamma_grad_a_p: incomplete_gamma.igamma_grad_a,
+    lax.regularized_incomplete_beta_p: incomplete_beta.betainc,
+}
+"""Primitives with an expansion in f64, which is rounded to narrower types once."""
 
 
 def lower_in_double(primitive: core.Primitive, ctx: Any, *operands: Any, **parameters: Any) -> Any:
-    """Lowers a primitive on f32 or narrower types to JAX's own expansion in f64, rounded once at the end."""
+    """Lowers a primitive to its expansion; exported programs use JAX's own."""
     (result,) = ctx.avals_out
-    if ctx.module_context.lowering_parameters.for_export or result.dtype.itemsize > 4:
+    if ctx.module_context.lowering_parameters.for_export:
         return _rule_of_jax(primitive)(ctx, *operands, **parameters)
 
     def rounded(*values: Any) -> Any:
         wide = [lax.convert_element_type(value, np.float64) for value in values]
-        return lax.convert_element_type(primitive.bind(*wide), result.dtype)
+        return lax.convert_element_type(IN_DOUBLE[primitive](*wide), result.dtype)
 
     with jax.enable_x64(True):
         return mlir.lower_fun(rounded, multiple_results=False)(ctx, *operands)

@@ -199,6 +199,12 @@ ENTRY e { x = f32[4] parameter(0)
         run(np.ones(4, np.float32), np.int32(size))
 
 
+@both
+def test_a_scalar_is_padded_to_itself(backend: str) -> None:
+    """CUSTOMCALL-5: without dimensions there are no sizes, and the result is no tuple."""
+    assert call("PadToStatic", [np.float32(2)], "f32[]", backend=backend) == 2
+
+
 def unhandled_potrf(binding: Binding) -> RoutineCall:
     batch = Batch(binding)
     arguments = ("U", np.int32(3), ArrayArgument(0, 0), np.int32(3), Status())

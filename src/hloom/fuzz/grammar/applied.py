@@ -62,6 +62,13 @@ def combiner(body: Body, types: Sequence[PrimitiveType], ordered: bool = False) 
     return Combiner(inner.computation, identities)
 
 
+def monoid(body: Body, declaration: type[Operation], element_type: PrimitiveType) -> Combiner:
+    """Returns the combiner of elements of a type that is a single operation."""
+    inner = body.child("combine", [scalar(element_type)] * 2, scalar=True)
+    inner.end([inner.add(declaration(), *inner.computation.parameters)])
+    return Combiner(inner.computation, [_identity(declaration, element_type)])
+
+
 def _identity(declaration: type[Operation], element_type: PrimitiveType) -> Array:
     if declaration in (Maximum, Minimum):
         return extreme(element_type, highest=declaration is Minimum)
@@ -159,6 +166,14 @@ def _window_dimension(draw: Draw, size: int, dilated: bool) -> WindowDimension:
     )
 
 
+def running_window(sizes: Sequence[int], dimension: int, reverse: bool) -> tuple[WindowDimension, ...]:
+    """Returns the window that reaches, from each element, to the first one along a dimension, or to the last one."""
+    windows, before = [WindowDimension()] * len(sizes), max(0, sizes[dimension] - 1)
+    low, high = (0, before) if reverse else (before, 0)
+    windows[dimension] = WindowDimension(size=before + 1, padding_low=low, padding_high=high)
+    return tuple(windows)
+
+
 @proposal(ReduceWindow)
 def _reduce_window(body: Body, declaration: type[ReduceWindow]) -> Instruction:
     draw, first = body.draw, body.array("reduce-window", fits=lambda s: s.element_count < 3000)
@@ -194,10 +209,15 @@ def _sort(body: Body, declaration: type[Sort]) -> Instruction:
     operands = [first]
     for _ in range(draw.below(3)):
         operands.append(body.want(first.shape.with_element_type(draw.element_type("sort"))))
+    return sort(body, operands, draw.below(first.shape.rank))
+
+
+def sort(body: Body, operands: Sequence[Instruction], dimension: int) -> Instruction:
+    """Sorts operands by the first one, or by the second one, too."""
     inner = body.child("less", [scalar(o.shape.element_type) for o in operands for _ in range(2)], scalar=True)
     keys = [k for k, o in enumerate(operands[:2]) if o.shape.element_type.kind in ORDERED]
-    inner.end([_comparison(inner, keys[: draw.between(1, len(keys))])])
-    op = Sort(dimension=draw.below(first.shape.rank), is_stable=True, comparator=inner.computation)
+    inner.end([_comparison(inner, keys[: body.draw.between(1, len(keys))])])
+    op = Sort(dimension=dimension, is_stable=True, comparator=inner.computation)
     return _opened(body, op, *operands)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hloom.fuzz.grammar.body import Body
 from hloom.fuzz.grammar.proposals import grow, proposal
@@ -97,27 +97,35 @@ def _while(body: Body, declaration: type[While]) -> Instruction:
     limit = body.constant(Literal.from_value(draw.between(0, 4)).value)
     if draw.chance(0.4):
         limit = body.add(OptimizationBarrier(), limit)
-    start = body.constant(Literal.from_value(0).value)
-    init = body.add(Tuple(), start, limit, *values)
+
+    def step(inner: Body, counter: Instruction, state: list[Instruction]) -> list[Instruction]:
+        grow(inner, draw.between(1, 5))
+        return [inner.computed(v.shape) if draw.chance(0.8) else v for v in state]
+
+    return loop(body, limit, values, step)
+
+
+Step = Callable[[Body, Instruction, list[Instruction]], list[Instruction]]
+"""Computes the values of the next iteration in the body of a loop, from its counter and the values."""
+
+
+def loop(body: Body, limit: Instruction, values: Sequence[Instruction], step: Step) -> Instruction:
+    """Adds a loop with a counter below a limit, and values that each iteration computes from those before."""
+    init = body.add(Tuple(), body.constant(Literal.from_value(0).value), limit, *values)
     condition = body.child("condition", [init.shape])
     condition.computation.root = condition.add(Compare(direction=ComparisonDirection.LT), *_elements(condition, 2))
-    op = While(condition=condition.computation, body=_loop_body(body, init.shape).computation)
+    inner = body.child("body", [init.shape])
+    counter, bound, *state = _elements(inner, len(init.shape.elements))
+    one = inner.constant(Literal.from_value(1).value)
+    after = step(inner, counter, state)
+    inner.computation.root = inner.add(Tuple(), inner.add(Add(), counter, one), bound, *after)
+    op = While(condition=condition.computation, body=inner.computation)
     return _opened(body, body.add(op, init))
 
 
 def _elements(body: Body, count: int) -> list[Instruction]:
     (state,) = body.computation.parameters
     return [body.add(GetTupleElement(index=k), state) for k in range(count)]
-
-
-def _loop_body(body: Body, state: Shape) -> Body:
-    inner = body.child("body", [state])
-    counter, limit, *values = _elements(inner, len(state.elements))
-    step = inner.constant(Literal.from_value(1).value)
-    grow(inner, body.draw.between(1, 5))
-    after = [inner.computed(v.shape) if body.draw.chance(0.8) else v for v in values]
-    inner.computation.root = inner.add(Tuple(), inner.add(Add(), counter, step), limit, *after)
-    return inner
 
 
 @proposal(Conditional)

@@ -6,7 +6,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from hloom.faults.case import Case
-from hloom.fuzz.grammar import applied, arrays, calls, collectives, control, dynamic, indexed, products, transfers
+from hloom.fuzz.grammar import (
+    applied,
+    arrays,
+    calls,
+    collectives,
+    control,
+    dynamic,
+    indexed,
+    patterns,
+    products,
+    transfers,
+)
 from hloom.fuzz.grammar.body import Body, Program
 from hloom.fuzz.grammar.draw import Draw
 from hloom.fuzz.grammar.proposals import PROPOSALS, SCALAR_WEIGHTS, WEIGHTS, grow
@@ -21,8 +32,8 @@ from hloom.ops.select import Clamp, Select
 from hloom.ops.structure import Domain
 from hloom.ops.traits import Communication, Done, Start
 
-FAMILIES = (applied, arrays, calls, collectives, control, dynamic, indexed, products, transfers)
-"""The modules of proposals."""
+FAMILIES = (applied, arrays, calls, collectives, control, dynamic, indexed, patterns, products, transfers)
+"""The modules of proposals and patterns."""
 LEFT_OUT: tuple[type, ...] = (
     AsyncDone, AsyncUpdate, Done, Domain, Rng, RngGetAndUpdateState, Start,
 )  # fmt: skip

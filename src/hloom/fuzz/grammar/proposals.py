@@ -34,6 +34,10 @@ SCALAR_WEIGHTS: dict[type[Operation], float] = {}
 """Operations that bodies applied to elements get."""
 
 PROPOSALS: dict[type[Operation], Proposal] = {}
+PATTERNS: list[Callable[[Body], Instruction]] = []
+"""Groups of operations that are drawn together."""
+PATTERN_SHARE = 0.08
+"""The share of patterns among the draws of bodies of arrays."""
 
 
 def proposal(*declarations: type[Operation]) -> Callable[[Own], Own]:
@@ -44,6 +48,12 @@ def proposal(*declarations: type[Operation]) -> Callable[[Own], Own]:
         return function
 
     return add
+
+
+def pattern(function: Callable[[Body], Instruction]) -> Callable[[Body], Instruction]:
+    """Decorates a function that adds a group of operations."""
+    PATTERNS.append(function)
+    return function
 
 
 def propose(body: Body, declaration: type[Operation]) -> Instruction:
@@ -62,7 +72,10 @@ def grow(body: Body, steps: int) -> None:
     added = 0
     for _ in range(4 * steps):
         try:
-            propose(body, body.draw.operation(weights))
+            if not body.scalar and body.depth < MAX_DEPTH and body.draw.chance(PATTERN_SHARE):
+                body.draw.pick(PATTERNS)(body)
+            else:
+                propose(body, body.draw.operation(weights))
             added += 1
         except HloomError:
             continue

@@ -93,10 +93,10 @@ def declare_linear_algebra() -> None:
     declare_target("cpu_csr_sparse_dense_ffi", sparse, _csr_times_dense)
 
 
-def _pad_to_static(binding: Binding, operand: Array) -> tuple[Array, ...]:
+def _pad_to_static(binding: Binding, operand: Array) -> Array | tuple[Array, ...]:
     padded = np.zeros(binding.results["padded"][1].dimensions, operand.dtype)
     padded[tuple(map(slice, operand.shape))] = operand
-    return padded, *(np.asarray(n, np.int32) for n in operand.shape)
+    return (padded, *(np.asarray(n, np.int32) for n in operand.shape)) if operand.ndim else padded
 
 
 def _slice_to_dynamic(binding: Binding, operand: Array, *sizes: Array) -> Array:

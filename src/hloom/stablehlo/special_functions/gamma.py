@@ -41,7 +41,7 @@ _LOG_GAMMA = {
 }  # fmt: skip
 
 # (log(gamma(x)) - (x - 1/2) log x + x - log(2 pi) / 2) x by 1 / x^2 for x >= 8; relative errors 2^-30 and 2^-56.
-_STIRLING = {
+STIRLING = {
     F32: (
         0.0007800347, -0.0027776984, 0.083333336,
     ),
@@ -69,7 +69,7 @@ def lgamma(x: XlaOp) -> XlaOp:
     d = w - whole
     small = d * polynomial(d, _LOG_GAMMA) + select(shift < 0.0, -log, log)
     inverse = 1.0 / w
-    series = inverse * polynomial(inverse * inverse, _STIRLING) + (0.5 * math.log(2 * math.pi) - 0.5)
+    series = inverse * polynomial(inverse * inverse, STIRLING) + (0.5 * math.log(2 * math.pi) - 0.5)
     result = select(large, (w - 0.5) * (log - 1.0) + series, small)
     # gamma(x) gamma(1 - x) = pi / sin(pi x), with pi x reduced to [0, pi/2]; poles have the fraction 0.
     fraction = b.abs(x) - b.floor(b.abs(x))
@@ -86,7 +86,7 @@ def factorial(n: XlaOp) -> XlaOp:
         product = select(n >= float(k), product * float(k), product)
     b, inverse = n.builder, 1.0 / n
     power = b.pow(n, 0.5 * n + 0.25)
-    series = b.exp(inverse * polynomial(inverse * inverse, _STIRLING)) * math.sqrt(2 * math.pi)
+    series = b.exp(inverse * polynomial(inverse * inverse, STIRLING)) * math.sqrt(2 * math.pi)
     return select(n >= float(_LARGE), (power * b.exp(-n)) * power * series, product)
 
 
@@ -109,7 +109,7 @@ _DIGAMMA = {
 }  # fmt: skip
 
 # (log x - 1 / 2x - digamma(x)) x^2 by 1 / x^2 for x >= 4 or 5; errors 2^-27 and 2^-56.
-_ASYMPTOTIC = {
+DIGAMMA_ASYMPTOTIC = {
     F32: (
         -0.003397054, 0.003940102, -0.00833299, 0.083333336,
     ),
@@ -137,7 +137,7 @@ def digamma(x: XlaOp) -> XlaOp:
     y = w - shift
     near = ((y - pick(x, *_ZERO_HIGH)) - pick(x, *_ZERO_LOW)) * polynomial(y - 1.5, _DIGAMMA)
     inverse = 1.0 / (w * w)
-    far = b.log(w) - inverse * polynomial(inverse, _ASYMPTOTIC)
+    far = b.log(w) - inverse * polynomial(inverse, DIGAMMA_ASYMPTOTIC)
     result = select(large, far, near) + above / below
     # digamma(1 - x) - digamma(x) = pi cot(pi x), with x reduced to [-1/2, 1/2]; 0 is a pole.
     fraction = x - b.round_nearest_even(x)
