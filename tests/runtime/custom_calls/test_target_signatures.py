@@ -201,7 +201,7 @@ ENTRY e { x = f32[4] parameter(0)
 
 @both
 def test_a_scalar_is_padded_to_itself(backend: str) -> None:
-    """CUSTOMCALL-5: without dimensions there are no sizes, and the result is no tuple."""
+    """CUSTOMCALL-5: without dimensions there are no sizes, and the result is not a tuple."""
     assert call("PadToStatic", [np.float32(2)], "f32[]", backend=backend) == 2
 
 
