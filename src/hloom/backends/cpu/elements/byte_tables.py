@@ -1,8 +1,8 @@
 """Functions of a byte or of half a byte, to floats, looked up in registers. The instructions are those of AVX512-VBMI.
 
 Of floats with at most 8 significant bits, two bytes matter, each from a table of its own: 64 bytes at a time take less
-than two instructions for a vector of 16, where decoding by arithmetic takes ten and more. A half of a byte selects one
-of 16 floats, which may be computed at run time.
+than two instructions for a vector of 16, where decoding by arithmetic takes ten and more. Codes of 4 bits, in bytes or
+in halves of bytes, select one of 16 floats, which may be computed at run time.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from hloom.lir import Builder, Value, constant, type_of, vector_constant, zero
 
 LANES = 64
 """Bytes that are looked up together."""
+CODES = 16
+"""Codes of 4 bits, which are looked up together."""
+ORDER_OF_HALVES = tuple(8 * (lane % 2) + lane // 2 for lane in range(CODES))
+"""The half of a byte in each lane: those of the first four bytes are in even lanes, those of the next in odd ones."""
 _BYTES = type_of("i8", LANES)
 _WORDS = type_of("i16", LANES // 2)
 
@@ -34,11 +38,11 @@ def can_look_up(table: Table) -> bool:
 
 
 def look_up(b: Builder, codes: Value, table: Table) -> Value:
-    """Returns the floats of 64 codes (i8); of a table of 16, the low bits of codes count."""
+    """Returns the floats of 64 codes (i8) in a table of 256."""
     codes = b.shuffle(
         codes, None, [16 * part + 4 * lane + i for lane in range(4) for part in range(4) for i in range(4)]
     )
-    is_odd = len(table) > LANES and bool((table[128:] == table[:128] ^ (1 << 31)).all())
+    is_odd = bool((table[128:] == table[:128] ^ (1 << 31)).all())
     low, high = (_bytes_of(b, codes, (table >> shift).astype(np.uint8), is_odd) for shift in (16, 24))
     if is_odd:
         high = b.binary("or", high, b.binary("and", codes, constant(_BYTES, 0x80)))
@@ -61,9 +65,6 @@ def _interleaved(part: int, size: int) -> list[int]:
 
 def _bytes_of(b: Builder, codes: Value, table: Table, without_sign: bool) -> Value:
     """Returns an entry of a table of bytes for each code, of which the highest bit may not count."""
-    if len(table) <= LANES:
-        whole = vector_constant("i8", np.resize(table, LANES).tolist())
-        return b.call("llvm.x86.avx512.permvar.qi.512", _BYTES, whole, codes)
     halves = []
     for half in (table[:128],) if without_sign else (table[:128], table[128:]):
         first, second = (vector_constant("i8", part.tolist()) for part in (half[:LANES], half[LANES:]))
@@ -71,17 +72,20 @@ def _bytes_of(b: Builder, codes: Value, table: Table, without_sign: bool) -> Val
     return halves[0] if without_sign else b.select(b.compare("slt", codes, constant(_BYTES, 0)), halves[1], halves[0])
 
 
-def table_of_halves(b: Builder, table: Table) -> Value:
+def table_of_codes(b: Builder, table: Table) -> Value:
     """Returns the floats of a table of 16 as a vector."""
-    return b.bitcast(vector_constant("i32", table.tolist()), type_of("float", len(table)))
+    return b.bitcast(vector_constant("i32", table.tolist()), type_of("float", CODES))
 
 
-def look_up_halves(b: Builder, packed: Value, table: Value, is_swapped: bool) -> Value:
-    """Returns the floats of the 16 halves of bytes in a word (i64), of each byte the low half first, unless swapped.
+def halves_of_bytes(b: Builder, packed: Value, is_swapped: bool) -> Value:
+    """Returns the 16 halves of bytes in a word (i64) as the lowest bits of 16 lanes, in `ORDER_OF_HALVES`.
 
-    The lowest bits of each lane count, those of a half: `vpermps` ignores the others.
+    Of each byte the low half is the first one, unless swapped.
     """
-    starts = vector_constant("i8", [4 * (lane // 4 ^ is_swapped) % 64 for lane in range(LANES)])
-    words = b.bitcast(b.splat(packed, 8), _BYTES)
-    halves = b.call("llvm.x86.avx512.pmultishift.qb.512", _BYTES, starts, words)
-    return b.call("llvm.x86.avx512.permvar.sf.512", table.type, table, b.bitcast(halves, type_of("i32", 16)))
+    words = b.bitcast(b.splat(packed, CODES // 2), type_of("i32", CODES))
+    return b.binary("lshr", words, vector_constant("i32", [4 * (half % 8 ^ is_swapped) for half in ORDER_OF_HALVES]))
+
+
+def look_up_codes(b: Builder, codes: Value, table: Value) -> Value:
+    """Returns the floats of 16 codes (i32), of which the lowest 4 bits count: `vpermps` ignores the others."""
+    return b.call("llvm.x86.avx512.permvar.sf.512", table.type, table, codes)

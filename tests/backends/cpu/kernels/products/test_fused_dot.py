@@ -187,10 +187,13 @@ def test_halves_of_bytes(form: str, is_swapped: bool, transposed: bool, sizes: t
     values = np.stack(halves, -1).view(BY_NAME[weights].dtype).reshape(rows, columns)
     with np.errstate(invalid="ignore"):
         exact, bound = case.expected(x, values, *scales)
-    got = np.asarray(hl.compile(hl.parse(text))(x, codes, *scales))
     finite = np.isfinite(exact)
-    assert (np.isfinite(got) == finite).all()
-    assert finite.any() and (np.abs(got - exact) <= bound)[finite].all()
+    by_columns = text.replace("x = f32[2,", "x.t = f32[").replace("] parameter(0)", ",2] parameter(0)", 1)
+    by_columns = by_columns.replace("c15 =", f"x = f32[2,{sizes[0]}] transpose(x.t), dimensions={{1,0}}\nc15 =", 1)
+    for given, program in ((x, text), (x.T.copy(), by_columns)):
+        got = np.asarray(hl.compile(hl.parse(program))(given, codes, *scales))
+        assert (np.isfinite(got) == finite).all()
+        assert finite.any() and (np.abs(got - exact) <= bound)[finite].all()
 
 
 @pytest.mark.parametrize("query", ["5", "5,3"])

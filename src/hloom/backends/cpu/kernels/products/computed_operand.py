@@ -9,22 +9,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
 from hloom.affine import Expression, Index, IndexSpace, Quotient, Variable
-from hloom.backends.cpu.elements.byte_tables import LANES, has_byte_tables, look_up, look_up_halves, table_of_halves
+from hloom.backends.cpu.elements.byte_tables import (
+    CODES,
+    LANES,
+    ORDER_OF_HALVES,
+    halves_of_bytes,
+    has_byte_tables,
+    look_up,
+    look_up_codes,
+    table_of_codes,
+)
 from hloom.backends.cpu.elements.types import Element, resized
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.kernels.products.tabulated import ByteFunction, byte_function, halved_part
+from hloom.backends.cpu.kernels.products.tabulated import ByteFunction, byte_function, coded_part
 from hloom.backends.cpu.nests.emitter import NestEmitter
 from hloom.backends.cpu.nests.indices import lane_index
+from hloom.backends.cpu.nests.memory import element_address
 from hloom.ir import Instruction
 from hloom.lir import I64, IndexValue, Type, Value, type_of, zero
 from hloom.loops.expressions import ExpressionSpace, Load, walk
 from hloom.loops.nest import BufferType, Nest, Store, atoms_of, loads_of
 from hloom.loops.pull import Puller
+from hloom.target import L3_BYTES
 
 VECTOR, STEPS = 16, 8
 """Elements of a vector, and indices across vectors, that are emitted together, so that they have to be in one group."""
@@ -94,7 +105,22 @@ class ComputedOperand:
         """Whether parts of the expression are tables of bytes that the processor looks up in registers."""
         if self.contiguous is None or not has_byte_tables():
             return False
-        return any(function.half is None for function in self._functions(self.contiguous))
+        return not all(function.has_codes for function in self._functions(self.contiguous))
+
+    @cached_property
+    def coded(self) -> tuple[Expression, ByteFunction] | None:
+        """The part by which alone the operand depends on its contiguous axis, if that is a function of codes of 4 bits
+        that the processor looks up; else None.
+        """
+        if not has_byte_tables() or self.contiguous is None:
+            return None
+        return coded_part(self.space, self.value, self.contiguous.within)
+
+    def order(self, type: Type) -> Sequence[int] | None:
+        """Returns which of adjacent elements of K the lanes of a vector of a type have; None if they are in order."""
+        if self.coded is None or self.coded[1].half is None or (type.element, type.width) != ("float", CODES):
+            return None
+        return ORDER_OF_HALVES if self.contiguous is self.contracted else None
 
     def parts(self, type: Type) -> int:
         """Returns the number of vectors of a type that are computed together."""
@@ -149,10 +175,14 @@ def _group_size(value: Expression, axis: Axis, unit: int) -> int:
     return size if divisors and size % unit == 0 else axis.size
 
 
+_LANES_OF_HALVES = [ORDER_OF_HALVES.index(half) for half in range(CODES)]
+
+
 class OperandEmitter(NestEmitter):
     """Emits elements of a computed operand in a function, as vectors along the free or the contracted axis.
 
-    The elements of `parts` vectors are emitted together, as one long vector.
+    The elements of `parts` vectors are emitted together, as one long vector. Along K, lanes have the elements that
+    `order` says.
     """
 
     def __init__(
@@ -165,14 +195,8 @@ class OperandEmitter(NestEmitter):
         super().__init__("", operand.buffers, [], nest, f.register_bytes, builder=f)
         self.f, self.operand, self.type, self.parts = f, operand, type, parts
         self.functions: dict[tuple[int, Variable], ByteFunction | None] = {}
-        self.tabulated = self._tabulated()
+        self.order = operand.order(type)
         self.pointers.update(enumerate(pointers))
-
-    def _tabulated(self) -> tuple[Expression, ByteFunction] | None:
-        along, value = self.operand.contiguous, self.operand.value
-        if not has_byte_tables() or along is None or self.type.element != "float":
-            return None
-        return halved_part(self.operand.space, value, along.within)
 
     @contextmanager
     def at(self, axis: Axis, index: IndexValue) -> Iterator[None]:
@@ -200,6 +224,19 @@ class OperandEmitter(NestEmitter):
                     found.append(self._element())
         return found
 
+    def prefetch(self, *indices: tuple[Axis, IndexValue]) -> None:
+        """Prefetches the weights of an element if they are larger than the caches; it may be past the last one."""
+        load = self.operand.largest
+        if self.operand.buffers[load.buffer].byte_size < L3_BYTES:
+            return
+        with ExitStack() as stack:
+            for axis, index in indices:
+                stack.enter_context(self.bound(axis.group, self.f.index(self.f.divide(index, axis.size))))
+                stack.enter_context(self.bound(axis.within, self._within(axis, index)))
+            self.f.prefetch(
+                element_address(self, self.pointers[load.buffer], lane_index(self, load.index).base, load.type)
+            )
+
     @contextmanager
     def _in_group(self, axis: Axis, index: IndexValue) -> Iterator[None]:
         with self.bound(axis.group, self.f.index(self.f.divide(index, axis.size))):
@@ -219,29 +256,32 @@ class OperandEmitter(NestEmitter):
         elif value.type.element != type.element:
             value = resized(f, value, type.element, self.operand.value.type.is_signed)
         value = value if value.type.width else f.splat(value, self.lanes)
-        value = value if self.tail is None else f.select(self.tail, value, zero(value.type))
+        if self.tail is not None:
+            mask = f.shuffle(self.tail, None, self.order) if self.order else self.tail
+            value = f.select(mask, value, zero(value.type))
         return [f.shuffle(value, None, range(k, k + width)) for k in range(0, self.lanes, width)]
 
     def _from_run_time_table(self) -> Element | None:
-        """Returns the elements if they are functions of halves of bytes with parameters that the lanes share, such as
-        the scale of a group: the functions of all 16 halves are computed, and looked up.
+        """Returns the elements if they are functions of codes of 4 bits with parameters that the lanes share, such as
+        the scale of a group: the functions of all 16 codes are computed, and looked up.
         """
-        if self.tabulated is None or self.vector is None or self.lanes != LANES // 4:
+        coded = self.operand.coded
+        if coded is None or self.vector is None or self.lanes != CODES or self.type.element != "float":
             return None
-        part, function = self.tabulated
-        self.scopes.append({id(part): table_of_halves(self.f, function.table)})
+        part, function = coded
+        self.scopes.append({id(part): table_of_codes(self.f, function.table)})
         table = self.value(self.operand.value)
         self.scopes.pop()
         assert isinstance(table, Value)
-        return self._halves(function, table)
+        return self._of_codes(function, table)
 
     def _emit(self, expression: Expression) -> Element:
         function = self._byte_function(expression)
         if function is None:
             return super()._emit(expression)
-        if function.half is not None:
-            return self._halves(function, table_of_halves(self.f, function.table))
-        return self._looked_up(function)
+        if function.has_codes:
+            return self._of_codes(function, table_of_codes(self.f, function.table))
+        return self._of_bytes(function)
 
     def _byte_function(self, expression: Expression) -> ByteFunction | None:
         if not has_byte_tables() or self.vector is None or self.vector not in expression.variables:
@@ -250,21 +290,25 @@ class OperandEmitter(NestEmitter):
         if key not in self.functions:
             self.functions[key] = byte_function(self.operand.space, expression, self.vector)
         function = self.functions[key]
-        lanes = LANES if function is None or function.half is None else LANES // 4
+        lanes = CODES if function is not None and function.has_codes else LANES
         return function if self.lanes == lanes else None
 
-    def _looked_up(self, function: ByteFunction) -> Value:
-        """Returns the floats of the codes that are loaded."""
-        f, load = self.f, function.load
-        address = f.at(self.pointers[load.buffer], lane_index(self, load.index).base, "i8")
-        return look_up(f, f.load_masked(address, type_of("i8", self.lanes), 1, self.tail), function.table)
+    def _of_bytes(self, function: ByteFunction) -> Value:
+        """Returns the floats of the bytes that are loaded."""
+        return look_up(self.f, self._bytes(function.load, self.tail), function.table)
 
-    def _halves(self, function: ByteFunction, table: Value) -> Value:
-        """Returns the floats of the halves of bytes that are loaded."""
-        f, load, mask = self.f, function.load, self.tail
-        assert self.vector is not None and function.half is not None
-        with self.bound(function.half, f.index(f.divide(self.variables[self.vector], 2))):
-            address = f.at(self.pointers[load.buffer], lane_index(self, load.index).base, "i8")
+    def _of_codes(self, function: ByteFunction, table: Value) -> Value:
+        """Returns the floats of the codes of 4 bits that are loaded."""
+        f, mask = self.f, self.tail
+        if function.half is None:
+            return look_up_codes(f, f.convert("zext", self._bytes(function.load, mask), "i32"), table)
+        assert self.vector is not None
         pairs = None if mask is None else f.shuffle(mask, None, range(0, self.lanes, 2))
-        packed = f.load_masked(address, type_of("i8", self.lanes // 2), 1, pairs)
-        return look_up_halves(f, f.bitcast(packed, I64), table, function.is_swapped)
+        with self.bound(function.half, f.index(f.divide(self.variables[self.vector], 2))):
+            packed = self._bytes(function.load, pairs, self.lanes // 2)
+        found = look_up_codes(f, halves_of_bytes(f, f.bitcast(packed, I64), function.is_swapped), table)
+        return found if self.order else f.shuffle(found, None, _LANES_OF_HALVES)
+
+    def _bytes(self, load: Load, mask: Value | None, count: int = 0) -> Value:
+        address = self.f.at(self.pointers[load.buffer], lane_index(self, load.index).base, "i8")
+        return self.f.load_masked(address, type_of("i8", count or self.lanes), 1, mask)

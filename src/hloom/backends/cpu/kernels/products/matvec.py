@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from hloom.backends.cpu.elements.byte_tables import CODES
 from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of, task_function
@@ -85,13 +86,18 @@ class Matvec:
 
     def needs_packing(self, sums: Type) -> bool:
         """Whether the vectors are packed first: those of several that lie along K, those that are converted for each
-        row, and those that become words or have corrections."""
+        row or reordered, and those that become words or have corrections."""
         if self.is_corrected or self.vectors.words is not None:
             return True
         if not self.is_by_rows:
             return False
         is_apart = self.vectors.row != 1 and self.k > 1
-        return is_apart or self.count > 1 or (self.computed is not None and self.vectors.element != sums.element)
+        is_converted = self.computed is not None and self.vectors.element != sums.element
+        return is_apart or self.count > 1 or is_converted or self.order(sums) is not None
+
+    def order(self, sums: Type) -> Sequence[int] | None:
+        """Returns which of adjacent elements of K the lanes of a vector have; None if they are in order."""
+        return self.computed.order(sums) if self.computed and self.is_by_rows else None
 
     def tasks(self, type: Type, target: Target) -> int:
         """Returns the number of tasks that pay, for all products."""
@@ -140,17 +146,15 @@ def _pack(f: KernelFunction, p: Matvec, packed: Matvec, type: Type, source: Valu
     before, after = (Vectors(f, q.vectors, base, q.out, base) for q, base in ((p, source), (packed, f["scratch"])))
     of_batch = p.batch_strides[1], packed.batch_strides[1]
     is_whole = p.vectors.has_contiguous_k(p.vectors.row) and (p.is_by_rows or p.count == 1)
-    step = type if is_whole else type.scalar
+    step, order = type if is_whole else type.scalar, p.order(type)
     with f.loop(p.batch) as batch:
         offsets = [f.multiply(batch.index, stride) for stride in of_batch]
         for vector in range(p.count):
             with f.loop(p.k, max(step.width, 1), carried=[zero(type)] if p.is_corrected else []) as loop:
                 origin = f.at(before.address(loop.index, vector), offsets[0], p.vectors.element)
                 value = _loaded(f, p, origin, step, loop.index)
-                whole = (
-                    f.multiply(f.divide(f.index(loop.index), type.width), type.width) if p.is_by_rows else loop.index
-                )
-                lane = f.subtract(loop.index, whole)
+                value = f.shuffle(value, None, order) if order and step.width else value
+                whole, lane = _position(f, p, type, f.index(loop.index))
                 position = f.at(after.address(whole, vector), f.add(offsets[1], lane), type.element)
                 f.store(value, position, size_of(type.element))
                 if p.is_corrected:
@@ -161,6 +165,17 @@ def _pack(f: KernelFunction, p: Matvec, packed: Matvec, type: Type, source: Valu
                 f.store(
                     total, _correction_address(f, packed, type, f.at(after.base, offsets[1], type.element), vector), 4
                 )
+
+
+def _position(f: KernelFunction, p: Matvec, type: Type, at: IndexValue) -> tuple[IndexValue, IndexValue]:
+    """Returns the first step of the packed vector that has a step of K, and the lane that has it."""
+    if not p.is_by_rows:
+        return at, 0
+    lane = f.remainder(at, type.width)
+    whole = f.subtract(at, lane)
+    if p.order(type) is None:
+        return whole, lane
+    return whole, f.add(f.multiply(f.remainder(lane, CODES // 2), 2), f.divide(lane, CODES // 2))
 
 
 def _loaded(f: KernelFunction, p: Matvec, origin: Value, step: Type, at: IndexValue) -> Value:
@@ -242,7 +257,7 @@ class _Emitter:
 
     def _emit_rows(self, f: KernelFunction, batch: IndexValue, first: IndexValue, count: IndexValue) -> None:
         matrix, work, _ = self._operands(f, batch)
-        RowSums(matrix, work, self.type, self.p.k, self.p.count).emit(first, count)
+        RowSums(matrix, work, self.type, self.p.m, self.p.k, self.p.count).emit(first, count)
 
     def _task_of_columns(self, shares: int) -> KernelFunction:
         f, blocks = task_function(f"{self.name}.task"), self.plan.blocks

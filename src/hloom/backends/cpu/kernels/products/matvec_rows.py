@@ -12,30 +12,35 @@ from hloom.lir import IndexValue, Type, Value, constant
 
 ROWS_PER_ITERATION = 4
 SUMS, MANY_SUMS = 16, 24  # vectors of them in 16 and in 32 registers
+SUMS_OF_HALVES = 8  # beside words of halves of bytes, all of which LLVM loads first
 MIN_CHAIN_ITERATIONS = 64  # over K, whose products are added in one chain
 
 
 @dataclass(frozen=True)
 class RowSums:
-    """Writes the loops over rows and over K, for `count` vectors of `k` elements. The sums of an iteration, vectors of
-    `type`, are ordered by part of K, vector and row.
+    """Writes the loops over rows and over K, for a matrix of `m` rows and `count` vectors of `k` elements. The sums of
+    an iteration, vectors of `type`, are ordered by part of K, vector and row.
     """
 
     matrix: StreamedMatrix
     work: Vectors
     type: Type
+    m: int
     k: int
     count: int
 
     @property
     def rows(self) -> int:
         """Rows of an iteration."""
-        most = ROWS_PER_ITERATION if self.matrix.parts == 1 else ROWS_PER_ITERATION // 2
-        return max(2, min(most, self._sums // self.count))
+        has_many = self.matrix.parts > 1 or (self.matrix.order is not None and self.count > 2)
+        most = ROWS_PER_ITERATION // 2 if has_many else ROWS_PER_ITERATION
+        return min(max(2, min(most, self._sums // self.count)), self.m)
 
     @property
     def _sums(self) -> int:
         """Vectors of sums in registers: more where there are more registers, and one of each vector takes many."""
+        if self.count == 1 and self.matrix.order:
+            return SUMS_OF_HALVES
         return MANY_SUMS if self.count > 4 and self.type.width * self.type.bits == 512 else SUMS
 
     @property
@@ -49,12 +54,12 @@ class RowSums:
         return self.rows * self.count
 
     def emit(self, first: IndexValue, count: IndexValue) -> None:
-        """Writes the products of `count` rows from `first` on."""
+        """Writes the products of `count` rows from `first` on; the last ones of the matrix may repeat others."""
         f, work = self.work.f, self.work
         with f.loop(count, self.rows) as loop:
-            last = f.subtract(count, 1)  # rows past the last one repeat it
-            indices = [f.add(first, f.minimum(f.add(loop.index, i), last)) for i in range(self.rows)]
-            totals = self._products([self.matrix.row(row) for row in indices])
+            start = f.minimum(f.add(first, loop.index), self.m - self.rows)
+            indices = [f.add(start, i) for i in range(self.rows)]
+            totals = self._products([self.matrix.row(row, self.rows) for row in indices])
             for i, total in enumerate(totals):
                 vector, row = divmod(i, self.rows)
                 work.store(total, indices[row], vector)
@@ -101,6 +106,8 @@ class RowSums:
         """Adds the products of a part of K, an integral number of iterations, to the sums."""
         f, (first, end) = self.work.f, part_of_k
         with f.loop(end, self.step, sums, first) as loop:
+            for row in rows:
+                row.prefetch(loop.index)
             self._add_products(rows, loop.index, self.step, loop.carried)
         return loop.carried
 
@@ -110,7 +117,7 @@ class RowSums:
         lanes = self.matrix.parts * width
         for start in range(0, count, lanes):
             mask = f.first_lanes(count - start, lanes) if count - start < lanes else None
-            loaded = [row(f.add(first, start), mask) for row in rows]
+            loaded = [row.load(f.add(first, start), mask) for row in rows]
             for j, at in enumerate(range(start, min(start + lanes, count), width)):
                 position = at // width % self.unroll * self.results
                 own = slice(position, position + self.results)
@@ -120,6 +127,7 @@ class RowSums:
         """Returns the sums of all vectors with the products of parts of rows added."""
         f, work, type = self.work.f, self.work, self.type
         mask = f.first_lanes(left, type.width) if left < type.width else None
+        mask = f.shuffle(mask, None, self.matrix.order) if mask is not None and self.matrix.order else mask
         added = []
         for vector in range(self.count):
             factor = f.load_as(work.address(at, vector), work.vectors.type, type, mask)

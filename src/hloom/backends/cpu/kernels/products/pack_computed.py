@@ -52,7 +52,8 @@ def pack_computed_columns(name: str, operand: ComputedOperand, tile: Tile, depth
         rows = [matrix.row(f.add(first_column, column)) for column in indices]
         with f.loop(steps, width) as step:
             mask = f.first_lanes(f.subtract(steps, step.index), width) if steps % width else None
-            for i, value in enumerate(transpose(f, [row(step.index, mask)[0] for row in rows])):
+            values = transpose(f, [row.load(step.index, mask)[0] for row in rows])
+            for i, value in zip(matrix.order or range(width), values, strict=True):
                 offset = f.add(f.multiply(f.add(step.index, i), tile.columns), lane)
                 f.store(value, f.at(panel, offset, type.element), size_of(type.element))
     return f

@@ -13,10 +13,18 @@ from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.sums import addition, multiplication
 from hloom.lir import IndexValue, Type, Value, constant, type_of
 
-Row = Callable[[IndexValue, Value | None], list[Value]]
+Load = Callable[[IndexValue, Value | None], list[Value]]
 """Loads adjacent vectors of a row, from a column on; lanes outside the mask, which is one of all, are zero."""
 Columns = Callable[[IndexValue, Value | None], list[list[Value]]]
 """Loads adjacent vectors of each of several columns, from a row on."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Access to a row whose elements are contiguous. `prefetch` is that of an element of a later row."""
+
+    load: Load
+    prefetch: Callable[[IndexValue], None] = lambda at: None
 
 
 class StreamedMatrix(ABC):
@@ -27,9 +35,14 @@ class StreamedMatrix(ABC):
         """Number of vectors that are loaded together."""
         return 1
 
+    @property
+    def order(self) -> Sequence[int] | None:
+        """Which of adjacent elements of a row the lanes of a vector have; None if they are in order."""
+        return None
+
     @abstractmethod
-    def row(self, row: IndexValue) -> Row:
-        """Returns access to a row whose elements are contiguous."""
+    def row(self, row: IndexValue, ahead: int = 0) -> Row:
+        """Returns access to a row whose elements are contiguous; one that is `ahead` rows later is prefetched."""
 
     @abstractmethod
     def columns(self, first: IndexValue, count: int) -> Columns:
@@ -49,7 +62,7 @@ class StoredMatrix(StreamedMatrix):
     def parts(self) -> int:
         return parts_of(self.matrix)
 
-    def row(self, row: IndexValue) -> Row:
+    def row(self, row: IndexValue, ahead: int = 0) -> Row:
         f, matrix = self.f, self.matrix
         line = f.at(self.base, f.multiply(row, matrix.row), matrix.element)
 
@@ -61,7 +74,7 @@ class StoredMatrix(StreamedMatrix):
             left = matrix.elements_left(f, 0, at) if mask is not None or words.is_ragged else None
             return [matrix.load_steps(f, address, self.type, left)]
 
-        return load
+        return Row(load)
 
     def columns(self, first: IndexValue, count: int) -> Columns:
         f, matrix = self.f, self.matrix
@@ -74,7 +87,7 @@ class StoredMatrix(StreamedMatrix):
             [f.load_as(f.at(line, at, matrix.element), matrix.type, self.type, mask)] for line in lines
         ]
 
-    def _column_of_words(self, column: IndexValue) -> Row:
+    def _column_of_words(self, column: IndexValue) -> Load:
         """Returns access to the words of a column; elements past the last one repeat it."""
         f, matrix, words = self.f, self.matrix, self.matrix.words
         assert words is not None
@@ -121,13 +134,18 @@ class ComputedMatrix(StreamedMatrix):
     def parts(self) -> int:
         return self.emitter.parts
 
-    def row(self, row: IndexValue) -> Row:
+    @property
+    def order(self) -> Sequence[int] | None:
+        return self.emitter.order
+
+    def row(self, row: IndexValue, ahead: int = 0) -> Row:
         def load(at: IndexValue, mask: Value | None) -> list[Value]:
             e, axes = self.emitter, self.emitter.operand
             with e.lanes_along(axes.contracted, mask), e.at(axes.batch, self.batch), e.at(axes.free, row):
                 return e.elements(axes.contracted, at, 1)[0]
 
-        return load
+        e, axes, later = self.emitter, self.emitter.operand, self.emitter.f.add(row, ahead)
+        return Row(load, lambda at: e.prefetch((axes.batch, self.batch), (axes.free, later), (axes.contracted, at)))
 
     def columns(self, first: IndexValue, count: int) -> Columns:
         def load(at: IndexValue, mask: Value | None) -> list[list[Value]]:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from hloom.affine import Expression, Variable
-from hloom.backends.cpu.elements.byte_tables import Table, can_look_up
+from hloom.backends.cpu.elements.byte_tables import CODES, Table, can_look_up
 from hloom.loops.expressions import Apply, Constant, ExpressionSpace, FromIndex, Load, Where, walk
 from hloom.ops.convert import BitcastConvert
 from hloom.shape import Shape
@@ -31,6 +31,11 @@ class ByteFunction:
     half: Variable | None = None
     is_swapped: bool = False
 
+    @property
+    def has_codes(self) -> bool:
+        """Whether it is a function of codes of 4 bits."""
+        return len(self.table) == CODES
+
 
 def byte_function(space: ExpressionSpace, expression: Expression, along: Variable) -> ByteFunction | None:
     """Returns an expression as a function of one load, for vectors along a variable; None if it is none.
@@ -46,11 +51,11 @@ def byte_function(space: ExpressionSpace, expression: Expression, along: Variabl
     return _by_half(space, expression, along) if load is None else _by_element(expression, load)
 
 
-def halved_part(
+def coded_part(
     space: ExpressionSpace, expression: Expression, along: Variable
 ) -> tuple[Expression, ByteFunction] | None:
-    """Returns the part of an expression by which alone it depends on a variable, if that is a function of halves of
-    bytes; else None.
+    """Returns the part of an expression by which alone it depends on a variable, if that is a function of codes of 4
+    bits; else None.
     """
     found: dict[Expression, ByteFunction] = {}
     stack = [expression]
@@ -59,7 +64,7 @@ def halved_part(
         if along not in part.variables:
             continue
         function = byte_function(space, part, along)
-        if function is not None and function.half is not None:
+        if function is not None and function.has_codes:
             found[part] = function
         elif isinstance(part, Apply):
             stack += part.operands
@@ -89,9 +94,9 @@ def _by_element(expression: Expression, load: Load) -> ByteFunction | None:
     if load.type.bits > 8 or load.type.is_pred or (load.type.is_integer and load.type.bits == 8):
         return None
     table = _evaluated(expression)
-    if not can_look_up(table):
-        return None
-    return ByteFunction(load, table[:16] if load.type.bits <= 4 else table)
+    if load.type.bits <= 4:
+        return ByteFunction(load, table[:CODES])
+    return ByteFunction(load, table) if can_look_up(table) else None
 
 
 def _by_half(space: ExpressionSpace, expression: Expression, along: Variable) -> ByteFunction | None:
