@@ -24,3 +24,16 @@ def test_several_dots_of_a_computation_are_fused_once() -> None:
     assert step.run(module) == 2
     fusions = [i for i in module.instructions() if isinstance(i.op, Fusion)]
     assert len(fusions) == 2 and all(fusion.parent is module.entry for fusion in fusions)
+
+
+def test_a_gather_is_computed_inside_only_if_its_elements_are_narrower() -> None:
+    for type, conversion, fused in (("f32", "copy", 0), ("s8", "convert", 1)):
+        module = hl.parse(f"""
+HloModule gathered
+ENTRY e {{ x = f32[64,8] parameter(0)
+  rows = {type}[16,64] parameter(1)
+  ids = s32[256,1] parameter(2)
+  g = {type}[256,64] gather(rows, ids), offset_dims={{1}}, collapsed_slice_dims={{0}}, start_index_map={{0}}, index_vector_dim=1, slice_sizes={{1,64}}
+  w = f32[256,64] {conversion}(g)
+  ROOT p = f32[256,8] dot(w, x), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}""")
+        assert ProductOperands(lambda _: True, lambda *_: True).run(module) == fused

@@ -11,6 +11,7 @@ from hloom.ops.broadcast import Iota
 from hloom.ops.control_flow import Fusion
 from hloom.ops.convert import BitcastConvert
 from hloom.ops.dot import Dot
+from hloom.ops.gather import Gather
 from hloom.ops.structure import Constant
 from hloom.ops.traits import Movement
 from hloom.passes.edit import Edit, applied_computations, is_dynamic
@@ -35,7 +36,8 @@ class ProductOperands:
     """Before: dot(x, multiply(convert(w), broadcast(scale))). After: a fusion of these, whose root is the dot.
 
     The operand is computed from arrays that are smaller by `SHRINKAGE` in all: quantised weights, scales and zero
-    points. Instructions that `can_fuse` refuses, and dots that `can_compute` refuses, are left alone.
+    points. Instructions that `can_fuse` refuses, and dots that `can_compute` refuses, are left alone, and so are gathers
+    of elements that are as wide as the operand's: products read their results faster than they gather.
     """
 
     name: ClassVar[str] = "product-operands"
@@ -70,7 +72,7 @@ class ProductOperands:
         stack = [operand]
         while stack:
             member = stack.pop()
-            if self._is_computed(member, operand.shape.element_count):
+            if self._is_computed(member, operand.shape.element_count) and not _is_wide_gather(member, operand):
                 found[member] = None
                 stack += member.operands
         members = [i for i in dot.parent.instructions if i in found] if dot.parent else []
@@ -94,6 +96,13 @@ class ProductOperands:
     def _reads_no_array(self, instruction: Instruction) -> bool:
         """Whether an instruction is computed from indices and constants, as distances of shifts are."""
         return all(self._is_computed(operand, 0) and self._reads_no_array(operand) for operand in instruction.operands)
+
+
+def _is_wide_gather(instruction: Instruction, operand: Instruction) -> bool:
+    """Whether an instruction gathers elements that are as wide as the operand's."""
+    if not isinstance(instruction.op, Gather):
+        return False
+    return instruction.shape.element_type.bits >= operand.shape.element_type.bits
 
 
 def is_product(op: Fusion) -> bool:

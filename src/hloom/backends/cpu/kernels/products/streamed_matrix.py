@@ -37,7 +37,7 @@ class StreamedMatrix(ABC):
 
     @property
     def order(self) -> Sequence[int] | None:
-        """Which of adjacent elements of a row the lanes of a vector have; None if they are in order."""
+        """Indices of adjacent elements of a row, one for each lane of a vector; None if they are in order."""
         return None
 
     @abstractmethod
