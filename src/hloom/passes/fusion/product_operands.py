@@ -36,8 +36,8 @@ class ProductOperands:
     """Before: dot(x, multiply(convert(w), broadcast(scale))). After: a fusion of these, whose root is the dot.
 
     The operand is computed from arrays that are smaller by `SHRINKAGE` in all: quantised weights, scales and zero
-    points. Instructions that `can_fuse` refuses, and dots that `can_compute` refuses, are left alone, and so are gathers
-    of elements that are as wide as the operand's: products read their results faster than they gather.
+    points. Instructions that `can_fuse` refuses, and dots that `can_compute` refuses, are left alone, and so are
+    gathers of elements that are as wide as the operand's: products read results faster than they gather.
     """
 
     name: ClassVar[str] = "product-operands"
