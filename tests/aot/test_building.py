@@ -62,7 +62,7 @@ def test_large_results_are_aligned(tmp_path: Path) -> None:
 
 def test_sizes_are_checked() -> None:
     two = module_text("x = f32[?,?] parameter(0)\nROOT r = f32[?,?] tanh(x)")
-    with pytest.raises(hl.ArgumentError, match="f has unbounded sizes: give those"):
+    with pytest.raises(hl.ArgumentError, match="f has 2 dynamic sizes: give bounds"):
         hl.build({"f": two})
     with pytest.raises(hl.ArgumentError, match=r"f has 2 unbounded sizes, which cannot be \(1, 2, 3\)"):
         hl.build({"f": two}, sizes=[(1, 2, 3)])

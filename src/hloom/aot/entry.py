@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hloom.aot.constants import MAX_TEXT, ConstantBlock, ExternalBlock
 from hloom.aot.runtime import FORK, GO_ON, RUN_CALLS
 from hloom.backends.cpu.codegen.emitter import ProgramEmitter
+from hloom.backends.cpu.codegen.loop_tasks import return_if
 from hloom.backends.cpu.kernels.kernel_function import PARALLEL_FOR
 from hloom.backends.cpu.program.buffer_assignment import Assignment
 from hloom.backends.cpu.program.interface import TABLE
@@ -26,10 +27,12 @@ from hloom.lir import (
     Value,
     constant,
 )
-from hloom.ops.custom_call import CustomCall
+from hloom.ops.custom_call import REFUSE_SIZES, CustomCall
 from hloom.runtime.custom_calls.targets import signatures
 from hloom.target import CACHE_LINE
 
+NO_SIZE = 2
+"""Status of a call with sizes that the library is not built for."""
 BAD_POINTER = 1
 """Status of a call with a pointer that is null or not aligned, and must not be."""
 
@@ -71,6 +74,9 @@ class LibraryEmitter(ProgramEmitter):
     def _host(self, step: HostStep | WaitStep) -> None:
         """Emits a custom call, the call of a C function `void f(void *out, const void **in)` (CUSTOMCALL-2)."""
         step = step.start
+        if refuses_sizes(step):
+            return_if(self.current.builder, constant(I32, NO_SIZE))
+            return
         b, target = self.current.builder, extern_target(step)
         assert target is not None
         operands, results = ([self.pointer(buffer) for buffer in each] for each in (step.reads, step.writes))
@@ -85,6 +91,12 @@ class LibraryEmitter(ProgramEmitter):
 
     def bind_fork(self, b: FunctionBuilder) -> None:
         pass
+
+
+def refuses_sizes(step: HostStep) -> bool:
+    """Whether a step ends the program because sizes contradict each other."""
+    op = step.instruction.op
+    return isinstance(op, CustomCall) and op.target_name == REFUSE_SIZES
 
 
 def extern_target(step: HostStep) -> str | None:
@@ -121,10 +133,10 @@ def _entry(name: str, program: Program, arena_bytes: int, constants: Constants) 
     *given, scratch, pool = more
     needed = [p for p, buffer in zip(parameters, arrays, strict=True) if buffer.byte_size]
     large = [p for p, buffer in zip(parameters, arrays, strict=True) if is_aligned_result(buffer)]
-    _refuse_pointers(b, [*needed, *given, *([scratch] if arena_bytes else [])], [*large, *given])
+    refuse_pointers(b, [*needed, *given, *([scratch] if arena_bytes else [])], [*large, *given])
     block = given[0] if given else None
     pointers: dict[str, Value] = {
-        "arena": _aligned(b, scratch),
+        "arena": aligned(b, scratch),
         "pool": pool,
         "parallel_for": b.address_of(FORK),
         "run_calls": b.address_of(RUN_CALLS),
@@ -133,7 +145,8 @@ def _entry(name: str, program: Program, arena_bytes: int, constants: Constants) 
     table = [pointers.get(entry, constant(PTR, 0)) for entry in TABLE]
     words = [*table, *parameters, *(constants.address(b, buffer, block) for buffer in program.of_kind("constant"))]
     memory = b.pack(*words, context=b.stack_array(I64, len(words), 16))
-    b.ret(b.call("hloom_main", I32, memory))
+    failed = b.compare("ne", b.call("hloom_main", I32, memory), constant(I32, 0))
+    b.ret(b.select(failed, constant(I32, NO_SIZE), constant(I32, 0)))
     return b.finish()
 
 
@@ -142,7 +155,7 @@ def is_aligned_result(buffer: Buffer) -> bool:
     return buffer.kind == "output" and buffer.byte_size >= SMALLEST
 
 
-def _refuse_pointers(b: FunctionBuilder, needed: Sequence[Value], aligned: Sequence[Value]) -> None:
+def refuse_pointers(b: FunctionBuilder, needed: Sequence[Value], aligned: Sequence[Value]) -> None:
     """Returns from the function with an error if a pointer is null or not aligned that must not be."""
     refused = [b.compare("eq", pointer, constant(PTR, 0)) for pointer in needed]
     for pointer in aligned:
@@ -153,6 +166,7 @@ def _refuse_pointers(b: FunctionBuilder, needed: Sequence[Value], aligned: Seque
             b.ret(constant(I32, BAD_POINTER))
 
 
-def _aligned(b: FunctionBuilder, pointer: Value) -> Value:
+def aligned(b: FunctionBuilder, pointer: Value) -> Value:
+    """Returns the first cache line from a pointer on."""
     end = b.binary("add", b.convert("ptrtoint", pointer, "i64"), constant(I64, CACHE_LINE - 1))
     return b.convert("inttoptr", b.binary("and", end, constant(I64, -CACHE_LINE)), "ptr")

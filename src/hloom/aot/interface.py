@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hloom.aot.entry import is_aligned_result
+from hloom.aot.entry import is_aligned_result, refuses_sizes
 from hloom.backends.cpu.program.program import Program, buffers_of
 from hloom.runtime.custom_calls.registry import custom_call_of
 from hloom.target import CACHE_LINE
@@ -161,7 +161,8 @@ def c_function(
         ArrayParameter(name, buffer.type, buffer.dimensions, is_aligned_result(buffer))
         for name, buffer in zip(unique_names([*names, *results]), [*buffers, *outputs], strict=True)
     ]
-    calls = {custom_call_of(s.start.instruction).target_name: repr(s.start.instruction) for s in program.host_steps}
+    called = [step.start.instruction for step in program.host_steps if not refuses_sizes(step.start)]
+    calls = {custom_call_of(each).target_name: repr(each) for each in called}
     return CFunction(name, arrays[: len(names)], arrays[len(names) :], scratch_bytes, calls, takes_constants)
 
 

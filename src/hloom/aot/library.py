@@ -9,14 +9,16 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hloom.aot.bounded_function import BoundedFunction
+from hloom.aot.bounds import padded
 from hloom.aot.constants import ConstantBlock
-from hloom.aot.entry import Constants, LibraryEmitter, extern_target, routines_of, scratch_bytes
+from hloom.aot.entry import Constants, LibraryEmitter, extern_target, refuses_sizes, routines_of, scratch_bytes
 from hloom.aot.example import c_example, makefile, python_example
 from hloom.aot.header import header, runtime_header
 from hloom.aot.interface import CFunction, c_function, unique_names
 from hloom.aot.link import shared_library, static_library, web_assembly
 from hloom.aot.runtime import runtime_module
-from hloom.aot.sizes import SizedFunction, Sizes, variants
+from hloom.aot.sizes import SizedFunction, Sizes, names_of_sizes, variants
 from hloom.aot.targets import BuildTarget, target_of
 from hloom.aot.web import filled, web_files
 from hloom.api import prepare
@@ -63,7 +65,7 @@ class Library:
     name: str
     target: BuildTarget
     functions: Sequence[CFunction]
-    sized: Sequence[SizedFunction]
+    sized: Sequence[SizedFunction | BoundedFunction]
     """Functions that take sizes, and call one of `functions`."""
     binaries: Mapping[str, bytes]
     """Object files, assembly or LLVM IR, or the one file of a static or shared library."""
@@ -124,6 +126,7 @@ def build(
     threads: int | None = None,
     lapack: bool = False,
     sizes: Sequence[Sizes] = (),
+    bounds: Sizes | None = None,
     constants_file: bool = False,
     static_memory: bool = False,
 ) -> Library:
@@ -140,6 +143,8 @@ def build(
         lapack: whether functions may call LAPACK, which the program that uses the library links.
         sizes: the sizes that modules with unbounded ones, `f32[?,3]`, are built for: numbers, or tuples with a size for
             each `?` of the parameters. `f` with `sizes=[1, 8]` becomes `f_1`, `f_8`, and `f`, which takes the size.
+        bounds: the greatest size instead: `f` with `bounds=128` becomes `f_128`, on arrays padded to 128, and `f`,
+            which takes any size up to it. Arrays `f32[<=128,3]` have a bound.
         constants_file: whether constants above 4 KB are in a file that the program maps or reads, and passes.
         static_memory: whether the library is without threads and heap, and all memory is the caller's.
 
@@ -163,10 +168,10 @@ def build(
     count = 1 if not machine.has_threads else thread_count() if threads is None else threads
     made = _LibraryFiles(machine, count, lapack, constants, chosen.form)
     for function, module in modules.items():
-        made.add(function, prepare(module), sizes)
+        made.add(function, prepare(module), sizes, bounds)
     contents = made.finished()
     functions = [each for each in made.functions if isinstance(each, CFunction)]
-    sized = [each for each in made.functions if isinstance(each, SizedFunction)]
+    sized = [each for each in made.functions if not isinstance(each, CFunction)]
     binaries = _linked(own, contents, machine, chosen, [each.name for each in functions])
     library = Library(own, machine, functions, sized, binaries, constants.block if constants_file else None, count)
     if folder is not None:
@@ -210,20 +215,31 @@ class _LibraryFiles:
 
     def __init__(self, machine: BuildTarget, threads: int, lapack: bool, constants: Constants, form: Form) -> None:
         self.machine, self.threads, self.lapack, self.constants, self.form = machine, threads, lapack, constants, form
-        self.functions: list[CFunction | SizedFunction] = []
+        self.functions: list[CFunction | SizedFunction | BoundedFunction] = []
         self.files: dict[str, bytes] = {}
 
-    def add(self, name: str, module: Module, sizes: Sequence[Sizes]) -> None:
-        """Adds a module: a function, or one for each of the sizes if it has unbounded ones, and one that chooses."""
+    def add(self, name: str, module: Module, sizes: Sequence[Sizes], bounds: Sizes | None) -> None:
+        """Adds a module: a function; for dynamic sizes one for each, or for the bounds, and one that takes sizes."""
         parameters = [parameter.name for parameter in module.entry.parameters]
-        if not any(parameter.shape.is_unbounded for parameter in module.entry.parameters):
+        shapes = module.entry.parameter_shapes
+        if not any(shape.is_dynamic for shape in shapes):
             self.functions.append(self._function(name, parameters, module))
-            return
-        built = [
-            self._function(word, parameters, prepare(each)) for word, each in variants(name, module, sizes).items()
-        ]
-        sized = SizedFunction(name, sizes, built)
-        self._write(name, sized.emitted().text(self.machine.processor.pointer_bytes))
+        elif sizes and any(shape.is_unbounded for shape in shapes):
+            modules = variants(name, module, sizes).items()
+            built = [self._function(word, parameters, prepare(each)) for word, each in modules]
+            self._add_sized(built, SizedFunction(name, sizes, built))
+        else:
+            self._add_bounded(name, parameters, module, bounds)
+
+    def _add_bounded(self, name: str, parameters: Sequence[str], module: Module, bounds: Sizes | None) -> None:
+        with generating_for(self.machine.processor):
+            made = padded(name, module, bounds)
+        names = [*parameters, *names_of_sizes(len(made.bounds), parameters)]
+        function = self._function(f"{name}_{'x'.join(map(str, made.bounds))}", names, made.module)
+        self._add_sized([function], BoundedFunction.around(name, made, function))
+
+    def _add_sized(self, built: Sequence[CFunction], sized: SizedFunction | BoundedFunction) -> None:
+        self._write(sized.name, sized.emitted().text(self.machine.processor.pointer_bytes))
         self.functions += [*built, sized]
 
     def finished(self) -> dict[str, bytes]:
@@ -262,6 +278,8 @@ class _LibraryFiles:
 
 def _refuse_host(program: Program) -> None:
     for step in program.host_steps:
+        if refuses_sizes(step.start):
+            continue
         target = extern_target(step.start)
         if target is None:
             message = "a library cannot run Python, which this instruction needs"

@@ -7,15 +7,13 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from hloom.aot.entry import NO_SIZE
 from hloom.aot.interface import CFunction, declaration, unique_names
 from hloom.errors import ArgumentError
 from hloom.ir import Module
 from hloom.lir import I32, I64, PTR, Function, FunctionBuilder, LirModule, Parameter, constant
 from hloom.passes.unbounded import specialized
 from hloom.shape import UNBOUNDED, Shape
-
-NO_SIZE = 2
-"""Status of a call with sizes that the library is not built for."""
 
 Sizes = int | Sequence[int]
 """A size for each unbounded dimension of the parameters, in order; a number is the size of all."""
@@ -54,6 +52,12 @@ def _values(sizes: Sizes) -> Sequence[int]:
     return [sizes] if isinstance(sizes, int) else sizes
 
 
+def names_of_sizes(count: int, arguments: Sequence[str]) -> list[str]:
+    """Returns names of parameters for sizes, beside those of other arguments."""
+    names = ["size"] if count == 1 else [f"size{k}" for k in range(count)]
+    return unique_names([*arguments, *names])[len(arguments) :]
+
+
 @dataclass(frozen=True)
 class SizedFunction:
     """A function that takes sizes, and calls the one that is built for them."""
@@ -66,9 +70,7 @@ class SizedFunction:
     @property
     def size_names(self) -> list[str]:
         """Names of the parameters for sizes."""
-        count = len(_values(self.sizes[0]))
-        names = ["size"] if count == 1 else [f"size{k}" for k in range(count)]
-        return unique_names([*self.variants[0].arguments, *names])[-count:]
+        return names_of_sizes(len(_values(self.sizes[0])), self.variants[0].arguments)
 
     def declaration(self) -> str:
         """Returns the declaration in C."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hloom.broadcasting import Broadcasting, broadcast_shapes
+from hloom.broadcasting import Broadcasting, BroadcastPair, broadcast_shapes
 from hloom.builder.arguments import dimensions_or_none, element_type, element_type_of, makes
 from hloom.builder.core import BuilderCore
 from hloom.builder.xla_op import XlaOp
 from hloom.errors import RuleError
 from hloom.ops.attributes import ComparisonDirection, ComparisonType
 from hloom.ops.operation import OPERATIONS
-from hloom.shape import Shape, scalar
+from hloom.shape import UNBOUNDED, Shape, scalar
 from hloom.types import PrimitiveType
 
 
@@ -22,7 +22,7 @@ class ElementwiseMethods(BuilderCore):
     def _binary(self, opcode: str, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None) -> XlaOp:
         lhs, rhs = self._operands(lhs, rhs)
         plan = broadcast_shapes(opcode, lhs.shape, rhs.shape, dimensions_or_none(opcode, broadcast_dimensions))
-        return self._add(OPERATIONS[opcode](), (self._widen(lhs, plan.lhs), self._widen(rhs, plan.rhs)))
+        return self._add(OPERATIONS[opcode](), self._joined(lhs, rhs, plan))
 
     def _compare(
         self, direction: str, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None, total_order: bool
@@ -36,7 +36,23 @@ class ElementwiseMethods(BuilderCore):
         elif total_order and element_type.is_complex:
             raise RuleError("compare", "TOTALORDER-2", f"complex numbers have no total order, got {lhs.shape}")
         op = OPERATIONS["compare"](direction=ComparisonDirection(direction), type=kind)
-        return self._add(op, (self._widen(lhs, plan.lhs), self._widen(rhs, plan.rhs)))
+        return self._add(op, self._joined(lhs, rhs, plan))
+
+    def _joined(self, lhs: XlaOp, rhs: XlaOp, plan: BroadcastPair) -> tuple[XlaOp, XlaOp]:
+        """Brings both operands to their joint shape."""
+        left, right = self._widen(lhs, plan.lhs), self._widen(rhs, plan.rhs)
+        return self._sized_as(left, plan.lhs, right), self._sized_as(right, plan.rhs, left)
+
+    def _sized_as(self, operand: XlaOp, plan: Broadcasting, other: XlaOp) -> XlaOp:
+        """Gives the new dimensions of a broadcast operand the dynamic sizes of the other one (SETDIMENSIONSIZE-3)."""
+        kept = {target for d, target in enumerate(plan.dimensions) if d not in plan.expanded}
+        for d, dynamic in enumerate(other.shape.dynamic_dimensions):
+            if dynamic and d not in kept and other.shape.dimensions[d] != UNBOUNDED:
+                size = self._add(OPERATIONS["get-dimension-size"](dimension=d), (other,))
+                flags = [flag or e == d for e, flag in enumerate(operand.shape.dynamic_dimensions)]
+                shape = Shape.array(operand.shape.element_type, operand.shape.dimensions, flags)
+                operand = self._add(OPERATIONS["set-dimension-size"](dimension=d), (operand, size), shape)
+        return operand
 
     def _widen(self, operand: XlaOp, plan: Broadcasting) -> XlaOp:
         """Adds the reshape and broadcast that bring an operand to the joint shape (BC-20)."""

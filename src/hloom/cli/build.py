@@ -36,6 +36,9 @@ from hloom.ir import Module
 )
 @click.option("--lapack", is_flag=True, help="Allow calls of LAPACK, which the program that uses the library links.")
 @click.option("--sizes", help="Sizes for which modules with unbounded ones are built: 1,8,64 or 1x128,8x128.")
+@click.option(
+    "--bounds", help="Greatest sizes, 128 or 8x128, for which such modules are built once, for all up to them."
+)
 @click.option("--constants-file", is_flag=True, help="Put large constants into a file, which the program maps.")
 @click.option("--static-memory", is_flag=True, help="Leave out threads and heap: all memory is the caller's.")
 def build(
@@ -47,6 +50,7 @@ def build(
     threads: int | None,
     lapack: bool,
     sizes: str | None,
+    bounds: str | None,
     constants_file: bool,
     static_memory: bool,
 ) -> None:
@@ -69,6 +73,7 @@ def build(
             threads=threads,
             lapack=lapack,
             sizes=[_sizes(each) for each in sizes.split(",")] if sizes else (),
+            bounds=_sizes(bounds) if bounds else None,
             constants_file=constants_file,
             static_memory=static_memory,
         )

@@ -7,18 +7,20 @@ that of a broadcast scalar, the size is taken from the other operands of an elem
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from hloom.errors import HloomError, RuleError
 from hloom.ir import Computation, Instruction, Module, clone_computation
 from hloom.ops.broadcast import Broadcast
 from hloom.ops.control_flow import Conditional
-from hloom.ops.dynamic_size import SetDimensionSize
+from hloom.ops.dynamic_size import GetDimensionSize, SetDimensionSize
 from hloom.ops.operation import Operation
 from hloom.ops.reshape import DynamicReshape, Reshape
 from hloom.ops.structure import Parameter
 from hloom.ops.traits import CallLike
+from hloom.passes.edit import Edit
+from hloom.passes.op_builder import OpBuilder
 from hloom.shape import UNBOUNDED, Shape
 from hloom.stablehlo.embedded_text import embedded_text
 from hloom.stablehlo.importer.constant_folding import ConstantFolder
@@ -59,11 +61,13 @@ class _Specializer:
         if key in self.computations:
             return self.computations[key]
         copy = clone_computation(original, lambda called: called)
+        edit = Edit(copy)
         for instruction in copy.instructions:
             try:
-                self._specialize(instruction, parameters)
+                self._specialize(instruction, parameters, edit)
             except HloomError as error:
                 raise error.at(repr(instruction)) from None
+        edit.finish()
         for instruction in copy.instructions:
             if instruction.shape.is_unbounded:
                 message = "its sizes do not follow from those of the parameters"
@@ -73,7 +77,7 @@ class _Specializer:
         self.computations[key] = copy
         return copy
 
-    def _specialize(self, instruction: Instruction, parameters: Sequence[Shape]) -> None:
+    def _specialize(self, instruction: Instruction, parameters: Sequence[Shape], edit: Edit) -> None:
         op = instruction.op
         if isinstance(op, Parameter):
             instruction.shape = parameters[op.number]
@@ -86,37 +90,44 @@ class _Specializer:
         )
         instruction.op = op.with_computations(lambda _: next(called))
         if instruction.shape.is_unbounded:
+            if op.elementwise:
+                self._infer_operand_sizes(instruction, edit)
             instruction.shape = self._shape(instruction)
 
     def _shape(self, instruction: Instruction) -> Shape:
         op = instruction.op
-        if op.elementwise:
-            self._infer_operand_sizes(instruction)
         shapes = instruction.operand_shapes
         if isinstance(op, Broadcast):
-            return _with_sizes(instruction.shape, dict(zip(op.broadcast_dimensions, shapes[0].dimensions, strict=True)))
+            return _with_sizes(instruction.shape, dict(zip(op.broadcast_dimensions, _sizes(shapes[0]), strict=True)))
         if isinstance(op, Reshape):
             return _reshaped_shape(instruction.shape, shapes[0])
         if isinstance(op, DynamicReshape):
             return self._dynamic_reshape(instruction)
         if isinstance(op, SetDimensionSize):
-            return _with_sizes(instruction.shape, dict(enumerate(shapes[0].dimensions)))
+            return _with_sizes(instruction.shape, dict(enumerate(_sizes(shapes[0]))))
         if type(op).infer is Operation.infer:
             same = len(shapes) == 1 and shapes[0].is_array and shapes[0].rank == instruction.shape.rank
-            return _with_sizes(instruction.shape, dict(enumerate(shapes[0].dimensions))) if same else instruction.shape
+            return _with_sizes(instruction.shape, dict(enumerate(_sizes(shapes[0])))) if same else instruction.shape
         return op.infer(*op.bind(shapes))
 
-    def _infer_operand_sizes(self, instruction: Instruction) -> None:
-        """Sets the open sizes of operands of an element-wise instruction to the known sizes of other operands."""
-        sizes: dict[int, int] = {}
+    def _infer_operand_sizes(self, instruction: Instruction, edit: Edit) -> None:
+        """Sets the open sizes of operands of an element-wise instruction to the known sizes of other operands.
+
+        Sizes below a bound are set at run time.
+        """
+        known: dict[int, Instruction] = {}
         for operand in instruction.operands:
             for d, size in enumerate(operand.shape.dimensions):
                 if size != UNBOUNDED:
-                    sizes.setdefault(d, size)
-        for operand in instruction.operands:
-            self._set_sizes(operand, sizes)
+                    known.setdefault(d, operand)
+        sizes = {d: (operand.shape.dimensions[d], False) for d, operand in known.items()}
+        for k, operand in enumerate(instruction.operands):
+            if operand.shape.is_unbounded:
+                self._set_sizes(operand, sizes)
+                dynamic = {d: other for d, other in known.items() if other.shape.dynamic_dimensions[d]}
+                instruction.replace_operand(k, _sized_as(operand, dynamic, OpBuilder.at(edit, instruction)))
 
-    def _set_sizes(self, instruction: Instruction, sizes: dict[int, int]) -> None:
+    def _set_sizes(self, instruction: Instruction, sizes: Sizes) -> None:
         if not instruction.shape.is_unbounded or isinstance(instruction.op, Parameter):
             return
         instruction.shape = _with_sizes(instruction.shape, sizes)
@@ -126,7 +137,7 @@ class _Specializer:
 
     def _dynamic_reshape(self, instruction: Instruction) -> Shape:
         values = [self.folder.value(operand) for operand in instruction.operands[1:]]
-        found = {d: int(value) for d, value in enumerate(values) if value is not None}
+        found = {d: (int(value), False) for d, value in enumerate(values) if value is not None}
         shape = _with_sizes(instruction.shape, found)
         if not shape.is_dynamic:
             for operand in instruction.operands[1:]:
@@ -146,14 +157,29 @@ def _callee_parameter_shapes(instruction: Instruction) -> list[Sequence[Shape]]:
     return [computation.parameter_shapes for computation in called]
 
 
-def _with_sizes(shape: Shape, sizes: dict[int, int]) -> Shape:
-    """Returns the shape with sizes for some of its unbounded dimensions, which become static."""
-    found = [sizes.get(d, size) if size == UNBOUNDED else size for d, size in enumerate(shape.dimensions)]
-    dynamic = [
-        flag and not (old == UNBOUNDED and new != UNBOUNDED)
-        for flag, old, new in zip(shape.dynamic_dimensions, shape.dimensions, found, strict=True)
-    ]
-    return Shape.array(shape.element_type, found, dynamic, shape.layout)
+Sizes = Mapping[int, tuple[int, bool]]
+"""Sizes of dimensions, and whether they are bounds of dynamic ones."""
+
+
+def _sizes(shape: Shape) -> Iterator[tuple[int, bool]]:
+    return zip(shape.dimensions, shape.dynamic_dimensions, strict=True)
+
+
+def _with_sizes(shape: Shape, sizes: Sizes) -> Shape:
+    """Returns the shape with sizes for some of its unbounded dimensions."""
+    pairs = [sizes.get(d, pair) if pair[0] == UNBOUNDED else pair for d, pair in enumerate(_sizes(shape))]
+    return Shape.array(shape.element_type, [size for size, _ in pairs], [flag for _, flag in pairs], shape.layout)
+
+
+def _sized_as(operand: Instruction, others: Mapping[int, Instruction], build: OpBuilder) -> Instruction:
+    """Gives dimensions of an operand the dynamic sizes that other arrays have there."""
+    for d, other in others.items():
+        if not operand.shape.dynamic_dimensions[d]:
+            flags = [flag or e == d for e, flag in enumerate(operand.shape.dynamic_dimensions)]
+            shape = Shape.array(operand.shape.element_type, operand.shape.dimensions, flags)
+            size = build(GetDimensionSize(dimension=d), other)
+            operand = build(SetDimensionSize(dimension=d), operand, size, shape=shape)
+    return operand
 
 
 def _reshaped_shape(shape: Shape, operand: Shape) -> Shape:
@@ -165,4 +191,4 @@ def _reshaped_shape(shape: Shape, operand: Shape) -> Shape:
         return shape
     if rest == 0 or count % rest:
         raise RuleError("reshape", "RESHAPE-2", f"{count} elements do not fill {shape}")
-    return _with_sizes(shape, {unknown[0]: count // rest})
+    return _with_sizes(shape, {unknown[0]: (count // rest, operand.is_dynamic)})

@@ -21,9 +21,9 @@ from hloom.ops.operation import Operation as HloOperation
 from hloom.ops.structure import ElidedConstant, Tuple
 from hloom.shape import Shape
 from hloom.stablehlo.importer.annotations import annotate
-from hloom.stablehlo.importer.constant_folding import ConstantFolder
 from hloom.stablehlo.importer.context import ImportContext
 from hloom.stablehlo.importer.meshes import with_mesh
+from hloom.stablehlo.importer.size_bounds import Bounds, SizeBounds
 from hloom.stablehlo.mlir.dense import is_splat
 from hloom.stablehlo.mlir.ir import (
     Attribute,
@@ -67,7 +67,7 @@ class Body(XlaBuilder):
         self.definitions: dict[Value, Operation] = outer.definitions if outer else {}
         self.known_values: dict[Value, Array] = outer.known_values if outer else {}
         """Values of sizes, recorded when the sizes of parameters are those of a call; regions may capture them."""
-        self.constant_folder = ConstantFolder()
+        self.size_bounds = SizeBounds()
         self.last_infeed: XlaOp | None = None
         self.location = ""
         self.metadata: dict[str, Any] = {}
@@ -94,7 +94,7 @@ class Body(XlaBuilder):
             self._set_location(owner, argument.location)
             self.values[argument] = parameter = self.parameter(i, shape, parameter_name(argument, i))
             if i in known_values:
-                self.constant_folder.values[parameter.instruction] = self.known_values[argument] = known_values[i]
+                self.size_bounds.folder.values[parameter.instruction] = self.known_values[argument] = known_values[i]
         results = self.block(region)
         computation = self.close(results)
         if self.context.is_specialized:
@@ -182,12 +182,18 @@ class Body(XlaBuilder):
             for declared, result in zip(operation.results, results, strict=True):
                 _check_result(declared.type, result.shape)
                 self.values[declared] = result
-                if self.context.is_specialized and (value := self.size_of(result)) is not None:
-                    self.known_values[declared] = value
+                self._record_size(declared, result)
             annotate(operation.attributes, [result.instruction for result in results], self.context.meshes)
         if operation.name.partition(".")[2] in _MOVABLE and all(o in self.definitions for o in operation.operands):
             self.definitions |= dict.fromkeys(operation.results, operation)
         self.location, self.metadata = location, metadata
+
+    def _record_size(self, declared: Value, result: XlaOp) -> None:
+        """Records a value in `known_values`, or removes that of an earlier inlining of the function."""
+        if self.context.is_specialized:
+            self.known_values.pop(declared, None)
+            if (value := self.size_of(result)) is not None:
+                self.known_values[declared] = value
 
     def results(self, operation: Operation, operands: list[XlaOp]) -> list[XlaOp]:
         """Converts an op by its rule or row and returns its results.
@@ -269,7 +275,11 @@ class Body(XlaBuilder):
 
     def constant_of(self, operand: XlaOp) -> Array | None:
         """The value of an operand that depends on constants only; None for any other."""
-        return self.constant_folder.value(operand.instruction)
+        return self.size_bounds.folder.value(operand.instruction)
+
+    def bounds_of(self, operand: XlaOp) -> Bounds | None:
+        """The bounds of an operand that depends on constants and dynamic sizes; None for any other."""
+        return self.size_bounds.of(operand.instruction)
 
     def size_of(self, operand: XlaOp) -> Array | None:
         """The value of at most MAX_SIZES integers or predicates that depend on constants only; None otherwise."""

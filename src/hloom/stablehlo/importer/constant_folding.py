@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ class ConstantFolder:
         return self.values[instruction]
 
     def _needed(self, instruction: Instruction) -> list[Instruction]:
-        if isinstance(instruction.op, GetDimensionSize) or not _is_foldable(instruction):
+        if isinstance(instruction.op, GetDimensionSize) or not is_foldable(instruction):
             return []
         return instruction.operands
 
@@ -50,7 +51,7 @@ class ConstantFolder:
         if isinstance(op, Constant):
             value: Array = op.literal.value
             return value
-        if not _is_foldable(instruction):
+        if not is_foldable(instruction):
             return None
         if isinstance(op, GetDimensionSize):
             shape = instruction.operands[0].shape
@@ -59,10 +60,10 @@ class ConstantFolder:
         operands = [self.values[operand] for operand in instruction.operands]
         if any(operand is None for operand in operands):
             return None
-        return _evaluate_operation(instruction, operands)
+        return evaluated(instruction, operands)
 
 
-def _is_foldable(instruction: Instruction) -> bool:
+def is_foldable(instruction: Instruction) -> bool:
     """Whether an instruction is a pure operation on small static arrays, without computations."""
     shape = instruction.shape
     return (
@@ -76,7 +77,8 @@ def _is_foldable(instruction: Instruction) -> bool:
     )
 
 
-def _evaluate_operation(instruction: Instruction, operands: list[Any]) -> Array | None:
+def evaluated(instruction: Instruction, operands: Sequence[Any]) -> Array | None:
+    """Returns the value of an instruction for values of its operands; None if there is none."""
     from hloom.backends.interpreter.interpreter import Execution, Site
     from hloom.runtime.device import Device
     from hloom.runtime.rendezvous import Rendezvous

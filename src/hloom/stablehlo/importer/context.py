@@ -34,6 +34,8 @@ class ImportContext:
         """The results of computations, by id, that are sizes made of constants; None for other results."""
         self.is_specialized = False
         """Whether the sizes of main's parameters are those of a call; functions are then imported per known values."""
+        self.is_bounded = False
+        """Whether parameters of main have sizes below bounds; functions are then inlined."""
         self.free_values: dict[int, tuple[Value, ...]] = {}
         self.elided_count = 0  # constants so far whose elements the text omits
 

@@ -70,6 +70,7 @@ class ModuleImporter(ImportContext):
         self.operation = operation
         self.parameters = parameters
         self.is_specialized = parameters is not None
+        self.is_bounded = any(shape.is_dynamic for shape in parameters or ())
 
     def run(self) -> Module:
         """Imports the module, without verifying it; raises ParseError as `import_module`."""

@@ -10,13 +10,14 @@ from typing import ClassVar
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.control_flow import Call, Fusion
 from hloom.ops.custom_call import PAD_TO_STATIC, SLICE_TO_DYNAMIC, CustomCall
-from hloom.ops.structure import Constant, OptimizationBarrier
+from hloom.ops.structure import Constant, OptimizationBarrier, Tuple
 from hloom.ops.traits import ControlFlow, Structural
 from hloom.passes.edit import Edit, callees_first_of, calls, copy_annotations, has_control_edges, is_dynamic
 from hloom.passes.legalize.dynamic.rules import rule_of
 from hloom.passes.legalize.dynamic.site import S32, Padded, Site
 from hloom.passes.op_builder import OpBuilder, new_computation
 from hloom.shape import Shape
+from hloom.stablehlo.importer.size_bounds import SizeBounds
 from hloom.types import PrimitiveType
 
 _CALLS = (ControlFlow, Fusion)
@@ -72,6 +73,7 @@ class _ComputationPadder:
         self.computation = computation
         self.edit = Edit(computation)
         self.shapes: dict[Instruction, Shape] = {}
+        self.bounds = SizeBounds()
 
     def run(self) -> int:
         """Pads the dynamic arrays; returns the number of instructions changed."""
@@ -92,7 +94,7 @@ class _ComputationPadder:
         rule = rule_of(old.op)
         given = [operand for operand in operands if operand is not None]
         assert self.computation.parent is not None
-        site = Site(build, old, shapes, self.computation.parent)
+        site = Site(build, old, shapes, self.computation.parent, self.bounds)
         leaves = rule(old.op, site, given) if len(given) == len(operands) else None
         new = self._packed(build, old.shape, leaves) if leaves is not None else self._converted(build, old, shapes)
         self.shapes[new] = old.shape
@@ -124,7 +126,10 @@ def unpacked(build: OpBuilder, value: Instruction, shape: Shape) -> Padded | Non
     if not shape.is_dynamic:
         return Padded(value, {})
     dynamic = [d for d, flag in enumerate(shape.dynamic_dimensions) if flag]
-    return Padded(build.element(value, 0), {d: build.element(value, 1 + k) for k, d in enumerate(dynamic)})
+    # Elements of a tuple that is seen: rules compare sizes by the instructions that compute them.
+    parts = range(1 + len(dynamic))
+    array, *sizes = value.operands if isinstance(value.op, Tuple) else [build.element(value, k) for k in parts]
+    return Padded(array, dict(zip(dynamic, sizes, strict=True)))
 
 
 def to_dynamic(build: OpBuilder, value: Instruction, shape: Shape) -> Instruction:

@@ -30,7 +30,7 @@ from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
 from hloom.ops.sort import Sort, TopK
 from hloom.ops.transpose import Reverse
 from hloom.passes.legalize.dynamic import indexed, reductions
-from hloom.passes.legalize.dynamic.site import Padded, Site, Sizes
+from hloom.passes.legalize.dynamic.site import Padded, Site, Sizes, origin
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -77,6 +77,8 @@ def _get_dimension_size(op: GetDimensionSize, site: Site, operands: Sequence[Pad
 def _set_dimension_size(op: SetDimensionSize, site: Site, operands: Sequence[Padded]) -> list[Padded]:
     """Sets the elements beyond the old size to zero, which a larger size makes valid."""
     d, operand, size = op.dimension, operands[0], operands[1].array
+    if d in operand.sizes and site.old.shape.dynamic_dimensions[d] and origin(operand.sizes[d]) is origin(size):
+        return [operand]
     bound = operand.bounds[d]
     direction = ComparisonDirection.LE if site.old.shape.dynamic_dimensions[d] else ComparisonDirection.EQ
     size = site.fitting(size, direction, bound, _WRONG_SIZE.format(d, bound))
@@ -187,6 +189,10 @@ def _dynamic_reshape(op: DynamicReshape, site: Site, operands: Sequence[Padded])
         checked = site.fitting(size, direction, shape.dimensions[d], message)
         if is_dynamic:
             sizes[d] = checked
+    kept = kept_dimensions(site.shapes[0], shape)
+    moved = {kept.get(d): origin(size) for d, size in operand.sizes.items()}
+    if moved == {d: origin(size) for d, size in sizes.items()}:
+        return [Padded(site.build(Reshape(), operand.array, shape=shape.static()), sizes)]
     total = site.product(*(site.size(operand, d) for d in range(len(operand.bounds))))
     return [_refilled(site, operand, total, sizes)]
 

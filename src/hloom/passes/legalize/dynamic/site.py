@@ -11,6 +11,7 @@ from hloom.ops.attributes import ComparisonDirection, PaddingDimension
 from hloom.ops.broadcast import Iota
 from hloom.ops.compare import Compare
 from hloom.ops.control_flow import Conditional
+from hloom.ops.convert import Convert
 from hloom.ops.custom_call import REFUSE_SIZES, CustomCall
 from hloom.ops.elementwise_binary import Add, And, Divide, Maximum, Minimum, Multiply, Subtract
 from hloom.ops.indexing import indexing_map
@@ -21,6 +22,7 @@ from hloom.ops.slice import DynamicSlice
 from hloom.ops.structure import Constant
 from hloom.passes.op_builder import OpBuilder, new_computation
 from hloom.shape import Shape, scalar
+from hloom.stablehlo.importer.size_bounds import SizeBounds
 from hloom.types import PrimitiveType
 
 S32 = scalar(PrimitiveType.S32)
@@ -53,6 +55,8 @@ class Site:
     shapes: Sequence[Shape]
     """The dynamic shapes of the operands before padding."""
     module: Module
+    bounds: SizeBounds
+    """Bounds of sizes in the computation."""
 
     # Scalars
 
@@ -108,7 +112,13 @@ class Site:
         return self.build(Conditional(branch_computations=(right, wrong)), is_valid, size, size)
 
     def fitting(self, size: Instruction, direction: ComparisonDirection, bound: int, message: str) -> Instruction:
-        """Returns the size, checked to be equal to the bound (EQ) or in [0, bound] (LE) at run time."""
+        """Returns the size, checked to be equal to the bound (EQ) or in [0, bound] (LE) at run time if necessary."""
+        known = self.bounds.of(size)
+        if (
+            known is not None
+            and (0 if direction is ComparisonDirection.LE else bound) <= known.low <= known.high <= bound
+        ):
+            return size
         is_valid = self._chain(
             And(), [self.compare(size, direction, bound), self.compare(size, ComparisonDirection.GE, 0)]
         )
@@ -116,7 +126,7 @@ class Site:
 
     def one_size(self, sizes: Iterable[Instruction]) -> Instruction:
         """Returns the common size of several operands, checked to be equal at run time (SETDIMENSIONSIZE-3)."""
-        distinct = dict.fromkeys(sizes)
+        distinct = {origin(size): size for size in sizes}.values()
         static = [size for size in distinct if isinstance(size.op, Constant)]
         first, *others = [size for size in distinct if size not in static] + static[:1]
         for other in others:
@@ -184,3 +194,13 @@ class Site:
         padded = self.build(Pad(padding_config=padding), array, self.zero(array))
         at = [starts.get(d) or self.s32(0) for d in range(len(bounds))]
         return self.build(DynamicSlice(size_indices=bounds), padded, *at)
+
+
+def origin(size: Instruction) -> Instruction:
+    """Returns the instruction that gives a size, before conversions to other integers and back."""
+    while isinstance(size.op, Convert) and size.operands[0].shape.element_type in (
+        PrimitiveType.S32,
+        PrimitiveType.S64,
+    ):
+        size = size.operands[0]
+    return size

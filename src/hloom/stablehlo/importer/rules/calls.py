@@ -24,12 +24,17 @@ def _call(body: Body, operation: Operation, operands: Ops) -> Ops:
 
 def _call_function(
     body: Body, operation: Operation, operands: Ops, symbol: Attribute, **fields: Any
-) -> tuple[Ops, XlaOp]:
+) -> tuple[Ops, XlaOp | None]:
+    """Returns the results, and the call unless it is inlined."""
     name = symbol_name(symbol)
     function = body.context.function(operation, name)
     expected = body.context.function_type(function).inputs
     if len(expected) != len(operands):
         raise ArgumentError(f"@{name} takes {len(expected)} arguments, got {len(operands)}")
+    if body.context.is_bounded:
+        # Sizes of one origin stay one instruction, and bounds are found across calls.
+        body.values |= zip(function.regions[0].block.arguments, operands, strict=True)
+        return body.block(function.regions[0]), None
     values = map(body.size_of, operands if body.context.is_specialized else ())
     known_values = {i: value for i, value in enumerate(values) if value is not None}
     shapes = [operand.shape.without_layout() for operand in operands]
@@ -50,11 +55,12 @@ def _composite(body: Body, operation: Operation, operands: Ops) -> Ops:
     if not isinstance(given, dict):
         raise ArgumentError("composite_attributes is a dictionary")
     version = integer(attributes["version"]) if "version" in attributes else 0
-    call.instruction.frontend_attributes |= {
-        "composite.attributes": dictionary_text(given),
-        "composite.name": string(required(attributes, "name")),
-        "composite.version": str(version),
-    }
+    if call is not None:
+        call.instruction.frontend_attributes |= {
+            "composite.attributes": dictionary_text(given),
+            "composite.name": string(required(attributes, "name")),
+            "composite.version": str(version),
+        }
     return results
 
 

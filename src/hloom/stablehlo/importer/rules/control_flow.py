@@ -51,6 +51,9 @@ def _region_computation(
     parameter = inner.parameter(0, shape, "arg_tuple" if shape.is_tuple else "arg")
     parts = inner.unpacked(parameter, len(values))
     inner.values |= dict(zip(values, parts, strict=True))
+    if body.context.is_bounded:
+        outside = [(body.values[value], part) for value, part in inner.values.items() if value in body.values]
+        inner.size_bounds.found |= {part.instruction: body.bounds_of(value) for value, part in outside}
     results = inner.block(region)
     if returns_state:
         results += parts[len(region.block.arguments) :]

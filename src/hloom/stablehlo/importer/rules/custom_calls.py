@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
+
+import numpy as np
 
 from hloom.builder import XlaOp
 from hloom.errors import ArgumentError
@@ -28,11 +30,18 @@ from hloom.stablehlo.operations import BY_NAME
 Ops = list[XlaOp]
 
 
-def _failed_assertion(body: Body, attributes: dict[str, Attribute], operands: Ops) -> NoReturn:
-    """Raises ArgumentError with the program's message, in which {0}, {1} .. stand for the checked sizes."""
+def _refused(body: Body, attributes: dict[str, Attribute], operands: Ops) -> Ops:
+    """Raises ArgumentError for an assertion that never holds, and adds a check to the program for others.
+
+    The message is that of the program, in which {0}, {1} .. stand for the checked sizes.
+    """
     message = string(attributes.get("error_message") or "an assertion about sizes does not hold")
-    values = [body.constant_of(operand) for operand in operands]
-    raise ArgumentError(re.sub(r"\{(\d)\}", lambda match: _size_text(values, int(match[1])), message))
+    values = [body.constant_of(operand) for operand in operands[1:]]
+    text = re.sub(r"\{(\d)\}", lambda match: _size_text(values, int(match[1])), message)
+    if body.constant_of(operands[0]) is not None:
+        raise ArgumentError(text)
+    dynamic.refuse_unless(body, operands[0], [*operands[1:], body.constant(np.int32(0))][0], text)
+    return []
 
 
 def _size_text(values: list[Any], index: int) -> str:
@@ -45,8 +54,8 @@ def _custom_call(body: Body, operation: Operation, operands: Ops) -> Ops:
     target = string(required(attributes, "call_target_name"))
     if target.startswith(("mhlo.", "chlo.", "stablehlo.")) and "mhlo.attributes" in attributes:
         return _named_op(body, operation, operands, target)
-    if target == "shape_assertion" and operands and (holds := body.constant_of(operands[0])) is not None:
-        return [] if holds else _failed_assertion(body, attributes, operands[1:])
+    if target == "shape_assertion" and operands and (holds := body.bounds_of(operands[0])) is not None:
+        return [] if holds.low else _refused(body, attributes, operands)
     if target == "stablehlo.dynamic_reduce_window":
         combiners = attributes.get("called_computations")
         (combiner,) = combiners if isinstance(combiners, list) else [combiners]

@@ -149,7 +149,8 @@ def _rng(body: Body, operation: Operation, operands: Ops) -> Ops:
     row = BY_NAME["rng"]
     sizes = dynamic.result_sizes(body, operation, operands[2])
     shape = Shape.array(operands[0].shape.element_type, sizes)
-    return [body._add(row.declaration(**row.fields(operation.attributes, ())), operands[:2], shape)]
+    drawn = body._add(row.declaration(**row.fields(operation.attributes, ())), operands[:2], shape)
+    return [dynamic.with_sizes(body, drawn, operands[2])]
 
 
 RULES: dict[str, Rule] = {
