@@ -53,8 +53,7 @@ def test_values_of_parameters_and_divisions_by_zero_have_no_bounds(text: str) ->
     assert bounds is None or bounds.is_known
 
 
-def test_overflow_has_no_bounds() -> None:
-    """It neither rises nor falls."""
+def test_a_product_that_overflows_has_no_bounds() -> None:
     text = "k = s32[] constant(1000000000)\nROOT r = s32[] multiply(m, k)"
     assert SizeBounds().of(hl.parse(module_text(BEGIN + text)).entry.root) is None
 

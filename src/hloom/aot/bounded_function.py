@@ -35,7 +35,7 @@ class DenseArray:
         return replace(self.padded, is_aligned=self.padded.is_aligned and self.is_static)
 
     @property
-    def place_bytes(self) -> int:
+    def padded_bytes(self) -> int:
         """Bytes of scratch memory for the padded array, in whole cache lines."""
         size = 0 if self.is_static else math.prod(self.padded.sizes) * self.padded.type.byte_width
         return -(-size // CACHE_LINE) * CACHE_LINE
@@ -111,16 +111,16 @@ class BoundedFunction:
 
     @property
     def _function(self) -> CFunction:
-        """This function without its sizes."""
+        """The function without its sizes."""
         outputs = [*(each.parameter for each in self.outputs), *self.computed]
-        scratch = scratch_bytes(self._places[-1] + self.padded.scratch_bytes)
+        scratch = scratch_bytes(self._offsets[-1] + self.padded.scratch_bytes)
         inputs = [each.parameter for each in self.inputs]
         return replace(self.padded, name=self.name, inputs=inputs, outputs=outputs, scratch_bytes=scratch, externs={})
 
     @property
-    def _places(self) -> list[int]:
+    def _offsets(self) -> list[int]:
         """The first byte of each padded array in the scratch memory, and the end."""
-        return [*accumulate((each.place_bytes for each in self.arrays), initial=0)]
+        return [*accumulate((each.padded_bytes for each in self.arrays), initial=0)]
 
     def declaration(self) -> str:
         """Returns the declaration in C."""
@@ -150,10 +150,10 @@ class BoundedFunction:
         (*given, scratch, pool), count = pointers, len(self.inputs)
         memory = aligned(b, scratch)
         dense, rest = given[: len(self.arrays)], given[len(self.arrays) :]
-        *places, end = (b.at(memory, place, "i8") for place in self._places)
-        arrays = [d if each.is_static else p for each, d, p in zip(self.arrays, dense, places, strict=True)]
+        *starts, end = (b.at(memory, offset, "i8") for offset in self._offsets)
+        arrays = [d if each.is_static else p for each, d, p in zip(self.arrays, dense, starts, strict=True)]
         # Zeros, since uninitialised elements may be subnormal numbers, on which processors are slow.
-        zeros = constant(I8, 0), constant(I64, self._places[count]), constant(I1, False)
+        zeros = constant(I8, 0), constant(I64, self._offsets[count]), constant(I1, False)
         b.call_void("llvm.memset.p0.i64", memory, *zeros)
         for each, near, far in zip(self.inputs, dense, arrays, strict=False):
             each.copy(b, sizes, near, far, to_padded=True)

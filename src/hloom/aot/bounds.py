@@ -65,8 +65,8 @@ def padded(name: str, module: Module, bounds: Sizes | None) -> PaddedModule:
     steps = itertools.takewhile(lambda step: not isinstance(step, DynamicPadder), cpu_pipeline(Topology.SINGLE).passes)
     run_passes(bounded, Pipeline("padded", (*steps, CallInliner(), DynamicPadder(), simplification_pipeline())))
     found = iter(_computed_sizes(bounded, len(results), len(shapes), len(limits)))
-    numbers = iter([each.number for each in opens])
-    inputs = [_dimensions(leaf, numbers) for shape in shapes for leaf in shape.leaves() if leaf.is_array]
+    ordinals = iter([each.number for each in opens])
+    inputs = [_dimensions(leaf, ordinals) for shape in shapes for leaf in shape.leaves() if leaf.is_array]
     return PaddedModule(bounded, [*limits.values()], inputs, [_dimensions(leaf, found) for leaf in results])
 
 
@@ -92,9 +92,9 @@ def _with_bounds(shape: Shape, opens: Iterator[Open]) -> Shape:
     return Shape.array(shape.element_type, sizes, flags, shape.layout)
 
 
-def _dimensions(shape: Shape, numbers: Iterator[int]) -> Dimensions:
+def _dimensions(shape: Shape, left: Iterator[int]) -> Dimensions:
     pairs = zip(shape.dimensions, shape.dynamic_dimensions, strict=True)
-    return [Open(size, next(numbers)) if flag else size for size, flag in pairs]
+    return [Open(size, next(left)) if flag else size for size, flag in pairs]
 
 
 def _take_sizes(module: Module, shapes: Sequence[Shape], opens: Sequence[Open], limits: Sequence[int]) -> None:
@@ -160,14 +160,14 @@ def _computed_sizes(module: Module, arrays: int, first: int, count: int) -> list
     """
     entry, results = module.entry, module.entry.root.operands
     computed: dict[Instruction, int] = {}
-    numbers = []
+    found = []
     for size in results[arrays:]:
         source = size.operands[1] if isinstance(size.op, Clamp) else size
         if isinstance(source.op, Parameter) and source.parameter_number >= first:
-            numbers.append(source.parameter_number - first)
+            found.append(source.parameter_number - first)
         else:
-            numbers.append(computed.setdefault(size, count + len(computed)))
+            found.append(computed.setdefault(size, count + len(computed)))
     kept = [*results[:arrays], *computed]
     entry.root = kept[0] if len(kept) == 1 else OpBuilder.of(entry).tuple(*kept)
     module.set_default_entry_layouts()
-    return numbers
+    return found
