@@ -46,6 +46,7 @@ TABLES = {
     "prove/terms/normal.py": (3, "the algebras that have a normal form"),
     "scaling/collective_times.py": (1, "the algorithm of each collective"),
     "stablehlo/importer/body.py": (1, "operations of StableHLO that regions may rematerialise"),
+    "stablehlo/importer/size_bounds.py": (1, "operations on integers that rise or fall with each operand"),
     "stablehlo/operations.py": (1, "the regions of an operation of StableHLO"),
     "verifier/asynchronous.py": (1, "what a context may be passed to on the way to its done"),
 }
