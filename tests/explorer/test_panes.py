@@ -17,7 +17,11 @@ from hloom.explorer.page import page
 pytestmark = pytest.mark.long
 
 LAYERS, SIZE = 4, 12
-VALUES = {"cost": {f"y{k}": float(k) for k in range(2, 40)}, "owner": {"y1": "alice", "y2": "bob"}}
+VALUES = {
+    "own": {"y1": "#ffee00", "y2": "text"},
+    "cost": {f"y{k}": float(k) for k in range(2, 40)},
+    "owner": {"y1": "alice", "y2": "bob"},
+}
 
 
 def layers(changed: str = "") -> str:
@@ -110,6 +114,23 @@ def test_texts_have_colours_and_a_legend(browser: Any) -> None:
     assert run(browser, "legend.innerText").split() == ["owner:", "alice", "bob", "no", "value"]
     colors = run(browser, "['0.2', '0.3', '0.4'].map((id) => drawing.color(boxOfId(id)))")
     assert len(set(colors)) == 3
+
+
+def test_texts_may_be_colours(browser: Any) -> None:
+    run(browser, "colorSelect.value = 'data:own'; openAll(); 0")
+    assert run(browser, "[drawing.color(boxOfId('0.2')), inkOn('#ffee00'), inkOn('#aa0000')]") == [
+        "#ffee00",
+        "#000",
+        "#fff",
+    ]
+
+
+def test_matches_of_a_search_have_a_colour(browser: Any) -> None:
+    run(browser, "colorSelect.value = 'hits'; draw(); 0")
+    browser.execute_script("search('opcode:max scope:layer2')")
+    colors = browser.execute_script("return drawing.scene.nodes.map(({ box }) => drawing.color(box))")
+    assert len(set(colors)) == 2 and colors.count(colors[3]) == 1
+    assert "6 instructions match" in browser.execute_script("return element('details').innerText")
 
 
 def open_file(browser: Any, name: str, content: str) -> None:

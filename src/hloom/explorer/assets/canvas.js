@@ -152,8 +152,10 @@ function drawShapes(context, scene, color, scale, area) {
   context.font = FONT;
   context.textBaseline = "middle";
   context.textAlign = "center";
-  context.fillStyle = "#fff";
-  for (const { isOpen, box, x, y, width } of seen) if (!isOpen) box.label.forEach((line, k) => context.fillText(line, x + width / 2, y + 4 + LINE * (k + 0.5)));
+  for (const [fill, nodes] of colors) {
+    context.fillStyle = inkOn(fill);
+    for (const { box, x, y, width } of nodes) box.label.forEach((line, k) => context.fillText(line, x + width / 2, y + 4 + LINE * (k + 0.5)));
+  }
 }
 
 function drawBox(context, { x, y, width, height, box }, scale) {
@@ -169,7 +171,7 @@ function drawBox(context, { x, y, width, height, box }, scale) {
   context.font = `bold ${FONT}`;
   context.textAlign = "left";
   context.textBaseline = "middle";
-  context.fillText(`▾ ${box.title}`, x + 10, y + 14);
+  context.fillText(`▾ ${box.title}${box.scope ? timesOf(box.scope) : ""}`, x + 10, y + 14);
 }
 
 // Adds an edge to the path: straight up and down, curved where it turns.

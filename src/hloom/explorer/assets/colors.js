@@ -69,12 +69,16 @@ function coloring(scene, wanted, measures) {
   return { of: (box) => heat(Math.sqrt(Math.min(1, (of(box) || 0) / most))), legend: steps.map((step) => [heat(step), format(step * step * most)]) };
 }
 
+// A colour that a user gives, and what is legible on it.
+const HEX = /^#[\da-f]{6}$/i;
+const inkOn = (color) => (HEX.test(color) && [1, 3, 5].reduce((sum, k, at) => sum + [0.3, 0.59, 0.11][at] * parseInt(color.slice(k, k + 2), 16), 0) > 140 ? "#000" : "#fff");
+
 // The colours of a user's column, the same whatever is open: a box that stands for several has the largest of their numbers.
 function columnColoring(closed, { title, values, isText, range: [low, high] }, of) {
   const isMissing = closed.some((box) => of(box) === undefined), missing = isMissing ? [[COLORS.none, "no value"]] : [];
   const name = closed.some(({ scope }) => scope) && !isText ? `${title}, largest in each box:` : `${title}:`;
   if (isText) {
-    const color = hueAmong(new Set([...values.values(), "several"].map(String))), texts = [...new Set(closed.map(of))].filter((text) => text !== undefined).sort();
+    const among = hueAmong(new Set([...values.values(), "several"].map(String))), color = (text) => (HEX.test(text) ? text : among(text)), texts = [...new Set(closed.map(of))].filter((text) => text !== undefined).sort();
     return { of: (box) => (of(box) === undefined ? COLORS.none : color(of(box))), legend: [[null, name], ...texts.slice(0, 12).map((text) => [color(text), shortened(text, 40)]), ...missing] };
   }
   const color = (value) => (value === undefined ? COLORS.none : ramp(high > low ? (value - low) / (high - low) : 0.5));

@@ -148,6 +148,8 @@ function has(one, word) {
 function search(text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const hits = textsOf(graph()).filter((one) => words.every((word) => has(one, word)));
+  state.hits = new Set(hits.map(({ each }) => each));
+  if (colorSelect.value === "hits") recolor(drawing.scene);
   const rows = hits.slice(0, 200).map(({ each, number, k, owner }) => h("button", { class: "row", onclick: () => enter(number, k) },
     `%${each.name}`, h("small", {}, `${each.op} ${each.shape} in ${owner.name}`)));
   view("graph");

@@ -52,9 +52,7 @@ function paint(drawn, plan) {
   const before = state.anchor && drawing.scene.byId.get(state.anchor), scene = sceneOf(drawn.root, plan);
   state.drawn = drawn;
   if (!boxOfId(state.chosen)) state.chosen = (drawn.boxes.get(`${state.computation}.${computation().root}`) || drawn.root.children.at(-1) || drawn.root).id;
-  const colors = coloring(scene, colorSelect.value || "kind", measures);
-  showLegend(legend, colors.legend);
-  drawing.show(scene, colors.of);
+  recolor(scene);
   const after = before && scene.byId.get(state.anchor);
   if (after) drawing.moveTo(drawing.x + drawing.zoom * (before.x - after.x), drawing.y + drawing.zoom * (before.y - after.y));
   else place(scene);
@@ -62,6 +60,12 @@ function paint(drawn, plan) {
   state.isDrawn = true;
   if (after && after.isOpen && state.anchor === state.chosen) uncover(after);
   select(after && state.anchor !== state.chosen);
+}
+
+function recolor(scene) {
+  const colors = coloring(scene, colorSelect.value, measures);
+  showLegend(legend, colors.legend);
+  drawing.show(scene, colors.of);
 }
 
 // What a pane shows, in words.
@@ -237,7 +241,7 @@ function svgOf(scene, color) {
   const edges = scene.edges.map((edge) => svg("path", { d: pathData(edge), fill: "none", stroke: theme("--edge") }));
   const nodes = scene.nodes.filter(({ isOpen }) => !isOpen).flatMap(({ x, y, width, height, box }) => [
     svg("rect", { x, y, width, height, rx: 6, fill: color(box) }),
-    ...box.label.map((line, k) => label(line, { x: x + width / 2, y: y + 15 + LINE * k, "text-anchor": "middle", fill: "#fff" }))]);
+    ...box.label.map((line, k) => label(line, { x: x + width / 2, y: y + 15 + LINE * k, "text-anchor": "middle", fill: inkOn(color(box)) }))]);
   const made = svg("svg", { viewBox: `0 0 ${scene.width} ${scene.height}`, width: scene.width, height: scene.height, "font-family": mono, "font-size": 11 },
     svg("rect", { width: scene.width, height: scene.height, fill: theme("--ground") }), ...boxes, ...edges, ...nodes);
   return new XMLSerializer().serializeToString(made);

@@ -26,6 +26,7 @@ function measuresOf(which) {
     sharding: found((each) => each.sharding),
     nan: (box) => nan(box) || finite(box),
     changed: (box) => found((each) => each.only && "only here")(box) || "in both",
+    hits: (box) => (whole(box).some((each) => state.hits?.has(each)) ? "matches of the search" : ""),
     column: (box, column) => valueIn(column, whole(box)),
     shown: (box) => {
       const column = columnOf(colorSelect.value), value = column && valueIn(column, whole(box));
@@ -39,7 +40,7 @@ function colorsOf(which) {
   const source = sourceOf(which), all = graphOf(which).computations.flatMap((owner) => owner.instructions);
   const offered = { kind: "opcode", seconds: isOptimized(which) && source.profile && "time", share: isOptimized(which) && source.profile && "share of limit", bytes: "size",
     live: isOptimized(which) && source.memory && "memory in use", sharding: all.some((each) => each.sharding) && "sharding", nan: source.values && "NaN",
-    changed: all.some((each) => each.only) && "difference" };
+    changed: all.some((each) => each.only) && "difference", hits: "matches of the search" };
   for (const [title, column] of columns) if (all.some(({ name }) => column.values.has(name))) offered[COLUMN + title] = title;
   return Object.entries(offered).filter(([, name]) => name);
 }
