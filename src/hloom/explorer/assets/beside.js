@@ -18,8 +18,8 @@ function showBeside(which) {
   Object.assign(beside, { which, drawn: null, chosen: null });
   beside.open.clear();
   besidePane.hidden = !which;
-  drawing.fit();
-  draw(state.chosen);
+  state.isAsked = true;
+  draw();
 }
 
 function fillBeside() {

@@ -66,8 +66,8 @@ function memoryLines(all, titles) {
   all.forEach(({ memory }, k) => {
     const points = memory.bytes.map((value, j) => `${x((j + 1) / memory.bytes.length).toFixed(1)},${y(value).toFixed(1)}`).join(" ");
     chart.append(svg("polyline", { points: `${x(0)},${y(0)} ${points}`, fill: "none", stroke: colors[k], "stroke-width": 1.8 }),
-      svg("rect", { x: 74 + 260 * k, y: 8, width: 10, height: 10, fill: colors[k] }));
-    text(titles[k], { x: 90 + 260 * k, y: 17 });
+      svg("rect", { x: 100 + 260 * k, y: 8, width: 10, height: 10, fill: colors[k] }));
+    text(titles[k], { x: 116 + 260 * k, y: 17 });
   });
   text("share of the schedule", { x: x(0.5), y: height - 8, "text-anchor": "middle" });
   return chart;
