@@ -20,7 +20,7 @@ from hloom.passes.legalize.mixed_precision import MixedPrecisionExpander
 from hloom.passes.legalize.nan_signs import NanSigns
 from hloom.passes.legalize.scan import ScanExpander
 from hloom.passes.legalize.top_k import TopKDecomposer
-from hloom.passes.optimize import dot_strength_reduction, sort_keys
+from hloom.passes.optimize import dot_strength_reduction, sort_keys, split_contractions
 from hloom.passes.optimize.arg_max import ArgMax
 from hloom.passes.optimize.convolution_operands import ConvolutionOperandSwapper
 from hloom.passes.optimize.update_scheduler import UpdateScheduler
@@ -90,6 +90,11 @@ PASSES = (
         {"hloom.passes.optimize.dot_strength_reduction.MIN_BATCHES": 2},
     ),
     PassCase(DotOperands(), ("dot(x, y)",)),
+    PassCase(
+        split_contractions.SplitContractions(1, 0), ("dot(x, y)",),
+        {"hloom.passes.optimize.split_contractions.TERMS": range(2, 4),
+         "hloom.passes.optimize.split_contractions.MIN_SIDE": 1},
+    ),
     PassCase(sort_keys.SortKeys(), ("sort(*)",), {"hloom.passes.optimize.sort_keys.MIN_KEY_COST": 1}),
     PassCase(ArgMax(), (texts.ARG_MAX,), {"hloom.passes.optimize.arg_max.MIN_LENGTH": 1}),
     PassCase(TopKDecomposer(), ("topk(x)",)),

@@ -39,6 +39,7 @@ from hloom.passes.optimize.dot_strength_reduction import DotStrengthReduction
 from hloom.passes.optimize.memory_scheduler import MemoryScheduler
 from hloom.passes.optimize.part_sums import PartSums
 from hloom.passes.optimize.sort_keys import SortKeys
+from hloom.passes.optimize.split_contractions import SplitContractions
 from hloom.passes.optimize.update_scheduler import UpdateScheduler
 from hloom.passes.optimize.winograd.convolution import WinogradConvolution
 from hloom.passes.pipeline import Pass, Pipeline
@@ -88,6 +89,7 @@ PASSES: dict[str, type[Any]] = {
         ScanExpander,
         SingleDeviceCollectives,
         SortKeys,
+        SplitContractions,
         SpmdPartitioner,
         TopKCalls,
         TopKDecomposer,

@@ -40,6 +40,7 @@ from hloom.passes.optimize.dot_strength_reduction import DotStrengthReduction
 from hloom.passes.optimize.memory_scheduler import MemoryScheduler
 from hloom.passes.optimize.part_sums import PartSums
 from hloom.passes.optimize.sort_keys import SortKeys
+from hloom.passes.optimize.split_contractions import SplitContractions
 from hloom.passes.optimize.update_scheduler import UpdateScheduler
 from hloom.passes.optimize.winograd.convolution import WinogradConvolution
 from hloom.system.machine import wants_batch_invariance
@@ -94,6 +95,7 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
             simplification_pipeline(),
             WinogradConvolution(per_image=batch_invariant),
             DotOperands(),
+            *([] if batch_invariant else [SplitContractions()]),
             JoinedSlices(),
             *([] if batch_invariant else [ProductOperands(_can_lower, can_compute)]),
             ScalarComputationOutliner(processor().vector_bytes),
