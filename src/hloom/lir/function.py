@@ -115,6 +115,8 @@ class Function:
     body: list[Instruction] = field(default_factory=list)
     needs: dict[str, Need] = field(default_factory=dict)
     """Declarations of functions, and variables and functions that each module with the function has its own copy of."""
+    is_shared: bool = False
+    """Whether the parts of a program, and all programs, share its code; it is exported, and its name says all."""
     loops: int = 0
     """Number of counted loops."""
     locations: dict[int, str] = field(default_factory=dict)
@@ -197,13 +199,17 @@ Need = Declaration | Global | Function
 
 @dataclass(frozen=True, slots=True)
 class LirModule:
-    """Functions that are compiled together, with what they need."""
+    """Functions that are compiled together, with what they need.
+
+    A part of a program declares shared functions, which are parts of their own; other modules have copies.
+    """
 
     functions: Sequence[Function]
+    is_part: bool = False
 
     def needs(self) -> Iterable[Need]:
         """Returns everything that functions, and variables that they need, refer to, except the module's functions."""
-        return needs_of(self.functions).values()
+        return needs_of(self.functions, self.is_part).values()
 
     def all_functions(self) -> list[Function]:
         """Returns the functions, including those that each module has its own copy of."""
@@ -220,7 +226,7 @@ class LirModule:
         return "\n".join([self.declarations_text(pointer_bytes), *functions, ATTRIBUTE_GROUPS])
 
 
-def needs_of(functions: Iterable[Function]) -> dict[str, Need]:
+def needs_of(functions: Iterable[Function], declares_shared: bool = False) -> dict[str, Need]:
     """Returns everything that functions refer to, directly or through variables and functions, except themselves."""
     functions = list(functions)
     defined = {function.name for function in functions}
@@ -229,6 +235,8 @@ def needs_of(functions: Iterable[Function]) -> dict[str, Need]:
     for each in pending:
         for name, need in each.needs.items():
             if name not in needs and name not in defined:
+                if declares_shared and isinstance(need, Function) and need.is_shared:
+                    need = need.declaration
                 needs[name] = need
                 if not isinstance(need, Declaration):
                     pending.append(need)

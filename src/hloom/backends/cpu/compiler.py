@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -11,7 +12,7 @@ from hloom.backends.cpu.codegen.emitter import Kernels, ProgramEmitter, with_ker
 from hloom.backends.cpu.codegen.modules import module_of_units, module_text
 from hloom.backends.cpu.codegen.step_timer import StepTimer, TimedStep
 from hloom.backends.cpu.kernels.code import KernelCode
-from hloom.backends.cpu.llvm.disk_cache import cache_folder, find_program, keep_program
+from hloom.backends.cpu.llvm.disk_cache import cache_folder, find_program, has_kind, keep_kind, keep_program
 from hloom.backends.cpu.llvm.machine_code import Compilation, target
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
@@ -52,6 +53,7 @@ from hloom.runtime.serialization import DataFormat
 from hloom.system.garbage import older_objects_frozen
 from hloom.system.machine import wants_batch_invariance
 from hloom.system.shield import checkpoint, shielded
+from hloom.system.switching import prompt_switching
 from hloom.target import Target
 from hloom.text import fingerprint
 from hloom.types import PrimitiveType
@@ -115,17 +117,25 @@ def compile_module(
     machine = host_target(batch_invariant)
     if not may_keep_programs() or any(i.op.expand is not None for i in module.instructions()):
         return _compile(module, machine, donate, topology)
-    key = f"{fingerprint(module)} {donate} {topology} {machine} {target()}"
-    cached: CompiledModule | None = find_program(key, PROGRAM)
+    options = f"{donate} {topology} {machine} {target()}"
+    key = functools.cache(lambda: f"{fingerprint(module)} {options}")
+    kind = f"{_outline(module)} {options}"
+    cached: CompiledModule | None = find_program(key(), PROGRAM) if has_kind(kind) else None
     if cached is not None:
         return cached
-    compiled = _compile(module, machine, donate, topology)
+    compiled = _compile(module, machine, donate, topology, meanwhile=key)
     if not compiled.host.is_needed:
         # An abandoned compilation may have cloned a module that its caller was modifying: stop before it is kept.
         checkpoint()
-        compiled.key = key
-        keep_program(key, replace(compiled, optimized=None), PROGRAM)
+        compiled.key = key()
+        keep_program(key(), replace(compiled, optimized=None), PROGRAM)
+        keep_kind(kind)
     return compiled
+
+
+def _outline(module: Module) -> str:
+    """Returns text that is equal for equal modules, and is made in less time than their fingerprint."""
+    return " ".join([instruction.op.opcode for instruction in module.instructions()])
 
 
 def may_keep_programs() -> bool:
@@ -141,15 +151,27 @@ def compile_timed(module: Module) -> CompiledModule:
 
 @older_objects_frozen()
 def _compile(
-    module: Module, machine: Target, donate: bool, topology: Topology, timer: StepTimer | None = None
+    module: Module,
+    machine: Target,
+    donate: bool,
+    topology: Topology,
+    timer: StepTimer | None = None,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> CompiledModule:
-    return without_defects(module, lambda: _compile_once(clone_module(module), machine, donate, topology, timer))
+    """Compiles a module; this thread calls `meanwhile` while others run LLVM."""
+    options = machine, donate, topology, timer, meanwhile
+    return without_defects(module, lambda: _compile_once(clone_module(module), *options))
 
 
 def _compile_once(
-    module: Module, machine: Target, donate: bool, topology: Topology, timer: StepTimer | None
+    module: Module,
+    machine: Target,
+    donate: bool,
+    topology: Topology,
+    timer: StepTimer | None,
+    meanwhile: Callable[[], object],
 ) -> CompiledModule:
-    with Compilation() as compilation:
+    with prompt_switching(), Compilation() as compilation:
         early = _EarlyKernels(module, compilation, machine)
         passes = run_passes(module, cpu_pipeline(topology, machine.batch_invariant), before=early.begin)
         stages = _Stages(passes, sum(1 for _ in module.instructions()))
@@ -165,7 +187,7 @@ def _compile_once(
             emitter = ProgramEmitter(program, assignment, machine.vector_bytes, timer)
             texts = [*map(module_text, emitter.modules(early.kernels))]
         with stages.timed("make machine code"):
-            object_files = compilation.finish(texts)
+            object_files = compilation.finish(texts, meanwhile)
     dump(module, "program.txt", lambda: program_text(program, assignment))
     dump(module, "program.ll", lambda: "\n".join([*texts, *map(module_text, early.kernels.modules())]))
     dump(module, "statistics.txt", lambda: statistics_text(stages.statistics))

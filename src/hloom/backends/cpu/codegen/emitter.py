@@ -19,9 +19,11 @@ from hloom.backends.cpu.codegen.merge_functions import merge_functions
 from hloom.backends.cpu.codegen.modules import (
     Merging,
     Unit,
+    balanced,
     module_of_units,
     module_text,
     partition_units,
+    shared_units,
     split_call_only,
 )
 from hloom.backends.cpu.codegen.step_emitter import StepEmitter
@@ -79,7 +81,8 @@ def parallel_for() -> Function:
 class Kernels:
     """Kernels of a program: modules, units too short for a module, and call-only functions of all kernels."""
 
-    entries: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    """Names of entries and of shared functions."""
     groups: Sequence[Sequence[Unit]] = ()
     rest: Sequence[Unit] = ()
     call_only: Sequence[Unit] = ()
@@ -91,11 +94,19 @@ class Kernels:
 
 def with_kernels(known: Kernels, codes: Mapping[str, KernelCode]) -> Kernels:
     """Returns the known kernels and new ones, merging new kernels that are similar; `codes` are keyed by entry."""
-    new = [_kernel_unit(code) for entry, code in codes.items() if entry not in known.entries]
+    new = [_kernel_unit(code) for entry, code in codes.items() if entry not in known.names]
+    shared = new_shared(new, known)
     call_only, rest = split_call_only(merge_functions(new))
     units = [*known.rest, *rest]
     groups, rest = partition_units(units)
-    return Kernels(known.entries | codes.keys(), [*known.groups, *groups], rest, [*known.call_only, *call_only])
+    names = known.names | codes.keys() | shared.keys()
+    made = [*known.groups, *groups, *([unit] for unit in shared.values())]
+    return Kernels(names, made, rest, [*known.call_only, *call_only])
+
+
+def new_shared(units: Sequence[Unit], known: Kernels) -> dict[str, Unit]:
+    """Returns the shared functions that units need and kernels do not have, by name."""
+    return {unit.functions[0].name: unit for unit in shared_units(units) if unit.functions[0].name not in known.names}
 
 
 def _kernel_unit(code: KernelCode) -> Unit:
@@ -130,8 +141,11 @@ class ProgramEmitter(StepEmitter):
         needs = needs_of([*main, *(function for unit in units for function in unit.functions)])
         forks = PARALLEL_FOR.name in needs
         main += [*([self.fork_function()] if forks else []), self._main(len(parts), forks)]
+        groups += [[unit] for unit in new_shared([Unit(main), *units], kernels).values()]
         call_only, others = split_call_only([Unit(main), *kernels.call_only, *rest])
-        return [module_of_units(units) for units in (call_only, others, *groups) if units]
+        if len(groups) == 1 and not kernels.groups:
+            others += groups.pop()
+        return [module_of_units(units) for units in (call_only, *balanced(others), *groups) if units]
 
     def _inlined_functions(self) -> list[Function]:
         nests = [nest for nest in self.functions.written.values() if self.inlined.get(nest.function.name)]

@@ -16,7 +16,9 @@ from hloom.lir.verify import check_module
 from hloom.passes.optional import is_strict
 
 MIN_MODULE_COST, MIN_SPLIT_COST = 24_000, 18_000
-"""Minimum costs of a module, and of a kernel that is split over two modules although it is the only one."""
+"""Minimum costs of a module, and of a kernel, or of other units, that is split over two modules although it is the only
+one.
+"""
 LOOP_COST = 2000
 """Cost of a loop to LLVM, in characters of text."""
 
@@ -96,6 +98,17 @@ def partition_units(units: Sequence[Unit]) -> tuple[list[list[Unit]], list[Unit]
     return groups, group
 
 
+def balanced(units: Sequence[Unit]) -> list[list[Unit]]:
+    """Returns units in one module, or in two of similar cost if that pays."""
+    costs = {unit: unit.cost for unit in units}
+    if sum(costs.values()) < MIN_SPLIT_COST:
+        return [[*units]]
+    halves: list[list[Unit]] = [[], []]
+    for unit in sorted(units, key=costs.__getitem__, reverse=True):
+        min(halves, key=lambda half: sum(costs[each] for each in half)).append(unit)
+    return halves
+
+
 def _halves(unit: Unit) -> list[Unit]:
     """Splits the functions of a unit in two halves of similar cost; a unit with variables is not split."""
     if _variables(unit.functions):
@@ -130,8 +143,14 @@ def _inlined_together(functions: Sequence[Function]) -> list[list[Function]]:
 
 
 def module_of_units(units: Iterable[Unit]) -> LirModule:
-    """Returns the module with the functions of units."""
-    return LirModule([function for unit in units for function in unit.functions])
+    """Returns the part of a program with the functions of units."""
+    return LirModule([function for unit in units for function in unit.functions], is_part=True)
+
+
+def shared_units(units: Iterable[Unit]) -> list[Unit]:
+    """Returns the shared functions that units need, each as a unit."""
+    needs = needs_of(function for unit in units for function in unit.functions)
+    return [Unit([need]) for need in needs.values() if isinstance(need, Function) and need.is_shared]
 
 
 def module_text(module: LirModule) -> str:

@@ -69,6 +69,11 @@ class KernelFunction(FunctionBuilder):
         self.function.attributes |= {Attribute.CALL_ONLY}
         return self
 
+    def as_shared(self) -> Self:
+        """Marks the function shared between programs, whose name says all that its code depends on; returns it."""
+        self.function.is_shared = self.function.is_exported = True
+        return self
+
     def __getitem__(self, parameter: str) -> Value:
         for value in self.parameters:
             if value.text == f"%{parameter}":

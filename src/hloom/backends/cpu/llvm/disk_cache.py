@@ -1,9 +1,9 @@
 """Cache of compiled programs on disk, shared by the processes of a user.
 
-There are two kinds of files, each signed with the user's key. Object files are named by a digest of the LLVM IR, the
+There are three kinds of files, each signed with the user's key. Object files are named by a digest of the LLVM IR, the
 processor, and the versions of the packages involved. Programs, which save the compilation from HLO to LLVM IR too, are
 named by a digest of the module and of hloom's own code: after a change of a pass no program is found, but most object
-files are.
+files are. Empty files say that there are programs with the same list of opcodes, which is known before the digest.
 
 Files are created atomically, and damaged files count as missing, so any number of processes may share the folder. The
 folder is `$HLOOM_CACHE_DIR` (empty: no cache), by default hloom's folder among the user's caches. If it cannot be
@@ -54,7 +54,7 @@ def cached(text: str, target: str, make: Callable[[], bytes]) -> bytes:
 
 def find_program(key: str, form: DataFormat) -> Any:
     """Returns the program kept under a key by a process with the same hloom code; None if there is none."""
-    path = _program_path(key)
+    path = _path_of(key)
     content = _read(path) if path is not None else None
     if content is None:
         return None
@@ -66,15 +66,28 @@ def find_program(key: str, form: DataFormat) -> Any:
 
 def keep_program(key: str, program: Any, form: DataFormat) -> None:
     """Writes a program in a format to the cache."""
-    path = _program_path(key)
+    path = _path_of(key)
     if path is not None:
         with contextlib.suppress(ArgumentError):  # nested too deeply
             _write(path, form.to_bytes(program))
 
 
-def _program_path(key: str) -> Path | None:
+def has_kind(kind: str) -> bool:
+    """Whether a program of a kind may be in the cache. Keys take long to make, kinds do not."""
+    path = _path_of(kind, "kind")
+    return path is not None and path.exists()
+
+
+def keep_kind(kind: str) -> None:
+    """Notes that a program of a kind is in the cache."""
+    path = _path_of(kind, "kind")
+    if path is not None:
+        _write(path, b"")
+
+
+def _path_of(key: str, extension: str = "program") -> Path | None:
     folder, version = cache_folder(), code_version()
-    return folder / f"{_digest(key, version)}.program" if folder and version else None
+    return folder / f"{_digest(key, version)}.{extension}" if folder and version else None
 
 
 @functools.cache
@@ -140,7 +153,7 @@ def _prune(folder: Path) -> None:
 def remove_oldest(folder: Path, limit: int) -> None:
     """Removes the least recently used files until the rest takes at most `limit` bytes."""
     files = []
-    for path in (*folder.glob("*.o"), *folder.glob("*.program")):
+    for path in (each for form in ("o", "program", "kind") for each in folder.glob(f"*.{form}")):
         with contextlib.suppress(OSError):
             status = path.stat()
             files.append((status.st_mtime, status.st_size, path))

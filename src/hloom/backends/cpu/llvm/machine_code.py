@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from queue import SimpleQueue
@@ -138,7 +138,37 @@ MAX_IDLE = 4
 """The number of idle compilers, of 0.7 MiB each, that are kept beyond those that the threads of one program need."""
 _needed = {False: 1, True: 1}
 """The number of compilers that one program uses at a time, by whether they are for call-only modules."""
-_NOTHING = "define void @nothing() {\n  ret void\n}\n"
+_WARM_UP = """
+declare float @llvm.vector.reduce.fadd.v16f32(float, <16 x float>)
+declare <16 x float> @llvm.fmuladd.v16f32(<16 x float>, <16 x float>, <16 x float>)
+declare void @llvm.masked.store.v16f32.p0(<16 x float>, ptr, i32, <16 x i1>)
+
+define void @warm_up(ptr %a, ptr %b, i64 %n) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %sum = phi <16 x float> [ zeroinitializer, %entry ], [ %new, %loop ]
+  %from = getelementptr i16, ptr %a, i64 %i
+  %to = getelementptr float, ptr %b, i64 %i
+  %half = load <16 x i16>, ptr %from, align 2
+  %word = zext <16 x i16> %half to <16 x i32>
+  %high = shl <16 x i32> %word, splat (i32 16)
+  %x = bitcast <16 x i32> %high to <16 x float>
+  %y = call <16 x float> @llvm.fmuladd.v16f32(<16 x float> %x, <16 x float> %x, <16 x float> %sum)
+  %less = fcmp olt <16 x float> %x, %y
+  %new = select <16 x i1> %less, <16 x float> %x, <16 x float> %y
+  call void @llvm.masked.store.v16f32.p0(<16 x float> %new, ptr %to, i32 4, <16 x i1> %less)
+  %next = add nuw nsw i64 %i, 16
+  %more = icmp ult i64 %next, %n
+  br i1 %more, label %loop, label %after
+after:
+  %total = call reassoc float @llvm.vector.reduce.fadd.v16f32(float 0.0, <16 x float> %new)
+  store float %total, ptr %b, align 4
+  ret void
+}
+"""
+"""A function that uses much of LLVM's code: its first use takes milliseconds."""
 
 
 @functools.cache
@@ -176,13 +206,14 @@ class Compilation:
         with fork_allowed():
             self._pending += [(text, executor.submit(compile_text, text) if executor else None) for text in ordered]
 
-    def finish(self, texts: Sequence[str]) -> list[bytes]:
+    def finish(self, texts: Sequence[str], meanwhile: Callable[[], object] = lambda: None) -> list[bytes]:
         """Compiles the last modules and those still waiting for a thread. Returns all object files.
 
-        Their order does not depend on which thread was ready first.
+        Their order does not depend on which thread was ready first. This thread calls `meanwhile`, too.
         """
         *others, own = sorted(texts, key=len, reverse=True)
         self.begin(others)
+        meanwhile()
         first = compile_text(own)
         pending = list(enumerate(self._pending))
         here = {k: compile_text(text) for k, (text, future) in pending if future is None or future.cancel()}
@@ -192,7 +223,7 @@ class Compilation:
 
 
 def _make_compilers(executor: ThreadPoolExecutor, threads: int) -> None:
-    """Makes the compilers that threads will need in the background; the first function costs milliseconds in each."""
+    """Makes the compilers that threads will need, in the background."""
     for is_call_only, count in ((False, threads), (True, 1)):
         _needed[is_call_only] = count
         for _ in range(count - _compiler_counts[is_call_only]):
@@ -206,7 +237,7 @@ def _make_compiler(is_call_only: bool, count: int) -> None:
             return
         compiler = _Compiler(is_call_only)
         _compiler_counts[is_call_only] += 1
-    compiler.compile(_NOTHING)
+    compiler.compile(_WARM_UP)
     _idle_compilers[is_call_only].append(compiler)
 
 

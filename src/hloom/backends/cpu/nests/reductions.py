@@ -370,6 +370,9 @@ def outer_loops(
 def horizontal_reduction(e: NestState, reduction: Reduction, lanes: Element) -> Element:
     """Reduces the lanes of a vector to a scalar."""
     b, type = e.builder, reduction.initial[0].type
+    # LLVM takes long to halve vectors of several registers itself.
+    while width_of(lanes) * parts(lanes)[0].type.bits > 8 * e.vector_bytes:
+        lanes = _halved(e, reduction, lanes)
     if isinstance(lanes, Value) and not (type.is_pred and reduction.monoid not in (And, Or, Xor)):
         vector = lanes.type
         name = element_ops.float_instruction(reduction.monoid)
@@ -379,13 +382,17 @@ def horizontal_reduction(e: NestState, reduction: Reduction, lanes: Element) -> 
         if not e.nest.has_fixed_order(reduction):
             intrinsic = _reduction_intrinsic(reduction)
             return b.call(f"llvm.vector.reduce.{intrinsic}.{vector.suffix}", vector.scalar, lanes)
-    width = width_of(lanes)
-    while width > 1:
-        halves = range(width // 2), range(width // 2, width)
-        low, high = (map_parts(lambda part, half=half: b.shuffle(part, None, half), lanes) for half in halves)
-        lanes = combine_unrounded(e, reduction, low, high)
-        width //= 2
+    while width_of(lanes) > 1:
+        lanes = _halved(e, reduction, lanes)
     return map_parts(lambda part: b.extract(part, 0), lanes)
+
+
+def _halved(e: NestState, reduction: Reduction, lanes: Element) -> Element:
+    """Combines the two halves of a vector."""
+    middle = width_of(lanes) // 2
+    halves = range(middle), range(middle, 2 * middle)
+    low, high = (map_parts(lambda part, half=half: e.builder.shuffle(part, None, half), lanes) for half in halves)
+    return combine_unrounded(e, reduction, low, high)
 
 
 def _reduction_intrinsic(reduction: Reduction) -> str:

@@ -5,53 +5,71 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.elements.types import Element, element_of, parts
 from hloom.backends.cpu.kernels.fft.lane_fft import LaneFft
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
-from hloom.lir import I64, PTR, IndexValue, Value
+from hloom.lir import I64, PTR, Function, IndexValue, Value
 from hloom.types import PrimitiveType
 
 Parts = tuple[Value, ...]
 """Real and imaginary parts of a complex vector, or arrays of them; the one part of a real vector."""
 VisitSquare = Callable[[IndexValue, IndexValue, Sequence[Value]], None]
 """A function of a square: its first element, its first lane, and the addresses of the sequences of its lanes."""
+Order = Literal["columns", "rows", "elements"]
+"""The traversal of a block: vectors of adjacent sequences, squares of contiguous sequences, or single elements."""
 
 
 @dataclass(frozen=True)
 class BlockView:
-    """Sequences in an array: element j of sequence g is at offset (g / inner) outer + g % inner + j step."""
+    """The sequences along a dimension of a row-major array; the dimensions after it have `inner` elements.
+
+    Element j of sequence g is at offset (g / inner) length inner + g % inner + j inner.
+    """
 
     type: PrimitiveType
     length: int
-    step: int
     inner: int
-    outer: int
 
-    @staticmethod
-    def along(type: PrimitiveType, length: int, inner: int) -> BlockView:
-        """The sequences along a dimension of a row-major array; the dimensions after it have `inner` elements."""
-        return BlockView(type, length, inner, inner, length * inner)
+    def order(self, fft: LaneFft) -> Order:
+        """The order in which sequences are moved: columns if there are enough adjacent ones for all lanes."""
+        if self.inner >= fft.lanes and self.inner > 1:
+            return "columns"
+        return "rows" if self.inner == 1 and fft.vector.width else "elements"
 
-    def has_lanes(self, lanes: int) -> bool:
-        """Whether at least `lanes` sequences are adjacent in memory."""
-        return self.inner >= lanes and self.inner > 1
 
-    def base(self, f: KernelFunction, sequence: IndexValue) -> IndexValue:
-        """Returns the offset of the first element of a sequence."""
-        behind = f.remainder(sequence, self.inner)
-        return f.add(f.multiply(f.divide(sequence, self.inner), self.outer), behind)
+def move_function(fft: LaneFft, view: BlockView, is_full: bool, stores: bool, is_scaled: bool = False) -> Function:
+    """Returns `(memory, first, count, length, inner, scale, arrays ..)`, which loads or stores a block.
+
+    The block has `count` sequences from `first` on; all lanes, if it `is_full`. Stored elements are multiplied by the
+    scale if it `is_scaled`.
+    """
+    order, type, vector = view.order(fft), view.type, fft.vector
+    flags = [".full"] * is_full + [".scaled"] * is_scaled
+    name = f"fft.{'store' if stores else 'load'}.{order}.{type}.{fft.lanes}.{vector.suffix}{''.join(flags)}"
+    sizes = dict.fromkeys(("first", "count", "length", "inner"), I64)
+    arrays = [f"array{k}" for k in range(2 if type.is_complex else 1)]
+    f = KernelFunction(name, memory=PTR, **sizes, scale=vector.scalar, **dict.fromkeys(arrays, PTR)).as_shared()
+    block = SequenceBlock(f, fft, type, order, is_full)
+    if stores:
+        block.store(tuple(f[array] for array in arrays), f["scale"] if is_scaled else None)
+    else:
+        block.load(tuple(f[array] for array in arrays))
+    return f.finish()
 
 
 @dataclass(frozen=True)
 class SequenceBlock:
-    """Sequences of a task: `count` of them from `first` on. Lanes beyond have arbitrary values, and are not stored."""
+    """Sequences of a task, in the parameters of a function. Lanes beyond the last one have arbitrary values, and are
+    not stored.
+    """
 
     f: KernelFunction
     fft: LaneFft
-    first: IndexValue
-    count: IndexValue
+    type: PrimitiveType
+    order: Order
     is_full: bool
 
     @property
@@ -59,143 +77,132 @@ class SequenceBlock:
         """Lanes of a vector."""
         return self.fft.vector.width or 1
 
-    def load(self, view: BlockView, memory: Value, arrays: Parts) -> None:
-        """Fills arrays with [view.length][lanes]."""
-        if view.has_lanes(self.fft.lanes):
-            self._each_vector(
-                view, memory, lambda address, at, mask: self._store_parts(self._read(address, view, mask), arrays, at)
-            )
+    def load(self, arrays: Parts) -> None:
+        """Fills arrays with [length][lanes]."""
+        if self.order == "columns":
+            self._each_vector(lambda address, at, mask: self._store_parts(self._read(address, mask), arrays, at))
             return
-        f, tiled = self.f, self._tiled(view)
+        f = self.f
 
-        def tile(j: IndexValue, group: IndexValue, addresses: Sequence[Value]) -> None:
-            rows = [
-                f.load(f.element_at(address, j, view.type), self.fft.vector, view.type.real.byte_width)
-                for address in addresses
-            ]
-            columns: Iterable[Element] = transpose_and_split(f, rows) if view.type.is_complex else _transposed(f, rows)
+        def square(j: IndexValue, group: IndexValue, addresses: Sequence[Value]) -> None:
+            bytes = self.type.real.byte_width
+            rows = [f.load(f.element_at(address, j, self.type), self.fft.vector, bytes) for address in addresses]
+            columns: Iterable[Element] = transpose_and_split(f, rows) if self.type.is_complex else _transposed(f, rows)
             for k, column in enumerate([*columns]):
                 self._store_parts(parts(column), arrays, f.add(f.multiply(f.add(j, k), self.fft.lanes), group))
 
-        self._each_square(view, memory, tiled, tile, self.fft.lanes)
-        self._each_element(
-            view, memory, tiled, lambda address, at: self._store_parts(self._read_one(address, view), arrays, at)
-        )
+        self._each_square(square, self.fft.lanes)
+        self._each_element(lambda address, at: self._store_parts(self._read_one(address), arrays, at))
 
-    def store(self, view: BlockView, memory: Value, arrays: Parts, scale: Value | None = None) -> None:
-        """Writes [view.length][lanes], each element times a scale."""
-        if view.has_lanes(self.fft.lanes):
-            self._each_vector(
-                view,
-                memory,
-                lambda address, at, mask: self._write(self._load_parts(arrays, at, scale), address, view, mask),
-            )
+    def store(self, arrays: Parts, scale: Value | None = None) -> None:
+        """Writes [length][lanes], each element times a scale."""
+        if self.order == "columns":
+            self._each_vector(lambda address, at, mask: self._write(self._load_parts(arrays, at, scale), address, mask))
             return
-        f, tiled = self.f, self._tiled(view)
+        f = self.f
 
-        def tile(j: IndexValue, group: IndexValue, addresses: Sequence[Value]) -> None:
+        def square(j: IndexValue, group: IndexValue, addresses: Sequence[Value]) -> None:
             lines = [
                 self._load_parts(arrays, f.add(f.multiply(f.add(j, k), self.fft.lanes), group), scale)
-                for k in range(self._square_size(view))
+                for k in range(self._square_size)
             ]
-            is_complex = view.type.is_complex
+            is_complex = self.type.is_complex
             rows = transpose_and_interleave(f, lines) if is_complex else _transposed(f, [line for (line,) in lines])
             # In reverse, since lanes beyond the last sequence are stored to its address, which it overwrites.
             for address, row in zip(reversed(addresses), reversed(rows), strict=True):
-                f.store(row, f.element_at(address, j, view.type), view.type.real.byte_width)
+                f.store(row, f.element_at(address, j, self.type), self.type.real.byte_width)
 
-        self._each_square(view, memory, tiled, tile, self.fft.lanes if self.is_full else self.count)
-        self._each_element(
-            view, memory, tiled, lambda address, at: self._write_one(arrays, at, scale, address, view), True
-        )
+        self._each_square(square, self.fft.lanes if self.is_full else f["count"])
+        self._each_element(lambda address, at: self._write_one(arrays, at, scale, address), only_held=True)
 
     # Traversals of a block
 
-    def _square_size(self, view: BlockView) -> int:
-        """Returns the number of elements of a sequence that a vector in memory has."""
-        return self.width // 2 if view.type.is_complex else self.width
+    @property
+    def _square_size(self) -> int:
+        """The number of elements of a sequence that a vector in memory has."""
+        return self.width // 2 if self.type.is_complex else self.width
 
-    def _tiled(self, view: BlockView) -> int:
-        """Returns the number of elements of each sequence that are moved in squares: whole vectors of contiguous
-        elements.
-        """
-        square = self._square_size(view)
-        return view.length // square * square if view.step == 1 and self.width > 1 else 0
+    def _in_squares(self) -> IndexValue:
+        """Returns the number of elements of each sequence that are moved in squares: whole vectors."""
+        f = self.f
+        return f.subtract(f["length"], f.remainder(f["length"], self._square_size)) if self.order == "rows" else 0
 
-    def _each_vector(
-        self, view: BlockView, memory: Value, visit: Callable[[Value, IndexValue, Value | None], None]
-    ) -> None:
+    def _each_vector(self, visit: Callable[[Value, IndexValue, Value | None], None]) -> None:
         """Visits vectors of adjacent sequences, element after element."""
-        f, base = self.f, view.base(self.f, self.first)
+        f, base = self.f, self._offset(self.f["first"])
         groups = range(0, self.fft.lanes, self.width)
-        masks = [None if self.is_full else f.first_lanes(f.left(self.count, k), self.width) for k in groups]
-        with f.loop(view.length) as loop:
-            line = f.add(base, f.multiply(loop.index, view.step))
+        masks = [None if self.is_full else f.first_lanes(f.left(f["count"], k), self.width) for k in groups]
+        with f.loop(f["length"]) as loop:
+            line = f.add(base, f.multiply(loop.index, f["inner"]))
             for k, mask in zip(groups, masks, strict=True):
                 at = f.add(f.multiply(loop.index, self.fft.lanes), k)
-                visit(f.element_at(memory, f.add(line, k), view.type), at, mask)
+                visit(f.element_at(f["memory"], f.add(line, k), self.type), at, mask)
 
-    def _each_square(self, view: BlockView, memory: Value, tiled: int, visit: VisitSquare, count: IndexValue) -> None:
+    def _each_square(self, visit: VisitSquare, count: IndexValue) -> None:
         """Visits squares of contiguous sequences: a vector of each, for as many vectors of lanes as `count` sequences
         fill.
         """
-        if not tiled:
+        if self.order != "rows":
             return
         f, lanes = self.f, self.fft.lanes
         # Addresses go through memory: LLVM takes long to compile loops in which it sees how they are computed.
         stored_addresses = f.slot(I64, lanes)
         with f.loop(lanes) as lane:
-            f.store(self._sequence_start(view, memory, lane.index), f.at(stored_addresses, lane.index, "i64"), 8)
+            f.store(self._sequence_start(lane.index), f.at(stored_addresses, lane.index, "i64"), 8)
         with f.loop(f.multiply(f.ceil_divide(count, self.width), self.width), self.width) as group:
             addresses = [
                 f.load(f.at(stored_addresses, f.add(group.index, lane), "i64"), PTR, 8) for lane in range(self.width)
             ]
-            with f.loop(tiled, self._square_size(view)) as loop:
-                visit(loop.index, group.index, addresses)
+            with f.each(0, self._in_squares(), self._square_size) as first:
+                visit(first, group.index, addresses)
 
-    def _each_element(
-        self,
-        view: BlockView,
-        memory: Value,
-        first: int,
-        visit: Callable[[Value, IndexValue], None],
-        only_held: bool = False,
-    ) -> None:
-        """Visits single elements from `first` on; with `only_held`, only those of sequences that the block has."""
-        f = self.f
-        if first == view.length:
-            return
-        with f.loop(self.fft.lanes) as lane, f.when(self._holds(lane.index) if only_held else None):
-            address = self._sequence_start(view, memory, lane.index)
-            with f.loop(view.length, first=first) as loop:
+    def _each_element(self, visit: Callable[[Value, IndexValue], None], only_held: bool = False) -> None:
+        """Visits the elements that are in no square; with `only_held`, only those of sequences that the block has."""
+        f, first = self.f, self._in_squares()
+        whole = None if first == 0 else f.compare("ne", f.index(first), f["length"])
+        with f.when(whole), f.loop(self.fft.lanes) as lane, f.when(self._holds(lane.index) if only_held else None):
+            address = self._sequence_start(lane.index)
+            with f.loop(f["length"], first=first) as loop:
                 at = f.add(f.multiply(loop.index, self.fft.lanes), lane.index)
-                visit(f.element_at(address, f.multiply(loop.index, view.step), view.type), at)
+                visit(f.element_at(address, f.multiply(loop.index, self._inner), self.type), at)
 
-    def _sequence_start(self, view: BlockView, memory: Value, lane: IndexValue) -> Value:
+    @property
+    def _inner(self) -> IndexValue:
+        return 1 if self.order == "rows" else self.f["inner"]
+
+    def _offset(self, sequence: IndexValue) -> IndexValue:
+        """Returns the offset of the first element of a sequence."""
+        f = self.f
+        if self.order == "rows":
+            return f.multiply(sequence, f["length"])
+        outer, inner = f.binary("udiv", f.index(sequence), f["inner"]), f["inner"]
+        return f.add(f.multiply(outer, f.multiply(f["length"], inner)), f.subtract(sequence, f.multiply(outer, inner)))
+
+    def _sequence_start(self, lane: IndexValue) -> Value:
         """Returns the address of the sequence of a lane; lanes past the last one get its address."""
         f = self.f
-        lane = lane if self.is_full else f.minimum(lane, f.left(self.count, 1))
-        return f.element_at(memory, view.base(f, f.add(self.first, lane)), view.type)
+        lane = lane if self.is_full else f.minimum(lane, f.left(f["count"], 1))
+        return f.element_at(f["memory"], self._offset(f.add(f["first"], lane)), self.type)
 
     def _holds(self, lane: IndexValue) -> Value | None:
         """Whether the block has a sequence in a lane; None where it is full."""
-        return None if self.is_full else self.f.compare("ult", self.f.index(lane), self.f.index(self.count))
+        return None if self.is_full else self.f.compare("ult", self.f.index(lane), self.f["count"])
 
     # Elements and vectors
 
-    def _read(self, address: Value, view: BlockView, mask: Value | None = None) -> Parts:
-        return parts(self.f.load_lanes(address, view.type, self.fft.vector.width, mask))
+    def _read(self, address: Value, mask: Value | None = None) -> Parts:
+        return parts(self.f.load_lanes(address, self.type, self.fft.vector.width, mask))
 
-    def _read_one(self, address: Value, view: BlockView) -> Parts:
-        return parts(self.f.load_lanes(address, view.type))
+    def _read_one(self, address: Value) -> Parts:
+        return parts(self.f.load_lanes(address, self.type))
 
-    def _write(self, values: Parts, address: Value, view: BlockView, mask: Value | None = None) -> None:
-        self.f.store_lanes(element_of(values), address, view.type, mask)
+    def _write(self, values: Parts, address: Value, mask: Value | None = None) -> None:
+        self.f.store_lanes(element_of(values), address, self.type, mask)
 
-    def _write_one(self, arrays: Parts, at: IndexValue, scale: Value | None, address: Value, view: BlockView) -> None:
+    def _write_one(self, arrays: Parts, at: IndexValue, scale: Value | None, address: Value) -> None:
         f, element = self.f, self.fft.vector.element
         values = [f.load(f.at(array, at, element), self.fft.vector.scalar, self.fft.align) for array in arrays]
-        self._write(tuple(_scaled(f, values, scale)), address, view)
+        self._write(tuple(_scaled(f, values, scale)), address)
 
     def _store_parts(self, values: Parts, arrays: Parts, at: IndexValue) -> None:
         for part, array in zip(values, arrays, strict=True):

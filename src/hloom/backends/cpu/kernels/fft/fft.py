@@ -121,7 +121,7 @@ class _Writer:
         if inner == 1:
             self._rows(length, outer, source, target, scale)
             return
-        view = BlockView.along(self.complex, length, inner)
+        view = BlockView(self.complex, length, inner)
         self._run(
             FftPass(view, view, self._lane_fft(length, inner * outer), inner * outer, scale=scale), source, target
         )
@@ -131,7 +131,7 @@ class _Writer:
         if split[0] > 1:
             self._long(*split, rows, source, target, scale)
             return
-        view = BlockView.along(self.complex, n, 1)
+        view = BlockView(self.complex, n, 1)
         self._run(FftPass(view, view, self._lane_fft(n, rows), rows, scale=scale), source, target)
 
     def _half(self, n: int, rows: int, source: Value, target: Value, scale: float) -> None:
@@ -139,8 +139,8 @@ class _Writer:
         if is_even and (n > MAX_LENGTH or self._split(n // 2, 2 * rows <= self.width) != (1, n // 2)):
             self._long_half(n, rows, source, target, scale)
             return
-        half = BlockView.along(self.complex, n // 2 + 1, 1)
-        whole = BlockView.along(self.complex, n // 2, 1) if is_even else BlockView.along(self.real, n, 1)
+        half = BlockView(self.complex, n // 2 + 1, 1)
+        whole = BlockView(self.complex, n // 2, 1) if is_even else BlockView(self.real, n, 1)
         fft = self._lane_fft(whole.length, rows)
         if self.kind is FftType.RFFT:
             kind: PassKind = "pairs to half" if is_even else "real to half"
@@ -181,9 +181,9 @@ class _Writer:
         """Transforms row by row: columns of [a][b] to [b][a] in the workspace, whose columns are the result's."""
         f, n = self.entry, a * b
         offset = self._reserve(n)
-        columns = BlockView(self.complex, a, b, b, n)
-        transposed = BlockView(self.complex, a, 1, 1, a)
-        last = BlockView(self.complex, b, a, a, n)
+        columns = BlockView(self.complex, a, b)
+        transposed = BlockView(self.complex, a, 1)
+        last = BlockView(self.complex, b, a)
         first = FftPass(columns, transposed, self._lane_fft(a, b), b, twiddle=(a, b))
         second = FftPass(last, last, self._lane_fft(b, a), a, scale=scale)
         with f.loop(rows) as row:

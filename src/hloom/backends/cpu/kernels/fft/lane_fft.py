@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
-from hloom.lir import PTR, IndexValue, Type, Value, constant
+from hloom.lir import I64, PTR, Function, IndexValue, Type, Value, constant
 from hloom.numerics import roots_of_unity
 from hloom.passes.legalize.fft_lengths import radices_of
 
 Complex = tuple[Value, Value]
+_ARRAYS = "re", "im", "re2", "im2", "table"
 
 
 @dataclass(frozen=True)
@@ -66,35 +67,44 @@ class LaneFft:
         return [self.function(name)]
 
     def function(self, name: str) -> KernelFunction:
-        """Returns `name(re, im, re2, im2, table)`."""
-        f = KernelFunction(name, re=PTR, im=PTR, re2=PTR, im2=PTR, table=PTR)
+        """Returns `name(re, im, re2, im2, table)`, which calls a shared function for each stage."""
+        f = KernelFunction(name, **dict.fromkeys(_ARRAYS, PTR)).as_call_only()
         source, target = (f["re"], f["im"]), (f["re2"], f["im2"])
         m, interleaved, table_offset = self.n, 1, 0
         for radix in self.radices:
             m //= radix
-            self._stage(f, source, target, radix, m, interleaved * self.lanes, table_offset)
+            table = f.at(f["table"], table_offset, self.vector.element)
+            f.call_function(
+                self.stage(radix, m == 1), *source, *target, table, f.index(m), f.index(interleaved * self.lanes)
+            )
             table_offset += 2 * m * (radix - 1) if m > 1 else 0
             interleaved *= radix
             source, target = target, source
         return f
 
-    def _stage(
-        self, f: KernelFunction, source: Complex, target: Complex, radix: int, m: int, width: int, table_offset: int
-    ) -> None:
-        with f.loop(m) as loop:
-            p = loop.index
-            factors = self._factors(f, radix, p, table_offset) if m > 1 else []
-            with f.loop(width, self.vector.width or 1) as inner:
-                first = f.add(f.multiply(p, width), inner.index)
-                inputs = [self.load(f, source, f.add(first, k * m * width)) for k in range(radix)]
-                outputs = butterfly(f, inputs)
-                first = f.add(f.multiply(p, radix * width), inner.index)
-                for k, value in enumerate(outputs):
-                    value = multiply(f, value, factors[k - 1]) if factors and k else value
-                    self.store(f, value, target, f.add(first, k * width))
+    def stage(self, radix: int, is_last: bool) -> Function:
+        """Returns `(re, im, re2, im2, table, m, width)`: butterflies of elements that are m times `width` apart.
 
-    def _factors(self, f: KernelFunction, radix: int, p: IndexValue, table_offset: int) -> list[Complex]:
-        first = f.at(f["table"], f.add(f.multiply(p, 2 * (radix - 1)), table_offset), self.vector.element)
+        Their results, `width` apart, are multiplied by factors, but for the last stage, whose m is 1.
+        """
+        name = f"fft.stage{radix}{'.last' if is_last else ''}.{self.vector.suffix}"
+        f = KernelFunction(name, **dict.fromkeys(_ARRAYS, PTR), m=I64, width=I64).as_shared()
+        m, width = (1 if is_last else f["m"]), f["width"]
+        sources, targets = ([f.multiply(step, k) for k in range(radix)] for step in (f.multiply(width, m), width))
+        with f.loop(m) as loop:
+            row = f.multiply(loop.index, width)
+            factors = [] if is_last else self._factors(f, radix, loop.index)
+            with f.loop(width, self.vector.width or 1) as inner:
+                first = f.add(row, inner.index)
+                inputs = [self.load(f, (f["re"], f["im"]), f.add(first, each)) for each in sources]
+                first = f.add(f.multiply(row, radix), inner.index)
+                for k, value in enumerate(butterfly(f, inputs)):
+                    value = multiply(f, value, factors[k - 1]) if factors and k else value
+                    self.store(f, value, (f["re2"], f["im2"]), f.add(first, targets[k]))
+        return f.finish()
+
+    def _factors(self, f: KernelFunction, radix: int, p: IndexValue) -> list[Complex]:
+        first = f.at(f["table"], f.multiply(p, 2 * (radix - 1)), self.vector.element)
         return [self.factor(f, first, k) for k in range(radix - 1)]
 
     def factor(self, f: KernelFunction, table: Value, index: IndexValue) -> Complex:

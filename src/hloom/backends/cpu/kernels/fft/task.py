@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from hloom.backends.cpu.kernels.fft.blocks import BlockView, SequenceBlock
+from hloom.backends.cpu.kernels.fft.blocks import BlockView, move_function
 from hloom.backends.cpu.kernels.fft.half_spectrum import convert_ends, convert_pair
 from hloom.backends.cpu.kernels.fft.lane_fft import Complex, LaneFft, multiply
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.lir import I64, PTR, IndexValue, Value, constant, type_of
+from hloom.lir import PTR, IndexValue, Value, constant
 
 PassKind = Literal["complex", "pairs to half", "half to pairs", "real to half", "half to real"]
 """Source and target of a pass; `half` is half a spectrum, `pairs` are real elements two by two."""
@@ -41,16 +41,12 @@ class FftPass:
     @property
     def inner(self) -> int:
         """Sequences in a range whose boundaries no block crosses."""
-        return self.source.inner if self.source.has_lanes(self.fft.lanes) else self.sequences
+        return self.source.inner if self.source.order(self.fft) == "columns" else self.sequences
 
     @property
     def blocks(self) -> int:
         """The number of blocks."""
         return math.ceil(self.inner / self.fft.lanes) * (self.sequences // self.inner)
-
-
-Move = Callable[[SequenceBlock, BlockView, Value, tuple[Value, ...]], None]
-"""Emits the move of a block between memory and arrays."""
 
 
 class FftTask:
@@ -64,9 +60,6 @@ class FftTask:
 
     def functions(self) -> list[KernelFunction]:
         """Returns the task, and the functions that it calls beside the transform."""
-        scale = None if self.p.scale == 1.0 else constant(type_of(self.fft.vector.element), self.p.scale)
-        self._moves("load", self.p.source, SequenceBlock.load)
-        self._moves("store", self.p.target, functools.partial(SequenceBlock.store, scale=scale))
         self.f = f = task_function(self.name).as_call_only()
         self.source, self.target, work, self.table, self.twiddles = f.unpack(f["context"], *[PTR] * 5)
         first = f.multiply(f["chunk"], 4 * self.array)
@@ -77,16 +70,6 @@ class FftTask:
         with f.each(start, f.add(start, count)) as block:
             self._block(block)
         return [*self.called, f]
-
-    def _moves(
-        self, suffix: str, view: BlockView, move: Callable[[SequenceBlock, BlockView, Value, tuple[Value, ...]], None]
-    ) -> None:
-        """Writes `name.suffix(memory, arrays .., first, count)`, which moves a block."""
-        arrays = [f"array{k}" for k in range(2 if view.type.is_complex else 1)]
-        f = KernelFunction(f"{self.name}.{suffix}", memory=PTR, **dict.fromkeys(arrays, PTR), first=I64, count=I64)
-        block = SequenceBlock(f, self.fft, f["first"], f["count"], self.p.inner % self.fft.lanes == 0)
-        move(block, view, f["memory"], tuple(f[array] for array in arrays))
-        self.called.append(f)
 
     def _define_and_call(self, suffix: str, write: Callable[..., None], *arguments: Value) -> None:
         """Defines a function, and calls it: `write` gets the function and its parameters."""
@@ -113,10 +96,17 @@ class FftTask:
             self._half_to_real()
 
     def _load(self, arrays: tuple[Value, ...]) -> None:
-        self.f.call_void(f"{self.name}.load", self.source, *arrays, self.first, self.count)
+        self._move(self.source, self.p.source, arrays, stores=False)
 
     def _store(self, arrays: tuple[Value, ...]) -> None:
-        self.f.call_void(f"{self.name}.store", self.target, *arrays, self.first, self.count)
+        self._move(self.target, self.p.target, arrays, stores=True)
+
+    def _move(self, memory: Value, view: BlockView, arrays: tuple[Value, ...], stores: bool) -> None:
+        """Moves a block between memory and arrays."""
+        f, p, scale = self.f, self.p, constant(self.fft.vector.scalar, self.p.scale)
+        function = move_function(self.fft, view, p.inner % self.fft.lanes == 0, stores, stores and p.scale != 1.0)
+        sizes = self.first, self.count, f.index(view.length), f.index(view.inner)
+        f.call_function(function, memory, *sizes, scale, *arrays)
 
     def _transform(self) -> tuple[Complex, Complex]:
         """Transforms the first pair of arrays; returns the pair that has the result, and the other one."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, StackVariable
 from hloom.backends.cpu.kernels.sort.context import RowContext, RowField
@@ -26,7 +27,7 @@ from hloom.backends.cpu.kernels.sort.network import (
     sorted_vectors,
 )
 from hloom.backends.cpu.kernels.sort.records import Records, load_raw, store_raw
-from hloom.lir import I64, PTR, IndexValue, Value, constant, type_of
+from hloom.lir import I64, PTR, Function, IndexValue, Value, constant, type_of
 
 MAX_AVX2_ROW = 1 << 15
 """Elements up to which vectors of 32 bytes pay; longer rows are sorted by digits in less time."""
@@ -79,8 +80,6 @@ class QuickSort:
     def functions(self) -> list[KernelFunction]:
         """Returns the functions that `sort` calls."""
         functions = [self._part()]
-        if not self.is_short:
-            functions += [self._leaf(), self._partition(), self._quick()]
         if self.parts > 1:
             functions.append(self._merge())
         if self.key is not None:
@@ -145,7 +144,7 @@ class QuickSort:
             if self.key is not None:
                 self._make_keys(f, source, spare, count, changes)
             destination = spare if self._levels() % 2 else target
-            f.call_void(f"{self.row.name}.quick", spare, target, destination, f.index(count))
+            f.call_function(self._quick, spare, target, destination, f.index(count))
         if self.key is not None and self.key.ambiguous_values:
             bits = f.call(f"llvm.vector.reduce.or.{self.type.suffix}", self.type.scalar, changes.get())
             store_raw(f, bits, self._changes(f), f["chunk"])
@@ -196,11 +195,13 @@ class QuickSort:
         for address, left, value in zip(addresses, lefts, sorted_vectors(f, keys), strict=True):
             self._store(f, value if changes is None else self._decode(f, value), address, left)
 
-    def _leaf(self) -> KernelFunction:
-        """Writes `(source, target, count)`, which sorts up to `leaf_size` keys."""
-        f = KernelFunction(f"{self.row.name}.leaf", source=PTR, target=PTR, count=I64)
+    @cached_property
+    def _leaf(self) -> Function:
+        """The function `(source, target, count)`, which sorts up to `leaf_size` keys."""
+        name = f"sort.leaf.{self.type.suffix}.{self.vectors}"
+        f = KernelFunction(name, source=PTR, target=PTR, count=I64).as_shared()
         self._sort_leaf(f, f["source"], f["target"], f["count"], None)
-        return f
+        return f.finish()
 
     def _vector_addresses(
         self, f: KernelFunction, base: Value, count: IndexValue
@@ -209,25 +210,26 @@ class QuickSort:
         starts = [k * self.type.width for k in range(self.vectors)]
         return [f.at(base, start, self.type.element) for start in starts], [f.left(count, start) for start in starts]
 
-    def _quick(self) -> KernelFunction:
-        """Writes `(source, scratch, target, count)`, which sorts keys from `source` into `target`, which is `source` or
-        `scratch`.
+    @cached_property
+    def _quick(self) -> Function:
+        """The function `(source, scratch, target, count)`, which sorts keys from `source` into `target`, which is
+        `source` or `scratch`.
         """
-        name = f"{self.row.name}.quick"
-        f = KernelFunction(name, source=PTR, scratch=PTR, target=PTR, count=I64)
+        name = f"sort.quick.{self.type.suffix}.{self.vectors}"
+        f = KernelFunction(name, source=PTR, scratch=PTR, target=PTR, count=I64).as_shared()
         keys, lesser = _Unsorted(*(f.variable(parameter) for parameter in f.parameters)), f.slot(I64, 1)
         with f.repeat(lambda: f.compare("ugt", keys.count.get(), f.index(self.leaf_size))):
             pivot = self._pivot(f, keys.source.get(), keys.count.get())
             partition_arguments = keys.source.get(), keys.scratch.get(), keys.count.get()
-            f.call_void(f"{self.row.name}.partition", *partition_arguments, pivot, lesser)
+            f.call_function(self._partition, *partition_arguments, pivot, lesser)
             lesser_count = f.load(lesser, I64, 8)
             is_greatest = f.compare("eq", lesser_count, keys.count.get())
             with f.when(is_greatest):
                 self._finish_equal(f, keys, pivot, lesser)
             with f.unless(is_greatest):
                 self._recurse(f, keys, lesser_count)
-        f.call_void(f"{self.row.name}.leaf", keys.source.get(), keys.target.get(), keys.count.get())
-        return f
+        f.call_function(self._leaf, keys.source.get(), keys.target.get(), keys.count.get())
+        return f.finish()
 
     def _finish_equal(self, f: KernelFunction, keys: _Unsorted, pivot: Value, lesser: Value) -> None:
         """Splits off a pivot that is the maximum: keys that equal it are stored to the target, lesser ones remain in
@@ -236,7 +238,7 @@ class QuickSort:
         minimum = constant(pivot.type, 0)
         bound = f.binary("sub", pivot, constant(pivot.type, 1))
         partition_arguments = keys.scratch.get(), keys.source.get(), keys.count.get()
-        f.call_void(f"{self.row.name}.partition", *partition_arguments, bound, lesser)
+        f.call_function(self._partition, *partition_arguments, bound, lesser)
         lesser_count = f.select(f.compare("eq", pivot, minimum), constant(I64, 0), f.load(lesser, I64, 8))
         with f.each(lesser_count, keys.count.get()) as position:
             store_raw(f, pivot, keys.target.get(), position)
@@ -252,7 +254,7 @@ class QuickSort:
         ends = [f.at(begin, lesser_count, self.type.element) for begin in begins]
         chosen = [f.select(first_is_smaller, a, b) for a, b in zip(begins, ends, strict=True)]
         others = [f.select(first_is_smaller, b, a) for a, b in zip(begins, ends, strict=True)]
-        f.call_void(f"{self.row.name}.quick", *chosen, f.index(f.minimum(lesser_count, greater_count)))
+        f.call_void(f.function.name, *chosen, f.index(f.minimum(lesser_count, greater_count)))
         for variable, value in zip((keys.source, keys.scratch, keys.target), others, strict=True):
             variable.set(value)
         keys.count.set(f.select(first_is_smaller, greater_count, lesser_count))
@@ -271,17 +273,17 @@ class QuickSort:
             value = median(f, value, *(f.shuffle(value, None, lanes) for lanes in rotations))
         return f.extract(value, 0)
 
-    def _partition(self) -> KernelFunction:
-        """Writes `(source, target, count, bound, lesser)`, which moves keys up to a bound to the front, others to the
-        back, and counts the former.
+    @cached_property
+    def _partition(self) -> Function:
+        """The function `(source, target, count, bound, lesser)`, which moves keys up to a bound to the front, others to
+        the back, and counts the former.
 
         Keys that do not fill a vector come first. A whole vector, its lesser keys before the others, is stored both
         where the front ends and where the back begins: between them is room for as many vectors as are left.
         """
         type, width = self.type, self.type.width
-        f = KernelFunction(
-            f"{self.row.name}.partition", source=PTR, target=PTR, count=I64, bound=type.scalar, lesser=PTR
-        )
+        parameters = {"source": PTR, "target": PTR, "count": I64, "bound": type.scalar, "lesser": PTR}
+        f = KernelFunction(f"sort.partition.{type.suffix}", **parameters).as_shared()
         source, target, count = f["source"], f["target"], f["count"]
         bounds = f.splat(f["bound"], width)
         ragged = f.index(f.remainder(count, width))
@@ -303,7 +305,7 @@ class QuickSort:
             front.set(f.index(f.add(front.get(), below)))
             back.set(f.index(f.subtract(back.get(), f.subtract(width, below))))
         f.store(front.get(), f["lesser"], 8)
-        return f
+        return f.finish()
 
     # Merging parts
 
