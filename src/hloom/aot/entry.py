@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hloom.aot.constants import MAX_TEXT, ConstantBlock, ExternalBlock
 from hloom.aot.runtime import FORK, GO_ON, RUN_CALLS
@@ -66,9 +66,8 @@ class LibraryEmitter(ProgramEmitter):
 
     def functions_of(self, name: str, constants: Constants) -> list[Function]:
         """Returns the functions, of which only the entry `name` is exported."""
-        functions = [function for module in self.all_modules() for function in module.functions]
-        for function in functions:
-            function.is_exported = False
+        modules = self.all_modules()
+        functions = [replace(function, is_exported=False) for module in modules for function in module.functions]
         return [*functions, _entry(name, self.program, self.assignment.arena_bytes, constants)]
 
     def _host(self, step: HostStep | WaitStep) -> None:

@@ -27,6 +27,7 @@ from hloom.cli.prove import prove
 from hloom.cli.reduce import reduce
 from hloom.cli.run import run
 from hloom.cli.show import show
+from hloom.cli.warm import warm
 from hloom.errors import HloomError
 
 FAILED, INTERRUPTED = 2, 130
@@ -72,7 +73,7 @@ def main(files: tuple[str, ...]) -> None:
 
 COMMANDS = (
     bench, bisect, build, check, convert, debug, diff, explore, fuzz, isolate, lsp, operations, opt, pjrt_path, profile,
-    prove, reduce, run, show
+    prove, reduce, run, show, warm
 )  # fmt: skip
 for command in COMMANDS:
     main.add_command(command)

@@ -14,6 +14,7 @@ import pytest
 
 import hloom as hl
 from hloom.backends.cpu import compiler
+from hloom.backends.cpu.kernels.usual import usual_programs
 from hloom.backends.cpu.llvm import disk_cache, machine_code
 from hloom.backends.cpu.runtime import dispatch, interrupts
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
@@ -251,3 +252,29 @@ def test_a_new_folder_is_the_users_alone(tmp_path: Path, monkeypatch: pytest.Mon
     hl.compile(TEXT)
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "new").iterdir()} == {0o600}
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+
+
+def test_programs_share_functions(folder: Path) -> None:
+    def made(rows: int, length: int) -> tuple[set[str], Any]:
+        before = {file.name for file in folder.glob("*.o")}
+        text = f"HloModule m  ENTRY e {{ x = c64[{rows},{length}] parameter(0)  ROOT y = c64[{rows},{length}] fft(x), "
+        run = hl.compile(f"{text} fft_type=FFT, fft_length={{{length}}} }}")
+        return {file.name for file in folder.glob("*.o")} - before, run
+
+    first, _ = made(64, 64)
+    second, run = made(32, 256)
+    x = np.random.default_rng(0).standard_normal((32, 256)).astype(np.complex64)
+    np.testing.assert_allclose(run(x), np.fft.fft(x), rtol=0, atol=1e-4)
+    # The load, the store and two stages are those of the first program.
+    assert len(first) >= 5 and len(second) == 1
+
+
+@pytest.mark.long
+def test_usual_programs_have_the_functions_of_others(folder: Path) -> None:
+    for text in usual_programs():
+        hl.compile(text)
+    before = {*folder.glob("*.o")}
+    for n in (128, 1000, 360, 2048):
+        text = f"HloModule m  ENTRY e {{ x = c64[64,{n}] parameter(0)  ROOT y = c64[64,{n}] fft(x), fft_type=FFT, "
+        hl.compile(f"{text} fft_length={{{n}}} }}")
+    assert len({*folder.glob("*.o")} - before) == 4

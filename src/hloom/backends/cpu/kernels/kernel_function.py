@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Self
 
 from hloom.backends.cpu.elements.memory import load_lanes, store_lanes
 from hloom.backends.cpu.elements.types import Element, load_element, memory_element, resized, rounded, store_element
-from hloom.backends.cpu.llvm.processor import processor
+from hloom.backends.cpu.llvm.processor import Processor, processor
 from hloom.lir import (
     I1,
     I8,
@@ -67,11 +68,6 @@ class KernelFunction(FunctionBuilder):
     def as_call_only(self) -> Self:
         """Marks the function call-only, and returns it."""
         self.function.attributes |= {Attribute.CALL_ONLY}
-        return self
-
-    def as_shared(self) -> Self:
-        """Marks the function shared between programs, whose name says all that its code depends on; returns it."""
-        self.function.is_shared = self.function.is_exported = True
         return self
 
     def __getitem__(self, parameter: str) -> Value:
@@ -173,6 +169,21 @@ class KernelFunction(FunctionBuilder):
     def multiply_add(self, a: Value, b: Value, c: Value) -> Value:
         """Returns a * b + c: by `fmuladd` for floats, modulo 2^n for integers."""
         return self.fmuladd(a, b, c) if a.type.is_float else self.binary("add", self.binary("mul", a, b), c)
+
+
+def shared_function(name: str, write: Callable[[KernelFunction], None], **parameters: Type) -> Function:
+    """Returns the shared function of a name, which says all that its code depends on; it is written once."""
+    key = processor(), name
+    if key not in _shared:
+        f = KernelFunction(name, **parameters)
+        f.function.is_shared = f.function.is_exported = True
+        write(f)
+        _shared[key] = f.finish()
+    return _shared[key]
+
+
+_shared: dict[tuple[Processor, str], Function] = {}
+"""Shared functions by processor and name."""
 
 
 def task_function(name: str) -> KernelFunction:

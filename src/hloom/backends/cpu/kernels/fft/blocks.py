@@ -10,7 +10,7 @@ from typing import Literal
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.elements.types import Element, element_of, parts
 from hloom.backends.cpu.kernels.fft.lane_fft import LaneFft
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
 from hloom.lir import I64, PTR, Function, IndexValue, Value
 from hloom.types import PrimitiveType
 
@@ -51,13 +51,15 @@ def move_function(fft: LaneFft, view: BlockView, is_full: bool, stores: bool, is
     name = f"fft.{'store' if stores else 'load'}.{order}.{type}.{fft.lanes}.{vector.suffix}{''.join(flags)}"
     sizes = dict.fromkeys(("first", "count", "length", "inner"), I64)
     arrays = [f"array{k}" for k in range(2 if type.is_complex else 1)]
-    f = KernelFunction(name, memory=PTR, **sizes, scale=vector.scalar, **dict.fromkeys(arrays, PTR)).as_shared()
-    block = SequenceBlock(f, fft, type, order, is_full)
-    if stores:
-        block.store(tuple(f[array] for array in arrays), f["scale"] if is_scaled else None)
-    else:
-        block.load(tuple(f[array] for array in arrays))
-    return f.finish()
+
+    def write(f: KernelFunction) -> None:
+        block, moved = SequenceBlock(f, fft, type, order, is_full), tuple(f[array] for array in arrays)
+        if stores:
+            block.store(moved, f["scale"] if is_scaled else None)
+        else:
+            block.load(moved)
+
+    return shared_function(name, write, memory=PTR, **sizes, scale=vector.scalar, **dict.fromkeys(arrays, PTR))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ becomes r sequences of length m: element k of the p-th butterfly, times w^(p k),
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
 from hloom.lir import I64, PTR, Function, IndexValue, Type, Value, constant
 from hloom.numerics import roots_of_unity
 from hloom.passes.legalize.fft_lengths import radices_of
@@ -88,7 +89,10 @@ class LaneFft:
         Their results, `width` apart, are multiplied by factors, but for the last stage, whose m is 1.
         """
         name = f"fft.stage{radix}{'.last' if is_last else ''}.{self.vector.suffix}"
-        f = KernelFunction(name, **dict.fromkeys(_ARRAYS, PTR), m=I64, width=I64).as_shared()
+        write = functools.partial(self._write_stage, radix, is_last)
+        return shared_function(name, write, **dict.fromkeys(_ARRAYS, PTR), m=I64, width=I64)
+
+    def _write_stage(self, radix: int, is_last: bool, f: KernelFunction) -> None:
         m, width = (1 if is_last else f["m"]), f["width"]
         sources, targets = ([f.multiply(step, k) for k in range(radix)] for step in (f.multiply(width, m), width))
         with f.loop(m) as loop:
@@ -101,7 +105,6 @@ class LaneFft:
                 for k, value in enumerate(butterfly(f, inputs)):
                     value = multiply(f, value, factors[k - 1]) if factors and k else value
                     self.store(f, value, (f["re2"], f["im2"]), f.add(first, targets[k]))
-        return f.finish()
 
     def _factors(self, f: KernelFunction, radix: int, p: IndexValue) -> list[Complex]:
         first = f.at(f["table"], f.multiply(p, 2 * (radix - 1)), self.vector.element)

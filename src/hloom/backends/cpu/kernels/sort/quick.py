@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction, StackVariable
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, StackVariable, shared_function
 from hloom.backends.cpu.kernels.sort.context import RowContext, RowField
 from hloom.backends.cpu.kernels.sort.keys import SortKey
 from hloom.backends.cpu.kernels.sort.merge import ParallelFor
@@ -144,7 +143,7 @@ class QuickSort:
             if self.key is not None:
                 self._make_keys(f, source, spare, count, changes)
             destination = spare if self._levels() % 2 else target
-            f.call_function(self._quick, spare, target, destination, f.index(count))
+            f.call_function(self._quick(), spare, target, destination, f.index(count))
         if self.key is not None and self.key.ambiguous_values:
             bits = f.call(f"llvm.vector.reduce.or.{self.type.suffix}", self.type.scalar, changes.get())
             store_raw(f, bits, self._changes(f), f["chunk"])
@@ -195,13 +194,14 @@ class QuickSort:
         for address, left, value in zip(addresses, lefts, sorted_vectors(f, keys), strict=True):
             self._store(f, value if changes is None else self._decode(f, value), address, left)
 
-    @cached_property
     def _leaf(self) -> Function:
-        """The function `(source, target, count)`, which sorts up to `leaf_size` keys."""
+        """Returns the function `(source, target, count)`, which sorts up to `leaf_size` keys."""
         name = f"sort.leaf.{self.type.suffix}.{self.vectors}"
-        f = KernelFunction(name, source=PTR, target=PTR, count=I64).as_shared()
-        self._sort_leaf(f, f["source"], f["target"], f["count"], None)
-        return f.finish()
+
+        def write(f: KernelFunction) -> None:
+            self._sort_leaf(f, f["source"], f["target"], f["count"], None)
+
+        return shared_function(name, write, source=PTR, target=PTR, count=I64)
 
     def _vector_addresses(
         self, f: KernelFunction, base: Value, count: IndexValue
@@ -210,26 +210,26 @@ class QuickSort:
         starts = [k * self.type.width for k in range(self.vectors)]
         return [f.at(base, start, self.type.element) for start in starts], [f.left(count, start) for start in starts]
 
-    @cached_property
     def _quick(self) -> Function:
-        """The function `(source, scratch, target, count)`, which sorts keys from `source` into `target`, which is
-        `source` or `scratch`.
+        """Returns the function `(source, scratch, target, count)`, which sorts keys from `source` into `target`, which
+        is `source` or `scratch`.
         """
         name = f"sort.quick.{self.type.suffix}.{self.vectors}"
-        f = KernelFunction(name, source=PTR, scratch=PTR, target=PTR, count=I64).as_shared()
+        return shared_function(name, self._write_quick, source=PTR, scratch=PTR, target=PTR, count=I64)
+
+    def _write_quick(self, f: KernelFunction) -> None:
         keys, lesser = _Unsorted(*(f.variable(parameter) for parameter in f.parameters)), f.slot(I64, 1)
         with f.repeat(lambda: f.compare("ugt", keys.count.get(), f.index(self.leaf_size))):
             pivot = self._pivot(f, keys.source.get(), keys.count.get())
             partition_arguments = keys.source.get(), keys.scratch.get(), keys.count.get()
-            f.call_function(self._partition, *partition_arguments, pivot, lesser)
+            f.call_function(self._partition(), *partition_arguments, pivot, lesser)
             lesser_count = f.load(lesser, I64, 8)
             is_greatest = f.compare("eq", lesser_count, keys.count.get())
             with f.when(is_greatest):
                 self._finish_equal(f, keys, pivot, lesser)
             with f.unless(is_greatest):
                 self._recurse(f, keys, lesser_count)
-        f.call_function(self._leaf, keys.source.get(), keys.target.get(), keys.count.get())
-        return f.finish()
+        f.call_function(self._leaf(), keys.source.get(), keys.target.get(), keys.count.get())
 
     def _finish_equal(self, f: KernelFunction, keys: _Unsorted, pivot: Value, lesser: Value) -> None:
         """Splits off a pivot that is the maximum: keys that equal it are stored to the target, lesser ones remain in
@@ -238,7 +238,7 @@ class QuickSort:
         minimum = constant(pivot.type, 0)
         bound = f.binary("sub", pivot, constant(pivot.type, 1))
         partition_arguments = keys.scratch.get(), keys.source.get(), keys.count.get()
-        f.call_function(self._partition, *partition_arguments, bound, lesser)
+        f.call_function(self._partition(), *partition_arguments, bound, lesser)
         lesser_count = f.select(f.compare("eq", pivot, minimum), constant(I64, 0), f.load(lesser, I64, 8))
         with f.each(lesser_count, keys.count.get()) as position:
             store_raw(f, pivot, keys.target.get(), position)
@@ -273,17 +273,18 @@ class QuickSort:
             value = median(f, value, *(f.shuffle(value, None, lanes) for lanes in rotations))
         return f.extract(value, 0)
 
-    @cached_property
     def _partition(self) -> Function:
-        """The function `(source, target, count, bound, lesser)`, which moves keys up to a bound to the front, others to
-        the back, and counts the former.
+        """Returns the function `(source, target, count, bound, lesser)`, which moves keys up to a bound to the front,
+        others to the back, and counts the former.
 
         Keys that do not fill a vector come first. A whole vector, its lesser keys before the others, is stored both
         where the front ends and where the back begins: between them is room for as many vectors as are left.
         """
+        parameters = {"source": PTR, "target": PTR, "count": I64, "bound": self.type.scalar, "lesser": PTR}
+        return shared_function(f"sort.partition.{self.type.suffix}", self._write_partition, **parameters)
+
+    def _write_partition(self, f: KernelFunction) -> None:
         type, width = self.type, self.type.width
-        parameters = {"source": PTR, "target": PTR, "count": I64, "bound": type.scalar, "lesser": PTR}
-        f = KernelFunction(f"sort.partition.{type.suffix}", **parameters).as_shared()
         source, target, count = f["source"], f["target"], f["count"]
         bounds = f.splat(f["bound"], width)
         ragged = f.index(f.remainder(count, width))
@@ -305,7 +306,6 @@ class QuickSort:
             front.set(f.index(f.add(front.get(), below)))
             back.set(f.index(f.subtract(back.get(), f.subtract(width, below))))
         f.store(front.get(), f["lesser"], 8)
-        return f.finish()
 
     # Merging parts
 
