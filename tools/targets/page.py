@@ -87,9 +87,8 @@ Every program of the corpus on one device, built with `hl.build` for each target
 Results are compared with those of the just-in-time compiler (JIT) on this machine: `=` is the same bits, `~` within the
 tolerances of the program, since other processors have shorter vectors, or do not fuse multiply-adds. The number is
 speed: the time of the JIT's executable on one thread, called from Python, over that of the library; emulators are not
-timed. Short programs are faster in a library, since calls from Python take 2 us; factorisations of large matrices are
-slower without LAPACK. A target with fewer programs has run a sample. NEON of 32-bit Arm takes subnormal numbers for
-zero, so that the logarithm of one is -inf there.
+timed. Short programs are faster in a library, since calls from Python take 2 us. A target with fewer programs has run a
+sample.
 
 {summary}
 
