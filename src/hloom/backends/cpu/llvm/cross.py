@@ -36,8 +36,8 @@ def compiled(text: str, triple: str, form: Form = Form.OBJECT) -> bytes:
         cpu = processor()
         # Programs without an operating system are linked for a fixed address.
         model = "static" if "-none-" in triple else "pic"
-        # As in the JIT: with near addresses, LLVM does not keep vectors of equal constants in registers or on the stack,
-        # but reads a scalar in each instruction, which takes up to a quarter longer.
+        # As in the JIT: with near addresses, LLVM keeps no vectors of equal constants in registers or on the stack, but
+        # reads a scalar in each instruction, which takes up to a quarter longer.
         far = "large" if triple.startswith("x86_64") and "linux" in triple else "default"
         machine = llvm.Target.from_triple(triple).create_target_machine(
             cpu=cpu.name, features=cpu.features, opt=2, reloc=model, codemodel=far
