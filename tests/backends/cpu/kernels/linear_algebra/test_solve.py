@@ -37,7 +37,7 @@ def solved(type: str, a: Any, b: Any, threads: int, **config: str) -> Any:
 @pytest.mark.parametrize("uplo", "LU")
 @pytest.mark.parametrize("trans_x", "NT")
 def test_solutions_are_those_of_scipy(side: str, uplo: str, trans_x: str) -> None:
-    """Only one triangle is read; the sizes are no multiples of blocks; a matrix of a batch may be singular."""
+    """Only one triangle is read; the sizes are not multiples of blocks."""
     rng = np.random.default_rng(0)
     order, count = 70, 45
     for type, dtype, tolerance in (("f32", np.float32, 1e-4), ("f64", np.float64, 1e-12)):
