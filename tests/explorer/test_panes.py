@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -208,6 +209,24 @@ def test_a_link_has_the_graph_beside_and_the_colour(browser: Any) -> None:
     wait_until(browser, "document.body.dataset.ready && Boolean(beside.drawn)")
     state = "[state.which, beside.which, colorSelect.value, equalScopes.isOnce, besidePane.hidden]"
     assert run(browser, state) == ["given", "other.given", "data:owner", True, False]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        '["given",2,"0.1"]',
+        '["given","given.x",7,3,99,"a"]',
+        '["no"]',
+        "{}",
+        '["given","other.given",null,true,0,"9.9","z"]',
+    ],
+)
+def test_links_of_other_pages_show_the_graph(state: str, browser: Any) -> None:
+    address = browser.current_url.partition("#")[0]
+    browser.get("about:blank")
+    browser.get(f"{address}#{quote(state)}")
+    wait_until(browser, "document.body.dataset.ready && state.isDrawn")
+    assert run(browser, "drawing.scene.nodes.length") > 0
 
 
 def test_what_became_of_an_instruction(browser: Any) -> None:

@@ -3,7 +3,7 @@
 // counterpart of an instruction computes the same, has its name, is what passes made of it, or is the fusion that contains it.
 
 const beside = { which: null, number: 0, open: new Set(), chosen: null, drawn: null, arrange: null };
-const besideCanvas = h("canvas", { class: "fill", tabindex: 0, role: "img", "aria-label": "second graph, which follows the first" });
+const besideCanvas = h("canvas", { class: "fill", role: "img", "aria-label": "second graph, which follows the first" });
 const besidePart = h("p", { class: "soft" });
 const besideLegend = h("div", { class: "legend", role: "group", "aria-label": "legend of the second graph" });
 const besideName = h("span", {}); // of what is chosen there, for the details

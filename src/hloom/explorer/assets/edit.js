@@ -110,5 +110,6 @@ function acceptFiles() {
     if (!file) return;
     if (/\.json$/i.test(file.name)) openColumns(file);
     else if (isServed) runText(await file.arrayBuffer(), file.name);
+    else element("details").replaceChildren(h("h2", {}, file.name), h("p", {}, "This page opens files of values, JSON. The page that `hloom explore` serves opens modules, too."));
   });
 }

@@ -231,13 +231,16 @@ try {
   setGraph(which);
   fillSelects();
   colorSelect.value = color;
-  beside.which = second;
-  setOnce(isOnce);
+  if (!colorSelect.value) colorSelect.value = "kind";
+  beside.which = Object.hasOwn(GRAPHS, second) && graphOf(second) ? second : null;
+  setOnce(isOnce === true);
   state.computation = number;
   for (const id of open) state.open.add(id);
   state.chosen = chosen;
   draw();
 } catch {
+  beside.which = null;
+  setOnce(false);
   setGraph("optimized");
   state.open.clear();
   enter(0);
