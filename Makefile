@@ -44,7 +44,7 @@ release-check: $(VENV)/.installed-dev  ## builds sdist and wheel; runs the demo 
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --no-compile --editable .
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml

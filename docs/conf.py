@@ -15,5 +15,5 @@ myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence", "deflist"]
 add_module_names = False
 python_maximum_signature_line_length = 60
-pygments_style = "friendly"
+pygments_style = "default"
 pygments_dark_style = "github-dark"

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 import clauses
 import commands
 import pictures
 from conftest import ROOT, SPECIFICATION
+from hloom.cli import main
 from hloom.ops.operation import OPERATIONS
 from hloom.scaling.cluster import load_cluster
 from pages import run_page
@@ -83,6 +86,27 @@ def test_the_reference_of_commands_is_up_to_date() -> None:
     for name, command in commands.commands():
         assert f"\n.SH {name.upper()}\n" in commands.manual()
         assert command.help, name
+
+
+COMMAND_LINE = re.compile(r"^(?:    |\$ )((?:[\w.=-]+ )*?hloom [a-z].*?)(?: +#.*)?$|`(hloom [a-z][^`]*)`", re.MULTILINE)
+WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+
+
+def test_command_lines_of_pages_have_commands_and_options_that_exist() -> None:
+    lines = [line for page in WRITTEN for found in COMMAND_LINE.findall(page.read_text()) for line in found if line]
+    assert len(lines) > 100
+    for line in lines:
+        words = re.sub(r"--load \S+ ", "", line.partition("hloom ")[2].partition(" && ")[0])
+        name, *arguments = shlex.split(words)
+        if ".." in arguments or not arguments:
+            assert name in main.commands, line
+            continue
+        try:
+            main.commands[name].make_context(name, arguments)
+        except click.MissingParameter:
+            assert line.count(" ") < 4, line  # a command that is named, such as `hloom bisect --passes cpu`
+        except (click.UsageError, KeyError) as error:
+            raise AssertionError(line) from error
 
 
 def test_the_cluster_of_the_page_is_one(tmp_path: Path) -> None:
@@ -169,7 +193,7 @@ def test_mentioned_names_exist() -> None:
     pages = [
         path
         for path in docs.rglob("*.md")
-        if path.name not in ("commands.md", "glossary.md", "operations.md", "libraries.md")
+        if path.name not in ("commands.md", "glossary.md", "operations.md", "libraries.md", "pass_rates.md")
     ]
     missing = [
         f"{page.relative_to(ROOT)}: {name}"

@@ -95,7 +95,7 @@ def page() -> str:
         )
     count = sum(tested(clause, tests, shown) for clause in order)
     lines = [INTRODUCTION, f"{count} of {len(order)} clauses have a test.\n"]
-    lines += ["| clause | declaration | tests | examples |", "|---|---|---|---|"]
+    lines += ['<div class="wrapping">', "", "| clause | declaration | tests | examples |", "|---|---|---|---|"]
     for clause, source in order.items():
         declaring_file = files_by_family[clause.partition("-")[0]].most_common(1)
         declaration = format_names(declared.get(clause, {})) or (
@@ -105,7 +105,7 @@ def page() -> str:
         lines.append(
             f"| [{clause}]({source}) | {declaration} | {format_names(tests.get(clause, {}))} | {examples_shown} |"
         )
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", "</div>", ""])
 
 
 def format_names(files: dict[str, set[str]]) -> str:

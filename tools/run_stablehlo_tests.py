@@ -1,10 +1,11 @@
 """Runs the test programs of a StableHLO checkout through hloom: those in `tests/interpret` and `testdata`.
 
-    python tools/run_stablehlo_tests.py path/to/stablehlo [--backend cpu] [--jobs 2] [--only abs]
+    python tools/run_stablehlo_tests.py path/to/stablehlo [--backend cpu] [--jobs 2] [--only abs] [--results FOLDER]
 
 A file may hold several programs, separated by `// -----`; it passes if all its checks hold. `check.*` ops and the
 `interpreter.*` ops that run a program on several devices are implemented by `stablehlo_checks.py`. Prints a line for
-each file that fails, with the cause, and the rates; exits with 1 if a rate is below `--rate`.
+each file that fails, with the cause, and the rates; exits with 1 if a rate is below `--rate`. `--results` also writes a
+line of JSON for each file, `BACKEND/FOLDER.jsonl` in a folder.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import json_lines
+from jax_tests.results import FAILED, PASSED, SKIPPED, Result
 from processes import Died, Handler, Process, TookTooLong
 
 FOLDERS = ("stablehlo/tests/interpret", "stablehlo/testdata")
@@ -75,6 +78,7 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=60.0, help="seconds a file may take")
     parser.add_argument("--rate", type=float, default=0.95, help="the minimum share of each folder that must pass")
     parser.add_argument("--only", default="", help="run the files whose names contain this")
+    parser.add_argument("--results", type=Path, help="a folder for the results, as lines of JSON")
     arguments = parser.parse_args()
     rates: list[float] = []
     for folder in FOLDERS:
@@ -85,6 +89,8 @@ def main() -> int:
             continue
         tally, start = Tally(), time.monotonic()
         for file, outcome in run_all(files, arguments.backend, arguments.jobs, arguments.limit):
+            if arguments.results:
+                record(arguments.results / arguments.backend / f"{folder}.jsonl", file.relative_to(root), outcome)
             if outcome == "no checks":
                 tally.skipped += 1
             elif outcome:
@@ -95,6 +101,12 @@ def main() -> int:
         report(folder, tally, arguments.backend, time.monotonic() - start)
         rates.append(tally.rate)
     return 0 if rates and min(rates) >= arguments.rate else 1
+
+
+def record(path: Path, file: Path, outcome: str) -> None:
+    """Appends the outcome of a file to a file of results."""
+    kind = SKIPPED if outcome == "no checks" else FAILED if outcome else PASSED
+    json_lines.append(path, Result(file.as_posix(), kind, 0.0, outcome))
 
 
 def report(folder: str, tally: Tally, backend: str, seconds: float) -> None:

@@ -46,7 +46,7 @@ def _check(parser: Parser, name: str) -> Operation:
     operands = parser.operands()
     attributes: dict[str, Any] = {}
     while parser.scanner.take(","):
-        if parser.word_ahead() == "dense":
+        if parser.scanner.peek("dense"):
             attributes["value"] = parser.attribute()
             continue
         word = parser.scanner.word()

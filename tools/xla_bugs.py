@@ -34,8 +34,8 @@ RUNS = 20
 PAGE = ROOT / "docs" / "xla_bugs.md"
 INTRODUCTION = """# Known miscompilations
 
-Wrong results of compilers of arrays: public reports that can be said as HLO, each as a small module of our own with the
-result that the specification demands, and faults that our random programs found (without a report). Made from
+Wrong results of array compilers: public reports that can be expressed in HLO, each as a small module of our own with
+the result that the specification demands, and faults that our random programs found (without a report). Made from
 `tests/miscompilations/` by `python tools/xla_bugs.py`; every case is a test of hloom, interpreted and compiled. XLA is
 its CPU backend, jaxlib {version}: a report may concern another version, backend or compiler, so XLA may be right here.
 The last column is the verdict of `hloom prove --xla` on the module, for all arguments.

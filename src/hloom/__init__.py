@@ -13,7 +13,10 @@ from hloom.errors import ArgumentError, HloomError, ParseError, ProtoError, Rule
 from hloom.layout import Layout, PaddingValue, Tile
 from hloom.shape import Shape
 from hloom.system.shield import shielded
+from hloom.system.tracebacks import shorten_tracebacks
 from hloom.types import PrimitiveType
+
+shorten_tracebacks()
 
 if TYPE_CHECKING:
     __version__: str

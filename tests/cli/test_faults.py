@@ -78,7 +78,7 @@ def test_bisect_finds_the_first_difference(path: str, tmp_path: Path) -> None:
 def test_profile_shows_kernels_and_writes_a_trace(path: str, tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     output = run("profile", path, "--random", "0", "--seconds", "0.01", "--save", str(trace))
-    assert "us a call" in output
+    assert "us per call" in output
     assert trace.read_text().startswith('{"traceEvents"')
 
 

@@ -232,6 +232,20 @@ def test_shells_complete_commands() -> None:
     assert "plain,profile\nplain,prove" in run(prog_name="hloom", env=environment)
 
 
+def test_unknown_commands_have_close_names(path: str) -> None:
+    assert "Close are: profile" in run("profil", path, status=2)
+
+
+def test_missing_arguments_are_listed_with_their_shapes(path: str) -> None:
+    for command in ("run", "profile", "check"):
+        assert "the module takes 1 argument (f32[4,4]): give --input FILE" in run(command, path, status=2)
+
+
+def test_files_to_compare_with_are_read_before_the_run(path: str) -> None:
+    output = run("run", path, "--random", "0", "--expect", "none.npz", status=2)
+    assert output == "error: cannot read arrays from none.npz: No such file or directory\n"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [("opt", "m.hlo"), ("build", "m.hlo", "-o", "out"), ("show", "m.hlo"), ("convert", "m.hlo", "m.mlir")],
@@ -251,6 +265,21 @@ def test_work_that_can_be_long_shows_progress(
     monkeypatch.setattr(sys.modules[f"hloom.cli.{arguments[0]}"], "progress", recorded)
     run(*arguments)
     assert shown
+
+
+@pytest.mark.parametrize("command", ["bisect", "diff", "isolate", "profile", "prove"])
+def test_reading_shows_progress(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a long module takes seconds: commands read through `hloom.cli.arguments`."""
+    shown: list[str] = []
+
+    @contextmanager
+    def recorded(what: str) -> Iterator[None]:
+        shown.append(what)
+        yield
+
+    monkeypatch.setattr(sys.modules["hloom.cli.arguments"], "progress", recorded)
+    run(command, "none.hlo", *MORE.get(command, []), status=2)
+    assert shown == ["reading none.hlo"]
 
 
 def test_a_failing_extension_is_shown_by_its_own_lines(path: str, tmp_path: Path) -> None:

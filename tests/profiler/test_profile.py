@@ -178,8 +178,9 @@ def test_totals_of_scopes_include_those_inside() -> None:
 
 
 @pytest.mark.long
-def test_profiles_on_a_loaded_machine_name_the_same_costliest_kernels() -> None:
-    path = ROOT / "tests" / "corpus" / "cnn_adam_step" / "module.hlo"
+@pytest.mark.parametrize("program", ["cnn_adam_step", "resblock_adam_step", "transformer_adam_step"])
+def test_profiles_on_a_loaded_machine_name_the_same_costliest_kernels(program: str) -> None:
+    path = ROOT / "tests" / "corpus" / program / "module.hlo"
     case = Case.random(hl.load(path), seed=0)
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * thread_count())]
     try:

@@ -71,12 +71,30 @@ def test_a_page_has_signature_inputs_examples_rules_and_errors() -> None:
     assert (
         "| `start_indices` | integer array |" in text and "integers: a vector of them says where a slice starts" in text
     )
-    assert re.search(r"\| `slice_sizes` \| .* \(.*GATHER-11", text) and "## Constraints\n\n- GATHER-11 " in text
+    assert (
+        re.search(r"\| `slice_sizes` \| .* \(.*GATHER-11", text)
+        and "## Constraints\n\nErrors are:\n\n- GATHER-11\n  - operand.rank not " in text
+    )
     assert "## See also\n\n- [`scatter`](scatter.md): Combines" in text
     assert "array([[0., 1.],\n       [3., 4.],\n       [1., 2.]], dtype=float32)" in text  # GATHER-7
     assert '"stablehlo.gather"(%arg0' in text and "- GATHER-7 S_in" in text
     assert "hloom.errors.RuleError: gather[GATHER-11]" in text
     assert "`tests/ops/test_gather_scatter.py`" in text
+
+
+def test_clauses_are_split_into_statements_and_constraints() -> None:
+    pad = specification.parts(f"PAD-{3}")
+    assert pad.statement == "Interior padding is not negative."
+    assert pad.invalid[0] == "negative interior" and pad.invalid[-1].endswith("`ex/pad-too-negative`")
+    window = specification.parts(f"WIN-{6}")
+    assert window.statement == "Missing strides and dilations mean 1, missing padding (0, 0)."
+    assert specification.parts(f"GATHER-{7}").invalid == ()
+
+
+def test_every_constraint_is_on_the_page_of_an_operation() -> None:
+    shown = {rule for declaration in OPERATIONS.values() for rule in page.constraints(page.rules_of(declaration))}
+    stated = {rule for rule in specification.clauses() if specification.parts(rule).invalid}
+    assert {rule for rule in stated - shown if not rule.startswith(("SL-", "BC-"))} == set()
 
 
 def test_arguments_of_a_method_alone_are_described() -> None:
@@ -100,7 +118,7 @@ def test_expressions_of_examples_are_python() -> None:
 
 
 def test_generated_markdown_shows_as_text() -> None:
-    assert escaped("a[i] * b < c `x[0]` *Invalid:* d") == r"a\[i\] \* b \< c `x[0]` *Invalid:* d"
+    assert escaped("a[i] * b < c `x[0]` d") == r"a\[i\] \* b \< c `x[0]` d"
     assert wrapped('  x = f32[2] add(a, b), metadata={op_name="long"}', 30).splitlines() == [
         "  x = f32[2] add(a, b),",
         '      metadata={op_name="long"}',

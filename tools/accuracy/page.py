@@ -26,7 +26,7 @@ DRAWN = ("exponential", "log-plus-one", "tanh", "erf", "sinh", "erfc", "lgamma",
 
 Results = dict[str, Measured]
 
-INTRODUCTION = """# Errors of every function
+INTRODUCTION = """# Accuracy of every function
 
 The error of a function is the distance of its result from the exact value in units in the last place (ulp) of the type;
 0.5 is correctly rounded. UNARY-2 states a bound of 2 ulp for f32 and f64, and 4 for a few functions;

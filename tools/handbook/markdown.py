@@ -11,8 +11,8 @@ WIDTH = 58
 
 
 def escaped(text: str) -> str:
-    """Escapes what Markdown would take for emphasis, links or HTML, outside code, tables and `*Invalid:*`."""
-    parts = re.split(r"(`[^`]*`|^ *\|.*|^ {6}.*|\*[Ii]nvalid:?\*)", text, flags=re.MULTILINE)
+    """Escapes what Markdown would take for emphasis, links or HTML, outside code and tables."""
+    parts = re.split(r"(`[^`]*`|^ *\|.*|^ {6}.*)", text, flags=re.MULTILINE)
     return "".join(part if k % 2 else re.sub(r"([\[\]*<])", r"\\\1", part) for k, part in enumerate(parts))
 
 

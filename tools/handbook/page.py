@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
-from collections.abc import Iterable, Iterator
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -28,29 +30,34 @@ from hloom.stablehlo.exporter.module import print_stablehlo
 from hloom.stablehlo.operations import BY_OPCODE
 
 PICTURED = {**MOVEMENTS, **READS, **EXCHANGES, "while": LOOP}
-MAX_EXAMPLES, MAX_ERRORS, MAX_TESTS = 4, 2, 6
+NAMED = {"token": "token", "tuple": "tuple", "context": "tuple"}
+"""Operands that are no arrays wherever an operation has them."""
+ARTICLES = {"array": "An", "shape of": "A value of the", "same shape": "A value of the"}
+"""Types of results that are words, and how a sentence begins with them."""
+SHARED = {"replica_groups": ("COLL-2", "COLL-3", "COLL-4"), "channel_id": ("COLL-5",), "computation": ("GEN-8",)}
+"""Clauses about attributes of several operations."""
+MAX_EXAMPLES, MAX_ERRORS, MAX_TESTS, MAX_LINES = 4, 2, 6, 32
 
 
 def operation_page(declaration: type[Operation]) -> str:
     """Returns the Markdown of the page of an operation."""
     opcode, sections = declaration.opcode, sections_of(declaration)
-    rules = list(dict.fromkeys(clause for section in sections for clause in section.clauses))
-    text = (declaration.__doc__ or "") if sections else inspect.getsource(declaration)
-    rules += [clause for clause in _cited(text) if clause not in rules]
+    rules = rules_of(declaration)
     examples = _examples(rules, sections)
     picture = f"![Elements of the operands and of the result of {opcode}]({opcode}.svg)\n" if opcode in PICTURED else ""
     parts = [
         f"# {opcode}\n",
-        *(_signature(name, declaration) for name in methods_of(declaration, sections)),
+        *_signatures(methods_of(declaration, sections), declaration),
         escaped(inspect.getdoc(declaration) or "") + "\n",
         picture,
         _section("Inputs", _inputs(declaration, sections, rules)),
         _section("Result", _result(declaration, sections) + _of_shape(rules)),
         _section("Examples", "\n".join(map(_example, examples))),
         _section("HLO and StableHLO", _texts(opcode, examples)),
-        _section("Rules", _clauses(rule for rule in rules if not _is_constraint(rule))),
-        _section("Constraints", _clauses(filter(_is_constraint, rules))),
+        _section("Rules", _statements(rules)),
+        _section("Constraints", _constraints(rules)),
         _section("Errors", "\n".join(_errors(rules, sections))),
+        _section("Semantics in NumPy", _semantics(declaration)),
         _section("See also", _see_also(declaration)),
         _section("Implementation", _implementation(declaration, rules)),
     ]
@@ -64,6 +71,22 @@ def sections_of(declaration: type[Operation]) -> list[Section]:
         names = {d.value.lower() + order for d in ComparisonDirection for order in ("", "_total_order")}
     found = [section for section in specification.sections() if section.opcode == declaration.opcode]
     return found or [section for section in specification.sections() if section.method in names]
+
+
+def rules_of(declaration: type[Operation]) -> list[str]:
+    """Returns the numbers of the clauses of an operation's sections, of those that it cites, and of its attributes."""
+    sections = sections_of(declaration)
+    text = (declaration.__doc__ or "") if sections else inspect.getsource(declaration)
+    named = [rule for field in declaration.fields for rule in SHARED.get(field.name, ())]
+    return list(dict.fromkeys([*(rule for section in sections for rule in section.clauses), *_cited(text), *named]))
+
+
+def constraints(rules: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Returns what clauses say is invalid, by their number, with that of the clauses to which they refer."""
+    refused = {rule: specification.parts(rule).invalid for rule in rules}
+    for rule in [other for items in refused.values() for other in _cited(" ".join(items))]:
+        refused.setdefault(rule, specification.parts(rule).invalid)
+    return {rule: items for rule, items in refused.items() if items}
 
 
 def methods_of(declaration: type[Operation], sections: Iterable[Section]) -> list[str]:
@@ -84,29 +107,33 @@ def _section(title: str, content: str) -> str:
     return f"## {title}\n\n{content.rstrip()}\n" if content.strip() else ""
 
 
-def _signature(method: str, declaration: type[Operation]) -> str:
-    """The signature of a method, with the arguments that are not operands and attributes of the operation."""
-    declared = declaration.argument_docs()
-    own = {name: text for name, text in arguments_of(getattr(hl.XlaBuilder, method)).items() if name not in declared}
-    lines = [f"- **{name}**: {escaped(text)}" for name, text in own.items()]
-    return "\n".join([f"````{{py:method}} XlaBuilder.{method}{builder_signature(method)}\n", *lines, "````\n"])
+def _signatures(methods: Iterable[str], declaration: type[Operation]) -> Iterator[str]:
+    """The signatures of methods, with the arguments that are not operands and attributes of the operation.
+
+    An argument of several methods is described where it is first.
+    """
+    described: set[tuple[str, str]] = {*declaration.argument_docs().items()}
+    for method in methods:
+        own = [item for item in arguments_of(getattr(hl.XlaBuilder, method)).items() if item not in described]
+        described.update(own)
+        lines = [f"- **{name}**: {escaped(text)}" for name, text in own]
+        yield "\n".join([f"````{{py:method}} XlaBuilder.{method}{builder_signature(method)}\n", *lines, "````\n"])
 
 
-def _clauses(rules: Iterable[str]) -> str:
-    return "".join(f"- {rule} {_itemised(escaped(specification.clauses()[rule]))}\n" for rule in rules)
+def _statements(rules: Iterable[str]) -> str:
+    stated = {rule: specification.parts(rule).statement for rule in rules}
+    return "".join(f"- {rule} {escaped(text)}\n" for rule, text in stated.items() if text)
 
 
-def _itemised(text: str) -> str:
-    """A clause; what is invalid is a list, an item for each part between semicolons outside parentheses."""
-    head, invalid, rest = text.partition("*Invalid:* ")
-    items = re.split(r";\s+(?![^(]*\))", rest)
-    if head or "\n\n" in text or len(items) < 3:
-        return text
-    return f"{invalid.strip()}\n" + "".join(f"  - {' '.join(item.split())}\n" for item in items).rstrip("\n")
+def _constraints(rules: Iterable[str]) -> str:
+    lines = [f"- {rule}{_items(items)}\n" for rule, items in constraints(rules).items()]
+    return "Errors are:\n\n" + "".join(lines) if lines else ""
 
 
-def _is_constraint(rule: str) -> bool:
-    return specification.clauses()[rule].startswith("*Invalid:*")
+def _items(items: Sequence[str]) -> str:
+    """The only item, or a list of them."""
+    texts = [escaped(item) for item in items]
+    return f" {texts[0]}" if len(texts) == 1 else "".join(f"\n  - {text}" for text in texts)
 
 
 def _see_also(declaration: type[Operation]) -> str:
@@ -129,9 +156,9 @@ def _inputs(declaration: type[Operation], sections: list[Section], rules: list[s
     rows = []
     for declared, doc in operand_docs(declaration).items():
         name, several = declared.lstrip("*"), declared.startswith("*")
-        kind = types.get(name, "")
+        kind = NAMED.get(name) or types.get(name, "")
         kind = ("arrays" if several else "array") if kind in ("", "XlaOp", "list of XlaOp") else kind
-        rows.append((f"`{name}`" + ", .." * several, escaped(kind), "", escaped(doc) + _constrained(name, rules)))
+        rows.append((f"`{name}{' ..' * several}`", escaped(kind), "", escaped(doc) + _constrained(name, rules)))
     for field in declaration.fields:
         other = f", `{field.text}` in HLO text" if field.text and field.text != field.name else ""
         meaning = escaped(field.doc) + other + _constrained(field.name, rules)
@@ -142,13 +169,9 @@ def _inputs(declaration: type[Operation], sections: list[Section], rules: list[s
 
 def _constrained(name: str, rules: Iterable[str]) -> str:
     """The constraints that speak of an operand or attribute."""
-    found = [rule for rule in rules if re.search(rf"\b{name}\b" if "_" in name else f"`{name}`", _invalid(rule))]
+    pattern = rf"\b{name}\b" if "_" in name else f"`{name}`"
+    found = [rule for rule in rules if re.search(pattern, " ".join(specification.parts(rule).invalid))]
     return f" ({', '.join(found)})" if found else ""
-
-
-def _invalid(rule: str) -> str:
-    """The part of a clause that says what is invalid."""
-    return specification.clauses()[rule].partition("*Invalid:*")[2]
 
 
 def _result(declaration: type[Operation], sections: list[Section]) -> str:
@@ -157,8 +180,15 @@ def _result(declaration: type[Operation], sections: list[Section]) -> str:
     if issubclass(declaration, Binary):
         return "An array of the shape that the operands have, or to which they are broadcast."
     kinds = list(dict.fromkeys(section.result_type for section in sections if section.result_type))
-    words = {"array": "An array.", "S": "The result of the computation.", "T": "A value of the type of `init`."}
-    return words.get(kinds[0], f"`{kinds[0]}`") if kinds else ""
+    words = {
+        "S": "The result of the computation.",
+        "T": "A value of the type of `init`.",
+        "shape": "A value of `shape`.",
+    }
+    if not kinds or kinds[0] in words:
+        return words.get(kinds[0], "") if kinds else ""
+    article = next((each for word, each in ARTICLES.items() if kinds[0].startswith(word)), "")
+    return f"{article} {kinds[0]}." if article else f"`{kinds[0]}`"
 
 
 def _of_shape(rules: Iterable[str]) -> str:
@@ -191,7 +221,8 @@ def _examples(rules: Iterable[str], sections: Iterable[Section]) -> list[tuple[E
 def _example(item: tuple[Example, Program]) -> str:
     example, made = item
     words = example["id"].split("-")[1:]
-    title = f"**{' '.join(words).capitalize()}** ({example['clause']})" if words else example["clause"]
+    name = " ".join(words).capitalize()
+    title = f"**{name}** ({example['clause']})" if len(name) > 1 else example["clause"]
     note = f": {escaped(example['note'])}" if example["note"] else ""
     return f"{title}{note}\n\n" + code("pycon", f"{_prompted(made)}\n{_shown(example)}")
 
@@ -237,7 +268,7 @@ def _message(made: Program) -> str:
 
 def _texts(opcode: str, examples: list[tuple[Example, Program]]) -> str:
     """The text of a program in HLO and StableHLO, and a run of it where no worked example shows one."""
-    text = PICTURED.get(opcode) or _of_others(opcode)
+    text = PICTURED.get(opcode) or OTHERS.get(opcode) or ("" if examples else _of_others(opcode))
     if text:
         module = parse(text)
     elif examples:
@@ -253,13 +284,12 @@ def _texts(opcode: str, examples: list[tuple[Example, Program]]) -> str:
         stablehlo = re.sub(r"^  ", "", stablehlo, flags=re.MULTILINE)
         blocks.append(code("mlir", wrapped(stablehlo)))
     except hl.HloomError as error:
-        blocks.append(f"StableHLO has no such operation: {escaped(str(error).splitlines()[0])}\n")
+        blocks.append(f"{escaped(str(error).splitlines()[0])}\n")
     return columns(*blocks) + ("" if examples else "\n" + _run(module, text or ""))
 
 
 def _of_others(opcode: str) -> str:
-    if opcode in OTHERS:
-        return OTHERS[opcode]
+    """A program with the operation, of another one."""
     return next((text for text in OTHERS.values() if f" {opcode}(" in text), "")
 
 
@@ -280,7 +310,23 @@ def _run(module: hl.Module, text: str) -> str:
     return code("pycon", f">>> {call}\n{np.array_repr(result) if isinstance(result, np.ndarray) else repr(result)}")
 
 
-# Implementation
+# Semantics and implementation
+
+
+def _semantics(declaration: type[Operation]) -> str:
+    """The part of a declaration that the interpreter runs: `evaluate`, or `function`. "" if it is long."""
+    text = textwrap.dedent(inspect.getsource(declaration))
+    (declared,) = ast.parse(text).body
+    for node in declared.body if isinstance(declared, ast.ClassDef) else ():
+        names = (
+            [target.id for target in node.targets if isinstance(target, ast.Name)]
+            if isinstance(node, ast.Assign)
+            else []
+        )
+        if getattr(node, "name", "") in ("evaluate", "function") or "function" in names:
+            lines = text.splitlines()[node.lineno - 1 : node.end_lineno]
+            return code("python", textwrap.dedent("\n".join(lines))) if len(lines) <= MAX_LINES else ""
+    return ""
 
 
 def _implementation(declaration: type[Operation], rules: list[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,16 +80,23 @@ def _split(signature: str) -> list[str]:
 
 @functools.cache
 def sections() -> tuple[Section, ...]:
-    """Returns the sections of `operation-semantics.md`, in order."""
-    text = (FOLDER / "operation-semantics.md").read_text()
+    """Returns the sections of `operation-semantics.md`, in order; those of a group have its clauses after their own."""
+    pages = (FOLDER / "operation-semantics.md").read_text()
     found = []
-    for heading in re.finditer(r"^#{2,3} \d+\. (\w+).*\n((?:(?!##).*\n?)*)", text, re.MULTILINE):
-        signature = re.search(r"^`(\w+\(.*?)`", heading[2], re.MULTILINE)
-        opcode = re.search(r"HLO:? `([a-z0-9-]+)", heading[2])
-        clauses = tuple(match[1] for match in _CLAUSE.finditer(heading[2]))
-        text = signature[1] if signature else ""
-        name = text.partition("(")[0] or heading[1]
-        found.append(Section(name, text, opcode[1] if opcode else "", clauses))
+    shared: tuple[str, ...] = ()
+    for level, number, title, text in re.findall(r"^(##+) (\d+\. )?(\w+).*\n((?:(?!##).*\n?)*)", pages, re.MULTILINE):
+        clauses = tuple(match[1] for match in _CLAUSE.finditer(text))
+        if level == "##":
+            shared = () if number else clauses
+        if not number:
+            continue
+        written = re.search(r"^`(\w+\(.*?)`", text, re.MULTILINE)
+        opcode = re.search(r"HLO:? `([a-z0-9-]+)", text)
+        signature = written[1] if written else ""
+        name = signature.partition("(")[0] or title
+        found.append(
+            Section(name, signature, opcode[1] if opcode else "", (*clauses, *(shared if level == "###" else ())))
+        )
     return tuple(found)
 
 
@@ -100,6 +108,48 @@ def clauses() -> dict[str, str]:
         for match in _CLAUSE.finditer(page.read_text()):
             found.setdefault(match[1], match[2].rstrip())
     return found
+
+
+@dataclass(frozen=True)
+class Clause:
+    """A clause in parts, as Markdown: its statement, and each thing that it says is invalid."""
+
+    statement: str
+    invalid: tuple[str, ...]
+
+
+@functools.cache
+def parts(number: str) -> Clause:
+    """Returns the parts of a clause, with the worked examples of each.
+
+    What is invalid are the parts, between semicolons, of the sentence that `*Invalid:*` begins.
+    """
+    head, mark, rest = clauses()[number].partition("*Invalid:*")
+    if not mark:
+        return Clause(head, ())
+    cited = re.search(r"(?:\s*`ex/[\w-]+`,?)*$", rest)
+    names = re.findall(r"ex/([\w-]+)", cited[0]) if cited else []
+    rest = rest[: cited.start()] if cited else rest
+    invalid, *more = re.split(r"(?<=[^.\s])\.\s+", rest.strip(), maxsplit=1)
+    items = [item.strip() for item in re.findall(r"(?:\([^()]*\)|[^;(])+", invalid.rstrip("."))]
+    statement = " ".join(filter(None, (head.strip(), *more)))
+    refused = [name for name in names if name in _errors() or not statement]
+    items[-1] += _references(refused)
+    return Clause(
+        statement + _references(name for name in names if name not in refused),
+        tuple(" ".join(item.split()) for item in items),
+    )
+
+
+@functools.cache
+def _errors() -> frozenset[str]:
+    """The worked examples that are errors."""
+    return frozenset(example["id"] for example in examples() if example.get("expected_error"))
+
+
+def _references(names: Iterable[str]) -> str:
+    joined = ", ".join(f"`ex/{name}`" for name in names)
+    return f" {joined}" if joined else ""
 
 
 @functools.cache

@@ -60,14 +60,17 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def _add_targets(app: Sphinx, doctree: nodes.document) -> None:
-    """Gives the clauses of a page their anchors, and plots their class."""
+    """Gives the clauses of a page their anchors, where they are listed first, and plots their class."""
+    known: set[str] = set()
     for item in doctree.findall(nodes.list_item):
         match = _CITATION.match(item.astext())
         if match and match[1] in specification.clauses():
-            item["ids"].append(match[1].lower())
+            if match[1] not in known:
+                item["ids"].append(match[1].lower())
+                known.add(match[1])
             text = next(item.findall(nodes.Text))
             rest = nodes.Text(text.astext()[match.end() :])
-            text.parent.replace(text, [nodes.strong("", match[1]), rest])
+            text.parent.replace(text, [nodes.strong("", match[1], classes=["number"]), rest])
     for image in doctree.findall(nodes.image):
         if Path(image["uri"]).stem in _PLOTS:
             image["classes"].append("plot")
@@ -80,12 +83,17 @@ def _add_links(app: Sphinx, doctree: nodes.document, page: str) -> None:
             parts = [*_linked(app, page, text.astext(), local)]
             if len(parts) > 1:
                 text.parent.replace(text, parts)
+    for number in [*doctree.findall(nodes.strong)]:
+        if "number" in number["classes"] and not page.startswith("specification/"):
+            link = nodes.reference("", "", refuri=_home(app, page, number.astext()), internal=True, classes=["clause"])
+            number.parent.replace(number, link)
+            link += number
     for literal in [*doctree.findall(nodes.literal)]:
         uri = "" if _inside(literal, nodes.reference, nodes.title) else _uri_of_code(app, page, literal.astext())
         if uri:
             link = nodes.reference("", "", refuri=uri, internal=True, classes=["source"])
             literal.parent.replace(literal, link)
-            link += nodes.Text("example") if "/examples.html#" in uri else literal
+            link += nodes.Text(literal.astext()[3:]) if "/examples.html#" in uri else literal
 
 
 def _inside(node: nodes.Node, *kinds: type[nodes.Node]) -> bool:
@@ -105,11 +113,16 @@ def _linked(app: Sphinx, page: str, text: str, local: set[str]) -> Iterator[node
             continue
         yield nodes.Text(text[position : match.start()])
         anchor = match[1].lower()
-        home = f"specification/{PAGES.get(match[1].rpartition('-')[0], 'operation-semantics')}"
-        uri = f"#{anchor}" if anchor in local else f"{app.builder.get_relative_uri(page, home)}#{anchor}"
+        uri = f"#{anchor}" if anchor in local else _home(app, page, match[1])
         yield nodes.reference("", match[1], refuri=uri, internal=True, classes=["clause"])
         position = match.end()
     yield nodes.Text(text[position:])
+
+
+def _home(app: Sphinx, page: str, clause: str) -> str:
+    """The address of a clause in the specification."""
+    home = f"specification/{PAGES.get(clause.rpartition('-')[0], 'operation-semantics')}"
+    return f"{app.builder.get_relative_uri(page, home)}#{clause.lower()}"
 
 
 def _uri_of_code(app: Sphinx, page: str, text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import traceback
 from typing import Any
@@ -36,6 +37,17 @@ FAILED, INTERRUPTED = 2, 130
 
 class Commands(click.Group):
     """The commands of `hloom`; errors of hloom, and of the files of --load, are printed and end the process."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the command that the first argument names. Raises UsageError, with close names, if there is none."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if close := difflib.get_close_matches(args[0], self.list_commands(ctx)):
+                error.message += f" Close are: {', '.join(close)}."
+            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         """Invokes the command that the context names."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hloom.api import load
-from hloom.errors import ArgumentError, HloomError
+from hloom.cli.progress import progress
+from hloom.errors import ArgumentError, HloomError, counted
 from hloom.files.arrays import read_arrays, take_value
 from hloom.files.containers import read_module
 from hloom.files.formats import Format, content_format
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from hloom.faults.case import Case
     from hloom.files.snapshot import Snapshot
     from hloom.ir import Module
+    from hloom.shape import Shape
 
 
 def with_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,23 +60,36 @@ def load_case(path: str, inputs: str | None, seed: int | None, needed: bool = Tr
     if seed is not None:
         return Case.random(module, seed)
     if needed and shapes:
-        raise ArgumentError(f"the module takes {len(shapes)} arguments: give --input FILE or --random SEED")
+        raise ArgumentError(missing_arguments(shapes))
     return Case(module, () if not shapes else None)
+
+
+def missing_arguments(shapes: Sequence[Shape]) -> str:
+    """Says which arguments a module takes, and how to give them."""
+    takes = f"the module takes {counted(len(shapes), 'argument')} ({', '.join(map(str, shapes))})"
+    return f"{takes}: give --input FILE or --random SEED"
 
 
 def load_with_snapshot(path: str) -> tuple[Module, Snapshot | None]:
     """Loads a module, and the snapshot if the file is one."""
-    content = read_module(path)
-    if content_format(content) is Format.PROTO:
-        from hloom.files.snapshot import snapshot_in
+    with progress(f"reading {path}"):
+        content = read_module(path)
+        if content_format(content) is Format.PROTO:
+            from hloom.files.snapshot import snapshot_in
 
-        try:
-            snapshot = snapshot_in(content)
-        except HloomError as error:
-            raise error.at(path) from None
-        if snapshot is not None:
-            return snapshot.module, snapshot
-    return load(path), None
+            try:
+                snapshot = snapshot_in(content)
+            except HloomError as error:
+                raise error.at(path) from None
+            if snapshot is not None:
+                return snapshot.module, snapshot
+        return load(path), None
+
+
+def load_module(path: str) -> Module:
+    """Loads a module; shows progress."""
+    with progress(f"reading {path}"):
+        return load(path)
 
 
 def save_case(case: Case, path: str) -> None:

@@ -13,6 +13,7 @@ from hloom.api import compile
 from hloom.cli.collectives import bench_collectives
 from hloom.cli.examples import examples
 from hloom.cli.output import print_table, terminal, with_json, write_json, write_text
+from hloom.cli.progress import progress
 from hloom.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ def _bench(
     compile(TRIVIAL, backend)  # an unknown backend is an error here rather than in every workload
     settings = Settings(backend, has_peer() if peer is None else peer, repeats, seconds)
     workloads = find_workloads(paths, pattern, all_cases)
-    limits = limits_of_machine()
+    with progress("measuring the machine"):
+        limits = limits_of_machine()
     measured = (measure_isolated(workload, settings, timeout) for workload in workloads)
     results = list(_with_progress(workloads, measured))
     if json_path:
@@ -138,10 +140,10 @@ def _with_progress(workloads: Sequence[Workload], measured: Iterator[Result]) ->
 
     console = terminal(stderr=True)
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(workloads[0].name, total=len(workloads))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(workloads[0].name, total=len(workloads))
         for following, result in zip([*workloads[1:], None], measured, strict=True):
-            progress.update(task, advance=1, description=following.name if following else "")
+            bar.update(task, advance=1, description=following.name if following else "")
             yield result
 
 

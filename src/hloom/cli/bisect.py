@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hloom.api import load
-from hloom.cli.arguments import given_tolerance, load_case, save_case, with_arguments, with_tolerance
+from hloom.cli.arguments import given_tolerance, load_case, load_module, save_case, with_arguments, with_tolerance
 from hloom.cli.examples import examples
 from hloom.cli.pipelines import pipeline_named
 from hloom.cli.progress import progress, reduction_progress
@@ -74,7 +73,7 @@ def bisect(
 def _modules(case: Case, path: str, tolerance: Tolerance | None) -> tuple[str, str] | None:
     from hloom.faults.bisect import first_difference_of_modules
 
-    other = load(path)
+    other = load_module(path)
     with progress("interpreting both modules"):
         found = first_difference_of_modules(case, other, tolerance)
     if found is not None:

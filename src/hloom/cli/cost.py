@@ -31,7 +31,7 @@ def show_counts(module: Module, is_shown: bool = True) -> dict[str, object]:
     figures: dict[str, object] = {"flops": flops_of_all, "bytes": total, "instructions": found}
     if not is_shown:
         return figures
-    table = Table("instruction", "opcode", "operations", "bytes", "operations a byte")
+    table = Table("instruction", "opcode", "operations", "bytes", "operations per byte")
     for column in table.columns[2:]:
         column.justify = "right"
     for flops, size, instruction in rows[:MAX_ROWS]:

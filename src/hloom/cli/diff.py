@@ -6,9 +6,10 @@ import sys
 
 import click
 
-from hloom.api import load
+from hloom.cli.arguments import load_module
 from hloom.cli.examples import examples
 from hloom.cli.pipelines import pipeline_named
+from hloom.cli.progress import progress
 from hloom.errors import ArgumentError
 
 
@@ -32,14 +33,16 @@ def diff(module: str, other: str | None, passes: str | None) -> None:
 
     if (other is None) == (passes is None):
         raise ArgumentError("give another module or --passes")
-    before = load(module)
+    before = load_module(module)
     if passes is None:
         assert other is not None
-        after = load(other)
+        after = load_module(other)
     else:
-        after = clone_module(before)
-        run_passes(after, pipeline_named(passes))
-    lines = diff_lines(compare(before, after))
+        after, pipeline = clone_module(before), pipeline_named(passes)
+        with progress("running passes"):
+            run_passes(after, pipeline)
+    with progress("comparing"):
+        lines = diff_lines(compare(before, after))
     for line in lines:
         color = {"-": "red", "+": "green"}.get(line[0])
         click.secho(line, fg=color, bold=color is None)

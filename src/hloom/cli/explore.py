@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import click
 
-from hloom.cli.arguments import load_case, with_arguments
+from hloom.cli.arguments import load_case, load_module, with_arguments
 from hloom.cli.examples import examples
 from hloom.cli.progress import progress
 
@@ -34,12 +34,11 @@ def explore(
     The page is served to this machine only, until Ctrl-C, and has an editor, in which HLO and StableHLO are checked and
     run as they are typed. It opens files that are dropped on it.
     """
-    from hloom.api import load
     from hloom.explorer import explore as show
 
     case = load_case(module, inputs, seed, needed=False)
+    compared = None if other is None else load_module(other)
     with progress("compiling") as activity:
-        compared = None if other is None else load(other)
         server = show(case.module, *(case.arguments or ()), other=compared, data=data, output=output, progress=activity)
     if server is not None:
         click.echo(f"{server.address} (Ctrl-C ends it)")

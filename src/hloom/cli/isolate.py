@@ -54,8 +54,7 @@ def isolate(
     case = load_case(module, inputs, seed, needed=False)
     source = case.module
     if optimized:
-        with progress("running passes"):
-            source = _optimized(source)
+        source = _optimized(source)
     elif not _has(source, names) and _has(_optimized(source), names):
         raise ArgumentError(f"{' and '.join(names)} is made by passes: add --optimized")
     with progress("interpreting the module"):
@@ -70,7 +69,8 @@ def _optimized(module: Module) -> Module:
     from hloom.passes import clone_module, run_passes
 
     work = clone_module(prepare(module))
-    run_passes(work, pipeline_named("cpu"))
+    with progress("running passes"):
+        run_passes(work, pipeline_named("cpu"))
     return work
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from hloom.cli.examples import examples
+from hloom.cli.progress import progress
 from hloom.pjrt.plugin import library_path
 
 
@@ -19,4 +20,6 @@ def pjrt_path() -> None:
 
     The library is compiled at first use, by cc or zig (hloom[build]), and starts Python where none runs.
     """
-    click.echo(library_path())
+    with progress("compiling the plugin"):
+        path = library_path()
+    click.echo(path)

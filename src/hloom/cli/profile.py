@@ -55,11 +55,12 @@ def profile(
     from hloom.profiler.totals import compare
 
     case = load_case(module, inputs, seed)
+    earlier = None if before is None else load_case(before, inputs, seed).module
     with progress("compiling and running"):
         found = measure(case.module, *(case.arguments or ()), seconds=seconds)
-    if before is not None:
+    if earlier is not None:
         with progress(f"compiling and running {before}"):
-            other = measure(load_case(before, inputs, seed).module, *(case.arguments or ()), seconds=seconds)
+            other = measure(earlier, *(case.arguments or ()), seconds=seconds)
         shown = compare(other, found)
     elif by is not None:
         shown = totals_table(found.totals(by), found, by, rows)

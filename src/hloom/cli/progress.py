@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hloom.cli.output import terminal
+from hloom.errors import counted
 
 DELAY, INTERVAL = 1.0, 0.2
 """Seconds until the line appears, and between its updates."""
@@ -59,8 +60,8 @@ def reduction_progress(what: str) -> Iterator[Callable[[str, int], None]]:
 
         def accept(move: str, size: int) -> None:
             if console.is_terminal:
-                activity(f"{what} · {size:,} instructions left · {move}")
+                activity(f"{what} · {counted(size, 'instruction')} left · {move}")
             else:
-                console.print(f"{size:6} instructions  {move}")
+                console.print(f"{counted(size, 'instruction')} left: {move}")
 
         yield accept

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hloom.api import load
-from hloom.cli.arguments import save_case
+from hloom.cli.arguments import load_module, save_case
 from hloom.cli.examples import examples
 from hloom.cli.progress import progress
 from hloom.errors import ArgumentError
@@ -51,12 +50,12 @@ def prove(
     """
     if xla + (after is not None) + (partitions is not None) != 1:
         raise click.UsageError("give a module AFTER, or --xla, or --partitions")
-    module = load(before)
+    module = load_module(before)
     if partitions is not None:
         sys.exit(_report(module, lambda: _proved_partitioned(module, partitions, seconds), output))
     if after is None:
         sys.exit(_report(module, lambda: _compared_with_xla(module, seconds), output))
-    sys.exit(report_proof(module, load(after), seconds, output))
+    sys.exit(report_proof(module, load_module(after), seconds, output))
 
 
 def _proved_partitioned(module: Module, partitions: int, seconds: float) -> Verdict:

@@ -14,7 +14,7 @@ import numpy as np
 from hloom.api import compile, prepare
 from hloom.backends.interpreter.debug import StoppedError, combine, describe, print_values, stop_at, summary
 from hloom.backends.interpreter.executable import InterpreterExecutable
-from hloom.cli.arguments import given_tolerance, load_with_snapshot, with_tolerance
+from hloom.cli.arguments import given_tolerance, load_with_snapshot, missing_arguments, with_tolerance
 from hloom.cli.examples import examples
 from hloom.cli.output import terminal
 from hloom.cli.progress import progress
@@ -196,19 +196,21 @@ def _run(
     """Runs the module, shows and writes the results; returns whether they are as expected."""
     watching = watch.options(console)
     backend = setup.backend or ("interpreter" if watching else "cpu")
+    given = None if expected.expect_path is None else read_arrays(expected.expect_path)
     started = time.perf_counter()
     with progress("compiling"):
         options = {"partitions": setup.partitions, "distributed": setup.distributed, **watching}
         executable = setup.compile(module, backend, **options)
+    compiling = time.perf_counter() - started
     inputs = _inputs(executable, expected) if snapshot is None else [snapshot.arguments]
-    compiled = time.perf_counter()
+    started = time.perf_counter()
     with progress("running", lambda: _position(executable)):
         results = executable.gather(executable.run_replicas(executable.local_lists(inputs), setup.timeout))
     if executable.rank:
         return True  # the first process shows the results of all
+    running = time.perf_counter() - started
     _show(console, results)
-    ended = time.perf_counter()
-    console.print(_summary(executable, compiled - started, ended - compiled), style="dim")
+    console.print(_summary(executable, compiling, running), style="dim")
     if setup.partitions is not None:
         show_traffic(console, executable.module, executable.blocks.device_count)
     if outputs.output_path:
@@ -218,23 +220,23 @@ def _run(
     filled = module if setup.fill_elided is None else prepare(module, setup.fill_elided)
     comparison = Comparison(filled, inputs, given_tolerance(expected.rtol, expected.atol))
     good = True
-    for arrays in _expected_results(module, snapshot, setup, expected, inputs):
+    for arrays in _expected_results(module, snapshot, setup, expected.compare, inputs):
         good = _compare(console, comparison, results, arrays) and good
+    if given is not None:
+        good = _compare(console, comparison, results, given) and good
     return good
 
 
 def _expected_results(
-    module: Module, snapshot: Snapshot | None, setup: Setup, expected: Expected, inputs: list[list[Any]]
+    module: Module, snapshot: Snapshot | None, setup: Setup, backend: str | None, inputs: list[list[Any]]
 ) -> Iterator[Arrays]:
-    """Yields the results to compare with, by name: of a snapshot, of the reference, and of a file."""
+    """Yields the results to compare with, by name: of a snapshot, and of another backend."""
     if snapshot is not None and snapshot.result is not None:
         yield _named([snapshot.result])
-    if expected.compare:
-        with progress("running the interpreter"):
-            reference = setup.compile(module, expected.compare).run_replicas(inputs)
+    if backend:
+        with progress(f"running {backend}"):
+            reference = setup.compile(module, backend).run_replicas(inputs)
         yield _named(reference)
-    if expected.expect_path is not None:
-        yield read_arrays(expected.expect_path)
 
 
 def _save_snapshot(path: str, module: Module, inputs: list[list[Any]], results: list[Any]) -> None:
@@ -254,9 +256,7 @@ def _inputs(executable: Executable, expected: Expected) -> list[list[Any]]:
         arrays = read_arrays(path)
         return [_take_inputs(arrays, shapes, device, devices) for device in range(devices)]
     if shapes and seed is None:
-        wanted = ", ".join(map(str, shapes))
-        takes = f"the module takes {counted(len(shapes), 'argument')} ({wanted})"
-        raise ArgumentError(f"{takes}: give --input FILE or --random SEED")
+        raise ArgumentError(missing_arguments(shapes))
     rng = np.random.default_rng(seed)
     return [[random_value(rng, shape) for shape in shapes] for _ in range(devices)]
 

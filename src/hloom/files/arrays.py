@@ -49,7 +49,11 @@ def read_arrays(path: str) -> Arrays:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except _UNREADABLE as error:
-        raise ArgumentError(f"cannot read arrays from {path}: {error or type(error).__name__}") from None
+        raise ArgumentError(f"cannot read arrays from {path}: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__
 
 
 def take_value(arrays: Arrays, shape: Shape, counter: Iterator[int], prefix: str, suffix: str) -> Value:

@@ -44,7 +44,7 @@ class Profile(Measured):
         return report.table_text(self)
 
     def __repr__(self) -> str:
-        return f"Profile({self.name}: {1e6 * self.seconds:.1f} us a call, {counted(len(self.kernels), 'kernel')})"
+        return f"Profile({self.name}: {1e6 * self.seconds:.1f} us per call, {counted(len(self.kernels), 'kernel')})"
 
     def _repr_html_(self) -> str:
         """The table as HTML, for notebooks."""

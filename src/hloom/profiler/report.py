@@ -84,8 +84,8 @@ def summary(profile: Measured) -> str:
     host = sum(kernel.runs for kernel in profile.kernels if kernel.kind == "host")
     callbacks = f", {counted(round(host), 'callback')}" if host else ""
     lines = [
-        f"{profile.name}: {1e6 * profile.seconds:.1f} +- {1e6 * profile.spread:.1f} us a call, {profile.accounted:.1%} "
-        f"of it in {counted(len(profile.kernels), 'kernel')}{callbacks}; the timers cost "
+        f"{profile.name}: {1e6 * profile.seconds:.1f} +- {1e6 * profile.spread:.1f} us per call, "
+        f"{profile.accounted:.1%} of it in {counted(len(profile.kernels), 'kernel')}{callbacks}; the timers cost "
         f"{max(0.0, profile.overhead):.1%}",
         f"medians of {counted(profile.calls, 'call')}",
         f"the machine: {profile.limits}",
