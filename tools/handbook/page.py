@@ -31,7 +31,7 @@ from hloom.stablehlo.operations import BY_OPCODE
 
 PICTURED = {**MOVEMENTS, **READS, **EXCHANGES, "while": LOOP}
 NAMED = {"token": "token", "tuple": "tuple", "context": "tuple"}
-"""Operands that are no arrays wherever an operation has them."""
+"""Types of operands of these names, which are not arrays."""
 ARTICLES = {"array": "An", "shape of": "A value of the", "same shape": "A value of the"}
 """Types of results that are words, and how a sentence begins with them."""
 SHARED = {"replica_groups": ("COLL-2", "COLL-3", "COLL-4"), "channel_id": ("COLL-5",), "computation": ("GEN-8",)}
