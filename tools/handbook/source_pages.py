@@ -52,7 +52,7 @@ def address(path: Path) -> str:
 def write(site: Path) -> None:
     """Writes a page for each file to which pages of the site link."""
     text = "".join(page.read_text() for page in site.rglob("*.html") if "source" not in page.relative_to(site).parts)
-    light, dark = (HtmlFormatter(style=style).get_style_defs(".highlight") for style in ("friendly", "github-dark"))
+    light, dark = (HtmlFormatter(style=style).get_style_defs(".highlight") for style in ("default", "github-dark"))
     formatter = HtmlFormatter(linenos="inline", lineanchors="L", anchorlinenos=True)
     for path in dict.fromkeys(files().values()):
         if address(path) in text:

@@ -45,9 +45,10 @@ class Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            if close := difflib.get_close_matches(args[0], self.list_commands(ctx)):
-                error.message += f" Close are: {', '.join(close)}."
-            raise
+            close = difflib.get_close_matches(args[0], self.list_commands(ctx))
+            if not close:
+                raise
+            raise click.UsageError(f"{error.message} Close are: {', '.join(close)}.", ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Invokes the command that the context names."""
