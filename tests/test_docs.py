@@ -93,9 +93,12 @@ WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob(
 
 
 def test_command_lines_of_pages_have_commands_and_options_that_exist() -> None:
-    lines = [line for page in WRITTEN for found in COMMAND_LINE.findall(page.read_text()) for line in found if line]
+    """Commands inside of sentences may lack their arguments."""
+    lines = [found for page in WRITTEN for found in COMMAND_LINE.findall(page.read_text())]
+    lines = [found for found in lines if "[OPTIONS]" not in found[0]]
     assert len(lines) > 100
-    for line in lines:
+    for shown, quoted in lines:
+        line = shown or quoted
         words = re.sub(r"--load \S+ ", "", line.partition("hloom ")[2].partition(" && ")[0])
         name, *arguments = shlex.split(words)
         if ".." in arguments or not arguments:
@@ -104,7 +107,7 @@ def test_command_lines_of_pages_have_commands_and_options_that_exist() -> None:
         try:
             main.commands[name].make_context(name, arguments)
         except click.MissingParameter:
-            assert line.count(" ") < 4, line  # a command that is named, such as `hloom bisect --passes cpu`
+            assert quoted, line
         except (click.UsageError, KeyError) as error:
             raise AssertionError(line) from error
 

@@ -25,7 +25,7 @@ TEXTS = {
     "jax": """JAX's own tests with `JAX_PLATFORMS=hloom` and on XLA's CPU backend, with eight devices each. A test
 counts if it passes on XLA. The sample of a file is reproducible: the tests whose names have the smallest hashes.
 
-    python tools/run_jax_tests.py run path/to/jax --sample 4 --platform cpu        # then: --platform hloom
+    python tools/run_jax_tests.py run path/to/jax --sample 4 --platform cpu   # then: --platform hloom; up to 20 a file
 """,
     "stablehlo": """The programs of StableHLO's reference interpreter (`tests/interpret`) and of its operations
 (`testdata`), which contain the results to expect. All files ran, on the interpreter and compiled (`cpu`); files without
