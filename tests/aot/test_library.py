@@ -160,7 +160,16 @@ def test_custom_calls_are_functions_of_the_program(tmp_path: Path) -> None:
 
 def test_the_command(tmp_path: Path) -> None:
     (tmp_path / "m.hlo").write_text(program("tuple").to_text())
-    command = ["build", f"f={tmp_path / 'm.hlo'}", "-o", str(tmp_path / "out"), "--target", "aarch64"]
+    command = [
+        "build",
+        f"f={tmp_path / 'm.hlo'}",
+        "-o",
+        str(tmp_path / "out"),
+        "--target",
+        "aarch64",
+        "--emit",
+        "objects",
+    ]
     shown = CliRunner().invoke(main, command)
     assert shown.exit_code == 0, shown.output
     assert (tmp_path / "out" / "f.o").read_bytes()[18] == 183  # EM_AARCH64
@@ -253,6 +262,21 @@ def test_the_corpus_runs_as_web_assembly(case: Path, tmp_path: Path) -> None:
     results, _ = web_program.results_in_node(library, [leaf for a in inputs[0] for leaf in flat(a)], tmp_path)
     for mine, want in zip(results, flat(hl.compile(module)(*inputs[0])), strict=True):
         assert_close(mine, want)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node")
+def test_relaxed_multiply_adds_are_as_close(tmp_path: Path) -> None:
+    """Engines fuse them or not (GEN-13)."""
+    x, w = arguments = [
+        np.random.default_rng(k).standard_normal(s).astype(np.float32) for k, s in enumerate([(64, 96), (96, 200)])
+    ]
+    library = hl.build({"f": program("product")}, target="wasm32-relaxed")
+    assert bytes([0xFD, 0x85, 2]) in library.binaries["f.wasm"]  # f32x4.relaxed_madd
+    flag = "--experimental-wasm-relaxed-simd"
+    options = [flag] if flag in subprocess.run(["node", "--v8-options"], capture_output=True, text=True).stdout else []
+    (got,), _ = web_program.results_in_node(library, arguments, tmp_path, options=options)
+    assert_close(got, hl.compile(program("product"))(x, w))
 
 
 @pytest.mark.long

@@ -36,11 +36,11 @@ def _write(library: Library, arguments: Sequence[Array], folder: Path) -> None:
 
 
 def results_in_node(
-    library: Library, arguments: Sequence[Array], folder: Path, seconds: float = 0
+    library: Library, arguments: Sequence[Array], folder: Path, seconds: float = 0, options: Sequence[str] = ()
 ) -> tuple[list[Array], float]:
     """Runs the function `f` of a library in Node; returns the results, and the best time in some seconds."""
     _write(library, arguments, folder)
-    command = ["node", "run.mjs", "f.mjs", "in", "out", str(seconds)]
+    command = ["node", *options, "run.mjs", "f.mjs", "in", "out", str(seconds)]
     done = subprocess.run(command, cwd=folder, check=True, timeout=300, capture_output=True, text=True)
     return arrays_of((folder / "out").read_bytes(), library.functions[0]), float(done.stdout)
 

@@ -60,6 +60,7 @@ _RISCV = Processor("riscv64", "generic-rv64", "+m,+a,+f,+d,+c", 16, converts_f16
 _ARM = Processor("armv7", "cortex-a15", "-neon,+vfp4,+hwdiv-arm", 8, converts_f16=False)
 _WASM_FEATURES = "+simd128,+bulk-memory,+bulk-memory-opt,+nontrapping-fptoint,+sign-ext"
 _WASM = Processor("wasm32", "generic", _WASM_FEATURES, 16, converts_f16=False, has_fma=False)
+_RELAXED = replace(_WASM, features=f"{_WASM_FEATURES},+relaxed-simd")
 _APPLE = Processor("aarch64", "apple-m1", "", 16, converts_f16=True)
 _THUMB = Processor("thumbv7em", "cortex-m7", "+fp-armv8d16", 16, converts_f16=False)
 _X86 = {level: level_of_x86(level) for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4")}
@@ -72,6 +73,7 @@ _CROSS = [
     BuildTarget("macos-x86-64", _X86["x86-64-v3"], "x86_64-apple-macosx12.0", "x86_64-macos"),
     BuildTarget("macos-aarch64", _APPLE, "aarch64-apple-macosx12.0", "aarch64-macos"),
     BuildTarget("wasm32", _WASM, "wasm32-unknown-unknown", "wasm32-freestanding", has_threads=False),
+    BuildTarget("wasm32-relaxed", _RELAXED, "wasm32-unknown-unknown", "wasm32-freestanding", has_threads=False),
     BuildTarget("thumbv7em", _THUMB, "thumbv7em-none-eabihf", "thumb-freestanding-eabihf", has_threads=False),
 ]
 TARGETS = ("native", *(target.name for target in _CROSS))

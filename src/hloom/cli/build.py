@@ -30,7 +30,9 @@ from hloom.ir import Module
 @click.option("-o", "--output", type=click.Path(file_okay=False), required=True, help="Folder for the files.")
 @click.option("--name", help="Name of the library; by default that of the first function.")
 @click.option("--target", type=click.Choice(TARGETS), default="native", show_default=True, help="Machine.")
-@click.option("--emit", type=click.Choice([*Emit]), help="What to build; by default web for wasm32, else objects.")
+@click.option(
+    "--emit", type=click.Choice([*map(str, Emit)]), help="What to build; by default web for wasm32, else objects."
+)
 @click.option(
     "--threads", type=click.IntRange(1), help="Threads that share the work; by default those of this machine."
 )

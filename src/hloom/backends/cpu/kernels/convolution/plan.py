@@ -12,12 +12,7 @@ from hloom.backends.cpu.kernels.convolution.cost import PASS_BYTES, copy_cost, t
 from hloom.backends.cpu.kernels.convolution.form import Form, Tap
 from hloom.backends.cpu.kernels.convolution.geometry import FEATURE, Geometry, Mode, phase, position
 from hloom.backends.cpu.kernels.kernel_function import size_of
-from hloom.backends.cpu.kernels.products.matmul_plan import (
-    MAX_ACCUMULATORS,
-    MAX_VECTORS,
-    MULTIPLY_ADD_COST,
-    align_up,
-)
+from hloom.backends.cpu.kernels.products.matmul_plan import MAX_VECTORS, MULTIPLY_ADD_COST, align_up, max_accumulators
 from hloom.backends.cpu.kernels.products.micro_kernel import Tile
 from hloom.backends.cpu.kernels.products.sums import block_length, group_length
 from hloom.lir import Type
@@ -225,7 +220,7 @@ class ConvolutionPlan:
 
 def make_plan(form: Form, vector: Type, target: Target) -> ConvolutionPlan:
     """Returns the cheapest plan; if sums are batch-invariant, one with the mode and axes that are best for an image."""
-    size, accumulators = size_of(vector.element), MAX_ACCUMULATORS[target.vector_bytes]
+    size, accumulators = size_of(vector.element), max_accumulators(target.vector_bytes)
     parallel = target.is_worth_threads(form.work * MULTIPLY_ADD_COST)
     threads = target.threads if parallel else 1
     if target.batch_invariant and form.batch > 1:

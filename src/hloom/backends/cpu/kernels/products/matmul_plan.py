@@ -22,6 +22,7 @@ from hloom.backends.cpu.kernels.kernel_function import size_of
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.micro_kernel import Tile
 from hloom.backends.cpu.kernels.products.sums import block_length, group_length
+from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import Type, type_of
 from hloom.target import L1_BYTES, L2_BYTES, L3_BYTES, MIN_TASK_WORK, TASKS_PER_THREAD, Target
 from hloom.types import PrimitiveType
@@ -43,6 +44,7 @@ MAX_ACCUMULATORS = {64: 28, 32: 12, 16: 16, 8: 8}  # vector registers for sums, 
 # Registers for sums and a row of B. The others are for factors: with fewer than two, LLVM moves sums between registers
 # in the loop, and 64-byte multiply-adds load each factor from memory anew, which exceeds two loads a cycle.
 MAX_SUMS_AND_ROW = {64: 28, 32: 14, 16: 30, 8: 12}
+WEB_ACCUMULATORS, WEB_SUMS_AND_ROW = 8, 10  # engines for WebAssembly on x86-64 have 15 registers, and move sums early
 MAX_VECTORS = 6  # in a row of the tile
 
 
@@ -276,6 +278,15 @@ def make_plan(p: Product, vector: Type, target: Target) -> MatmulPlan:
     return _split_into_tasks(whole, threads)
 
 
+def max_accumulators(vector_bytes: int) -> int:
+    """Returns the number of vector registers for sums."""
+    return WEB_ACCUMULATORS if processor().architecture == "wasm32" else MAX_ACCUMULATORS[vector_bytes]
+
+
+def _max_sums_and_row(vector_bytes: int) -> int:
+    return WEB_SUMS_AND_ROW if processor().architecture == "wasm32" else MAX_SUMS_AND_ROW[vector_bytes]
+
+
 def _tile(p: Product, vector: Type, vector_bytes: int) -> Tile:
     """Returns the cheapest tile, by the multiply-adds of all tiles, at least ten each to hide latency, and loads."""
 
@@ -288,8 +299,8 @@ def _tile(p: Product, vector: Type, vector_bytes: int) -> Tile:
     candidates = [
         Tile(rows, vectors, vector)
         for vectors in range(min_vectors, min(math.ceil(p.n / vector.width), MAX_VECTORS) + 1)
-        for rows in range(1, min(p.m, MAX_ACCUMULATORS[vector_bytes] // vectors) + 1)
-        if (rows + 1) * vectors <= MAX_SUMS_AND_ROW[vector_bytes]
+        for rows in range(1, min(p.m, max_accumulators(vector_bytes) // vectors) + 1)
+        if (rows + 1) * vectors <= _max_sums_and_row(vector_bytes)
     ]
     return min(candidates, key=cost)
 
