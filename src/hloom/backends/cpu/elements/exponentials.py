@@ -6,6 +6,7 @@ log: x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), log x = e ln 2 + log(1 
 
 from __future__ import annotations
 
+from hloom.backends.cpu.elements.avx512 import emit_avx512, has_avx512
 from hloom.backends.cpu.elements.lanes import (
     Lanes,
     Number,
@@ -171,15 +172,20 @@ def _power_of_two(n: Lanes, mantissa_bits: int, factor: float = 1.0) -> Lanes:
     return ((n << mantissa_bits) + bits).float
 
 
+def _exp_of_reduced(x: Lanes, low: Lanes | None) -> tuple[Lanes, Lanes, Lanes]:
+    """e^r of e^(x + low) = 2^n e^r, n, and the bits of n + ROUNDER."""
+    bits, n, r = _reduce(x)
+    r = _without_low(n, r) if low is None else r + _without_low(n, low)
+    rounded = r + 1.0
+    return rounded + muladd(r * r, r.polynomial(EXP), (1.0 - rounded) + r), n, bits
+
+
 def exp_parts(x: Lanes, low: Lanes | None = None, halved: bool = False) -> tuple[Lanes, Lanes, Lanes]:
     """Three factors of e^(x + low), or half of it: e^r and two powers of two, all normal numbers.
 
     Their product in this order is rounded once where it is subnormal. |x| must be below twice the largest exponent.
     """
-    bits, n, r = _reduce(x)
-    r = _without_low(n, r) if low is None else r + _without_low(n, low)
-    rounded = r + 1.0
-    power = rounded + muladd(r * r, r.polynomial(EXP), (1.0 - rounded) + r)
+    power, _, bits = _exp_of_reduced(x, low)
     half = bits >> 1
     other = bits - half - 1 if halved else bits - half
     return power, _power_of_two(half, x.mantissa_bits), _power_of_two(other, x.mantissa_bits)
@@ -187,8 +193,16 @@ def exp_parts(x: Lanes, low: Lanes | None = None, halved: bool = False) -> tuple
 
 def _exp(x: Lanes, low: Lanes | None = None, halved: bool = False) -> Lanes:
     """e^(x + low), or half of it."""
+    if has_avx512(x.type):
+        power, n, _ = _exp_of_reduced(x, low)
+        return _scaled(power, n - 1.0 if halved else n)
     power, scale, other = exp_parts(x, low, halved)
     return power * scale * other
+
+
+def _scaled(x: Lanes, n: Lanes) -> Lanes:
+    """x 2^n, rounded once, by an instruction of AVX-512."""
+    return Lanes(x.b, emit_avx512(x.b, "scalef", x.value, n.value))
 
 
 def exp(x: Lanes) -> Lanes:
@@ -202,7 +216,10 @@ def _exp_of_small(x: Lanes) -> Lanes:
     Where the result is zero, as for masked scores of a softmax, a factor is zero: products that underflow are slow.
     """
     least = x.pick(*MIN_EXPONENT)
-    power, scale, other = exp_parts(at_least(x, least))
+    clamped = at_least(x, least)
+    if has_avx512(x.type):
+        return _exp(clamped)
+    power, scale, other = exp_parts(clamped)
     return power * scale * where(x > least, other, 0.0)
 
 

@@ -1,6 +1,8 @@
-"""Matrix transposition: tiles as wide as a cache line in registers, remaining rows and columns element by element."""
+"""Matrix transposition: squares as wide as a cache line in registers, and narrower matrices as long vectors."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
@@ -28,34 +30,67 @@ class _Transpose:
 
     def __init__(self, f: KernelFunction, width: int, m: int, n: int) -> None:
         self.f, self.width, self.m, self.n = f, width, m, n
-        self.element = f"i{8 * width}"
+        self.element, self.lanes = f"i{8 * width}", CACHE_LINE // width
         self.align = min(width, 8)
         """The alignment of elements: complex ones have that of their parts."""
 
     def write(self) -> KernelFunction:
-        f, lanes = self.f, CACHE_LINE // self.width
-        whole_rows, whole_columns = self.m // lanes * lanes, self.n // lanes * lanes
-        if whole_rows and whole_columns:
-            with f.loop(whole_columns, lanes) as column, f.loop(whole_rows, lanes) as row:
-                self._square(row.index, column.index, lanes)
+        m, n, lanes = self.m, self.n, self.lanes
+        if m >= lanes and n >= lanes:
+            for column in self._starts(n):
+                for row in self._starts(m):
+                    self._square(row, column)
+        elif m >= lanes:
+            for row in self._starts(m):
+                self._short_rows(row)
+        elif n >= lanes:
+            for column in self._starts(n):
+                self._short_columns(column)
         else:
-            whole_rows = whole_columns = 0
-        self._elements(0, whole_rows, whole_columns, self.n)
-        self._elements(whole_rows, self.m, 0, self.n)
-        return f
+            self._elements()
+        return self.f
 
-    def _square(self, row: IndexValue, column: IndexValue, lanes: int) -> None:
-        f, vector = self.f, type_of(self.element, lanes)
-        lines = [f.load(self._source(f.add(row, k), column), vector, self.align) for k in range(lanes)]
-        for k, line in enumerate(transpose(f, lines)):
-            f.store(line, self._target(row, f.add(column, k)), self.align)
+    def _starts(self, size: int) -> Iterator[IndexValue]:
+        """Yields the first of each `lanes` rows or columns, in a loop; the last ones overlap those before."""
+        whole = size // self.lanes * self.lanes
+        with self.f.loop(whole, self.lanes) as loop:
+            yield loop.index
+        if whole < size:
+            yield size - self.lanes
 
-    def _elements(self, first_row: int, last_row: int, first_column: int, last_column: int) -> None:
+    def _square(self, row: IndexValue, column: IndexValue) -> None:
+        f = self.f
+        lines = self._load(self._source(f.add(row, k), column) for k in range(self.lanes))
+        self._store(transpose(f, lines), (self._target(row, f.add(column, k)) for k in range(self.lanes)))
+
+    def _short_rows(self, row: IndexValue) -> None:
+        """Transposes rows of less than a line, which are adjacent."""
+        f, n, lanes = self.f, self.n, self.lanes
+        lines = self._load(self._source(row, k * lanes) for k in range(n))
+        columns = [_picked(f, lines, [divmod(k * n + j, lanes) for k in range(lanes)]) for j in range(n)]
+        self._store(columns, (self._target(row, j) for j in range(n)))
+
+    def _short_columns(self, column: IndexValue) -> None:
+        """Transposes columns of less than a line, which become adjacent."""
+        f, m, lanes = self.f, self.m, self.lanes
+        rows = self._load(self._source(i, column) for i in range(m))
+        positions = [divmod(position, m) for position in range(m * lanes)]
+        parts = (positions[start : start + lanes] for start in range(0, m * lanes, lanes))
+        lines = [_picked(f, rows, [(i, lane) for lane, i in part]) for part in parts]
+        self._store(lines, (self._target(k * lanes, column) for k in range(m)))
+
+    def _elements(self) -> None:
         f, type = self.f, type_of(self.element)
-        if first_row < last_row and first_column < last_column:
-            with f.each(first_row, last_row) as row, f.each(first_column, last_column) as column:
-                value = f.load(self._source(row, column), type, self.align)
-                f.store(value, self._target(row, column), self.align)
+        with f.each(0, self.m) as row, f.each(0, self.n) as column:
+            f.store(f.load(self._source(row, column), type, self.align), self._target(row, column), self.align)
+
+    def _load(self, addresses: Iterator[Value]) -> list[Value]:
+        vector = type_of(self.element, self.lanes)
+        return [self.f.load(address, vector, self.align) for address in addresses]
+
+    def _store(self, lines: Sequence[Value], addresses: Iterator[Value]) -> None:
+        for line, address in zip(lines, addresses, strict=True):
+            self.f.store(line, address, self.align)
 
     def _source(self, row: IndexValue, column: IndexValue) -> Value:
         f = self.f
@@ -64,3 +99,13 @@ class _Transpose:
     def _target(self, row: IndexValue, column: IndexValue) -> Value:
         f = self.f
         return f.at(f["target"], f.add(f.multiply(column, self.m), row), self.element)
+
+
+def _picked(f: KernelFunction, vectors: Sequence[Value], positions: Sequence[tuple[int, int]]) -> Value:
+    """Returns the elements at positions, each a vector and its lane."""
+    first, *others = dict.fromkeys(vector for vector, _ in positions)
+    result, width = f.shuffle(vectors[first], None, [lane for _, lane in positions]), len(positions)
+    for other in others:
+        lanes = [width + lane if vector == other else k for k, (vector, lane) in enumerate(positions)]
+        result = f.shuffle(result, vectors[other], lanes)
+    return result

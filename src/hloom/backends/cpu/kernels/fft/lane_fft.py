@@ -1,6 +1,6 @@
 """Transforms of sequences in lanes: [n][lanes], with real and imaginary parts in separate arrays.
 
-Stockham's algorithm with radices 4, 2 and odd primes: each stage reads one pair of arrays and writes another one, both
+Stockham's algorithm with radices 8, 4, 2 and odd primes: each stage reads a pair of arrays and writes another one, both
 in order, so that every load and store is a vector of lanes. A sequence of r m elements, interleaved with others,
 becomes r sequences of length m: element k of the p-th butterfly, times w^(p k), is stored at r p + k.
 """
@@ -165,7 +165,23 @@ def butterfly(f: KernelFunction, a: Sequence[Complex]) -> list[Complex]:
         both, (re, im) = add(f, a[1], a[3]), subtract(f, a[1], a[3])
         rotated = (im, f.fneg(re))  # times -i
         return [add(f, even, both), add(f, odd, rotated), subtract(f, even, both), subtract(f, odd, rotated)]
+    if len(a) == 8:
+        evens, odds = butterfly(f, a[::2]), _rotated(f, butterfly(f, a[1::2]))
+        pairs = [*zip(evens, odds, strict=True)]
+        return [add(f, *pair) for pair in pairs] + [subtract(f, *pair) for pair in pairs]
     return _odd_butterfly(f, a)
+
+
+def _rotated(f: KernelFunction, a: Sequence[Complex]) -> list[Complex]:
+    """Returns four elements times the powers of w = exp(-i pi / 4) = (1 - i) / sqrt(2)."""
+    scale = constant(a[0][0].type, 0.5**0.5)
+
+    def times_w(re: Value, im: Value) -> Complex:
+        sum, difference = f.binary("fadd", re, im), f.binary("fsub", im, re)
+        return f.binary("fmul", sum, scale), f.binary("fmul", difference, scale)
+
+    (re, im), (re3, im3) = a[2], times_w(*a[3])
+    return [a[0], times_w(*a[1]), (im, f.fneg(re)), (im3, f.fneg(re3))]
 
 
 def _odd_butterfly(f: KernelFunction, a: Sequence[Complex]) -> list[Complex]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.elements.lanes import Lanes, at_least, muladd, sqrt, where, with_sign_of
@@ -29,6 +29,9 @@ from hloom.backends.cpu.kernels.linear_algebra.scalars import (
 from hloom.lir import IndexValue, Type, Value, constant
 from hloom.runtime.custom_calls.fortran import RoutineCall
 from hloom.target import CACHE_LINE
+
+MAX_UNROLLED = 6
+"""Iterations of the longest loop that is unrolled."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,14 @@ class MatrixLanes:
     def transposed(self) -> MatrixLanes:
         """A transposed view of the matrices."""
         return replace(self, strides=self.strides[::-1])
+
+    def copied(self, elements: int) -> MatrixLanes:
+        """Returns a copy, which LLVM may keep in registers, of real matrices that have `elements` elements."""
+        copy = replace(self, memory=self.f.stack_array(self.type, elements))
+        source, target = (replace(each, strides=(1,)) for each in (self, copy))
+        for k in range(elements):
+            target[k] = source[k]
+        return copy
 
     @property
     def conjugated(self) -> MatrixLanes:
@@ -91,13 +102,22 @@ class MatrixLanes:
         ]
 
 
-def _record_failure(info: MatrixLanes, failed: Lanes, step: Value) -> None:
+def steps(f: KernelFunction, first: IndexValue, stop: IndexValue) -> Iterator[IndexValue]:
+    """Yields the index of a loop, or all indices of a short one: elements of small matrices are in registers then."""
+    if isinstance(first, int) and isinstance(stop, int) and stop - first <= MAX_UNROLLED:
+        yield from range(first, stop)
+        return
+    with f.each(first, stop) as index:
+        yield index
+
+
+def _record_failure(info: MatrixLanes, failed: Lanes, step: IndexValue) -> None:
     """Records the 1-based index of the first step that failed, in each lane of `info`."""
     before = real_part(info[0])
     info[0] = where(failed & before.equals(0), _one_based(info, step), before)
 
 
-def _one_based(array: MatrixLanes, index: Value) -> Lanes:
+def _one_based(array: MatrixLanes, index: IndexValue) -> Lanes:
     """An index plus 1, in each lane of an array of integers."""
     f, type = array.f, array.type
     return Lanes(f, f.splat(f.convert("trunc", f.index(f.add(index, 1)), type.element), type.width))
@@ -108,17 +128,17 @@ def _potrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) 
     (matrix, info), (n, _) = arrays, call.operands[0].sizes
     a = matrix if call.arguments[0] == "U" else matrix.transposed
     info[0] = info.number(0)
-    with f.each(0, n) as j:
+    for j in steps(f, 0, n):
         diagonal = real_part(a[j, j])
         _record_failure(info, diagonal.compare("ule", 0.0), j)
         root = sqrt(diagonal)
-        a[j, j] = from_real(root, a.number(0))
-        below = f.index(f.add(j, 1))
-        with f.each(below, n) as i:
-            a[i, j] = quotient(a[i, j], root)
-        with f.each(below, n) as i:
+        a[j, j], scale = from_real(root, a.number(0)), 1.0 / root
+        below = f.add(j, 1)
+        for i in steps(f, below, n):
+            a[i, j] = product(a[i, j], scale)
+        for i in steps(f, below, n):
             factor = a[i, j]
-            with f.each(below, f.add(i, 1)) as k:
+            for k in steps(f, below, f.add(i, 1)):
                 a[i, k] = less_product(a[i, k], factor, conjugate(a[k, j]))
     return matrix
 
@@ -127,28 +147,28 @@ def _getrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) 
     """LU factorisation with partial pivoting: rows are swapped so that each pivot is the largest of its column."""
     (a, pivots, info), (m, n) = arrays, call.operands[0].sizes
     info[0] = info.number(0)
-    with f.each(0, min(m, n)) as step:
+    for step in steps(f, 0, min(m, n)):
         pivots[step] = pivot_row = _find_pivot(a, m, step, pivots)
         _swap_rows(a, (m, n), step, pivot_row, pivots)
         pivot = a[step, step]
         is_zero = magnitude(pivot).equals(0.0)
         _record_failure(info, is_zero, step)
         divisor = chosen(is_zero, a.number(1), pivot)
-        below = f.index(f.add(step, 1))
-        with f.each(below, m) as i:
+        below = f.add(step, 1)
+        for i in steps(f, below, m):
             a[i, step] = factor = quotient(a[i, step], divisor)
-            with f.each(below, n) as j:
+            for j in steps(f, below, n):
                 a[i, j] = less_product(a[i, j], factor, a[step, j])
     return a
 
 
-def _find_pivot(a: MatrixLanes, m: int, step: Value, pivots: MatrixLanes) -> Lanes:
+def _find_pivot(a: MatrixLanes, m: int, step: IndexValue, pivots: MatrixLanes) -> Lanes:
     """Returns the 1-based row of the largest magnitude in a column from the diagonal on; the diagonal's row if all are
     NaN.
     """
     f = a.f
     row, largest = Sum(f, _one_based(pivots, step)), Sum(f, Lanes(f, constant(a.type, -1)))
-    with f.each(step, m) as i:
+    for i in steps(f, step, m):
         size, before = magnitude(a[i, step]), real_part(largest.get())
         is_larger = size > before
         largest.set(where(is_larger, size, before))
@@ -156,12 +176,12 @@ def _find_pivot(a: MatrixLanes, m: int, step: Value, pivots: MatrixLanes) -> Lan
     return real_part(row.get())
 
 
-def _swap_rows(a: MatrixLanes, sizes: tuple[int, int], row: Value, other: Lanes, pivots: MatrixLanes) -> None:
+def _swap_rows(a: MatrixLanes, sizes: tuple[int, int], row: IndexValue, other: Lanes, pivots: MatrixLanes) -> None:
     """Swaps a row with a later one, whose 1-based index each lane has."""
     f, (m, n) = a.f, sizes
-    with f.each(f.add(row, 1), m) as i:
+    for i in steps(f, f.add(row, 1), m):
         is_target = other.equals(_one_based(pivots, i))
-        with f.each(0, n) as j:
+        for j in steps(f, 0, n):
             upper, lower = a[row, j], a[i, j]
             a[row, j] = chosen(is_target, lower, upper)
             a[i, j] = chosen(is_target, upper, lower)
@@ -182,15 +202,15 @@ def _trsm(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -
     given = arrays[0].conjugated if transposed == "C" else arrays[0]
     a = given if (transposed == "N") == is_left else given.transposed
     b = arrays[1] if is_left else arrays[1].transposed
-    with f.each(0, n) as step:
-        i = step if forward else f.index(f.subtract(n - 1, step))
+    for step in steps(f, 0, n):
+        i = step if forward else f.subtract(n - 1, step)
         if diagonal == "N":
             divisor = a[i, i]
-            with f.each(0, columns) as c:
+            for c in steps(f, 0, columns):
                 b[i, c] = quotient(b[i, c], divisor)
-        with f.each(f.add(i, 1) if forward else 0, n if forward else i) as k:
+        for k in steps(f, f.add(i, 1) if forward else 0, n if forward else i):
             factor = a[k, i]
-            with f.each(0, columns) as c:
+            for c in steps(f, 0, columns):
                 b[k, c] = less_product(b[k, c], factor, b[i, c])
     return b
 
@@ -200,8 +220,8 @@ def _geqrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) 
     where v is stored, and makes the diagonal real. Their adjoints are applied.
     """
     (a, taus), (m, n) = arrays, call.operands[0].sizes
-    with f.each(0, min(m, n)) as k:
-        below = f.index(f.add(k, 1))
+    for k in steps(f, 0, min(m, n)):
+        below = f.add(k, 1)
         alpha, norm = a[k, k], _norm(a, (below, m), k)
         real, *imaginary = parts_of(alpha)
         size = _hypotenuse(abs(real), abs(imaginary[0])) if imaginary else abs(real)
@@ -211,7 +231,7 @@ def _geqrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) 
             is_identity = is_identity & part.equals(0.0)
         wide_beta = from_real(beta, alpha)
         divisor = chosen(is_identity, a.number(1), difference(alpha, wide_beta))
-        with f.each(below, m) as i:
+        for i in steps(f, below, m):
             a[i, k] = quotient(a[i, k], divisor)
         taus[k] = tau = chosen(is_identity, a.number(0), quotient(difference(wide_beta, alpha), beta))
         a[k, k] = chosen(is_identity, alpha, wide_beta)
@@ -223,32 +243,32 @@ def _orgqr(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) 
     """The product of Householder reflections, applied to the columns of the identity matrix from last to first."""
     (a, taus), (m, n), (count,) = arrays, call.operands[0].sizes, call.operands[1].sizes
     zero, one = a.number(0), a.number(1)
-    with f.each(count, n) as j:
-        with f.each(0, m) as i:
+    for j in steps(f, count, n):
+        for i in steps(f, 0, m):
             a[i, j] = zero
         a[j, j] = one
-    with f.each(0, count) as step:
-        k = f.index(f.subtract(count - 1, step))
+    for step in steps(f, 0, count):
+        k = f.subtract(count - 1, step)
         tau = taus[k]
         _apply_reflection(a, (m, n), k, tau)
-        with f.each(0, k) as i:
+        for i in steps(f, 0, k):
             a[i, k] = zero
         a[k, k] = difference(one, tau)
-        with f.each(f.add(k, 1), m) as i:
+        for i in steps(f, f.add(k, 1), m):
             a[i, k] = negated(product(a[i, k], tau))
     return a
 
 
-def _norm(a: MatrixLanes, rows: tuple[Value, int], column: Value) -> Lanes:
+def _norm(a: MatrixLanes, rows: tuple[IndexValue, int], column: IndexValue) -> Lanes:
     """Euclidean norm of part of a column, scaled so that the squares neither overflow nor underflow."""
     f, zero = a.f, Lanes(a.f, constant(a.type, 0))
     largest, squares = Sum(f, zero), Sum(f, zero)
-    with f.each(*rows) as i:
+    for i in steps(f, *rows):
         for part in parts_of(a[i, column]):
             largest.set(at_least(real_part(largest.get()), abs(part)))
     found = real_part(largest.get())
     scale = where(found.equals(0.0), 1.0, found)
-    with f.each(*rows) as i:
+    for i in steps(f, *rows):
         for part in parts_of(a[i, column]):
             scaled = part / scale
             squares.set(muladd(scaled, scaled, real_part(squares.get())))
@@ -263,17 +283,17 @@ def _hypotenuse(a: Lanes, b: Lanes) -> Lanes:
     return larger * sqrt(muladd(ratio, ratio, 1.0))
 
 
-def _apply_reflection(a: MatrixLanes, sizes: tuple[int, int], k: Value, tau: Scalar) -> None:
+def _apply_reflection(a: MatrixLanes, sizes: tuple[int, int], k: IndexValue, tau: Scalar) -> None:
     """Applies I - tau v v^H to the columns after k, where v is 1 followed by column k below the diagonal."""
     f, (m, n) = a.f, sizes
-    below = f.index(f.add(k, 1))
-    with f.each(below, n) as j:
+    below = f.add(k, 1)
+    for j in steps(f, below, n):
         total = Sum(f, a[k, j])
-        with f.each(below, m) as i:
+        for i in steps(f, below, m):
             total.set(plus_product(total.get(), conjugate(a[i, k]), a[i, j]))
         projection = product(tau, total.get())
         a[k, j] = difference(a[k, j], projection)
-        with f.each(below, m) as i:
+        for i in steps(f, below, m):
             a[i, j] = less_product(a[i, j], a[i, k], projection)
 
 

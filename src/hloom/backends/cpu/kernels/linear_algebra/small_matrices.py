@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.linear_algebra.factorisations import EMITTERS, MatrixLanes
+from hloom.backends.cpu.kernels.linear_algebra.factorisations import EMITTERS, MAX_UNROLLED, MatrixLanes
 from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.ir import Instruction
 from hloom.lir import PTR, IndexValue, Type, Value, type_of
@@ -73,15 +73,23 @@ class _GroupLoop:
         inputs = [MatrixLanes.of(f, self.type, m.sizes) for m in call.operands]
         types = _result_types(call, self.type)[1:]
         extra_results = [MatrixLanes.of(f, t, m.sizes) for t, m in zip(types, call.results[1:], strict=True)]
+        is_small = max(size for m in (*call.operands, *call.results) for size in (1, *m.sizes)) <= MAX_UNROLLED
         first, count = f.share(self.groups, 1, self.shares, f["chunk"])
         with f.each(first, f.add(first, count)) as group:
             start = f.index(f.multiply(group, width))
             left = f.index(f.minimum(width, f.subtract(call.count, start)))
             for array, lanes, matrices in zip(operands, inputs, call.operands, strict=True):
                 self._load_group(array, lanes, matrices, (start, left, scratch))
-            changed = EMITTERS[call.routine[1:]](f, call, [*inputs, *extra_results])
-            for array, lanes, matrices in zip(results, [changed, *extra_results], call.results, strict=True):
-                self._store_group(lanes, array, matrices, (start, left, scratch))
+            arrays = [*inputs, *extra_results]
+            if is_small:
+                arrays = [
+                    lanes.copied(m.elements)
+                    for lanes, m in zip(arrays, [*call.operands, *call.results[1:]], strict=True)
+                ]
+            changed = [EMITTERS[call.routine[1:]](f, call, arrays), *arrays[len(inputs) :]]
+            for array, lanes, matrices in zip(results, changed, call.results, strict=True):
+                made = lanes.copied(matrices.elements) if is_small else lanes
+                self._store_group(made, array, matrices, (start, left, scratch))
         return f
 
     def _load_group(

@@ -114,23 +114,37 @@ class ScanAlong:
     def _block(
         self, f: KernelFunction, row: list[Value], block: IndexValue, initial: Elements | None, before: Elements | None
     ) -> Elements:
-        """Scans a block of whole vectors; returns its reduction, in all lanes. Without `before` nothing is stored."""
+        """Scans a block of whole vectors; returns its reduction, in all lanes. Without `before` nothing is stored.
 
-        def step(vector: IndexValue, carried: Elements | None) -> Elements:
+        The reduction by a monoid is that of vectors, whose lanes are reduced once.
+        """
+
+        scan, is_monoid = self.scan, self.scan.monoid is not None
+
+        def step(vector: IndexValue, last: Elements | None, sums: Elements | None) -> tuple[Elements, Elements]:
             position = f.multiply(vector, self.lanes)
-            if self.scan.backward:
-                position = f.subtract(self.scan.size - self.lanes, position)
-            running = self._prefix(f, self._load(f, row, position, None))
-            running = running if carried is None else self.scan.combine(f, carried, running)
+            if scan.backward:
+                position = f.subtract(scan.size - self.lanes, position)
+            values = self._load(f, row, position, None)
+            sums = values if sums is None else scan.combine(f, sums, values)
+            if before is None and is_monoid:
+                return sums, sums
+            prefix = self._prefix(f, values)
+            running = prefix if last is None else scan.combine(f, last, prefix)
             if before is not None and initial is not None:
-                self._store(f, self.scan.result(f, initial, before, running, block), row, position, None)
-            return self._last(f, running)
+                self._store(f, scan.result(f, initial, before, running, block), row, position, None)
+            if last is None or not is_monoid:
+                return self._last(f, running), sums
+            # The same values, for which the next vector need not wait until they are moved.
+            return scan.combine(f, last, self._last(f, prefix)), sums
 
         first = f.multiply(block, BLOCK)
-        state = ScanState(f, self.scan, step(first, None))
+        states = [ScanState(f, scan, part) for part in step(first, None, None)]
         with f.each(f.add(first, 1), f.minimum(f.add(first, BLOCK), self.vectors)) as vector:
-            state.set(step(vector, state.get()))
-        return state.get()
+            for state, part in zip(states, step(vector, *(state.get() for state in states)), strict=True):
+                state.set(part)
+        last, sums = (state.get() for state in states)
+        return self._last(f, self._prefix(f, sums)) if is_monoid else last
 
     def _tail(self, f: KernelFunction, row: list[Value], initial: Elements, before: Elements) -> None:
         """Scans the elements after the last whole vector; in a backward scan they are the upper lanes of a vector."""

@@ -40,11 +40,11 @@ class Scan:
         self.instruction, self.computation, self.backward = instruction, computation, backward
         self.outer, self.size, self.inner = outer, size, inner
         self.types: list[PrimitiveType] = [shape.element_type for shape in instruction.shape.leaves()]
-        monoid = monoid_of(computation.computation)
-        self.starts_with_initial = not backward or monoid is not None
+        self.monoid = monoid_of(computation.computation)
+        self.starts_with_initial = not backward or self.monoid is not None
         """Whether the initial value may be combined first; otherwise it is the left operand of each result."""
         is_narrow = len(self.types) == 1 and self.types[0].is_float and self.types[0].bits < 32
-        self.wide_opcode = float_instruction(monoid) if is_narrow else None
+        self.wide_opcode = float_instruction(self.monoid) if is_narrow else None
         """LLVM's opcode for reductions of narrow floats, which are done in f32 and rounded once; None for others."""
 
     def is_parallel(self, target: Target) -> bool:
