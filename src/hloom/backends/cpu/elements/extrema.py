@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hloom.backends.cpu.elements.avx512 import CURRENT_ROUNDING, emit_avx512, has_avx512
 from hloom.lir import I32, Builder, Constant, Value, constant, poison, type_of
 
@@ -21,6 +23,30 @@ def float_extremum(b: Builder, intrinsic: str, x: Value, y: Value) -> Value:
     if not type.width and has_avx512(type_of(type.element, 128 // type.bits)):
         return _with_nan(b, x, y, _scalar_range(b, intrinsic, x, y))
     return b.intrinsic(intrinsic, x, y)
+
+
+def extremum_of_lanes(b: Builder, intrinsic: str, lanes: Value) -> Value | None:
+    """Emits the extremum of the lanes of a vector, or NaN if there is one; None if LLVM's intrinsic is as good.
+
+    Without AVX-512 each of log2(width) steps would have to propagate NaN.
+    """
+    if not has_avx512(lanes.type) or lanes.type.bits * lanes.type.width < 256:
+        return None
+    first, second = _halves(b, lanes)
+    unordered = b.compare("uno", first, second)
+    is_nan = b.call(f"llvm.vector.reduce.or.{unordered.type.suffix}", unordered.type.scalar, unordered)
+    operand, least = _range_operand(intrinsic), 128 // lanes.type.bits
+    while lanes.type.width > least:
+        lanes = emit_avx512(b, "range", *_halves(b, lanes), operand)
+    for distance in (2, 1) if least == 4 else (1,):
+        turned = b.shuffle(lanes, None, [lane ^ distance for lane in range(least)])
+        lanes = emit_avx512(b, "range", lanes, turned, operand)
+    return b.select(is_nan, constant(lanes.type.scalar, math.nan), b.extract(lanes, 0))
+
+
+def _halves(b: Builder, lanes: Value) -> tuple[Value, Value]:
+    half = lanes.type.width // 2
+    return b.shuffle(lanes, None, range(half)), b.shuffle(lanes, None, range(half, 2 * half))
 
 
 def _with_nan(b: Builder, x: Value, y: Value, number: Value) -> Value:

@@ -20,6 +20,7 @@ from hloom.backends.cpu.elements.types import (
     rounded,
     rounded_arithmetic,
     select_element,
+    width_of,
 )
 from hloom.backends.cpu.nests.indices import index_value
 from hloom.backends.cpu.nests.interleaved_accesses import load_group, store_group
@@ -31,6 +32,7 @@ from hloom.backends.cpu.nests.tiles import allocate_transposed, emit_tiles
 from hloom.lir import I64, Function, IndexValue, Value, constant, mask_constant
 from hloom.loops.expressions import Apply, Argument, Constant, FromIndex, InRange, Load, ReductionResult, Where
 from hloom.loops.nest import Kernel, Nest, Store, expressions_of, invariant_select
+from hloom.types import PrimitiveType
 
 
 def emit_nest(
@@ -220,8 +222,8 @@ class NestEmitter(NestState):
     def _apply(self, expression: Apply) -> Element:
         operands = [self.value(operand) for operand in expression.operands]
         inverse = self.known(_inverse_key(expression.operands[1])) if quotients.is_quotient(expression) else None
-        if inverse is not None:
-            quotient = quotients.quotient(self.builder, cast(Value, operands[0]), inverse)
+        if inverse is not None and (width_of(operands[0]) or expression.type is PrimitiveType.BF16):
+            quotient = quotients.quotient(self.builder, cast(Value, operands[0]), inverse, expression.type)
             return rounded_arithmetic(self.builder, quotient, expression.type)
         return element_ops.apply(self.builder, expression, self.to_common_width(operands))
 
@@ -299,7 +301,7 @@ class NestEmitter(NestState):
             self.value(expression)
         for divisor in filter(self.is_safe, divisors):
             if self.known(_inverse_key(divisor)) is None:
-                inverse = quotients.reciprocal(self.builder, cast(Value, self.value(divisor)))
+                inverse = quotients.reciprocal(self.builder, cast(Value, self.value(divisor)), divisor.type)
                 self.scopes[-1][_inverse_key(divisor)] = inverse
 
 

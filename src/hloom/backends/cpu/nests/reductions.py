@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from hloom.affine import Expression, Variable
 from hloom.backends.cpu.elements import ops as element_ops
+from hloom.backends.cpu.elements.extrema import extremum_of_lanes
 from hloom.backends.cpu.elements.types import (
     Element,
     constant_element,
@@ -381,6 +382,10 @@ def horizontal_reduction(e: NestState, reduction: Reduction, lanes: Element) -> 
             return b.call(f"llvm.vector.reduce.{name}.{vector.suffix}", vector.scalar, start, lanes, flags="reassoc")
         if not e.nest.has_fixed_order(reduction):
             intrinsic = _reduction_intrinsic(reduction)
+            if type.is_float and reduction.monoid in (Maximum, Minimum):
+                found = extremum_of_lanes(b, intrinsic.removeprefix("f"), lanes)
+                if found is not None:
+                    return found
             return b.call(f"llvm.vector.reduce.{intrinsic}.{vector.suffix}", vector.scalar, lanes)
     while width_of(lanes) > 1:
         lanes = _halved(e, reduction, lanes)
