@@ -39,8 +39,8 @@ def extremum_of_lanes(b: Builder, intrinsic: str, lanes: Value) -> Value | None:
     while lanes.type.width > least:
         lanes = emit_avx512(b, "range", *_halves(b, lanes), operand)
     for distance in (2, 1) if least == 4 else (1,):
-        turned = b.shuffle(lanes, None, [lane ^ distance for lane in range(least)])
-        lanes = emit_avx512(b, "range", lanes, turned, operand)
+        swapped = b.shuffle(lanes, None, [lane ^ distance for lane in range(least)])
+        lanes = emit_avx512(b, "range", lanes, swapped, operand)
     return b.select(is_nan, constant(lanes.type.scalar, math.nan), b.extract(lanes, 0))
 
 
