@@ -33,6 +33,7 @@ from hloom.loops.nest import Kernel, Nest, atoms_of
 from hloom.loops.schedule import schedule
 from hloom.numerics import convert
 from hloom.ops.convert import BitcastConvert
+from hloom.ops.select import Select
 from hloom.prove.equivalence import Proved, Undecided, leaves, parts_of, variables
 from hloom.prove.meanings.evaluator import Evaluator
 from hloom.prove.meanings.reads import MAX_POSITIONS, clamps_to, value_of
@@ -40,7 +41,7 @@ from hloom.prove.meanings.reductions import combination
 from hloom.prove.solver.decide import Deadline, Found, decide
 from hloom.prove.terms.functions import FALSE, TRUE, apply, both, choose
 from hloom.prove.terms.normal import normal
-from hloom.prove.terms.term import Combination, Term, Unknown, Unsupported, constant, node
+from hloom.prove.terms.term import Combination, Term, Unknown, Unsupported, constant, from_code, node
 from hloom.target import Target
 from hloom.types import PrimitiveType
 
@@ -83,8 +84,19 @@ def prove_lowering(
 
 
 def _as(type: PrimitiveType, term: Term) -> Term:
-    """Returns the bits of an element as another type: f16 that is only moved is moved as u16."""
-    return term if term.type is type else apply(BitcastConvert(), type, (term,))
+    """Returns the bits of an element as another type: f16 that is only moved is moved as u16, and c64 as u64.
+
+    The latter stay complex terms; their constants become such terms.
+    """
+    if term.type is type or term.type.is_complex:
+        return term
+    return from_code(type, term.known) if type.is_complex else apply(BitcastConvert(), type, (term,))
+
+
+def _alike(terms: Sequence[Term]) -> list[Term]:
+    """Returns terms of one type, complex if one is."""
+    type = next((term.type for term in terms if term.type.is_complex), terms[0].type)
+    return [_as(type, term) for term in terms]
 
 
 @dataclass
@@ -149,7 +161,11 @@ class _Machine:
             case Apply():
                 if is_function_call(e):
                     raise Unsupported("a call of a function with loops")
-                return apply(e.op, e.type, [self.value(operand, counters, arguments) for operand in e.operands])
+                operands = [self.value(operand, counters, arguments) for operand in e.operands]
+                if isinstance(e.op, Select):
+                    operands[1:] = _alike(operands[1:])
+                    return apply(e.op, operands[1].type, operands)
+                return apply(e.op, e.type, operands)
             case Where():
                 return self._where(e, counters, arguments)
             case ReductionResult():
@@ -162,7 +178,7 @@ class _Machine:
         condition = self.value(e.condition, counters, arguments)
         if condition in (TRUE, FALSE):
             return self.value(e.then if condition is TRUE else e.otherwise, counters, arguments)
-        return choose(condition, *(self.value(x, counters, arguments) for x in (e.then, e.otherwise)))
+        return choose(condition, *_alike([self.value(x, counters, arguments) for x in (e.then, e.otherwise)]))
 
     def _by_index(self, e: Load | FromIndex | InRange, counters: Counters) -> Term:
         """Returns the value of an expression of an index: a choice, if integers in it are unknown."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from backends.cpu.nests.test_printed_functions import emitted
+from hlo_text import compiled, module_text
 
 COLUMNS = """
     x = f32[ROWS,1024] parameter(0)
@@ -26,3 +28,21 @@ COLUMNS = """
 def test_rows_of_gathered_columns_are_prefetched(rows: int, count: int, expected: int) -> None:
     text = emitted(COLUMNS.replace("ROWS", str(rows)).replace("COUNT", str(count)))
     assert text.count("call void @llvm.prefetch") == expected
+
+
+ROWS = """
+    x = f32[ROWS,64] parameter(0)
+    i = s32[300] parameter(1)
+    ROOT r = f32[300,64] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0},
+      index_vector_dim=1, slice_sizes={1,64}"""
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(8192, 1), (64, 0)])
+def test_gathered_rows_are_prefetched(rows: int, expected: int) -> None:
+    """Vectors are in one line each."""
+    text = ROWS.replace("ROWS", str(rows))
+    assert emitted(text).count("call void @llvm.prefetch") == expected
+    rng = np.random.default_rng(0)
+    x, i = rng.random((rows, 64), np.float32), rng.integers(-5, rows + 5, 300).astype(np.int32)
+    (found,) = compiled(module_text(text), x, i)
+    np.testing.assert_array_equal(found, x[np.clip(i, 0, rows - 1)])

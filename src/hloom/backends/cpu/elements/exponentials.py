@@ -173,11 +173,9 @@ def _power_of_two(n: Lanes, mantissa_bits: int, factor: float = 1.0) -> Lanes:
 
 
 def _exp_of_reduced(x: Lanes, low: Lanes | None) -> tuple[Lanes, Lanes, Lanes]:
-    """e^r of e^(x + low) = 2^n e^r, n, and the bits of n + ROUNDER; with `low`, 1 + r is not rounded."""
+    """e^r of e^(x + low) = 2^n e^r, n, and the bits of n + ROUNDER."""
     bits, n, r = _reduce(x)
     r = _without_low(n, r) if low is None else r + _without_low(n, low)
-    if low is None:
-        return muladd(r * r, r.polynomial(EXP), r) + 1.0, n, bits
     rounded = r + 1.0
     return rounded + muladd(r * r, r.polynomial(EXP), (1.0 - rounded) + r), n, bits
 

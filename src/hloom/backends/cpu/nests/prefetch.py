@@ -13,9 +13,15 @@ from hloom.target import CACHE_LINE, L1_BYTES, L2_BYTES
 DISTANCE_BYTES = 8 << 10
 """The distance of a prefetched line from the one of the same position in the current row, at least one row."""
 
+ROWS_AHEAD = 16
+"""Iterations between the prefetch of a gathered row and its use."""
+
 
 def prefetch_row(e: NestState, load: Load) -> None:
     """Prefetches the lines of a later row that correspond to the current vector, if the load gathers from rows."""
+    if _is_of_gathered_row(e, load):
+        _prefetch_gathered(e, load)
+        return
     column = _gathered_column(e, load)
     if column is None or e.tail is not None:
         return
@@ -30,6 +36,33 @@ def prefetch_row(e: NestState, load: Load) -> None:
     for k in range(count):
         line = b.binary("mul", b.binary("add", first, constant(I64, k)), constant(I64, CACHE_LINE // size))
         b.prefetch(element_address(e, e.pointers[load.buffer], b.binary("add", start, line), load.type))
+
+
+def _prefetch_gathered(e: NestState, load: Load) -> None:
+    """Prefetches the lines of the current vector in the row of a later iteration, whose index is loaded for that."""
+    b, rows = e.builder, e.nest.loops[-2]
+    later = b.binary("add", e.variables[rows], constant(I64, ROWS_AHEAD))
+    later = b.intrinsic("umin", later, constant(I64, rows.high))
+    scopes, variables = e.scopes, e.variables
+    e.scopes, e.variables = [{}], {**variables, rows: later}
+    base = lane_index(e, load.index).base
+    e.scopes, e.variables = scopes, variables
+    size = load.type.byte_width
+    for line in range(0, e.lanes * size, CACHE_LINE):
+        b.prefetch(
+            element_address(e, e.pointers[load.buffer], b.binary("add", base, constant(I64, line // size)), load.type)
+        )
+
+
+def _is_of_gathered_row(e: NestState, load: Load) -> bool:
+    """Whether a load is of a vector in a row, of an array that no private cache holds, that the rows' loop gathers."""
+    loops, vector = e.nest.loops, e.vector
+    if len(loops) < 2 or vector is not loops[-1] or not load.in_bounds or e.tail is not None or load.type.is_complex:
+        return False
+    if load.index.coefficient(vector) != 1 or e.buffers[load.buffer].byte_size <= L2_BYTES:
+        return False
+    gathered = [atom for atom, _ in load.index.terms if isinstance(atom, RuntimeIndex)]
+    return bool(gathered) and all(atom.variables == {loops[-2]} for atom in gathered)
 
 
 def _gathered_column(e: NestState, load: Load) -> RuntimeIndex | None:
