@@ -90,7 +90,9 @@ def _as(type: PrimitiveType, term: Term) -> Term:
     """
     if term.type is type or term.type.is_complex:
         return term
-    return from_code(type, term.known) if type.is_complex else apply(BitcastConvert(), type, (term,))
+    if type.is_complex and term.known is not None:
+        return from_code(type, term.known)
+    return apply(BitcastConvert(), type, (term,))
 
 
 def _alike(terms: Sequence[Term]) -> list[Term]:
