@@ -119,6 +119,16 @@ def _special(low: float = -np.inf, high: float = np.inf) -> Arguments:
     return arguments
 
 
+def _not_close_to_0(arguments: Arguments) -> Arguments:
+    """Arguments but those for which JAX's exponential integrals do not end, as on its CPU backend: -3e-95, 1.0."""
+
+    def chosen(dtype: Any, count: int, seed: int) -> tuple[Array, ...]:
+        (found,) = arguments(dtype, count, seed)
+        return (found[np.abs(found) > 2.0**-30],)
+
+    return chosen
+
+
 def _two(first: tuple[float, float], second: tuple[float, float], whole: bool = False) -> Arguments:
     """Pairs between limits given as powers of two; the first ones are integers if `whole`."""
 
@@ -158,16 +168,16 @@ SPECIAL = [
     Function("igamma", 12, _two((-4, 6), (-4, 6)), _lax("igamma"), 1),
     Function("igammac", 12, _two((-4, 6), (-4, 6)), _lax("igammac"), 1),
     Function("igamma_grad_a", 16, _two((-4, 6), (-4, 6)), _lax("igamma_grad_a"), 1),
-    Function("betainc", 32, _beta_arguments, _lax("betainc"), 1),
+    Function("betainc", 256, _beta_arguments, _lax("betainc"), 1),
     Function("betaln", np.inf, _two((-4, 6), (-4, 6)), _scipy("betaln")),
-    Function("expi", np.inf, _special(-30, 30), _scipy("expi")),
-    Function("exp1", np.inf, _special(0, 30), _scipy("exp1")),
+    Function("expi", np.inf, _not_close_to_0(_special(-30, 30)), _scipy("expi")),
+    Function("exp1", np.inf, _not_close_to_0(_special(0, 30)), _scipy("exp1")),
     Function("spence", np.inf, _special(0, 30), _scipy("spence")),
     Function("entr", np.inf, _special(0), _scipy("entr")),
-    Function("xlogy", np.inf, _two((-20, 20), (-20, 20)), _scipy("xlogy")),
-    Function("xlog1py", np.inf, _two((-20, 20), (-20, 20)), _scipy("xlog1py")),
-    Function("i0", np.inf, _special(-80, 80), _scipy("i0")),
-    Function("i1", np.inf, _special(-80, 80), _scipy("i1")),
+    Function("xlogy", 2, _two((-20, 20), (-20, 20)), _scipy("xlogy")),
+    Function("xlog1py", 2, _two((-20, 20), (-20, 20)), _scipy("xlog1py")),
+    Function("i0", 6, _special(-80, 80), _scipy("i0")),
+    Function("i1", 6, _special(-80, 80), _scipy("i1")),
     Function("logit", np.inf, _special(0, 1), _scipy("logit")),
     Function("ndtr", np.inf, _special(-38, 38), _scipy("ndtr")),
     Function("log_ndtr", np.inf, _special(-38, 38), _scipy("log_ndtr")),

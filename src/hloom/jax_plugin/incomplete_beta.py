@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from hloom.jax_plugin.double_double import Pair, exp, log, over, plus, single, times, two_sum
-from hloom.jax_plugin.incomplete_gamma import EPSILON, MAX_TERMS, gamma_factor
+from hloom.jax_plugin.incomplete_gamma import MAX_TERMS, gamma_factor
 
 _SMALLEST = 1e-290
 
@@ -21,7 +21,9 @@ def betainc(a: Any, b: Any, x: Any) -> Any:
     """I_x(a, b); NaN for negative a or b, for x outside of [0, 1], and for I_x(0, 0)."""
     inside = (a > 0) & (b > 0) & (x > 0) & (x < 1) & jnp.isfinite(a) & jnp.isfinite(b)
     p, q, y = (jnp.where(inside, value, 0.5) for value in (a, b, x))
-    is_swapped = y >= (p + 1) / (p + q + 2)
+    # For x beyond the mean the fraction converges faster the other way around, with 1 - x, but with b < 1 the result
+    # would then be the small complement of a number close to 1.
+    is_swapped = (y >= (p + 1) / (p + q + 2)) & ((q >= 1) | (y > 0.999))
     sides = single(y), two_sum(jnp.ones_like(y), -y)
     z, rest = (_either(is_swapped, *pair) for pair in (sides[::-1], sides))
     p, q = jnp.where(is_swapped, q, p), jnp.where(is_swapped, p, q)
@@ -55,24 +57,14 @@ def _front(a: Any, b: Any, x: Pair, y: Pair) -> Any:
 
 
 def _fraction(a: Any, b: Any, x: Any) -> Any:
-    """1 / (1 + d1 / (1 + d2 / (1 + ..))), as quotients p / q; two levels in each step."""
+    """1 / (1 + d1 / (1 + d2 / (1 + ..))), from the last level that counts; two levels in each step."""
+    needed = 10 + 10 / jnp.sqrt(1 - x) + 4 * jnp.sqrt(a + b)
+    steps = jnp.minimum(jnp.max(needed, initial=0.0), float(MAX_TERMS)).astype(jnp.int32)
 
-    def go_on(state: Any) -> Any:
-        m, *_, value, before = state
-        return jnp.any(jnp.abs(value - before) > EPSILON * jnp.abs(value)) & (m < MAX_TERMS)
+    def step(k: Any, value: Any) -> Any:
+        m = (steps - k).astype(a.dtype)
+        odd = (a + m) * (a + b + m) / ((a + 2 * m) * (a + 2 * m + 1))
+        even = m * (b - m) / ((a + 2 * m - 1) * (a + 2 * m))
+        return 1 + even * x / (1 - odd * x / value)
 
-    def step(state: Any) -> Any:
-        m, p, p_before, q, q_before, value, _ = state
-        even, odd = (
-            m * (b - m) / ((a + 2 * m - 1) * (a + 2 * m)),
-            (a + m) * (a + b + m) / ((a + 2 * m) * (a + 2 * m + 1)),
-        )
-        for d in (even * x, -odd * x):
-            p, p_before = p + d * p_before, p
-            q, q_before = q + d * q_before, q
-        p, p_before, q_before = p / q, p_before / q, q_before / q
-        return m + 1, p, p_before, jnp.ones_like(q), q_before, p, value
-
-    one = jnp.ones_like(x)
-    q = 1 - (a + b) / (a + 1) * x
-    return lax.while_loop(go_on, step, (1.0, one / q, one / q, one, one / q, 1 / q, 0 * one))[5]
+    return 1 / (1 - (a + b) / (a + 1) * x / lax.fori_loop(0, steps, step, jnp.ones_like(x)))

@@ -24,7 +24,7 @@ _LARGE = 8
 _SMALLEST = 1e-290
 """An argument below which a^a is 1."""
 MAX_TERMS = 5000
-EPSILON = 2.0**-52
+_EPSILON = 2.0**-52
 """The relative size of terms that are left out."""
 
 _RECIPROCAL = (
@@ -60,7 +60,7 @@ def _front(a: Any, x: Any) -> tuple[Any, Any]:
 def _series(a: Any, x: Any) -> Any:
     def go_on(state: Any) -> Any:
         n, term, total = state
-        return jnp.any(term > EPSILON * total) & (n < MAX_TERMS)
+        return jnp.any(term > _EPSILON * total) & (n < MAX_TERMS)
 
     def step(state: Any) -> Any:
         n, term, total = state
