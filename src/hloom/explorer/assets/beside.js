@@ -18,7 +18,7 @@ function showBeside(which) {
   Object.assign(beside, { which, drawn: null, chosen: null });
   beside.open.clear();
   besidePane.hidden = !which;
-  state.isAsked = true;
+  state.isAsked = boxOfId(state.chosen) !== state.drawn.top.boxes[computation().root]; // what is chosen at first, at the end
   draw();
 }
 
