@@ -280,11 +280,20 @@ def make_plan(p: Product, vector: Type, target: Target) -> MatmulPlan:
 
 def max_accumulators(vector_bytes: int) -> int:
     """Returns the number of vector registers for sums."""
-    return WEB_ACCUMULATORS if processor().architecture == "wasm32" else MAX_ACCUMULATORS[vector_bytes]
+    return WEB_ACCUMULATORS if processor().architecture == "wasm32" else MAX_ACCUMULATORS[_key(vector_bytes)]
 
 
 def _max_sums_and_row(vector_bytes: int) -> int:
-    return WEB_SUMS_AND_ROW if processor().architecture == "wasm32" else MAX_SUMS_AND_ROW[vector_bytes]
+    return WEB_SUMS_AND_ROW if processor().architecture == "wasm32" else MAX_SUMS_AND_ROW[_key(vector_bytes)]
+
+
+def _key(vector_bytes: int) -> int:
+    """Returns 32 for shorter vectors in as many registers, the 16 of x86-64 before AVX-512."""
+    return (
+        max(vector_bytes, 32)
+        if processor().architecture == "x86_64" and processor().vector_bytes < 64
+        else vector_bytes
+    )
 
 
 def _tile(p: Product, vector: Type, vector_bytes: int) -> Tile:
