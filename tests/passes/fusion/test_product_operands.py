@@ -37,3 +37,17 @@ ENTRY e {{ x = f32[64,8] parameter(0)
   w = f32[256,64] {conversion}(g)
   ROOT p = f32[256,8] dot(w, x), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}""")
         assert ProductOperands(lambda _: True, lambda *_: True).run(module) == fused
+
+
+def test_values_with_several_users_are_visited_once() -> None:
+    """Each of 60 sums reads the one before twice, as the iterations of random bits do: 2^60 paths."""
+    for first, size in (("s8[64,64] parameter(1)", "64,64"), ("s8[64] iota(), iota_dimension=0", "64")):
+        lines = [f"v0 = {first}", *(f"v{k + 1} = s8[{size}] add(v{k}, v{k})" for k in range(60))]
+        lines += [] if size == "64,64" else ["v = s8[64,64] broadcast(v60), dimensions={0}"]
+        last = "v60" if size == "64,64" else "v"
+        module = hl.parse(f"""HloModule chain
+ENTRY e {{ x = f32[8,64] parameter(0)
+  {chr(10).join(lines)}
+  w = f32[64,64] convert({last})
+  ROOT p = f32[8,64] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}""")
+        ProductOperands(lambda _: True, lambda *_: True).run(module)

@@ -72,12 +72,16 @@ class ProductOperands:
         stack = [operand]
         while stack:
             member = stack.pop()
+            if member in found:
+                continue
             if self._is_computed(member, operand.shape.element_count) and not _is_wide_gather(member, operand):
                 found[member] = None
                 stack += member.operands
+                if len(found) > MAX_INSTRUCTIONS:
+                    return None
         members = [i for i in dot.parent.instructions if i in found] if dot.parent else []
         sources = tuple(dict.fromkeys(o for i in members for o in i.operands if o not in found))
-        if not members or len(members) > MAX_INSTRUCTIONS:
+        if not members:
             return None
         if SHRINKAGE * sum(source.shape.byte_size for source in sources) > operand.shape.byte_size:
             return None
@@ -95,7 +99,17 @@ class ProductOperands:
 
     def _reads_no_array(self, instruction: Instruction) -> bool:
         """Whether an instruction is computed from indices and constants, as distances of shifts are."""
-        return all(self._is_computed(operand, 0) and self._reads_no_array(operand) for operand in instruction.operands)
+        seen: set[Instruction] = set()
+        stack = [*instruction.operands]
+        while stack:
+            operand = stack.pop()
+            if operand in seen:
+                continue
+            seen.add(operand)
+            if not self._is_computed(operand, 0) or len(seen) > MAX_INSTRUCTIONS:
+                return False
+            stack += operand.operands
+        return True
 
 
 def _is_wide_gather(instruction: Instruction, operand: Instruction) -> bool:
