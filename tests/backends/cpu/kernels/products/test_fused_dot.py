@@ -28,6 +28,14 @@ SCALES = {"none": None, "columns": (0, 1), "groups": (GROUP, 1), "blocks": (GROU
 EPSILON = {"f32": 2.0**-24, "bf16": 2.0**-8, "f64": 2.0**-53}
 
 
+BOTH_SIDES = """HloModule m
+ENTRY e {
+  x = u32[7,24]{1,0} parameter(0)
+  b = u32[17,7,5,24]{3,2,1,0} broadcast(x), dimensions={1,3}
+  ROOT d = u32[17,5]{1,0} dot(x, b), lhs_contracting_dims={0,1}, rhs_contracting_dims={1,3}
+}"""
+
+
 @dataclass(frozen=True)
 class Case:
     """x[rows, k] times weights of k by n, stored as [k, n] or, `transposed`, as [n, k]."""
@@ -269,3 +277,8 @@ def test_every_type_scale_and_size() -> None:
             bool(pick([False, True])),
         )
         check(case)
+
+
+def test_an_operand_that_is_computed_from_the_other_one() -> None:
+    x = np.arange(168, dtype=np.uint32).reshape(7, 24)
+    np.testing.assert_array_equal(hl.compile(BOTH_SIDES)(x), np.full((17, 5), (x * x).sum()))

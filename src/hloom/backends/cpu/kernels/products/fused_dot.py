@@ -30,7 +30,7 @@ def emit(op: Fusion, name: str, instruction: Instruction, target: Target) -> Ker
         return None
     computed, other = dot.operands if isinstance(dot.operands[1].op, Parameter) else reversed(dot.operands)
     assert isinstance(other.op, Parameter)
-    sources = [p for p in op.calls.parameters if p is not other]
+    sources = [p for p in op.calls.parameters if p is not other or [*p.users] != [dot]]  # both sides may read one array
     found = _product(dot, computed, sources)
     assert found is not None
     spec, weights = found
