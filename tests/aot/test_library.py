@@ -37,6 +37,8 @@ PROGRAMS = {
     "complex": "x = c64[16] parameter(0)\nROOT r = c64[16] fft(x), fft_type=FFT, fft_length={16}",
     "constant": f"x = f32[3000] parameter(0)\nc = f32[3000] constant({{{', '.join(map(str, LARGE))}}})\n"
     "ROOT r = f32[3000] multiply(x, c)",
+    "extrema": "x = f64[40] parameter(0)\ny = f64[40] reverse(x), dimensions={0}\nm = f64[40] maximum(x, y)\n"
+    "n = f64[40] minimum(x, y)\nROOT r = (f64[40], f64[40]) tuple(m, n)",
     "empty": "x = f32[0,4] parameter(0)\nROOT r = f32[0,4] negate(x)",
     "sort": "x = f32[5000] parameter(0)\nROOT r = f32[5000] sort(x), dimensions={0}, to_apply=less",
     "class": "int = s32[] parameter(0)\nROOT r = s32[] add(int, int)",

@@ -62,7 +62,7 @@ _WASM_FEATURES = "+simd128,+bulk-memory,+bulk-memory-opt,+nontrapping-fptoint,+s
 _WASM = Processor("wasm32", "generic", _WASM_FEATURES, 16, converts_f16=False, has_fma=False)
 _RELAXED = replace(_WASM, features=f"{_WASM_FEATURES},+relaxed-simd")
 _APPLE = Processor("aarch64", "apple-m1", "", 16, converts_f16=True)
-_THUMB = Processor("thumbv7em", "cortex-m7", "+fp-armv8d16", 16, converts_f16=False)
+_THUMB = Processor("thumbv7em", "cortex-m7", "+fp-armv8d16", 8, converts_f16=False)
 _X86 = {level: level_of_x86(level) for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4")}
 _CROSS = [
     *(BuildTarget(level, each, "x86_64-unknown-linux-gnu", "x86_64-linux-gnu") for level, each in _X86.items()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from hloom.backends.cpu.elements.avx512 import CURRENT_ROUNDING, emit_avx512, has_avx512
+from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import I32, Builder, Constant, Value, constant, poison, type_of
 
 
@@ -16,6 +17,8 @@ def _range_operand(intrinsic: str) -> Value:
 def float_extremum(b: Builder, intrinsic: str, x: Value, y: Value) -> Value:
     """Emits LLVM's `maximum` or `minimum`, or VRANGE of AVX-512 and two instructions that propagate NaN."""
     type = x.type
+    if type.bits == 64 and processor().architecture in ("armv7", "thumbv7em"):
+        return _by_comparison(b, intrinsic, x, y)  # LLVM 22 has no code for the intrinsic there, and aborts
     if isinstance(x, Constant) or isinstance(y, Constant):
         return b.intrinsic(intrinsic, x, y)
     if has_avx512(type):
@@ -47,6 +50,15 @@ def extremum_of_lanes(b: Builder, intrinsic: str, lanes: Value) -> Value | None:
 def _halves(b: Builder, lanes: Value) -> tuple[Value, Value]:
     half = lanes.type.width // 2
     return b.shuffle(lanes, None, range(half)), b.shuffle(lanes, None, range(half, 2 * half))
+
+
+def _by_comparison(b: Builder, intrinsic: str, x: Value, y: Value) -> Value:
+    """Of zeros, which are equal, the sign bits decide."""
+    order, bits = ("ogt", "and") if intrinsic == "maximum" else ("olt", "or")
+    word = x.type.integer
+    equal = b.bitcast(b.binary(bits, b.bitcast(x, word), b.bitcast(y, word)), x.type)
+    number = b.select(b.compare("oeq", x, y), equal, b.select(b.compare(order, x, y), x, y))
+    return _with_nan(b, x, y, number)
 
 
 def _with_nan(b: Builder, x: Value, y: Value, number: Value) -> Value:
