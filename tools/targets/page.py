@@ -118,7 +118,8 @@ def _summary(runs: Iterable[Run], environments: Sequence[Environment]) -> str:
         speed = f"{statistics.median(ratios):.2f}" if ratios else ""
         size = statistics.median([run.size for run in here if run.size] or [0])
         ran = [str(len(here)), *count] if not environment.is_linked_only else [str(len(here)), "", "", ""]
-        rows.append([environment.name, environment.where, *ran, refused, f"{size / 1024:.0f} KB", speed])
+        shown = f"{size / 1024:.0f} KB" if size else ""
+        rows.append([environment.name, environment.where, *ran, refused, shown, speed])
     head = [
         "target",
         "ran on",

@@ -53,7 +53,7 @@ def _halves(b: Builder, lanes: Value) -> tuple[Value, Value]:
 
 
 def _by_comparison(b: Builder, intrinsic: str, x: Value, y: Value) -> Value:
-    """Of zeros, which are equal, the sign bits decide."""
+    """The extremum by two comparisons; of zeros, which are equal, the sign bits decide."""
     order, bits = ("ogt", "and") if intrinsic == "maximum" else ("olt", "or")
     word = x.type.integer
     equal = b.bitcast(b.binary(bits, b.bitcast(x, word), b.bitcast(y, word)), x.type)
