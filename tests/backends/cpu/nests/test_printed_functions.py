@@ -82,19 +82,25 @@ define internal void @nest0(ptr readonly %b0, ptr %b1, i64 %first, i64 %last) no
 entry:
   br label %loop1
 loop1:
-  %v3 = phi i64 [ 0, %entry ], [ %v12, %loop1 ]
+  %v3 = phi i64 [ 0, %entry ], [ %v18, %loop1 ]
   %v4 = mul i64 %v3, 16
   %v5 = add i64 %v4, 0
   %v6 = getelementptr float, ptr %b0, i64 %v5
   %v7 = load <16 x float>, ptr %v6, align 4
   %v8 = fadd <16 x float> splat (float 0x8000000000000000), %v7
-  %v9 = call reassoc float @llvm.vector.reduce.fadd.v16f32(float 0x8000000000000000, <16 x float> %v8)
-  %v10 = fadd float 0x0000000000000000, %v9
-  %v11 = getelementptr float, ptr %b1, i64 %v3
-  store float %v10, ptr %v11, align 4
-  %v12 = add nuw nsw i64 %v3, 1
-  %v13 = icmp ult i64 %v12, 2
-  br i1 %v13, label %loop1, label %after2
+  %v9 = shufflevector <16 x float> %v8, <16 x float> poison, <8 x i32> <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>
+  %v10 = shufflevector <16 x float> %v8, <16 x float> poison, <8 x i32> <i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15>
+  %v11 = fadd <8 x float> %v9, %v10
+  %v12 = shufflevector <8 x float> %v11, <8 x float> poison, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  %v13 = shufflevector <8 x float> %v11, <8 x float> poison, <4 x i32> <i32 4, i32 5, i32 6, i32 7>
+  %v14 = fadd <4 x float> %v12, %v13
+  %v15 = call reassoc float @llvm.vector.reduce.fadd.v4f32(float 0x8000000000000000, <4 x float> %v14)
+  %v16 = fadd float 0x0000000000000000, %v15
+  %v17 = getelementptr float, ptr %b1, i64 %v3
+  store float %v16, ptr %v17, align 4
+  %v18 = add nuw nsw i64 %v3, 1
+  %v19 = icmp ult i64 %v18, 2
+  br i1 %v19, label %loop1, label %after2
 after2:
   ret void
 }"""

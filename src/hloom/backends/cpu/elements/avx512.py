@@ -20,7 +20,9 @@ def has_avx512(type: Type) -> bool:
 
 def emit_avx512(b: Builder, name: str, x: Value, y: Value, *immediates: Value) -> Value:
     """Emits an instruction of two vectors, such as `range`, for each register."""
-    lanes = min(REGISTER_BITS // x.type.bits, x.type.width)
+    lanes = REGISTER_BITS // x.type.bits
+    if x.type.width <= lanes:
+        return _register(b, name, x, y, *immediates)
     parts = [
         _register(b, name, *(b.shuffle(value, None, range(first, first + lanes)) for value in (x, y)), *immediates)
         for first in range(0, x.type.width, lanes)
