@@ -86,7 +86,8 @@ ENTRY main {
   root = f32[8,32] logistic(chosen)
   floor = f32[8,32] floor(scaled)
   rest = f32[8,32] remainder(floor, thirds)
-  roots = f32[8,32] sqrt(root)
+  side = f32[8,32] sqrt(root)
+  roots = f32[8,32] divide(side, root)
   ROOT out = (f32[8,32], f32[8,32], f32[8,32]) tuple(roots, rest, chosen) }
 """
 
