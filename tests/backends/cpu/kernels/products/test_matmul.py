@@ -198,7 +198,9 @@ def test_several_blocks_of_k_are_rounded_once(types: str) -> None:
 
 
 @pytest.mark.parametrize("orders", ["bij bij bij", "bji bij bij", "bij bji bij"])
-@pytest.mark.parametrize("sizes", [(1, 1000, 1, 900), (1, 1, 1000, 900), (6, 77, 1, 300), (2, 1, 3000, 7)])
+@pytest.mark.parametrize(
+    "sizes", [(1, 1000, 1, 900), (1, 1, 1000, 900), (6, 77, 1, 300), (2, 1, 3000, 7), (1, 3, 1, 40), (2, 3, 1, 2000)]
+)
 @pytest.mark.parametrize("types", ["f32 f32 f32", "bf16 bf16 bf16", "s8 s8 s32"])
 def test_matrix_times_vector(types: str, sizes: tuple[int, int, int, int], orders: str) -> None:
     check(spec_of(*sizes, types, orders), threads=2)

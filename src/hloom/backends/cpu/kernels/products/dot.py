@@ -20,12 +20,9 @@ def emit(op: Dot, name: str, instruction: Instruction, target: Target) -> Kernel
     code.
     """
     spec = matmul_spec(op, instruction)
-    if spec is None:
+    if spec is None or not can_multiply(spec.lhs_type, spec.rhs_type, spec.out_type):
         return None
-    try:
-        code = emit_matmul(name, spec, target)
-    except ValueError:
-        return None
+    code = emit_matmul(name, spec, target)
     return replace(code, packed=functools.cache(functools.partial(emit_packed_matmul, name, spec, target)))
 
 

@@ -75,5 +75,6 @@ def add_pairwise(f: KernelFunction, total: Value, *sums: Value) -> Value:
     """Adds sums to a total, after adding them in pairs."""
     add, rest = addition(total.type), [*sums]
     while len(rest) > 1:
-        rest = [f.binary(add, a, b) for a, b in zip(rest[::2], rest[1::2], strict=True)]
+        even = len(rest) // 2 * 2
+        rest = [f.binary(add, a, b) for a, b in zip(rest[:even:2], rest[1:even:2], strict=True)] + rest[even:]
     return f.binary(add, total, rest[0])
