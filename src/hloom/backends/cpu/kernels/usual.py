@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-LENGTHS = 64, 32, 24, 9, 25, 49
+LENGTHS = 128, 64, 32, 24, 9, 25, 49
 """Lengths of transforms with all small radices, as first and as last."""
 SORTED = "f32", "f64", "s32", "s64"
 
