@@ -20,8 +20,12 @@ body {{ margin: 1.5rem auto; max-width: 70rem; padding: 0 1rem; font-family: san
 pre {{ font-size: 0.85rem; line-height: 1.45; overflow-x: auto; background: none; }}
 .highlight a {{ text-decoration: none; }}
 {light}
-@media (prefers-color-scheme: dark) {{ body {{ background: #131416; color: #cfd0d0; }} {dark} }}
-</style></head><body><p><a href="{home}index.html">hloom</a> / {title}</p>
+</style><style id="dark" media="(prefers-color-scheme: dark)">
+body {{ background: #131416; color: #cfd0d0; }} {dark}
+</style><script>
+const theme = localStorage.getItem("theme"); // chosen on another page of the site; "auto" follows the system
+if (theme === "dark" || theme === "light") document.getElementById("dark").media = theme === "dark" ? "all" : "not all";
+</script></head><body><p><a href="{home}index.html">hloom</a> / {title}</p>
 {code}</body></html>
 """
 
