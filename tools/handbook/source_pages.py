@@ -15,12 +15,13 @@ FOLDERS = ("src/hloom", "tests", "tools", "examples", "benchmarks")
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title><style>
-:root {{ color-scheme: light dark; }}
+:root {{ color-scheme: light; }}
 body {{ margin: 1.5rem auto; max-width: 70rem; padding: 0 1rem; font-family: sans-serif; }}
 pre {{ font-size: 0.85rem; line-height: 1.45; overflow-x: auto; background: none; }}
 .highlight a {{ text-decoration: none; }}
 {light}
 </style><style id="dark" media="(prefers-color-scheme: dark)">
+:root {{ color-scheme: dark; }}
 body {{ background: #131416; color: #cfd0d0; }} {dark}
 </style><script>
 const theme = localStorage.getItem("theme"); // chosen on another page of the site; "auto" follows the system
