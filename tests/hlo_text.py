@@ -33,6 +33,15 @@ less {
 }
 """
 
+
+def dot_module(lhs: str, rhs: str, out: str, dimensions: str) -> hl.Module:
+    """A module that multiplies two parameters."""
+    return hl.parse(
+        f"HloModule m\nENTRY e {{ x = {lhs} parameter(0)\n y = {rhs} parameter(1)\n"
+        f" ROOT d = {out} dot(x, y), {dimensions} }}"
+    )
+
+
 SOFTMAX = """
 x = f32[ROWS,COLUMNS] parameter(0)
 zero = f32[] constant(0)

@@ -273,6 +273,11 @@ class Shape:
             return Shape.tuple_of(element.static() for element in self.elements)
         return replace(self, dynamic_dimensions=(False,) * self.rank) if self.is_array else self
 
+    def with_dynamic(self, dimension: int, is_dynamic: bool = True) -> Shape:
+        """Returns the shape, in the default layout, with one dimension dynamic or static at its bound."""
+        flags = [is_dynamic if d == dimension else flag for d, flag in enumerate(self.dynamic_dimensions)]
+        return Shape.array(self.element_type, self.dimensions, flags)
+
     def insert_dimension(self, position: int, size: int) -> Shape:
         """Returns the array shape with a static dimension of `size` inserted before `position`, the most major one in
         memory.

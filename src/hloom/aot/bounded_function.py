@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from hloom.aot.bounds import Dimensions, Open, PaddedModule
-from hloom.aot.entry import NO_SIZE, aligned, refuse_pointers, scratch_bytes
+from hloom.aot.entry import NO_SIZE, aligned_pointer, refuse_pointers, scratch_bytes
 from hloom.aot.interface import ArrayParameter, CFunction, declaration
 from hloom.aot.sizes import names_of_sizes
+from hloom.backends.cpu.kernels.code import aligned
 from hloom.lir import I1, I8, I32, I64, PTR, Function, FunctionBuilder, LirModule, Parameter, Value, constant
-from hloom.target import CACHE_LINE
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class DenseArray:
     def padded_bytes(self) -> int:
         """Bytes of scratch memory for the padded array, in whole cache lines."""
         size = 0 if self.is_static else math.prod(self.padded.sizes) * self.padded.type.byte_width
-        return -(-size // CACHE_LINE) * CACHE_LINE
+        return aligned(size)
 
     def shape(self, names: Sequence[str]) -> str:
         """Returns the shape as text, with names for sizes by number."""
@@ -148,7 +148,7 @@ class BoundedFunction:
     def _emit_call(self, b: FunctionBuilder, sizes: Sequence[Value], pointers: Sequence[Value]) -> None:
         """Emits the call of the function on padded arrays, with copies before and after it."""
         (*given, scratch, pool), count = pointers, len(self.inputs)
-        memory = aligned(b, scratch)
+        memory = aligned_pointer(b, scratch)
         dense, rest = given[: len(self.arrays)], given[len(self.arrays) :]
         *starts, end = (b.at(memory, offset, "i8") for offset in self._offsets)
         arrays = [d if each.is_static else p for each, d, p in zip(self.arrays, dense, starts, strict=True)]

@@ -128,21 +128,16 @@ def _sized(build: OpBuilder, value: Instruction, shape: Shape, sizes: Iterator[I
         parts = enumerate(shape.elements)
         return build.tuple(*(_sized(build, build.element(value, k), element, sizes) for k, element in parts))
     for d in _dynamic(shape):
-        value = _resized(build, value, next(sizes), d, True)
+        value = build(SetDimensionSize(dimension=d), value, next(sizes), shape=value.shape.with_dynamic(d))
     return value
 
 
 def _static(build: OpBuilder, value: Instruction) -> Instruction:
     """Pads an array to its bounds with zeros."""
     for d in _dynamic(value.shape):
-        value = _resized(build, value, build.constant(value.shape.dimensions[d], S32), d, False)
+        bound, shape = build.constant(value.shape.dimensions[d], S32), value.shape.with_dynamic(d, False)
+        value = build(SetDimensionSize(dimension=d), value, bound, shape=shape)
     return value
-
-
-def _resized(build: OpBuilder, value: Instruction, size: Instruction, dimension: int, dynamic: bool) -> Instruction:
-    flags = [dynamic if d == dimension else flag for d, flag in enumerate(value.shape.dynamic_dimensions)]
-    shape = Shape.array(value.shape.element_type, value.shape.dimensions, flags)
-    return build(SetDimensionSize(dimension=dimension), value, size, shape=shape)
 
 
 def _leaves(build: OpBuilder, value: Instruction) -> Iterator[Instruction]:

@@ -135,7 +135,7 @@ def _entry(name: str, program: Program, arena_bytes: int, constants: Constants) 
     refuse_pointers(b, [*needed, *given, *([scratch] if arena_bytes else [])], [*large, *given])
     block = given[0] if given else None
     pointers: dict[str, Value] = {
-        "arena": aligned(b, scratch),
+        "arena": aligned_pointer(b, scratch),
         "pool": pool,
         "parallel_for": b.address_of(FORK),
         "run_calls": b.address_of(RUN_CALLS),
@@ -165,7 +165,7 @@ def refuse_pointers(b: FunctionBuilder, needed: Sequence[Value], aligned: Sequen
             b.ret(constant(I32, BAD_POINTER))
 
 
-def aligned(b: FunctionBuilder, pointer: Value) -> Value:
+def aligned_pointer(b: FunctionBuilder, pointer: Value) -> Value:
     """Returns the first cache line from a pointer on."""
     end = b.binary("add", b.convert("ptrtoint", pointer, "i64"), constant(I64, CACHE_LINE - 1))
     return b.convert("inttoptr", b.binary("and", end, constant(I64, -CACHE_LINE)), "ptr")

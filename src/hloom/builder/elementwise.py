@@ -49,9 +49,8 @@ class ElementwiseMethods(BuilderCore):
         for d, dynamic in enumerate(other.shape.dynamic_dimensions):
             if dynamic and d not in kept and other.shape.dimensions[d] != UNBOUNDED:
                 size = self._add(OPERATIONS["get-dimension-size"](dimension=d), (other,))
-                flags = [flag or e == d for e, flag in enumerate(operand.shape.dynamic_dimensions)]
-                shape = Shape.array(operand.shape.element_type, operand.shape.dimensions, flags)
-                operand = self._add(OPERATIONS["set-dimension-size"](dimension=d), (operand, size), shape)
+                op, shape = OPERATIONS["set-dimension-size"](dimension=d), operand.shape.with_dynamic(d)
+                operand = self._add(op, (operand, size), shape)
         return operand
 
     def _widen(self, operand: XlaOp, plan: Broadcasting) -> XlaOp:

@@ -194,12 +194,12 @@ class ShapeMethods(BuilderCore):
         size = self._operand(size, PrimitiveType.S32)
         shape = operand.shape
         op = OPERATIONS["set-dimension-size"](dimension=dimension)
-        dynamic = [flag or d == dimension for d, flag in enumerate(shape.dynamic_dimensions)]
+        is_dynamic = True
         if isinstance(constant := size.instruction.op, Constant) and 0 <= dimension < shape.rank:
             # The bound as a constant makes the dimension static again (SETDIMENSIONSIZE-5).
             value = constant.literal.value
-            dynamic[dimension] = value.ndim != 0 or int(value) != shape.dimensions[dimension]
-        return self._add(op, (operand, size), Shape.array(shape.element_type, shape.dimensions, dynamic))
+            is_dynamic = value.ndim != 0 or int(value) != shape.dimensions[dimension]
+        return self._add(op, (operand, size), shape.with_dynamic(dimension, is_dynamic))
 
 
 def _reshaped_dynamic(operand: Shape, shape: Shape) -> Shape:

@@ -68,10 +68,10 @@ def _difference(one: tuple[Json, _Stages], other: tuple[Json, _Stages], which: s
 
 def _aligned(a: Module, b: Module) -> list[list[str]]:
     """Pairs of the names of counterparts, where they differ; "" stands for what the other module lacks."""
-    found = align(a, b)
+    found, pairs = align(a, b), [*counterparts(a, b)]
     taken = set(found.values())
-    rows = [[i.name, found[i].name if i in found else ""] for one, _ in counterparts(a, b) for i in one.instructions]
-    lacking = [["", i.name] for _, one in counterparts(a, b) for i in one.instructions if i not in taken]
+    rows = [[i.name, found[i].name if i in found else ""] for one, _ in pairs for i in one.instructions]
+    lacking = [["", i.name] for _, one in pairs for i in one.instructions if i not in taken]
     return [row for row in rows if row[0] != row[1]] + lacking
 
 

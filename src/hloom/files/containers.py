@@ -13,6 +13,7 @@ Where there are several, a path names one: `dump/module_0001.jit_f.before_optimi
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import struct
@@ -22,8 +23,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from hloom.errors import ArgumentError
+from hloom.errors import ArgumentError, ProtoError
 from hloom.files.formats import BYTECODE_MAGIC, EXTENSIONS, read_file
+from hloom.proto.wire import BYTES, fields_of
 
 MAX_UNPACKED = 1 << 31
 """Largest size in bytes of an unpacked file."""
@@ -198,33 +200,5 @@ def _ran(content: bytes) -> Iterator[tuple[str, bytes]]:
 
 def _fields(message: bytes, wanted: int) -> Iterator[bytes]:
     """The values of a field of bytes, text or messages in a serialised message; ends where that is damaged."""
-    offset = 0
-    try:
-        while offset < len(message):
-            tag, offset = _varint(message, offset)
-            kind = tag & 7
-            if kind == 0:
-                _, offset = _varint(message, offset)
-            elif kind == 2:
-                length, offset = _varint(message, offset)
-                if tag >> 3 == wanted:
-                    yield message[offset : offset + length]
-                offset += length
-            elif kind in (1, 5):
-                offset += 8 if kind == 1 else 4
-            else:
-                return
-    except IndexError:
-        return
-
-
-def _varint(message: bytes, offset: int) -> tuple[int, int]:
-    value = shift = 0
-    while shift < 64:
-        byte = message[offset]
-        offset += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return value, offset
-    raise IndexError
+    with contextlib.suppress(ProtoError):
+        yield from (content for number, kind, content in fields_of(message) if (number, kind) == (wanted, BYTES))

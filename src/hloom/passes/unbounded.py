@@ -175,10 +175,8 @@ def _sized_as(operand: Instruction, others: Mapping[int, Instruction], build: Op
     """Gives dimensions of an operand the dynamic sizes that other arrays have there."""
     for d, other in others.items():
         if not operand.shape.dynamic_dimensions[d]:
-            flags = [flag or e == d for e, flag in enumerate(operand.shape.dynamic_dimensions)]
-            shape = Shape.array(operand.shape.element_type, operand.shape.dimensions, flags)
             size = build(GetDimensionSize(dimension=d), other)
-            operand = build(SetDimensionSize(dimension=d), operand, size, shape=shape)
+            operand = build(SetDimensionSize(dimension=d), operand, size, shape=operand.shape.with_dynamic(d))
     return operand
 
 

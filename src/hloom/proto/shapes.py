@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from hloom.layout import Layout, PaddingValue, SplitConfig, Tile
 from hloom.literal import Literal
 from hloom.numerics import bits_of, pack_narrow, unpack_narrow
 from hloom.proto.schema import message_class
+from hloom.proto.wire import fields_of
 from hloom.shape import TOKEN, Shape
 from hloom.types import BY_NUMBER, PrimitiveType
 from hloom.values import TOKEN_VALUE, Array
@@ -157,7 +157,8 @@ def _read_array(proto: Any, shape: Shape) -> Array:
     dtype = element_type.dtype
     if element_type in _FIXED:
         part = element_type.real.dtype
-        raw = b"".join(_packed_field(proto.SerializeToString(), _FIXED[element_type]))
+        fields = fields_of(proto.SerializeToString())  # elements of fixed width, packed or not
+        raw = b"".join(content for number, _, content in fields if number == _FIXED[element_type])
         if len(raw) % dtype.itemsize:
             raise ProtoError(f"the bytes of a literal of {shape} are cut off")
         return np.frombuffer(raw, part).view(dtype).copy()
@@ -180,39 +181,6 @@ def _read_narrow(raw: Array, shape: Shape) -> Array:
     elif len(raw) != -(-count // each):
         raise ProtoError(f"a literal of {shape} needs {count} elements, got {len(raw)}, or {len(raw) * each} if packed")
     return unpack_narrow(raw, count, dtype)
-
-
-def _packed_field(wire: bytes, field_number: int) -> Iterator[bytes]:
-    """The contents of a field of fixed-width elements, packed or not, in a serialised message."""
-    position = 0
-    while position < len(wire):
-        tag, position = _varint(wire, position)
-        kind = tag & 7
-        if kind == 0:
-            _, position = _varint(wire, position)
-        elif kind == 2:
-            length, position = _varint(wire, position)
-            if tag >> 3 == field_number:
-                yield wire[position : position + length]
-            position += length
-        else:
-            size = {1: 8, 5: 4}.get(kind)
-            if size is None:
-                raise ProtoError(f"a literal has a field of wire type {kind}")
-            if tag >> 3 == field_number:
-                yield wire[position : position + size]
-            position += size
-
-
-def _varint(wire: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = wire[position]
-        position += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, position
-        shift += 7
 
 
 def write_literal(literal: Literal) -> Any:

@@ -6,17 +6,11 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from hlo_text import dot_module
 from hloom.faults import Case
 from hloom.passes.optimize.dot_strength_reduction import DotStrengthReduction
 
 CONTRACTED = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
-
-
-def program(lhs: str, rhs: str, out: str, dimensions: str) -> hl.Module:
-    return hl.parse(
-        f"HloModule m\nENTRY e {{ x = {lhs} parameter(0)\n y = {rhs} parameter(1)\n"
-        f" ROOT d = {out} dot(x, y), {dimensions} }}"
-    )
 
 
 @pytest.mark.parametrize(
@@ -45,7 +39,7 @@ def program(lhs: str, rhs: str, out: str, dimensions: str) -> hl.Module:
     ],
 )  # fmt: skip
 def test_the_reduction_has_the_same_results(lhs: str, rhs: str, out: str, dimensions: str) -> None:
-    module = program(lhs, rhs, out, dimensions)
+    module = dot_module(lhs, rhs, out, dimensions)
     case = Case.random(module, seed=0)
     expected = hl.compile(module, "interpreter")(*case.arguments or ())
     assert DotStrengthReduction().run(module) == 1
@@ -75,4 +69,4 @@ def test_the_reduction_has_the_same_results(lhs: str, rhs: str, out: str, dimens
     ],
 )  # fmt: skip
 def test_other_dots_are_left_alone(lhs: str, rhs: str, out: str, dimensions: str) -> None:
-    assert DotStrengthReduction().run(program(lhs, rhs, out, dimensions)) == 0
+    assert DotStrengthReduction().run(dot_module(lhs, rhs, out, dimensions)) == 0

@@ -6,14 +6,8 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from hlo_text import dot_module
 from hloom.passes.optimize.split_contractions import SplitContractions
-
-
-def program(lhs: str, rhs: str, out: str, dimensions: str) -> hl.Module:
-    return hl.parse(
-        f"HloModule m\nENTRY e {{ x = {lhs} parameter(0)\n y = {rhs} parameter(1)\n"
-        f" ROOT d = {out} dot(x, y), {dimensions} }}"
-    )
 
 
 @pytest.mark.parametrize(
@@ -25,7 +19,7 @@ def program(lhs: str, rhs: str, out: str, dimensions: str) -> hl.Module:
     ],
 )
 def test_parts_have_the_same_sum(lhs: str, rhs: str, out: str, sides: tuple[int, int]) -> None:
-    module = program(lhs, rhs, out, f"lhs_contracting_dims={{{sides[0]}}}, rhs_contracting_dims={{{sides[1]}}}")
+    module = dot_module(lhs, rhs, out, f"lhs_contracting_dims={{{sides[0]}}}, rhs_contracting_dims={{{sides[1]}}}")
     random = np.random.default_rng(0)
     x, y = (
         random.integers(-9, 10, i.shape.dimensions).astype(i.shape.element_type.dtype) for i in module.entry.parameters
@@ -47,4 +41,4 @@ def test_parts_have_the_same_sum(lhs: str, rhs: str, out: str, sides: tuple[int,
     ],
 )
 def test_other_dots_stay_whole(lhs: str, rhs: str, out: str) -> None:
-    assert SplitContractions().run(program(lhs, rhs, out, "lhs_contracting_dims={0}, rhs_contracting_dims={0}")) == 0
+    assert SplitContractions().run(dot_module(lhs, rhs, out, "lhs_contracting_dims={0}, rhs_contracting_dims={0}")) == 0

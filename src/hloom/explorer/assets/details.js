@@ -87,8 +87,6 @@ function columnDetails(instructions) {
   });
 }
 
-
-
 // The shortest path by operands between two instructions of a computation, from the one that is read; empty if none.
 function between(owner, prefix, a, b) {
   if (!a.startsWith(prefix) || a.indexOf("/", prefix.length) >= 0) return [];

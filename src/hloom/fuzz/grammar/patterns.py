@@ -23,6 +23,7 @@ from hloom.fuzz.grammar.steps import (
     cast,
     comparison,
     index_along,
+    integer,
     number,
     product,
     reduction,
@@ -286,15 +287,11 @@ def _steps(body: Body) -> Instruction:
         update = inner.add(Reshape(), inner.computed(row.shape), shape=row.shape.insert_dimension(0, 1))
         return [inner.computed(carried.shape), state[1], _with_row(inner, state[2], update, counter)]
 
-    return loop(body, _count(body, xs.shape.dimensions[0]), [carried, xs, body.want(xs.shape)], step)
-
-
-def _count(body: Body, count: int) -> Instruction:
-    return body.constant(np.asarray(count, np.int32))
+    return loop(body, integer(body, xs.shape.dimensions[0]), [carried, xs, body.want(xs.shape)], step)
 
 
 def _with_row(body: Body, whole: Instruction, row: Instruction, index: Instruction) -> Instruction:
-    starts = [index, *(_count(body, 0) for _ in range(whole.shape.rank - 1))]
+    starts = [index, *(integer(body, 0) for _ in range(whole.shape.rank - 1))]
     return body.add(DynamicUpdateSlice(), whole, row, *starts)
 
 
@@ -305,11 +302,11 @@ def _accumulated(body: Body) -> Instruction:
     total = Shape.array(draw.pick(WIDE), (draw.between(1, 6), draw.pick((1, 3, 17))))
 
     def step(inner: Body, counter: Instruction, state: list[Instruction]) -> list[Instruction]:
-        part = inner.add(DynamicSlice(size_indices=(1, total.dimensions[1])), state[1], counter, _count(inner, 0))
+        part = inner.add(DynamicSlice(size_indices=(1, total.dimensions[1])), state[1], counter, integer(inner, 0))
         update = _with_row(inner, number(inner, 0, total), inner.add(Multiply(), part, part), counter)
         return [inner.add(Add(), state[0], update), state[1]]
 
-    return loop(body, _count(body, total.dimensions[0]), [number(body, 0, total), body.want(total)], step)
+    return loop(body, integer(body, total.dimensions[0]), [number(body, 0, total), body.want(total)], step)
 
 
 @pattern

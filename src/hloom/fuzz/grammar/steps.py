@@ -35,6 +35,11 @@ def number(body: Body, value: float, whole: Shape) -> Instruction:
     return broadcast(body, body.constant(np.asarray(value).astype(whole.element_type.dtype)), whole)
 
 
+def integer(body: Body, value: int) -> Instruction:
+    """An s32 constant: an index, or a number of iterations."""
+    return body.constant(np.asarray(value, np.int32))
+
+
 def cast(body: Body, value: Instruction, element_type: PrimitiveType) -> Instruction:
     """Converts the elements of an array."""
     return body.add(Convert(), value, shape=value.shape.with_element_type(element_type))
@@ -99,6 +104,6 @@ def _part(body: Body, value: Instruction, dimension: int, start: int, limit: int
 def row_of(body: Body, value: Instruction, index: Instruction) -> Instruction:
     """The row of an array at an index."""
     sizes = value.shape.dimensions[1:]
-    starts = [index, *(body.constant(np.asarray(0, np.int32)) for _ in sizes)]
+    starts = [index, *(integer(body, 0) for _ in sizes)]
     part = body.add(DynamicSlice(size_indices=(1, *sizes)), value, *starts)
     return body.add(Reshape(), part, shape=Shape.array(value.shape.element_type, sizes))

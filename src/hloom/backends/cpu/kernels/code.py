@@ -91,4 +91,9 @@ def code_of(
 
 def aligned(size: int) -> int:
     """Returns a size in bytes rounded up to whole cache lines."""
-    return -(-size // CACHE_LINE) * CACHE_LINE
+    return align_up(size, CACHE_LINE)
+
+
+def align_up(value: int, multiple: int) -> int:
+    """Returns a value rounded up to a multiple."""
+    return -(-value // multiple) * multiple

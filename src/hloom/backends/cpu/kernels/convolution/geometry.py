@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
+from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.convolution.form import Axis, Form
-from hloom.backends.cpu.kernels.products.matmul_plan import align_up
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.micro_kernel import Tile
 

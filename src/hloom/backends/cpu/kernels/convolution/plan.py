@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.convolution.cost import PASS_BYTES, copy_cost, tile_cost
 from hloom.backends.cpu.kernels.convolution.form import Form, Tap
 from hloom.backends.cpu.kernels.convolution.geometry import FEATURE, Geometry, Mode, phase, position
 from hloom.backends.cpu.kernels.kernel_function import size_of
-from hloom.backends.cpu.kernels.products.matmul_plan import MAX_VECTORS, MULTIPLY_ADD_COST, align_up, max_accumulators
+from hloom.backends.cpu.kernels.products.matmul_plan import MAX_VECTORS, MULTIPLY_ADD_COST, max_accumulators
 from hloom.backends.cpu.kernels.products.micro_kernel import Tile
 from hloom.backends.cpu.kernels.products.sums import block_length, group_length
 from hloom.lir import Type

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from hloom.backends.cpu.elements.lanes import Lanes, at_most, muladd, sqrt, where
+from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.lir import F64, I64, PTR, IndexValue, Type, Value, constant
 
@@ -36,21 +37,17 @@ class Rows:
     @property
     def padded(self) -> int:
         """Elements from the start of a row to its extra ones."""
-        return self._whole(self.length)
+        return align_up(self.length, self.vector.width)
 
     @property
     def pitch(self) -> int:
         """Elements of a row, of one part."""
-        return self.padded + self._whole(self.extra)
+        return self.padded + align_up(self.extra, self.vector.width)
 
     @property
     def byte_size(self) -> int:
         """Bytes of a row."""
         return 8 * self.parts * self.pitch
-
-    def _whole(self, count: int) -> int:
-        width = self.vector.width
-        return -(-count // width) * width
 
     def at(self, f: KernelFunction, rows: Value, row: IndexValue, column: IndexValue = 0, part: int = 0) -> Value:
         """Returns the address of an element."""

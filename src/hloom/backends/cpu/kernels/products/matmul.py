@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hloom.backends.cpu.elements.types import memory_element
-from hloom.backends.cpu.kernels.code import KernelCode, PackedCode, code_of, entry_of
+from hloom.backends.cpu.kernels.code import KernelCode, PackedCode, align_up, code_of, entry_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products import pack_b
 from hloom.backends.cpu.kernels.products.computed_operand import ComputedOperand
@@ -21,7 +21,6 @@ from hloom.backends.cpu.kernels.products.matmul_plan import (
     MatmulSpec,
     Product,
     accumulator,
-    align_up,
     make_plan,
     normalised,
 )

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.kernel_function import size_of
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.micro_kernel import Tile
@@ -358,8 +359,3 @@ def _split_into_tasks(undivided: MatmulPlan, threads: int) -> MatmulPlan:
         max_fitting = max(1, STACK_BYTES // (levels * with_rows.row_tiles * tile.size * size))
         groups = max(groups, math.ceil(undivided.column_tiles / max_fitting))
     return replace(with_rows, column_groups=groups)
-
-
-def align_up(value: int, multiple: int) -> int:
-    """Returns a value rounded up to a multiple."""
-    return -(-value // multiple) * multiple

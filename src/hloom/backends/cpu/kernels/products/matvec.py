@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.elements.byte_tables import CODES
 from hloom.backends.cpu.elements.types import memory_element
-from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of
+from hloom.backends.cpu.kernels.code import KernelCode, align_up, aligned, code_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of, task_function
 from hloom.backends.cpu.kernels.products.computed_operand import ComputedOperand, OperandEmitter
 from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction, correction
-from hloom.backends.cpu.kernels.products.matmul_plan import MULTIPLY_ADD_COST, align_up
+from hloom.backends.cpu.kernels.products.matmul_plan import MULTIPLY_ADD_COST
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.matvec_columns import BlockOfColumns, ColumnSums, add_blocks, emit_side_by_side
 from hloom.backends.cpu.kernels.products.matvec_rows import ROWS_PER_ITERATION, RowSums, horizontal_sum
