@@ -9,12 +9,15 @@ Programs run on one thread. Emulators are those of `qemu-user-static`; pages nee
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,8 @@ import json_lines
 from hloom.bench.workloads import Workload, find_workloads
 from hloom.comparison import Comparison
 from hloom.files.arrays import flat
+from hloom.ir import Module
+from hloom.values import Array, Value
 from targets import page
 from targets.environments import ENVIRONMENTS, Environment, Runner
 from targets.page import Run, Status
@@ -52,40 +57,67 @@ def best_time(call: Callable[[], Any], seconds: float) -> float:
     return best
 
 
-def run_at(environment: Environment, workload: Workload, runner: Runner, folder: Path, seconds: float) -> Run:
+@dataclass(frozen=True)
+class Subject:
+    """A program, and what the JIT makes of it."""
+
+    workload: Workload
+
+    @functools.cached_property
+    def module(self) -> Module:
+        """The module."""
+        return hl.load(self.workload.module)
+
+    @functools.cached_property
+    def arguments(self) -> list[Value]:
+        """The arguments."""
+        return self.workload.arguments(self.module)
+
+    @functools.cached_property
+    def compiled(self) -> hl.Executable:
+        """The JIT's executable."""
+        return hl.compile(self.module)
+
+    @functools.cached_property
+    def results(self) -> list[Array]:
+        """The JIT's results."""
+        return flat(self.compiled(*self.arguments))
+
+    def status(self, got: Sequence[Array]) -> tuple[Status, str]:
+        """Returns how results compare with the JIT's, and the first difference that counts."""
+        if [each.tobytes() for each in got] == [each.tobytes() for each in self.results]:
+            return "same", ""
+        if not self.workload.difference(self.module, self.arguments, got, self.results):
+            return "close", ""
+        # The tolerances of a program are for one processor; a run in double precision decides between two.
+        wrong = Comparison(self.module, [self.arguments]).difference(tuple(got), tuple(self.results)) or ""
+        return "differs" if wrong else "close", wrong
+
+
+def run_at(environment: Environment, subject: Subject, runner: Runner, folder: Path, seconds: float) -> Run:
     """Builds, runs and compares a program at an environment."""
-    module = hl.load(workload.module)
-    arguments = workload.arguments(module)
+    name, limit = subject.workload.name, seconds if environment.is_timed else 0
 
     def made(status: Status, detail: str = "", size: int = 0, seconds: float = 0, jit_seconds: float = 0) -> Run:
-        key = f"{environment.name}: {workload.name}"
-        return Run(key, environment.name, workload.name, status, detail, size, seconds, jit_seconds)
+        return Run(f"{environment.name}: {name}", environment.name, name, status, detail, size, seconds, jit_seconds)
 
     try:
-        library = hl.build({"f": module}, target=environment.target, threads=1)
+        library = hl.build({"f": subject.module}, target=environment.target, threads=1)
         size = sum(map(len, library.binaries.values()))
-        leaves = [leaf for argument in arguments for leaf in flat(argument)]
-        got, taken = runner(library, leaves, folder, seconds if environment.is_timed else 0)
+        leaves = [leaf for argument in subject.arguments for leaf in flat(argument)]
+        got, taken = runner(library, leaves, folder, limit)
     except hl.ArgumentError as error:
         return made("refused", str(error).splitlines()[0])
-    except subprocess.TimeoutExpired:
-        return made("failed", "took more than 300 s")
+    except TimeoutError:
+        return made("slow")
     except subprocess.CalledProcessError as error:
         return made("failed", f"{error} {str(error.stderr)[-500:]}")
-    except RuntimeError as error:
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
         return made("failed", str(error)[-500:])
     if environment.is_linked_only:
         return made("linked", size=size)
-    compiled = hl.compile(module)
-    want = flat(compiled(*arguments))
-    again = best_time(lambda: compiled(*arguments), seconds) if environment.is_timed and seconds else 0.0
-    if [each.tobytes() for each in got] == [each.tobytes() for each in want]:
-        return made("same", size=size, seconds=taken, jit_seconds=again)
-    wrong = workload.difference(module, arguments, got, want)
-    if wrong:
-        # The tolerances of a program are for one processor; a run in double precision decides between two.
-        wrong = Comparison(module, [arguments]).difference(tuple(got), tuple(want)) or ""
-    return made("differs" if wrong else "close", wrong, size=size, seconds=taken, jit_seconds=again)
+    again = best_time(lambda: subject.compiled(*subject.arguments), limit) if limit else 0.0
+    return made(*subject.status(got), size=size, seconds=taken, jit_seconds=again)
 
 
 @click.group(help=__doc__)
@@ -101,25 +133,26 @@ def main() -> None: ...
 )
 @click.option("--match", default="*", help="A glob pattern of programs.")
 @click.option("--seconds", default=0.1, help="Time for each program and side where times count; 0 measures none.")
-@click.option("--again", is_flag=True, help="Run what has run.")
+@click.option("--again", is_flag=True, help="Run what has run, or is recorded.")
 @click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True)
 def run(environments: tuple[str, ...], match: str, seconds: float, again: bool, results: Path) -> None:
     """Build and run programs at environments, by default at all."""
     workloads = find_workloads([CORPUS], match, all_cases=True)
-    done = json_lines.read(results, Run, "key")
-    for environment in ENVIRONMENTS:
-        if environments and environment.name not in environments:
-            continue
+    done = {} if again else page.recorded(RECORDED) | json_lines.read(results, Run, "key")
+    chosen = [each for each in ENVIRONMENTS if not environments or each.name in environments]
+    for environment in chosen:
         if not environment.is_here:
             click.echo(f"{environment.name}: there is no {environment.command[0]}")
-            continue
-        with tempfile.TemporaryDirectory() as scratch, environment.runner(Path(scratch)) as runner:
-            for workload in workloads:
-                if not again and f"{environment.name}: {workload.name}" in done:
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        runners = {each: stack.enter_context(each.runner(scratch)) for each in chosen if each.is_here}
+        for workload in workloads:
+            subject = Subject(workload)
+            for environment, runner in runners.items():
+                if f"{environment.name}: {workload.name}" in done:
                     continue
-                folder = Path(scratch) / "program"
-                made = run_at(environment, workload, runner, folder, seconds)
-                shutil.rmtree(folder, ignore_errors=True)
+                made = run_at(environment, subject, runner, scratch / "program", seconds)
+                shutil.rmtree(scratch / "program", ignore_errors=True)
                 json_lines.append(results, made)
                 click.echo(made.line())
 

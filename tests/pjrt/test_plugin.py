@@ -1,4 +1,4 @@
-"""The PJRT plugin as a shared library: a client in C, threads that Python does not know, a fork, no Python."""
+"""The PJRT plugin as a shared library: clients in C, threads that Python does not know, forks, exits, no Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hloom.pjrt.plugin import library_path
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 
 STRUCTURES = [(each.__name__, each._fields_) for each in (Program, ExecuteOptions, ShapeSpec)]
-CLIENT = Path(__file__).with_name("client.c")
+FOLDER = Path(__file__).parent
 SQUARE = """module {
   func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
     %one = stablehlo.constant dense<1.0> : tensor<4xf32>
@@ -27,6 +27,22 @@ SQUARE = """module {
   }
 }
 """
+
+
+LONG = """module {
+  func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+    %i = stablehlo.iota dim = 1 : tensor<4x4000000xf32>
+    %b = stablehlo.broadcast_in_dim %x, dims = [0] : (tensor<4xf32>) -> tensor<4x4000000xf32>
+    %p = stablehlo.multiply %i, %b : tensor<4x4000000xf32>
+    %s = stablehlo.sine %p : tensor<4x4000000xf32>
+    %zero = stablehlo.constant dense<0.0> : tensor<f32>
+    %r = stablehlo.reduce(%s init: %zero) applies stablehlo.add across dimensions = [1]
+      : (tensor<4x4000000xf32>, tensor<f32>) -> tensor<4xf32>
+    return %r : tensor<4xf32>
+  }
+}
+"""
+"""A program of milliseconds, which runs on the threads of the pool, and in the queue."""
 
 
 def header() -> str:
@@ -59,14 +75,20 @@ def _declaration(field: Field) -> str:
     return f"{ {'i32': 'int32_t ', 'bool': 'bool ', 'word': _word(field.name)}[field.type] }{field.name};"
 
 
+def compiled(folder: Path, name: str, *options: str) -> Path:
+    """Returns a client that is compiled from a source beside this file."""
+    (folder / "pjrt_c_api.h").write_text(header())
+    command = ["cc", "-O1", "-Wall", "-Wno-incompatible-pointer-types", "-I", str(folder), *options]
+    made = folder / Path(name).stem
+    subprocess.run([*command, str(FOLDER / name), "-o", str(made), "-ldl", "-lpthread"], check=True)
+    return made
+
+
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("client")
-    (folder / "pjrt_c_api.h").write_text(header())
     (folder / "square.mlir").write_text(SQUARE)
-    command = ["cc", "-O1", "-Wall", "-Wno-incompatible-pointer-types", "-I", str(folder), str(CLIENT), "-o"]
-    subprocess.run([*command, str(folder / "client"), "-ldl", "-lpthread"], check=True)
-    return folder / "client"
+    return compiled(folder, "client.c")
 
 
 def run(client: Path, *more: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -122,3 +144,29 @@ def test_the_plugin_joins_the_python_that_runs() -> None:
     get.restype = ctypes.c_void_p
     assert get() == api_address()
     assert (ctypes.c_uint64 * 5).from_address(get())[4] == VERSION[0] | VERSION[1] << 32
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scenario", ["copies", "forks", "thread", "close", "exits"])
+def test_a_client_in_c_lives_as_processes_do(scenario: str, tmp_path: Path) -> None:
+    (tmp_path / "long.mlir").write_text(LONG)
+    copy = shutil.copy(library_path(), tmp_path / "copy.so")
+    command = [compiled(tmp_path, "lifetimes.c"), scenario, tmp_path / "long.mlir", library_path(), copy]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1:], done.stderr) == (0, ["ok"], "")
+
+
+LATE = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+library.prepare_for_end(*(word.encode() for word in sys.argv[2:]))
+"""
+
+
+@pytest.mark.long
+def test_a_client_may_end_after_python(tmp_path: Path) -> None:
+    (tmp_path / "long.mlir").write_text(LONG)
+    shared = compiled(tmp_path, "lifetimes.c", "-shared", "-fPIC")
+    command = [sys.executable, "-c", LATE, shared, tmp_path / "long.mlir", library_path()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")

@@ -23,4 +23,4 @@ def test_runs_are_read_as_written(tmp_path: Path) -> None:
     ]
     page.record(tmp_path / "runs.json", {run.key: run for run in runs})
     assert [*page.recorded(tmp_path / "runs.json").values()] == runs
-    assert "| native | this machine | 2 | 1 | 0 | 1 | 0 | 4 KB | 2.00 |" in page.written({r.key: r for r in runs})
+    assert "| native | this machine | 2 | 1 | 0 | 0 | 1 | 0 | 4 KB | 2.00 |" in page.written({r.key: r for r in runs})

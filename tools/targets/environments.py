@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from targets import c_program, web_program
 Runner = Callable[[Library, Sequence[Array], Path, float], tuple[list[Array], float]]
 """Runs a library's function on arguments, in a folder; returns the results and the best time in some seconds."""
 NODE, CHROMIUM = "node", "chromium"
+EMULATED_SECONDS = 20
+"""Processor time that an emulated program may take."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,14 @@ class Environment:
         """Whether this machine has the command."""
         return not self.command or shutil.which(self.command[0]) is not None
 
+    @property
+    def is_emulated(self) -> bool:
+        """Whether another processor is emulated."""
+        return bool(self.command) and self.command[0].startswith("qemu")
+
     @contextmanager
     def runner(self, folder: Path) -> Iterator[Runner]:
-        """Returns a runner for programs in a folder."""
+        """Returns a runner for programs in a folder, which raises TimeoutError for emulated ones that take too long."""
         if self.command == (CHROMIUM,):
             with web_program.opened(folder) as browser:
                 yield browser.results
@@ -55,7 +63,13 @@ class Environment:
         c_program.compile_program(library, folder, compiler=compiler, is_aligned=seconds > 0)
         if self.is_linked_only:
             return [], 0.0
-        return c_program.results_of(library, arguments, folder, self.command, seconds)
+        limited = ("prlimit", f"--cpu={EMULATED_SECONDS}") if self.is_emulated else ()
+        try:
+            return c_program.results_of(library, arguments, folder, (*limited, *self.command), seconds)
+        except subprocess.CalledProcessError as error:
+            if limited and -error.returncode in (signal.SIGXCPU, signal.SIGKILL):
+                raise TimeoutError(f"took more than {EMULATED_SECONDS} s") from None
+            raise
 
 
 ENVIRONMENTS = (

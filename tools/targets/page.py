@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from targets.environments import ENVIRONMENTS, Environment
+from targets.environments import EMULATED_SECONDS, ENVIRONMENTS, Environment
 
-Status = Literal["same", "close", "differs", "linked", "refused", "failed"]
+Status = Literal["same", "close", "differs", "linked", "refused", "failed", "slow"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ class Run:
     @property
     def cell(self) -> str:
         """The run in the table."""
-        word = {"same": "=", "close": "~", "linked": "linked"}.get(self.status, f"**{self.status}**")
+        words = {"same": "=", "close": "~", "linked": "linked", "slow": f"> {EMULATED_SECONDS} s"}
+        word = words.get(self.status, f"**{self.status}**")
         return f"{word} {self.ratio:.2f}" if self.ratio else word
 
 
@@ -87,8 +88,8 @@ Every program of the corpus on one device, built with `hl.build` for each target
 Results are compared with those of the just-in-time compiler (JIT) on this machine: `=` is the same bits, `~` within the
 tolerances of the program, since other processors have shorter vectors, or do not fuse multiply-adds. The number is
 speed: the time of the JIT's executable on one thread, called from Python, over that of the library; emulators are not
-timed. Short programs are faster in a library, since calls from Python take 2 us. A target with fewer programs has run a
-sample.
+timed, and stopped after {seconds} s of processor time. Short programs are faster in a library, since calls from Python
+take 2 us.
 
 {summary}
 
@@ -103,29 +104,29 @@ def written(runs: Mapping[str, Run]) -> str:
     environments = [
         environment for environment in ENVIRONMENTS if any(run.environment == environment.name for run in runs.values())
     ]
-    return PAGE.format(summary=_summary(runs.values(), environments), programs=_programs(runs, environments))
+    return PAGE.format(seconds=EMULATED_SECONDS, summary=_summary(runs.values(), environments), programs=_programs(runs, environments))
 
 
 def _summary(runs: Iterable[Run], environments: Sequence[Environment]) -> str:
     rows = []
     for environment in environments:
         here = [run for run in runs if run.environment == environment.name]
-        count = [
-            str(sum(run.status in wanted for run in here)) for wanted in (("same",), ("close",), ("differs", "failed"))
-        ]
-        refused = str(sum(run.status == "refused" for run in here))
+        wanted = (("same",), ("close",), ("slow",), ("differs", "failed"), ("refused",))
+        count = [str(sum(run.status in statuses for run in here)) for statuses in wanted]
+        if environment.is_linked_only:
+            count[:-1] = [""] * (len(count) - 1)
         ratios = [run.ratio for run in here if run.ratio]
         speed = f"{statistics.median(ratios):.2f}" if ratios else ""
         size = statistics.median([run.size for run in here if run.size] or [0])
-        ran = [str(len(here)), *count] if not environment.is_linked_only else [str(len(here)), "", "", ""]
         shown = f"{size / 1024:.0f} KB" if size else ""
-        rows.append([environment.name, environment.where, *ran, refused, shown, speed])
+        rows.append([environment.name, environment.where, str(len(here)), *count, shown, speed])
     head = [
         "target",
         "ran on",
         "programs",
         "same bits",
         "close",
+        f"> {EMULATED_SECONDS} s",
         "failed",
         "refused",
         "size (median)",

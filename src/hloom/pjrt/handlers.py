@@ -15,6 +15,7 @@ from hloom.system.python_api import immortal
 HANDLERS: dict[str, Callable[[Any], None]] = {}
 """Handlers by function name without `PJRT_`. A handler takes the argument structure and fills in its outputs."""
 
+FAILED_PRECONDITION = 9
 _INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _ABORTED, _UNIMPLEMENTED, _INTERNAL = 3, 8, 10, 12, 13
 
 

@@ -25,6 +25,7 @@ from hloom.backends.cpu.llvm.native.vocabulary import Native, load, native, null
 from hloom.backends.cpu.runtime.memory_pool import memory_pool
 from hloom.errors import ArgumentError
 from hloom.pjrt.c_api import VERSION, Function, arguments_structure, functions, structures
+from hloom.pjrt.handlers import FAILED_PRECONDITION, StatusError
 from hloom.pjrt.native.async_dispatch import (
     EVENT_COUNT,
     QUEUE,
@@ -98,6 +99,7 @@ class Code:
         self.state = State(self._code.address(STATE.symbol))
         self.noop = self._code.address("hloom_pjrt_noop")
         self.noop_handler = self._code.address("hloom_pjrt_noop_handler")
+        self.failing_handler = self._code.address("hloom_pjrt_failing_handler")
         self.take_retired = ctypes.PYFUNCTYPE(ctypes.c_uint64)(self._code.address("hloom_pjrt_take_retired"))
 
         word, void = ctypes.c_uint64, None
@@ -153,7 +155,7 @@ def make_api(handlers: dict[str, Callable[[Any], None]], make_error: Callable[[B
         ctypes.c_uint64.from_address(handle + 8).value = IMMORTAL
         return handle
 
-    native.state.interrupted = immortal_error(KeyboardInterrupt())
+    native.state.no_handler = immortal_error(KeyboardInterrupt())
     for index, name in enumerate(PYTHON_FUNCTIONS):
         native.state.python[index] = _callback(name, handlers[name], make_error)
     for index, function in enumerate(functions().values()):
@@ -167,7 +169,7 @@ def make_api(handlers: dict[str, Callable[[Any], None]], make_error: Callable[[B
         head = [kind, next_extension] if position else [next_extension, 24, 0, VERSION[0] | VERSION[1] << 32]
         built.append(_structure(8 * (1 + len(head) + count), *head, *slots[end - count : end]))
         next_extension, end = ctypes.addressof(built[-1]), end - count
-    atexit.register(_close, native)
+    atexit.register(_close, native, immortal_error(StatusError("Python has ended in this process", FAILED_PRECONDITION)))
     return next_extension
 
 
@@ -179,11 +181,15 @@ def _structure(*words: int) -> Any:
     return immortal((ctypes.c_uint64 * (len(words) + 64))(*words))
 
 
-def _close(native: Code) -> None:
-    """Runs before Python is finalised: waits for queued programs, and replaces all Python handlers by no-ops."""
+def _close(native: Code, ended: int) -> None:
+    """Runs before Python is finalised: waits for queued programs, and replaces all Python handlers.
+
+    Calls without results then do nothing, so that a framework can destroy what it has; others return the error `ended`.
+    """
     native.wait_for(native.last_task())
-    for index in range(len(PYTHON_FUNCTIONS)):
-        native.state.python[index] = native.noop_handler
+    native.state.no_handler = ended
+    for index, name in enumerate(PYTHON_FUNCTIONS):
+        native.state.python[index] = native.failing_handler if functions()[name].outputs else native.noop_handler
 
 
 def _callback(name: str, handler: Callable[[Any], None], make_error: Callable[[BaseException], int]) -> int:
@@ -209,8 +215,8 @@ def _functions() -> list[Native]:
     interface: list[Any] = [execute, from_host, increase_references, decrease_references]
     interface += [ready_event_of, event_is_ready, event_error, await_event, event_on_ready]
     own = {function.name: function for function in interface}
-    natives: list[Any] = [take_retired, allocate, release, return_record, count_bytes, noop, noop_handler]
-    natives += [*own.values(), reset_queue, last_task, completed_tasks, wait_for]
+    natives: list[Any] = [take_retired, allocate, release, return_record, count_bytes, noop]
+    natives += [noop_handler, failing_handler, *own.values(), reset_queue, last_task, completed_tasks, wait_for]
     for index, function in enumerate(functions().values()):
         if f"PJRT_{function.name}" not in own:
             natives.append(_function(function, index))
@@ -242,6 +248,12 @@ def noop(arguments: Address) -> Address:
 def noop_handler(arguments: Address, error: Address, sequence: u64) -> u64:
     """Replaces the Python handlers once Python is finalised: succeeds without any effect."""
     return sequence
+
+
+@native(name="hloom_pjrt_failing_handler")
+def failing_handler(arguments: Address, error: Address, sequence: u64) -> u64:
+    """Replaces those that have results: the call fails with `State.no_handler`."""
+    return sequence + 1
 
 
 HANDLE = 16

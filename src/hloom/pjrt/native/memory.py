@@ -54,8 +54,8 @@ class State(Structure):
     """Addresses of the Python handlers, indexed as `PYTHON_FUNCTIONS`."""
     upcalls: Atomic[u64]
     """Number of calls into Python."""
-    interrupted: u64
-    """PJRT_Error of a call that a signal interrupted before its handler ran."""
+    no_handler: u64
+    """PJRT_Error of a call whose handler did not run: a signal interrupted it, or Python has ended."""
     unimplemented: Array[u64] = field(inline=(u64, len(functions())))
     """PJRT_Errors of the functions that are not implemented."""
     layouts: Array[u64] = field(inline=(u64, SIZE_WORDS))
@@ -83,7 +83,7 @@ def call_python(index: u64, arguments: Address) -> Address:
     error[0] = null
     upcalls = STATE.upcalls.add(1, MONOTONIC) + 1
     returned = to(Upcall, STATE.python[index])(arguments, address_of(error), upcalls)
-    return error[0] if returned == upcalls else STATE.interrupted
+    return error[0] if returned == upcalls else STATE.no_handler
 
 
 # Records

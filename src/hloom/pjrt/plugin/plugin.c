@@ -60,6 +60,10 @@ static struct {
   void *(*error)(void);
   void (*print_error)(void);
   int (*run)(const char *);
+  int (*has_lock)(void);
+  void (*before_fork)(void);
+  void (*after_fork_in_parent)(void);
+  void (*after_fork_in_child)(void);
 } python;
 
 static const struct { const char *name; void *place; } SYMBOLS[] = {
@@ -68,7 +72,9 @@ static const struct { const char *name; void *place; } SYMBOLS[] = {
   { "PyGILState_Release", &python.release },      { "PyImport_ImportModule", &python.import },
   { "PyObject_CallMethod", &python.call },         { "PyLong_AsUnsignedLongLong", &python.to_integer },
   { "PyErr_Occurred", &python.error },             { "PyErr_Print", &python.print_error },
-  { "PyRun_SimpleString", &python.run },
+  { "PyRun_SimpleString", &python.run },           { "PyGILState_Check", &python.has_lock },
+  { "PyOS_BeforeFork", &python.before_fork },      { "PyOS_AfterFork_Parent", &python.after_fork_in_parent },
+  { "PyOS_AfterFork_Child", &python.after_fork_in_child },
 };
 
 static const char *setting(const char *variable, const char *otherwise) {
@@ -98,6 +104,27 @@ static int find_python(void) {
   return 1;
 }
 
+/* A fork by the process is one by Python: no other thread is inside Python meanwhile, and its hooks run. They give the
+   child pools and queues of its own, since it lacks the threads of its parent. */
+
+static _Thread_local int is_pythons, before;
+
+static void prepare_fork(void) {
+  is_pythons = python.has_lock();
+  before = python.ensure();
+  if (!is_pythons) python.before_fork();
+}
+
+static void fork_in_parent(void) {
+  if (!is_pythons) python.after_fork_in_parent();
+  python.release(before);
+}
+
+static void fork_in_child(void) {
+  if (!is_pythons) python.after_fork_in_child();
+  python.release(before);
+}
+
 /* Starts Python without signal handlers, and adds the search path; leaves the interpreter's lock free. */
 static void start_python(void) {
   setenv("HLOOM_PLUGIN_PATH", setting("HLOOM_PYTHONPATH", SEARCH_PATH), 1); /* Python reads the environment at its start */
@@ -105,6 +132,7 @@ static void start_python(void) {
   python.run("import os, sys\n"
              "sys.path += [p for p in os.environ.pop('HLOOM_PLUGIN_PATH').split(':') if p not in sys.path]\n");
   python.release_thread();
+  pthread_atfork(prepare_fork, fork_in_parent, fork_in_child);
 }
 
 static void ask_hloom(void) {
