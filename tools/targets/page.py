@@ -104,7 +104,9 @@ def written(runs: Mapping[str, Run]) -> str:
     environments = [
         environment for environment in ENVIRONMENTS if any(run.environment == environment.name for run in runs.values())
     ]
-    return PAGE.format(seconds=EMULATED_SECONDS, summary=_summary(runs.values(), environments), programs=_programs(runs, environments))
+    return PAGE.format(
+        seconds=EMULATED_SECONDS, summary=_summary(runs.values(), environments), programs=_programs(runs, environments)
+    )
 
 
 def _summary(runs: Iterable[Run], environments: Sequence[Environment]) -> str:

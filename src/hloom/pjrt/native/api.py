@@ -169,7 +169,9 @@ def make_api(handlers: dict[str, Callable[[Any], None]], make_error: Callable[[B
         head = [kind, next_extension] if position else [next_extension, 24, 0, VERSION[0] | VERSION[1] << 32]
         built.append(_structure(8 * (1 + len(head) + count), *head, *slots[end - count : end]))
         next_extension, end = ctypes.addressof(built[-1]), end - count
-    atexit.register(_close, native, immortal_error(StatusError("Python has ended in this process", FAILED_PRECONDITION)))
+    atexit.register(
+        _close, native, immortal_error(StatusError("Python has ended in this process", FAILED_PRECONDITION))
+    )
     return next_extension
 
 
