@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.system.float_state import ieee_floats
+from hloom.system.float_state import _control_word_functions, ieee_floats
 from hloom.system.machine import architecture
 
 # Where the control register lies in C's fenv_t, and its flush-to-zero (of operands, too) and rounding toward +infinity.
@@ -97,6 +97,22 @@ def test_the_state_comes_back_after_an_error() -> None:
             assert state() != before
             raise ValueError("in between")
         assert state() == before
+
+
+def test_the_control_word_of_windows_comes_back() -> None:
+    """On a model of `_control87`, which returns the state that it leaves."""
+    state = 0x0308_0110  # subnormals are flushed, rounding is downward, some exceptions trap
+
+    def control(new: int, mask: int) -> int:
+        nonlocal state
+        state = state & ~mask | new & mask
+        return state
+
+    enter, leave = _control_word_functions(control)
+    before = enter()
+    assert state == 0x0008_001F
+    leave(before)
+    assert state == 0x0308_0110
 
 
 def test_replicas_compute_in_that_state() -> None:

@@ -82,6 +82,11 @@ def test_other_architectures_are_an_error(monkeypatch: pytest.MonkeyPatch) -> No
         architecture()
 
 
+def test_nothing_is_registered_where_nothing_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "register_at_fork")
+    machine.at_fork(after_in_child=pytest.fail)
+
+
 def test_only_one_file_queries_the_operating_system() -> None:
     queries = r"sys\.platform|platform\.(machine|system|processor)\(|os\.name\b|/proc/|/sys/fs|os\.sched_getaffinity"
     files = [path for path in (ROOT / "src").rglob("*.py") if re.search(queries, path.read_text())]

@@ -125,3 +125,18 @@ def test_processes_that_start_at_once_have_one_key(tmp_path: Path) -> None:
     command = [sys.executable, "-c", program]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(3)]
     assert len({process.communicate()[0] for process in running}) == 1
+
+
+def test_where_files_have_no_owners_all_are_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Windows access control lists say who may write, and modes say nothing."""
+    monkeypatch.setattr(own_files, "user_id", lambda: None)
+    monkeypatch.setattr(own_files, "cache_folder_of_user", lambda: tmp_path)
+    monkeypatch.setattr(os, "supports_fd", set())
+    tmp_path.chmod(0o777)
+    path = tmp_path / "file"
+    path.write_bytes(b"content")
+    path.chmod(0o666)
+    assert is_own_folder(tmp_path) and read_own(path) == b"content"
+    key = user_key()
+    (tmp_path / "key").chmod(0o666)
+    assert key is not None and read_own(tmp_path / "key") == key

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from hloom.aot.targets import BuildTarget
-from hloom.backends.cpu.llvm.native.threads import pthread_cond_init, pthread_mutex_init
+from hloom.backends.cpu.llvm.native import windows
 from hloom.backends.cpu.llvm.native.translator import native_module
 from hloom.backends.cpu.llvm.native.types import LINE, Address, Array, i32, i64, u64
 from hloom.backends.cpu.llvm.native.vocabulary import address_of, elements, external, native, null, stack, to
 from hloom.backends.cpu.llvm.native.writer import declaration
-from hloom.backends.cpu.runtime import web_workers, windows
+from hloom.backends.cpu.runtime import web_workers
 from hloom.backends.cpu.runtime.affinity import MASK_WORDS, Affinity
 from hloom.backends.cpu.runtime.call_table import Task, run_calls
-from hloom.backends.cpu.runtime.thread_pool import SHARES, Pool, end_workers, parallel_for, worker
+from hloom.backends.cpu.runtime.thread_pool import SHARES, Pool, end_workers, make_pool, parallel_for, worker
 from hloom.lir import Declaration, LirModule
 from hloom.system.machine import MAX_THREADS
 
@@ -120,20 +120,6 @@ def new_pool(threads: i32) -> Address:
     pool.missing = threads - 1
     pool.affinity = make_affinity(memory[0] + SHARES + shares, u64(threads))
     return memory[0]
-
-
-@native(name="hloom_make_pool")
-def make_pool(memory: Address, size: u64, threads: u64, spin: i64) -> None:
-    """Makes a pool without workers in memory."""
-    words = elements(u64, memory)
-    for k in range(size >> 3):
-        words[k] = 0
-    pool = to(Pool, memory)
-    pthread_mutex_init(address_of(pool.mutex), null)
-    pthread_cond_init(address_of(pool.condition), null)
-    pool.threads = threads
-    pool.spin = spin
-    pool.shares = memory + SHARES
 
 
 @native(name="hloom_web_pool")

@@ -101,4 +101,4 @@ def filled(page: str, library: str, functions: Sequence[CFunction], wasm: bytes,
 
 
 def _asset(name: str) -> str:
-    return (files("hloom.aot") / "assets" / name).read_text()
+    return (files("hloom.aot") / "assets" / name).read_text("utf-8")

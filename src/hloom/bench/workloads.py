@@ -40,7 +40,7 @@ class Workload:
             return Workload(module.stem, module, {})
         described = module.parent / DESCRIPTION
         try:
-            description = json.loads(described.read_text()) if described.is_file() else {}
+            description = json.loads(described.read_text("utf-8")) if described.is_file() else {}
         except (OSError, ValueError) as error:
             raise ArgumentError(f"cannot read {described}: {error}") from None
         return Workload(module.resolve().parent.name, module, description)

@@ -83,6 +83,6 @@ def write_json(path: Path, value: object) -> None:
 def write_text(path: Path, text: str) -> None:
     """Writes a text file. Raises ArgumentError if it cannot be written."""
     try:
-        path.write_text(text)
+        path.write_text(text, "utf-8")
     except OSError as error:
         raise ArgumentError(f"cannot write {path}: {error.strerror}") from None

@@ -67,7 +67,7 @@ class Lines:
 @functools.cache
 def lines_of(path: Path) -> frozenset[int]:
     """Returns the lines of a file that have code in functions."""
-    stack: list[CodeType] = [compile(path.read_text(), str(path), "exec")]
+    stack: list[CodeType] = [compile(path.read_text("utf-8"), str(path), "exec")]
     found: set[int] = set()
     while stack:
         code = stack.pop()

@@ -82,7 +82,7 @@ def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, int]]) -> str:
 
 
 def _finding(finding: Finding, folder: Path) -> str:
-    text = (folder / "case.hlo").read_text()
+    text = (folder / "case.hlo").read_text("utf-8")
     title = f"{finding.oracle}: {finding.kind}, {', '.join(finding.operations[:5])} <i>×{finding.count}</i>"
     later = f"<p><b>{escape(finding.later)}</b></p>" if finding.later else ""
     body = f"{later}<p>{escape(finding.message)}</p><p><code>{escape(str(folder / 'case.pb'))}</code></p>"

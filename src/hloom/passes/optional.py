@@ -76,7 +76,7 @@ def _report(module: Module, defect: Defect) -> None:
         return
     _reported.add(defect.part)
     path = Path(tempfile.mkdtemp(prefix="hloom-defect-")) / "module.hlo"
-    path.write_text(module.to_text())
+    path.write_text(module.to_text(), "utf-8")
     cause = defect.__cause__
     warnings.warn(
         f"a defect in hloom: {defect.part} fails on the module {module.name} ({type(cause).__name__}: {cause}). The "

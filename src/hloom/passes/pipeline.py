@@ -170,7 +170,7 @@ def dump(module: Module, name: str, text: Callable[[], str]) -> None:
     """
     folder = os.environ.get("HLOOM_DUMP", "")
     if folder:
-        (_dump_folder(folder, module) / name).write_text(text())
+        (_dump_folder(folder, module) / name).write_text(text(), "utf-8")
 
 
 def is_watched() -> bool:
@@ -258,7 +258,7 @@ class _Run:
         """Dumps and verifies the module after the pass of that name, as far as requested."""
         if self.folder is not None:
             path = self.folder / f"{len(self.statistics):03d}.{name}.hlo"
-            path.write_text(self.module.to_text())
+            path.write_text(self.module.to_text(), "utf-8")
         if self.verify:
             try:
                 verify_module(self.module)

@@ -49,7 +49,7 @@ class Cluster:
 def load_cluster(path: Path) -> Cluster:
     """Reads a cluster from a TOML file; ArgumentError names the entry that is missing or not a positive number."""
     try:
-        found = tomllib.loads(path.read_text())
+        found = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ArgumentError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -16,9 +16,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from multiprocessing import connection as connections
 from multiprocessing.connection import Connection, Pipe
 
 from hloom.errors import RunError
+from hloom.system.machine import inheriting
 
 
 class ChildDied(RunError):
@@ -73,10 +75,10 @@ class Child:
             self._process = subprocess.Popen(
                 command,
                 env=self.environment,
-                pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
+                **inheriting(theirs.fileno()),
             )
             theirs.close()
         return self._connection
@@ -97,8 +99,9 @@ class Child:
 
 
 def serve(descriptor: int, handle: Callable[[bytes], bytes]) -> None:
-    """Answers requests on a file descriptor with `handle(request)` until its end."""
-    connection = Connection(descriptor)
+    """Answers requests on a file descriptor, or a handle of Windows, with `handle(request)` until its end."""
+    # Pipes of Windows have a class of their own.
+    connection: Connection = getattr(connections, "PipeConnection", Connection)(descriptor)
     with contextlib.suppress(EOFError, KeyboardInterrupt):
         while True:
             connection.send_bytes(handle(connection.recv_bytes()))

@@ -9,11 +9,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from hloom.system.machine import C_LIBRARY
 
 _Environment = ctypes.c_uint64 * 8
 """A buffer for `fenv_t`, large enough for any C library."""
+_CONTROLLED, _MASKED = 0x0308031F, 0x0008001F
+"""The bits of `_control87` for subnormals, rounding and exceptions; those that mask all exceptions, the default."""
 
 
 @contextlib.contextmanager
@@ -22,20 +26,42 @@ def ieee_floats() -> Iterator[None]:
 
     The previous environment is restored at the end.
     """
-    library, default = _environment()
-    before = _Environment()
-    library.fegetenv(before)
-    library.fesetenv(default)
+    enter, leave = _environment()
+    before = enter()
     try:
         yield
     finally:
-        library.fesetenv(before)
+        leave(before)
 
 
 @functools.cache
-def _environment() -> tuple[Any, ctypes.c_void_p]:
-    """The C library, called without releasing the GIL, and the address of `FE_DFL_ENV`."""
-    library = ctypes.PyDLL(None)
+def _environment() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    """The function that sets the default environment and returns the previous one, and the one that restores that.
+
+    They call the C library without releasing the GIL. Windows has functions of its own.
+    """
+    library = ctypes.PyDLL(C_LIBRARY)
+    if hasattr(library, "_control87"):
+        return _control_word_functions(library._control87)
+    default = ctypes.c_void_p(-1)
     if hasattr(library, "_FE_DFL_ENV"):
-        return library, ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(library, "_FE_DFL_ENV")))
-    return library, ctypes.c_void_p(-1)
+        default = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(library, "_FE_DFL_ENV")))
+
+    def enter() -> Any:
+        before = _Environment()
+        library.fegetenv(before)
+        library.fesetenv(default)
+        return before
+
+    return enter, library.fesetenv
+
+
+def _control_word_functions(control: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    """Returns the functions of Windows, which return the state that they leave."""
+
+    def enter() -> Any:
+        before = control(0, 0)
+        control(_MASKED, _CONTROLLED)
+        return before
+
+    return enter, lambda before: control(before, _CONTROLLED)

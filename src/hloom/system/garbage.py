@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hloom.system.machine import release_freed_memory
+from hloom.system.machine import at_fork, release_freed_memory
 
 _inside = threading.Lock()
 """Held while the older objects are frozen. (`gc.get_freeze_count` counts one by one: 10 ms once a framework is
@@ -85,4 +84,4 @@ def _in_child() -> None:
         _leave()
 
 
-os.register_at_fork(after_in_child=_in_child)
+at_fork(after_in_child=_in_child)

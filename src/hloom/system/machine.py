@@ -1,8 +1,8 @@
 """Queries the operating system about the machine and the resources of this process; no other module does.
 
-hloom is tested on Linux. macOS should need nothing beyond this module: it has no affinity, no control groups and no
-advice about huge pages. Windows needs more: `backends/cpu/runtime/` calls the threads, condition variables, aligned
-memory and memory maps of POSIX, and there are no handlers of `fork`.
+hloom is tested on Linux, and on Windows' Python under Wine. What differs is here, for native code in
+`backends/cpu/llvm/native/windows.py`. macOS should need nothing more: it has no affinity, control groups or advice
+about huge pages.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ import contextlib
 import ctypes
 import functools
 import math
-import mmap
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from hloom.errors import ArgumentError, RunError
 
 MAX_THREADS = 4096
+C_LIBRARY = "ucrtbase" if sys.platform == "win32" else None
+"""The name by which ctypes opens the C library: None, all that the process has loaded, except on Windows."""
 
 
 def thread_count() -> int:
@@ -98,14 +100,18 @@ def preemptions() -> int:
 
 def release_freed_memory() -> None:
     """Returns freed memory of all heaps to the system, if the C library can."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    trim = getattr(ctypes.CDLL(C_LIBRARY), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
-def huge_page_advice() -> int:
-    """The `madvise` flag for huge pages; 0 if the system has none."""
-    return getattr(mmap, "MADV_HUGEPAGE", 0) if sys.platform == "linux" else 0
+def memory_map_flags() -> tuple[int, int, int]:
+    """The protection and flags of `mmap` for memory of this process, and of `madvise` for huge pages; 0 if none."""
+    import mmap  # `import hloom` does without it
+
+    names = ("PROT_READ", "PROT_WRITE"), ("MAP_PRIVATE", "MAP_ANONYMOUS"), ("MADV_HUGEPAGE",)
+    protection, flags, advice = (sum(getattr(mmap, name, 0) for name in each) for each in names)
+    return protection, flags, advice
 
 
 @functools.cache
@@ -114,6 +120,8 @@ def cache_folder_of_user() -> Path | None:
     try:
         if sys.platform == "darwin":
             return Path.home() / "Library" / "Caches" / "hloom"
+        if sys.platform == "win32":
+            return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "hloom"
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hloom"
     except RuntimeError:
         return None
@@ -121,12 +129,20 @@ def cache_folder_of_user() -> Path | None:
 
 def memory_size() -> int:
     """The memory in bytes that this process may use: that of the machine, or the limit of a control group."""
-    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    limits = [_physical_memory()]
     for group in control_groups("memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
             with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
                 limits.append(int((group / name).read_text()))
     return min(limits)
+
+
+def _physical_memory() -> int:
+    if sys.platform == "win32":
+        status = (ctypes.c_uint64 * 8)(64)  # MEMORYSTATUSEX: its size, and the load; the physical memory follows
+        ctypes.WinDLL("kernel32").GlobalMemoryStatusEx(status)
+        return status[1]
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def control_groups(
@@ -163,3 +179,31 @@ def cpu_quota(group: Path) -> float:
         return int(quota) / int(period) if quota != "max" and int(quota) > 0 else math.inf
     except (OSError, ValueError):
         return math.inf
+
+
+def at_fork(
+    before: Callable[[], Any] = lambda: None,
+    after_in_parent: Callable[[], Any] = lambda: None,
+    after_in_child: Callable[[], Any] = lambda: None,
+) -> None:
+    """Registers functions that are called around forks, where the system has forks."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=before, after_in_parent=after_in_parent, after_in_child=after_in_child)
+
+
+def user_id() -> int | None:
+    """The id of the user that this process runs as; None if files have no owners and modes.
+
+    On Windows they have access control lists instead, which keep the folders of a user's profile from others.
+    """
+    return os.geteuid() if hasattr(os, "geteuid") else None
+
+
+def inheriting(handle: int) -> dict[str, Any]:
+    """The arguments of `subprocess.Popen` with which a child inherits a file descriptor, or a handle of Windows."""
+    if sys.platform == "win32":
+        import subprocess
+
+        os.set_handle_inheritable(handle, True)
+        return {"startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})}
+    return {"pass_fds": [handle]}

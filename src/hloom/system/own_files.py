@@ -16,11 +16,11 @@ import tempfile
 import warnings
 from pathlib import Path
 
-from hloom.system.machine import cache_folder_of_user
+from hloom.system.machine import cache_folder_of_user, user_id
 
 KEY_BYTES = 32
-_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Flags for reading: do not follow links, and do not block until a pipe has a writer."""
+_READING = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""Further flags for reading: do not follow links, and do not block until a pipe has a writer."""
 
 
 def is_own_folder(folder: Path) -> bool:
@@ -46,10 +46,10 @@ def make_own_folder(folder: Path) -> bool:
 def read_own(path: Path) -> bytes | None:
     """Reads a file of the user's own and updates its access time; None if there is none."""
     try:
-        with open(path, "rb", opener=lambda name, _: os.open(name, _READING)) as file:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _READING)) as file:
             status = os.fstat(file.fileno())
             if _is_own(status) and stat.S_ISREG(status.st_mode):
-                os.utime(file.fileno())
+                os.utime(file.fileno() if os.utime in os.supports_fd else path)
                 return file.read()
     except OSError as error:
         if error.errno == errno.ELOOP:
@@ -99,8 +99,8 @@ def _holds_key(path: Path) -> bool:
         status = path.lstat()
     except OSError:
         return False
-    is_secret = not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
-    return stat.S_ISREG(status.st_mode) and _is_own(status) and is_secret and status.st_size == KEY_BYTES
+    is_secret = _is_own(status, stat.S_IRWXG | stat.S_IRWXO)
+    return stat.S_ISREG(status.st_mode) and is_secret and status.st_size == KEY_BYTES
 
 
 def _make_key(path: Path) -> None:
@@ -115,8 +115,10 @@ def _make_key(path: Path) -> None:
         new.unlink()
 
 
-def _is_own(status: os.stat_result) -> bool:
-    return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+def _is_own(status: os.stat_result, rights: int = stat.S_IWGRP | stat.S_IWOTH) -> bool:
+    """Whether a file or folder belongs to this user, and nobody else has one of these rights to it."""
+    user = user_id()
+    return user is None or (status.st_uid == user and not status.st_mode & rights)
 
 
 _warned: set[Path] = set()

@@ -17,7 +17,6 @@ import atexit
 import contextvars
 import functools
 import importlib
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,12 +25,15 @@ from queue import SimpleQueue
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from hloom.errors import ResourceExhaustedError, RunError
+from hloom.system.machine import at_fork
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 FORK_TIMEOUT_SECONDS = 10.0
 """The time that a fork, or the exit, waits for work on other threads, in seconds."""
+WAIT_SECONDS = 1.0
+"""The time after which the main thread runs signal handlers on Windows while it waits, in seconds."""
 
 
 class Abandoned(BaseException):
@@ -67,8 +69,10 @@ class Job(Generic[T]):
 
     def wait(self) -> None:
         """Waits until the function has returned."""
-        with self._running:
+        # On Windows a signal does not end the wait for a lock: its handler runs after a wait.
+        while not self._running.acquire(timeout=WAIT_SECONDS):
             pass
+        self._running.release()
 
     def result(self) -> T:
         """Waits, then returns the result of the function or raises its exception."""
@@ -232,5 +236,5 @@ def _end() -> None:
     _is_ending = True
 
 
-os.register_at_fork(before=_wait_for_others, after_in_parent=_gate.release, after_in_child=_in_child)
+at_fork(before=_wait_for_others, after_in_parent=_gate.release, after_in_child=_in_child)
 atexit.register(_end)

@@ -12,7 +12,6 @@ import atexit
 import collections
 import ctypes
 import functools
-import os
 import threading
 import typing
 from collections.abc import Callable
@@ -53,6 +52,7 @@ from hloom.pjrt.native.memory import (
 from hloom.pjrt.native.transfers import decrease_references, from_host, increase_references
 from hloom.pjrt.records import IMMORTAL, new_record, objects, offsets_of_record, recycle_record, reserve_records
 from hloom.system.float_state import ieee_floats
+from hloom.system.machine import at_fork
 from hloom.system.python_api import c_address, immortal
 
 
@@ -117,7 +117,7 @@ class Code:
         self.wait_for = ctypes.CFUNCTYPE(void, word)(self._code.address("hloom_pjrt_wait_for"))
         reset = self._function("reset_queue", void)
         reset()
-        os.register_at_fork(after_in_child=reset)
+        at_fork(after_in_child=reset)
         queue = Queue(self._code.address(QUEUE.symbol))
         for index in range(EVENT_COUNT):
             queue.events[index] = new_record("Event", None, is_immortal=True)

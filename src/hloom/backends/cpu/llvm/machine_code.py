@@ -19,7 +19,7 @@ import llvmlite.binding as llvm
 from hloom.backends.cpu.llvm.calls import LlvmCalls, llvm_calls
 from hloom.backends.cpu.llvm.disk_cache import cached
 from hloom.backends.cpu.llvm.processor import processor
-from hloom.system.machine import thread_count
+from hloom.system.machine import operating_system, thread_count
 from hloom.system.shield import checkpoint, fork_allowed, shielded
 
 _lock = threading.Lock()
@@ -72,12 +72,17 @@ def set_options() -> None:
         llvm.set_option("", option)
 
 
+def _triple() -> str:
+    """Returns the triple of this machine. On Windows objects are ELF, whose sections LLVM may load anywhere."""
+    return llvm.get_default_triple() + ("-elf" if operating_system() == "windows" else "")
+
+
 @functools.cache
 def _native_target() -> Any:
     set_options()
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    return llvm.Target.from_default_triple()
+    return llvm.Target.from_triple(_triple())
 
 
 @functools.cache
@@ -86,7 +91,7 @@ def target() -> str:
     """Returns everything besides the text that machine code depends on."""
     version = ".".join(map(str, llvm.llvm_version_info))
     cpu = processor()
-    return f"{llvm.get_default_triple()} {cpu.name} {cpu.features} LLVM {version} {_PIPELINE}"
+    return f"{_triple()} {cpu.name} {cpu.features} LLVM {version} {_PIPELINE}"
 
 
 def add_passes(passes: Any, is_call_only: bool = False) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from hloom.backends.cpu.llvm.native.types import Address, Structure, i32, i64, u64
 from hloom.backends.cpu.llvm.native.vocabulary import address_of, elements, external, native, stack, to
-from hloom.system.machine import allowed_cpus
+from hloom.system.machine import C_LIBRARY, allowed_cpus
 from hloom.system.python_api import c_address, immortal
 
 MASK_WORDS = 16  # of glibc's cpu_set_t
@@ -81,7 +81,7 @@ def affinity_of(threads: int) -> Affinity | None:
     Threads are bound if there is one for each CPU that this process may use. Fewer threads might be bound to CPUs that
     other processes use, while others are idle. The memory is never freed.
     """
-    cpus, library = allowed_cpus(), ctypes.CDLL(None)
+    cpus, library = allowed_cpus(), ctypes.CDLL(C_LIBRARY)
     functions = [getattr(library, name, None) for name in ("sched_getcpu", "pthread_setaffinity_np")]
     if None in functions or not 1 < threads == len(cpus) or cpus[-1] >= 64 * MASK_WORDS:
         return None

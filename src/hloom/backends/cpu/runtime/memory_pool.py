@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import mmap
-import os
 from collections.abc import Callable
 
 from hloom.backends.cpu.llvm.native.code import native_code
@@ -34,7 +32,7 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     static,
     store,
 )
-from hloom.system.machine import huge_page_advice, memory_size
+from hloom.system.machine import at_fork, memory_map_flags, memory_size
 from hloom.system.python_api import c_address
 
 SMALLEST = 64 << 10
@@ -46,9 +44,7 @@ NEXT_START = 10 * 64
 SMALLEST_HUGE = 4 << 20  # minimum size for alignment to huge pages
 MAX = 1 << 60  # larger sizes would overflow in the computation of their class
 CLASSES = 256
-READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
-PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-HUGE_PAGES_WANTED = huge_page_advice()
+READ_WRITE, PRIVATE, HUGE_PAGES_WANTED = memory_map_flags()
 FAILED = (1 << 64) - 1
 
 
@@ -199,7 +195,7 @@ def size_of_list(list: u64) -> u64:
 def fresh(size: u64) -> Address:
     """Maps new memory; null if there is none."""
     whole = size + PAGE
-    memory = fresh_huge(whole) if size >= SMALLEST_HUGE else fresh_plain(whole)
+    memory = fresh_large(whole) if size >= SMALLEST_HUGE else fresh_plain(whole)
     if memory == null:
         return null
     STATE.start = (STATE.start + NEXT_START) & (PAGE - 1)
@@ -229,9 +225,11 @@ def fresh_huge(size: u64) -> Address:
     if head != 0:
         unmap_memory(begin, head)
     unmap_memory(begin + head + size, HUGE_PAGE - head)
-    if HUGE_PAGES_WANTED != 0:
-        advise(begin + head, size, HUGE_PAGES_WANTED)
+    advise(begin + head, size, HUGE_PAGES_WANTED)
     return begin + head
+
+
+fresh_large = fresh_huge if HUGE_PAGES_WANTED else fresh_plain
 
 
 @native(inline=True)
@@ -274,7 +272,7 @@ class MemoryPool:
         for name, function in _PYTHON.items():
             setattr(self.state, name, c_address(getattr(ctypes.pythonapi, function)))
         self.limit = limit
-        os.register_at_fork(after_in_child=self._after_fork)
+        at_fork(after_in_child=self._after_fork)
 
     @property
     def limit(self) -> int:

@@ -41,7 +41,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import os
 import time
 
 from hloom.backends.cpu.llvm.machine_code import MachineCode
@@ -65,6 +64,7 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     RELEASE,
     SEQ_CST,
     address_of,
+    elements,
     native,
     null,
     pause,
@@ -73,8 +73,9 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
 )
 from hloom.backends.cpu.runtime.affinity import Affinity, affinity_of, begin, keep_apart, reset
 from hloom.backends.cpu.runtime.call_table import Task, run_calls
-from hloom.errors import ArgumentError, RunError
-from hloom.system.machine import MAX_THREADS, thread_count
+from hloom.errors import ArgumentError
+from hloom.system.machine import MAX_THREADS, at_fork, thread_count
+from hloom.system.python_api import immortal
 
 SPIN_SECONDS = 100e-6  # about the cost of waking a parked worker: polling for longer would not pay
 OPEN = 1 << 31
@@ -111,6 +112,20 @@ class Pool(Structure):
 
 
 SHARES = -(-Pool.byte_size // LINE) * LINE  # offset of the shares from the pool
+
+
+@native(name="hloom_make_pool")
+def make_pool(memory: Address, size: u64, threads: u64, spin: i64) -> None:
+    """Makes a pool without workers in memory."""
+    words = elements(u64, memory)
+    for k in range(size >> 3):
+        words[k] = 0
+    pool = to(Pool, memory)
+    pthread_mutex_init(address_of(pool.mutex), null)
+    pthread_cond_init(address_of(pool.condition), null)
+    pool.threads = threads
+    pool.spin = spin
+    pool.shares = memory + SHARES
 
 
 # The caller
@@ -279,7 +294,7 @@ def pause_often(times: i64) -> None:
 @functools.cache
 def _code() -> MachineCode:
     """Returns the pool's functions."""
-    return native_code(parallel_for, pause_often, run_calls)
+    return native_code(make_pool, parallel_for, pause_often, run_calls)
 
 
 @functools.cache
@@ -309,14 +324,13 @@ class ThreadPool:
         self.spin = int(spin_seconds / _pause_seconds())
         self.parallel_for_address = _code().address("parallel_for")
         self.run_calls_address = _code().address("run_calls")
-        memory = ctypes.c_void_p()
-        align, size = ctypes.c_size_t(LINE), ctypes.c_size_t(SHARES + self.threads * LINE)
-        if ctypes.CDLL(None).posix_memalign(ctypes.byref(memory), align, size):
-            raise RunError("no memory for a thread pool")
-        self.memory = Pool(memory.value or 0)
+        self._make = ctypes.CFUNCTYPE(None, *[ctypes.c_uint64] * 3, ctypes.c_int64)(_code().address("hloom_make_pool"))
+        self._byte_size = SHARES + self.threads * LINE
+        memory = immortal((ctypes.c_uint8 * (self._byte_size + LINE))())
+        self.memory = Pool(-(-ctypes.addressof(memory) // LINE) * LINE)
         self.affinity = affinity_of(self.threads)
         self._reset()
-        os.register_at_fork(after_in_child=self._reset)
+        at_fork(after_in_child=self._reset)
 
     @property
     def address(self) -> int:
@@ -326,12 +340,8 @@ class ThreadPool:
     def _reset(self) -> None:
         """Initialises the memory as a pool without workers; a forked child has none of its parent's."""
         pool = self.memory
-        ctypes.memset(pool.address, 0, SHARES + self.threads * LINE)
-        pthread_mutex_init(address_of(pool.mutex), null)
-        pthread_cond_init(address_of(pool.condition), null)
+        self._make(pool.address, self._byte_size, self.threads, self.spin)
         pool.missing = self.threads - 1
-        pool.threads, pool.spin = self.threads, self.spin
-        pool.shares = pool.address + SHARES
         if self.affinity is not None:
             reset(self.affinity)
             pool.affinity = self.affinity.address

@@ -7,6 +7,7 @@ from typing import Any
 
 from hloom.backends.cpu.llvm.disk_cache import cached, code_version
 from hloom.backends.cpu.llvm.machine_code import MachineCode, load_object, make_object, target
+from hloom.system.machine import operating_system
 from hloom.system.python_api import immortal
 from hloom.system.shield import shielded
 
@@ -24,10 +25,11 @@ def native_code(*exported: Any) -> MachineCode:
 
     def make() -> bytes:
         # Imported here, because a process that finds the code on disk needs no translator.
+        from hloom.backends.cpu.llvm.native import windows
         from hloom.backends.cpu.llvm.native.translator import native_module
 
         with _TRANSLATING:
-            text = native_module(exported).text()
+            text = native_module(exported, internal=windows.POSIX if operating_system() == "windows" else ()).text()
         return make_object(text)
 
     content = cached(f"native {names}", f"{target()} {version}", make) if version else make()

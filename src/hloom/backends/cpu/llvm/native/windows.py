@@ -1,11 +1,11 @@
-"""Functions of POSIX that the runtime calls, made of those of Windows: aligned memory, threads, locks, conditions.
+"""Functions of POSIX that native Python calls, made of those of Windows: memory, threads, locks, conditions.
 
 Locks and condition variables of Windows (SRWLOCK, CONDITION_VARIABLE) are a word of zeros at first.
 """
 
 from __future__ import annotations
 
-from hloom.backends.cpu.llvm.native.types import Address, i32, u32, u64
+from hloom.backends.cpu.llvm.native.types import Address, i32, i64, u32, u64
 from hloom.backends.cpu.llvm.native.vocabulary import elements, external, native, null
 
 OUT_OF_MEMORY, TRY_AGAIN = 12, 11
@@ -21,6 +21,10 @@ _sleep_on_condition = external("SleepConditionVariableSRW", i32, Address, Addres
 _wake = external("WakeConditionVariable", None, Address)
 _wake_all = external("WakeAllConditionVariable", None, Address)
 _switch_to_thread = external("SwitchToThread", i32)
+_virtual_alloc = external("VirtualAlloc", Address, Address, u64, u32, u32)
+_virtual_free = external("VirtualFree", i32, Address, u64, u32)
+RESERVE_AND_COMMIT, RELEASE, READ_WRITE = 0x3000, 0x8000, 4
+STACK_BYTES, STACK_IS_RESERVED = 8 << 20, 0x10000
 
 
 @native(name="posix_memalign")
@@ -39,10 +43,32 @@ def release(memory: Address) -> None:
     _aligned_free(memory)
 
 
+@native(name="mmap")
+def map_memory(wanted: Address, size: u64, protection: i32, flags: i32, file: i32, offset: i64) -> Address:
+    """Returns new memory of zeros, aligned to 64 KiB."""
+    memory = _virtual_alloc(null, size, u32(RESERVE_AND_COMMIT), u32(READ_WRITE))
+    if memory == 0:
+        return u64(0) - 1
+    return memory
+
+
+@native(name="munmap")
+def unmap_memory(memory: Address, size: u64) -> i32:
+    """Frees all of what `mmap` returned."""
+    _virtual_free(memory, u64(0), u32(RELEASE))
+    return i32(0)
+
+
+@native(name="pthread_self")
+def this_thread() -> Address:
+    """Returns null: threads are not bound to processors, which their handles would serve."""
+    return null
+
+
 @native(name="pthread_create")
 def start_thread(thread: Address, attributes: Address, function: Address, argument: Address) -> i32:
     """Starts a thread, and stores its handle."""
-    handle = _create_thread(attributes, null, function, argument, u32(0), null)
+    handle = _create_thread(attributes, Address(STACK_BYTES), function, argument, u32(STACK_IS_RESERVED), null)
     elements(u64, thread)[0] = handle
     if handle == 0:
         return i32(TRY_AGAIN)
@@ -113,7 +139,7 @@ def yield_processor() -> i32:
 
 
 POSIX = (
-    *(allocate, release, start_thread, join, yield_processor),
+    *(allocate, release, map_memory, unmap_memory, start_thread, this_thread, join, yield_processor),
     *(make_mutex, lock, unlock, make_condition, wait, wake, wake_all),
 )
 """The functions, by the names of POSIX."""
