@@ -87,17 +87,19 @@ def check(before: hl.Module) -> int:
 
 
 VARIANTS = {"mixed precision": of_mixed_precision, "dynamic sizes": of_dynamic_sizes}
+PARTS = 4
 
 
+@pytest.mark.parametrize("part", [0, *(pytest.param(k, marks=pytest.mark.long) for k in range(1, PARTS))])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_rules_keep_modules_valid_and_their_results(variant: str) -> None:
+def test_rules_keep_modules_valid_and_their_results(variant: str, part: int) -> None:
     """GEN-5, GEN-7: a rule that does not hold for a mixture or a dynamic size does not apply there."""
     checked = applied = 0
-    for body in BODIES:
+    for body in BODIES[part::PARTS]:
         for before in VARIANTS[variant](module(body).to_text()):
             checked += 1
             applied += check(before)
-    assert checked > 100 and (applied > 100 or variant == "dynamic sizes")
+    assert checked > 25 and (applied > 25 or variant == "dynamic sizes")
 
 
 def test_long_patterns_do_not_match_mixed_precision() -> None:
