@@ -57,7 +57,7 @@ def errors(got: Array, values: list[Any]) -> Array:
     if np.iscomplexobj(got):
         return measure.complex_errors(got, values)[1]
     exacts = np.array([exact.to_long(value) for value in values])
-    return np.where(np.isnan(exacts), 0, exact.errors(got, exacts))
+    return np.where(np.isnan(exacts), 0, exact.errors(got, exacts, zeros_have_signs=False))
 
 
 @pytest.mark.parametrize("side", SIDES)

@@ -24,6 +24,8 @@ from accuracy.exact import IN_DOUBLE
 from accuracy.functions import COMPLEX, REAL, SPECIAL, Function
 
 NARROW = (np.float16, *(getattr(ml_dtypes, name) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2")))
+ONLY_WIDE = ("ndtr", "ndtri", "log_ndtr", "spence")
+"""Functions of JAX that refuse narrow types."""
 folder_option = click.option(
     "--results", "folder", type=click.Path(path_type=Path), default="accuracy-results", show_default=True
 )
@@ -42,6 +44,8 @@ def tasks() -> Iterator[tuple[Function, Any, int]]:
     for function in SPECIAL:
         yield function, np.float32, 100_000 if function.name in IN_DOUBLE else 300
         yield function, np.float64, 300
+        if function.name not in ONLY_WIDE and len(function.arguments(np.float32, 1, 1)) == 1:
+            yield from ((function, dtype, 0) for dtype in NARROW[:2])
 
 
 @click.group(help=__doc__)

@@ -24,9 +24,10 @@ import tempfile
 import threading
 import time
 import warnings
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import json_lines
 
 if TYPE_CHECKING:
     from soak.samples import Sample
@@ -52,18 +53,22 @@ def main() -> int:
     faulthandler.enable()
     warnings.simplefilter("ignore", RuntimeWarning)  # of NumPy, about values of random programs
     from soak.chart import draw  # now: the checkout may change in the meantime
+    from soak.samples import Sample
 
-    with tempfile.TemporaryDirectory(prefix="hloom-soak-") as cache:
-        os.environ["HLOOM_CACHE_DIR"] = cache
-        samples, quiet, failures = run(options, Path(cache))
-    if options.plot:
-        draw(samples, quiet, options.plot)
+    with tempfile.TemporaryDirectory(prefix="hloom-soak-") as folder:
+        cache = Path(folder, "cache")
+        cache.mkdir(mode=0o700)
+        os.environ["HLOOM_CACHE_DIR"] = str(cache)
+        output = options.output or Path(folder, "samples.jsonl")
+        quiet, failures = run(options, cache, output)
+        if options.plot:
+            draw([*json_lines.read(output, Sample, "time").values()], quiet, options.plot)
     print(json.dumps({"summary": summary(quiet), "failures": failures[:20]}, indent=1))
     return 1 if failures else 0
 
 
-def run(options: argparse.Namespace, cache: Path) -> tuple[list[Sample], list[Sample], list[str]]:
-    """Returns all samples, those of pauses, and what was wrong."""
+def run(options: argparse.Namespace, cache: Path, output: Path) -> tuple[list[Sample], list[str]]:
+    """Writes all samples to a file; returns those of pauses, and what was wrong."""
     from soak.samples import leaks, take_sample
     from soak.work import Soak
 
@@ -72,30 +77,29 @@ def run(options: argparse.Namespace, cache: Path) -> tuple[list[Sample], list[Sa
     for number in range(options.threads):
         threading.Thread(target=soak.work, args=(number,), daemon=True).start()
     threading.Thread(target=soak.interrupt, args=(options.interrupts,), daemon=True).start()
-    duration, samples, quiet = 60 * options.minutes, [], []
+    duration, quiet = 60 * options.minutes, []
     next_pause = WARM_SHARE * duration
     next_sample = next_fork = 0.0
     kept: list[object] = []
     limit_address_space()
-    with options.output.open("w") if options.output else open(os.devnull, "w") as output:
-        while (now := time.monotonic() - started) < duration and not soak.counts.failures:
-            soak.step(rng, kept)
-            if now >= next_fork:
-                soak.fork(rng)
-                next_fork = now + FORK_EVERY
-            if now >= next_pause:
-                quiet.append(pause(soak, kept, options.threads, started))
-                next_pause += (1 - WARM_SHARE) * duration / (PAUSES - 1)
-            if now >= next_sample:
-                faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
-                samples.append(take_sample(now, **soak.counts.as_dict()))
-                print(json.dumps(asdict(samples[-1])), file=output, flush=True)
-                check_progress(soak)
-                next_sample = now + SAMPLE_SECONDS
-        quiet.append(pause(soak, kept, options.threads, started))
+    output.unlink(missing_ok=True)
+    while (now := time.monotonic() - started) < duration and not soak.counts.failures:
+        soak.step(rng, kept)
+        if now >= next_fork:
+            soak.fork(rng)
+            next_fork = now + FORK_EVERY
+        if now >= next_pause:
+            quiet.append(pause(soak, kept, options.threads, started))
+            next_pause += (1 - WARM_SHARE) * duration / (PAUSES - 1)
+        if now >= next_sample:
+            faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
+            json_lines.append(output, take_sample(now, **soak.counts.as_dict()))
+            check_progress(soak)
+            next_sample = now + SAMPLE_SECONDS
+    quiet.append(pause(soak, kept, options.threads, started))
     soak.stop.set()
     faulthandler.cancel_dump_traceback_later()
-    return samples, quiet, soak.counts.failures + leaks(quiet)
+    return quiet, soak.counts.failures + leaks(quiet)
 
 
 def load_everything() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import ml_dtypes
 import numpy as np
 
@@ -9,6 +11,8 @@ from miscompilations.case import Case, module
 
 F32, F64, BF16 = np.float32, np.float64, ml_dtypes.bfloat16
 NAN, INF = np.nan, np.inf
+COLUMNS = np.linspace(-3, 3, 4 * 8 * 32, dtype=F32).reshape(4, 8, 32)
+COLUMN = COLUMNS[:, :, 16].astype(F64)
 ALGSIMP = ("openxla/xla#47290",)
 """The report names the pass algsimp, without modules."""
 
@@ -257,5 +261,47 @@ CASES = [
         ),
         (np.full((4, 1), 7.5e10, F32), np.array([1], F32)),
         np.array([0], F32),
+    ),
+    Case(
+        "narrow-sum-with-a-double",
+        ("pytorch/pytorch#185605",),
+        "CONVERT-2",
+        "The f64 scalar is rounded to bf16 before it is added: 0.1 - 0.1 is 0 in bf16.",
+        module(
+            "narrow_sum_with_a_double",
+            """x = bf16[4] parameter(0); y = f64[] parameter(1); n = bf16[] convert(y)
+            b = bf16[4] broadcast(n), dimensions={}; ROOT r = bf16[4] add(x, b)""",
+        ),
+        (np.array([0, 0.1, -0.2, 1], BF16), np.array(-0.1)),
+        np.array([0, 0.1, -0.2, 1], BF16) + np.array(-0.1, BF16),
+    ),
+    Case(
+        "angles-of-many",
+        ("jax-ml/jax#39352",),
+        "ATAN2-1",
+        "The angles of 64 points, each that of a single one; not zeros or the arguments from 50 elements on.",
+        module(
+            "angles",
+            """x = f32[64] parameter(0); one = f32[] constant(1); b = f32[64] broadcast(one), dimensions={}
+            ROOT r = f32[64] atan2(x, b)""",
+        ),
+        (np.linspace(-5, 5, 64, dtype=F32),),
+        np.arctan(np.linspace(-5, 5, 64, dtype=F32).astype(F64)).astype(F32),
+        ulps=4,
+    ),
+    Case(
+        "functions-side-by-side",
+        ("pytorch/pytorch#185702",),
+        "CONCATENATE-1",
+        "Three functions of one column of a larger array, interleaved: each element is that of its own function.",
+        module(
+            "side_by_side",
+            """l = f32[4,8,32] parameter(0); c = f32[4,8,1] slice(l), slice={[0:4], [0:8], [16:17]}
+            a = f32[4,8,1] exponential(c); b = f32[4,8,1] erf(c); d = f32[4,8,1] multiply(c, c)
+            ROOT r = f32[4,8,3] concatenate(a, b, d), dimensions={2}""",
+        ),
+        (COLUMNS,),
+        np.stack([np.exp(COLUMN), [[math.erf(x) for x in row] for row in COLUMN], COLUMN**2], -1).astype(F32),
+        ulps=4,
     ),
 ]

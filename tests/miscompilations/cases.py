@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from miscompilations import arithmetic, found_by_fuzzing, integers, inverses, loops, nans, reductions, slices, windows
+from miscompilations import (
+    arithmetic,
+    found_by_fuzzing,
+    integers,
+    inverses,
+    loops,
+    nans,
+    products,
+    quotients,
+    reductions,
+    slices,
+    windows,
+)
 from miscompilations.case import Case
 
 CASES: list[Case] = [
@@ -11,6 +23,8 @@ CASES: list[Case] = [
     *loops.CASES,
     *nans.CASES,
     *integers.CASES,
+    *products.CASES,
+    *quotients.CASES,
     *reductions.CASES,
     *slices.CASES,
     *windows.CASES,

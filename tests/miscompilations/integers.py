@@ -201,7 +201,7 @@ CASES = [
     ),
     Case(
         "products-beyond-32-bits",
-        ("pytorch/pytorch#175966",),
+        ("pytorch/pytorch#175966", "pytorch/pytorch#183901"),
         "GEN-6",
         "Counts in s64 times 10^9 need more than 32 bits, and have them.",
         module(

@@ -210,4 +210,50 @@ CASES = [
         (np.arange(300, dtype=S32),),
         np.array([200, 201], S32),
     ),
+    Case(
+        "slice-reversed",
+        ("iree-org/iree#24342", "iree-org/iree#23637"),
+        "REV-1",
+        "The middle rows of each matrix, in the other order, in the second matrix as in the first.",
+        module(
+            "slice_reversed",
+            """x = f32[2,4,2] parameter(0); s = f32[2,2,2] slice(x), slice={[0:2], [1:3], [0:2]}
+            ROOT r = f32[2,2,2] reverse(s), dimensions={1}""",
+        ),
+        (np.arange(1, 17, dtype=F32).reshape(2, 4, 2),),
+        np.array([[[5, 6], [3, 4]], [[13, 14], [11, 12]]], F32),
+    ),
+    Case(
+        "slopes-along-the-last-dimension",
+        ("openvinotoolkit/openvino#35958",),
+        "BROADCASTINDIM-1",
+        "Three slopes belong to dimension 3, as `dimensions` says, although dimension 1 has the same size.",
+        module(
+            "slopes",
+            """x = f32[1,3,2,3] parameter(0); s = f32[3] parameter(1); zero = f32[] constant(0)
+            z = f32[1,3,2,3] broadcast(zero), dimensions={}; b = f32[1,3,2,3] broadcast(s), dimensions={3}
+            n = pred[1,3,2,3] compare(x, z), direction=LT; m = f32[1,3,2,3] multiply(b, x)
+            ROOT r = f32[1,3,2,3] select(n, m, x)""",
+        ),
+        (-np.arange(1, 19, dtype=F32).reshape(1, 3, 2, 3), np.array([0.5, 1.5, 2.5], F32)),
+        -np.arange(1, 19, dtype=F32).reshape(1, 3, 2, 3) * np.array([0.5, 1.5, 2.5], F32),
+    ),
+    Case(
+        "row-read-and-written-twice",
+        ("pytorch/pytorch#138908",),
+        "SCATTER-5",
+        "Row 0 is read twice before it is written twice with its double: it is doubled once.",
+        module(
+            "row_written_twice",
+            """y = f32[2,32] parameter(0); i = s64[2] parameter(1)
+            g = f32[2,32] gather(y, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0},\
+ index_vector_dim=1, slice_sizes={1,32}
+            s = f32[2,32] add(g, g)
+            ROOT r = f32[2,32] scatter(y, i, s), update_window_dims={1}, inserted_window_dims={0},\
+ scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=new""",
+            "new {; a = f32[] parameter(0); ROOT b = f32[] parameter(1); }",
+        ),
+        (np.arange(64, dtype=F32).reshape(2, 32), np.array([0, 0], np.int64)),
+        np.arange(64, dtype=F32).reshape(2, 32) * np.array([[2], [1]], F32),
+    ),
 ]

@@ -12,6 +12,7 @@ from scipy import special
 
 import hloom as hl
 from hloom.stablehlo.importer.module import parse_stablehlo
+from hloom.stablehlo.special_functions import FUNCTIONS
 
 WIDE = np.concatenate([np.linspace(-9.7, 30, 400), np.geomspace(1e-8, 1e5, 60), -np.geomspace(1e-8, 20, 40)])
 UNIT = np.concatenate([np.linspace(-0.999, 0.999, 301), 1 - np.geomspace(1e-12, 0.1, 30), np.geomspace(1e-12, 0.1, 30)])
@@ -70,9 +71,26 @@ def test_functions_at_their_edges() -> None:
     np.testing.assert_array_equal(unary("is_neg_inf", np.array([inf, -inf, nan]), "i1"), [False, True, False])
 
 
+def test_functions_of_jax_at_their_edges() -> None:
+    inf, nan = np.inf, np.nan
+    x = np.array([0.0, -0.0, inf, -inf, nan, 1.0, -1.0])
+    edges: dict[str, list[float]] = {
+        "expi": [-inf, -inf, inf, 0.0, nan, special.expi(1.0), special.expi(-1.0)],
+        "exp1": [inf, inf, 0.0, nan, nan, special.exp1(1.0), nan],
+        "log_ndtr": [np.log(0.5), np.log(0.5), 0.0, -inf, nan, special.log_ndtr(1.0), special.log_ndtr(-1.0)],
+        "logit": [-inf, -inf, nan, nan, nan, inf, nan],
+    }
+    for name, values in edges.items():
+        builder = hl.XlaBuilder(name)
+        program = hl.compile(builder.build(FUNCTIONS[name](builder.parameter(0, hl.Shape.array(hl.f64, x.shape)))))
+        np.testing.assert_allclose(program(x), values, 2e-15)
+
+
 def test_functions_of_two_arguments() -> None:
     orders, x = np.repeat([2.0, 3.5, 8.0, 1.1], 50), np.tile(np.geomspace(0.05, 60, 50), 4)
     np.testing.assert_allclose(binary("zeta", orders, x), special.zeta(orders, x), 1e-13)
+    far = np.array([8.5]), np.array([1e40])  # where q^-x underflows and q^(1 - x) does not
+    np.testing.assert_allclose(binary("zeta", *far), 1e-300 / 7.5, 1e-14)
     n = np.repeat([0.0, 1.0, 4.0, 7.0], 50)
     np.testing.assert_allclose(binary("polygamma", n, x), special.polygamma(n.astype(int), x), 1e-12)
     edges = np.array([1.0, 0.0, -0.0, 5e-324, np.inf, np.nan, 1.0, 2.0])

@@ -29,6 +29,8 @@ class Function:
     """The function of JAX; None for the operation `name`."""
     bound_of_f32: float | None = None
     """The bound for f32, where it is another one."""
+    least_for_xla: float = 0.0
+    """The size of arguments closer to 0, for which XLA's program does not end."""
 
     def bound_for(self, dtype: Any) -> float:
         """The bound for a type."""
@@ -105,28 +107,28 @@ def _scipy(name: str) -> Callable[..., Any]:
 
 
 def _special(low: float = -np.inf, high: float = np.inf) -> Arguments:
-    """Arguments between two limits: of every size, evenly spread, and close to 0.5, 1, 1.46, 2 and the limits."""
+    """Arguments between two limits: every value of a narrow type; of wider ones, some of every exponent, evenly spread
+    ones, and some close to 0.5, 1, 1.46, 2 and the limits.
+    """
 
     def arguments(dtype: Any, count: int, seed: int) -> tuple[Array, ...]:
-        random = np.random.default_rng(seed)
-        every = samples.real_values(dtype, 200, seed)
-        centres = [x for x in (0.5, 1.0, 1.4616321449683622, 2.0, low, high) if np.isfinite(x)]
-        near = [x + random.choice([-1, 1], count) * np.exp2(random.uniform(-30, 0, count)) for x in centres]
-        spread = [random.uniform(-size, size, 2 * count) for size in (1, 4, 30)]
-        found = np.concatenate([random.choice(every, 2 * count), *near, *spread]).astype(dtype)
+        found = samples.real_values(dtype, 200, seed)
+        if np.dtype(dtype).itemsize >= 4:
+            found = _spread(found, dtype, count, seed, [0.3725, 0.5, 1, 1.4616321449683622, 2, low, high])
         return (found[(found > low) & (found < high)],)
 
     return arguments
 
 
-def _not_close_to_0(arguments: Arguments) -> Arguments:
-    """Arguments but those for which JAX's exponential integrals do not end, as on its CPU backend: -3e-95, 1.0."""
-
-    def chosen(dtype: Any, count: int, seed: int) -> tuple[Array, ...]:
-        (found,) = arguments(dtype, count, seed)
-        return (found[np.abs(found) > 2.0**-30],)
-
-    return chosen
+def _spread(every: Array, dtype: Any, count: int, seed: int, centres: list[float]) -> Array:
+    """Numbers of a type: of every exponent, evenly spread, and close to some centres."""
+    random = np.random.default_rng(seed)
+    near = [x + random.choice([-1, 1], count) * np.exp2(random.uniform(-30, 0, count)) for x in centres if np.isfinite(x)]
+    spread = [random.uniform(-size, size, 2 * count) for size in (1, 4, 30)]
+    of_exponents = samples.exponents(dtype, max(2, count // 100), seed)
+    parts = [of_exponents if count >= 100 else random.choice(of_exponents, 4 * count)]
+    parts += [random.choice(every, 2 * count), *near, *spread]
+    return np.concatenate([np.asarray(part, dtype) for part in parts])
 
 
 def _two(first: tuple[float, float], second: tuple[float, float], whole: bool = False) -> Arguments:
@@ -163,23 +165,24 @@ SPECIAL = [
     Function("digamma", 4, _special(0), _lax("digamma")),
     Function("bessel_i0e", 4, _special(), _lax("bessel_i0e")),
     Function("bessel_i1e", 4, _special(), _lax("bessel_i1e")),
-    Function("zeta", 6, lambda *a: (lambda x, q: (x + 1, q))(*_two((-6, 5), (-6, 8))(*a)), _lax("zeta")),
+    Function("zeta", 6, lambda *a: (lambda x, q: (x + 1, q))(*_two((-20, 5), (-40, 40))(*a)), _lax("zeta")),
     Function("polygamma", 6, _two((0, 4), (-6, 8), whole=True), _lax("polygamma")),
-    Function("igamma", 12, _two((-4, 6), (-4, 6)), _lax("igamma"), 1),
-    Function("igammac", 12, _two((-4, 6), (-4, 6)), _lax("igammac"), 1),
+    Function("igamma", 12, _two((-20, 12), (-20, 12)), _lax("igamma"), 1),
+    Function("igammac", 12, _two((-20, 12), (-20, 12)), _lax("igammac"), 1),
     Function("igamma_grad_a", 16, _two((-4, 6), (-4, 6)), _lax("igamma_grad_a"), 1),
     Function("betainc", 256, _beta_arguments, _lax("betainc"), 1),
     Function("betaln", np.inf, _two((-4, 6), (-4, 6)), _scipy("betaln")),
-    Function("expi", np.inf, _not_close_to_0(_special(-30, 30)), _scipy("expi")),
-    Function("exp1", np.inf, _not_close_to_0(_special(0, 30)), _scipy("exp1")),
-    Function("spence", np.inf, _special(0, 30), _scipy("spence")),
-    Function("entr", np.inf, _special(0), _scipy("entr")),
+    Function("expi", 4, _special(), _scipy("expi"), least_for_xla=2.0**-3),
+    Function("exp1", 4, _special(0), _scipy("exp1"), least_for_xla=2.0**-3),
+    Function("spence", 32, _special(0), _scipy("spence")),
+    Function("entr", 2, _special(0), _scipy("entr")),
     Function("xlogy", 2, _two((-20, 20), (-20, 20)), _scipy("xlogy")),
     Function("xlog1py", 2, _two((-20, 20), (-20, 20)), _scipy("xlog1py")),
     Function("i0", 6, _special(-80, 80), _scipy("i0")),
     Function("i1", 6, _special(-80, 80), _scipy("i1")),
-    Function("logit", np.inf, _special(0, 1), _scipy("logit")),
-    Function("ndtr", np.inf, _special(-38, 38), _scipy("ndtr")),
-    Function("log_ndtr", np.inf, _special(-38, 38), _scipy("log_ndtr")),
+    Function("logit", 4, _special(0, 1), _scipy("logit")),
+    Function("ndtr", 2048, _special(-38, 38), _scipy("ndtr"), 256),
+    Function("ndtri", 16, _special(0, 1), _scipy("ndtri")),
+    Function("log_ndtr", 4, _special(), _scipy("log_ndtr")),
 ]
-"""Functions of JAX on real numbers. JAX composes those without a bound of others, and loses digits on the way."""
+"""Functions of JAX on real numbers."""

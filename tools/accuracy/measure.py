@@ -53,8 +53,8 @@ def measure(function: Function, dtype: Any, count: int, seed: int = 1) -> Iterat
         return
     values = exact_values(function, operands)
     for side, got in _on_each_side(function, operands):
-        error = exact.errors(got, values)
-        undefined = np.isnan(values) & (function.of_jax is not None)
+        error = exact.errors(got, values, zeros_have_signs=function.of_jax is None)
+        undefined = (np.isnan(values) & (function.of_jax is not None)) | _is_endless(function, side, operands[0])
         measured = _summary(key(function, dtype, side), operands, values, np.where(undefined, 0, error))
         yield replace(measured, largest=_by_mpmath(function, operands, got, measured))
 
@@ -68,10 +68,16 @@ def _by_mpmath(function: Function, operands: tuple[Array, ...], got: Array, meas
     return float(exact.errors(got[worst : worst + 1], np.array([exact.to_long(value)]))[0])
 
 
+def _is_endless(function: Function, side: str, x: Array) -> Array:
+    """Whether the program of a side does not end for an argument."""
+    return (np.abs(x) < function.least_for_xla) & (side == sides.XLA)
+
+
 def _on_each_side(function: Function, operands: tuple[Array, ...]) -> Iterator[tuple[str, Array]]:
     for side in sides.SIDES:
+        first = np.where(_is_endless(function, side, operands[0]), operands[0].dtype.type(1), operands[0])
         try:
-            got = sides.values(function, side, operands)
+            got = sides.values(function, side, (first, *operands[1:]))
         except Exception as error:
             print(f"{key(function, operands[0].dtype, side)}: {str(error)[:80]}")
             continue
@@ -80,10 +86,11 @@ def _on_each_side(function: Function, operands: tuple[Array, ...]) -> Iterator[t
 
 def exact_values(function: Function, operands: tuple[Array, ...]) -> Array:
     """The values in long double, of a function of JAX by mpmath: NaN where it is infinite or not defined."""
-    if function.of_jax is None:
+    is_narrow = operands[0].dtype.itemsize < 8
+    if function.of_jax is None or (is_narrow and function.name in exact.IN_LONG_DOUBLE):
         with np.errstate(all="ignore"):
             return exact.IN_LONG_DOUBLE[function.name](*(x.astype(Long) for x in operands))
-    if operands[0].dtype == np.float32 and function.name in exact.IN_DOUBLE:
+    if is_narrow and function.name in exact.IN_DOUBLE:
         return exact.in_double(function.name, *operands)
     points = zip(*(x.astype(np.float64) for x in operands))
     return np.array([exact.to_long(exact.by_mpmath(function.name, *point, precision=300)) for point in points])

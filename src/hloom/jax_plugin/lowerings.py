@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from jax import ffi, lax
-from jax._src import buffer_callback, core, debugging
+from jax._src import buffer_callback, core, custom_derivatives, debugging
 from jax._src.export import _export as export
 from jax._src.interpreters import mlir
 from jax._src.lax import linalg
@@ -47,6 +47,7 @@ def register_lowerings() -> None:
         own[primitive] = _entry(functools.partial(special_functions.lower, primitive))
     for primitive in special_functions.IN_DOUBLE:
         own[primitive] = _entry(functools.partial(special_functions.lower_in_double, primitive))
+    own[custom_derivatives.custom_jvp_call_p] = _entry(special_functions.lower_with_derivative)
     own[buffer_callback.buffer_callback_p] = _entry(buffer_callbacks.lowering_rule)
     if PLATFORM not in mlir._platforms_with_donation:
         mlir._platforms_with_donation.append(PLATFORM)

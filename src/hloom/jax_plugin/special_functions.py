@@ -6,12 +6,13 @@ They are custom calls `hloom.NAME`, or expansions of our own in f64.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from jax import lax
-from jax._src import core
+from jax._src import core, custom_derivatives
 from jax._src.interpreters import mlir
 
 from hloom.jax_plugin import incomplete_beta, incomplete_gamma
@@ -31,11 +32,47 @@ def lower(primitive: core.Primitive, ctx: Any, *operands: Any, **parameters: Any
     is_complex_power = result.dtype.kind == "c" and primitive is lax.exp2_p
     if ctx.module_context.lowering_parameters.for_export or is_complex_power:
         return _rule_of_jax(primitive)(ctx, *operands, **parameters)
+    return _call(ctx, NAMES[primitive], operands)
+
+
+def _call(ctx: Any, name: str, operands: Any) -> Any:
+    (result,) = ctx.avals_out
     # An operand may be a scalar: the order of the polygamma function that differentiates digamma.
     operands = tuple(mlir.multi_broadcast_in_dim(ctx, operands, ctx.avals_in, result.shape, result.sharding))
     types = [mlir.aval_to_ir_type(ctx.module_context, result)]
-    call = mlir.custom_call(PREFIX + NAMES[primitive], result_types=types, operands=operands)
-    return call.results
+    return mlir.custom_call(PREFIX + name, result_types=types, operands=operands).results
+
+
+_COMPOSED = ("expi", "log_ndtr", "logit")
+"""Functions of `jax.scipy.special` that JAX composes of others and gives derivatives of their own."""
+_SOURCE = str(Path(jax.__file__).parent / "_src" / "scipy" / "special.py")
+
+
+def lower_with_derivative(ctx: Any, *operands: Any, call_jaxpr: core.ClosedJaxpr, **parameters: Any) -> Any:
+    """Lowers a function with a derivative of its own: one of `_COMPOSED` to a custom call, others by JAX's rule."""
+    name = _composed(call_jaxpr.jaxpr)
+    if name and _is_own(ctx):
+        return _call(ctx, name, operands)
+    rule = _rule_of_jax(custom_derivatives.custom_jvp_call_p)
+    return rule(ctx, *operands, call_jaxpr=call_jaxpr, **parameters)
+
+
+def _composed(jaxpr: core.Jaxpr) -> str:
+    """The name of a function of `_COMPOSED`, or exp1 for the call of expn with the order 1; empty for others."""
+    name, _, place = jaxpr.debug_info.func_src_info.partition(" at ")
+    if place.rpartition(":")[0] != _SOURCE:
+        return ""
+    if name == "expn" and len(jaxpr.eqns) == 1:
+        order = jaxpr.eqns[0].invars[0]
+        return "exp1" if isinstance(order, core.Literal) and order.val == 1 else ""
+    return name if name in _COMPOSED else ""
+
+
+def _is_own(ctx: Any) -> bool:
+    """Whether a function of real numbers of one type is lowered, to be run here."""
+    (result,) = ctx.avals_out
+    is_real = result.dtype.kind != "c" and all(operand.dtype == result.dtype for operand in ctx.avals_in)
+    return is_real and not ctx.module_context.lowering_parameters.for_export
 
 
 IN_DOUBLE: dict[core.Primitive, Callable[..., Any]] = {

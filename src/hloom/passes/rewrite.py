@@ -295,7 +295,7 @@ class Match:
 # The engine
 
 
-MAX_KEPT, MAX_KEPT_OPERANDS = 4096, 3
+MAX_KEPT, MAX_KEPT_OPERANDS = 1024, 3
 """The largest number of lists of opcodes whose rules are kept, and of operands in them: long ones hardly recur."""
 
 

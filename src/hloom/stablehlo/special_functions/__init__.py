@@ -10,7 +10,9 @@ from collections.abc import Callable
 
 from hloom.stablehlo.special_functions.bessel import bessel_i0e, bessel_i1e
 from hloom.stablehlo.special_functions.error_function import erf_inv, erfc
+from hloom.stablehlo.special_functions.exponential_integral import exp1, expi
 from hloom.stablehlo.special_functions.gamma import digamma, lgamma
+from hloom.stablehlo.special_functions.normal_distribution import log_ndtr, logit
 from hloom.stablehlo.special_functions.typed import XlaOp
 from hloom.stablehlo.special_functions.zeta import polygamma, zeta
 
@@ -27,8 +29,12 @@ FUNCTIONS: dict[str, Callable[..., XlaOp]] = {
     "digamma": digamma,
     "erf_inv": erf_inv,
     "erfc": erfc,
+    "exp1": exp1,
     "exp2": exp2,
+    "expi": expi,
     "lgamma": lgamma,
+    "log_ndtr": log_ndtr,
+    "logit": logit,
     "polygamma": polygamma,
     "zeta": zeta,
 }

@@ -20,8 +20,9 @@ def zeta(x: XlaOp, q: XlaOp) -> XlaOp:
     total = b.pow(q, -x)
     for n in range(1, 10):
         total = total + _power_of_sum(q, float(n), x)[1]
-    last, power = _power_of_sum(q, 10.0, x)
-    total = total + power * last / (x - 1.0) + power * 0.5
+    last, integral = _power_of_sum(q, 10.0, x - 1.0)  # last^-x underflows earlier
+    power = integral / last
+    total = total + integral / (x - 1.0) + power * 0.5
     # sum of B_2k / (2k)! x (x + 1) .. (x + 2k - 2) last^(-x - 2k + 1)
     factor = x * power / last
     for k, bernoulli in enumerate(_BERNOULLI, 1):
