@@ -123,7 +123,9 @@ def _special(low: float = -np.inf, high: float = np.inf) -> Arguments:
 def _spread(every: Array, dtype: Any, count: int, seed: int, centres: list[float]) -> Array:
     """Numbers of a type: of every exponent, evenly spread, and close to some centres."""
     random = np.random.default_rng(seed)
-    near = [x + random.choice([-1, 1], count) * np.exp2(random.uniform(-30, 0, count)) for x in centres if np.isfinite(x)]
+    near = [
+        x + random.choice([-1, 1], count) * np.exp2(random.uniform(-30, 0, count)) for x in centres if np.isfinite(x)
+    ]
     spread = [random.uniform(-size, size, 2 * count) for size in (1, 4, 30)]
     of_exponents = samples.exponents(dtype, max(2, count // 100), seed)
     parts = [of_exponents if count >= 100 else random.choice(of_exponents, 4 * count)]
@@ -167,8 +169,8 @@ SPECIAL = [
     Function("bessel_i1e", 4, _special(), _lax("bessel_i1e")),
     Function("zeta", 6, lambda *a: (lambda x, q: (x + 1, q))(*_two((-20, 5), (-40, 40))(*a)), _lax("zeta")),
     Function("polygamma", 6, _two((0, 4), (-6, 8), whole=True), _lax("polygamma")),
-    Function("igamma", 12, _two((-20, 12), (-20, 12)), _lax("igamma"), 1),
-    Function("igammac", 12, _two((-20, 12), (-20, 12)), _lax("igammac"), 1),
+    Function("igamma", 12, _two((-20, 6), (-20, 6)), _lax("igamma"), 1),
+    Function("igammac", 12, _two((-20, 6), (-20, 6)), _lax("igammac"), 1),
     Function("igamma_grad_a", 16, _two((-4, 6), (-4, 6)), _lax("igamma_grad_a"), 1),
     Function("betainc", 256, _beta_arguments, _lax("betainc"), 1),
     Function("betaln", np.inf, _two((-4, 6), (-4, 6)), _scipy("betaln")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from hloom.stablehlo.special_functions.error_function import erfc_near, scaled_erfc, square
-from hloom.stablehlo.special_functions.typed import XlaOp, of_floats, pick, scalar_like, select
+from hloom.stablehlo.special_functions.typed import XlaOp, of_floats, pick, scalar_like
 
 
 @of_floats
