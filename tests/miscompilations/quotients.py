@@ -13,12 +13,12 @@ LARGE, SMALL = [1e10, 65504.0, 3.4e38, -1e20], [1e-20, 6e-8, 1e-30, 7.0]
 
 CASES = [
     Case(
-        "floor-of-a-quotient",
+        "quotient-rounded-down",
         ("pytorch/pytorch#197895",),
         "REM-1",
         "1 is 9 times the f32 next to 0.1, and a rest: (1 - 1 rem 0.1) / 0.1 is 9, where 1 / 0.1 is rounded up to 10.",
         module(
-            "floor_of_a_quotient",
+            "quotient_rounded_down",
             """x = f32[4] parameter(0); y = f32[4] parameter(1); m = f32[4] remainder(x, y)
             d = f32[4] subtract(x, m); q = f32[4] divide(d, y); ROOT r = f32[4] round-nearest-even(q)""",
         ),

@@ -59,8 +59,8 @@ def lower_with_derivative(ctx: Any, *operands: Any, call_jaxpr: core.ClosedJaxpr
 
 def _composed(jaxpr: core.Jaxpr) -> str:
     """The name of a function of `_COMPOSED`, or exp1 for the call of expn with the order 1; empty for others."""
-    name, _, place = jaxpr.debug_info.func_src_info.partition(" at ")
-    if place.rpartition(":")[0] != _SOURCE:
+    name, _, position = jaxpr.debug_info.func_src_info.partition(" at ")
+    if position.rpartition(":")[0] != _SOURCE:
         return ""
     if name == "expn" and len(jaxpr.eqns) == 1:
         order = jaxpr.eqns[0].invars[0]
