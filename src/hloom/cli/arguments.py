@@ -12,7 +12,7 @@ from hloom.cli.progress import progress
 from hloom.errors import ArgumentError, HloomError, counted
 from hloom.files.arrays import read_arrays, take_value
 from hloom.files.containers import read_module
-from hloom.files.formats import Format, content_format
+from hloom.files.formats import Format, content_format, module_from_content
 
 if TYPE_CHECKING:
     from hloom.comparison import Tolerance
@@ -74,16 +74,15 @@ def load_with_snapshot(path: str) -> tuple[Module, Snapshot | None]:
     """Loads a module, and the snapshot if the file is one."""
     with progress(f"reading {path}"):
         content = read_module(path)
-        if content_format(content) is Format.PROTO:
-            from hloom.files.snapshot import snapshot_in
+        try:
+            if content_format(content) is Format.PROTO:
+                from hloom.files.snapshot import snapshot_in
 
-            try:
-                snapshot = snapshot_in(content)
-            except HloomError as error:
-                raise error.at(path) from None
-            if snapshot is not None:
-                return snapshot.module, snapshot
-        return load(path), None
+                if (snapshot := snapshot_in(content)) is not None:
+                    return snapshot.module, snapshot
+            return module_from_content(content), None
+        except HloomError as error:
+            raise error.at(path) from None
 
 
 def load_module(path: str) -> Module:
