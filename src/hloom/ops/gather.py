@@ -69,9 +69,29 @@ class Gather(Movement, Operation, opcode="gather"):
 
     def infer(self, operand: Shape, start_indices: Shape) -> Shape:
         check_array(self, "GATHER-11", operand, start_indices)
-        rank, sizes = operand.rank, self.slice_sizes
         if not start_indices.element_type.is_integer:
             self.reject("GATHER-11", f"start_indices are integers, got {start_indices}")
+        offsets = iter(self._offset_sizes(operand))
+        batch = check_index_vectors(
+            self,
+            "GATHER-11",
+            start_indices,
+            self.index_vector_dim,
+            self.start_index_map,
+            operand,
+            self.operand_batching_dims,
+            self.start_indices_batching_dims,
+            "start_index_map",
+        )
+        rank = len(batch) + len(self.offset_dims)
+        check_dimensions(self, "GATHER-11", self.offset_dims, rank, "offset_dims", increasing=True)
+        batches = ((start_indices.dimensions[d], start_indices.dynamic_dimensions[d]) for d in batch)
+        sizes = [next(offsets if d in self.offset_dims else batches) for d in range(rank)]
+        return Shape.array(operand.element_type, [size for size, _ in sizes], [is_dynamic for _, is_dynamic in sizes])
+
+    def _offset_sizes(self, operand: Shape) -> list[tuple[int, bool]]:
+        """Checks the slices, and returns the size of each offset dimension, and whether it is dynamic."""
+        rank, sizes = operand.rank, self.slice_sizes
         check_dimensions(self, "GATHER-11", self.collapsed_slice_dims, rank, "collapsed_slice_dims", increasing=True)
         check_dimensions(self, "GATHER-13", self.operand_batching_dims, rank, "operand_batching_dims", increasing=True)
         collapsed = {*self.collapsed_slice_dims, *self.operand_batching_dims}
@@ -91,32 +111,11 @@ class Gather(Movement, Operation, opcode="gather"):
                 self.reject("GATHER-11", f"slice size {part} of dimension {d} must be in [0, {bound}]")
             if d in self.collapsed_slice_dims and part != 1:
                 self.reject("GATHER-11", f"collapsed dimension {d} has slice size 1, got {part}")
-        batch = check_index_vectors(
-            self,
-            "GATHER-11",
-            start_indices,
-            self.index_vector_dim,
-            self.start_index_map,
-            operand,
-            self.operand_batching_dims,
-            self.start_indices_batching_dims,
-            "start_index_map",
-        )
-        result_rank = len(batch) + len(self.offset_dims)
-        check_dimensions(self, "GATHER-11", self.offset_dims, result_rank, "offset_dims", increasing=True)
-        offsets = iter(d for d in range(rank) if d not in collapsed)
-        batches = iter(batch)
-        result, dynamic = [], []
-        for d in range(result_rank):
-            if d in self.offset_dims:
-                source = next(offsets)
-                result.append(sizes[source])
-                dynamic.append(operand.dynamic_dimensions[source] and sizes[source] == operand.dimensions[source])
-            else:
-                source = next(batches)
-                result.append(start_indices.dimensions[source])
-                dynamic.append(start_indices.dynamic_dimensions[source])
-        return Shape.array(operand.element_type, result, dynamic)
+        return [
+            (sizes[d], operand.dynamic_dimensions[d] and sizes[d] == operand.dimensions[d])
+            for d in range(rank)
+            if d not in collapsed
+        ]
 
     def evaluate(self, ctx: Context, operand: Array, start_indices: Array) -> Array:
         collapsed = (*self.collapsed_slice_dims, *self.operand_batching_dims)
