@@ -7,11 +7,15 @@ address of the row, `features` the number of columns (or rows) left, `counts` th
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 from hloom.backends.cpu.kernels.convolution.geometry import Mode
 from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.sums import addition, group_length, move_sums
 from hloom.lir import I64, PTR, IndexValue, Type, Value, constant
+from hloom.target import CACHE_LINE
 
 
 class SumTile:
@@ -86,16 +90,54 @@ class SumTile:
     ) -> list[Value]:
         """Adds the products of a range of entries, and of a range of steps of their runs, to the sums."""
         g, element, tile_features = self.plan.geometry, self.type.element, self.plan.tile_features
+        distances = self._distances() if steps == (0, g.run.length) else []
         with f.loop(entries[1], carried=sums, first=entries[0]) as entry:
             distance = f.load(f.at(f["table"], entry.index, "i64"), I64, 8)
             line = f.at(f["image"], distance, element)
             panel = f.at(f["weights"], f.multiply(entry.index, g.run.length * tile_features), element)
-            with f.loop(steps[1], carried=entry.carried, first=steps[0]) as step:
-                image = f.at(line, f.multiply(step.index, g.run_stride), element)
-                weights = f.at(panel, f.multiply(step.index, tile_features), element)
-                step.carried = self._step(f, image, weights, step.carried)
-            entry.carried = step.carried
+            if distances:
+                entry.carried = self._shifted_steps(f, line, panel, distances, entry.carried)
+            else:
+                entry.carried = self._steps(f, line, panel, steps, entry.carried)
         return entry.carried
+
+    def _steps(
+        self, f: KernelFunction, line: Value, panel: Value, steps: tuple[IndexValue, IndexValue], sums: list[Value]
+    ) -> list[Value]:
+        """Adds the products of a range of steps of a run."""
+        element = self.type.element
+        with f.loop(steps[1], carried=sums, first=steps[0]) as step:
+            image = f.at(line, f.multiply(step.index, self.plan.geometry.run_stride), element)
+            weights = f.at(panel, f.multiply(step.index, self.plan.tile_features), element)
+            step.carried = self._step(f, image, weights, step.carried)
+        return step.carried
+
+    def _distances(self) -> list[int]:
+        """Returns the distances of the elements of a run if vectors at these are parts of two adjacent ones, else none.
+
+        Joining parts takes a cycle, and so does a load, but one that straddles two lines of the cache takes two.
+        """
+        g, type = self.plan.geometry, self.type
+        distances = [step * g.run_stride for step in range(g.run.length)]
+        is_line = type.width * size_of(type.element) == CACHE_LINE
+        return distances if g.mode is Mode.COLUMNS and is_line and 0 < distances[-1] <= type.width else []
+
+    def _shifted_steps(
+        self, f: KernelFunction, line: Value, panel: Value, distances: Sequence[int], sums: list[Value]
+    ) -> list[Value]:
+        """Adds the products of a run, whose vectors are joined from parts of those that are loaded."""
+        type, width, tile_features = self.type, self.type.width, self.plan.tile_features
+        loaded = [_load(f, f.at(line, j * width, type.element), type) for j in range(self.tile.vectors + 1)]
+        for step, distance in enumerate(distances):
+            lanes = range(distance, distance + width)
+            vectors = [f.shuffle(a, b, lanes) for a, b in itertools.pairwise(loaded)]
+            weights = f.at(panel, step * tile_features, type.element)
+            factors = [
+                f.splat(_load(f, f.at(weights, i, type.element), type.scalar), width) for i in range(self.tile.rows)
+            ]
+            pairs = itertools.product(factors, vectors)
+            sums = [f.multiply_add(a, b, c) for (a, b), c in zip(pairs, sums, strict=True)]
+        return sums
 
     def _step(self, f: KernelFunction, image: Value, weights: Value, sums: list[Value]) -> list[Value]:
         """Adds the products of one step of K."""
