@@ -32,6 +32,8 @@ from hloom.target import CACHE_LINE
 
 MAX_UNROLLED = 6
 """Iterations of the longest loop that is unrolled."""
+SWAPPED = 4
+"""Columns in which rows are swapped together."""
 
 
 @dataclass(frozen=True)
@@ -179,12 +181,19 @@ def _find_pivot(a: MatrixLanes, m: int, step: IndexValue, pivots: MatrixLanes) -
 def _swap_rows(a: MatrixLanes, sizes: tuple[int, int], row: IndexValue, other: Lanes, pivots: MatrixLanes) -> None:
     """Swaps a row with a later one, whose 1-based index each lane has."""
     f, (m, n) = a.f, sizes
-    for i in steps(f, f.add(row, 1), m):
-        is_target = other.equals(_one_based(pivots, i))
-        for j in steps(f, 0, n):
-            upper, lower = a[row, j], a[i, j]
-            a[row, j] = chosen(is_target, lower, upper)
-            a[i, j] = chosen(is_target, upper, lower)
+    width = SWAPPED if n % SWAPPED == 0 else 1
+    for group in steps(f, 0, n // width):
+        columns = [f.add(f.multiply(group, width), k) for k in range(width)]
+        uppers = [a[row, j] for j in columns]
+        found = [Sum(f, upper) for upper in uppers]
+        for i in steps(f, f.add(row, 1), m):
+            is_target = other.equals(_one_based(pivots, i))
+            for j, upper, lower_one in zip(columns, uppers, found, strict=True):
+                lower = a[i, j]
+                lower_one.set(chosen(is_target, lower, lower_one.get()))
+                a[i, j] = chosen(is_target, upper, lower)
+        for j, lower_one in zip(columns, found, strict=True):
+            a[row, j] = lower_one.get()
 
 
 def _trsm(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -> MatrixLanes:
