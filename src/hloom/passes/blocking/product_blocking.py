@@ -8,11 +8,17 @@ from typing import ClassVar
 
 from hloom.ir import Computation, Module
 from hloom.passes.blocking.block_loop import make_loop
+from hloom.passes.blocking.masks import masking_of
 from hloom.passes.blocking.online_softmax import make_online_softmax
 from hloom.passes.blocking.regions import Region, find_regions
 from hloom.passes.blocking.softmax import Softmax, find_softmax
 from hloom.passes.blocking.tiling import BlockSizes, Tiling, block_size, choose_tiling
 from hloom.passes.edit import applied_computations, callees_first_of
+
+MASKED_BLOCKS = 4
+"""Blocks of keys, at least, where a mask hides some of them."""
+MIN_SIDE = 64
+"""Rows or keys of a block that products compute at full speed."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +81,12 @@ class ProductBlocking:
         if tiling is not None:
             self._block(module, *make_loop(module, computation, region, tiling, self._choose_next))
             return True
-        if softmax is None or softmax.extent <= self.softmax_keys or not (self.in_parts and softmax.can_be_in_blocks):
+        if softmax is None or not (self.in_parts and softmax.can_be_in_blocks):
             return False
-        make_online_softmax(module, computation, region, softmax, block_size(softmax.extent, self.softmax_keys))
+        keys = _side(softmax, self.softmax_keys)
+        if softmax.extent <= keys:
+            return False
+        make_online_softmax(module, computation, region, softmax, block_size(softmax.extent, keys))
         return True
 
     def _choose_next(self, region: Region) -> Tiling | None:
@@ -87,6 +96,14 @@ class ProductBlocking:
         sizes = BlockSizes(self.block_bytes, self.min_rows)
         if softmax is not None:
             row = softmax.extent * softmax.scores.shape.element_type.byte_width
-            sizes = BlockSizes(row * self.softmax_rows, self.softmax_rows)
+            rows = _side(softmax, self.softmax_rows)
+            sizes = BlockSizes(row * rows, rows)
         tiling = choose_tiling(region, sizes)
         return tiling if tiling is None or self.in_parts or not tiling.sums else None
+
+
+def _side(softmax: Softmax, limit: int) -> int:
+    """Returns the limit of the rows or keys of a block: smaller where a mask hides keys, of which whole blocks are
+    skipped.
+    """
+    return limit if masking_of(softmax.scores) is None else min(limit, max(MIN_SIDE, softmax.extent // MASKED_BLOCKS))
