@@ -123,6 +123,7 @@ ELSEWHERE = {
     "part-sums": "needs an invariant of a loop (`tests/passes/optimize/test_part_sums.py`)",
     "product-blocking": "works on large arrays (`tests/passes/blocking`)",
     "product-operands": "works on large arrays (`tests/backends/cpu/kernels/products/test_fused_dot.py`)",
+    "scatter-updates": "works on large arrays (`tests/backends/cpu/kernels/scatter/test_fused_scatter.py`)",
     "dynamic-padder": "works on dynamic sizes (`tests/passes/legalize/test_dynamic_padder.py`)",
     "spmd": "is for several devices (`tests/passes/spmd`)",
     "async-to-sync, single-device, collective-dimensions": "communication (`tests/passes/legalize`)",

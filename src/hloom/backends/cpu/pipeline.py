@@ -6,8 +6,9 @@ import enum
 
 from hloom.backends.cpu.codegen.outline import ScalarComputationOutliner
 from hloom.backends.cpu.elements.ops import can_apply
+from hloom.backends.cpu.kernels.products import fused_dot
 from hloom.backends.cpu.kernels.products.dot import can_multiply
-from hloom.backends.cpu.kernels.products.fused_dot import can_compute
+from hloom.backends.cpu.kernels.scatter import fused_scatter
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.ir import Instruction
 from hloom.loops.lower import can_lower
@@ -24,6 +25,7 @@ from hloom.passes.fusion.dot_operands import DotOperands
 from hloom.passes.fusion.fusion import FusionPass
 from hloom.passes.fusion.joined_slices import JoinedSlices
 from hloom.passes.fusion.product_operands import ProductOperands
+from hloom.passes.fusion.scatter_updates import ScatterUpdates
 from hloom.passes.legalize.asynchronous import AsyncToSync
 from hloom.passes.legalize.batch_norm import BatchNormExpander
 from hloom.passes.legalize.bits import BitsExpander
@@ -97,7 +99,8 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
             DotOperands(),
             *([] if batch_invariant else [SplitContractions()]),
             JoinedSlices(),
-            *([] if batch_invariant else [ProductOperands(_can_lower, can_compute)]),
+            *([] if batch_invariant else [ProductOperands(_can_lower, fused_dot.can_compute)]),
+            ScatterUpdates(_can_lower, fused_scatter.can_compute),
             ScalarComputationOutliner(processor().vector_bytes),
             FusionPass(_can_lower),
             MemoryScheduler(),

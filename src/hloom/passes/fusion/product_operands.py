@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.broadcast import Iota
-from hloom.ops.control_flow import Fusion
 from hloom.ops.convert import BitcastConvert
 from hloom.ops.dot import Dot
 from hloom.ops.gather import Gather
@@ -117,8 +116,3 @@ def _is_wide_gather(instruction: Instruction, operand: Instruction) -> bool:
     if not isinstance(instruction.op, Gather):
         return False
     return instruction.shape.element_type.bits >= operand.shape.element_type.bits
-
-
-def is_product(op: Fusion) -> bool:
-    """Whether a fusion is a dot that computes an operand."""
-    return isinstance(op.calls.root.op, Dot)

@@ -43,12 +43,12 @@ from hloom.loops.nest import BufferType, Kernel
 from hloom.loops.schedule import schedule
 from hloom.ops.control_flow import Call, Conditional, Fusion, While
 from hloom.ops.convert import BitcastConvert
+from hloom.ops.dot import Dot
 from hloom.ops.reshape import Reshape
 from hloom.ops.scatter import Scatter
 from hloom.ops.structure import AfterAll, GetTupleElement, Tuple
 from hloom.ops.traits import ControlFlow, Identity
 from hloom.passes.edit import constant_value, inlined_size
-from hloom.passes.fusion.product_operands import is_product
 from hloom.passes.optional import is_left_out, optional
 from hloom.shape import Shape
 from hloom.target import Target
@@ -219,7 +219,7 @@ class _Builder:
                 result = self._new_value(instruction.shape)
                 self._copy(result, operands[0], steps)
                 return result
-            case Fusion() as op if not is_product(op):
+            case Fusion(calls=computation) if not isinstance(computation.root.op, (Dot, Scatter)):
                 return self._kernel(instruction, operands, steps)
         return self._computed(instruction, operands, steps)
 

@@ -39,10 +39,16 @@ def _from(module: str) -> Callable[[Operation, str, Instruction, Target], Kernel
     return emit
 
 
+def _fusion(op: Fusion, *arguments: Any) -> KernelCode | None:
+    """Returns the code of a fusion whose root has a kernel of its own; None for others."""
+    emitters = map(_from, ("products.fused_dot", "scatter.fused_scatter"))
+    return next(filter(None, (emit(op, *arguments) for emit in emitters)), None)
+
+
 KERNELS.add(Convolution, _from("convolution.convolution"))
 KERNELS.add(CustomCall, _from("linear_algebra.routine"))
 KERNELS.add(Dot, _from("products.dot"))
-KERNELS.add(Fusion, _from("products.fused_dot"))
+KERNELS.add(Fusion, _fusion)
 KERNELS.add(Fft, _from("fft.fft"))
 KERNELS.add(ReduceWindow, _from("scans.cumulative"))
 KERNELS.add(RngBitGenerator, _from("rng"))

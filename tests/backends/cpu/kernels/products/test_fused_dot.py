@@ -16,7 +16,7 @@ import pytest
 import hloom as hl
 from hloom.backends.cpu.pipeline import cpu_pipeline
 from hloom.ops.control_flow import Fusion
-from hloom.passes.fusion.product_operands import is_product
+from hloom.ops.dot import Dot
 from hloom.types import BY_NAME
 
 Array = np.ndarray[Any, Any]
@@ -126,7 +126,7 @@ def is_fused(text: str) -> bool:
     module = hl.parse(text)
     cpu_pipeline().run(module)
     root = module.entry.root.op
-    return isinstance(root, Fusion) and is_product(root)
+    return isinstance(root, Fusion) and isinstance(root.calls.root.op, Dot)
 
 
 @pytest.mark.parametrize("transposed", [False, True])

@@ -78,6 +78,11 @@ class ComputedOperand:
         """The load of the largest array: the weights."""
         return max(loads_of([self.value]), key=lambda load: self.buffers[load.buffer].byte_size)
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the weights are larger than the caches."""
+        return self.buffers[self.largest.buffer].byte_size >= L3_BYTES
+
     @cached_property
     def contiguous(self) -> Axis | None:
         """The axis along which neighbours are neighbours among the weights, or halves of one byte: the free or the
@@ -225,10 +230,8 @@ class OperandEmitter(NestEmitter):
         return found
 
     def prefetch(self, *indices: tuple[Axis, IndexValue]) -> None:
-        """Prefetches the weights of an element if they are larger than the caches; it may be past the last one."""
+        """Prefetches the weights of an element, which may be past the last one."""
         load = self.operand.largest
-        if self.operand.buffers[load.buffer].byte_size < L3_BYTES:
-            return
         with ExitStack() as stack:
             for axis, index in indices:
                 stack.enter_context(self.bound(axis.group, self.f.index(self.f.divide(index, axis.size))))

@@ -145,6 +145,8 @@ class ComputedMatrix(StreamedMatrix):
                 return e.elements(axes.contracted, at, 1)[0]
 
         e, axes, later = self.emitter, self.emitter.operand, self.emitter.f.add(row, ahead)
+        if not axes.is_in_memory:
+            return Row(load)
         return Row(load, lambda at: e.prefetch((axes.batch, self.batch), (axes.free, later), (axes.contracted, at)))
 
     def columns(self, first: IndexValue, count: int) -> Columns:

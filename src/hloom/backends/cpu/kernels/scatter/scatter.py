@@ -6,6 +6,8 @@ the result, are those of one thread.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 from hloom.backends.cpu.elements.types import Element, resized
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
@@ -32,10 +34,10 @@ def emit(op: Scatter, name: str, instruction: Instruction, target: Target) -> Ke
     computation = ScalarComputation.of(op.update_computation)
     if computation is None or not has_native_arrays(instruction):
         return None
-    return _Scatter(op, name, instruction, computation, target).code()
+    return ScatterEmitter(op, name, instruction, computation, target).code()
 
 
-class _Scatter:
+class ScatterEmitter:
     """Writes the functions of a scatter."""
 
     def __init__(
@@ -75,7 +77,7 @@ class _Scatter:
         return min(widest, 1 << (loops[-1].size - 1).bit_length())
 
     def code(self) -> KernelCode:
-        f = entry_function(self.name, self.instruction)
+        f = self._entry()
         on = f.threads_if(self.target.threads > 1)
         functions = [f]
         if (bins := self.plan.bins) is not None:
@@ -91,6 +93,9 @@ class _Scatter:
                          on if self.plan.shares > 1 else None)  # fmt: skip
             functions.append(self._update())
         return code_of(self.name, functions)
+
+    def _entry(self) -> KernelFunction:
+        return entry_function(self.name, self.instruction)
 
     def _copy(self, f: KernelFunction, k: int, on: tuple[Value, Value] | None) -> list[KernelFunction]:
         """Copies an operand to its result, unless they share a buffer."""
@@ -135,8 +140,13 @@ class _Scatter:
             self._prefetch_update(f, sort.entry(f, workspace, later)[1], size)
             row, index = sort.entry(f, workspace, k)
             update = f.multiply(index, self.plan.batches[0].strides[1])
-            self._elements(f, 0, update, f.multiply(row, size))
+            with self._at_window(f, update):
+                self._elements(f, 0, update, f.multiply(row, size))
         return f
+
+    def _at_window(self, f: KernelFunction, update: IndexValue) -> AbstractContextManager[None]:
+        """Returns the scope of the code for the window of updates that starts at an offset."""
+        return nullcontext()
 
     def _copy_bin(self, f: KernelFunction, elements: int) -> None:
         """Copies the task's part of the operands, of `elements` elements or what is left."""
@@ -184,7 +194,7 @@ class _Scatter:
     def _window(self, f: KernelFunction, index: IndexValue, update: IndexValue, target: IndexValue) -> None:
         """Applies one window if the whole of it is inside the operand, and in this task's part."""
         target, is_inside = self._target(f, index, target)
-        with f.when(is_inside):
+        with f.when(is_inside), self._at_window(f, update):
             self._elements(f, 0, update, target)
 
     def _target(self, f: KernelFunction, index: IndexValue, target: IndexValue) -> tuple[IndexValue, Value | None]:
@@ -248,15 +258,17 @@ class _Scatter:
     def _apply(self, f: KernelFunction, update: IndexValue, target: IndexValue, lanes: int, mask: Value | None) -> None:
         """Combines one element, or a vector of them, with those of the results."""
         targets = [f.element_at(p, target, type) for p, type in zip(self.results, self.types, strict=True)]
-        sources = [f.element_at(p, update, type) for p, type in zip(self.updates, self.types, strict=True)]
-        arguments: list[Element] = [
-            f.load_lanes(address, type, lanes, mask)
-            for address, type in zip([*targets, *sources], self.types * 2, strict=True)
-        ]
+        old = [f.load_lanes(p, type, lanes, mask) for p, type in zip(targets, self.types, strict=True)]
+        arguments = [*old, *self._updates(f, update, lanes, mask)]
         with f.when(self._changes(f, arguments)):
             values = self.computation.emit(f, arguments)
             for value, address, type in zip(values, targets, self.types, strict=True):
                 f.store_lanes(value, address, type, mask)
+
+    def _updates(self, f: KernelFunction, update: IndexValue, lanes: int, mask: Value | None) -> list[Element]:
+        """Returns an element of the updates at an offset, or a vector of them."""
+        pairs = zip(self.updates, self.types, strict=True)
+        return [f.load_lanes(f.element_at(p, update, type), type, lanes, mask) for p, type in pairs]
 
     def _changes(self, f: KernelFunction, arguments: list[Element]) -> Value | None:
         """Whether an update may change an extremum, if few do: loads then wait for no stores."""
