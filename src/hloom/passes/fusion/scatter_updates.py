@@ -1,4 +1,4 @@
-"""scatter-updates: updates of scatters, such as messages along the edges of a graph, are computed inside the scatter."""
+"""scatter-updates: updates of scatters, such as messages along edges of a graph, are computed inside the scatter."""
 
 from __future__ import annotations
 
