@@ -21,7 +21,7 @@ NODES, EDGES = 60, 3000
 
 
 def messages(width: int, type: str = "s32", combiner: str = ADD, value: str = "0") -> str:
-    """Rows of nodes, each times the weight of an edge, combined at the edge's other end."""
+    """Returns a fusion that combines rows of nodes, each times the weight of an edge, at the edge's other end."""
     return f"""HloModule m
 combine {{
   a0 = {type}[] parameter(0)
@@ -50,7 +50,7 @@ ENTRY e {{
 
 
 def graph(width: int, dtype: type = np.int32) -> tuple[Array, ...]:
-    """Ends of edges, some of them no nodes, rows of nodes, and weights of edges."""
+    """Returns ends of edges, some of them no nodes, rows of nodes, starts of edges, and their weights."""
     ends, starts = (integers((EDGES, 1), low=low, high=NODES + 4) for low in (-3, 0))
     return ends, integers((NODES, width)).astype(dtype), starts, integers((EDGES,)).astype(dtype)
 
@@ -58,7 +58,7 @@ def graph(width: int, dtype: type = np.int32) -> tuple[Array, ...]:
 @pytest.mark.parametrize("is_binned", [False, True])
 @pytest.mark.parametrize("width", [16, 50])
 def test_messages_are_added_in_their_order(width: int, is_binned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the last update alone, the order of the updates of a row is visible."""
+    """The last update of a row, taken alone, shows their order."""
     if is_binned:
         monkeypatch.setattr(plan, "MIN_BINNED_BYTES", 0)
     for combiner in (ADD, "ROOT r = T[] copy(b0)"):

@@ -1,5 +1,6 @@
-"""`scatter` into one repeated value, with updates that are computed where they are combined: a fusion whose root is the
-scatter. Neither the updates nor the repeated value are arrays in memory.
+"""`scatter` into a repeated value, with updates computed where they are combined: a fusion whose root is the scatter.
+
+Neither the updates nor the repeated value are arrays in memory.
 """
 
 from __future__ import annotations

@@ -77,6 +77,7 @@ class ScatterEmitter:
         return min(widest, 1 << (loops[-1].size - 1).bit_length())
 
     def code(self) -> KernelCode:
+        """Returns the code of the scatter."""
         f = self._entry()
         on = f.threads_if(self.target.threads > 1)
         functions = [f]
