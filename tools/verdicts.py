@@ -43,6 +43,8 @@ values.
 A rule with a condition is applied without it as well, where it is false. The last column shows what the condition is
 for: a counterexample; *to apply*, if the replacement cannot be built without it; or *profit*, if the results are equal
 anyway: such a condition keeps work down, or keeps rules from undoing each other.
+
+{summary}
 """
 
 
@@ -151,9 +153,23 @@ def _of_kind(kind: str, every: Sequence[str], names: Sequence[str]) -> str:
 GUARDS = {"no replacement": "to apply", "equal": "profit", "never false": "profit"}
 
 
+def summary(record: dict[str, Any]) -> str:
+    """Returns how many rules and passes are proved, are allowed by a clause on some modules, and are open."""
+    texts = {name: verdict(name, row) for name, row in record.items()}
+    allowed = [name for name, text in texts.items() if "allowed" in text]
+    is_open = [name for name, text in texts.items() if "open" in text or "false" in text]
+    modules = sum(sum(row["outcomes"].values()) for row in record.values())
+    return (
+        f"{len(RULES)} rules and {len(PASSES)} passes, on {modules:,} modules: "
+        f"{len(texts) - len(allowed) - len(is_open)} proved, {len(is_open)} open,\n"
+        f"{len(allowed)} allowed by a clause on some modules ({', '.join(allowed)})."
+    )
+
+
 def page(record: dict[str, Any]) -> str:
     """Returns the page."""
-    lines = [INTRODUCTION.format(types=len(ARRAY_TYPES), few=FEW, many=MANY), "## Rules\n"]
+    words = {"types": len(ARRAY_TYPES), "few": FEW, "many": MANY, "summary": summary(record)}
+    lines = [INTRODUCTION.format(**words), "## Rules\n"]
     lines += [
         "| rule | pattern | because | verdict (modules) | element types | without its condition |",
         "|---" * 6 + "|",

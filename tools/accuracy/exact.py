@@ -76,6 +76,8 @@ IN_DOUBLE = {
     "i0": "i0",
     "i1": "i1",
     "lgamma": "gammaln",
+    "log_ndtr": "log_ndtr",
+    "logit": "logit",
     "ndtri": "ndtri",
 }
 """Functions of SciPy on f64 that are exact enough to find the worst arguments of f32."""

@@ -49,13 +49,17 @@ values that differ from those of C's functions, count apart. Errors of 1000 ulp 
 
 SPECIAL_FUNCTIONS = """\
 On JAX's platform hloom has its own sinh, lgamma and others, where XLA replaces them by formulas that lose digits. JAX
-itself composes further functions of others. Those with a derivative of their own (expi, log_ndtr, logit ..) hloom
+itself composes further functions of others. Those with a derivative of their own (expi, exp1, log_ndtr, logit) hloom
 recognises in jitted programs and computes itself; of the others it sees only the parts, and digits are lost before:
 ndtr multiplies an argument by sqrt 1/2, and e^(-x^2) multiplies the rounding error by 2 x^2; betaln is a difference of
 logarithms, without a bound where it is close to 0. The powers in igamma and betainc have exponents with the digits of
-two f64 numbers. `next_after` is exact. lgamma and digamma are measured for positive arguments: near their zeros between
-negative integers no bound of this kind holds. XLA's programs for expi and exp1 do not end for arguments close to 0;
-only those from 1/8 on are compared.
+two f64 numbers. `next_after` is exact.
+
+lgamma and digamma are measured for positive arguments: near their zeros between negative integers no bound of this kind
+holds; ndtr, i0 and i1 up to 38 and 80, beyond which they are constant or overflow. Several arguments are spread over
+powers of two: from 2^-20 to 2^6 for igamma and igammac, 2^-4 to 2^6 for the gradient of igamma, betaln and the shapes
+of betainc, 2^-40 to 2^40 for the second one of zeta, 2^-6 to 2^8 for that of polygamma, of orders below 16. XLA's
+programs for expi and exp1 do not end for arguments close to 0: those below 1/8 are left out.
 """
 
 
