@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
+import mpmath
 import numpy as np
 import pytest
 from scipy import special
@@ -93,6 +94,9 @@ def test_functions_of_two_arguments() -> None:
     np.testing.assert_allclose(binary("zeta", *far), 1e-300 / 7.5, 1e-14)
     n = np.repeat([0.0, 1.0, 4.0, 7.0], 50)
     np.testing.assert_allclose(binary("polygamma", n, x), special.polygamma(n.astype(int), x), 1e-12)
+    large = np.array([175.0, 100.0]), np.array([50.0, 1e5])  # 175! overflows, 1e5^-100 underflows
+    expected = [float(mpmath.polygamma(int(k), x)) for k, x in zip(*large, strict=True)]
+    np.testing.assert_allclose(binary("polygamma", *large), expected, 1e-12)
     edges = np.array([1.0, 0.0, -0.0, 5e-324, np.inf, np.nan, 1.0, 2.0])
     towards = np.array([2.0, -1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0])
     np.testing.assert_array_equal(binary("next_after", edges, towards), np.nextafter(edges, towards))

@@ -78,16 +78,19 @@ def lgamma(x: XlaOp) -> XlaOp:
     return select(negative, select(fraction > 0.0, image, math.inf), result)
 
 
-@of_floats
-def factorial(n: XlaOp) -> XlaOp:
-    """n! for natural numbers: a product below 8, Stirling's formula from there on, with powers that do not overflow."""
-    product = like(n, 1.0)
+def times_factorial(value: XlaOp, n: XlaOp) -> XlaOp:
+    """The product of a value and n! for a natural number: a product below 8, Stirling's formula from there on.
+
+    n! may overflow where the product does not: it is multiplied in parts of about its square root.
+    """
+    product = value
     for k in range(2, _LARGE):
         product = select(n >= float(k), product * float(k), product)
     b, inverse = n.builder, 1.0 / n
-    power = b.pow(n, 0.5 * n + 0.25)
+    root = b.pow(n, 0.5 * n + 0.25)
     series = b.exp(inverse * polynomial(inverse * inverse, STIRLING)) * math.sqrt(2 * math.pi)
-    return select(n >= float(_LARGE), (power * b.exp(-n)) * power * series, product)
+    product = select(n >= float(_LARGE), ((value * root) * b.exp(-n)) * root * series, product)
+    return b.select(b.eq(value, scalar_like(value, 0.0)), value, product)
 
 
 # The zero of digamma in two parts, and digamma(s + 3/2) / (s + 3/2 - zero) for |s| <= 1/2; errors 2^-27 and 2^-55.

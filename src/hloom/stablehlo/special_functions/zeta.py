@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hloom.stablehlo.special_functions.gamma import digamma, factorial
+from hloom.stablehlo.special_functions.gamma import digamma, times_factorial
 from hloom.stablehlo.special_functions.typed import XlaOp, like, of_floats, scalar_like, select
 
 _BERNOULLI = (
@@ -53,7 +53,7 @@ def polygamma(n: XlaOp, x: XlaOp) -> XlaOp:
     """The n-th derivative of digamma: (-1)^(n + 1) n! zeta(n + 1, x); NaN unless n is a natural number."""
     b = x.builder
     sign = (n - 2.0 * b.floor(n * 0.5)) * 2.0 - 1.0
-    value = sign * factorial(n) * zeta(n + 1.0, x)
+    value = sign * times_factorial(zeta(n + 1.0, x), n)
     value = select(b.eq(n, scalar_like(n, 0.0)), digamma(x), value)
     allowed = b.and_(b.eq(n, b.floor(n)), n >= 0.0)
     return select(allowed, value, math.nan)
