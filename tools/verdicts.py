@@ -35,10 +35,10 @@ INTRODUCTION = """# Proofs of rewrite rules and passes
 
 Made by `python tools/verdicts.py` from `docs/proofs.json`, the record of the last run of all proofs (`--prove`, two
 and a half minutes of one core); the long tests repeat it. For each rule, random modules match its pattern
-(`src/hloom/instances/`): ranks and sizes of 0 to 3, attributes in range, special constants, up to {few} modules that the
-rule changes for each of {types} element types, or {many} if the rule only moves elements. The rewritten module has to be
-valid, and a solver proves that it returns the same bits for all arguments (`src/hloom/prove/`), where all NaNs are
-equal. Small formats are tried on all values.
+(`src/hloom/instances/`): ranks and sizes of 0 to 3, attributes in range, special constants, up to {few} modules that
+the rule changes for each of {types} element types, or {many} if the rule only moves elements. The rewritten module has
+to be valid, and a solver proves that it returns the same bits for all arguments (`src/hloom/prove/`), where all NaNs
+are equal. Small formats are tried on all values.
 
 A rule with a condition is applied without it as well, where it is false. The last column shows what the condition is
 for: a counterexample; *to apply*, if the replacement cannot be built without it; or *profit*, if the results are equal

@@ -98,7 +98,7 @@ def _cbrt(x: Any) -> Any:
 
 def _log_ndtr(x: Any) -> Any:
     if x > 1000:
-        return -mp.mpf(2) ** -20000  # at least, and 0 in every type
+        return -(mp.mpf(2) ** -20000)  # at least, and 0 in every type
     if x > 0:
         return mp.log1p(-mp.erfc(x / mp.sqrt(2)) / 2)
     if x > -1000:
