@@ -15,7 +15,7 @@ from hloom.passes.blocking.softmax import Softmax, find_softmax
 from hloom.passes.blocking.tiling import BlockSizes, Tiling, block_size, choose_tiling
 from hloom.passes.edit import applied_computations, callees_first_of
 
-MASKED_BLOCKS = 4
+MASKED_BLOCKS = 8
 """Blocks of keys, at least, where a mask hides some of them."""
 MIN_SIDE = 64
 """Rows or keys of a block that products compute at full speed."""

@@ -74,6 +74,22 @@ def test_lu(m: int, n: int, type: str, count: int) -> None:
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("type", DTYPES)
+@pytest.mark.parametrize(("m", "k"), [(1, 1), (4, 4), (6, 3), (16, 16)])
+def test_swaps_of_rows(m: int, k: int, type: str, count: int) -> None:
+    """Pivots may be before the row, and are clamped to the rows."""
+    shape = f"{type}[{count},{m}]"
+    a = np.random.default_rng(m).standard_normal((count, m)).astype(DTYPES[type])
+    pivots = np.random.default_rng(k).integers(-1, m + 3, (count, k)).astype(np.int32)
+    parameters = f"a = {shape} parameter(0)\np = s32[{count},{k}] parameter(1)"
+    (found,) = compiled(module_text(f"{parameters}\nROOT r = {call('laswp', type, 'a, p', shape)}"), a, pivots)
+    for row, swaps in zip(a, np.clip(pivots, 1, m) - 1, strict=True):
+        for i, pivot in enumerate(swaps):
+            row[[i, pivot]] = row[[pivot, i]]
+    np.testing.assert_array_equal(found, a)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("type", DTYPES)
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 3), (4, 2), (2, 4), (16, 16), (10, 7)])
 def test_qr(m: int, n: int, type: str, count: int) -> None:
     shape, k = f"{type}[{count},{m},{n}]", min(m, n)

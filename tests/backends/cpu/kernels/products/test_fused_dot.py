@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from backends.cpu.runtime.guarded import Side
+from hloom.backends.cpu.kernels.products import computed_operand
 from hloom.backends.cpu.pipeline import cpu_pipeline
 from hloom.ops.control_flow import Fusion
 from hloom.ops.dot import Dot
@@ -282,3 +284,22 @@ def test_every_type_scale_and_size() -> None:
 def test_an_operand_that_is_computed_from_the_other_one() -> None:
     x = np.arange(168, dtype=np.uint32).reshape(7, 24)
     np.testing.assert_array_equal(hl.compile(BOTH_SIDES)(x), np.full((17, 5), (x * x).sum()))
+
+
+GATHERED = """HloModule gathered
+ENTRY e { x = f32[64,8] parameter(0)
+  rows = s8[64,64] parameter(1)
+  ids = s32[256,1] parameter(2)
+  g = s8[256,64] gather(rows, ids), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,64}
+  w = f32[256,64] convert(g)
+  ROOT p = f32[256,8] dot(w, x), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"""
+
+
+def test_indices_of_gathered_weights_are_not_read_past_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of weights that no cache holds are prefetched ahead, at indices that end with their page."""
+    monkeypatch.setattr(computed_operand, "L3_BYTES", 0)
+    random = np.random.default_rng(1)
+    x, rows = random.standard_normal((64, 8)).astype(np.float32), random.integers(-9, 9, (64, 64)).astype(np.int8)
+    ids = Side(right=True).copy(random.integers(0, 64, (256, 1)).astype(np.int32))
+    found = hl.compile(GATHERED)(x, rows, ids)
+    np.testing.assert_allclose(found, rows[ids[:, 0]].astype(np.float32) @ x, atol=1e-3)

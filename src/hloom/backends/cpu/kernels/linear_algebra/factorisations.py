@@ -196,6 +196,22 @@ def _swap_rows(a: MatrixLanes, sizes: tuple[int, int], row: IndexValue, other: L
             a[row, j] = lower_one.get()
 
 
+def _laswp(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -> MatrixLanes:
+    """Swaps of elements of a vector, one after another, with those that the pivots say; these are clamped."""
+    (a, pivots), (m,), (count,) = arrays, call.operands[0].sizes, call.operands[1].sizes
+    for k in steps(f, 0, count):
+        pivot = f.intrinsic("smax", real_part(pivots[k]).value, constant(pivots.type, 1))
+        row = Lanes(f, f.intrinsic("smin", pivot, constant(pivots.type, m)))
+        upper = a[k]
+        found = Sum(f, upper)
+        for i in steps(f, 0, m):
+            is_target, lower = row.equals(_one_based(pivots, i)), a[i]
+            found.set(chosen(is_target, lower, found.get()))
+            a[i] = chosen(is_target, upper, lower)
+        a[k] = found.get()
+    return a
+
+
 def _trsm(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -> MatrixLanes:
     """Triangular solve: each unknown, once computed, is eliminated from the remaining equations.
 
@@ -306,5 +322,8 @@ def _apply_reflection(a: MatrixLanes, sizes: tuple[int, int], k: IndexValue, tau
             a[i, j] = less_product(a[i, j], a[i, k], projection)
 
 
-EMITTERS = {"potrf": _potrf, "getrf": _getrf, "trsm": _trsm, "geqrf": _geqrf, "orgqr": _orgqr, "ungqr": _orgqr}
+EMITTERS = {
+    "potrf": _potrf, "getrf": _getrf, "laswp": _laswp, "trsm": _trsm, "geqrf": _geqrf, "orgqr": _orgqr,
+    "ungqr": _orgqr,
+}  # fmt: skip
 """Writers of the code of each routine, which return the array that becomes the first result."""

@@ -7,6 +7,8 @@ cannot call LAPACK the same loops factor other matrices, one after another.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.linear_algebra.factorisations import EMITTERS, MAX_UNROLLED, MatrixLanes
@@ -43,8 +45,9 @@ def _element(call: RoutineCall) -> str:
     return "float" if call.routine[0] in "sc" else "double"
 
 
-def _result_types(call: RoutineCall, type: Type) -> list[Type]:
-    return [type if m.dtype == call.operands[0].dtype else type.of("i32") for m in call.results]
+def _types(call: RoutineCall, type: Type, arrays: Sequence[Matrices]) -> list[Type]:
+    """Returns the types of registers with elements of arrays: of the first operand, which is given, or integers."""
+    return [type if m.dtype == call.operands[0].dtype else type.of("i32") for m in arrays]
 
 
 class _GroupLoop:
@@ -70,9 +73,10 @@ class _GroupLoop:
         words = f.unpack(f["context"], *[PTR] * (len(call.operands) + len(call.results)))
         operands, results = words[: len(call.operands)], words[len(call.operands) :]
         scratch = f.slot(self.type, max(matrices.elements for matrices in (*call.operands, *call.results)))
-        inputs = [MatrixLanes.of(f, self.type, m.sizes) for m in call.operands]
-        types = _result_types(call, self.type)[1:]
-        extra_results = [MatrixLanes.of(f, t, m.sizes) for t, m in zip(types, call.results[1:], strict=True)]
+        inputs, extra_results = (
+            [MatrixLanes.of(f, t, m.sizes) for t, m in zip(_types(call, self.type, arrays), arrays, strict=True)]
+            for arrays in (call.operands, call.results[1:])
+        )
         is_small = max(size for m in (*call.operands, *call.results) for size in (1, *m.sizes)) <= MAX_UNROLLED
         first, count = f.share(self.groups, 1, self.shares, f["chunk"])
         with f.each(first, f.add(first, count)) as group:
@@ -146,11 +150,12 @@ class _MatrixLoop:
         f, call = task_function(f"{self.name}.matrices"), self.call
         count = len(call.operands)
         words = f.unpack(f["context"], *[PTR] * (count + len(call.results)))
-        types = _result_types(call, self.type)
+        types = [_types(call, self.type, arrays) for arrays in (call.operands, call.results)]
         first, matrices = f.share(call.count, 1, self.shares, f["chunk"])
         with f.each(first, f.add(first, matrices)) as k:
-            sources = [self._at(f, p, k, m, self.type) for p, m in zip(words[:count], call.operands, strict=True)]
-            made = zip(words[count:], call.results, types, strict=True)
+            given = zip(words[:count], call.operands, types[0], strict=True)
+            sources = [self._at(f, p, k, m, type) for p, m, type in given]
+            made = zip(words[count:], call.results, types[1], strict=True)
             targets = [self._at(f, p, k, m, type) for p, m, type in made]
             changed = count - 1 if call.routine[1:] == "trsm" else 0
             f.copy(targets[0].memory, sources[changed].memory, call.results[0].byte_size)

@@ -57,6 +57,11 @@ class Axis:
         """Elements of a group: all, if there is one."""
         return self.within.extent
 
+    @property
+    def extent(self) -> int:
+        """Elements of all groups."""
+        return self.group.extent * self.size
+
     def index(self, space: IndexSpace) -> Index:
         """Returns the index along the dimension."""
         return space.add(space.scale(space.of(self.group), self.size), space.of(self.within))
@@ -230,7 +235,7 @@ class OperandEmitter(NestEmitter):
         return found
 
     def prefetch(self, *indices: tuple[Axis, IndexValue]) -> None:
-        """Prefetches the weights of an element, which may be past the last one."""
+        """Prefetches the weights of an element."""
         load = self.operand.largest
         with ExitStack() as stack:
             for axis, index in indices:

@@ -144,9 +144,11 @@ class ComputedMatrix(StreamedMatrix):
             with e.lanes_along(axes.contracted, mask), e.at(axes.batch, self.batch), e.at(axes.free, row):
                 return e.elements(axes.contracted, at, 1)[0]
 
-        e, axes, later = self.emitter, self.emitter.operand, self.emitter.f.add(row, ahead)
+        e, axes, f = self.emitter, self.emitter.operand, self.emitter.f
         if not axes.is_in_memory:
             return Row(load)
+        # The indices of weights that are gathered are read, too, so the row has to exist.
+        later = f.minimum(f.add(row, ahead), axes.free.extent - 1)
         return Row(load, lambda at: e.prefetch((axes.batch, self.batch), (axes.free, later), (axes.contracted, at)))
 
     def columns(self, first: IndexValue, count: int) -> Columns:
