@@ -192,7 +192,7 @@ from hloom.system import shield
 
 @shield.shielded
 def work():
-    with Compilation() as compilation:
+    with Compilation(threads=2) as compilation:
         compilation.begin(["define void @f() {\\n  ret void\\n}"])
 
 thread = threading.Thread(target=work)

@@ -17,8 +17,8 @@ from hloom.errors import ArgumentError
 def warm(modules: tuple[str, ...]) -> None:
     """Compile MODULES, or else kernels that many programs share, for later processes.
 
-    Transforms and sorts of all programs consist of the same functions. Their machine code, which the first program
-    that needs it otherwise makes, is kept with that of programs, in the folder that HLOOM_CACHE_DIR names.
+    Transforms, sorts, products and convolutions of all programs share functions. Their machine code, which the first
+    program that needs it otherwise makes, is kept with that of programs, in the folder that HLOOM_CACHE_DIR names.
     """
     from hloom.backends.cpu.kernels.usual import usual_programs
     from hloom.backends.cpu.llvm.disk_cache import cache_folder

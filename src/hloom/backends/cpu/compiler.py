@@ -171,7 +171,7 @@ def _compile_once(
     timer: StepTimer | None,
     meanwhile: Callable[[], object],
 ) -> CompiledModule:
-    with prompt_switching(), Compilation() as compilation:
+    with prompt_switching(), Compilation(machine.threads) as compilation:
         early = _EarlyKernels(module, compilation, machine)
         passes = run_passes(module, cpu_pipeline(topology, machine.batch_invariant), before=early.begin)
         stages = _Stages(passes, sum(1 for _ in module.instructions()))

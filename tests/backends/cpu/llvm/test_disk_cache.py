@@ -20,6 +20,7 @@ from hloom.backends.cpu.runtime import dispatch, interrupts
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.system import own_files
 
+CONTRACTING = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 TEXT = "HloModule m\nENTRY e {\n  x = f32[5] parameter(0)\n  ROOT y = f32[5] add(x, x)\n}\n"
 
 
@@ -267,6 +268,20 @@ def test_programs_share_functions(folder: Path) -> None:
     np.testing.assert_allclose(run(x), np.fft.fft(x), rtol=0, atol=1e-4)
     # The load, the store and two stages are those of the first program.
     assert len(first) >= 5 and len(second) == 1
+
+
+def test_products_of_several_sizes_share_their_tile(folder: Path) -> None:
+    def made(terms: int) -> tuple[int, Any]:
+        before = {*folder.glob("*.o")}
+        text = f"HloModule m  ENTRY e {{ x = f32[256,{terms}] parameter(0)  y = f32[{terms},256] parameter(1)"
+        run = hl.compile(f"{text}  ROOT z = f32[256,256] dot(x, y), {CONTRACTING} }}")
+        return len({*folder.glob("*.o")} - before), run
+
+    first, _ = made(200)
+    second, run = made(240)
+    x, y = np.random.default_rng(0).standard_normal((2, 256, 240)).astype(np.float32)
+    np.testing.assert_allclose(run(x, y.reshape(240, 256)), x @ y.reshape(240, 256), rtol=0, atol=1e-4)
+    assert second == first - 1
 
 
 @pytest.mark.long

@@ -7,6 +7,12 @@ from collections.abc import Iterator
 LENGTHS = 128, 64, 32, 24, 9, 25, 49
 """Lengths of transforms with all small radices, as first and as last."""
 SORTED = "f32", "f64", "s32", "s64"
+FACTORS = {"f32": "f32", "f64": "f64", "bf16": "bf16", "s8": "s32"}
+"""Element types of products, with those of the results."""
+PRODUCTS = (512, 512, 512), (256, 256, 256), (500, 500, 500), (512, 512, 4096), (64, 64, 64)
+"""Rows, columns and terms of products."""
+CONVOLUTIONS = (32, 64, 64, 3), (16, 128, 128, 3), (28, 256, 512, 1), (224, 3, 64, 7)
+"""Rows of an image, features before and after, and rows of the window."""
 
 
 def usual_programs() -> Iterator[str]:
@@ -23,12 +29,40 @@ def usual_programs() -> Iterator[str]:
     for type in SORTED:
         yield _sort(type, f"{type}[10000]", "keys")
         yield _sort(type, f"({type}[10000], s32[10000])", "keys, positions")
+    for factor, result in FACTORS.items():
+        for sizes in PRODUCTS:
+            for terms in ((1, 0), (1, 1), (0, 0)):
+                yield _dot(factor, result, sizes, terms)
+    for sizes in CONVOLUTIONS:
+        for labels in ("b01f", "bf01"):
+            yield _convolution(sizes, labels)
 
 
 def _fft(kind: str, operand: str, result: str, lengths: str) -> str:
     return (
         f"HloModule fft  ENTRY e {{ x = {operand} parameter(0)"
         f"  ROOT y = {result} fft(x), fft_type={kind}, fft_length={{{lengths}}} }}"
+    )
+
+
+def _dot(factor: str, result: str, sizes: tuple[int, int, int], terms: tuple[int, int]) -> str:
+    """Returns a product whose factors have their terms along these dimensions."""
+    (m, n, k), (of_lhs, of_rhs) = sizes, terms
+    lhs, rhs = (f"{m},{k}" if of_lhs else f"{k},{m}"), (f"{n},{k}" if of_rhs else f"{k},{n}")
+    return (
+        f"HloModule dot  ENTRY e {{ x = {factor}[{lhs}] parameter(0)  y = {factor}[{rhs}] parameter(1)  ROOT z ="
+        f" {result}[{m},{n}] dot(x, y), lhs_contracting_dims={{{of_lhs}}}, rhs_contracting_dims={{{of_rhs}}} }}"
+    )
+
+
+def _convolution(sizes: tuple[int, int, int, int], labels: str) -> str:
+    n, before, after, window = sizes
+    image, result = (f"f32[8,{n},{n},{c}]" if labels == "b01f" else f"f32[8,{c},{n},{n}]" for c in (before, after))
+    pad = f"{window // 2}_{window // 2}"
+    return (
+        f"HloModule convolution  ENTRY e {{ x = {image} parameter(0)"
+        f"  w = f32[{window},{window},{before},{after}] parameter(1)  ROOT y = {result} convolution(x, w),"
+        f" window={{size={window}x{window} pad={pad}x{pad}}}, dim_labels={labels}_01io->{labels} }}"
     )
 
 

@@ -19,7 +19,7 @@ import llvmlite.binding as llvm
 from hloom.backends.cpu.llvm.calls import LlvmCalls, llvm_calls
 from hloom.backends.cpu.llvm.disk_cache import cached
 from hloom.backends.cpu.llvm.processor import processor
-from hloom.system.machine import operating_system, thread_count
+from hloom.system.machine import operating_system
 from hloom.system.shield import checkpoint, fork_allowed, shielded
 
 _lock = threading.Lock()
@@ -182,15 +182,15 @@ def _calls() -> LlvmCalls:
 
 
 class Compilation:
-    """Compiles the modules of one program in parallel, from when they are added; a context manager.
+    """Compiles the modules of one program on several threads, from when they are added; a context manager.
 
     Its threads end with the block, since a forked child would wait for them forever.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int) -> None:
         self._pending: list[tuple[str, Future[bytes] | None]] = []
         """Modules and their futures; without threads the futures are None."""
-        threads = thread_count() if _calls().are_parallel else 1
+        threads = threads if _calls().are_parallel else 1
         self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
         if self._executor is not None:
             with fork_allowed():  # `submit` takes a lock that forks take, too

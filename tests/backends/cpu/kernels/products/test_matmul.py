@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from backends.cpu.kernels.run_kernel import caller
 from hloom.backends.cpu.kernels.products.matmul import MatmulSpec, emit_matmul
 from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object
-from hloom.backends.cpu.llvm.processor import Processor
+from hloom.backends.cpu.llvm.processor import Processor, generating_for
 from hloom.backends.cpu.runtime.thread_pool import ThreadPool
 from hloom.lir import LirModule
 from hloom.target import Target
@@ -322,11 +322,10 @@ def test_products_of_the_lowest_integers_wrap_around(vector_bytes: int) -> None:
     ],
 )  # fmt: skip
 def test_code_for_processors_with_dot_instructions(
-    monkeypatch: pytest.MonkeyPatch, architecture: str, features: str, vector_bytes: int, wanted: dict[str, str]
+    architecture: str, features: str, vector_bytes: int, wanted: dict[str, str]
 ) -> None:
     """The code is for another processor than this machine's, and is not run."""
-    other = Processor(architecture, "other", features, vector_bytes, converts_f16=True)
-    monkeypatch.setattr("hloom.backends.cpu.kernels.products.dot_instructions.processor", lambda: other)
-    for types, instruction in wanted.items():
-        code = emit_matmul("product", spec_of(1, 64, 64, 64, types), Target(vector_bytes, 1))
-        assert instruction in LirModule(code.functions).text()
+    with generating_for(Processor(architecture, "other", features, vector_bytes, converts_f16=True)):
+        for types, instruction in wanted.items():
+            code = emit_matmul("product", spec_of(1, 64, 64, 64, types), Target(vector_bytes, 1))
+            assert instruction in LirModule(code.functions).text()

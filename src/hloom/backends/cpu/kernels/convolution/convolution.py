@@ -2,7 +2,7 @@
 
 form.py brings the convolution to a normal form, geometry.py describes the ways to compute it, and plan.py chooses one.
 The entry packs the kernel (`name.pack`); then for each pass, which is a range of images, it copies these (`name.copy`),
-and runs `name.task` for blocks of the result, which accumulates tiles (`name.tile`) and stores them (`name.store`).
+and runs `name.task` for blocks of the result, which accumulates tiles (tile.py) and stores them (`name.store`).
 Tasks share no sums, and blocks of K are added in order (products/sums.py), so the result does not depend on the number
 of threads.
 """
@@ -79,7 +79,6 @@ class _Emitter:
     def code(self) -> KernelCode:
         plan = self.plan
         functions = [
-            SumTile(plan).function(f"{self.name}.tile"),
             StoreTile(plan).function(f"{self.name}.store"),
             self.copy.function(f"{self.name}.copy"),
             self.pack.function(f"{self.name}.pack"),
@@ -194,7 +193,7 @@ class _Emitter:
         entries: tuple[Value, Value],
         last: Value | None,
     ) -> None:
-        plan, g = self.plan, self.plan.geometry
+        plan, g, sum_tile = self.plan, self.plan.geometry, SumTile(self.plan)
         position = f.index(f.multiply(f.remainder(tile[0], plan.tiles[0]), plan.tile_positions))
         image, offset, is_inside = self._row_offsets(f, block, f.divide(tile[0], plan.tiles[0]))
         column = f.multiply(tile[1], plan.tile_features)
@@ -205,13 +204,14 @@ class _Emitter:
             offset, f.divide(f.multiply(column, stride), 2) if g.result.paired else f.multiply(column, stride)
         )
         with f.when(is_inside):
-            f.call_void(
-                f"{self.name}.tile",
+            f.call_function(
+                sum_tile.function(),
                 f.at(block.image, image, self.element),
                 f.at(block.weights, f.multiply(panel, plan.tile_features), self.element),
                 f.at(f.address_of(self.tables["image_table"]), entries[0], "i64"),
                 entries[1],
                 block.sums,
+                f.address_of(sum_tile.distances.table(f"{self.name}.distances")),
             )
             with f.when(last):
                 result = f.at(block.result, offset, g.result.element)

@@ -1,72 +1,98 @@
 """The inner loops of a convolution: the sums of one tile in registers, and their store.
 
-`name.tile(image, weights, table, entries, sums)` accumulates a tile in memory at `sums`, row by row. `name.store(sums,
-result, position, features, counts)` stores it: `position` is its first position in the row of positions, `result` the
-address of the row, `features` the number of columns (or rows) left, `counts` the outputs of the class on each axis.
+A function that convolutions share, `(image, weights, table, entries, sums, distances)`, accumulates a tile in memory at
+`sums`, row by row. `name.store(sums, result, position, features, counts)` stores it: `position` is its first one in the
+row of positions, `result` the address of the row, `features` the number of columns (or rows) left, `counts` the outputs
+of the class on each axis.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 
 from hloom.backends.cpu.kernels.convolution.geometry import Mode
 from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
+from hloom.backends.cpu.kernels.distances import Distances, addresses_of_rows
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
 from hloom.backends.cpu.kernels.products.sums import addition, group_length, move_sums
-from hloom.lir import I64, PTR, IndexValue, Type, Value, constant
+from hloom.lir import I64, PTR, Function, IndexValue, Type, Value, constant
 from hloom.target import CACHE_LINE
+
+SHORT_RUN = 16  # elements: whose number is a constant of the code
 
 
 class SumTile:
-    """Writes `name.tile`."""
+    """Writes the shared function that accumulates a tile."""
 
     def __init__(self, plan: ConvolutionPlan) -> None:
-        self.plan, self.tile, self.type = plan, plan.tile, plan.tile.type
+        self.plan, self.tile, self.type, self.mode = plan, plan.tile, plan.tile.type, plan.geometry.mode
+        run = plan.geometry.run.length
+        steps = plan.summed_steps(run * plan.block)
+        self.is_one_block, self.sums_entries = steps == run * plan.block, run <= steps
+        block = steps // run if self.sums_entries else plan.summed_steps(run)
+        group = block * max(1, group_length(run) // block)
+        self.has_groups = not self.sums_entries and group < run
+        self.has_sums = plan.has_partial_sums or not self.is_one_block
+        self.stores_zeros = not plan.has_partial_sums and (self.has_sums or any(c.entries == 0 for c in plan.classes))
+        stride = plan.geometry.run_stride if run > 1 else 1
+        row = 1 if self.mode is Mode.COLUMNS else plan.geometry.row_stride
+        self.shifts = self._shifts(run, stride)
+        self.distances = Distances(
+            (run, stride, row, 0 if self.is_one_block else block, group if self.has_groups else 0),
+            (
+                run <= SHORT_RUN or bool(self.shifts),
+                stride == 1 or bool(self.shifts),
+                row in (0, 1),
+                self.is_one_block,
+                not self.has_groups,
+            ),
+        )
 
-    def function(self, name: str) -> KernelFunction:
-        """Returns the function `name`, which accumulates a tile."""
-        f = KernelFunction(name, image=PTR, weights=PTR, table=PTR, entries=I64, sums=PTR)
+    def function(self) -> Function:
+        """Returns the function."""
+        kind = "block" if self.is_one_block else "entries" if self.sums_entries else "runs"
+        flags = "has_sums", "stores_zeros"
+        words = [kind, *(flag for flag in flags if getattr(self, flag))]
+        tile = f"{self.tile.rows}x{self.tile.columns}.{self.type.element}"
+        name = ".".join(["convolution", self.mode.value, tile, self.distances.kinds, *words])
+        parameters = {"image": PTR, "weights": PTR, "table": PTR, "entries": I64, "sums": PTR, "distances": PTR}
+        return shared_function(name, self._write, **parameters)
+
+    def _write(self, f: KernelFunction) -> None:
         zeros = [constant(self.type, 0)] * (self.tile.rows * self.tile.vectors)
-        length = self.plan.geometry.run.length
-        steps = self.plan.summed_steps(length * self.plan.block)
-        is_one_block = steps == length * self.plan.block
-        has_sums = self.plan.has_partial_sums or not is_one_block
-        if not self.plan.has_partial_sums and (has_sums or any(c.entries == 0 for c in self.plan.classes)):
+        distances = self.distances.read(f, f["distances"])
+        if self.stores_zeros:
             self._store(f, zeros, f["sums"])
         with f.when(f.compare("ne", f["entries"], f.index(0))):
-            if is_one_block:
-                sums = self._accumulate(f, (0, f["entries"]), (0, length), zeros)
-                self._store(f, self._add_to_stored(f, sums, f["sums"]) if has_sums else sums, f["sums"])
-            elif length <= steps:
-                self._blocks_of_entries(f, steps // length, zeros)
+            if self.is_one_block:
+                sums = self._accumulate(f, distances, (0, f["entries"]), (0, distances[0]), zeros)
+                self._store(f, self._add_to_stored(f, sums, f["sums"]) if self.has_sums else sums, f["sums"])
+            elif self.sums_entries:
+                self._blocks_of_entries(f, distances, zeros)
             else:
-                self._blocks_of_runs(f, zeros)
-        return f
+                self._blocks_of_runs(f, distances, zeros)
 
-    def _blocks_of_entries(self, f: KernelFunction, entries_per_block: int, zeros: list[Value]) -> None:
-        """Adds up entries, `entries_per_block` at a time from zero."""
-        length = self.plan.geometry.run.length
-        with f.loop(f["entries"], entries_per_block) as entry:
-            end = f.minimum(f.add(entry.index, entries_per_block), f["entries"])
-            sums = self._accumulate(f, (entry.index, end), (0, length), zeros)
+    def _blocks_of_entries(self, f: KernelFunction, distances: list[IndexValue], zeros: list[Value]) -> None:
+        """Adds up entries, a block of them at a time from zero."""
+        run, *_, block, _ = distances
+        with f.loop(f["entries"], block) as entry:
+            end = f.minimum(f.add(entry.index, block), f["entries"])
+            sums = self._accumulate(f, distances, (entry.index, end), (0, run), zeros)
             self._store(f, self._add_to_stored(f, sums, f["sums"]), f["sums"])
 
-    def _blocks_of_runs(self, f: KernelFunction, zeros: list[Value]) -> None:
+    def _blocks_of_runs(self, f: KernelFunction, distances: list[IndexValue], zeros: list[Value]) -> None:
         """Adds up runs, each in blocks from zero; very many blocks are added in groups."""
-        length = self.plan.geometry.run.length
-        block = self.plan.summed_steps(length)
-        group = block * max(1, group_length(length) // block)
-        partial = f.slot(self.type, len(zeros)) if group < length else f["sums"]
-        if group < length:
+        run, *_, block, group = distances
+        partial = f.slot(self.type, len(zeros)) if self.has_groups else f["sums"]
+        if self.has_groups:
             self._store(f, zeros, partial)
-        with f.loop(f["entries"]) as entry, f.loop(length, group) as part:
-            end = f.minimum(f.add(part.index, group), length)
+        with f.loop(f["entries"]) as entry, f.loop(run, group if self.has_groups else run) as part:
+            end = f.minimum(f.add(part.index, group), run) if self.has_groups else run
             with f.loop(end, block, first=part.index) as step:
                 steps = step.index, f.minimum(f.add(step.index, block), end)
-                sums = self._accumulate(f, (entry.index, f.add(entry.index, 1)), steps, zeros)
+                sums = self._accumulate(f, distances, (entry.index, f.add(entry.index, 1)), steps, zeros)
                 self._store(f, self._add_to_stored(f, sums, partial), partial)
-            if group < length:
+            if self.has_groups:
                 move_sums(f, self.type, partial, f["sums"], self.tile.size)
 
     def _add_to_stored(self, f: KernelFunction, sums: list[Value], stored: Value) -> list[Value]:
@@ -84,51 +110,58 @@ class SumTile:
     def _accumulate(
         self,
         f: KernelFunction,
+        distances: list[IndexValue],
         entries: tuple[IndexValue, IndexValue],
         steps: tuple[IndexValue, IndexValue],
         sums: list[Value],
     ) -> list[Value]:
         """Adds the products of a range of entries, and of a range of steps of their runs, to the sums."""
-        g, element, tile_features = self.plan.geometry, self.type.element, self.plan.tile_features
-        distances = self._distances() if steps == (0, g.run.length) else []
+        element, width = self.type.element, self.plan.tile_features
+        run, run_stride, row, *_ = distances
         with f.loop(entries[1], carried=sums, first=entries[0]) as entry:
             distance = f.load(f.at(f["table"], entry.index, "i64"), I64, 8)
             line = f.at(f["image"], distance, element)
-            panel = f.at(f["weights"], f.multiply(entry.index, g.run.length * tile_features), element)
-            if distances:
-                entry.carried = self._shifted_steps(f, line, panel, distances, entry.carried)
+            panel = f.at(f["weights"], f.multiply(entry.index, f.multiply(run, width)), element)
+            if self.shifts and steps == (0, run):
+                entry.carried = self._shifted_steps(f, line, panel, entry.carried)
             else:
-                entry.carried = self._steps(f, line, panel, steps, entry.carried)
+                entry.carried = self._steps(f, line, panel, (run_stride, row), steps, entry.carried)
         return entry.carried
 
     def _steps(
-        self, f: KernelFunction, line: Value, panel: Value, steps: tuple[IndexValue, IndexValue], sums: list[Value]
+        self,
+        f: KernelFunction,
+        line: Value,
+        panel: Value,
+        strides: tuple[IndexValue, IndexValue],
+        steps: tuple[IndexValue, IndexValue],
+        sums: list[Value],
     ) -> list[Value]:
-        """Adds the products of a range of steps of a run."""
-        element = self.type.element
+        """Adds the products of a range of steps of a run; `strides` are those of the run, and of rows."""
+        element, is_by_columns = self.type.element, self.mode is Mode.COLUMNS
+        rows = addresses_of_rows(f, panel if is_by_columns else line, strides[1], self.tile.rows, element)
         with f.loop(steps[1], carried=sums, first=steps[0]) as step:
-            image = f.at(line, f.multiply(step.index, self.plan.geometry.run_stride), element)
-            weights = f.at(panel, f.multiply(step.index, self.plan.tile_features), element)
-            step.carried = self._step(f, image, weights, step.carried)
+            image, weights = f.multiply(step.index, strides[0]), f.multiply(step.index, self.plan.tile_features)
+            if is_by_columns:
+                step.carried = self._step(f, rows(weights), f.at(line, image, element), step.carried)
+            else:
+                step.carried = self._step(f, rows(image), f.at(panel, weights, element), step.carried)
         return step.carried
 
-    def _distances(self) -> list[int]:
+    def _shifts(self, run: int, stride: int) -> list[int]:
         """Returns the distances of the elements of a run if vectors at these are parts of two adjacent ones, else none.
 
         Joining parts takes a cycle, and so does a load, but one that straddles two lines of the cache takes two.
         """
-        g, type = self.plan.geometry, self.type
-        distances = [step * g.run_stride for step in range(g.run.length)]
-        is_line = type.width * size_of(type.element) == CACHE_LINE
-        return distances if g.mode is Mode.COLUMNS and is_line and 0 < distances[-1] <= type.width else []
+        last, is_line = (run - 1) * stride, self.type.width * size_of(self.type.element) == CACHE_LINE
+        is_shifted = self.mode is Mode.COLUMNS and is_line and 0 < last <= self.type.width
+        return [step * stride for step in range(run)] if is_shifted else []
 
-    def _shifted_steps(
-        self, f: KernelFunction, line: Value, panel: Value, distances: Sequence[int], sums: list[Value]
-    ) -> list[Value]:
+    def _shifted_steps(self, f: KernelFunction, line: Value, panel: Value, sums: list[Value]) -> list[Value]:
         """Adds the products of a run, whose vectors are joined from parts of those that are loaded."""
         type, width, tile_features = self.type, self.type.width, self.plan.tile_features
         loaded = [_load(f, f.at(line, j * width, type.element), type) for j in range(self.tile.vectors + 1)]
-        for step, distance in enumerate(distances):
+        for step, distance in enumerate(self.shifts):
             lanes = range(distance, distance + width)
             vectors = [f.shuffle(a, b, lanes) for a, b in itertools.pairwise(loaded)]
             weights = f.at(panel, step * tile_features, type.element)
@@ -139,17 +172,13 @@ class SumTile:
             sums = [f.multiply_add(a, b, c) for (a, b), c in zip(pairs, sums, strict=True)]
         return sums
 
-    def _step(self, f: KernelFunction, image: Value, weights: Value, sums: list[Value]) -> list[Value]:
+    def _step(self, f: KernelFunction, rows: list[Value], vectors: Value, sums: list[Value]) -> list[Value]:
         """Adds the products of one step of K."""
-        tile, type, mode = self.tile, self.type, self.plan.geometry.mode
-        scalars, row, vectors = image, self.plan.geometry.row_stride, weights
-        if mode is Mode.COLUMNS:
-            scalars, row, vectors = weights, 1, image
+        tile, type = self.tile, self.type
         shared = [_load(f, f.at(vectors, j * type.width, type.element), type) for j in range(tile.vectors)]
         result = []
-        for i in range(tile.rows):
-            line = f.at(scalars, i * row, type.element)
-            if mode is Mode.LANES:
+        for i, line in enumerate(rows):
+            if self.mode is Mode.LANES:
                 factors = [_load(f, f.at(line, j * type.width, type.element), type) for j in range(tile.vectors)]
             else:
                 factors = [f.splat(_load(f, line, type.scalar), type.width)] * tile.vectors

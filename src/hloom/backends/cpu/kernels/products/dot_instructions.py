@@ -32,12 +32,13 @@ MIN_SIDE = 4  # rows and columns
 @dataclass(frozen=True)
 class DotInstruction:
     """`multiply_add(f, a, b, sums)` on vectors of words, with `count` elements each. `flipped`: A's sign bits are
-    flipped.
+    flipped. `types` are the element types of A and B, which determine it on a processor.
     """
 
     count: int
     multiply_add: MultiplyAdd
     flipped: bool = False
+    types: str = ""
 
 
 def dot_instruction(p: Product, sums: Type, any_side: bool = False) -> DotInstruction | None:
@@ -51,9 +52,12 @@ def dot_instruction(p: Product, sums: Type, any_side: bool = False) -> DotInstru
     if vector_bytes > processor().vector_bytes:
         return None
     types = (p.a.type, p.b.type)
+    found = None
     if processor().architecture == "aarch64":
-        return None if sums.is_float else _instruction_of_neon(types)
-    return _instruction_of_x86(types, sums, vector_bytes) if processor().architecture == "x86_64" else None
+        found = None if sums.is_float else _instruction_of_neon(types)
+    elif processor().architecture == "x86_64":
+        found = _instruction_of_x86(types, sums, vector_bytes)
+    return found and replace(found, types="".join(type.name.lower() for type in types))
 
 
 def _instruction_of_x86(types: Types, sums: Type, vector_bytes: int) -> DotInstruction | None:

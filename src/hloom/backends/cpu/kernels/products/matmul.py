@@ -129,7 +129,7 @@ class _Emitter:
     ) -> None:
         self.name, self.plan, self.product, self.tile = name, plan, plan.product, plan.tile
         self.computed = computed
-        self.multiply_add = instruction.multiply_add if instruction else KernelFunction.multiply_add
+        self.instruction = instruction
         self.corrected = instruction is not None and instruction.flipped
         self.element = plan.tile.type.element
         self.depth_of_b = align_up(plan.product.k + self.corrected, self.tile.type.width)  # rows of a packed panel
@@ -166,7 +166,7 @@ class _Emitter:
     def completed(self, f: KernelFunction, a: Value, arrays: Sequence[Value], out: Value) -> KernelCode:
         """Completes the entry of the product of A and of B, which is an array or computed from several."""
         self._run(f, a, arrays, out)
-        functions = [self._kernel(), self._block(), self._task(), f]
+        functions = [self._block(), self._task(), f]
         if not self.plan.a_is_direct:
             functions.append(self._pack_a())
         if self.plan.b_storage != "direct":
@@ -190,7 +190,7 @@ class _Emitter:
         context = f.pack(a, packed, f["out"], packed, f.index(self.product.n))
         f.run_chunks(f"{self.name}.task", context, self.plan.tasks, f.threads_if(self.plan.parallel))
         pack_a = [] if self.plan.a_is_direct else [self._pack_a()]
-        return code_of(self.name, [self._kernel(), *pack_a, self._block(), self._task(), f])
+        return code_of(self.name, [*pack_a, self._block(), self._task(), f])
 
     @property
     def packed_bytes(self) -> int:
@@ -200,13 +200,23 @@ class _Emitter:
         """Elements of a packed B."""
         return self.depth_of_b * align_up(self.plan.columns, self.tile.columns)
 
-    def _kernel(self) -> KernelFunction:
-        plan = self.plan
-        ragged = plan.has_ragged_rows, plan.has_ragged_columns
-        operands = self.a, self.b, self.product.c
-        sums = plan.depth, plan.summed_steps, plan.has_partial_sums
-        rule = self.corrected, self.multiply_add
-        return MicroKernel(f"{self.name}.kernel", self.tile, *operands, *sums, *ragged, *rule).function()
+    def _kernel(self) -> MicroKernel:
+        plan, instruction = self.plan, self.instruction
+        multiply_add = instruction.multiply_add if instruction else KernelFunction.multiply_add
+        return MicroKernel(
+            self.tile,
+            self.a,
+            self.b,
+            self.product.c,
+            plan.summed_steps,
+            plan.summed_steps < plan.depth,
+            plan.has_partial_sums,
+            plan.has_ragged_rows,
+            plan.has_ragged_columns,
+            self.corrected,
+            multiply_add,
+            instruction.types if instruction else "",
+        )
 
     def _pack_a(self) -> KernelFunction:
         name, a = f"{self.name}.pack_a", self.product.a
@@ -274,7 +284,7 @@ class _Emitter:
         and so does a panel of B.
         """
         a, b, c, partial = pointers
-        tile = self.tile
+        tile, kernel = self.tile, self._kernel()
         row_panels, column_panels = f.ceil_divide(rows, tile.rows), f.ceil_divide(columns, tile.columns)
         with f.loop(column_panels) as column_panel, f.loop(row_panels) as row_panel:
             i, j = row_panel.index, column_panel.index
@@ -282,8 +292,8 @@ class _Emitter:
             if self.plan.repeats_rows:
                 row = f.minimum(row, f.subtract(rows, tile.rows))
             index = f.add(f.multiply(i, column_panels), j) if self.plan.has_partial_sums else 0
-            f.call_void(
-                f"{self.name}.kernel",
+            f.call_function(
+                kernel.function(),
                 f.at(a, self._offset_of_a(f, i, row), self.element),
                 f.at(b, f.multiply(j, self.b.panel), self.element),
                 f.at(c, self.product.c.offset(f, row, column), self.product.c.element),
@@ -292,6 +302,7 @@ class _Emitter:
                 f.index(f.minimum(f.subtract(rows, row), tile.rows)),
                 f.index(f.minimum(f.subtract(columns, column), tile.columns)),
                 last,
+                f.address_of(kernel.distances.table(f"{self.name}.distances")),
             )
 
     def _offset_of_a(self, f: KernelFunction, panel: IndexValue, row: IndexValue) -> IndexValue:

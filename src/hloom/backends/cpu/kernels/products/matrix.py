@@ -79,10 +79,7 @@ class Matrix:
 
     def offset(self, f: KernelFunction, row: IndexValue, column: IndexValue) -> IndexValue:
         """Returns the offset of an element, in elements."""
-        along_row = f.multiply(column, self.column)
-        if self.paired:
-            along_row = f.add(f.multiply(f.divide(column, 2), self.column), f.remainder(column, 2))
-        return f.add(f.multiply(row, self.row), along_row)
+        return element_offset(f, (row, column), (self.row, self.column), self.paired)
 
     def load_step(
         self, f: KernelFunction, pointer: Value, type: Type, left: IndexValue, mask: Value | None = None
@@ -136,6 +133,20 @@ class Matrix:
             highest = sum(1 << (self.words.bits * (i + 1) - 1) for i in range(self.words.count))
             word = f.binary("xor", word, constant(word.type, highest))
         return word if word.type is type else f.bitcast(word, type)
+
+
+def element_offset(
+    f: KernelFunction,
+    position: tuple[IndexValue, IndexValue],
+    distances: tuple[IndexValue, IndexValue],
+    paired: bool,
+) -> IndexValue:
+    """Returns the offset of the element in a row and a column of a matrix, by the distances of rows and columns."""
+    (row, column), (of_rows, of_columns) = position, distances
+    along_row = f.multiply(column, of_columns)
+    if paired:
+        along_row = f.add(f.multiply(f.divide(column, 2), of_columns), f.remainder(column, 2))
+    return f.add(f.multiply(row, of_rows), along_row)
 
 
 def _broadcast_mask(f: KernelFunction, condition: Value, type: Type) -> Value:

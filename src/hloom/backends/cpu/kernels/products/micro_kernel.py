@@ -1,8 +1,8 @@
 """The inner loops of a matrix product: the tile in registers, its store, and the packing of A.
 
 The kernel accumulates a tile of `rows x columns` sums in registers. Each step of K loads one row of B as vectors and
-multiplies it by one broadcast element of A for each row of the tile. All distances are constants of the code, so every
-address is one register plus a constant.
+multiplies it by one broadcast element of A for each row of the tile. Its code depends on the tile, the types and the
+kinds of distances (`MicroKernel`), so products of all sizes share it.
 
 Packed A has panels of `tile.rows` rows. If K is contiguous in memory, rows stay rows (copied to be close together); if
 columns are contiguous, the elements of each step are. Packed B has panels of `tile.columns` columns, one row of the
@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
-from hloom.backends.cpu.kernels.products.matrix import Matrix
+from hloom.backends.cpu.kernels.distances import Distances, addresses_of_rows
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
+from hloom.backends.cpu.kernels.products.matrix import Matrix, element_offset
 from hloom.backends.cpu.kernels.products.sums import addition
-from hloom.lir import I1, I64, PTR, IndexValue, Type, Value, constant
+from hloom.lir import I1, I64, PTR, Function, IndexValue, Type, Value, constant
 
 LONG_CALL = 1 << 12  # multiply-adds of vectors, beside which a call costs nothing
 
@@ -54,53 +55,81 @@ class PanelStrides:
     """
 
     panel: int
-    step: int
-    row: int = 1
+    step: IndexValue
+    row: IndexValue = 1
     masked: bool = False
     streamed: bool = False
 
 
 @dataclass(frozen=True)
 class MicroKernel:
-    """The function `name(a, b, c, partial, steps, rows, columns, last)`.
+    """The shared function `(a, b, c, partial, steps, rows, columns, last, distances)`.
 
     It multiplies a panel of A by a panel of B over `steps` of K, and stores the sums to the first `rows` and `columns`
-    of `c`. With `has_partial_sums` it adds those in `partial`, and stores all there unless `last`. Of at most `depth`
-    steps, each `summed_steps` are summed from zero (sums.py); if these are fewer than `depth`, `partial` holds zeros
-    even without partial sums. With `corrected`, a panel of B has one more row, which is added to the sums.
+    of `c`. With `has_partial_sums` it adds those in `partial`, and stores all there unless `last`. With `has_blocks`,
+    each `summed_steps` are summed from zero (sums.py), and `partial` holds zeros even without partial sums. With
+    `corrected`, a panel of B has one more row, which is added to the sums. `rule` names `multiply_add`.
+
+    Distances and `summed_steps` are read from `distances`, unless they follow from the tile.
     """
 
-    name: str
     tile: Tile
     a: PanelStrides
     b: PanelStrides
     c: Matrix
-    depth: int
-    summed_steps: int
+    summed_steps: IndexValue
+    has_blocks: bool
     has_partial_sums: bool
     has_ragged_rows: bool
     has_ragged_columns: bool
     corrected: bool
     multiply_add: Callable[[KernelFunction, Value, Value, Value], Value]
+    rule: str
+    distances_of_c: tuple[IndexValue, IndexValue] = (0, 0)
 
-    def function(self) -> KernelFunction:
+    def function(self) -> Function:
         """Returns the function."""
-        f = KernelFunction(self.name, a=PTR, b=PTR, c=PTR, partial=PTR, steps=I64, rows=I64, columns=I64, last=I1)
+        parameters = {"a": PTR, "b": PTR, "c": PTR, "partial": PTR, "steps": I64, "rows": I64, "columns": I64}
+        return shared_function(self._name, self._write, **parameters, last=I1, distances=PTR)
+
+    @property
+    def distances(self) -> Distances:
+        """The distances of this product, and the steps that it sums from zero."""
+        a, b, c = self.a, self.b, self.c
+        steps = self.summed_steps if self.has_blocks else 0
+        fixed = a.row in (0, 1), a.step == 1, b.step == self.tile.columns, False, c.column == 1, not self.has_blocks
+        return Distances((a.row, a.step, b.step, c.row, c.column, steps), fixed)
+
+    @property
+    def _name(self) -> str:
+        flags = "has_blocks", "has_partial_sums", "has_ragged_rows", "has_ragged_columns", "corrected"
+        words = [flag.removeprefix("has_") for flag in flags if getattr(self, flag)]
+        words += [word for word in ("masked", "streamed") if getattr(self.b, word)]
+        words += ["paired"] if self.c.paired else []
+        tile = f"{self.tile.rows}x{self.tile.columns}.{self.tile.type.element}"
+        return ".".join(["product", tile, self.rule or "plain", self.c.type.name.lower(), self.distances.kinds, *words])
+
+    def _write(self, f: KernelFunction) -> None:
+        row_of_a, step_of_a, step_of_b, row_of_c, column_of_c, summed_steps = self.distances.read(f, f["distances"])
+        a, b = replace(self.a, row=row_of_a, step=step_of_a), replace(self.b, step=step_of_b)
+        of_c = row_of_c, column_of_c
+        replace(self, a=a, b=b, summed_steps=summed_steps, distances_of_c=of_c)._write_tile(f)
+
+    def _write_tile(self, f: KernelFunction) -> None:
         sums, spilled = self._sum_blocks(f)
         if not self.c.has_contiguous_rows:
             self._store_through_stack(f, sums, spilled)
-            return f
+            return
         is_whole = self._is_whole(f)
         with f.when(is_whole):
             self._store_sums(f, sums)
         if is_whole is not None:
             with f.unless(is_whole):
                 self._store_through_stack(f, sums, spilled)
-        return f
 
     def _is_whole(self, f: KernelFunction) -> Value | None:
         """Whether the tile is finished and all of it is in the result; None: always."""
-        _, _, _, _, _, rows, columns, last = f.parameters
+        rows, columns, last = f["rows"], f["columns"], f["last"]
         conditions = [last] if self.has_partial_sums else []
         if self.has_ragged_rows:
             conditions.append(f.compare("eq", rows, f.index(self.tile.rows)))
@@ -113,12 +142,12 @@ class MicroKernel:
         c = f.parameters[2]
         for i, value in enumerate(sums):
             row, vector = divmod(i, self.tile.vectors)
-            offset = row * self.c.row + vector * self.tile.type.width
+            offset = f.add(f.multiply(row, self.distances_of_c[0]), vector * self.tile.type.width)
             f.store_as(value, f.at(c, offset, self.c.element), self.c.type)
 
     def _store_through_stack(self, f: KernelFunction, sums: list[Value], spilled: Value | None) -> None:
         """Spills the sums to memory and, if they are finished, copies those inside of the result."""
-        _, _, c, _, _, rows, columns, last = f.parameters
+        c, rows, columns, last = f["c"], f["rows"], f["columns"], f["last"]
         stack = spilled or f.slot(self.tile.type, len(sums))
         self._spill(f, sums, stack)
         with f.when(last if self.has_partial_sums else None):
@@ -128,10 +157,10 @@ class MicroKernel:
         """Returns the sums, one for each vector of the tile, row by row, and the address where sums of several blocks
         are spilled.
         """
-        partial, steps, type = f.parameters[3], f.parameters[4], self.tile.type
+        partial, steps, type = f["partial"], f["steps"], self.tile.type
         zeros = [constant(type, 0)] * (self.tile.rows * self.tile.vectors)
         spilled = partial if self.has_partial_sums else None
-        if self.summed_steps >= self.depth:
+        if not self.has_blocks:
             sums = self._products(f, 0, steps, zeros)
             return self._add_spilled(f, self._corrected(f, sums) if self.corrected else sums, spilled), spilled
         if spilled is None:
@@ -160,13 +189,14 @@ class MicroKernel:
     def _products(self, f: KernelFunction, first: IndexValue, end: IndexValue, sums: list[Value]) -> list[Value]:
         """Writes the loop over steps of K, which adds products to the sums."""
         tile, type = self.tile, self.tile.type
-        a, b, _, _, _, _, columns, _ = f.parameters
+        a, b, columns = f["a"], f["b"], f["columns"]
         masks: list[Value | None] = [None] * tile.vectors
         if self.b.masked:
             masks = [f.first_lanes(f.left(columns, j * type.width), type.width) for j in range(tile.vectors)]
+        rows_of_a = addresses_of_rows(f, a, self.a.row, tile.rows, type.element)
         with f.loop(end, carried=sums, first=first) as loop:
             row_of_b = f.at(b, f.multiply(loop.index, self.b.step), type.element)
-            column_of_a = f.at(a, f.multiply(loop.index, self.a.step), type.element)
+            column_of_a = rows_of_a(f.multiply(loop.index, self.a.step))
             vectors = [
                 _load_real(f, f.at(row_of_b, j * type.width, type.element), type, mask) for j, mask in enumerate(masks)
             ]
@@ -174,7 +204,7 @@ class MicroKernel:
                 for j in range(tile.vectors):
                     f.prefetch(f.at(row_of_b, tile.columns + j * type.width, type.element))
             for i in range(tile.rows):
-                scalar = _load_real(f, f.at(column_of_a, i * self.a.row, type.element), type.scalar)
+                scalar = _load_real(f, column_of_a[i], type.scalar)
                 factor = f.splat(scalar, type.width)
                 for j, vector in enumerate(vectors):
                     index = i * tile.vectors + j
@@ -183,7 +213,7 @@ class MicroKernel:
 
     def _corrected(self, f: KernelFunction, sums: list[Value]) -> list[Value]:
         """Returns the sums with, after the last step, the last row of B's panel added."""
-        _, b, _, _, steps, _, _, last = f.parameters
+        b, steps, last = f["b"], f["steps"], f["last"]
         type, row = self.tile.type, f.at(b, f.multiply(steps, self.b.step), self.tile.type.element)
         added = [_load_real(f, f.at(row, j * type.width, type.element), type) for j in range(self.tile.vectors)]
         if self.has_partial_sums:
@@ -196,7 +226,8 @@ class MicroKernel:
         with f.loop(rows) as row:
             line = f.at(sums, f.multiply(row.index, tile.columns), type.element)
             if self.c.has_contiguous_rows:
-                self._store_row(f, line, f.at(c, f.multiply(row.index, self.c.row), self.c.element), columns)
+                offset = f.multiply(row.index, self.distances_of_c[0])
+                self._store_row(f, line, f.at(c, offset, self.c.element), columns)
             else:
                 self._scatter_row(f, line, c, row.index, columns)
 
@@ -211,7 +242,7 @@ class MicroKernel:
         type = self.tile.type
         with f.loop(columns) as column:
             value = f.load(f.at(line, column.index, type.element), type.scalar, _align(type))
-            offset = self.c.offset(f, row, column.index)
+            offset = element_offset(f, (row, column.index), self.distances_of_c, self.c.paired)
             f.store_as(value, f.at(c, offset, self.c.element), self.c.type)
 
 
@@ -224,7 +255,7 @@ def _load_real(f: KernelFunction, pointer: Value, type: Type, mask: Value | None
     return f.load_masked(pointer, type, _align(type), mask)
 
 
-def pack_rows_of_a(name: str, source: Matrix, tile: Tile, pitch: int) -> KernelFunction:
+def pack_rows_of_a(name: str, source: Matrix, tile: Tile, pitch: IndexValue) -> KernelFunction:
     """Returns `name(source, target, rows, elements)`, which packs A in rows that are `pitch` steps apart.
 
     Rows past the last one repeat it. `elements` of K count as the source's. It stores whole vectors, so `pitch` is a
