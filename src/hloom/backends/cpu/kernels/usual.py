@@ -30,12 +30,12 @@ def usual_programs() -> Iterator[str]:
         yield _sort(type, f"{type}[10000]", "keys")
         yield _sort(type, f"({type}[10000], s32[10000])", "keys, positions")
     for factor, result in FACTORS.items():
-        for sizes in PRODUCTS:
+        for product in PRODUCTS:
             for terms in ((1, 0), (1, 1), (0, 0)):
-                yield _dot(factor, result, sizes, terms)
-    for sizes in CONVOLUTIONS:
+                yield _dot(factor, result, product, terms)
+    for convolution in CONVOLUTIONS:
         for labels in ("b01f", "bf01"):
-            yield _convolution(sizes, labels)
+            yield _convolution(convolution, labels)
 
 
 def _fft(kind: str, operand: str, result: str, lengths: str) -> str:
