@@ -69,8 +69,10 @@ def make_command(command: Path) -> None:
     python, prefix = FOLDER / "python" / "python.exe", FOLDER / "prefix"
     variables = {"WINEPREFIX": str(prefix), "WINEDEBUG": "-all", "WINEDLLOVERRIDES": "mscoree,mshtml="}
     exports = " ".join(f"{name}='{value}'" for name, value in variables.items())
-    # Wine changes the modes of a terminal, so its input and output are none.
+    # Wine changes the modes of a terminal, so output goes through a pipe; its services, which the first process starts,
+    # would keep that open.
     script = f"#!/bin/bash\nset -o pipefail\nexport {exports} PYTHONDONTWRITEBYTECODE=1\n"
+    script += "wine cmd /c exit </dev/null >/dev/null 2>&1\n"
     command.write_text(f"{script}wine '{python}' \"$@\" </dev/null 2>&1 | cat\n")
     nothing = subprocess.DEVNULL
     configure = ["wine", "winecfg", "-v", "win10"]
