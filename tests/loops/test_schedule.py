@@ -261,3 +261,17 @@ def test_buffers_are_shared_by_updates_but_not_by_moved_elements() -> None:
     assert add.in_place == {(2, 0), (2, 1)}
     mixed = scheduled("x = f32[100] parameter(0)\ny = f32[100] reverse(x), dimensions={0}\nROOT r = f32[100] add(x, y)")
     assert mixed.in_place == frozenset()
+
+
+def test_rows_beside_shared_weights_are_lanes() -> None:
+    """The record of a row is read once, before the loop over the weights."""
+    found = nests(
+        "x = f32[1000,2] parameter(0)\nw = f32[32] parameter(1)\nzero = f32[] constant(0)\n"
+        "s = f32[1000] reduce(x, zero), dimensions={1}, to_apply=sum\n"
+        "a = f32[1000,32] broadcast(s), dimensions={0}\nb = f32[1000,32] broadcast(w), dimensions={1}\n"
+        "p = f32[1000,32] multiply(a, b)\nt = f32[1000,32] sine(p)\n"
+        "ROOT r = f32[1000] reduce(t, zero), dimensions={1}, to_apply=sum"
+    )
+    row = "add(0.0, add(b0[2*i0], b0[2*i0 + 1]))"
+    assert found.split("\n")[0].startswith("parallel vector i0 < 1000")
+    assert found.endswith(f"  b2[i0] = reduce[r2 < 32; add](sine(multiply({row}, b1[r2])))")

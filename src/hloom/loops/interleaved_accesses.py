@@ -65,19 +65,30 @@ def _elementwise_loops(nest: Nest, vector: Variable, short: list[Variable], limi
 
 def _reduction_loops(nest: Nest, vector: Variable, short: list[Variable], limit: int) -> list[Variable]:
     """The loops of the reductions, if each reduces records, and those over the elements of loaded or stored records."""
-    for reduction in nest.reductions:
-        loads = loads_of(reduction.values)
-        if len(reduction.over) != 1 or not any(
-            _is_interleaved_load(load, vector, reduction.over[0], limit) for load in loads
-        ):
-            return []
+    records = [reduction for reduction in nest.reductions if _reduces_records(reduction, vector, limit)]
+    if not records or not all(reduction in records or is_shared(reduction, vector) for reduction in nest.reductions):
+        return []
     elementwise = [loop for loop in short if _is_interleaved_along(nest, vector, loop, limit)]
     grouped = {id(store) for group in store_groups(nest, vector, limit) for store in group.accesses}
     if not all(id(store) in grouped or _is_dense_store(store, vector, elementwise, limit) for store in nest.stores):
         return []
-    loops = [*(reduction.over[0] for reduction in nest.reductions), *elementwise]
+    loops = [*(reduction.over[0] for reduction in records), *elementwise]
     size = max(loop.extent for loop in loops) * len(nest.expressions)
     return list(dict.fromkeys(loops)) if size <= MAX_UNROLLED_EXPRESSIONS else []
+
+
+def _reduces_records(reduction: Reduction, vector: Variable, limit: int) -> bool:
+    """Whether a reduction is over the elements of records."""
+    loads = loads_of(reduction.values)
+    return len(reduction.over) == 1 and any(
+        _is_interleaved_load(load, vector, reduction.over[0], limit) for load in loads
+    )
+
+
+def is_shared(reduction: Reduction, vector: Variable) -> bool:
+    """Whether all lanes along a loop reduce the same elements, such as weights, beside elements of their own."""
+    loads = loads_of(reduction.values)
+    return all(vector not in load.variables or load.variables.isdisjoint(reduction.over) for load in loads)
 
 
 def _is_interleaved_along(nest: Nest, vector: Variable, loop: Variable, limit: int) -> bool:

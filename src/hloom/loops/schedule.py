@@ -11,6 +11,7 @@ from hloom.loops.expressions import Apply, ExpressionSpace, Reduction, is_functi
 from hloom.loops.interleaved_accesses import (
     MAX_LANES,
     interleaved_loops,
+    is_shared,
     is_transposable,
     max_record_length,
     needs_transposition,
@@ -122,6 +123,8 @@ def _vector_loop(nest: Nest, vector_bytes: int) -> Variable | None:
         if not (reduction.monoid and reduction.over) or best not in reduction.variables:
             continue
         loads = loads_of(reduction.values)
+        if is_shared(reduction, best):
+            continue
         inner = max(sum(stride_score(load.index, v) for load in loads) for v in reduction.over)
         if inner > sum(stride_score(load.index, best) for load in loads) and max(v.extent for v in reduction.over) >= 8:
             return None

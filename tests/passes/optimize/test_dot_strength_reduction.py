@@ -70,3 +70,14 @@ def test_the_reduction_has_the_same_results(lhs: str, rhs: str, out: str, dimens
 )  # fmt: skip
 def test_other_dots_are_left_alone(lhs: str, rhs: str, out: str, dimensions: str) -> None:
     assert DotStrengthReduction().run(dot_module(lhs, rhs, out, dimensions)) == 0
+
+
+@pytest.mark.parametrize(("root", "changes"), [("d", 1), ("(f32[40], f32[40,30]) tuple(d, t)", 0)])
+def test_products_with_a_vector_compute_their_matrix(root: str, changes: int) -> None:
+    """A matrix that has another user is stored anyway."""
+    text = f"""ENTRY e {{ x = f32[40,30] parameter(0)
+  v = f32[30] parameter(1)
+  t = f32[40,30] tanh(x)
+  d = f32[40] dot(t, v), {CONTRACTED}
+  ROOT r = {"f32[40] copy(d)" if root == "d" else root} }}"""
+    assert DotStrengthReduction().run(hl.parse(text)) == changes

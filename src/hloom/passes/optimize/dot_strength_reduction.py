@@ -15,6 +15,8 @@ from hloom.shape import Shape
 
 MIN_BATCHES = 8
 """Adjacent batches that make vectorisation over them worthwhile."""
+MAX_COMPUTED_TERMS = 64
+"""Terms of a product of a vector and a matrix that is computed for it."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,9 @@ class DotStrengthReduction:
 
     In a product of few terms, packing and tiling cost more than the multiply-adds, while a reduction can be fused with
     its consumers. Matrix-vector products of any number of terms are expanded too, if the elements of different batches
-    are adjacent: they are vectorised over the batches. Dots to more than one element whose rows of %y are not
-    contiguous, or whose sums are wider than the elements, are left alone.
+    are adjacent: they are vectorised over the batches. So are those of at most `MAX_COMPUTED_TERMS` whose matrix is
+    computed for them alone, element by element: fused, it need not be stored. Other dots to more than one element whose
+    rows of %y are not contiguous, or whose sums are wider than the elements, are left alone.
     """
 
     name: ClassVar[str] = "dot-strength-reduction"
@@ -48,7 +51,7 @@ class DotStrengthReduction:
         terms = math.prod(lhs.dimensions[d] for d in op.lhs_contracting_dims)
         if len(types) > 1 or old.shape.element_type.bits < 32 or not terms or not old.shape.element_count:
             return False
-        if _has_adjacent_batches(op, lhs, rhs):
+        if _has_adjacent_batches(op, lhs, rhs) or (terms <= MAX_COMPUTED_TERMS and _computes_matrix(op, old)):
             return True
         return terms <= self.max_terms and (rhs.rank - 1 in op.free(rhs.rank, False) or old.shape.element_count == 1)
 
@@ -59,6 +62,16 @@ def _has_adjacent_batches(op: Dot, lhs: Shape, rhs: Shape) -> bool:
     for (vector, _, side), (matrix, batch, _) in ((left, right), (right, left)):
         is_vector = all(vector.dimensions[d] == 1 for d in op.free(vector.rank, side))
         if is_vector and matrix.rank - 1 in batch and matrix.dimensions[-1] >= MIN_BATCHES:
+            return True
+    return False
+
+
+def _computes_matrix(op: Dot, old: Instruction) -> bool:
+    """Whether a dot is of a vector and a matrix that is computed element by element, and has no other user."""
+    lhs, rhs = old.operands
+    for vector, matrix, side in ((lhs, rhs, True), (rhs, lhs, False)):
+        is_vector = all(vector.shape.dimensions[d] == 1 for d in op.free(vector.shape.rank, side))
+        if is_vector and matrix.op.elementwise and len(matrix.users) == 1:
             return True
     return False
 

@@ -124,3 +124,34 @@ def test_packing_leaves_the_loops_that_leave_the_operand_alone(
     (inner,) = [step for step in outer.body if isinstance(step, WhileStep)]
     assert (packings(steps), packings(outer.body), packings(inner.body)) == packed_buffers
     check(module)
+
+
+def test_narrow_matrices_are_transposed_before_the_loop() -> None:
+    """Both products of a regression's gradient, by rows and by columns of the points; each has its own copy."""
+    state = "(s32[], f32[20], f32[100,20])"
+    module = hl.parse(f"""HloModule m
+condition {{ p = {state} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(17)
+  ROOT l = pred[] compare(i, n), direction=LT }}
+body {{ p = {state} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  w = f32[20] get-tuple-element(p), index=1
+  x = f32[100,20] get-tuple-element(p), index=2
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  scores = f32[100] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  y = f32[100] tanh(scores)
+  next_w = f32[20] dot(y, x), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
+  ROOT t = {state} tuple(next, next_w, x) }}
+ENTRY e {{ w = f32[20] parameter(0)
+  x = f32[100,20] parameter(1)
+  zero = s32[] constant(0)
+  start = {state} tuple(zero, w, x)
+  loop = {state} while(start), condition=condition, body=body
+  ROOT r = f32[20] get-tuple-element(loop), index=1 }}""")
+    (outer,) = [step for step in steps_of(module) if isinstance(step, WhileStep)]
+    assert (packings(steps_of(module)), packings(outer.body)) == (2, 0)
+    rng = np.random.default_rng(0)
+    arrays = rng.standard_normal(20, np.float32), rng.standard_normal((100, 20), np.float32) / 10
+    np.testing.assert_allclose(hl.compile(module)(*arrays), hl.compile(module, "interpreter")(*arrays), rtol=1e-5)

@@ -92,3 +92,15 @@ def test_lu_names_the_first_column_without_a_pivot(column: int) -> None:
     lu, pivots, info = compiled("getrf", "d", a.shape, "s32[100], ")(a)
     assert info == column + 1
     np.testing.assert_allclose(product_of(lu, pivots), a, atol=1e-12)
+
+
+def test_a_matrix_in_a_batch_has_the_factor_that_it_has_alone() -> None:
+    """Neither the number of matrices nor that of threads chooses between these kernels and LAPACK."""
+    a = positive("s", 5, 165, 165)
+    for routine, more in (("potrf", ""), ("getrf", "s32[{}165], ")):
+        config = "{uplo = 76 : ui8}" if routine == "potrf" else "{}"
+        batch, alone = (
+            compiled(routine, "s", each.shape, more.format(prefix), config)(each)
+            for each, prefix in ((a, "5,"), (a[3], ""))
+        )
+        np.testing.assert_array_equal(batch[0][3], alone[0])

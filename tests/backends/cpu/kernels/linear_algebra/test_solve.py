@@ -1,8 +1,7 @@
-"""Triangular systems without BLAS, by blocks: every side, triangle and transposition, against SciPy."""
+"""Triangular systems by blocks, without BLAS: every side, triangle and transposition, against SciPy."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from hloom.target import Target
 def emit(op: CustomCall, name: str, instruction: Instruction, target: Target) -> KernelCode | None:
     call = routine_call(instruction)
     assert call is not None
-    return solve.emit(name, instruction, call, replace(target, has_lapack=False))
+    return solve.emit(name, instruction, call, target)
 
 
 def solved(type: str, a: Any, b: Any, threads: int, **config: str) -> Any:

@@ -22,8 +22,8 @@ MIN_ORDER = 160
 
 
 def emit(name: str, instruction: Instruction, call: RoutineCall, target: Target) -> KernelCode | None:
-    """Returns the code of LAPACK's potrf of f32 and f64; None if the matrices are small, or enough for the threads."""
-    if call.routine not in ("spotrf", "dpotrf") or call.count >= 2 * target.threads:
+    """Returns the code of LAPACK's potrf of f32 and f64; None if the matrices are small."""
+    if call.routine not in ("spotrf", "dpotrf"):
         return None
     order = call.operands[0].sizes[0]
     if order < MIN_ORDER or len(call.results) != 2:

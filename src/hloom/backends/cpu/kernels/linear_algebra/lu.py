@@ -23,10 +23,8 @@ BLOCKS = ((768, 32), (1 << 31, 64))
 
 
 def emit(name: str, instruction: Instruction, call: RoutineCall, target: Target) -> KernelCode | None:
-    """Returns the code of LAPACK's getrf of square f32 and f64; None if the matrices are small, or enough for the
-    threads.
-    """
-    if call.routine not in ("sgetrf", "dgetrf") or call.count >= 2 * target.threads or len(call.results) != 3:
+    """Returns the code of LAPACK's getrf of square f32 and f64; None if the matrices are small."""
+    if call.routine not in ("sgetrf", "dgetrf") or len(call.results) != 3:
         return None
     order, columns = call.operands[0].sizes
     if order != columns or order < MIN_ORDER:

@@ -16,15 +16,21 @@ from hloom.runtime.custom_calls.fortran import RoutineCall
 from hloom.target import Target
 
 MIN_ORDER = 32
-"""Unknowns, and right-hand sides, from which blocks are faster than a loop over elements."""
+"""Unknowns, and right-hand sides, from which blocks are faster than BLAS and than a loop over elements."""
 
 
 def emit(name: str, instruction: Instruction, call: RoutineCall, target: Target) -> KernelCode | None:
-    """Returns the code of BLAS's trsm of f32 and f64 in programs that cannot call it; None if matrices are small."""
-    if target.has_lapack or call.routine not in ("strsm", "dtrsm"):
-        return None
+    """Returns the code of BLAS's trsm of f32 and f64; None if it is better called, or matrices are small.
+
+    OpenBLAS solves for several right-hand sides on threads of its own. Calls from several threads at once then wait for
+    each other in loops, for milliseconds: batches are solved here, whatever the number of their sides.
+    """
     order = call.operands[0].sizes[0]
-    if order < MIN_ORDER or call.operands[1].elements < MIN_ORDER * order:
+    if call.routine not in ("strsm", "dtrsm") or order < MIN_ORDER:
+        return None
+    sides = call.operands[1].elements // order
+    is_one_thread = sides == 1 or call.count == 1
+    if sides < MIN_ORDER and is_one_thread and not target.batch_invariant:
         return None
     return _Solve(name, instruction, call, target).code()
 

@@ -24,7 +24,7 @@ from hloom.backends.cpu.kernels.products.matmul_plan import (
     make_plan,
     normalised,
 )
-from hloom.backends.cpu.kernels.products.matvec import Matvec, Pointers, matvec_code
+from hloom.backends.cpu.kernels.products.matvec import Matvec, Pointers, matvec_code, transposed, transposition
 from hloom.backends.cpu.kernels.products.micro_kernel import (
     MicroKernel,
     PanelStrides,
@@ -82,8 +82,8 @@ def emit_packed_matmul(name: str, spec: MatmulSpec, target: Target) -> PackedCod
         return None
     p = normalised(spec, target.batch_invariant)
     vector = _sum_vector(spec, target)
-    if _as_matvec(p, vector, target) is not None:
-        return None
+    if (found := _as_matvec(p, vector, target)) is not None:
+        return _packed_matvec(name, *found, vector, target)
     planned, instruction = _planned(p, vector, target)
     if planned.b_storage != "shared" or p.batch > 1 or planned.columns < p.n:
         return None
@@ -430,6 +430,15 @@ def _matvec_code(name: str, p: Matvec, swapped: bool, vector: Type, target: Targ
     f = entry_of(name, *ARRAYS)
     matrix, vectors = _factors(f, swapped)
     return matvec_code(name, f, p, vector, target, Pointers(vectors, f["out"], [matrix]))
+
+
+def _packed_matvec(name: str, p: Matvec, swapped: bool, vector: Type, target: Target) -> PackedCode | None:
+    """Returns the product in two steps, the first of which transposes a narrow matrix; None for another matrix."""
+    after = transposed(p)
+    if after is None:
+        return None
+    packing, size = transposition(f"{name}.packing", p), p.m * p.k * size_of(p.matrix.element)
+    return PackedCode(int(swapped), size, packing, _matvec_code(f"{name}.packed", after, swapped, vector, target))
 
 
 def _zeros_code(name: str, spec: MatmulSpec) -> KernelCode:

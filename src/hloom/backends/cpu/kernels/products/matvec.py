@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.elements.byte_tables import CODES
 from hloom.backends.cpu.elements.types import memory_element
-from hloom.backends.cpu.kernels.code import KernelCode, align_up, aligned, code_of
+from hloom.backends.cpu.kernels.code import KernelCode, align_up, aligned, code_of, entry_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of, task_function
 from hloom.backends.cpu.kernels.products.computed_operand import ComputedOperand, OperandEmitter
 from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction, correction
@@ -28,6 +28,7 @@ from hloom.backends.cpu.kernels.products.streamed_matrix import (
     Vectors,
     parts_of,
 )
+from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.lir import PTR, IndexValue, Type, Value, constant, zero
 from hloom.target import L2_BYTES, Target
 from hloom.types import PrimitiveType
@@ -35,6 +36,7 @@ from hloom.types import PrimitiveType
 MIN_TASK_BYTES = 128 << 10  # of the matrix
 MIN_ADDED_ROWS = 1 << 11  # for which a task adds the sums of blocks
 MAX_SUMS_BYTES = L2_BYTES // 4  # of all products of a batch in a task
+MAX_WIDTH, MIN_LINES = 64, 64  # elements of a line, a row or a column, of a matrix that is transposed, and its lines
 SUM_TYPES = {memory_element(t): t for t in (PrimitiveType.F32, PrimitiveType.F64, PrimitiveType.S32, PrimitiveType.S64)}
 """Types of memory with elements like those of sums."""
 
@@ -303,3 +305,33 @@ class _Emitter:
             return ComputedMatrix(OperandEmitter(f, p.computed, arrays, type, self.parts), batch), work, sums
         base = f.at(arrays[0], f.multiply(batch, of_matrix), p.matrix.element)
         return StoredMatrix(f, type, p.matrix, base), work, sums
+
+
+# Narrow matrices in loops
+
+
+def transposed(p: Matvec) -> Matvec | None:
+    """Returns a product with the transposed matrix; None for a matrix that is not narrow.
+
+    A row of few elements fills few lanes, and adding up the lanes takes longer than the multiply-adds. Transposed, the
+    lanes are rows of the result, or parts of a long sum, which pays where the iterations of a loop share the matrix: a
+    regression has many points with few features.
+    """
+    (lines, width), distance = _lines(p), p.matrix.row if p.is_by_rows else p.matrix.column
+    is_narrow = lines >= MIN_LINES and 1 < width <= MAX_WIDTH and distance == width
+    if not is_narrow or p.batch > 1 or p.matrix.type.bits < 32:
+        return None
+    row, column = (1, lines) if p.is_by_rows else (lines, 1)
+    return replace(p, matrix=replace(p.matrix, row=row, column=column))
+
+
+def transposition(name: str, p: Matvec) -> KernelCode:
+    """Returns the code that transposes the matrix of a product."""
+    f, transposes = entry_of(name, "operand", "packed"), Transposes(name)
+    transposes.emit(f, f["operand"], f["packed"], size_of(p.matrix.element), _lines(p))
+    return code_of(name, [*transposes.functions.values(), f])
+
+
+def _lines(p: Matvec) -> tuple[int, int]:
+    """Returns the number of contiguous lines of a matrix, and the elements of one."""
+    return (p.m, p.k) if p.is_by_rows else (p.k, p.m)
