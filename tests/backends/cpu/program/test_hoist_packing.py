@@ -127,7 +127,7 @@ def test_packing_leaves_the_loops_that_leave_the_operand_alone(
 
 
 def test_narrow_matrices_are_transposed_before_the_loop() -> None:
-    """Both products of a regression's gradient, by rows and by columns of the points; each has its own copy."""
+    """Products of a regression and its gradient, by rows and by columns of the points: each has its own copy."""
     state = "(s32[], f32[20], f32[100,20])"
     module = hl.parse(f"""HloModule m
 condition {{ p = {state} parameter(0)
