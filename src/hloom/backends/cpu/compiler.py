@@ -191,14 +191,16 @@ def _compile_once(
     dump(module, "program.txt", lambda: program_text(program, assignment))
     dump(module, "program.ll", lambda: "\n".join([*texts, *map(module_text, early.kernels.modules())]))
     dump(module, "statistics.txt", lambda: statistics_text(stages.statistics))
-    host = HostPart(program.host_steps, program.slot_count, program.plans)
+    host = HostPart(program.host_steps, program.slot_count, {})
+    if host.is_needed:
+        host.plans = program.plans.complete()
     return CompiledModule(
         program.signature(),
         assignment.arena_bytes,
         assignment.donated,
         _is_brief(program),
         object_files,
-        host if host.is_needed else HostPart([], 0, {}),
+        host,
         program.loops,
         _largest_buffers(program),
         module,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from hloom.backends.interpreter.interpreter import Execution, Observer
-from hloom.backends.interpreter.plan import make_plans
+from hloom.backends.interpreter.plan import Plans
 from hloom.ir import Module
 from hloom.runtime.executable import DeviceExecutable, RunOptions, own_arrays
 from hloom.runtime.rendezvous import Rendezvous
@@ -31,7 +31,7 @@ class InterpreterExecutable(DeviceExecutable):
         self.step_limit = step_limit
         self.observer = observer
         self.executions: dict[int, Execution] = {}
-        self.plans = make_plans(module.entry)
+        self.plans = Plans(module.entry).complete()
 
     def _run(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
         replica, partition = divmod(device, self.module.num_partitions)

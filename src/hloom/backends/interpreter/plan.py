@@ -37,21 +37,20 @@ class Step:
 class Plan:
     """Plan of a computation. `template` holds the constants in their slots; parameters take the first slots.
 
-    `plans` holds the plans of called computations. `has_effects`: it must run even if its value is unused (GEN-11).
-    `applies_to_arrays`: on whole arrays in place of scalars it computes the same for each element.
+    `plans` holds the plans of called computations. `applies_to_arrays`: on whole arrays in place of scalars it computes
+    the same for each element.
     """
 
     __slots__ = (
         "applies_to_arrays",
         "computation",
-        "has_effects",
         "parameter_count",
         "root_slot",
         "steps",
         "template",
     )
 
-    def __init__(self, computation: Computation, plans: dict[int, Plan]) -> None:
+    def __init__(self, computation: Computation, plans: Plans) -> None:
         self.computation = computation
         live = _live_instructions(computation, plans)
         slots = {parameter: i for i, parameter in enumerate(computation.parameters)}
@@ -71,7 +70,6 @@ class Plan:
                 self.steps.append(Step(instruction, slots[instruction], operand_slots))
         self.root_slot = slots[computation.root]
         self._end_values_early(slots)
-        self.has_effects = any(_has_effects(instruction, plans) for instruction in live)
         self.applies_to_arrays = all(_applies_to_arrays(instruction, plans) for instruction in live)
 
     def _end_values_early(self, slots: dict[Instruction, int]) -> None:
@@ -89,19 +87,34 @@ class Plan:
             step.ends = tuple(ended)
 
 
-def make_plans(entry: Computation) -> dict[int, Plan]:
-    """Returns the plans of a computation and of its callees, by the id of the computation."""
-    plans: dict[int, Plan] = {}
-    for computation in callees_first(entry):
-        plans[id(computation)] = Plan(computation, plans)
-    return plans
+class Plans(dict[int, Plan]):
+    """The plans of a computation and of its callees, by the id of the computation; each is made at its first use."""
+
+    def __init__(self, entry: Computation) -> None:
+        super().__init__()
+        self.computations = {id(computation): computation for computation in callees_first(entry)}
+        self._with_effects: set[int] = set()
+        for key, computation in self.computations.items():
+            if any(map(self.has_effects, computation.instructions)):
+                self._with_effects.add(key)
+
+    def __missing__(self, key: int) -> Plan:
+        self[key] = plan = Plan(self.computations[key], self)
+        return plan
+
+    def has_effects(self, instruction: Instruction) -> bool:
+        """Whether an instruction must run even if its value is unused (GEN-11)."""
+        op = instruction.op
+        return op.has_side_effect or any(id(c) in self._with_effects for c in op.computations)
+
+    def complete(self) -> Plans:
+        """Makes the plans that have not been used, and returns all."""
+        for key in self.computations:
+            self[key]
+        return self
 
 
-def _has_effects(instruction: Instruction, plans: dict[int, Plan]) -> bool:
-    return instruction.op.has_side_effect or any(plans[id(c)].has_effects for c in instruction.op.computations)
-
-
-def _live_instructions(computation: Computation, plans: dict[int, Plan]) -> list[Instruction]:
+def _live_instructions(computation: Computation, plans: Plans) -> list[Instruction]:
     """Returns the instructions in execution order, without pure ones whose values are unused."""
     order = computation.instructions
     if any(instruction.control_predecessors for instruction in order):
@@ -110,7 +123,7 @@ def _live_instructions(computation: Computation, plans: dict[int, Plan]) -> list
         order = _waiting_last(order)
     live: set[Instruction] = {computation.root}
     for instruction in reversed(order):
-        if instruction in live or _has_effects(instruction, plans):
+        if instruction in live or plans.has_effects(instruction):
             live.add(instruction)
             live.update(instruction.operands)
             live.update(instruction.control_predecessors)
@@ -133,7 +146,7 @@ def _waiting_last(order: list[Instruction]) -> list[Instruction]:
     return result
 
 
-def _applies_to_arrays(instruction: Instruction, plans: dict[int, Plan]) -> bool:
+def _applies_to_arrays(instruction: Instruction, plans: Plans) -> bool:
     """Whether an instruction computes the same for each element on whole arrays in place of scalars."""
     if not all(leaf.is_scalar for leaf in instruction.shape.leaves()):
         return False

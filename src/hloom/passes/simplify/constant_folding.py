@@ -95,9 +95,9 @@ class ConstantFolding:
 def evaluate(instruction: Instruction) -> Array | None:
     """Returns the value of an instruction whose operands are constants; None if evaluating it raises an error."""
     from hloom.backends.interpreter.interpreter import Execution, Site
-    from hloom.backends.interpreter.plan import make_plans
+    from hloom.backends.interpreter.plan import Plans
 
-    plans = {key: plan for called in instruction.op.computations for key, plan in make_plans(called).items()}
+    plans = {key: plan for called in instruction.op.computations for key, plan in Plans(called).complete().items()}
     execution = Execution(plans, *_single_device(), 0, 0, seed=0)
     values = [constant_value(operand) for operand in instruction.operands]
     try:

@@ -36,7 +36,7 @@ from hloom.backends.cpu.program.program import (
     buffers_of,
     leaves,
 )
-from hloom.backends.interpreter.plan import make_plans
+from hloom.backends.interpreter.plan import Plans
 from hloom.ir import Computation, Instruction, Module
 from hloom.loops.lower import Lowered, can_lower, copy_kernel, lower
 from hloom.loops.nest import BufferType, Kernel
@@ -69,7 +69,7 @@ def build_program(module: Module, target: Target, with_calls: bool = True, codes
     emitted.
     """
     order = running_computations(module.entry)
-    program = Program(module=module, plans=make_plans(module.entry))
+    program = Program(module=module, plans=Plans(module.entry))
     shared = _Shared(codes or KernelCodes(target))
     functions = functions_of(order) if with_calls else set()
     sizes: dict[Computation, int] = {}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hloom.backends.cpu.kernels.code import KernelCode
-from hloom.backends.interpreter.plan import Plan
+from hloom.backends.interpreter.plan import Plans
 from hloom.ir import Instruction, Module
 from hloom.loops.nest import Kernel, nest_cost
 from hloom.runtime.custom_calls.fortran import routine_address
@@ -339,7 +339,7 @@ class Program(Signature):
     """Steps of the entry computation, with its buffers, loops and subroutines."""
 
     module: Module = field(kw_only=True)
-    plans: dict[int, Plan] = field(kw_only=True)
+    plans: Plans = field(kw_only=True)
     steps: list[Step] = field(default_factory=list)
     host_steps: list[HostStep | WaitStep] = field(default_factory=list)
     loops: list[LoopInfo] = field(default_factory=list)
