@@ -275,3 +275,15 @@ def test_rows_beside_shared_weights_are_lanes() -> None:
     row = "add(0.0, add(b0[2*i0], b0[2*i0 + 1]))"
     assert found.split("\n")[0].startswith("parallel vector i0 < 1000")
     assert found.endswith(f"  b2[i0] = reduce[r2 < 32; add](sine(multiply({row}, b1[r2])))")
+
+
+@pytest.mark.parametrize(("rows", "columns", "parts"), [(800, 300, 16), (47, 6000, 23), (31, 9000, 31)])
+def test_sums_over_loops_that_do_not_collapse_are_split_along_the_first(rows: int, columns: int, parts: int) -> None:
+    """Few rows make more parts, so that hardly any are left."""
+    found = nests(
+        f"x = f32[{rows},{columns + 2}] parameter(0)\ny = f32[{rows},{columns}] parameter(1)\n"
+        f"zero = f32[] constant(0)\np = f32[{rows},{columns}] slice(x), slice={{[0:{rows}], [1:{columns + 1}]}}\n"
+        f"q = f32[{rows},{columns}] multiply(p, y)\n"
+        "ROOT r = f32[] reduce(q, zero), dimensions={0,1}, to_apply=sum"
+    )
+    assert found.startswith(f"parallel p < {parts}")

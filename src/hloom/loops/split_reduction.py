@@ -5,9 +5,9 @@
     b2[4096*p + c] = add(b2[4096*p + c], reduce[s < 8](b0[4096*(256*p + 8*t + s) + c]))   for p, t < 32, c
     b1[c] = reduce[p < 16; add](b2[4096*p + c])
 
-The reductions of the nest must have reorderable combiners and run over the same single loop. A part of a reduction of
-rows reads memory in order, row by row, with its row of accumulators in the cache; otherwise a part is a reduction of a
-range of the loop.
+The reductions of the nest must have reorderable combiners and run over the same loops, or loops alike: the first one is
+split. A part of a reduction of rows reads memory in order, row by row, with its row of accumulators in the cache;
+otherwise a part is a reduction of a range of the loop.
 """
 
 from __future__ import annotations
@@ -39,12 +39,17 @@ def split_reductions(kernel: Kernel, nest: Nest) -> list[Nest]:
     reductions = _splittable(nest)
     if not reductions or nest_cost(nest) < MIN_PARALLEL_WORK:
         return [nest]
-    variable = reductions[0].over[0]
-    by_rows = _reduces_rows(nest, reductions, variable)
-    parts = min(_part_count(variable.extent, by_rows), variable.extent // MIN_PART_ITERATIONS)
+    variable, *others = over = reductions[0].over
+    by_rows = _reduces_rows(nest, reductions, variable) and all(
+        reduction.over == (variable,) for reduction in reductions
+    )
+    iterations = math.prod(v.extent for v in over)
+    parts = min(_part_count(iterations, by_rows), iterations // MIN_PART_ITERATIONS, variable.extent)
     if parts < 2 or not (by_rows or nest.iterations < MIN_PARTS):
         return [nest]
-    return _Split(kernel, nest, reductions, variable, parts, by_rows).nests()
+    if others:
+        parts = variable.extent // (variable.extent // parts)  # few iterations are left, each of which may be long
+    return _Split(kernel, nest, reductions, parts, by_rows).nests()
 
 
 def _part_count(iterations: int, by_rows: bool) -> int:
@@ -58,15 +63,14 @@ def _part_count(iterations: int, by_rows: bool) -> int:
 
 
 def _splittable(nest: Nest) -> list[Reduction]:
-    """The outermost reductions, if all have named combiners and the same single loop; else none."""
+    """The outermost reductions, if all have named combiners and loops alike; else none."""
     reductions = nest.reductions
     inner = {id(f) for reduction in reductions for f in reductions_of([*reduction.values, *reduction.initial])}
     outer = [reduction for reduction in reductions if id(reduction) not in inner]
     if any(v.extent > 16 for reduction in reductions if id(reduction) in inner for v in reduction.over):
         return []
-    are_similar = all(
-        reduction.monoid and len(reduction.over) == 1 and reduction.over == outer[0].over for reduction in outer
-    )
+    extents = {tuple(v.extent for v in reduction.over) for reduction in outer}
+    are_similar = len(extents) == 1 and all(reduction.monoid and reduction.over for reduction in outer)
     are_real = all(not reduction.initial[0].type.is_complex for reduction in outer)
     return outer if are_similar and are_real and all(not reduction.initial[0].variables for reduction in outer) else []
 
@@ -97,14 +101,13 @@ def _reduces_rows(nest: Nest, reductions: list[Reduction], variable: Variable) -
 class _Split:
     """The nests of split reductions, and the buffers of their partial results."""
 
-    def __init__(
-        self, kernel: Kernel, nest: Nest, reductions: list[Reduction], variable: Variable, parts: int, by_rows: bool
-    ) -> None:
-        self.kernel, self.nest, self.reductions, self.variable = kernel, nest, reductions, variable
+    def __init__(self, kernel: Kernel, nest: Nest, reductions: list[Reduction], parts: int, by_rows: bool) -> None:
+        self.kernel, self.nest, self.reductions = kernel, nest, reductions
+        self.variable, *self.others = reductions[0].over
         self.space: ExpressionSpace = kernel.space
         self.parts, self.by_rows = parts, by_rows
         step = ROWS_PER_STEP if by_rows else 1
-        self.length = variable.extent // parts // step * step
+        self.length = self.variable.extent // parts // step * step
         self.part = self.space.indices.variable("p", parts)
         self.partials = [self._temporary(reduction) for reduction in reductions]
 
@@ -126,10 +129,11 @@ class _Split:
         return indices.add(indices.scale(part, self.nest.iterations), element)
 
     def _reduced(self, reduction: Reduction, over: Variable, counter: Index) -> Expression:
-        """The reduction with `counter` for its variable, over another variable and starting from the identity."""
+        """The reduction with `counter` for its first variable, over another variable and starting from the identity."""
         start = self.space.constant(reduction.initial[0].type, reduction.identity)
-        value = self.space.substitute([reduction.values[0]], {self.variable: counter}, in_reductions=False)[0]
-        return self.space.reduction((over,), (value,), (start,), reduction.combine, reduction.monoid)[0]
+        own = zip(reduction.over, [counter, *map(self.space.indices.of, self.others)], strict=True)
+        value = self.space.substitute([reduction.values[0]], dict(own), in_reductions=False)[0]
+        return self.space.reduction((over, *self.others), (value,), (start,), reduction.combine, reduction.monoid)[0]
 
     def _part_nest(self) -> Nest:
         """The nest that reduces a contiguous range of iterations for each part."""
