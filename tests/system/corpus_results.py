@@ -1,4 +1,4 @@
-"""Runs programs of the corpus and writes their results: a process that `test_windows.py` starts on two systems.
+"""Runs programs of the corpus and writes their results: a process that `test_windows_python.py` starts on two systems.
 
 `python corpus_results.py FOLDER BACKEND PROGRAM ..` writes `PROGRAM.npz` for each, or `PROGRAM.txt` with an error.
 """
