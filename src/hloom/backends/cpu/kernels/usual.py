@@ -9,7 +9,10 @@ LENGTHS = 128, 64, 32, 24, 9, 25, 49
 SORTED = "f32", "f64", "s32", "s64"
 FACTORS = {"f32": "f32", "f64": "f64", "bf16": "bf16", "s8": "s32"}
 """Element types of products, with those of the results."""
-PRODUCTS = (512, 512, 512), (256, 256, 256), (500, 500, 500), (512, 512, 4096), (64, 64, 64)
+PRODUCTS = (
+    (512, 512, 512), (320, 320, 320), (500, 500, 500), (100, 100, 100), (64, 64, 64), (512, 512, 4096), (256, 256, 64),
+    (128, 3072, 768), (16, 1024, 1024),
+)  # fmt: skip
 """Rows, columns and terms of products."""
 CONVOLUTIONS = (32, 64, 64, 3), (16, 128, 128, 3), (28, 256, 512, 1), (224, 3, 64, 7)
 """Rows of an image, features before and after, and rows of the window."""
