@@ -41,6 +41,8 @@ UNROLLED_COLUMNS_ALONE: UnrollTable = (*UNROLLED_COLUMNS, (math.inf, 2))
 """Unrolling of such loops in nests with one result."""
 UNROLLED_ELEMENTS: UnrollTable = ((12, 2),)
 """Unrolling of other loops."""
+UNROLLED_CHAINS: UnrollTable = (*UNROLLED_ELEMENTS, (50, 1), (math.inf, 2))
+"""Unrolling of such loops in nests with one result and much work: long chains of dependent instructions overlap."""
 
 ADDITION_RATE, MULTIPLY_ADD_RATE, MEMORY_RATE = 5e9, 2.5e10, 1e10
 """Rates that estimates of durations assume: additions, multiply-adds, and bytes read or written, in a second."""

@@ -266,6 +266,13 @@ def test_the_corpus_runs_as_web_assembly(case: Path, tmp_path: Path) -> None:
         assert_close(mine, want)
 
 
+def test_web_assembly_converts_vectors_at_once() -> None:
+    """Multiply-adds of f32 that are rounded once go by f64; LLVM takes conversions of four elements apart."""
+    text = module_text("x = f32[64] parameter(0)\nROOT r = f32[64] erf(x)")
+    assembly = hl.build({"f": text}, target="wasm32", emit="asm").binaries["f.s"].decode()
+    assert "f32x4.demote_f64x2_zero" in assembly and "f32.demote_f64" not in assembly
+
+
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node")
 def test_relaxed_multiply_adds_are_as_close(tmp_path: Path) -> None:

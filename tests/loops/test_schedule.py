@@ -117,6 +117,13 @@ def test_loops_of_elements(entry: str, expected: str) -> None:
     assert nests(entry) == expected
 
 
+def test_much_expensive_work_uses_two_registers() -> None:
+    """Their chains of dependent instructions overlap."""
+    power = "x = f64[N] parameter(0)\nROOT r = f64[N] power(x, x)"
+    lanes = [nests(power.replace("N", size), threads=1).splitlines()[0] for size in ("1000", "4000")]
+    assert lanes == ["vector i0 < 1000 lanes 4:", "vector i0 < 4000 lanes 8:"]
+
+
 def test_long_rows_are_summed_along_themselves_by_several_threads() -> None:
     assert nests(ROW_SUM) == "parallel i0 < 1000 by 63:\n  b1[i0] = reduce[r2 < 1000; add](b0[1000*i0 + r2])"
     assert nests(ROW_SUM, threads=1) == nests(ROW_SUM).replace("parallel", "for").replace(" by 63", "")

@@ -119,22 +119,24 @@ def test_without_hloom_the_plugin_says_so(client: Path) -> None:
 
 
 LOADED_BY_JAX = """
-import os, sys
+import sys
 import jax, jax.numpy as jnp
 from jax._src import xla_bridge
 xla_bridge.register_plugin("native_hloom", library_path=sys.argv[1])
-jax.config.update("jax_platforms", "native_hloom")
-print(jax.devices()[0].platform, jax.jit(lambda x: jnp.sin(x) @ x)(jnp.ones(4)))
+jax.config.update("jax_platforms", "native_hloom,hloom")
+by_path, by_entry_point = (jax.devices(platform)[0] for platform in ("native_hloom", "hloom"))
+x = jax.jit(lambda x: jnp.sin(x) @ x)(jax.device_put(jnp.ones(4), by_path))
+print(by_path.platform, x, jax.device_put(x, by_entry_point) + 1)
 """
 
 
 @pytest.mark.long
-def test_jax_loads_the_plugin_by_its_path() -> None:
+def test_jax_loads_the_plugin_by_its_path_beside_its_own() -> None:
     pytest.importorskip("jax")
     command = [sys.executable, "-c", LOADED_BY_JAX, str(library_path())]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "hloom 3.3658838\n"
+    assert done.stdout == "hloom 3.3658838 4.365884\n"
 
 
 def test_the_plugin_joins_the_python_that_runs() -> None:

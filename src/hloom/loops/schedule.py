@@ -37,7 +37,9 @@ from hloom.loops.split_reduction import split_reductions
 from hloom.target import (
     MAX_CACHED_COLUMN,
     MAX_CACHED_ROW,
+    MIN_PARALLEL_WORK,
     MIN_TASK_WORK,
+    UNROLLED_CHAINS,
     UNROLLED_COLUMNS,
     UNROLLED_COLUMNS_ALONE,
     UNROLLED_ELEMENTS,
@@ -209,9 +211,12 @@ def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: in
     if emulates_masks(expressions, vector_bytes):
         return fitting_lanes(min(width, 16), 1, vector.extent)
     cost = sum(expression_cost(e) for e in expressions if vector in e.variables)
-    table = UNROLLED_ELEMENTS
+    is_alone = len(nest.stores) == 1
     if any(vector in reduction.variables for reduction in nest.reductions):
-        table = UNROLLED_COLUMNS_ALONE if len(nest.stores) == 1 else UNROLLED_COLUMNS
+        table = UNROLLED_COLUMNS_ALONE if is_alone else UNROLLED_COLUMNS
+    else:
+        is_long = is_alone and cost * nest.iterations >= MIN_PARALLEL_WORK
+        table = UNROLLED_CHAINS if is_long else UNROLLED_ELEMENTS
     return fitting_lanes(width * unroll_factor(cost / row_count, table), width, vector.extent)
 
 

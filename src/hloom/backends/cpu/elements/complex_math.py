@@ -19,7 +19,7 @@ from hloom.backends.cpu.elements.exponentials import (
     log1p,
     log_of_sum,
 )
-from hloom.backends.cpu.elements.lanes import Lanes, at_least, at_most, fma, sqrt, where, with_sign_of
+from hloom.backends.cpu.elements.lanes import Lanes, at_least, at_most, fma, muladd, sqrt, where, with_sign_of
 from hloom.backends.cpu.elements.trigonometry import atan2, sin, sin_and_cos
 from hloom.ops.elementwise_binary import Atan2, Divide, Power
 from hloom.ops.elementwise_unary import (
@@ -267,7 +267,7 @@ def _products(x: Lanes, for_cosh: Lanes, for_sinh: Lanes) -> Pair:
     small = 0.25 / (scaled * other)
     cosh_part = fma(scaled * for_cosh, other, small * for_cosh)
     square = a * a
-    near_zero = fma(a * square, square.polynomial(SINH), a) * for_sinh
+    near_zero = muladd(a * square, square.polynomial(SINH), a) * for_sinh
     sinh_part = where(a < 1.0, near_zero, fma(scaled * for_sinh, other, -(small * for_sinh)))
     cosh_part = where(for_cosh.equals(0.0), for_cosh, cosh_part)
     sinh_part = where(for_sinh.equals(0.0), for_sinh, sinh_part)

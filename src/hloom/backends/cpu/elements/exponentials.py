@@ -263,7 +263,7 @@ def sinh(x: Lanes) -> Lanes:
     a = abs(x)
     half = _exp(at_most(a, x.pick(90.0, 711.0)), halved=True)
     square = a * a
-    near_zero = fma(a * square, square.polynomial(SINH), a)
+    near_zero = muladd(a * square, square.polynomial(SINH), a)
     return with_sign_of(where(a < 1.0, near_zero, half - 0.25 / half), x)
 
 
@@ -276,13 +276,13 @@ def cosh(x: Lanes) -> Lanes:
 def erf(x: Lanes) -> Lanes:
     """1 - e^-g with g = -log(erfc |x|), a smooth function approximated by a polynomial."""
     a = at_most(abs(x), x.pick(3.95, 5.93))
-    factor = fma(a, a.polynomial(ERF), a.pick(*ERF_AT_0_HIGH))
+    factor = muladd(a, a.polynomial(ERF), a.pick(*ERF_AT_0_HIGH))
     g = a * factor
     bits, n, r = _reduce(-g)
-    rest = _without_low(n, -fma(a, x.pick(*ERF_AT_0_LOW), fma(a, factor, -g)))
+    rest = _without_low(n, -muladd(a, x.pick(*ERF_AT_0_LOW), fma(a, factor, -g)))
     scale = _power_of_two(bits, x.mantissa_bits)
-    power = r + fma(r * r, r.polynomial(EXP), rest)
-    return with_sign_of(fma(scale, power, scale - 1.0), x)
+    power = r + muladd(r * r, r.polynomial(EXP), rest)
+    return with_sign_of(muladd(scale, power, scale - 1.0), x)
 
 
 # Logarithms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -153,6 +154,10 @@ class Lanes:
             return self
         return Lanes(self.b, self.b.convert("fpext" if element == "double" else "fptrunc", self.value, element))
 
+    def lanes(self, *lanes: int) -> Lanes:
+        """The vector of some lanes."""
+        return Lanes(self.b, self.b.shuffle(self.value, None, lanes))
+
     def intrinsic(self, name: str, *others: Lanes | Number) -> Lanes:
         """Calls an LLVM intrinsic on operands of this type, which is also that of the result."""
         return Lanes(self.b, self.b.intrinsic(name, self.value, *(self.like(other).value for other in others)))
@@ -160,10 +165,25 @@ class Lanes:
 
 def fma(a: Lanes, b: Lanes | Number, c: Lanes | Number) -> Lanes:
     """a * b + c, rounded once; without instructions for it, f32 is rounded twice, at first to f64."""
-    if a.type.element == "float" and not processor().has_fma:
-        wide = [a.like(each).to("double") for each in (a, b, c)]
-        return (wide[0] * wide[1] + wide[2]).to("float")
-    return a.intrinsic("fma", b, c)
+    if a.type.element != "float" or processor().has_fma:
+        return a.intrinsic("fma", b, c)
+    operands = [a.like(each) for each in (a, b, c)]
+    if processor().architecture != "wasm32" or a.type.width % 4 or not a.type.width:
+        return _fma_by_double(*operands).to("float")
+    quads = [[each.lanes(*range(k, k + 4)) for each in operands] for k in range(0, a.type.width, 4)]
+    return Lanes(a.b, functools.reduce(a.b.joined, [_fma_by_pairs(*quad).value for quad in quads]))
+
+
+def _fma_by_double(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    return a.to("double") * b.to("double") + c.to("double")
+
+
+def _fma_by_pairs(*operands: Lanes) -> Lanes:
+    """Four lanes, in pairs: WebAssembly converts two to f32 with two zeros; LLVM makes scalars of more."""
+    low, high = (_fma_by_double(*(each.lanes(*pair) for each in operands)) for pair in ((0, 1), (2, 3)))
+    zeros, b = constant(low.type, 0.0), low.b
+    quads = [Lanes(b, b.shuffle(pair.value, zeros, range(4))).to("float") for pair in (low, high)]
+    return (quads[0].bits | quads[1].lanes(2, 3, 0, 1).bits).float
 
 
 def muladd(a: Lanes, b: Lanes | Number, c: Lanes | Number) -> Lanes:
