@@ -7,7 +7,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hloom.system.machine import at_fork, release_freed_memory
+from hloom.system.forks import at_fork
+from hloom.system.machine import release_freed_memory
 
 _inside = threading.Lock()
 """Held while the older objects are frozen. (`gc.get_freeze_count` counts one by one: 10 ms once a framework is

@@ -14,7 +14,7 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -179,16 +179,6 @@ def cpu_quota(group: Path) -> float:
         return int(quota) / int(period) if quota != "max" and int(quota) > 0 else math.inf
     except (OSError, ValueError):
         return math.inf
-
-
-def at_fork(
-    before: Callable[[], Any] = lambda: None,
-    after_in_parent: Callable[[], Any] = lambda: None,
-    after_in_child: Callable[[], Any] = lambda: None,
-) -> None:
-    """Registers functions that are called around forks, where the system has forks."""
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=before, after_in_parent=after_in_parent, after_in_child=after_in_child)
 
 
 def user_id() -> int | None:

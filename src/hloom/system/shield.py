@@ -25,7 +25,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from hloom.errors import ResourceExhaustedError, RunError
-from hloom.system.machine import at_fork
+from hloom.system.forks import at_fork
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
-import traceback
-from pathlib import Path
 from types import TracebackType
 
 from hloom.errors import HloomError
 
-PACKAGE = str(Path(__file__).parents[1])
+PACKAGE = os.path.dirname(os.path.dirname(__file__))
 
 
 def shorten_tracebacks() -> None:
@@ -31,6 +30,8 @@ def shorten_tracebacks() -> None:
 
 
 def _shortened(error: HloomError, trace: TracebackType | None) -> str:
+    import traceback  # which `import hloom` does without
+
     frames = traceback.extract_tb(trace)
     shown = [frame for frame in frames if not frame.filename.startswith(PACKAGE)] or frames
     lines = ["Traceback (most recent call last):\n", *traceback.format_list(shown)]

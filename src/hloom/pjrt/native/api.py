@@ -52,7 +52,7 @@ from hloom.pjrt.native.memory import (
 from hloom.pjrt.native.transfers import decrease_references, from_host, increase_references
 from hloom.pjrt.records import IMMORTAL, new_record, objects, offsets_of_record, recycle_record, reserve_records
 from hloom.system.float_state import ieee_floats
-from hloom.system.machine import at_fork
+from hloom.system.forks import at_fork
 from hloom.system.python_api import c_address, immortal
 
 

@@ -32,7 +32,8 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     static,
     store,
 )
-from hloom.system.machine import at_fork, memory_map_flags, memory_size
+from hloom.system.forks import at_fork
+from hloom.system.machine import memory_map_flags, memory_size
 from hloom.system.python_api import c_address
 
 SMALLEST = 64 << 10

@@ -74,7 +74,8 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
 from hloom.backends.cpu.runtime.affinity import Affinity, affinity_of, begin, keep_apart, reset
 from hloom.backends.cpu.runtime.call_table import Task, run_calls
 from hloom.errors import ArgumentError
-from hloom.system.machine import MAX_THREADS, at_fork, thread_count
+from hloom.system.forks import at_fork
+from hloom.system.machine import MAX_THREADS, thread_count
 from hloom.system.python_api import immortal
 
 SPIN_SECONDS = 100e-6  # about the cost of waking a parked worker: polling for longer would not pay
