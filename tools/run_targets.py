@@ -40,8 +40,8 @@ ROOT = Path(__file__).resolve().parents[1]
 CORPUS = ROOT / "tests" / "corpus"
 RECORDED = ROOT / "docs" / "targets.json"
 RESULTS = ROOT / "build" / "targets.jsonl"
-ROUNDS = 3
-"""Turns in which the JIT and a library are timed, since the speed of memory changes with what else the machine does."""
+REPETITIONS = 3
+"""Number of times that the JIT and a library are measured alternately: the speed of memory changes with what else the machine does."""
 
 
 def best_time(call: Callable[[], Any], seconds: float) -> float:
@@ -109,7 +109,7 @@ def run_at(environment: Environment, subject: Subject, runner: Runner, folder: P
         leaves = [leaf for argument in subject.arguments for leaf in flat(argument)]
         got, taken = runner(library, leaves, folder, limit)
         again = float("inf") if limit else 0.0
-        for _ in range(ROUNDS if limit else 0):
+        for _ in range(REPETITIONS if limit else 0):
             again = min(again, best_time(lambda: subject.compiled(*subject.arguments), limit))
             taken = min(taken, runner(library, leaves, folder, limit)[1])
     except hl.ArgumentError as error:
@@ -137,7 +137,9 @@ def main() -> None: ...
     metavar="[ENVIRONMENTS]...",
 )
 @click.option("--match", default="*", help="A glob pattern of programs.")
-@click.option("--seconds", default=0.1, help="Time for each program, side and turn where times count; 0 measures none.")
+@click.option(
+    "--seconds", default=0.1, help="Time for each program, side and repetition where times count; 0 measures none."
+)
 @click.option("--again", is_flag=True, help="Run what has run, or is recorded.")
 @click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True)
 def run(environments: tuple[str, ...], match: str, seconds: float, again: bool, results: Path) -> None:

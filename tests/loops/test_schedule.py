@@ -118,7 +118,7 @@ def test_loops_of_elements(entry: str, expected: str) -> None:
 
 
 def test_much_expensive_work_uses_two_registers() -> None:
-    """Their chains of dependent instructions overlap."""
+    """Chains of dependent instructions overlap."""
     power = "x = f64[N] parameter(0)\nROOT r = f64[N] power(x, x)"
     lanes = [nests(power.replace("N", size), threads=1).splitlines()[0] for size in ("1000", "4000")]
     assert lanes == ["vector i0 < 1000 lanes 4:", "vector i0 < 4000 lanes 8:"]
