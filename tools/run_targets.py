@@ -41,7 +41,7 @@ CORPUS = ROOT / "tests" / "corpus"
 RECORDED = ROOT / "docs" / "targets.json"
 RESULTS = ROOT / "build" / "targets.jsonl"
 REPETITIONS = 3
-"""Number of times that the JIT and a library are measured alternately: the speed of memory changes with what else the machine does."""
+"""Number of times that the JIT and a library are measured, alternately, since the speed of memory changes."""
 
 
 def best_time(call: Callable[[], Any], seconds: float) -> float:
