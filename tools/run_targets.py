@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-os.environ["HLOOM_NUM_THREADS"] = "1"
+os.environ["HLOOM_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # LAPACK has threads of its own
 
 import click
 
