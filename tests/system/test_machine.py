@@ -9,6 +9,7 @@ import pytest
 from conftest import ROOT
 from hloom.errors import ArgumentError, RunError
 from hloom.system import machine
+from hloom.system.forks import at_fork
 from hloom.system.machine import architecture, control_groups, cpu_quota, thread_count
 
 
@@ -84,7 +85,7 @@ def test_other_architectures_are_an_error(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_nothing_is_registered_where_nothing_forks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "register_at_fork")
-    machine.at_fork(after_in_child=pytest.fail)
+    at_fork(after_in_child=pytest.fail)
 
 
 def test_only_one_file_queries_the_operating_system() -> None:
