@@ -170,7 +170,7 @@ def report(results: Path) -> None:
     """Add runs to docs/targets.json, and write docs/targets.md from it."""
     runs = page.recorded(RECORDED) | json_lines.read(results, Run, "key")
     page.record(RECORDED, runs)
-    RECORDED.with_suffix(".md").write_text(page.written(runs))
+    RECORDED.with_suffix(".md").write_text(page.written(page.recorded(RECORDED)))
 
 
 if __name__ == "__main__":
