@@ -17,7 +17,7 @@ from targets import c_program, web_program
 Runner = Callable[[Library, Sequence[Array], Path, float], tuple[list[Array], float]]
 """Runs a library's function on arguments, in a folder; returns the results and the best time in some seconds."""
 NODE, CHROMIUM = "node", "chromium"
-EMULATED_SECONDS = 5
+EMULATED_SECONDS = 3
 """Processor time that an emulated program may take."""
 
 
