@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from hloom.backends.cpu.codegen.emitter import ProgramEmitter
 from hloom.backends.cpu.codegen.merge_functions import MERGED
+from hloom.backends.cpu.codegen.modules import Unit, shared_units
 from hloom.backends.cpu.llvm.debug_locations import (
     assembly_functions,
     ir_functions,
@@ -37,10 +38,11 @@ def kernels_of(program: Program) -> list[Json]:
             each = found.setdefault(id(step.kernel), code.shown("nest", names, step.kernel.to_text()))
         elif isinstance(step, CodeStep):
             kernel = step.code.entry.partition(".")[0]
+            shared = [unit.functions[0] for unit in shared_units([Unit(step.code.functions)])]
             names = [name for name in code.ir if name == kernel or name.startswith(f"{kernel}.")]
-            each = found.setdefault(
-                id(step.code), code.shown(kernel.rstrip("0123456789"), names, outline(step.code.functions))
-            )
+            names += [function.name for function in shared]
+            loops = outline([*shared, *step.code.functions])
+            each = found.setdefault(id(step.code), code.shown(kernel.rstrip("0123456789"), names, loops))
         else:
             continue
         each["instructions"].append(step.name)
