@@ -201,7 +201,7 @@ def table(found: Sequence[tuple[Kernel, dict[str, float]]]) -> str:
     from hloom.bench.machine import limits_of_machine
     from hloom.system.machine import core_count
 
-    limits = [limits_of_machine(threads=count) for count in {1, core_count()}]
+    limits = [limits_of_machine(improve=True, threads=count) for count in {1, core_count()}]
     peers = [peer for peer in PEERS if peer not in ("hloom", DIRECT) and any(peer in times for _, times in found)]
     lines = [f"| | hloom ms | of the limit | through JAX ms | {' | '.join(f'{peer} / hloom' for peer in peers)} |"]
     lines.append("|---|" + "---|" * (3 + len(peers)))
