@@ -21,6 +21,7 @@ from run_on_windows import Missing, prepare
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3000)]
 CASES = int(os.environ.get("HLOOM_CASES", "4000")) // 10
 """The number of programs of the corpus, at most."""
+OTHER_BITS = "other bits"
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def value_in(path: Path, module: hl.Module) -> Value:
 
 
 def compare(workload: Workload, one: Path, other: Path) -> str:
-    """Says how the results of a program in two folders differ, or "": bits, or else by the rule for results."""
+    """Says how the results of a program in two folders differ; "" if not, OTHER_BITS within the rule for results."""
     module = hl.load(workload.module)
     name = f"{workload.name}.npz"
     if not (one / name).exists() or not (other / name).exists():
@@ -53,7 +54,7 @@ def compare(workload: Workload, one: Path, other: Path) -> str:
     got, want = (value_in(folder / name, module) for folder in (one, other))
     if [leaf.tobytes() for leaf in flat(got)] == [leaf.tobytes() for leaf in flat(want)]:
         return ""
-    return Comparison(module, [workload.arguments(module)]).difference(got, want) or "other bits"
+    return Comparison(module, [workload.arguments(module)]).difference(got, want) or OTHER_BITS
 
 
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
@@ -66,7 +67,9 @@ def test_results_are_those_of_linux(backend: str, python: Path, tmp_path: Path) 
         folder.mkdir()
         run(command, script, folder, backend, *names)
     differences = {workload.name: compare(workload, *folders) for workload in workloads}
-    assert {name: text for name, text in differences.items() if text} == {}
+    # The interpreter calls NumPy and SciPy, which another compiler made.
+    same = ("", OTHER_BITS) if backend == "interpreter" else ("",)
+    assert {name: text for name, text in differences.items() if text not in same} == {}
 
 
 @pytest.mark.parametrize(
