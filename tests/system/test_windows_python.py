@@ -12,11 +12,12 @@ import pytest
 
 import hloom as hl
 from conftest import CORPUS, ROOT
+from foreign_python import Missing
 from hloom.bench.workloads import Workload, find_workloads
 from hloom.comparison import Comparison
 from hloom.files.arrays import flat, read_arrays, take_value
 from hloom.values import Value
-from run_on_windows import Missing, prepare
+from run_on_windows import prepare
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3000)]
 CASES = int(os.environ.get("HLOOM_CASES", "4000")) // 10

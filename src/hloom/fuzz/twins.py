@@ -30,7 +30,7 @@ from hloom.ops.structure import Constant, OptimizationBarrier, Parameter
 from hloom.ops.traits import Asynchronous
 from hloom.ops.transpose import Reverse, Transpose
 from hloom.passes import clone_module
-from hloom.passes.edit import Edit, applied_computations, callees_first_of
+from hloom.passes.edit import Edit, callees_first_of, running_computations
 from hloom.passes.op_builder import OpBuilder, counted_loop, new_computation
 from hloom.shape import Shape
 from hloom.types import BY_NAME, Kind, PrimitiveType
@@ -52,8 +52,7 @@ def twin(case: Case, draw: Draw) -> Case:
 
 def _rewrite(module: Module, draw: Draw) -> None:
     """Replaces an operand of a random instruction by an equal value."""
-    applied = applied_computations(module)
-    computations = [c for c in module.computations if c not in applied and len(c.instructions) > 1]
+    computations = [c for c in running_computations(module) if len(c.instructions) > 1]
     if not computations:
         return
     edit = Edit(draw.pick(computations))

@@ -150,6 +150,12 @@ def applied_computations(module: Module) -> set[Computation]:
     return {c for i in module.instructions() if not isinstance(i.op, ControlFlow) for c in calls(i.op)}
 
 
+def running_computations(module: Module) -> list[Computation]:
+    """Returns the computations that run instruction by instruction, unlike those that reductions and fusions apply."""
+    applied = applied_computations(module)
+    return [computation for computation in module.computations if computation not in applied]
+
+
 def runs_effects(op: Operation) -> bool:
     """Whether the operation, or an instruction in a computation that it calls, has a side effect (GEN-11)."""
     if op.has_side_effect or not op.calling_fields:

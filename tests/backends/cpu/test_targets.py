@@ -10,10 +10,10 @@ import pytest
 
 import hloom as hl
 from conftest import ROOT
+from foreign_python import CANNOT_RUN
 from hlo_text import softmax
 from hloom.backends.cpu.llvm.processor import host_processor
 from hloom.errors import ArgumentError
-from run_on_aarch64 import CANNOT_RUN
 
 LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 

@@ -13,7 +13,7 @@ from hloom.passes.blocking.online_softmax import make_online_softmax
 from hloom.passes.blocking.regions import Region, find_regions
 from hloom.passes.blocking.softmax import Softmax, find_softmax
 from hloom.passes.blocking.tiling import BlockSizes, Tiling, block_size, choose_tiling
-from hloom.passes.edit import applied_computations, callees_first_of
+from hloom.passes.edit import callees_first_of, running_computations
 
 MASKED_BLOCKS = 8
 """Blocks of keys, at least, where a mask hides some of them."""
@@ -59,11 +59,9 @@ class ProductBlocking:
 
     def run(self, module: Module) -> int:
         """Tiles the large products of all computations; returns the number of regions that were changed."""
-        inside = applied_computations(module)
         changes = 0
-        for computation in [*module.computations]:
-            if computation not in inside:
-                changes += sum(self._block(module, computation, region) for region in self._regions(computation))
+        for computation in running_computations(module):
+            changes += sum(self._block(module, computation, region) for region in self._regions(computation))
         if changes:
             module.computations = callees_first_of(module)
         return changes

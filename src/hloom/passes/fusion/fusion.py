@@ -22,7 +22,7 @@ from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module, post_order
 from hloom.ops.structure import Parameter
-from hloom.passes.edit import Edit, applied_computations
+from hloom.passes.edit import Edit, running_computations
 from hloom.passes.fusion.access_patterns import BY_ROWS
 from hloom.passes.fusion.build import build_fusion
 from hloom.passes.fusion.decisions import CanFuse, Decisions
@@ -47,7 +47,7 @@ class FusionPass:
 
     def run(self, module: Module) -> int:
         """Fuses the instructions of each computation; returns the number of fusions created."""
-        return sum(_fuse(self, module, computation) for computation in _running(module))
+        return sum(_fuse(self, module, computation) for computation in running_computations(module))
 
 
 def reasons(options: FusionPass, module: Module) -> dict[Instruction, str]:
@@ -56,17 +56,11 @@ def reasons(options: FusionPass, module: Module) -> dict[Instruction, str]:
     The decisions are those that `options` would make on this module, which should be simplified but not fused yet.
     """
     found: dict[Instruction, str] = {}
-    for computation in _running(module):
+    for computation in running_computations(module):
         decisions = _decisions(options, computation)
         stored = (i for i in computation.instructions if i not in decisions.inlined)
         found |= {i: decisions.of[i].reason for i in stored if not isinstance(i.op, Parameter)}
     return found
-
-
-def _running(module: Module) -> list[Computation]:
-    """Computations that run instruction by instruction, in contrast to those that reductions and fusions apply."""
-    inside = applied_computations(module)
-    return [computation for computation in module.computations if computation not in inside]
 
 
 def _decisions(options: FusionPass, computation: Computation) -> Decisions:

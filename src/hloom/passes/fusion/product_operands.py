@@ -13,7 +13,7 @@ from hloom.ops.dot import Dot
 from hloom.ops.gather import Gather
 from hloom.ops.structure import Constant
 from hloom.ops.traits import Movement
-from hloom.passes.edit import Edit, applied_computations, is_dynamic
+from hloom.passes.edit import Edit, is_dynamic, running_computations
 from hloom.passes.fusion.build import build_fusion
 from hloom.passes.fusion.decisions import CanFuse
 
@@ -46,10 +46,7 @@ class ProductOperands:
 
     def run(self, module: Module) -> int:
         """Makes the fusions; returns their number."""
-        inside = applied_computations(module)
-        return sum(
-            self._run(module, computation) for computation in [*module.computations] if computation not in inside
-        )
+        return sum(self._run(module, computation) for computation in running_computations(module))
 
     def _run(self, module: Module, computation: Computation) -> int:
         edit, changes = Edit(computation), 0

@@ -10,7 +10,7 @@ from hloom.ir import Computation, Instruction, Module
 from hloom.ops.scatter import Scatter
 from hloom.ops.structure import Constant
 from hloom.ops.traits import Movement, Update
-from hloom.passes.edit import Edit, applied_computations, is_dynamic
+from hloom.passes.edit import Edit, is_dynamic, running_computations
 from hloom.passes.fusion.build import build_fusion
 from hloom.passes.fusion.decisions import CanFuse
 
@@ -40,10 +40,7 @@ class ScatterUpdates:
 
     def run(self, module: Module) -> int:
         """Makes the fusions; returns their number."""
-        inside = applied_computations(module)
-        return sum(
-            self._run(module, computation) for computation in [*module.computations] if computation not in inside
-        )
+        return sum(self._run(module, computation) for computation in running_computations(module))
 
     def _run(self, module: Module, computation: Computation) -> int:
         edit, changes = Edit(computation), 0
