@@ -36,6 +36,35 @@ ENTRY e { x = f32[4] parameter(0)
   ROOT y = f32[4] get-tuple-element(l), index=1 }
 """
 
+RECURRENT = """HloModule recurrent
+body { s = (s32[], f32[64,64], f32[128,64,64], f32[128,64,64], f32[64,64]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  h = f32[64,64] get-tuple-element(s), index=1
+  out = f32[128,64,64] get-tuple-element(s), index=2
+  xs = f32[128,64,64] get-tuple-element(s), index=3
+  w = f32[64,64] get-tuple-element(s), index=4
+  zero = s32[] constant(0)
+  x = f32[1,64,64] dynamic-slice(xs, i, zero, zero), dynamic_slice_sizes={1,64,64}
+  product = f32[64,64] dot(h, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  new = f32[64,64] tanh(f32[64,64] add(product, f32[64,64] reshape(x)))
+  outs = f32[128,64,64] dynamic-update-slice(out, f32[1,64,64] reshape(new), i, zero, zero)
+  one = s32[] constant(1)
+  ROOT next = (s32[], f32[64,64], f32[128,64,64], f32[128,64,64], f32[64,64]) tuple(s32[] add(i, one), new, outs, xs, w) }
+condition { s = (s32[], f32[64,64], f32[128,64,64], f32[128,64,64], f32[64,64]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(128)
+  ROOT less = pred[] compare(i, n), direction=LT }
+ENTRY e { xs = f32[128,64,64] parameter(0)
+  w = f32[64,64] parameter(1)
+  zero = s32[] constant(0)
+  empty = f32[] constant(0)
+  h = f32[64,64] broadcast(empty), dimensions={}
+  out = f32[128,64,64] broadcast(empty), dimensions={}
+  s = (s32[], f32[64,64], f32[128,64,64], f32[128,64,64], f32[64,64]) tuple(zero, h, out, xs, w)
+  l = (s32[], f32[64,64], f32[128,64,64], f32[128,64,64], f32[64,64]) while(s), condition=condition, body=body
+  ROOT y = f32[128,64,64] get-tuple-element(l), index=2 }
+"""
+
 
 def module(*lines: str) -> hl.Module:
     return hl.parse("HloModule m\nENTRY e {\n" + "\n".join(lines) + "\n}")
@@ -88,6 +117,33 @@ def test_a_program_that_amplifies_errors_accuses_nobody(count: int, is_chaotic: 
     assert Comparison(program, [[x]]).difference(other, value) is None
     far = value + np.float32(0.01)
     assert (Comparison(program, [[x]]).difference(far, value) is None) == is_chaotic
+
+
+def recurrent(xs: np.ndarray, w: np.ndarray, order: slice) -> np.ndarray:
+    """Returns the states of RECURRENT by NumPy, with the terms of products in an order."""
+    h, states = np.zeros((64, 64), np.float32), []
+    for x in xs:
+        h = np.tanh(h[:, order] @ w[order] + x)
+        states.append(h)
+    return np.array(states)
+
+
+def test_sums_carried_through_a_loop_may_differ_by_their_errors_and_by_no_more() -> None:
+    """An element close to 0 is the difference of terms of the size of the others, whose errors it has."""
+    program = hl.parse(RECURRENT)
+    rng = np.random.default_rng(0)
+    xs, w = rng.standard_normal((128, 64, 64), np.float32), 0.1 * rng.standard_normal((64, 64), np.float32)
+    one, other = (recurrent(xs, w, order) for order in (slice(None), slice(None, None, -1)))
+    assert np.max(np.abs(one - other) / np.abs(one)) > 1e-4
+    comparison = Comparison(program, [[xs, w]])
+    assert comparison.difference(one, other) is None
+    element, weight, step = one.copy(), w.copy(), xs.copy()
+    element[100, 5, 5] += 1e-4
+    weight[3, 4] += 1e-4
+    step[90] = 0
+    for wrong in (element, recurrent(xs, weight, slice(None)), recurrent(step, w, slice(None))):
+        assert comparison.difference(wrong, one) is not None
+        assert comparison.difference(one, wrong) is not None
 
 
 def test_a_given_tolerance_is_the_whole_rule() -> None:

@@ -21,6 +21,7 @@ from hloom.analysis.flops import count_flops
 from hloom.api import compile, load, parse
 from hloom.bench.peer import Peer
 from hloom.bench.workloads import Workload
+from hloom.comparison import Comparison
 from hloom.errors import HloomError
 from hloom.files.arrays import flat
 from hloom.ir import Module
@@ -133,7 +134,7 @@ def measure(workload: Workload, settings: Settings, stage: Stage = lambda _: Non
         else:
             sides.append(side)
             result.peer = side[1]
-            result.message = workload.difference(module, arguments, got, want)
+            result.message = Comparison(module, [arguments]).difference(tuple(got), tuple(want)) or ""
             result.status = "wrong" if result.message else "ok"
     stage("timing")
     time_alternately(sides, settings.repeats, settings.seconds)

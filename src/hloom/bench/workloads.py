@@ -1,9 +1,9 @@
-"""Workloads of a benchmark: modules with their arguments, and the tolerances of their results."""
+"""Workloads of a benchmark: modules with their arguments."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hloom.comparison import Comparison
-from hloom.errors import ArgumentError, counted
-from hloom.files.arrays import difference, random_value, read_arrays, take_value
+from hloom.errors import ArgumentError
+from hloom.files.arrays import random_value, read_arrays, take_value
 from hloom.ir import Module
 from hloom.numerics import convert
 from hloom.runtime.executable import check_argument
@@ -61,26 +60,6 @@ class Workload:
             return [generate(recipe, shape) for recipe, shape in zip(recipes, shapes, strict=True)]
         rng = np.random.default_rng(0)
         return [check_argument(random_value(rng, shape), shape, "a random argument") for shape in shapes]
-
-    def difference(
-        self, module: Module, arguments: Sequence[Value], got: Sequence[Array], want: Sequence[Array]
-    ) -> str:
-        """Describes the first difference of the results from the expected ones, or "".
-
-        The description may have tolerances; otherwise the rule of `hloom.comparison` decides.
-        """
-        if len(got) != len(want):
-            return f"there are {counted(len(got), 'result')}, expected {len(want)}"
-        comparison = Comparison(module, [arguments])
-        outputs = self.description.get("outputs") or [{}] * len(got)
-        for i, (ours, theirs, output) in enumerate(zip(got, want, outputs, strict=True)):
-            if "rtol" in output:
-                message = difference(ours, theirs, output["rtol"], output["atol"])
-            else:
-                message = comparison.array_difference(i, ours, theirs)
-            if message:
-                return f"r{i} {message}"
-        return ""
 
 
 def find_workloads(paths: Iterable[Path], pattern: str = "*", all_cases: bool = False) -> list[Workload]:
