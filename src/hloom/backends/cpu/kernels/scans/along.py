@@ -116,35 +116,33 @@ class ScanAlong:
     ) -> Elements:
         """Scans a block of whole vectors; returns its reduction, in all lanes. Without `before` nothing is stored.
 
-        The reduction by a monoid is that of vectors, whose lanes are reduced once.
+        The reduction by a monoid is that of vectors, whose lanes are reduced once. Otherwise a vector has in each lane
+        the reduction of a window, the elements up to the lane's own in this vector and the one before, as many as there
+        are lanes: the running reduction combines it with that of the vector before, in the same lane.
         """
-
         scan, is_monoid = self.scan, self.scan.monoid is not None
 
-        def step(vector: IndexValue, last: Elements | None, sums: Elements | None) -> tuple[Elements, Elements]:
+        def step(vector: IndexValue, sums: Elements | None, states: list[Elements]) -> list[Elements]:
             position = f.multiply(vector, self.lanes)
             if scan.backward:
                 position = f.subtract(scan.size - self.lanes, position)
             values = self._load(f, row, position, None)
-            sums = values if sums is None else scan.combine(f, sums, values)
+            sums = scan.combine(f, sums, values) if sums and is_monoid else values
             if before is None and is_monoid:
-                return sums, sums
-            prefix = self._prefix(f, values)
-            running = prefix if last is None else scan.combine(f, last, prefix)
+                return [sums]
+            *windows, running = self._windows(f, values, states[1:])
+            running = scan.combine(f, states[0], running) if states else running
             if before is not None and initial is not None:
                 self._store(f, scan.result(f, initial, before, running, block), row, position, None)
-            if last is None or not is_monoid:
-                return self._last(f, running), sums
-            # The same values, for which the next vector need not wait until they are moved.
-            return scan.combine(f, last, self._last(f, prefix)), sums
+            return [sums, running, *windows]
 
         first = f.multiply(block, BLOCK)
-        states = [ScanState(f, scan, part) for part in step(first, None, None)]
+        states = [ScanState(f, scan, part) for part in step(first, None, [])]
         with f.each(f.add(first, 1), f.minimum(f.add(first, BLOCK), self.vectors)) as vector:
-            for state, part in zip(states, step(vector, *(state.get() for state in states)), strict=True):
+            sums, *others = [state.get() for state in states]
+            for state, part in zip(states, step(vector, sums, others), strict=True):
                 state.set(part)
-        last, sums = (state.get() for state in states)
-        return self._last(f, self._prefix(f, sums)) if is_monoid else last
+        return self._last(f, self._prefix(f, states[0].get()) if is_monoid else states[1].get())
 
     def _tail(self, f: KernelFunction, row: list[Value], initial: Elements, before: Elements) -> None:
         """Scans the elements after the last whole vector; in a backward scan they are the upper lanes of a vector."""
@@ -158,16 +156,34 @@ class ScanAlong:
         self._store(f, self.scan.result(f, initial, before, running, self.blocks), row, position, mask)
 
     def _prefix(self, f: KernelFunction, values: Elements) -> Elements:
-        """Returns the running reduction inside a vector, in log2(lanes) steps."""
-        distance = 1
+        """Returns the running reduction inside a vector."""
+        return self._windows(f, values, [])[-1]
+
+    def _windows(self, f: KernelFunction, values: Elements, before: list[Elements]) -> list[Elements]:
+        """Returns the reductions of the last 1, 2, 4 .. elements up to each lane, in log2(lanes) steps.
+
+        `before` has those of the vector before, but for the last; without it windows end at the vector's first element.
+        """
+        windows, distance = [values], 1
         while distance < self.lanes:
             step = distance if self.scan.backward else -distance
-            lanes = [lane + step if 0 <= lane + step < self.lanes else lane for lane in range(self.lanes)]
-            moved = self.scan.grouped([f.shuffle(part, None, lanes) for part in flat(values)])
-            mask = _mask([0 <= lane + step < self.lanes for lane in range(self.lanes)])
-            values = select(f, mask, self.scan.combine(f, moved, values), values)
+            sources = [lane + step for lane in range(self.lanes)]
+            moved = self._moved(f, windows[-1], before[len(windows) - 1] if before else None, sources)
+            both = self.scan.combine(f, moved, windows[-1])
+            mask = _mask([lane in range(self.lanes) for lane in sources])
+            windows.append(both if before else select(f, mask, both, windows[-1]))
             distance *= 2
-        return values
+        return windows
+
+    def _moved(self, f: KernelFunction, values: Elements, before: Elements | None, sources: list[int]) -> Elements:
+        """Moves lanes from `sources`: those outside of a vector are of the one before, in the order of the scan."""
+        if before is None:
+            lanes = [lane if lane in range(self.lanes) else k for k, lane in enumerate(sources)]
+            return self.scan.grouped([f.shuffle(part, None, lanes) for part in flat(values)])
+        first, second = (values, before) if self.scan.backward else (before, values)
+        lanes = [lane + (0 if self.scan.backward else self.lanes) for lane in sources]
+        pairs = zip(flat(first), flat(second), strict=True)
+        return self.scan.grouped([f.shuffle(a, b, lanes) for a, b in pairs])
 
     def _last(self, f: KernelFunction, values: Elements) -> Elements:
         lane = 0 if self.scan.backward else self.lanes - 1
