@@ -62,8 +62,19 @@ def test_function_is_as_accurate_as_the_table_says_in_all_widths(name: str, dtyp
         ("exponential", -100.0, 3.783505853677006e-44),
         ("exponential", np.inf, np.inf),
         ("exponential", -np.inf, 0.0),
+        ("exponential", np.nan, np.nan),
+        ("exponential", 1e38, np.inf),
+        ("exponential", -1e38, 0.0),
+        ("exponential", 89.0, np.inf),
+        ("exponential", 0.0, 1.0),
+        ("log", 0.0, -np.inf),
         ("log", -0.0, -np.inf),
         ("log", -1.0, np.nan),
+        ("log", np.inf, np.inf),
+        ("log", -np.inf, np.nan),
+        ("log", np.nan, np.nan),
+        ("log", 1e-45, -103.27892990343185),
+        ("log", 1.0, 0.0),
         ("log-plus-one", -1.0, -np.inf),
         ("log-plus-one", -0.0, -0.0),
         ("tanh", -np.inf, -1.0),
@@ -76,10 +87,11 @@ def test_function_is_as_accurate_as_the_table_says_in_all_widths(name: str, dtyp
         ("atanh", 1.0, np.inf),
     ],
 )
-def test_special_values(name: str, x: float, expected: float) -> None:
-    result = compiled(name, np.float32, 0)(np.array([x]))
-    np.testing.assert_array_equal(result, np.array([expected], np.float32))
-    assert np.isnan(expected) or np.signbit(result) == np.signbit(expected)
+@pytest.mark.parametrize("width", [0, 16])
+def test_special_values(name: str, x: float, expected: float, width: int) -> None:
+    result = compiled(name, np.float32, width)(np.full(16, x))
+    np.testing.assert_array_equal(result, np.full(16, expected, np.float32))
+    assert np.isnan(expected) or np.all(np.signbit(result) == np.signbit(expected))
 
 
 @pytest.mark.parametrize(

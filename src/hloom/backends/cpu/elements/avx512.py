@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import I32, Builder, Type, Value, constant, type_of
@@ -18,21 +19,23 @@ def has_avx512(type: Type) -> bool:
     return fits and processor().architecture == "x86_64" and processor().vector_bytes == REGISTER_BITS // 8
 
 
-def emit_avx512(b: Builder, name: str, x: Value, y: Value, *immediates: Value) -> Value:
-    """Emits an instruction of two vectors, such as `range`, for each register."""
-    lanes = REGISTER_BITS // x.type.bits
-    if x.type.width <= lanes:
-        return _register(b, name, x, y, *immediates)
+def emit_avx512(b: Builder, name: str, *operands: Value, immediates: Sequence[Value] = ()) -> Value:
+    """Emits an instruction of vectors, such as `range`, for each register."""
+    type = operands[0].type
+    lanes = REGISTER_BITS // type.bits
+    if type.width <= lanes:
+        return _register(b, name, operands, immediates)
     parts = [
-        _register(b, name, *(b.shuffle(value, None, range(first, first + lanes)) for value in (x, y)), *immediates)
-        for first in range(0, x.type.width, lanes)
+        _register(b, name, [b.shuffle(value, None, range(first, first + lanes)) for value in operands], immediates)
+        for first in range(0, type.width, lanes)
     ]
     return functools.reduce(b.joined, parts)
 
 
-def _register(b: Builder, name: str, x: Value, y: Value, *immediates: Value) -> Value:
+def _register(b: Builder, name: str, operands: Sequence[Value], immediates: Sequence[Value]) -> Value:
+    x, *_ = operands
     width = x.type.width * x.type.bits
     mask = constant(type_of(f"i{max(8, x.type.width)}"), -1)
     rounding = [CURRENT_ROUNDING] if width == REGISTER_BITS else []
     intrinsic = f"llvm.x86.avx512.mask.{name}.{'ps' if x.type.bits == 32 else 'pd'}.{width}"
-    return b.call(intrinsic, x.type, x, y, *immediates, x, mask, *rounding)
+    return b.call(intrinsic, x.type, *operands, *immediates, x, mask, *rounding)

@@ -21,6 +21,7 @@ from hloom.backends.cpu.elements.lanes import (
     where,
     with_sign_of,
 )
+from hloom.lir import I32, constant
 
 INF = float("inf")
 NAN = float("nan")
@@ -50,6 +51,15 @@ EXP = {
         0.5000000000000006,
     ),
 }
+
+# A bound of |r| after the reduction, which is at most ln 2 / 2 and its rounding error.
+HALF_LN2 = 0.35
+
+# The immediate operand of AVX-512's VRANGE: the smaller magnitude, with the sign of the first number.
+LEAST_MAGNITUDE = constant(I32, 0b0010)
+
+# The immediate operand of VGETMANT: numbers in [1, 2), and NaN for negative ones other than -0.
+MANTISSA_FROM_ONE = constant(I32, 0b1100)
 
 # float: (log(1 + f) - f + f^2 / 2) / f^3; double: (2 atanh(s) / s - 2) / s^2 by s^2, s = f / (2 + f).
 # Relative errors of the logarithm: 2^-27.3 and 2^-58.5.
@@ -176,8 +186,12 @@ def _exp_of_reduced(x: Lanes, low: Lanes | None) -> tuple[Lanes, Lanes, Lanes]:
     """e^r of e^(x + low) = 2^n e^r, n, and the bits of n + ROUNDER."""
     bits, n, r = _reduce(x)
     r = _without_low(n, r) if low is None else r + _without_low(n, low)
-    rounded = r + 1.0
-    return rounded + muladd(r * r, r.polynomial(EXP), (1.0 - rounded) + r), n, bits
+    return _exp_of_small(r), n, bits
+
+
+def _exp_of_small(r: Lanes) -> Lanes:
+    """e^r for |r| <= ln 2 / 2 as 1 + r (1 + r q(r)): the error of a factor of r, at most 0.35, hardly counts."""
+    return muladd(r, muladd(r, r.polynomial(EXP), 1.0), 1.0)
 
 
 def exp_parts(x: Lanes, low: Lanes | None = None, halved: bool = False) -> tuple[Lanes, Lanes, Lanes]:
@@ -207,19 +221,31 @@ def _scaled(x: Lanes, n: Lanes) -> Lanes:
 
 def exp(x: Lanes) -> Lanes:
     """e^x."""
-    return _exp_of_small(at_most(x, x.pick(90.0, 711.0)))
+    if has_avx512(x.type):
+        return _exp_of_any(x)
+    return _exp_without_overflow(at_most(x, x.pick(90.0, 711.0)))
 
 
-def _exp_of_small(x: Lanes) -> Lanes:
+def _exp_of_any(x: Lanes) -> Lanes:
+    """e^x by instructions of AVX-512, which scale by any n: r alone is limited, for x beyond the range of exponents."""
+    _, n, r = _reduce(x)
+    return _scaled(_exp_of_small(_limited(_without_low(n, r), HALF_LN2)), n)
+
+
+def _limited(x: Lanes, limit: float) -> Lanes:
+    """x, or the limit with the sign of x where |x| is larger or NaN."""
+    return Lanes(x.b, emit_avx512(x.b, "range", x.value, x.like(limit).value, immediates=[LEAST_MAGNITUDE]))
+
+
+def _exp_without_overflow(x: Lanes) -> Lanes:
     """e^x for x that cannot overflow.
 
     Where the result is zero, as for masked scores of a softmax, a factor is zero: products that underflow are slow.
     """
-    least = x.pick(*MIN_EXPONENT)
-    clamped = at_least(x, least)
     if has_avx512(x.type):
-        return _exp(clamped)
-    power, scale, other = exp_parts(clamped)
+        return _exp_of_any(x)
+    least = x.pick(*MIN_EXPONENT)
+    power, scale, other = exp_parts(at_least(x, least))
     return power * scale * where(x > least, other, 0.0)
 
 
@@ -242,7 +268,7 @@ def logistic(x: Lanes) -> Lanes:
 
     The quotient s = a / (1 + e) equals a - e s, which has a smaller rounding error, since e is at most 1.
     """
-    e = _exp_of_small(-abs(x))
+    e = _exp_without_overflow(-abs(x))
     above = where(x < 0.0, e, 1.0)
     return muladd(-e, above / (e + 1.0), above)
 
@@ -318,6 +344,9 @@ def _log(e: Lanes, f: Lanes) -> Lanes:
 
 def log(x: Lanes) -> Lanes:
     """The natural logarithm; -infinity for zeros, NaN for negative x."""
+    if has_avx512(x.type):
+        e, m = _split_by_instructions(x)
+        return _log(e, m - 1.0)
     e, m = _split_any(x)
     result = _log(e, m - 1.0)
     result = where(x.equals(INF), x, result)
@@ -332,6 +361,16 @@ def _split_any(x: Lanes) -> tuple[Lanes, Lanes]:
     e, m = _split(where(tiny, x * 2.0**shift, x))
     exponent = _as_float(e)
     return where(tiny, exponent - shift, exponent), m
+
+
+def _split_by_instructions(x: Lanes) -> tuple[Lanes, Lanes]:
+    """Splits x = 2^e m as `_split_any`; for zeros and infinities e is infinite, and for negative x m is NaN."""
+    e, m = (
+        Lanes(x.b, emit_avx512(x.b, name, x.value, immediates=immediates))
+        for name, immediates in (("getexp", ()), ("getmant", [MANTISSA_FROM_ONE]))
+    )
+    is_upper = m >= 2 * 0.5**0.5
+    return where(is_upper, e + 1.0, e), where(is_upper, m * 0.5, m)
 
 
 def log_of_sum(u: Lanes, rest: Lanes, exponent: Lanes | None = None) -> Lanes:

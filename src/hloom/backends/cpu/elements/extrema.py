@@ -22,7 +22,7 @@ def float_extremum(b: Builder, intrinsic: str, x: Value, y: Value) -> Value:
     if isinstance(x, Constant) or isinstance(y, Constant):
         return b.intrinsic(intrinsic, x, y)
     if has_avx512(type):
-        return _with_nan(b, x, y, emit_avx512(b, "range", x, y, _range_operand(intrinsic)))
+        return _with_nan(b, x, y, emit_avx512(b, "range", x, y, immediates=[_range_operand(intrinsic)]))
     if not type.width and has_avx512(type_of(type.element, 128 // type.bits)):
         return _with_nan(b, x, y, _scalar_range(b, intrinsic, x, y))
     return b.intrinsic(intrinsic, x, y)
@@ -40,10 +40,10 @@ def extremum_of_lanes(b: Builder, intrinsic: str, lanes: Value) -> Value | None:
     is_nan = b.call(f"llvm.vector.reduce.or.{unordered.type.suffix}", unordered.type.scalar, unordered)
     operand, least = _range_operand(intrinsic), 128 // lanes.type.bits
     while lanes.type.width > least:
-        lanes = emit_avx512(b, "range", *_halves(b, lanes), operand)
+        lanes = emit_avx512(b, "range", *_halves(b, lanes), immediates=[operand])
     for distance in (2, 1) if least == 4 else (1,):
         swapped = b.shuffle(lanes, None, [lane ^ distance for lane in range(least)])
-        lanes = emit_avx512(b, "range", lanes, swapped, operand)
+        lanes = emit_avx512(b, "range", lanes, swapped, immediates=[operand])
     return b.select(is_nan, constant(lanes.type.scalar, math.nan), b.extract(lanes, 0))
 
 
