@@ -53,7 +53,7 @@ def corpus(tmp_path: Path) -> Path:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No measurement of the machine."""
     monkeypatch.setattr(
-        "hloom.bench.machine.limits_of_machine", lambda: Limits(1e11, (Bandwidth(1, 1e10, 1e10, 1e10),))
+        "hloom.bench.machine.limits_of_machine", lambda: Limits(2, 1e11, (Bandwidth(1, 1e10, 1e10, 1e10),))
     )
 
 

@@ -182,7 +182,7 @@ def test_text_is_coloured_on_terminals_alone(path: str) -> None:
 
 
 def test_figures_are_written_as_json(path: str, bad: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = Limits(1e11, (Bandwidth(1, 1e10, 1e10, 1e10),))
+    limits = Limits(2, 1e11, (Bandwidth(1, 1e10, 1e10, 1e10),))
     monkeypatch.setattr(sys.modules["hloom.profiler.profile"], "limits_of_machine", lambda **_: limits)
     found = json.loads(run("check", bad, "--random", "0", "--json", "-", status=1))
     assert (found["instruction"], found["kind"], found["position"]) == ("w", "nan", [0])

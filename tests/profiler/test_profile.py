@@ -118,19 +118,19 @@ def test_calls_that_the_system_interrupts_are_left_out() -> None:
 
 
 def test_limits_depend_on_the_size_of_arrays() -> None:
-    limits = Limits(1e12, (Bandwidth(1 << 14, 4e11, 3e11, 2e11), Bandwidth(1 << 26, 1e10, 2e10, 4e10)))
+    limits = Limits(2, 1e12, (Bandwidth(1 << 14, 4e11, 3e11, 2e11), Bandwidth(1 << 26, 1e10, 2e10, 4e10)))
     between = 4e10 * 5**0.5  # the geometric mean of 2e11 and 4e10, those of copying
     found = [limits.bytes_per_second(size) for size in (1, 1 << 14, 1 << 20, 1 << 26, 1 << 30)]
     assert found == pytest.approx([4e11, 4e11, between, 4e10, 4e10])
     kernel = Kernel("k", "nest", 1e-6, 0.0, 1.0, 1 << 10, None, None, 0.0)
     assert kernel.share_of_limit(limits) == pytest.approx(2**10 / 4e5)
-    assert limits.joined(Limits(2e12, limits.bandwidths)) == Limits(2e12, limits.bandwidths)
+    assert limits.joined(Limits(2, 2e12, limits.bandwidths)) == Limits(2, 2e12, limits.bandwidths)
 
 
 def test_limits_are_measured_once_and_again_where_a_kernel_exceeds_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measured = [Limits(flops, (Bandwidth(1 << 14, 4e11, 3e11, 2e11),)) for flops in (3e11, 2e11, 1e11)]
+    measured = [Limits(2, flops, (Bandwidth(1 << 14, 4e11, 3e11, 2e11),)) for flops in (3e11, 2e11, 1e11)]
     monkeypatch.setenv("HLOOM_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(machine, "measure_limits", lambda count: measured.pop())
     assert [machine.limits_of_machine(improve).flops_per_second for improve in (False, False, True, False)] == [
@@ -139,7 +139,7 @@ def test_limits_are_measured_once_and_again_where_a_kernel_exceeds_them(
 
 
 def test_work_takes_the_time_of_what_takes_longest() -> None:
-    limits = Limits(1e12, (Bandwidth(1, 2e10, 4e10, 1e10),), 5e11, 1e9, 2e9, 1e-6, 2e-6)
+    limits = Limits(2, 1e12, (Bandwidth(1, 2e10, 4e10, 1e10),), 5e11, 1e9, 2e9, 1e-6, 2e-6)
     assert limits.seconds(Work()) == pytest.approx(3e-6)
     assert limits.seconds(Work(operations=1e9, sums=1e9, reads=1e6)) == pytest.approx(3e-6 + 3e-3)
     assert limits.seconds(Work(operations=1e9, divisions=1e7, roots=2e7)) == pytest.approx(3e-6 + 2e-2)

@@ -154,7 +154,7 @@ def measure_rank_limits(world: World) -> Limits:
     added = compile(f"HloModule sum\nENTRY e {{ v = f32[{_SUM}] parameter(0) ROOT r = f32[{_SUM}] add(v, v) }}")
     multiplying, moving = _median(world, lambda: product(a)), _median(world, lambda: added(v))
     rate = 2 * v.nbytes / moving
-    return Limits(2 * _PRODUCT**3 / multiplying, (Bandwidth(2 * v.nbytes, rate, rate, rate),))
+    return Limits(1, 2 * _PRODUCT**3 / multiplying, (Bandwidth(2 * v.nbytes, rate, rate, rate),))
 
 
 def hlo(case: Case, count: int, devices: int) -> str:

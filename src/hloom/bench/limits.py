@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 
-from hloom.system.machine import core_count
-
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -60,6 +58,7 @@ class Limits:
     registers; and the seconds that a call takes, and a loop on all threads, without any work.
     """
 
+    threads: int
     flops_per_second: float
     bandwidths: tuple[Bandwidth, ...]
     """Ordered by size; the last one is that of memory."""
@@ -102,17 +101,18 @@ class Limits:
     def joined(self, other: Limits) -> Limits:
         """Returns the best of two measurements: other work on the machine makes rates smaller, never larger."""
         pairs = zip(self.bandwidths, other.bandwidths, strict=True)
-        names = [each.name for each in fields(self) if each.name != "bandwidths"]
+        names = [each.name for each in fields(self) if each.name not in ("threads", "bandwidths")]
         best = {
             name: (min if name.endswith("_seconds") else max)(getattr(self, name), getattr(other, name))
             for name in names
         }
-        return Limits(bandwidths=tuple(a.faster(b) for a, b in pairs), **best)
+        return Limits(self.threads, bandwidths=tuple(a.faster(b) for a, b in pairs), **best)
 
     def __str__(self) -> str:
         memory, fastest = self.memory, max(each.best for each in self.bandwidths)
+        threads = "one thread" if self.threads == 1 else f"{self.threads} threads"
         parts = ", ".join(f"{getattr(memory, name) / 1e9:.1f} {name}" for name in RATES)
         return (
             f"memory {memory.best / 1e9:.1f} GB/s ({parts}), caches up to {fastest / 1e9:.0f} GB/s, "
-            f"{self.flops_per_second / 1e9:.0f} GFLOP/s (f32, in registers) on {core_count()} threads"
+            f"{self.flops_per_second / 1e9:.0f} GFLOP/s (f32, in registers) on {threads}"
         )

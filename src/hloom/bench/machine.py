@@ -83,7 +83,7 @@ def measure_limits(count: int) -> Limits:
         pool.address, pool.parallel_for_address, count, FORKS,
     )  # fmt: skip
     forking = _best(fork) / FORKS if count > 1 else 0.0
-    return Limits(2.0 * multiplying, bandwidths, adding, dividing, rooting, _call_seconds(), forking)
+    return Limits(count, 2.0 * multiplying, bandwidths, adding, dividing, rooting, _call_seconds(), forking)
 
 
 def _call_seconds() -> float:
