@@ -121,6 +121,8 @@ ELSEWHERE = {
     "winograd-convolution":
         "rounds values differently, as the precision permits (`tests/passes/optimize/test_winograd.py`)",
     "part-sums": "needs an invariant of a loop (`tests/passes/optimize/test_part_sums.py`)",
+    "gathered-products":
+        "adds products in another order (`tests/passes/optimize/test_gathered_products.py`)",
     "product-blocking": "works on large arrays (`tests/passes/blocking`)",
     "product-operands": "works on large arrays (`tests/backends/cpu/kernels/products/test_fused_dot.py`)",
     "scatter-updates": "works on large arrays (`tests/backends/cpu/kernels/scatter/test_fused_scatter.py`)",

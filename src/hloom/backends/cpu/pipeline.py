@@ -39,6 +39,7 @@ from hloom.passes.legalize.scan import ScanExpander
 from hloom.passes.optimize.arg_max import ArgMax
 from hloom.passes.optimize.convolution_operands import ConvolutionOperandSwapper
 from hloom.passes.optimize.dot_strength_reduction import DotStrengthReduction
+from hloom.passes.optimize.gathered_products import GatheredProducts
 from hloom.passes.optimize.memory_scheduler import MemoryScheduler
 from hloom.passes.optimize.part_sums import PartSums
 from hloom.passes.optimize.sort_keys import SortKeys
@@ -92,6 +93,7 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
             WhileLoopUnroller(),
             WhileLoopInvariantCodeMotion(),
             ArgMax(),
+            *([] if batch_invariant else [GatheredProducts()]),
             *([] if batch_invariant else [DotStrengthReduction()]),
             ProductBlocking(in_parts=not batch_invariant),
             simplification_pipeline(),
