@@ -83,7 +83,7 @@ TARGETS = ("native", *(target.name for target in _CROSS))
 def target_of(name: str) -> BuildTarget:
     """Returns the target of a name in `TARGETS`. Raises ArgumentError for others."""
     if name == "native":
-        processor = host_processor()
+        processor = host_processor().without_tile_registers()
         return BuildTarget(name, processor, llvm.get_process_triple(), f"{processor.architecture}-linux-gnu")
     for target in _CROSS:
         if target.name == name:

@@ -21,6 +21,7 @@ from typing import Any
 from hloom.errors import ArgumentError, RunError
 
 MAX_THREADS = 4096
+ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA = 158, 0x1023, 18  # of Linux on x86-64
 C_LIBRARY = "ucrtbase" if sys.platform == "win32" else None
 """The name by which ctypes opens the C library: None, all that the process has loaded, except on Windows."""
 
@@ -87,6 +88,16 @@ def processor_name() -> str:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
+
+
+def grants_tile_registers() -> bool:
+    """Asks the system for the tile registers of AMX, for all threads of this process; returns whether it grants them.
+
+    Linux may refuse if a thread's stack for signals is too small for their content.
+    """
+    if sys.platform != "linux" or architecture() != "x86_64":
+        return False
+    return ctypes.CDLL(None).syscall(ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0
 
 
 def preemptions() -> int:

@@ -12,6 +12,8 @@ import hloom as hl
 from conftest import ROOT
 from foreign_python import CANNOT_RUN
 from hlo_text import softmax
+from hloom.aot.targets import target_of
+from hloom.backends.cpu.llvm import processor as llvm_processor
 from hloom.backends.cpu.llvm.processor import host_processor
 from hloom.errors import ArgumentError
 
@@ -61,6 +63,19 @@ def test_other_names_are_errors(name: str, monkeypatch: pytest.MonkeyPatch) -> N
             hl.compile("HloModule m\nENTRY e { ROOT x = f32[] parameter(0) }")
     finally:
         host_processor.cache_clear()
+
+
+def test_tile_registers_are_used_if_the_system_grants_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llvm_processor, "grants_tile_registers", lambda: False)
+    host_processor.cache_clear()
+    try:
+        assert not host_processor().has(llvm_processor.TILE_REGISTERS)
+    finally:
+        host_processor.cache_clear()
+
+
+def test_libraries_have_no_tile_registers() -> None:
+    assert not target_of("native").processor.has(llvm_processor.TILE_REGISTERS)
 
 
 @pytest.mark.long

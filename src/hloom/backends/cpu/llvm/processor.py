@@ -7,15 +7,17 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from hloom.errors import ArgumentError
-from hloom.system.machine import architecture
+from hloom.system.machine import architecture, grants_tile_registers
 from hloom.system.shield import shielded
 
+TILE_REGISTERS = "amx-tile"
+"""The feature of tile registers, without which those of their instructions are of no use."""
 _LEVELS = {
     "x86-64-v2": ("sse4.2", "popcnt", "ssse3"),
     "x86-64-v3": ("avx2", "bmi2", "fma", "f16c", "lzcnt"),
@@ -47,6 +49,10 @@ class Processor:
         """Whether it has a feature, by LLVM's name, that is not implied by the processor's name."""
         return f"+{feature}" in self.features.split(",")
 
+    def without_tile_registers(self) -> Processor:
+        """Returns the processor without AMX, which programs have to ask the system for."""
+        return replace(self, features=self.features.replace(f"+{TILE_REGISTERS}", f"-{TILE_REGISTERS}"))
+
 
 _CURRENT: ContextVar[Processor | None] = ContextVar("processor", default=None)
 
@@ -77,6 +83,8 @@ def host_processor() -> Processor:
     level = os.environ.get("HLOOM_TARGET_CPU", "native")
     if level != "native":
         return _level(level, features)
+    if features.get(TILE_REGISTERS) and not grants_tile_registers():
+        features[TILE_REGISTERS] = False
     if "prefer-256-bit" in features:
         features["prefer-256-bit"] = False
     wide = all(features.get(feature) for feature in _LEVELS["x86-64-v4"])

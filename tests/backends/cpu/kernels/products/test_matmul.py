@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from backends.cpu.kernels.run_kernel import caller
 from hloom.backends.cpu.kernels.products.matmul import MatmulSpec, emit_matmul
 from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object
-from hloom.backends.cpu.llvm.processor import Processor, generating_for
+from hloom.backends.cpu.llvm.processor import TILE_REGISTERS, Processor, generating_for, host_processor
 from hloom.backends.cpu.runtime.thread_pool import ThreadPool
 from hloom.lir import LirModule
 from hloom.target import Target
@@ -29,6 +29,9 @@ FLOATS = ("f32", "f64", "bf16", "f16")
 INTEGERS = ("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64")
 PROT_NONE = 0
 COMPLEX = ("c64", "c128")
+needs_tile_registers = pytest.mark.skipif(
+    not host_processor().has(TILE_REGISTERS), reason="there are no tile registers"
+)
 EPSILON = {"f32": 2.0**-23, "c64": 2.0**-23, "f64": 2.0**-52, "c128": 2.0**-52, "bf16": 2.0**-8, "f16": 2.0**-11}
 
 
@@ -90,6 +93,7 @@ def product(spec: MatmulSpec, threads: int = 1, vector_bytes: int = 64) -> tuple
 def run(spec: MatmulSpec, lhs: np.ndarray, rhs: np.ndarray, out: np.ndarray, threads: int, vector_bytes: int) -> None:
     code, scratch_bytes = compiled(spec, threads, vector_bytes)
     scratch = guarded(-(-scratch_bytes // 64) * 64, "u8")
+    scratch[:] = 255  # NaN in each element type
     pointers = [array.ctypes.data for array in (lhs, rhs, out, scratch)]
     threads_of_run = pool(threads).address, pool(threads).parallel_for_address
     ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 6)(code.address("run"))(*pointers, *threads_of_run)
@@ -311,11 +315,63 @@ def test_products_of_the_lowest_integers_wrap_around(vector_bytes: int) -> None:
         assert set(out.tolist()) == {(31 * 4 ** (bits - 1) + 2**31) % 2**32 - 2**31}
 
 
+# In tile registers: sizes that are not multiples of a tile, several blocks of K, all layouts
+
+
+TILES = ("bf16 bf16 f32", "bf16 bf16 bf16", "s8 s8 s32", "s8 u8 s32", "u8 s8 u32", "u8 u8 s16")
+
+
+@needs_tile_registers
+@pytest.mark.parametrize("types", TILES)
+@pytest.mark.parametrize(
+    "orders", ["bij bij bij", "bji bij bij", "bij bji bij", "bji bji bij", "bij bij bji", "bij bij ijb"]
+)
+@pytest.mark.parametrize("sizes", [(1, 64, 64, 128), (2, 45, 83, 205), (1, 9, 16, 64), (3, 70, 300, 77)])
+def test_products_in_tile_registers(sizes: tuple[int, int, int, int], orders: str, types: str) -> None:
+    check(spec_of(*sizes, types, orders), threads=2)
+
+
+@needs_tile_registers
+@pytest.mark.parametrize("types", ["bf16 bf16 f32", "bf16 bf16 bf16", "s8 u8 s32"])
+@pytest.mark.parametrize("sizes", [(1, 40, 70, 9003), (1, 300, 1100, 2200), (1, 33, 40, 40000)])
+def test_blocks_and_groups_of_k_in_tile_registers(sizes: tuple[int, int, int, int], types: str) -> None:
+    check(spec_of(*sizes, types), threads=2)
+
+
+@needs_tile_registers
+def test_errors_in_tile_registers_are_about_those_in_vectors() -> None:
+    """Sums of squares of the errors differ by less than a factor of two."""
+    spec = spec_of(1, 64, 64, 4096, "bf16 bf16 f32")
+    errors = []
+    for each in (host_processor(), host_processor().without_tile_registers()):
+        with generating_for(each):
+            lhs, rhs, out = product(spec)
+        exact = lhs.view.astype(np.float64) @ rhs.view.astype(np.float64)
+        errors.append(float(np.square(out.view - exact).sum()))
+    assert 0 < errors[0] < 2 * errors[1]
+
+
+@needs_tile_registers
+@pytest.mark.parametrize("special", [np.nan, np.inf])
+def test_special_values_in_tile_registers_stay_in_their_row(special: float) -> None:
+    """Neither the padding of K nor repeated rows and columns spread them."""
+    lhs, rhs = np.ones((19, 37), BY_NAME["bf16"].dtype), np.ones((37, 33), BY_NAME["bf16"].dtype)
+    lhs[18, 36] = special
+    out = np.zeros((19, 33), np.float32)
+    run(spec_of(1, 19, 33, 37, "bf16 bf16 f32"), lhs, rhs, out, 1, 64)
+    wanted = np.full((19, 33), 37, np.float32)
+    wanted[18] = special
+    np.testing.assert_array_equal(out, wanted)
+
+
 @pytest.mark.parametrize(
     ("architecture", "features", "vector_bytes", "wanted"),
     [
         ("x86_64", "+avx512bf16,+avx512vnni", 64,
          {"bf16 bf16 f32": "dpbf16ps.512", "s8 s8 s32": "vpdpbusd.512", "u8 u8 s32": "vpdpwssd.512"}),
+        ("x86_64", "+avx512bf16,+avx512vnni,+amx-tile,+amx-bf16,+amx-int8", 64,
+         {"bf16 bf16 f32": "x86.tdpbf16ps", "s8 s8 s32": "x86.tdpbssd", "s8 u8 s32": "x86.tdpbsud",
+          "u8 s8 s32": "x86.tdpbusd", "u8 u8 s32": "x86.tdpbuud", "s16 s8 s32": "vpdpwssd.512"}),
         ("aarch64", "+dotprod,+i8mm", 16,
          {"s8 s8 s32": "neon.sdot", "u8 u8 s32": "neon.udot", "s8 u8 s32": "neon.usdot", "u8 s8 s32": "neon.usdot"}),
         ("aarch64", "", 16, {"s8 s8 s32": "mul <4 x i32>"}),

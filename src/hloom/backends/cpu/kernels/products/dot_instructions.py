@@ -79,11 +79,10 @@ def _instruction_of_neon(types: Types) -> DotInstruction | None:
     return None
 
 
-def in_words(p: Product, instruction: DotInstruction) -> Product:
+def in_words(p: Product, count: int, flipped: bool = False) -> Product:
     """Returns the product with K counted in words. A matrix that has such words in memory becomes a matrix of words."""
-    count = instruction.count
     batch_a, batch_b, batch_c = p.batch_strides
-    a = replace(p.a, column=p.a.column * count, words=Words(count, p.k, p.a.column, instruction.flipped))
+    a = replace(p.a, column=p.a.column * count, words=Words(count, p.k, p.a.column, flipped))
     b = replace(p.b, row=p.b.row * count, words=Words(count, p.k, p.b.row))
     if _has_words_in_memory(a, (a.row, batch_a)):
         a, batch_a = Matrix(_word_type(a.type), a.row // count, 1), batch_a // count

@@ -33,6 +33,15 @@ from hloom.backends.cpu.kernels.products.micro_kernel import (
 )
 from hloom.backends.cpu.kernels.products.pack_computed import pack_computed_columns, pack_computed_rows
 from hloom.backends.cpu.kernels.products.sums import sums_of_group
+from hloom.backends.cpu.kernels.products.tile_registers import (
+    WORDS,
+    TileInstruction,
+    TileKernel,
+    TileRegisters,
+    pack_columns_of_a,
+    release,
+    tile_instruction,
+)
 from hloom.lir import I1, I64, PTR, IndexValue, Type, Value, constant, type_of
 from hloom.target import Target
 
@@ -41,6 +50,7 @@ __all__ = ["MatmulSpec", "emit_matmul", "emit_packed_matmul"]
 
 MAX_VECTORS_OF_WORDS = 8
 """Vectors of words by which a matrix is multiplied where it is read."""
+Instruction = DotInstruction | TileInstruction
 ARRAYS = ("lhs", "rhs", "out")
 """The parameters of a product's entry before those of all kernels."""
 FALSE = constant(I1, False)
@@ -69,10 +79,12 @@ def computed_matmul_code(
     return _Emitter(name, plan, computed=computed).completed(f, at.other, at.arrays, at.out)
 
 
-def _planned(p: Product, vector: Type, target: Target) -> tuple[MatmulPlan, DotInstruction | None]:
+def _planned(p: Product, vector: Type, target: Target) -> tuple[MatmulPlan, Instruction | None]:
+    if (tiles := tile_instruction(p, vector, target)) is not None:
+        return make_plan(in_words(p, tiles.count), vector, target, in_tile_registers=True), tiles
     instruction = dot_instruction(p, vector, any_side=target.batch_invariant)
     if instruction is not None:
-        p = in_words(p, instruction)
+        p = in_words(p, instruction.count, instruction.flipped)
     return make_plan(p, vector, target), instruction
 
 
@@ -112,7 +124,7 @@ def _as_matvec(p: Product, vector: Type, target: Target) -> tuple[Matvec, bool] 
     instruction = None if vector.is_float else dot_instruction(p, vector, any_side=True)
     if p.n > (1 if instruction is None else MAX_VECTORS_OF_WORDS):
         return None
-    p = p if instruction is None else in_words(p, instruction)
+    p = p if instruction is None else in_words(p, instruction.count, instruction.flipped)
     matvec = Matvec(p.batch, p.m, p.k, p.n, p.a, p.b, p.c, p.batch_strides, instruction=instruction)
     return (matvec, p.swapped) if matvec.is_streamed else None
 
@@ -124,13 +136,14 @@ class _Emitter:
         self,
         name: str,
         plan: MatmulPlan,
-        instruction: DotInstruction | None = None,
+        instruction: Instruction | None = None,
         computed: ComputedOperand | None = None,
     ) -> None:
         self.name, self.plan, self.product, self.tile = name, plan, plan.product, plan.tile
         self.computed = computed
         self.instruction = instruction
-        self.corrected = instruction is not None and instruction.flipped
+        self.registers = TileRegisters(plan.tile) if plan.in_tile_registers else None
+        self.corrected = isinstance(instruction, DotInstruction) and instruction.flipped
         self.element = plan.tile.type.element
         self.depth_of_b = align_up(plan.product.k + self.corrected, self.tile.type.width)  # rows of a packed panel
         self.a, self.b = self._panels_of_a(), self._panels_of_b()
@@ -148,7 +161,7 @@ class _Emitter:
 
     def _packs_steps_of_a(self) -> bool:
         a = self.product.a
-        return a.row == 1 and not a.has_contiguous_k(a.column) and not a.paired
+        return a.row == 1 and not a.has_contiguous_k(a.column) and not a.paired and not self.plan.in_tile_registers
 
     def _panels_of_b(self) -> PanelStrides:
         columns = self.tile.columns
@@ -180,7 +193,7 @@ class _Emitter:
         """Returns the code that packs a shared B."""
         f = entry_of(self.name, "operand", "packed")
         context = f.pack(f["operand"], f["operand"], f["operand"], f["packed"], f.index(self.product.n))
-        self._run_packing(f, context)
+        self._run_packing(f, f["packed"], context)
         return code_of(self.name, [*self._b_packing_functions(), *self._packing_tasks(), f])
 
     def packed_code(self) -> KernelCode:
@@ -200,8 +213,11 @@ class _Emitter:
         """Elements of a packed B."""
         return self.depth_of_b * align_up(self.plan.columns, self.tile.columns)
 
-    def _kernel(self) -> MicroKernel:
+    def _kernel(self) -> MicroKernel | TileKernel:
         plan, instruction = self.plan, self.instruction
+        if isinstance(instruction, TileInstruction):
+            ragged = plan.has_ragged_rows, plan.has_ragged_columns
+            return TileKernel(self.tile, self.a.row, self.product.c, instruction, plan.has_partial_sums, *ragged)
         multiply_add = instruction.multiply_add if instruction else KernelFunction.multiply_add
         return MicroKernel(
             self.tile,
@@ -220,6 +236,8 @@ class _Emitter:
 
     def _pack_a(self) -> KernelFunction:
         name, a = f"{self.name}.pack_a", self.product.a
+        if self.plan.in_tile_registers and not a.has_contiguous_k(a.column):
+            return pack_columns_of_a(name, a, self.a.row, self.product.k)
         if self._packs_steps_of_a():
             return pack_steps_of_a(name, a, self.tile, self.a.panel)
         return pack_rows_of_a(name, a, self.tile, self.a.row)
@@ -253,11 +271,13 @@ class _Emitter:
     def _block(self) -> KernelFunction:
         """Writes `(a, b, c, rows, columns)`: a block of the result, from rows of A in place and panels of B."""
         f = KernelFunction(f"{self.name}.block", a=PTR, b=PTR, c=PTR, rows=I64, columns=I64)
-        f = f.as_call_only() if self.tile.takes_long(self.plan.depth) else f
+        f = f.as_call_only() if self.registers is None and self.tile.takes_long(self.plan.depth) else f
         rows_of_a, b, c, rows, columns = f.parameters
         a, depth, k = self.product.a, self.plan.depth, self.product.k
         partial, packed = self._allocate_partial_sums(f), self._allocate_packed_a(f)
         totals = self._allocate_partial_sums(f) if self.plan.has_groups else None
+        if self.registers is not None:
+            self.registers.configure(f, f"{self.name}.registers")
         with f.loop(k, depth) as first:
             steps = f.index(f.minimum(depth, f.subtract(k, first.index)))
             left = a.elements_left(f, k, first.index)
@@ -270,6 +290,8 @@ class _Emitter:
             panels_of_b = f.at(b, f.multiply(first.index, self.b.step), self.element)
             sums = partial if totals is None else self._group_sums(f, partial, totals, first.index, last)
             self._tiles(f, (panels_of_a, panels_of_b, c, sums), steps, rows, columns, last)
+        if self.registers is not None:
+            release(f)
         return f
 
     def _group_sums(self, f: KernelFunction, partial: Value, totals: Value, step: IndexValue, last: Value) -> Value:
@@ -311,7 +333,9 @@ class _Emitter:
     def _allocate_packed_a(self, f: KernelFunction) -> Value | None:
         if self.plan.a_is_direct:
             return None
-        return f.slot(type_of(self.element), self.plan.row_tiles * self.a.panel)
+        rows = self.plan.row_tiles * self.tile.rows
+        rows += WORDS if self.plan.in_tile_registers else 0  # which are packed together
+        return f.slot(type_of(self.element), rows * self.a.panel // self.tile.rows)
 
     def _allocate_partial_sums(self, f: KernelFunction) -> Value:
         """Returns zeros for all tiles of a task's block, or for one tile if K is one block; null if registers hold all
@@ -349,6 +373,7 @@ class _Emitter:
         c = f.at(c, p.c.offset(f, row, column), p.c.element)
         if plan.b_storage == "private":
             packed = f.slot(type_of(self.element), self._packed_elements())
+            self._clear_padding(f, packed)
             units = f.index(self._packing_units(f, p.n))
             f.call_void(f"{self.name}.pack_b", b, packed, f.index(p.n), f.index(0), units)
             if self.corrected:
@@ -359,6 +384,15 @@ class _Emitter:
         with f.when(f.compare("ne", f.index(width), f.index(0))):
             f.call_void(f"{self.name}.block", a, panels, c, f.index(rows), f.index(width))
         return f
+
+    def _clear_padding(self, f: KernelFunction, packed: Value) -> None:
+        """Sets the rows of panels of B past the last step to zero, which tile registers multiply by those of A."""
+        padding, k = self.depth_of_b - self.product.k, self.product.k
+        if not self.plan.in_tile_registers or not padding:
+            return
+        with f.loop(self.plan.columns, self.tile.columns) as column:
+            start = f.add(f.multiply(column.index, self.depth_of_b), k * self.tile.columns)
+            f.fill(f.at(packed, start, self.element), 0, padding * self.tile.columns * size_of(self.element))
 
     def _packing_tasks(self) -> list[KernelFunction]:
         """Writes `(context, chunk)`: a share of the packing of B into the workspace; and of the sums of its columns."""
@@ -378,8 +412,9 @@ class _Emitter:
             s.call_void(f"{self.name}.sum_b", packed, s.index(first), s.index(count))
         return [f, s]
 
-    def _run_packing(self, f: KernelFunction, context: Value) -> None:
+    def _run_packing(self, f: KernelFunction, packed: Value, context: Value) -> None:
         on = f.threads_if(self.plan.parallel)
+        self._clear_padding(f, packed)
         f.run_chunks(f"{self.name}.pack_task", context, self._pack_chunks(f), on)
         if self.corrected:
             f.run_chunks(f"{self.name}.sum_task", context, self._sum_chunks(), on)
@@ -409,7 +444,7 @@ class _Emitter:
             c = f.at(c, p.c.offset(f, 0, column.index), p.c.element)
             columns = f.minimum(plan.columns, f.subtract(p.n, column.index))
             context = f.pack(a, b, c, f["scratch"], f.index(columns))
-            self._run_packing(f, context)
+            self._run_packing(f, f["scratch"], context)
             f.run_chunks(f"{self.name}.task", context, plan.tasks, on)
 
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.kernel_function import size_of
 from hloom.backends.cpu.kernels.products.matrix import Matrix
-from hloom.backends.cpu.kernels.products.micro_kernel import Tile
 from hloom.backends.cpu.kernels.products.sums import block_length, group_length
+from hloom.backends.cpu.kernels.products.tile import Tile
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import Type, type_of
 from hloom.target import L1_BYTES, L2_BYTES, L3_BYTES, MIN_TASK_WORK, TASKS_PER_THREAD, Target
@@ -47,6 +47,9 @@ MAX_ACCUMULATORS = {64: 28, 32: 12, 16: 16, 8: 8}  # vector registers for sums, 
 MAX_SUMS_AND_ROW = {64: 28, 32: 14, 16: 30, 8: 12}
 WEB_ACCUMULATORS, WEB_SUMS_AND_ROW = 8, 10  # engines for WebAssembly on x86-64 have 15 registers, and move sums early
 MAX_VECTORS = 6  # in a row of the tile
+TILE_REGISTERS, REGISTER_ROWS = 8, 16
+REGISTER_DEPTH = 1024  # words of a block of K for tile registers, which are loaded from the second cache as fast
+REGISTER_BLOCK_BYTES = L2_BYTES // 2  # of a block of A for tile registers, for which a panel of B is read once
 
 
 @dataclass(frozen=True)
@@ -182,6 +185,7 @@ class MatmulPlan:
     `depth` is the number of steps in a block of K, `columns` the columns of B that are packed at once, and `b_storage`
     where the kernel reads B: "direct", "shared" or "private". The tasks divide the rows into `row_blocks`, and
     `columns` into `column_groups`, of whole tiles. With `fixed_order`, blocks depend on K and the element types alone.
+    Sums `in_tile_registers` are those of tile_registers.py.
     """
 
     product: Product
@@ -194,6 +198,7 @@ class MatmulPlan:
     column_groups: int
     parallel: bool
     fixed_order: bool = False
+    in_tile_registers: bool = False
 
     @property
     def tasks(self) -> int:
@@ -213,7 +218,7 @@ class MatmulPlan:
     @property
     def summed_steps(self) -> int:
         """Steps of a block of K that the kernel sums from zero."""
-        if not self.tile.type.is_float:
+        if not self.tile.type.is_float or self.in_tile_registers:
             return self.depth
         is_latency_bound = self.tile.rows * self.tile.vectors <= MAX_LATENCY_BOUND_SUMS and not self.fixed_order
         return block_length(self.depth, self.product.k, 2 if is_latency_bound or self.product.is_complex else 1)
@@ -254,28 +259,34 @@ class MatmulPlan:
         return math.ceil(math.ceil(self.columns / self.tile.columns) / self.column_groups)
 
 
-def make_plan(p: Product, vector: Type, target: Target) -> MatmulPlan:
+def make_plan(p: Product, vector: Type, target: Target, in_tile_registers: bool = False) -> MatmulPlan:
     """Returns the plan of a product, whose sums are in vectors of type `vector`."""
     size = size_of(vector.element)
-    tile = _tile(p, vector, target.vector_bytes)
+    tile = _tile_of_registers(p, vector) if in_tile_registers else _tile(p, vector, target.vector_bytes)
     parallel = target.is_worth_threads(p.work * MULTIPLY_ADD_COST)
     threads = target.threads if parallel else 1
     b_storage = _choose_b_storage(p, tile, threads)
     block_of_k = PANEL_BYTES // (tile.rows * size)
     if target.batch_invariant:
         block_of_k = FIXED_BLOCK_BYTES // size
+    elif in_tile_registers:
+        block_of_k = REGISTER_DEPTH
     elif b_storage == "direct":
         block_of_k = min(block_of_k, STREAMED_DEPTH if _streams(p, vector) else MAX_DIRECT_ROWS)
     blocks_of_k = math.ceil(p.k / block_of_k)
     depth = p.k if blocks_of_k == 1 else align_up(math.ceil(p.k / blocks_of_k), vector.width)
     needs_no_conversion = p.a.element == vector.element and not p.a.paired and p.a.words is None
     is_small = p.m % tile.rows == 0 and p.m * p.k * size <= STACK_BYTES
+    if in_tile_registers:  # whose rows have to be whole
+        is_small, needs_no_conversion = False, needs_no_conversion and p.k % vector.width == 0 and p.m >= tile.rows
     a_is_direct = needs_no_conversion and (p.a.column == 1 or is_small)
     columns = p.n
     if b_storage == "shared":
         passes = math.ceil(p.n / max(MIN_COLUMNS, MAX_PACKED_B_BYTES // (p.k * size)))
         columns = min(p.n, align_up(math.ceil(p.n / passes), tile.columns))
-    whole = MatmulPlan(p, tile, depth, columns, b_storage, a_is_direct, 1, 1, parallel, target.batch_invariant)
+    fixed_order = target.batch_invariant
+    blocks = 1, 1, parallel, fixed_order, in_tile_registers
+    whole = MatmulPlan(p, tile, depth, columns, b_storage, a_is_direct, *blocks)
     return _split_into_tasks(whole, threads)
 
 
@@ -315,6 +326,27 @@ def _tile(p: Product, vector: Type, vector_bytes: int) -> Tile:
     return min(candidates, key=cost)
 
 
+def _tile_of_registers(p: Product, vector: Type) -> Tile:
+    """Returns the cheapest tile in tile registers, by their rows: those multiplied, or those loaded, for 16 words of K.
+
+    Rows of B are in the first cache, two of which are loaded at a time; those of A come from the second one.
+    """
+
+    def cost(tile: Tile) -> float:
+        tiles = math.ceil(p.m / tile.rows) * math.ceil(p.n / tile.columns)
+        loads = tile.rows + tile.vectors * REGISTER_ROWS / 2
+        return tiles * (max(tile.rows * tile.vectors, loads) + 4)
+
+    candidates = [
+        Tile(parts * rows, vectors, vector)
+        for parts in range(1, TILE_REGISTERS)
+        for vectors in range(1, TILE_REGISTERS)
+        for rows in range(REGISTER_ROWS * (parts - 1) // parts + 1, REGISTER_ROWS + 1)
+        if parts * vectors + parts + vectors <= TILE_REGISTERS
+    ]
+    return min(candidates, key=cost)
+
+
 def _streams(p: Product, vector: Type) -> bool:
     """Whether B is read in place, and from memory."""
     is_large = p.k * p.n * size_of(vector.element) > MIN_STREAMED_BYTES and p.n >= MAX_VECTORS * vector.width
@@ -345,7 +377,8 @@ def _split_into_tasks(undivided: MatmulPlan, threads: int) -> MatmulPlan:
     batch = 1 if undivided.b_storage == "shared" else p.batch
     work = batch * p.m * undivided.columns * p.k * MULTIPLY_ADD_COST
     wanted = math.ceil(min(work / MIN_PRODUCT_WORK, TASKS_PER_THREAD * threads) / batch) if threads > 1 else 1
-    max_fitting = max(1, STACK_BYTES // (tile.rows * (undivided.depth + tile.type.width) * size))
+    bytes_of_a = REGISTER_BLOCK_BYTES if undivided.in_tile_registers else STACK_BYTES
+    max_fitting = max(1, bytes_of_a // (tile.rows * (undivided.depth + tile.type.width) * size))
     useful = min(wanted, undivided.row_tiles // 4, p.m // 64 if undivided.b_storage == "private" else p.m)
     blocks = max(math.ceil(undivided.row_tiles / max_fitting), useful, 1)
     if blocks > 1:

@@ -11,40 +11,15 @@ panel for each step of K, and zeros past the last column.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.kernels.distances import Distances, addresses_of_rows
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
-from hloom.backends.cpu.kernels.products.matrix import Matrix, element_offset
+from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.sums import addition
+from hloom.backends.cpu.kernels.products.tile import Tile, TileStore
 from hloom.lir import I1, I64, PTR, Function, IndexValue, Type, Value, constant
-
-LONG_CALL = 1 << 12  # multiply-adds of vectors, beside which a call costs nothing
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Sums in registers: `rows` x `vectors` vectors of `type`."""
-
-    rows: int
-    vectors: int
-    type: Type
-
-    @property
-    def columns(self) -> int:
-        """Columns of the tile."""
-        return self.vectors * self.type.width
-
-    @property
-    def size(self) -> int:
-        """Elements of the tile."""
-        return self.rows * self.columns
-
-    def takes_long(self, steps: int) -> bool:
-        """Whether adding up `steps` steps takes so long that the cost of calling the kernel does not matter."""
-        return steps * self.rows * self.vectors >= LONG_CALL
 
 
 @dataclass(frozen=True)
@@ -115,27 +90,22 @@ class MicroKernel:
         of_c = row_of_c, column_of_c
         replace(self, a=a, b=b, summed_steps=summed_steps, distances_of_c=of_c)._write_tile(f)
 
+    @property
+    def _store(self) -> TileStore:
+        ragged = self.has_ragged_rows, self.has_ragged_columns
+        return TileStore(self.tile, self.c, self.distances_of_c, *ragged)
+
     def _write_tile(self, f: KernelFunction) -> None:
         sums, spilled = self._sum_blocks(f)
         if not self.c.has_contiguous_rows:
             self._store_through_stack(f, sums, spilled)
             return
-        is_whole = self._is_whole(f)
+        is_whole = self._store.is_whole(f, f["last"] if self.has_partial_sums else None)
         with f.when(is_whole):
             self._store_sums(f, sums)
         if is_whole is not None:
             with f.unless(is_whole):
                 self._store_through_stack(f, sums, spilled)
-
-    def _is_whole(self, f: KernelFunction) -> Value | None:
-        """Whether the tile is finished and all of it is in the result; None: always."""
-        rows, columns, last = f["rows"], f["columns"], f["last"]
-        conditions = [last] if self.has_partial_sums else []
-        if self.has_ragged_rows:
-            conditions.append(f.compare("eq", rows, f.index(self.tile.rows)))
-        if self.has_ragged_columns:
-            conditions.append(f.compare("eq", columns, f.index(self.tile.columns)))
-        return functools.reduce(lambda a, b: f.binary("and", a, b), conditions) if conditions else None
 
     def _store_sums(self, f: KernelFunction, sums: list[Value]) -> None:
         """Stores sums from registers to the result."""
@@ -147,11 +117,10 @@ class MicroKernel:
 
     def _store_through_stack(self, f: KernelFunction, sums: list[Value], spilled: Value | None) -> None:
         """Spills the sums to memory and, if they are finished, copies those inside of the result."""
-        c, rows, columns, last = f["c"], f["rows"], f["columns"], f["last"]
         stack = spilled or f.slot(self.tile.type, len(sums))
         self._spill(f, sums, stack)
-        with f.when(last if self.has_partial_sums else None):
-            self._store_tile(f, stack, c, rows, columns)
+        with f.when(f["last"] if self.has_partial_sums else None):
+            self._store.copy(f, stack)
 
     def _sum_blocks(self, f: KernelFunction) -> tuple[list[Value], Value | None]:
         """Returns the sums, one for each vector of the tile, row by row, and the address where sums of several blocks
@@ -219,31 +188,6 @@ class MicroKernel:
         if self.has_partial_sums:
             added = [f.select(last, value, constant(type, 0)) for value in added]
         return [f.binary("add", value, added[i % self.tile.vectors]) for i, value in enumerate(sums)]
-
-    def _store_tile(self, f: KernelFunction, sums: Value, c: Value, rows: Value, columns: Value) -> None:
-        """Copies the finished sums of a tile from memory to the result."""
-        tile, type = self.tile, self.tile.type
-        with f.loop(rows) as row:
-            line = f.at(sums, f.multiply(row.index, tile.columns), type.element)
-            if self.c.has_contiguous_rows:
-                offset = f.multiply(row.index, self.distances_of_c[0])
-                self._store_row(f, line, f.at(c, offset, self.c.element), columns)
-            else:
-                self._scatter_row(f, line, c, row.index, columns)
-
-    def _store_row(self, f: KernelFunction, line: Value, target: Value, columns: Value) -> None:
-        type = self.tile.type
-        for start in range(0, self.tile.columns, type.width):
-            value = f.load(f.at(line, start, type.element), type, 64)
-            left = f.left(columns, start) if self.has_ragged_columns else type.width
-            f.store_first(value, f.at(target, start, self.c.element), self.c.type, left)
-
-    def _scatter_row(self, f: KernelFunction, line: Value, c: Value, row: IndexValue, columns: Value) -> None:
-        type = self.tile.type
-        with f.loop(columns) as column:
-            value = f.load(f.at(line, column.index, type.element), type.scalar, _align(type))
-            offset = element_offset(f, (row, column.index), self.distances_of_c, self.c.paired)
-            f.store_as(value, f.at(c, offset, self.c.element), self.c.type)
 
 
 def _align(type: Type) -> int:

@@ -11,7 +11,7 @@ from hloom.backends.cpu.elements.transpose import transpose_squares
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.dot_instructions import correction
 from hloom.backends.cpu.kernels.products.matrix import Matrix
-from hloom.backends.cpu.kernels.products.micro_kernel import Tile
+from hloom.backends.cpu.kernels.products.tile import Tile
 from hloom.lir import I64, PTR, IndexValue, Value, constant, type_of
 
 

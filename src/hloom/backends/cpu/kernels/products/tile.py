@@ -1,0 +1,83 @@
+"""Tiles of sums that the inner loop of a product keeps in registers, and their store from memory to the result."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
+from hloom.backends.cpu.kernels.products.matrix import Matrix, element_offset
+from hloom.lir import IndexValue, Type, Value
+
+LONG_CALL = 1 << 12  # multiply-adds of vectors, beside which a call costs nothing
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Sums in registers: `rows` x `vectors` vectors of `type`."""
+
+    rows: int
+    vectors: int
+    type: Type
+
+    @property
+    def columns(self) -> int:
+        """Columns of the tile."""
+        return self.vectors * self.type.width
+
+    @property
+    def size(self) -> int:
+        """Elements of the tile."""
+        return self.rows * self.columns
+
+    def takes_long(self, steps: int) -> bool:
+        """Whether adding up `steps` steps takes so long that the cost of calling the kernel does not matter."""
+        return steps * self.rows * self.vectors >= LONG_CALL
+
+
+@dataclass(frozen=True)
+class TileStore:
+    """The store of the first `rows` and `columns` of a tile to C, whose elements have these distances.
+
+    Tiles at the last rows and columns of the result may be ragged: parts of them are outside of it.
+    """
+
+    tile: Tile
+    c: Matrix
+    distances: tuple[IndexValue, IndexValue]
+    has_ragged_rows: bool
+    has_ragged_columns: bool
+
+    def is_whole(self, f: KernelFunction, last: Value | None) -> Value | None:
+        """Whether a tile is finished, which it is in the last block of K, and all of it in the result; None: always."""
+        conditions = [last] if last is not None else []
+        if self.has_ragged_rows:
+            conditions.append(f.compare("eq", f["rows"], f.index(self.tile.rows)))
+        if self.has_ragged_columns:
+            conditions.append(f.compare("eq", f["columns"], f.index(self.tile.columns)))
+        return functools.reduce(lambda a, b: f.binary("and", a, b), conditions) if conditions else None
+
+    def copy(self, f: KernelFunction, sums: Value) -> None:
+        """Copies finished sums from memory to the result."""
+        c, rows, columns = f["c"], f["rows"], f["columns"]
+        with f.loop(rows) as row:
+            line = f.at(sums, f.multiply(row.index, self.tile.columns), self.tile.type.element)
+            if self.c.has_contiguous_rows:
+                offset = f.multiply(row.index, self.distances[0])
+                self._copy_row(f, line, f.at(c, offset, self.c.element), columns)
+            else:
+                self._scatter_row(f, line, c, row.index, columns)
+
+    def _copy_row(self, f: KernelFunction, line: Value, target: Value, columns: Value) -> None:
+        type = self.tile.type
+        for start in range(0, self.tile.columns, type.width):
+            value = f.load(f.at(line, start, type.element), type, 64)
+            left = f.left(columns, start) if self.has_ragged_columns else type.width
+            f.store_first(value, f.at(target, start, self.c.element), self.c.type, left)
+
+    def _scatter_row(self, f: KernelFunction, line: Value, c: Value, row: IndexValue, columns: Value) -> None:
+        type = self.tile.type
+        with f.loop(columns) as column:
+            value = f.load(f.at(line, column.index, type.element), type.scalar, size_of(type.element))
+            offset = element_offset(f, (row, column.index), self.distances, self.c.paired)
+            f.store_as(value, f.at(c, offset, self.c.element), self.c.type)
