@@ -15,7 +15,15 @@ from hloom.ops.structure import Constant, Parameter, Tuple
 from hloom.ops.traits import Update
 from hloom.passes.edit import has_control_edges, runs_effects
 from hloom.passes.fusion.access_patterns import AccessPattern, access_pattern, average_reads, reads_same_index
-from hloom.passes.fusion.costs import RECOMPUTED_COST, chain_costs, reducing_instructions
+from hloom.passes.fusion.costs import (
+    PAIR_COST,
+    RECOMPUTED_COST,
+    chain_costs,
+    pair_values,
+    reduced_apart,
+    reducing_instructions,
+    total_cost,
+)
 from hloom.passes.fusion.in_place import ROOT_ONLY, array_versions, conflicting_updates, is_padding, versions_read
 
 CanFuse = Callable[[Instruction], bool]
@@ -68,7 +76,9 @@ class Decisions:
         self.kernels: dict[Instruction, _Kernel] = {}
         """The fusions by root."""
         self._costs = chain_costs(computation, self.fusible)
-        self._reducing = reducing_instructions(computation, self.fusible)
+        self._pairs = pair_values(computation, self.fusible)
+        self._apart = reduced_apart(self._pairs)
+        self._reducing = reducing_instructions(computation, self.fusible, self._apart)
         self._conflicting = conflicting_updates(self.fusible, max_instructions)
         self._versions = array_versions(computation.instructions)
         self.of: dict[Instruction, Decision] = {}
@@ -155,7 +165,8 @@ class Decisions:
             isinstance(operand.op, ROOT_ONLY) and not _reads_concatenated_indices(user, operand)
         ):
             return False
-        return operand not in self._reducing or access_pattern(user, operand) is not None
+        is_together = user not in self._apart and access_pattern(user, operand) is not None
+        return operand not in self._reducing or is_together
 
     def _patterns(self, instruction: Instruction, roots: set[Instruction]) -> set[AccessPattern]:
         """Access patterns of the reductions in the fusions of these roots if the instruction becomes part of them."""
@@ -199,6 +210,8 @@ class Decisions:
         if instruction in self._reducing:
             return False
         count = evaluations if len(roots) == 1 else max(evaluations, float(len(roots)))
+        if instruction in self._pairs and total_cost(instruction, self.fusible) * (count - 1.0) <= PAIR_COST:
+            return True
         return self._costs[instruction] * (count - 1.0) <= RECOMPUTED_COST
 
 

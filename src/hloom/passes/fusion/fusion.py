@@ -5,6 +5,8 @@ computed inside its users if this saves more memory traffic than it costs in rep
 
 - Each element is computed once, because all users end up in one fusion, or is cheap enough to be computed again. Of a
   broadcast value the smaller operand is stored.
+- Large arrays that are computed from much smaller ones, such as functions of all pairs of points, may be computed by
+  several kernels that reduce them, at a cost below that of passing them through memory.
 - A reduction is fused with users that read its result along leading dimensions. Its loop then precedes the loop over
   the other dimensions, and each row is read, reduced and used while it is in the cache. A reduction of short dimensions
   in the middle is fused too; its loop is then inside the loop over vectors of columns. All reductions of a fusion have
