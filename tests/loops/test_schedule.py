@@ -294,3 +294,15 @@ def test_sums_over_loops_that_do_not_collapse_are_split_along_the_first(rows: in
         "ROOT r = f32[] reduce(q, zero), dimensions={0,1}, to_apply=sum"
     )
     assert found.startswith(f"parallel p < {parts}")
+
+
+def test_reductions_that_choose_what_they_read_are_unrolled() -> None:
+    entry = """x = f32[64,3] parameter(0)
+        y = f32[64,3] parameter(1)
+        z = f32[] constant(0)
+        wide = f32[64,6] pad(x, z), padding=0_0x0_3
+        other = f32[64,6] pad(y, z), padding=0_0x3_0
+        both = f32[64,6] add(wide, other)
+        few = f32[64,4] slice(both), slice={[0:64], [1:5]}
+        ROOT r = f32[64] reduce(few, z), dimensions={1}, to_apply=sum"""
+    assert "reduce[" not in nests(entry) and " if " not in nests(entry)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hloom.affine import Expression, Index, Variable
-from hloom.loops.expressions import Apply, ExpressionSpace, Reduction, is_function_call, walk
+from hloom.loops.expressions import Apply, ExpressionSpace, InRange, Reduction, is_function_call, walk
 from hloom.loops.interleaved_accesses import (
     MAX_LANES,
     interleaved_loops,
@@ -71,6 +71,7 @@ def schedule(kernel: Kernel, target: Target) -> None:
         loops = tuple(loop for loop in nest.loops if loop.extent != 1)
         nest = replace(nest, loops=loops, schedule=Schedule(sum_lanes=target.sum_lanes))
         nest = split_at_divisors(collapse(nest, kernel.space), kernel.space)
+        nest = _unroll_choices(nest, kernel.space)
         if target.batch_invariant:
             # Collapsing and splitting reductions change the order of sums, and depend on the other loops.
             nests.append(_unroll_short_loops(nest, kernel.space))
@@ -227,6 +228,19 @@ def _unroll_short_loops(nest: Nest, space: ExpressionSpace) -> Nest:
     """Unrolls a short innermost loop around reductions, so that the reductions share their loops and operands."""
     is_short = len(nest.loops) > 1 and nest.loops[-1].extent <= MAX_UNROLLED_LOOP
     return unroll(nest, space, nest.loops[-1:]) if nest.reductions and is_short else nest
+
+
+def _unroll_choices(nest: Nest, space: ExpressionSpace) -> Nest:
+    """Unrolls short reductions whose variable chooses what they read, as an operand of a concatenation: each copy has
+    one choice."""
+    short = [f for f in nest.reductions if f.monoid and len(f.over) == 1 and f.over[0].extent <= MAX_UNROLLED_LOOP]
+    chosen = [f.over[0] for f in short if not nest.has_fixed_order(f) and _chooses(f.over[0], f.values)]
+    return unroll(nest, space, chosen)
+
+
+def _chooses(variable: Variable, values: Sequence[Expression]) -> bool:
+    """Whether a condition depends on a variable alone."""
+    return any(isinstance(e, InRange) and e.variables == {variable} for e in walk(values))
 
 
 def _pair_rows(nest: Nest, space: ExpressionSpace, vector: Variable | None) -> tuple[Nest, int]:

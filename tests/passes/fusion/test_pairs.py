@@ -51,6 +51,17 @@ NUMBER_OF_LARGEST = """
     ones = f32[N,N] convert(is_top)
     ROOT number = f32[N] reduce(ones, zero), dimensions={1}, to_apply=sum"""
 
+CROSS = """
+    u = f32[N,N,1] slice(d), slice={[0:N], [0:N], [0:1]}
+    v = f32[N,N,1] slice(d), slice={[0:N], [0:N], [1:2]}
+    w = f32[N,N,1] slice(d), slice={[0:N], [0:N], [2:3]}
+    cross = f32[N,N,3] concatenate(v, w, u), dimensions={2}
+    products = f32[N,N,3] multiply(cross, d)
+    total = f32[N,N] reduce(products, zero), dimensions={2}, to_apply=sum
+    a = f32[N,3] reduce(cross, zero), dimensions={1}, to_apply=sum
+    b = f32[N] reduce(total, zero), dimensions={0}, to_apply=sum
+    ROOT result = (f32[N,3], f32[N]) tuple(a, b)"""
+
 
 def largest_array(text: str) -> int:
     """The number of elements of the largest array that the kernels store after fusion."""
@@ -60,7 +71,7 @@ def largest_array(text: str) -> int:
     return max(leaf.element_count for i in stored for leaf in i.shape.leaves())
 
 
-@pytest.mark.parametrize("entry", [BOTH, THROUGH_ROWS, NUMBER_OF_LARGEST])
+@pytest.mark.parametrize("entry", [BOTH, THROUGH_ROWS, NUMBER_OF_LARGEST, CROSS])
 def test_values_of_pairs_are_not_stored(entry: str) -> None:
     assert largest_array(pairs(entry)) <= 3 * N
 
@@ -97,3 +108,12 @@ def test_sums_along_both_axes(n: int) -> None:
 def test_the_largest_distance_is_equal_to_itself_in_another_kernel() -> None:
     (number,) = compiled(pairs(NUMBER_OF_LARGEST), *points(N, 3))
     assert number.sum() == 1
+
+
+def test_concatenated_coordinates_of_pairs() -> None:
+    x, y = points(N, 3)
+    d = x[:, None].astype(np.float64) - y
+    rolled = d[..., [1, 2, 0]]
+    found = compiled(pairs(CROSS), x, y)
+    np.testing.assert_allclose(found[0], rolled.sum(1), atol=1e-2)
+    np.testing.assert_allclose(found[1], (rolled * d).sum((0, 2)), rtol=1e-4, atol=0.1)

@@ -32,6 +32,9 @@ CanFuse = Callable[[Instruction], bool]
 _READS_MEMORY = (Gather, Update)
 """Operations whose first operand must be in memory: it is read at run-time indices, or updated in place."""
 
+MAX_JOINED = 4
+"""Largest size of a concatenated dimension whose loop kernels unroll, so that each copy reads one operand."""
+
 
 class Decision(NamedTuple):
     """Whether the value of an instruction is stored in memory, for a reason, or computed inside its users."""
@@ -161,12 +164,17 @@ class Decisions:
             return False
         if isinstance(operand.op, Pad) or is_padding(operand):
             return user.op.elementwise
-        if operand.shape.is_tuple or (
-            isinstance(operand.op, ROOT_ONLY) and not _reads_concatenated_indices(user, operand)
-        ):
+        if operand.shape.is_tuple or (isinstance(operand.op, ROOT_ONLY) and not self._joins_inside(user, operand)):
             return False
         is_together = user not in self._apart and access_pattern(user, operand) is not None
         return operand not in self._reducing or is_together
+
+    def _joins_inside(self, user: Instruction, operand: Instruction) -> bool:
+        """Whether the kernel of the user knows which operand of a concatenation it reads."""
+        if _reads_concatenated_indices(user, operand):
+            return True
+        is_short = isinstance(operand.op, Concatenate) and operand.shape.dimensions[operand.op.dimension] <= MAX_JOINED
+        return is_short and operand in self._pairs
 
     def _patterns(self, instruction: Instruction, roots: set[Instruction]) -> set[AccessPattern]:
         """Access patterns of the reductions in the fusions of these roots if the instruction becomes part of them."""
