@@ -121,6 +121,7 @@ ELSEWHERE = {
     "winograd-convolution":
         "rounds values differently, as the precision permits (`tests/passes/optimize/test_winograd.py`)",
     "part-sums": "needs an invariant of a loop (`tests/passes/optimize/test_part_sums.py`)",
+    "double-buffering": "runs long loops of large arrays (`tests/passes/optimize/test_double_buffering.py`)",
     "gathered-products":
         "adds products in another order (`tests/passes/optimize/test_gathered_products.py`)",
     "product-blocking": "works on large arrays (`tests/passes/blocking`)",

@@ -166,8 +166,9 @@ class _Lowering:
         output = len(self.inputs)
         plain: list[tuple[Instruction, int]] = []
         for root in self.roots:
-            if isinstance(root.op, DynamicUpdateSlice) and root.operands[0] in self.puller.buffers:
-                nests.append(self._dynamic_update_slice(root, output))
+            part = self._dynamic_update_slice(root, output)
+            if part is not None:
+                nests.append(part)
             elif isinstance(op := root.op, Concatenate):
                 nests += self._concatenate(op, root, output)
             else:
@@ -222,12 +223,23 @@ class _Lowering:
             nests.append(Nest(loops, tuple(stores)))
         return nests
 
-    def _dynamic_update_slice(self, root: Instruction, output: int) -> Nest:
-        """Stores the update alone: the result starts as a copy of the operand."""
+    def _dynamic_update_slice(self, root: Instruction, output: int) -> Nest | None:
+        """Stores the update alone: the result starts as a copy of the operand.
+
+        None for other operations, and for an update that is computed from other elements of the operand than it
+        overwrites: they could be overwritten before they are read.
+        """
+        if not isinstance(root.op, DynamicUpdateSlice) or root.operands[0] not in self.puller.buffers:
+            return None
         operand, update = root.operands[:2]
-        self.copies.append((output, self.puller.buffers[operand]))
+        source = self.puller.buffers[operand]
         starts = start_indices(PullIndexing(self.puller, root), 2, update.shape.dimensions)
-        return self._store_part(root.shape, output, update, starts, self._loops(update.shape.dimensions))
+        nest = self._store_part(root.shape, output, update, starts, self._loops(update.shape.dimensions))
+        (store,) = nest.stores
+        if any(load.buffer == source and load.index != store.index for load in nest.loads):
+            return None
+        self.copies.append((output, source))
+        return nest
 
     def _concatenate(self, op: Concatenate, root: Instruction, output: int) -> list[Nest]:
         """Makes a store for each operand of a concatenation, in one nest for adjacent ones that are similar enough."""

@@ -36,6 +36,7 @@ from hloom.passes.legalize.top_k import TopKDecomposer
 from hloom.passes.optimize.arg_max import ArgMax
 from hloom.passes.optimize.convolution_operands import ConvolutionOperandSwapper
 from hloom.passes.optimize.dot_strength_reduction import DotStrengthReduction
+from hloom.passes.optimize.double_buffering import DoubleBuffering
 from hloom.passes.optimize.gathered_products import GatheredProducts
 from hloom.passes.optimize.memory_scheduler import MemoryScheduler
 from hloom.passes.optimize.part_sums import PartSums
@@ -78,6 +79,7 @@ PASSES: dict[str, type[Any]] = {
         MarkerRemover,
         DotOperands,
         DotStrengthReduction,
+        DoubleBuffering,
         DynamicPadder,
         FftLengths,
         GatheredProducts,

@@ -39,6 +39,7 @@ from hloom.passes.legalize.scan import ScanExpander
 from hloom.passes.optimize.arg_max import ArgMax
 from hloom.passes.optimize.convolution_operands import ConvolutionOperandSwapper
 from hloom.passes.optimize.dot_strength_reduction import DotStrengthReduction
+from hloom.passes.optimize.double_buffering import DoubleBuffering
 from hloom.passes.optimize.gathered_products import GatheredProducts
 from hloom.passes.optimize.memory_scheduler import MemoryScheduler
 from hloom.passes.optimize.part_sums import PartSums
@@ -92,6 +93,7 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
             PartSums(),
             WhileLoopUnroller(),
             WhileLoopInvariantCodeMotion(),
+            DoubleBuffering(),
             ArgMax(),
             *([] if batch_invariant else [GatheredProducts()]),
             *([] if batch_invariant else [DotStrengthReduction()]),

@@ -9,7 +9,7 @@ from hloom.ops.broadcast import Broadcast
 from hloom.ops.pad import Concatenate
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
 from hloom.ops.traits import Update
-from hloom.passes.optimize.update_scheduler import origin
+from hloom.passes.optimize.update_scheduler import origin, writes_most
 
 ROOT_ONLY = (Concatenate, Update)
 """Operations that store their operands one after the other, and so are roots of fusions, except where a user knows
@@ -55,7 +55,11 @@ def conflicting_updates(fusible: Set[Instruction], max_instructions: int) -> set
     """
     updates = [i for i in fusible if isinstance(i.op, DynamicUpdateSlice)]
     updated = {origin(update.operands[0]) for update in updates}
-    return {update for update in updates if _has_conflict(update, updated, fusible, max_instructions)}
+    return {
+        update
+        for update in updates
+        if not writes_most(update) and _has_conflict(update, updated, fusible, max_instructions)
+    }
 
 
 def _has_conflict(

@@ -11,7 +11,7 @@ from hloom.ir import Computation, Instruction, Module
 from hloom.ops.control_flow import Fusion, While
 from hloom.ops.scatter import Scatter
 from hloom.ops.slice import DynamicUpdateSlice
-from hloom.ops.structure import Parameter, Tuple
+from hloom.ops.structure import Constant, Parameter, Tuple
 from hloom.ops.traits import View
 from hloom.passes.edit import effectful_computations
 from hloom.passes.optimize.memory_scheduler import predecessors, run_computations, successors
@@ -124,6 +124,16 @@ def updated(instruction: Instruction) -> Iterator[Instruction]:
             source = origin(last.operands[0]).op if isinstance(last.op, DynamicUpdateSlice) else None
             if isinstance(source, Parameter):
                 yield origin(operands[source.number])
+
+
+def writes_most(update: Instruction) -> bool:
+    """Whether an update writes most of its array, at constant indices, so that writing all of another array takes less
+    than storing the part first: a step of a stencil with fixed edges.
+    """
+    if not isinstance(update.op, DynamicUpdateSlice):
+        return False
+    are_known = all(isinstance(start.op, Constant) for start in update.operands[2:])
+    return are_known and 2 * update.operands[1].shape.element_count > update.shape.element_count
 
 
 def origin(value: Instruction) -> Instruction:
