@@ -12,7 +12,20 @@ import hloom as hl
 from hloom.backends.cpu.codegen.merge_functions import MIN_LENGTH, merge_functions
 from hloom.backends.cpu.codegen.modules import Merging, Unit
 from hloom.cli.pipelines import stage_text
-from hloom.lir import F32, I32, I64, PTR, Function, FunctionBuilder, Parameter, Value, constant, poison, type_of
+from hloom.lir import (
+    F32,
+    I32,
+    I64,
+    PTR,
+    CallAttribute,
+    Function,
+    FunctionBuilder,
+    Parameter,
+    Value,
+    constant,
+    poison,
+    type_of,
+)
 
 RULE = Merging(max_constants=3, divisors=True)
 Write = Callable[[FunctionBuilder, int], object]
@@ -164,6 +177,49 @@ def test_layers_of_two_sizes_share_their_functions() -> None:
     expected = hl.compile(module, "interpreter")(*arguments)
     for got, want in zip(hl.compile(module)(*arguments), expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3)
+
+
+def test_members_and_the_tasks_that_run_them_are_call_only() -> None:
+    def with_task(name: str, size: int, merging: Merging | None) -> Unit:
+        task = FunctionBuilder(Function(f"{name}.task", [Parameter("p", PTR), Parameter("n", I64)]))
+        task.call_void(name, p(task), n(task), attribute=CallAttribute.ALWAYS_INLINE)
+        return Unit([function(name, multiply, size), task.finish()], merging)
+
+    *members, alone, merged = merge_functions(
+        [with_task("a", 5, RULE), with_task("b", 7, RULE), with_task("c", 9, None)]
+    )
+    assert all(each.is_call_only for member in members for each in member.functions)
+    assert not any(each.is_call_only for each in [*alone.functions, *merged.functions])
+
+
+def test_the_program_inlines_members() -> None:
+    rows = "\n".join(
+        f"  s{k} = s32[1] slice(i), slice={{[{k}:{k + 1}]}}\n"
+        f"  i{k} = s32[] reshape(s{k})\n"
+        f"  r{k} = f32[9,40] dynamic-slice(x, i{k}, zero), dynamic_slice_sizes={{9,40}}\n"
+        f"  e{k} = f32[9,40] tanh(r{k})"
+        for k in range(4)
+    )
+    text = f"""
+HloModule m
+ENTRY e {{
+  x = f32[100,40] parameter(0)
+  i = s32[4] parameter(1)
+  zero = s32[] constant(0)
+{rows}
+  ROOT c = f32[36,40] concatenate(e0, e1, e2, e3), dimensions={{0}}
+}}
+"""
+    members = re.findall(
+        r"^define (.*)@nest\d+\(.*\) (.*) {\n\w+:\n  call void @nest\d+\.merged",
+        stage_text(hl.parse(text), "llvm"),
+        re.M,
+    )
+    assert len(members) >= 3
+    assert all(linkage.startswith("internal") and "alwaysinline" in attributes for linkage, attributes in members)
+    x, i = np.random.default_rng(0).standard_normal((100, 40), np.float32), np.int32([3, 0, 91, 50])
+    want = np.tanh(np.concatenate([x[k : k + 9] for k in i]))
+    np.testing.assert_allclose(hl.compile(text)(x, i), want, rtol=1e-5, atol=1e-6)
 
 
 def test_what_only_one_unit_knows_comes_from_the_table_too() -> None:

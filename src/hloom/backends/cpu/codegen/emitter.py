@@ -133,18 +133,21 @@ class ProgramEmitter(StepEmitter):
         parts = self.program.parts()
         main = [function for subroutine in self.program.subroutines for function in self._subroutine(subroutine)]
         main += [self._part(f"hloom_main.part{k}", steps) for k, steps in enumerate(parts)]
-        groups, rest = partition_units([*kernels.rest, *merge_functions(list(self._nests()))])
+        call_only_nests, nests = split_call_only(merge_functions(list(self._nests())))
+        groups, rest = partition_units([*kernels.rest, *nests])
         main = [*self._inlined_functions(), *self.tasks.values(), *main]
         main += self.timer.functions() if self.timer is not None else []
         main += [copy_call()] if COPY in needs_of(main) else []
-        units = [*rest, *kernels.call_only, *(unit for group in [*kernels.groups, *groups] for unit in group)]
+        known = [*kernels.call_only, *call_only_nests]
+        units = [*rest, *known, *(unit for group in [*kernels.groups, *groups] for unit in group)]
         needs = needs_of([*main, *(function for unit in units for function in unit.functions)])
         forks = PARALLEL_FOR.name in needs
         main += [*([self.fork_function()] if forks else []), self._main(len(parts), forks)]
         groups += [[unit] for unit in new_shared([Unit(main), *units], kernels).values()]
-        call_only, others = split_call_only([Unit(main), *kernels.call_only, *rest])
+        call_only, others = split_call_only([Unit(main), *known, *rest])
         if len(groups) == 1 and not kernels.groups:
             others += groups.pop()
+        _keep_inside(call_only_nests, [*others, *(unit for group in groups for unit in group)])
         return [module_of_units(units) for units in (call_only, *balanced(others), *groups) if units]
 
     def _inlined_functions(self) -> list[Function]:
@@ -210,6 +213,13 @@ class ProgramEmitter(StepEmitter):
         entry = b.element_pointer(b.function.parameters[0], constant(I64, TABLE.index("parallel_for")), "i64")
         fork = b.load(entry, PTR, 8) if self.timer is None else b.address_of(TIMED_FORK)
         b.store(fork, b.address_of(_FORK_ADDRESS), 8)
+
+
+def _keep_inside(units: Sequence[Unit], others: Sequence[Unit]) -> None:
+    """Makes the functions of units that no other unit needs private to their module, whose callers inline them."""
+    needs = needs_of(function for unit in others for function in unit.functions)
+    for function in (function for unit in units for function in unit.functions):
+        function.is_exported = function.name in needs
 
 
 def _runner(name: str) -> FunctionBuilder:

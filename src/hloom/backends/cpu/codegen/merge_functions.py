@@ -1,9 +1,9 @@
 """Merges functions that differ in constants only, such as those of a network's layers.
 
 Each group keeps a single function, which loads the differing constants from a table, its last argument; the other
-members become calls of that function with tables of their own. LLVM's time is proportional to the number of
-instructions, so merging saves most of the time spent on similar layers. A constant is an i64 operand or the address of
-a function or variable.
+members become calls of that function with tables of their own: they and the tasks that run them are call-only. LLVM's
+time is proportional to the number of instructions and functions, so merging saves most of the time spent on similar
+layers. A constant is an i64 operand or the address of a function or variable.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from hloom.backends.cpu.codegen.modules import Merging, Unit
 from hloom.lir import (
     I64,
     PTR,
+    Attribute,
     Builder,
     Constant,
     Function,
@@ -91,7 +92,17 @@ def merge_functions(units: Sequence[Unit]) -> list[Unit]:
                 columns = _columns(same)
                 if len(same) > 1 and columns is not None and len(columns) <= same[0].merging.max_constants:
                     merged.append(_merge(same, columns))
+    for unit in units if merged else ():
+        _mark_call_only(unit)
     return [*units, *merged]
+
+
+def _mark_call_only(unit: Unit) -> None:
+    """Marks the functions of a unit that inline call-only functions alone, such as tasks of merged nests."""
+    names = {function.name for function in unit.functions if function.is_call_only}
+    for function in unit.functions:
+        if not function.loops and function.inlined and function.inlined <= names:
+            function.attributes |= {Attribute.CALL_ONLY}
 
 
 def _candidates(unit: Unit) -> Iterator[_Member]:
@@ -168,6 +179,7 @@ def _merge(members: list[_Member], columns: dict[tuple[str, ...], int]) -> Unit:
     merged = _merged(first, positions)
     for member, table in zip(members, tables, strict=True):
         member.function.clear()
+        member.function.attributes |= {Attribute.CALL_ONLY, Attribute.ALWAYS_INLINE}
         b = Builder(member.function)
         b.call_void(merged.name, *member.function.parameters, b.address_of(table))
         b.finish()
