@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.matrix import Matrix, element_offset
 from hloom.lir import IndexValue, Type, Value
+from hloom.types import PrimitiveType
 
 LONG_CALL = 1 << 12  # multiply-adds of vectors, beside which a call costs nothing
 
@@ -39,7 +40,8 @@ class Tile:
 class TileStore:
     """The store of the first `rows` and `columns` of a tile to C, whose elements have these distances.
 
-    Tiles at the last rows and columns of the result may be ragged: parts of them are outside of it.
+    Tiles at the last rows and columns of the result may be ragged: parts of them are outside of it. Where the product
+    takes subnormal numbers for zero, so may rounding to bf16, which is one instruction then.
     """
 
     tile: Tile
@@ -47,6 +49,7 @@ class TileStore:
     distances: tuple[IndexValue, IndexValue]
     has_ragged_rows: bool
     has_ragged_columns: bool
+    flushes: bool = False
 
     def is_whole(self, f: KernelFunction, last: Value | None) -> Value | None:
         """Whether a tile is finished, which it is in the last block of K, and all of it in the result; None: always."""
@@ -73,7 +76,10 @@ class TileStore:
         for start in range(0, self.tile.columns, type.width):
             value = f.load(f.at(line, start, type.element), type, 64)
             left = f.left(columns, start) if self.has_ragged_columns else type.width
-            f.store_first(value, f.at(target, start, self.c.element), self.c.type, left)
+            address, stored = f.at(target, start, self.c.element), self.c.type
+            if self.flushes and stored is PrimitiveType.BF16:
+                value, stored = f.bitcast(f.convert("fptrunc", value, "bfloat"), type.of("i16")), PrimitiveType.U16
+            f.store_first(value, address, stored, left)
 
     def _scatter_row(self, f: KernelFunction, line: Value, c: Value, row: IndexValue, columns: Value) -> None:
         type = self.tile.type

@@ -148,7 +148,7 @@ class TileKernel:
         self._add_products(f)
         last = f["last"] if self.has_partial_sums else None
         ragged = self.has_ragged_rows, self.has_ragged_columns
-        store = TileStore(self.tile, self.c, self.distances_of_c, *ragged)
+        store = TileStore(self.tile, self.c, self.distances_of_c, *ragged, flushes=True)
         is_whole: Value | None = None
         if self.c.has_contiguous_rows and self.c.element == self.tile.type.element:
             is_whole = store.is_whole(f, last)
