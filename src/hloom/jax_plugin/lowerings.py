@@ -13,12 +13,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-from jax import ffi, lax
 from jax._src import buffer_callback, core, custom_derivatives, debugging
 from jax._src.export import _export as export
 from jax._src.interpreters import mlir
-from jax._src.lax import linalg
 from jax._src.lax.control_flow import conditionals
 
 from hloom.jax_plugin import buffer_callbacks, callbacks, dlpack, partitioning, special_functions
@@ -40,7 +37,6 @@ def register_lowerings() -> None:
     # mlir.register_lowering would require that the platform is registered already.
     own[conditionals.platform_index_p] = _entry(_platform_index)
     own[conditionals.cond_p] = _entry(_conditional)
-    own[linalg.lu_pivots_to_permutation_p] = _entry(_permutation_rule)
     own[debugging.inspect_sharding_p] = _entry(partitioning.inspect_sharding_rule)
     own[export.call_exported_p] = _entry(_call_exported)
     for primitive in special_functions.NAMES:
@@ -87,27 +83,6 @@ def _conditional(ctx: Any, index: Any, *operands: Any, branches: Any, **paramete
         parameters["branches_platforms"] = like_cpu(platforms)
     lower: Callable[..., Any] = conditionals._cond_lowering
     return lower(ctx, index, *operands, branches=branches, **parameters)
-
-
-def _permutation_rule(ctx: Any, pivots: Any, *, permutation_size: Any) -> Any:
-    """Lowers lu_pivots_to_permutation; exported programs use JAX's own loop, which only calls stable targets."""
-    own: Callable[..., Any] = mlir.lower_fun(_permutation_of_pivots, multiple_results=False)
-    is_exported = ctx.module_context.lowering_parameters.for_export
-    rule = mlir._lowerings[linalg.lu_pivots_to_permutation_p].rule if is_exported else own
-    return rule(ctx, pivots, permutation_size=permutation_size)
-
-
-def _permutation_of_pivots(pivots: Any, *, permutation_size: int) -> Any:
-    """Permutes the row indices by LAPACK's laswp, in place of the loop of gathers and scatters of JAX's CPU platform.
-
-    The s32 indices are bitcast to f32, as the routine only moves them. Pivots count from 0 in JAX and from 1 in LAPACK;
-    the target clamps them.
-    """
-    sizes = (*pivots.shape[:-1], permutation_size)
-    rows = lax.bitcast_convert_type(lax.broadcasted_iota(np.int32, sizes, len(sizes) - 1), np.float32)
-    swap = ffi.ffi_call("lapack_slaswp_ffi", core.ShapedArray(sizes, np.dtype(np.float32)))
-    swapped = swap(rows, pivots + np.int32(1))
-    return lax.bitcast_convert_type(swapped, np.int32)
 
 
 def _call_exported(ctx: Any, *operands: Any, exported: export.Exported) -> Any:

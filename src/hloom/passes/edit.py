@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hloom.ir import Computation, Instruction, Module, callees_first
+from hloom.ops.broadcast import Broadcast
 from hloom.ops.control_flow import While
 from hloom.ops.operation import Operation
-from hloom.ops.reshape import Bitcast, Copy
+from hloom.ops.reshape import Bitcast, Copy, Reshape
 from hloom.ops.structure import Constant, Parameter
 from hloom.ops.traits import ControlFlow
 from hloom.shape import Shape
@@ -138,6 +139,16 @@ def is_dynamic(instruction: Instruction) -> bool:
 def constant_value(instruction: Instruction) -> Any:
     """Returns the value of a constant; None for other instructions."""
     return instruction.op.literal.value if isinstance(instruction.op, Constant) else None
+
+
+def keeps_order(instruction: Instruction) -> bool:
+    """Whether the result has the operand's elements in their order, in other dimensions: a reshape, or a broadcast that
+    adds dimensions of size 1.
+    """
+    if isinstance(instruction.op, Broadcast):
+        dimensions, (operand,) = instruction.op.broadcast_dimensions, instruction.operands
+        return operand.shape.element_count == instruction.shape.element_count and [*dimensions] == sorted(dimensions)
+    return isinstance(instruction.op, Reshape)
 
 
 def calls(op: Operation) -> Sequence[Computation]:

@@ -13,6 +13,7 @@ from hloom.passes import plugins
 from hloom.passes.blocking.product_blocking import ProductBlocking
 from hloom.passes.canonicalize.map_inline import MapInliner
 from hloom.passes.canonicalize.markers import MarkerRemover
+from hloom.passes.canonicalize.pivot_loops import PivotLoops
 from hloom.passes.canonicalize.single_device import SingleDeviceCollectives
 from hloom.passes.canonicalize.top_k_calls import TopKCalls
 from hloom.passes.control_flow.call_inliner import CallInliner
@@ -40,6 +41,7 @@ from hloom.passes.optimize.double_buffering import DoubleBuffering
 from hloom.passes.optimize.gathered_products import GatheredProducts
 from hloom.passes.optimize.memory_scheduler import MemoryScheduler
 from hloom.passes.optimize.part_sums import PartSums
+from hloom.passes.optimize.small_systems import SmallSystems
 from hloom.passes.optimize.sort_keys import SortKeys
 from hloom.passes.optimize.split_contractions import SplitContractions
 from hloom.passes.optimize.update_scheduler import UpdateScheduler
@@ -89,9 +91,11 @@ PASSES: dict[str, type[Any]] = {
         MixedPrecisionExpander,
         NanSigns,
         PartSums,
+        PivotLoops,
         ProductBlocking,
         ScanExpander,
         SingleDeviceCollectives,
+        SmallSystems,
         SortKeys,
         SplitContractions,
         SpmdPartitioner,

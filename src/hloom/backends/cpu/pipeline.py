@@ -6,6 +6,7 @@ import enum
 
 from hloom.backends.cpu.codegen.outline import ScalarComputationOutliner
 from hloom.backends.cpu.elements.ops import can_apply
+from hloom.backends.cpu.kernels.linear_algebra.small_matrices import MIN_COUNT
 from hloom.backends.cpu.kernels.products import fused_dot
 from hloom.backends.cpu.kernels.products.dot import can_multiply
 from hloom.backends.cpu.kernels.scatter import fused_scatter
@@ -16,6 +17,7 @@ from hloom.passes import PASSES, Pass, Pipeline, simplification_pipeline
 from hloom.passes.blocking.product_blocking import ProductBlocking
 from hloom.passes.canonicalize.map_inline import MapInliner
 from hloom.passes.canonicalize.markers import MarkerRemover
+from hloom.passes.canonicalize.pivot_loops import PivotLoops
 from hloom.passes.canonicalize.single_device import SingleDeviceCollectives
 from hloom.passes.canonicalize.top_k_calls import TopKCalls
 from hloom.passes.control_flow.call_inliner import CallInliner
@@ -43,6 +45,7 @@ from hloom.passes.optimize.double_buffering import DoubleBuffering
 from hloom.passes.optimize.gathered_products import GatheredProducts
 from hloom.passes.optimize.memory_scheduler import MemoryScheduler
 from hloom.passes.optimize.part_sums import PartSums
+from hloom.passes.optimize.small_systems import SmallSystems
 from hloom.passes.optimize.sort_keys import SortKeys
 from hloom.passes.optimize.split_contractions import SplitContractions
 from hloom.passes.optimize.update_scheduler import UpdateScheduler
@@ -91,6 +94,7 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
             MapInliner(),
             simplification_pipeline(),
             PartSums(),
+            PivotLoops(),
             WhileLoopUnroller(),
             WhileLoopInvariantCodeMotion(),
             DoubleBuffering(),
@@ -99,6 +103,7 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
             *([] if batch_invariant else [DotStrengthReduction()]),
             ProductBlocking(in_parts=not batch_invariant),
             simplification_pipeline(),
+            SmallSystems(min_count=1 if batch_invariant else MIN_COUNT),
             WinogradConvolution(per_image=batch_invariant),
             DotOperands(),
             *([] if batch_invariant else [SplitContractions()]),

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from hloom.ops.linear_algebra import substitute
 from hloom.runtime.custom_calls import fortran
 from hloom.runtime.custom_calls.fortran import (
     Argument,
@@ -160,7 +161,11 @@ def declare() -> None:
     for letter in TYPES:
         for name in _TARGETS:
             plan, signature = functools.partial(_routine_call, name, letter), signature_of(name, letter)
-            if name == "geev":
+            if name == "gesv":
+                if letter in "sd":  # the target to which passes lower LU factorisations of which only this is used
+                    declare_routine(f"lapack_{letter}gesv", signature, plan)
+                    declare_target(f"lapack_{letter}gesv", signature, functools.partial(_gesv_target, letter))
+            elif name == "geev":
                 declare_target(
                     f"lapack_{letter}geev_ffi", unpacked_geev(letter), functools.partial(_geev_target, letter)
                 )
@@ -215,6 +220,35 @@ def _trsm(b: Batch) -> Arguments:
 def _getrf(b: Batch) -> Arguments:
     m, n = b.sizes("m n")
     return (m, n, b.columns("a", "lu"), max(1, m), b.result("pivots"), b.info())
+
+
+MAX_SOLVED = 16
+"""Unknowns of the largest systems that are solved without LAPACK."""
+
+
+@_target(
+    "gesv",
+    "a: T[*, n, n], b: T[*, n, k] -> x: T[*, n, k]",
+    relations=(f"1 <= n <= {MAX_SOLVED}", f"1 <= k <= {MAX_SOLVED}"),
+)
+def _gesv(b: Batch) -> Arguments:
+    """Has no arguments: compiled programs solve the systems themselves."""
+    return ()
+
+
+def _gesv_target(letter: str, binding: Binding, a: Array, b: Array) -> Array:
+    """Solves a x = b as getrf, laswp and trsm do: unlike LAPACK's routine, also with a pivot of zero, to infinities or
+    NaN.
+    """
+    sizes = a.shape[:-1]
+    lu, pivots, _ = call("getrf", (a,), [(a.shape, a.dtype), (sizes, _INT), (sizes[:-1], _INT)])
+    x = np.array(b)
+    for k in range(sizes[-1]):
+        other = pivots[..., k, None, None] - 1
+        upper, lower = x[..., k : k + 1, :].copy(), np.take_along_axis(x, other, -2)
+        np.put_along_axis(x, other, upper, -2)
+        x[..., k : k + 1, :] = lower
+    return substitute(lu, substitute(lu, x, lower=True, unit_diagonal=True), lower=False, unit_diagonal=False)
 
 
 @_target("laswp", "a: T[*, m], pivots: s32[*, k] -> swapped: T[*, m]", relations=("k <= m",))

@@ -11,13 +11,17 @@ from collections.abc import Sequence
 
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.linear_algebra.factorisations import EMITTERS, MAX_UNROLLED, MatrixLanes
+from hloom.backends.cpu.kernels.linear_algebra import factorisations
+from hloom.backends.cpu.kernels.linear_algebra.elimination import gesv
+from hloom.backends.cpu.kernels.linear_algebra.factorisations import MAX_UNROLLED, MatrixLanes
 from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.ir import Instruction
 from hloom.lir import PTR, IndexValue, Type, Value, type_of
 from hloom.runtime.custom_calls.fortran import Matrices, RoutineCall
 from hloom.target import CACHE_LINE, Target
 
+EMITTERS = {**factorisations.EMITTERS, "gesv": gesv}
+"""Writers of the code of each routine, which return the array that becomes the first result."""
 MIN_COUNT = 4
 """Matrices of the smallest batch that is vectorised."""
 MAX_ORDER = 16
@@ -35,7 +39,7 @@ def emit(name: str, instruction: Instruction, call: RoutineCall, target: Target)
     if call.routine[1:] not in EMITTERS or not min(sizes):
         return None
     largest = max(matrices.elements for matrices in call.operands)
-    min_count = 1 if target.batch_invariant else MIN_COUNT
+    min_count = 1 if target.batch_invariant or call.routine[1:] == "gesv" else MIN_COUNT
     if call.routine[0] in "sd" and call.count >= min_count and largest <= MAX_ELEMENTS and max(sizes) <= MAX_ORDER:
         return _GroupLoop(name, instruction, call, target).code()
     return None if target.has_lapack else _MatrixLoop(name, instruction, call, target).code()
