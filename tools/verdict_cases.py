@@ -132,7 +132,7 @@ ELSEWHERE = {
     "async-to-sync, single-device, collective-dimensions": "communication (`tests/passes/legalize`)",
     "linear-algebra-to-lapack, topk-calls, markers, declared-expansions":
         "custom calls, which are functions of the platform (`tests/passes/legalize`)",
-    "pivot-loops, small-systems":
+    "cholesky-calls, pivot-loops, small-systems":
         "work on calls of LAPACK (`tests/passes/canonicalize`, `tests/passes/optimize/test_small_systems.py`)",
     "fft-lengths": "rounds values differently (`tests/passes/legalize`)",
     "scalar-computation-outlining": "marks computations, which stay as they are",

@@ -39,7 +39,7 @@ def test_permutations_are_calls(sizes: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(hl.compile(given)(a), want)
 
 
-def test_loops_over_other_numbers_stay() -> None:
+def test_loops_over_other_pivots_stay() -> None:
     """Numbers that are not those of a factorisation may be out of bounds, where gathers and scatters have rules."""
     pivots = np.int32([3, -1, 2])
     module = hl.from_jax(lambda p: jax.lax.linalg.lu_pivots_to_permutation(p, 4), pivots)

@@ -78,7 +78,7 @@ def test_few_and_large_systems_stay(sizes: tuple[int, ...]) -> None:
 
 
 def test_a_batch_does_not_choose() -> None:
-    """With batch_invariant one system is solved as many are."""
+    """The option batch_invariant solves one system as many are solved."""
     assert calls(jnp.linalg.solve, systems(1, 4, 4), systems(1, 4, 4), batch_invariant=True) == ["lapack_sgesv"]
 
 

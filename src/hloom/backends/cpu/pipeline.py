@@ -6,6 +6,7 @@ import enum
 
 from hloom.backends.cpu.codegen.outline import ScalarComputationOutliner
 from hloom.backends.cpu.elements.ops import can_apply
+from hloom.backends.cpu.kernels.linear_algebra.routine import can_factorise
 from hloom.backends.cpu.kernels.linear_algebra.small_matrices import MIN_COUNT
 from hloom.backends.cpu.kernels.products import fused_dot
 from hloom.backends.cpu.kernels.products.dot import can_multiply
@@ -15,6 +16,7 @@ from hloom.ir import Instruction
 from hloom.loops.lower import can_lower
 from hloom.passes import PASSES, Pass, Pipeline, simplification_pipeline
 from hloom.passes.blocking.product_blocking import ProductBlocking
+from hloom.passes.canonicalize.cholesky_calls import CholeskyCalls
 from hloom.passes.canonicalize.map_inline import MapInliner
 from hloom.passes.canonicalize.markers import MarkerRemover
 from hloom.passes.canonicalize.pivot_loops import PivotLoops
@@ -103,6 +105,7 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
             *([] if batch_invariant else [DotStrengthReduction()]),
             ProductBlocking(in_parts=not batch_invariant),
             simplification_pipeline(),
+            CholeskyCalls(lambda order, count: can_factorise(order, count, batch_invariant)),
             SmallSystems(min_count=1 if batch_invariant else MIN_COUNT),
             WinogradConvolution(per_image=batch_invariant),
             DotOperands(),

@@ -39,7 +39,7 @@ from hloom.types import PrimitiveType
 
 
 class Value(enum.Enum):
-    """What an array of the body holds: one number for all matrices, one for each of them, or a row for each."""
+    """A part of a swap that an array of the body holds: one number for all matrices, or one or a row for each."""
 
     ZERO = "0"
     FALSE = False
@@ -177,7 +177,7 @@ class _Body:
 
 
 _VALUES = Registry[[_Body, Instruction], Value | None]()
-"""What an instruction holds, from (op, body, instruction)."""
+"""The value that an instruction holds, from (op, body, instruction)."""
 
 
 @_VALUES.rule(Constant)
@@ -215,7 +215,7 @@ def _convert(op: Convert, body: _Body, instruction: Instruction) -> Value | None
 
 @_VALUES.rule(Compare)
 def _compare(op: Compare, body: _Body, instruction: Instruction) -> Value | None:
-    """Both iterations and pivots are numbers of rows."""
+    """Compares with constants: both iterations and pivots are indices of rows."""
     x, limit = body.value(instruction.operands[0]), _number(instruction.operands[1])
     if x not in (Value.STEP, Value.PIVOT) or limit is None:
         return None

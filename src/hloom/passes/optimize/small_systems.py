@@ -168,9 +168,9 @@ class _Solution:
         """Whether a call swaps the numbers of the rows, as floats."""
         if not _is_call(swapped, "laswp", "s"):
             return False
-        numbers, pivots = swapped.operands
+        indices, pivots = swapped.operands
         self._add(swapped)
-        is_iota = isinstance(numbers.op, BitcastConvert) and _counts_rows(numbers.operands[0])
+        is_iota = isinstance(indices.op, BitcastConvert) and _counts_rows(indices.operands[0])
         return is_iota and self._is_result(pivots, 1)
 
 

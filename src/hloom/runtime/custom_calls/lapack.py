@@ -161,10 +161,10 @@ def declare() -> None:
     for letter in TYPES:
         for name in _TARGETS:
             plan, signature = functools.partial(_routine_call, name, letter), signature_of(name, letter)
-            if name == "gesv":
-                if letter in "sd":  # the target to which passes lower LU factorisations of which only this is used
-                    declare_routine(f"lapack_{letter}gesv", signature, plan)
-                    declare_target(f"lapack_{letter}gesv", signature, functools.partial(_gesv_target, letter))
+            if name in _OWN:
+                if letter in "sd":  # targets to which passes lower several calls
+                    declare_routine(f"lapack_{letter}{name}", signature, plan)
+                    declare_target(f"lapack_{letter}{name}", signature, _OWN[name])
             elif name == "geev":
                 declare_target(
                     f"lapack_{letter}geev_ffi", unpacked_geev(letter), functools.partial(_geev_target, letter)
@@ -222,6 +222,25 @@ def _getrf(b: Batch) -> Arguments:
     return (m, n, b.columns("a", "lu"), max(1, m), b.result("pivots"), b.info())
 
 
+@_target("cholesky", "a: T[*, n, n] -> l: T[*, n, n]", relations=("1 <= n",), symmetric=False, whole=False)
+def _cholesky(b: Batch) -> Arguments:
+    """Has arguments for hloom alone: whether the mean of a matrix and its transpose is factored, and whether the whole
+    factor, instead of its triangle, is NaN if there is none.
+    """
+    return (np.int32(b.attributes["symmetric"]), np.int32(b.attributes["whole"]))
+
+
+def _cholesky_target(binding: Binding, a: Array) -> Array:
+    """Returns the lower factor, with zeros in the other triangle."""
+    symmetric, whole = (binding.attributes[name] for name in ("symmetric", "whole"))
+    given = (a + np.swapaxes(a, -1, -2)) * a.dtype.type(0.5) if symmetric else a
+    factor, info = call("potrf", (given,), [(a.shape, a.dtype), (a.shape[:-2], _INT)], f"{{uplo = {ord('L')} : ui8}}")
+    triangle = np.tril(np.ones(a.shape[-2:], bool))
+    fails = (info != 0) | np.isnan(np.diagonal(factor, axis1=-2, axis2=-1)).any(-1)
+    fails = fails[..., None, None] & (triangle | whole)
+    return np.where(fails, np.nan, np.where(triangle, factor, 0)).astype(a.dtype)
+
+
 MAX_SOLVED = 16
 """Unknowns of the largest systems that are solved without LAPACK."""
 
@@ -236,7 +255,7 @@ def _gesv(b: Batch) -> Arguments:
     return ()
 
 
-def _gesv_target(letter: str, binding: Binding, a: Array, b: Array) -> Array:
+def _gesv_target(binding: Binding, a: Array, b: Array) -> Array:
     """Solves a x = b as getrf, laswp and trsm do: unlike LAPACK's routine, also with a pivot of zero, to infinities or
     NaN.
     """
@@ -249,6 +268,10 @@ def _gesv_target(letter: str, binding: Binding, a: Array, b: Array) -> Array:
         np.put_along_axis(x, other, upper, -2)
         x[..., k : k + 1, :] = lower
     return substitute(lu, substitute(lu, x, lower=True, unit_diagonal=True), lower=False, unit_diagonal=False)
+
+
+_OWN: dict[str, Callable[..., Array]] = {"gesv": _gesv_target, "cholesky": _cholesky_target}
+"""The functions of targets that are hloom's own: compiled programs have loops for them, whatever the sizes."""
 
 
 @_target("laswp", "a: T[*, m], pivots: s32[*, k] -> swapped: T[*, m]", relations=("k <= m",))

@@ -184,3 +184,32 @@ def tile_copy(name: str, square: Square, pitches: tuple[int, int], is_transposed
         value = f.load(f.at(f["source"], f.add(f.multiply(i, pitches[0]), j), element), vector.scalar, square.bytes)
         f.store(value, f.at(f["target"], f.add(f.multiply(row, pitches[1]), column), element), square.bytes)
     return f
+
+
+def tile_mean(name: str, square: Square, pitches: tuple[int, int]) -> KernelFunction:
+    """Returns `name(source, mirrored, target, rows, columns)`, which stores the mean of the transpose of a source of at
+    most one line each way and the tile that lies where the transpose does.
+    """
+    f = KernelFunction(name, source=PTR, mirrored=PTR, target=PTR, rows=I64, columns=I64)
+    element, side = square.type.element, square.line
+    vector = type_of(element, side)
+    is_whole = f.compare("eq", f.binary("and", f["rows"], f["columns"]), f.index(side))
+
+    def mean(a: Value, b: Value) -> Value:
+        return f.binary("fmul", f.binary("fadd", a, b), constant(a.type, 0.5))
+
+    with f.when(is_whole):
+        lines, others = (
+            [f.load(f.at(f[array], k * pitches[0], element), vector, square.bytes) for k in range(side)]
+            for array in ("source", "mirrored")
+        )
+        for k, (line, other) in enumerate(zip(transpose(f, lines), others, strict=True)):
+            f.store(mean(line, other), f.at(f["target"], k * pitches[1], element), square.bytes)
+    with f.unless(is_whole), f.each(0, f["rows"]) as i, f.each(0, f["columns"]) as j:
+        addresses = (
+            f.at(f[array], f.add(f.multiply(row, pitches[0]), column), element)
+            for array, row, column in (("source", i, j), ("mirrored", j, i))
+        )
+        values = [f.load(address, vector.scalar, square.bytes) for address in addresses]
+        f.store(mean(*values), f.at(f["target"], f.add(f.multiply(j, pitches[1]), i), element), square.bytes)
+    return f

@@ -7,9 +7,19 @@ on all threads. LAPACK's lower triangle, a row-major upper one, is U as it is; i
 
 from __future__ import annotations
 
+import math
+
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.linear_algebra.blocks import SIDE, Inner, Square, record_failure, tile_copy
+from hloom.backends.cpu.kernels.linear_algebra.blocks import (
+    SIDE,
+    Inner,
+    Square,
+    record_failure,
+    tile_copy,
+    tile_mean,
+)
+from hloom.backends.cpu.kernels.linear_algebra.small_matrices import MAX_ORDER
 from hloom.ir import Instruction
 from hloom.lir import I32, I64, PTR, IndexValue, Value, constant, type_of
 from hloom.runtime.custom_calls.fortran import RoutineCall
@@ -22,11 +32,12 @@ MIN_ORDER = 160
 
 
 def emit(name: str, instruction: Instruction, call: RoutineCall, target: Target) -> KernelCode | None:
-    """Returns the code of LAPACK's potrf of f32 and f64; None if the matrices are small."""
-    if call.routine not in ("spotrf", "dpotrf"):
+    """Returns the code of LAPACK's potrf, or of hloom's `cholesky`, of f32 and f64; None if the matrices are small."""
+    if call.routine[1:] not in ("potrf", "cholesky") or call.routine[0] not in "sd":
         return None
     order = call.operands[0].sizes[0]
-    if order < MIN_ORDER or len(call.results) != 2:
+    is_small = order <= MAX_ORDER if call.routine[1:] == "cholesky" else order < MIN_ORDER
+    if is_small or (call.routine[1:] == "potrf" and len(call.results) != 2):
         return None
     size = call.operands[0].dtype.itemsize
     type = type_of("float" if size == 4 else "double", target.vector_bytes // size)
@@ -40,7 +51,10 @@ class _Cholesky:
         self, name: str, instruction: Instruction, call: RoutineCall, square: Square, target: Target
     ) -> None:  # fmt: skip
         self.name, self.instruction, self.call, self.square, self.target = name, instruction, call, square, target
-        self.is_transposed = call.arguments[0] == "U"
+        self.is_complete = call.routine[1:] == "cholesky"
+        """Whether the whole result is written: zeros in the other triangle, and NaN if there is no factor."""
+        self.is_symmetric, self.is_whole = map(bool, call.arguments) if self.is_complete else (False, False)
+        self.is_transposed = self.is_complete or call.arguments[0] == "U"
         self.lines = -(-square.order // square.line)
 
     def code(self) -> KernelCode:
@@ -50,7 +64,7 @@ class _Cholesky:
         scales = f.at(matrix, square.matrix_bytes, "i8")
         with f.loop(self.call.count) as k:
             operand, result = (f.at(f[array], f.multiply(k.index, size), "i8") for array in ("operand0", "result0"))
-            info = f.at(f["result1"], k.index, "i32")
+            info = f.at(scales, BLOCK, square.type.element) if self.is_complete else f.at(f["result1"], k.index, "i32")
             f.store(constant(I32, 0), info, 4)
             arrays = f.pack(operand, result, matrix)
             f.run_chunks(f"{self.name}.read", arrays, square.padded // square.line, on)
@@ -63,12 +77,26 @@ class _Cholesky:
                     f.run_chunks(f"{self.name}.rows", context, slabs, on)
                     f.run_chunks(f"{self.name}.rest", context, slabs, on)
             f.run_chunks(f"{self.name}.write", arrays, self.lines, on)
+            if self.is_complete:
+                self._mark_failure(f, result, info)
         inner = Inner(square, square.pitch)
         functions = [self._read(), self._diagonal(), self._rows(), self._rest(), self._write(), f]
         functions += [inner.update(f"{self.name}.update"), inner.substitution(f"{self.name}.solve", is_unit=False)]
-        for step, pitches in (("read", (square.order, square.pitch)), ("write", (square.pitch, square.order))):
-            functions.append(tile_copy(f"{self.name}.{step}.tile", square, pitches, self.is_transposed))
-        return code_of(self.name, functions, square.matrix_bytes + aligned(BLOCK * square.bytes))
+        read = (square.order, square.pitch)
+        functions.append(tile_copy(f"{self.name}.write.tile", square, read[::-1], self.is_transposed))
+        if self.is_symmetric:
+            functions.append(tile_mean(f"{self.name}.read.tile", square, read))
+        else:
+            functions.append(tile_copy(f"{self.name}.read.tile", square, read, self.is_transposed))
+        return code_of(self.name, functions, square.matrix_bytes + aligned((BLOCK + 1) * square.bytes))
+
+    def _mark_failure(self, f: KernelFunction, result: Value, info: Value) -> None:
+        """Fills the triangle of a matrix without a factor, or all of it, with NaN."""
+        order, scalar = self.square.order, self.square.type.scalar
+        fails = f.compare("ne", f.load(info, I32, 4), constant(I32, 0))
+        with f.when(fails), f.each(0, order) as i, f.each(0, order if self.is_whole else f.add(i, 1)) as j:
+            address = f.at(result, f.add(f.multiply(i, order), j), scalar.element)
+            f.store(constant(scalar, math.nan), address, self.square.bytes)
 
     # Steps
 
@@ -136,13 +164,16 @@ class _Cholesky:
         first = f.multiply(f["chunk"], square.line)
         f.fill(square.at(f, matrix, first, 0), 0, square.line * square.pitch * square.bytes)
         rows = f.index(f.minimum(f.left(square.order, first), square.line))
-        with f.when(f.compare("ne", operand, result)):
-            start = f.multiply(first, square.order * square.bytes)
-            size = f.multiply(rows, square.order * square.bytes)
-            f.copy(f.at(result, start, "i8"), f.at(operand, start, "i8"), size)
+        if not self.is_complete:
+            with f.when(f.compare("ne", operand, result)):
+                start = f.multiply(first, square.order * square.bytes)
+                size = f.multiply(rows, square.order * square.bytes)
+                f.copy(f.at(result, start, "i8"), f.at(operand, start, "i8"), size)
         with f.each(f["chunk"], self.lines) as other:
             source, target, sizes = self._tile(f, operand, matrix, first, other)
-            f.call_void(f"{self.name}.read.tile", source, target, *(sizes[::-1] if self.is_transposed else sizes))
+            mirrored = [self._inside(f, operand, first, other)] if self.is_symmetric else []
+            sizes = sizes[::-1] if self.is_transposed else sizes
+            f.call_void(f"{self.name}.read.tile", source, *mirrored, target, *sizes)
         with f.each(rows, square.line) as past:
             row = f.add(first, past)
             one = constant(square.type.scalar, 1)
@@ -158,9 +189,13 @@ class _Cholesky:
             target, source, sizes = self._tile(f, result, matrix, first, other)
             f.call_void(f"{self.name}.write.tile", source, target, *sizes)
         end = f.minimum(f.add(first, square.line), square.order)
-        with f.each(first, end) as i, f.each(i, end) as j:
-            value = f.load(square.at(f, matrix, i, j), square.type.scalar, square.bytes)
-            f.store(value, self._outside(f, result, i, j), square.bytes)
+        with f.each(first, end) as i:
+            if self.is_complete:
+                start = f.at(result, f.add(f.multiply(i, square.order), i), square.type.element)
+                f.fill(start, 0, f.multiply(f.subtract(square.order, i), square.bytes))
+            with f.each(i, end) as j:
+                value = f.load(square.at(f, matrix, i, j), square.type.scalar, square.bytes)
+                f.store(value, self._outside(f, result, i, j), square.bytes)
         return f
 
     def _tile(
@@ -170,6 +205,11 @@ class _Cholesky:
         square, column = self.square, f.multiply(line, self.square.line)
         sizes = [f.index(f.minimum(f.left(square.order, start), square.line)) for start in (first, column)]
         return self._outside(f, outside, first, column), square.at(f, matrix, first, column), sizes
+
+    def _inside(self, f: KernelFunction, array: Value, first: IndexValue, line: IndexValue) -> Value:
+        """Returns the address in a row-major array of the tile whose transpose `_tile` reads."""
+        column = f.multiply(line, self.square.line)
+        return f.at(array, f.add(f.multiply(first, self.square.order), column), self.square.type.element)
 
     def _outside(self, f: KernelFunction, array: Value, row: IndexValue, column: IndexValue) -> Value:
         """Returns the address in the operand or result of an element of U."""

@@ -126,9 +126,14 @@ def _one_based(array: MatrixLanes, index: IndexValue) -> Lanes:
 
 
 def _potrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -> MatrixLanes:
-    """Cholesky factorisation, column by column. LAPACK's upper triangle is the lower one of a row-major matrix."""
+    """Cholesky factorisation. LAPACK's upper triangle is the lower one of a row-major matrix."""
     (matrix, info), (n, _) = arrays, call.operands[0].sizes
-    a = matrix if call.arguments[0] == "U" else matrix.transposed
+    _factorise(f, matrix if call.arguments[0] == "U" else matrix.transposed, info, n)
+    return matrix
+
+
+def _factorise(f: KernelFunction, a: MatrixLanes, info: MatrixLanes, n: int) -> None:
+    """Replaces the lower triangle by the factor, column by column."""
     info[0] = info.number(0)
     for j in steps(f, 0, n):
         diagonal = real_part(a[j, j])
@@ -142,7 +147,25 @@ def _potrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) 
             factor = a[i, j]
             for k in steps(f, below, f.add(i, 1)):
                 a[i, k] = less_product(a[i, k], factor, conjugate(a[k, j]))
-    return matrix
+
+
+def _cholesky(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -> MatrixLanes:
+    """Cholesky factors with zeros in the other triangle, and NaN in place of those that do not exist."""
+    (a,), (n, _) = arrays, call.operands[0].sizes
+    is_symmetric, is_whole = map(bool, call.arguments)
+    for i in steps(f, 0, n) if is_symmetric else ():
+        for j in steps(f, 0, f.add(i, 1)):
+            a[i, j] = (real_part(a[i, j]) + real_part(a[j, i])) * 0.5
+    info = MatrixLanes.of(f, a.type.of("i32"))
+    info = info.copied(1) if n <= MAX_UNROLLED else info
+    _factorise(f, a, info, n)
+    fails, zero, nan = ~real_part(info[0]).equals(0), real_part(a.number(0)), real_part(a.number(math.nan))
+    for i in steps(f, 0, n):
+        for j in steps(f, 0, f.add(i, 1)):
+            a[i, j] = where(fails, nan, real_part(a[i, j]))
+        for j in steps(f, f.add(i, 1), n):
+            a[i, j] = where(fails, nan, zero) if is_whole else zero
+    return a
 
 
 def _getrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -> MatrixLanes:
@@ -323,7 +346,7 @@ def _apply_reflection(a: MatrixLanes, sizes: tuple[int, int], k: IndexValue, tau
 
 
 EMITTERS = {
-    "potrf": _potrf, "getrf": _getrf, "laswp": _laswp, "trsm": _trsm, "geqrf": _geqrf, "orgqr": _orgqr,
-    "ungqr": _orgqr,
+    "potrf": _potrf, "cholesky": _cholesky, "getrf": _getrf, "laswp": _laswp, "trsm": _trsm, "geqrf": _geqrf,
+    "orgqr": _orgqr, "ungqr": _orgqr,
 }  # fmt: skip
 """Writers of the code of each routine, which return the array that becomes the first result."""

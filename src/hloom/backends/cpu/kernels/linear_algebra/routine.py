@@ -33,6 +33,12 @@ def emit(op: CustomCall, name: str, instruction: Instruction, target: Target) ->
     return _Batch(name, instruction, call, target).code()
 
 
+def can_factorise(order: int, count: int, batch_invariant: bool) -> bool:
+    """Whether Cholesky factorisations of a batch have code of their own, without LAPACK."""
+    is_small = order <= small_matrices.MAX_ORDER and (batch_invariant or count >= small_matrices.MIN_COUNT)
+    return order > 0 and (is_small or order >= cholesky.MIN_ORDER)
+
+
 class _Batch:
     """Writes the loop over a batch, each share of which has private memory for column-major copies and workspaces."""
 

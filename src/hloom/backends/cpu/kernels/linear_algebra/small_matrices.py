@@ -39,7 +39,8 @@ def emit(name: str, instruction: Instruction, call: RoutineCall, target: Target)
     if call.routine[1:] not in EMITTERS or not min(sizes):
         return None
     largest = max(matrices.elements for matrices in call.operands)
-    min_count = 1 if target.batch_invariant or call.routine[1:] == "gesv" else MIN_COUNT
+    is_own = call.routine[1:] in ("gesv", "cholesky")
+    min_count = 1 if target.batch_invariant or is_own else MIN_COUNT
     if call.routine[0] in "sd" and call.count >= min_count and largest <= MAX_ELEMENTS and max(sizes) <= MAX_ORDER:
         return _GroupLoop(name, instruction, call, target).code()
     return None if target.has_lapack else _MatrixLoop(name, instruction, call, target).code()
