@@ -113,7 +113,7 @@ def steps(f: KernelFunction, first: IndexValue, stop: IndexValue) -> Iterator[In
         yield index
 
 
-def _record_failure(info: MatrixLanes, failed: Lanes, step: IndexValue) -> None:
+def record_failure(info: MatrixLanes, failed: Lanes, step: IndexValue) -> None:
     """Records the 1-based index of the first step that failed, in each lane of `info`."""
     before = real_part(info[0])
     info[0] = where(failed & before.equals(0), _one_based(info, step), before)
@@ -125,49 +125,6 @@ def _one_based(array: MatrixLanes, index: IndexValue) -> Lanes:
     return Lanes(f, f.splat(f.convert("trunc", f.index(f.add(index, 1)), type.element), type.width))
 
 
-def _potrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -> MatrixLanes:
-    """Cholesky factorisation. LAPACK's upper triangle is the lower one of a row-major matrix."""
-    (matrix, info), (n, _) = arrays, call.operands[0].sizes
-    _factorise(f, matrix if call.arguments[0] == "U" else matrix.transposed, info, n)
-    return matrix
-
-
-def _factorise(f: KernelFunction, a: MatrixLanes, info: MatrixLanes, n: int) -> None:
-    """Replaces the lower triangle by the factor, column by column."""
-    info[0] = info.number(0)
-    for j in steps(f, 0, n):
-        diagonal = real_part(a[j, j])
-        _record_failure(info, diagonal.compare("ule", 0.0), j)
-        root = sqrt(diagonal)
-        a[j, j], scale = from_real(root, a.number(0)), 1.0 / root
-        below = f.add(j, 1)
-        for i in steps(f, below, n):
-            a[i, j] = product(a[i, j], scale)
-        for i in steps(f, below, n):
-            factor = a[i, j]
-            for k in steps(f, below, f.add(i, 1)):
-                a[i, k] = less_product(a[i, k], factor, conjugate(a[k, j]))
-
-
-def _cholesky(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -> MatrixLanes:
-    """Cholesky factors with zeros in the other triangle, and NaN in place of those that do not exist."""
-    (a,), (n, _) = arrays, call.operands[0].sizes
-    is_symmetric, is_whole = map(bool, call.arguments)
-    for i in steps(f, 0, n) if is_symmetric else ():
-        for j in steps(f, 0, f.add(i, 1)):
-            a[i, j] = (real_part(a[i, j]) + real_part(a[j, i])) * 0.5
-    info = MatrixLanes.of(f, a.type.of("i32"))
-    info = info.copied(1) if n <= MAX_UNROLLED else info
-    _factorise(f, a, info, n)
-    fails, zero, nan = ~real_part(info[0]).equals(0), real_part(a.number(0)), real_part(a.number(math.nan))
-    for i in steps(f, 0, n):
-        for j in steps(f, 0, f.add(i, 1)):
-            a[i, j] = where(fails, nan, real_part(a[i, j]))
-        for j in steps(f, f.add(i, 1), n):
-            a[i, j] = where(fails, nan, zero) if is_whole else zero
-    return a
-
-
 def _getrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -> MatrixLanes:
     """LU factorisation with partial pivoting: rows are swapped so that each pivot is the largest of its column."""
     (a, pivots, info), (m, n) = arrays, call.operands[0].sizes
@@ -177,7 +134,7 @@ def _getrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) 
         _swap_rows(a, (m, n), step, pivot_row, pivots)
         pivot = a[step, step]
         is_zero = magnitude(pivot).equals(0.0)
-        _record_failure(info, is_zero, step)
+        record_failure(info, is_zero, step)
         divisor = chosen(is_zero, a.number(1), pivot)
         below = f.add(step, 1)
         for i in steps(f, below, m):
@@ -346,7 +303,6 @@ def _apply_reflection(a: MatrixLanes, sizes: tuple[int, int], k: IndexValue, tau
 
 
 EMITTERS = {
-    "potrf": _potrf, "cholesky": _cholesky, "getrf": _getrf, "laswp": _laswp, "trsm": _trsm, "geqrf": _geqrf,
-    "orgqr": _orgqr, "ungqr": _orgqr,
+    "getrf": _getrf, "laswp": _laswp, "trsm": _trsm, "geqrf": _geqrf, "orgqr": _orgqr, "ungqr": _orgqr,
 }  # fmt: skip
-"""Writers of the code of each routine, which return the array that becomes the first result."""
+"""Writers of the code of routines, which return the array that becomes the first result."""

@@ -14,13 +14,14 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_func
 from hloom.backends.cpu.kernels.linear_algebra import factorisations
 from hloom.backends.cpu.kernels.linear_algebra.elimination import gesv
 from hloom.backends.cpu.kernels.linear_algebra.factorisations import MAX_UNROLLED, MatrixLanes
+from hloom.backends.cpu.kernels.linear_algebra.small_cholesky import cholesky, potrf
 from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.ir import Instruction
 from hloom.lir import PTR, IndexValue, Type, Value, type_of
 from hloom.runtime.custom_calls.fortran import Matrices, RoutineCall
 from hloom.target import CACHE_LINE, Target
 
-EMITTERS = {**factorisations.EMITTERS, "gesv": gesv}
+EMITTERS = {**factorisations.EMITTERS, "potrf": potrf, "cholesky": cholesky, "gesv": gesv}
 """Writers of the code of each routine, which return the array that becomes the first result."""
 MIN_COUNT = 4
 """Matrices of the smallest batch that is vectorised."""
