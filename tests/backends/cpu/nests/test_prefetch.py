@@ -1,4 +1,4 @@
-"""Prefetches of the rows from which a nest gathers."""
+"""Prefetches of the rows from which a nest gathers, and of the next one of rows that it reads several times."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from backends.cpu.nests.test_printed_functions import emitted
-from hlo_text import compiled, module_text
+from hlo_text import SOFTMAX, compiled, module_text
 
 COLUMNS = """
     x = f32[ROWS,1024] parameter(0)
@@ -46,3 +46,28 @@ def test_gathered_rows_are_prefetched(rows: int, expected: int) -> None:
     x, i = rng.random((rows, 64), np.float32), rng.integers(-5, rows + 5, 300).astype(np.int32)
     (found,) = compiled(module_text(text), x, i)
     np.testing.assert_array_equal(found, x[np.clip(i, 0, rows - 1)])
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "is_prefetched"),
+    [
+        (1100, 1024, True),
+        (1100, 1000, True),
+        # Arrays that a private cache holds, and rows that no first cache holds, are left to the processor.
+        (16, 1024, False),
+        (40, 16384, False),
+    ],
+)
+def test_the_next_row_is_prefetched_in_the_second_pass_over_a_row(
+    rows: int, columns: int, is_prefetched: bool
+) -> None:
+    """The exponentials of a softmax are the second pass: each line is prefetched once."""
+    text = SOFTMAX.replace("ROWS", str(rows)).replace("COLUMNS", str(columns))
+    function = emitted(text)
+    assert ("call void @llvm.prefetch" in function) == is_prefetched
+    loops = [part for part in function.split("br label %loop") if "@llvm.prefetch" in part]
+    assert len(loops) == is_prefetched
+    x = np.random.default_rng(0).standard_normal((rows, columns), np.float32)
+    (found,) = compiled(module_text(text), x)
+    powers = np.exp(x - x.max(1, keepdims=True).astype(np.float64))
+    np.testing.assert_allclose(found, powers / powers.sum(1, keepdims=True), rtol=1e-5)

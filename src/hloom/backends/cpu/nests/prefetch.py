@@ -1,4 +1,4 @@
-"""Prefetches of rows whose elements are gathered in any order, which the processor does not foresee."""
+"""Prefetches of rows that the processor does not foresee: gathered ones, and the next one while this one is in use."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ ROWS_AHEAD = 16
 
 
 def prefetch_row(e: NestState, load: Load) -> None:
-    """Prefetches the lines of a later row that correspond to the current vector, if the load gathers from rows."""
+    """Prefetches the lines of a later row that correspond to the current vector: see the functions that decide it."""
     if _is_of_gathered_row(e, load):
         _prefetch_gathered(e, load)
+        return
+    if _is_of_second_pass(e, load):
+        _prefetch_next_row(e, load)
         return
     column = _gathered_column(e, load)
     if column is None or e.tail is not None:
@@ -82,3 +85,36 @@ def _reads_whole_rows(e: NestState, load: Load, column: RuntimeIndex, rows: Vari
     is_row = rows not in column.variables and load.index.is_affine_in(rows) and load.index.coefficient(rows) >= length
     is_dense = e.nest.loops[-1].extent * CACHE_LINE >= length * size
     return is_row and is_dense and length * size <= L1_BYTES // 2 and e.buffers[load.buffer].byte_size > L2_BYTES
+
+
+def _is_of_second_pass(e: NestState, load: Load) -> bool:
+    """Whether a load is of a row that a reduction has read before, of an array that no private cache holds.
+
+    In this pass the processor computes on cached elements, and would leave memory idle.
+    """
+    loops = e.nest.loops
+    if len(loops) != 2 or e.vector is None or e.tail is not None or not load.in_bounds or load.type.is_complex:
+        return False
+    row = _row_start(load, e.vector)
+    if row is None or not 0 < load.index.coefficient(loops[0]) * load.type.byte_width <= L1_BYTES:
+        return False
+    alike = [other for other in e.nest.loads if other.buffer == load.buffer]
+    passes = [other for other in alike if any(_row_start(other, v) == row for v in other.index.variables)]
+    return load in passes[1:2] and e.buffers[load.buffer].byte_size > L2_BYTES
+
+
+def _row_start(load: Load, vector: Variable) -> Index | None:
+    """The index of the first element of a row that a load reads along a loop; None if it reads no contiguous row."""
+    index = load.index
+    if vector not in index.variables or not index.is_affine_in(vector) or index.coefficient(vector) != 1:
+        return None
+    return Index(tuple(term for term in index.terms if term[0] is not vector), index.constant)
+
+
+def _prefetch_next_row(e: NestState, load: Load) -> None:
+    """Prefetches the lines of the current vector in the next row."""
+    b, size = e.builder, load.type.byte_width
+    start, ahead = lane_index(e, load.index).base, load.index.coefficient(e.nest.loops[0])
+    for line in range(0, e.lanes * size, CACHE_LINE):
+        later = b.binary("add", start, constant(I64, ahead + line // size))
+        b.prefetch(element_address(e, e.pointers[load.buffer], later, load.type))
