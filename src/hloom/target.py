@@ -19,6 +19,9 @@ L2_BYTES = 1 << 20
 L3_BYTES = 32 << 20
 """Bytes of the last-level cache, beyond which arrays are read from memory."""
 
+PAGE_BYTES = 4 << 10
+"""Bytes of a page of memory, within which processors foresee reads."""
+
 MAX_CACHED_ROW = 1 << 14
 """Elements of a row up to which it stays in the cache between two uses."""
 MAX_CACHED_COLUMN = 256

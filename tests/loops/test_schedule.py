@@ -306,3 +306,28 @@ def test_reductions_that_choose_what_they_read_are_unrolled() -> None:
         few = f32[64,4] slice(both), slice={[0:64], [1:5]}
         ROOT r = f32[64] reduce(few, z), dimensions={1}, to_apply=sum"""
     assert "reduce[" not in nests(entry) and " if " not in nests(entry)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "type", "threads", "step"),
+    [
+        # A page of reads for each of many writes, if each thread has some of these runs.
+        ("4096,4096", "f32", 2, 1024),
+        ("4096,4096", "f64", 2, 512),
+        ("4096,4096", "f32", 16, 128),
+        # Matrices that a cache holds, squares with parts of cache lines, and extents that no longer run divides.
+        ("512,512", "f32", 2, 64),
+        ("4096,4096", "bf16", 2, 64),
+        ("4096,4112", "f32", 2, 16),
+    ],
+)
+def test_large_matrices_are_transposed_in_runs_of_a_page(sizes: str, type: str, threads: int, step: int) -> None:
+    rows, columns = sizes.split(",")
+    module = hl.parse(
+        module_text(
+            f"x = {type}[{rows},{columns}] parameter(0)\nROOT r = {type}[{columns},{rows}] transpose(x), dimensions={{1,0}}"
+        )
+    )
+    kernel = lower(module.entry.root).kernel
+    schedule(kernel, Target(64, threads))
+    assert [nest.schedule.tile_step for nest in kernel.nests] == [step]

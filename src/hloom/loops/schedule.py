@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hloom.affine import Expression, Index, Variable
@@ -35,10 +35,13 @@ from hloom.loops.nest import (
 )
 from hloom.loops.split_reduction import split_reductions
 from hloom.target import (
+    CACHE_LINE,
+    L2_BYTES,
     MAX_CACHED_COLUMN,
     MAX_CACHED_ROW,
     MIN_PARALLEL_WORK,
     MIN_TASK_WORK,
+    PAGE_BYTES,
     UNROLLED_CHAINS,
     UNROLLED_COLUMNS,
     UNROLLED_COLUMNS_ALONE,
@@ -51,7 +54,8 @@ CHUNKS_PER_THREAD = 8
 """The largest number of chunks for each thread: they need no preparation, so more are worthwhile than for kernels."""
 MIN_STAGED_COST = 8
 """The smallest cost of an expression that is kept rather than computed again, in additions."""
-SQUARES_PER_STEP = 4
+SQUARES_PER_STEP, RUNS_PER_THREAD = 4, 2
+"""Squares of a tile that are loaded together, and longer runs for each thread, at least."""
 TILES_PER_THREAD = 8
 """The number of tiles for each thread below which the threads share the vector loop instead."""
 MIN_VECTOR_EXTENT = 8
@@ -96,8 +100,9 @@ def _schedule_nest(kernel: Kernel, nest: Nest, target: Target) -> Nest:
         nest, vector = strip_mine(nest, kernel.space, vector, lanes)
     elif vector and tile and nest.loops == (tile, vector) and tile.extent < target.threads * TILES_PER_THREAD * lanes:
         nest, vector = strip_mine_tiles(nest, kernel.space, vector)
-    chunk = _chunk(nest, vector, tile, lanes, target)
-    chosen = replace(nest.schedule, vector=vector, lanes=lanes, transposed=tile, chunk=chunk)
+    step = _tile_step(nest, tile, vector, lanes, target.threads) if vector and tile else 0
+    chunk = _chunk(nest, {vector: lanes, tile: step}, target)
+    chosen = replace(nest.schedule, vector=vector, lanes=lanes, transposed=tile, tile_step=step, chunk=chunk)
     return replace(nest, schedule=chosen)
 
 
@@ -192,9 +197,20 @@ def _order_loops(nest: Nest, vector: Variable | None, tile: Variable | None) -> 
     return replace(nest, loops=(*others, *last))
 
 
-def tile_step(tile: Variable, lanes: int) -> int:
-    """The number of rows of a tile that are loaded together: several squares of lanes if possible, for longer runs."""
-    return lanes * SQUARES_PER_STEP if tile.extent % (lanes * SQUARES_PER_STEP) == 0 else lanes
+def _tile_step(nest: Nest, tile: Variable, vector: Variable, lanes: int, threads: int) -> int:
+    """The number of iterations of a tile loop that are loaded together: several squares of lanes, for longer runs.
+
+    Squares of whole cache lines use each line once, so that runs over matrices in memory may be as long as a page: the
+    processor foresees reads in a page, and need not foresee writes. Shorter ones leave each thread some runs.
+    """
+    least = lanes * SQUARES_PER_STEP
+    sizes = [load.type.byte_width for load in nest.loads if is_transposable(load, tile, vector)]
+    is_large = tile.extent * vector.extent * min(sizes) > L2_BYTES
+    step = PAGE_BYTES // max(sizes) if is_large and min(sizes) * lanes >= CACHE_LINE else least
+    runs = RUNS_PER_THREAD * threads if tile is nest.loops[0] else 1
+    while step > least and (tile.extent % step or tile.extent < step * runs):
+        step //= 2
+    return step if tile.extent % step == 0 else lanes
 
 
 # The number of lanes
@@ -325,13 +341,16 @@ def _expensive(values: Sequence[Expression], inner: Variable) -> list[Expression
 # Threads
 
 
-def _chunk(nest: Nest, vector: Variable | None, tile: Variable | None, lanes: int, target: Target) -> int:
-    """The number of iterations of the outermost loop in a chunk; 0 if the nest runs on one thread."""
+def _chunk(nest: Nest, steps: Mapping[Variable | None, int], target: Target) -> int:
+    """The number of iterations of the outermost loop in a chunk; 0 if the nest runs on one thread.
+
+    `steps` has the numbers of iterations of loops that stay together.
+    """
     cost = nest_cost(nest)
     if not nest.loops or not target.is_worth_threads(cost):
         return 0
     first = nest.loops[0]
-    step = tile_step(first, lanes) if first is tile else lanes if first is vector else 1
+    step = steps.get(first, 1)
     chunks = min(CHUNKS_PER_THREAD * target.threads, cost // MIN_TASK_WORK, -(-first.extent // step))
     if chunks <= 1:
         return 0

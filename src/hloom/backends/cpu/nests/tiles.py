@@ -11,7 +11,6 @@ from hloom.lir import I64, IndexValue, Value, constant, mask_constant, type_of
 from hloom.loops.expressions import Load, walk
 from hloom.loops.interleaved_accesses import is_transposable
 from hloom.loops.nest import Nest
-from hloom.loops.schedule import tile_step
 from hloom.target import CACHE_LINE
 
 NARROW_BYTES = 2
@@ -24,7 +23,7 @@ def emit_tiles(e: NestState, depth: int, first: IndexValue, last: IndexValue) ->
     """Emits the tile loop in blocks of lanes x lanes iterations; the remaining iterations run row by row."""
     tile, vector, lanes = e.nest.schedule.transposed, e.nest.schedule.vector, e.nest.schedule.lanes
     assert tile is not None and vector is not None
-    b, step = e.builder, tile_step(tile, lanes)
+    b, step = e.builder, e.nest.schedule.tile_step
     vector_end = vector.extent // lanes * lanes
     tiled_end = tile.extent // step * step if vector_end else 0
     wide = _staged_width(e, tile, vector)
@@ -64,7 +63,7 @@ def allocate_transposed(e: NestState) -> None:
     tile, vector, lanes = e.nest.schedule.transposed, e.nest.schedule.vector, e.nest.schedule.lanes
     if tile is not None and vector is not None and _staged_width(e, tile, vector) > lanes:
         for load in transposed_loads(e.nest, tile, vector):
-            count, element = tile_step(tile, lanes) * _staged_width(e, tile, vector), memory_element(load.type)
+            count, element = e.nest.schedule.tile_step * _staged_width(e, tile, vector), memory_element(load.type)
             e.transposed.append(e.builder.stack_array(type_of(element), count, CACHE_LINE))
 
 
@@ -73,7 +72,7 @@ def _staged_width(e: NestState, tile: Variable, vector: Variable) -> int:
     lanes, index = e.nest.schedule.lanes, e.nest.stores[0].index
     widest = max((load.type.byte_width for load in transposed_loads(e.nest, tile, vector)), default=CACHE_LINE)
     is_far = index.is_affine_in(tile) and index.coefficient(tile) * widest >= FAR_BYTES
-    wide = CACHE_LINE // widest if tile_step(tile, lanes) > lanes else lanes
+    wide = CACHE_LINE // widest if e.nest.schedule.tile_step > lanes else lanes
     return wide if is_far and widest <= NARROW_BYTES and lanes < wide <= vector.extent else lanes
 
 
