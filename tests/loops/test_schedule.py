@@ -331,3 +331,26 @@ def test_large_matrices_are_transposed_in_runs_of_a_page(sizes: str, type: str, 
     kernel = lower(module.entry.root).kernel
     schedule(kernel, Target(64, threads))
     assert [nest.schedule.tile_step for nest in kernel.nests] == [step]
+
+
+@pytest.mark.parametrize(
+    ("entry", "vector_bytes", "lanes"),
+    [
+        ("x = f32[4194304] parameter(0)\nROOT r = f32[4194304] tanh(x)", 64, 64),
+        # Less work, fewer registers, cheap elements, and gathered ones.
+        ("x = f32[65536] parameter(0)\nROOT r = f32[65536] tanh(x)", 64, 16),
+        ("x = f32[4194304] parameter(0)\nROOT r = f32[4194304] tanh(x)", 32, 8),
+        ("x = f32[4194304] parameter(0)\nROOT r = f32[4194304] add(x, x)", 64, 32),
+        (
+            "x = f32[2048,2048] parameter(0)\nt = f32[2048,2048] tanh(x)\nROOT r = f32[2048,2048] reverse(t), dimensions={1}",
+            64,
+            16,
+        ),
+    ],
+)
+def test_much_work_on_elements_runs_in_chains_side_by_side(entry: str, vector_bytes: int, lanes: int) -> None:
+    module = hl.parse(module_text(entry))
+    FusionPass(can_fuse=lambda i: can_lower(i, lambda *_: True)).run(module)
+    kernel = lower(module.entry.root).kernel
+    schedule(kernel, Target(vector_bytes, 2))
+    assert [nest.schedule.lanes for nest in kernel.nests] == [lanes]

@@ -48,11 +48,11 @@ class Schedule:
     """The vectorisation, tiling and parallelisation of a nest.
 
     The loop `vector` is vectorised with `lanes` lanes. The loop `transposed` is split into tiles of as many iterations:
-    elements that are contiguous along it are loaded as vectors and transposed in registers, `tile_step` iterations of it
-    together. Unless `chunk` is 0, the
-    outermost loop is parallel and split into chunks of `chunk` iterations. `staged` lists expressions of a reduction
-    that later loops use again, as (expression, scratch buffer, index): their values are stored there. Unless
-    `sum_lanes` is 0, every sum of floats has this number of partial sums, whatever the loops around it.
+    elements that are contiguous along it are loaded as vectors, `tile_step` iterations together, and transposed in
+    registers. Unless `chunk` is 0, the outermost loop is parallel and split into chunks of `chunk` iterations. `staged`
+    lists expressions of a reduction that later loops use again, as (expression, scratch buffer, index): their values
+    are stored there. Unless `sum_lanes` is 0, every sum of floats has this number of partial sums, whatever the loops
+    around it.
     """
 
     vector: Variable | None = None

@@ -37,16 +37,20 @@ from hloom.loops.split_reduction import split_reductions
 from hloom.target import (
     CACHE_LINE,
     L2_BYTES,
+    MANY_REGISTERS_BYTES,
     MAX_CACHED_COLUMN,
     MAX_CACHED_ROW,
     MIN_PARALLEL_WORK,
     MIN_TASK_WORK,
+    MIN_UNROLLED_WORK,
     PAGE_BYTES,
     UNROLLED_CHAINS,
     UNROLLED_COLUMNS,
     UNROLLED_COLUMNS_ALONE,
     UNROLLED_ELEMENTS,
+    UNROLLED_WORK,
     Target,
+    UnrollTable,
     unroll_factor,
 )
 
@@ -64,6 +68,8 @@ INTERLEAVED_SCORE = 3.0
 """The score of a vector loop whose interleaved accesses are transposed in registers instead of being scattered."""
 MAX_PAIRED_ROW = 2048
 """The longest row of which two are computed side by side: for longer ones, the latencies of a row count less."""
+MIN_UNROLLED_EXTENT = 1024
+"""The smallest extent of a loop whose remainder counts little however long its vectors are."""
 MAX_UNROLLED_LOOP = 4
 """The largest extent of a loop around a reduction that is unrolled."""
 
@@ -232,9 +238,17 @@ def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: in
     if any(vector in reduction.variables for reduction in nest.reductions):
         table = UNROLLED_COLUMNS_ALONE if is_alone else UNROLLED_COLUMNS
     else:
-        is_long = is_alone and cost * nest.iterations >= MIN_PARALLEL_WORK
-        table = UNROLLED_CHAINS if is_long else UNROLLED_ELEMENTS
+        table = _unrolling(nest, vector, cost * nest.iterations, vector_bytes) if is_alone else UNROLLED_ELEMENTS
     return fitting_lanes(width * unroll_factor(cost / row_count, table), width, vector.extent)
+
+
+def _unrolling(nest: Nest, vector: Variable, work: float, vector_bytes: int) -> UnrollTable:
+    """The unrolling of the vector loop of a nest with one result, without reductions along it."""
+    is_contiguous = all(stride_score(load.index, vector) >= 0 for load in nest.loads)
+    has_registers = vector_bytes >= MANY_REGISTERS_BYTES
+    if work >= MIN_UNROLLED_WORK and has_registers and is_contiguous and vector.extent >= MIN_UNROLLED_EXTENT:
+        return UNROLLED_WORK
+    return UNROLLED_CHAINS if work >= MIN_PARALLEL_WORK else UNROLLED_ELEMENTS
 
 
 # Shared work

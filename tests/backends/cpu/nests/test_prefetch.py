@@ -58,9 +58,7 @@ def test_gathered_rows_are_prefetched(rows: int, expected: int) -> None:
         (40, 16384, False),
     ],
 )
-def test_the_next_row_is_prefetched_in_the_second_pass_over_a_row(
-    rows: int, columns: int, is_prefetched: bool
-) -> None:
+def test_the_next_row_is_prefetched_in_the_second_pass_over_a_row(rows: int, columns: int, is_prefetched: bool) -> None:
     """The exponentials of a softmax are the second pass: each line is prefetched once."""
     text = SOFTMAX.replace("ROWS", str(rows)).replace("COLUMNS", str(columns))
     function = emitted(text)
