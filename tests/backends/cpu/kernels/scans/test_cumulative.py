@@ -39,7 +39,7 @@ def text(arrays: list[Array], combiner: str, dimension: int, backward: bool = Fa
 
 
 @pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize("size", [2, 3, 15, 16, 17, 32, 100, 2048, 2049, 5000, 40000])
+@pytest.mark.parametrize("size", [2, 3, 15, 16, 17, 32, 100, 2048, 2049, 5000, 40000, 600001])
 def test_sizes(size: int, backward: bool) -> None:
     x = np.random.default_rng(0).integers(-9, 9, size).astype(np.int32)
     y = x[::-1].copy()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.scans.scan import BLOCK, Elements, Scan, ScanState, flat, select
-from hloom.lir import PTR, IndexValue, Value, vector_constant
-from hloom.target import Target
+from hloom.lir import I64, PTR, IndexValue, Value, vector_constant
+from hloom.target import L2_BYTES, Target
 
 MIN_BLOCKS_PER_THREAD = 4
 """Blocks for each thread from which a row is divided among threads."""
@@ -23,6 +23,9 @@ class ScanAlong:
         threads = target.threads if scan.is_parallel(target) else 1
         self.splits_rows = scan.outer < threads and self.blocks >= MIN_BLOCKS_PER_THREAD * threads
         self.parts = threads if self.splits_rows else 1
+        block_bytes = BLOCK * self.lanes * sum(type.byte_width for type in scan.types)
+        self.section = self.parts * max(MIN_BLOCKS_PER_THREAD, L2_BYTES // 2 // block_bytes)
+        """Blocks that the threads reduce and then scan, while their caches hold them."""
         self.shares = 1 if self.splits_rows or threads == 1 else target.tasks(scan.outer)
         self.words = [f"{group}{k}" for group in ("operand", "initial", "result") for k in range(len(scan.types))]
         self.state_bytes = [
@@ -52,10 +55,12 @@ class ScanAlong:
             row = [a for group in (arrays[:count], arrays[2 * count :]) for a in self.scan.addresses(f, group, start)]
             before = ScanState(f, self.scan, initial)
             if self.splits_rows:
-                context = f.pack(*row, *arrays[count : 2 * count], scratch)
-                f.run_chunks(f"{self.name}.totals", context, self.parts, (pool, parallel_for))
-                self._prefix_totals(f, scratch, before)
-                f.run_chunks(f"{self.name}.results", context, self.parts, (pool, parallel_for))
+                with f.each(0, self.blocks, self.section) as block:
+                    end = f.minimum(f.add(block, self.section), self.blocks)
+                    context = f.pack(*row, *arrays[count : 2 * count], scratch, f.index(block), f.index(end))
+                    f.run_chunks(f"{self.name}.totals", context, self.parts, (pool, parallel_for))
+                    self._prefix_totals(f, scratch, before, (block, end))
+                    f.run_chunks(f"{self.name}.results", context, self.parts, (pool, parallel_for))
             else:
                 with f.each(0, self.blocks) as block:
                     total = self._block(f, row, block, initial, before.get())
@@ -67,12 +72,13 @@ class ScanAlong:
     # One row on many threads
 
     def _task(self, phase: str) -> tuple[KernelFunction, list[Value], Elements, Value, IndexValue, IndexValue]:
-        """Returns a task, the row, the initial value, the scratch, and the blocks of its part."""
+        """Returns a task, the row, the initial value, the scratch, and the blocks of its part of a section."""
         f = task_function(f"{self.name}.{phase}")
         count = len(self.scan.types)
-        *pointers, scratch = f.unpack(f["context"], *[PTR] * (3 * count + 1))
+        *pointers, scratch, start, end = f.unpack(f["context"], *[PTR] * (3 * count + 1), I64, I64)
         initial = self.scan.load_initial(f, pointers[2 * count :], self.lanes)
-        first, length = f.share(self.blocks, 1, self.parts, f["chunk"])
+        first, length = f.share(f.subtract(end, start), 1, self.parts, f["chunk"])
+        first = f.add(start, first)
         return f, pointers[: 2 * count], initial, scratch, first, f.add(first, length)
 
     def _totals(self) -> KernelFunction:
@@ -82,9 +88,11 @@ class ScanAlong:
             self._put_total(f, scratch, block, self._block(f, row, block, None, None))
         return f
 
-    def _prefix_totals(self, f: KernelFunction, scratch: Value, before: ScanState) -> None:
+    def _prefix_totals(
+        self, f: KernelFunction, scratch: Value, before: ScanState, blocks: tuple[IndexValue, IndexValue]
+    ) -> None:
         """Replaces the reduction of each block by the reduction of all preceding blocks."""
-        with f.each(0, self.blocks) as block:
+        with f.each(*blocks) as block:
             total, preceding = self._total(f, scratch, block), before.get()
             self._put_total(f, scratch, block, preceding)
             before.set(self.scan.extended(f, preceding, total, block))
