@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from hloom.backends.cpu.kernels.code import KernelCode
+from hloom.backends.cpu.kernels.fft.fft import emit
 from hloom.ops.attributes import FftType
+from hloom.ops.fft import Fft
 from hloom.passes.legalize.fft_lengths import radices_of
+from hloom.target import Target
 
 KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
 DTYPES = {"f32": (np.float32, np.complex64), "f64": (np.float64, np.complex128)}
@@ -76,6 +80,20 @@ def test_several_dimensions(sizes: tuple[int, ...], axes: int, kind: str) -> Non
     check(kind, sizes, axes, "f64")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sizes", [(40, 1024), (33, 768), (7, 256), (20, 4096), (5, 3000)])
+def test_rows_that_threads_share(sizes: tuple[int, ...], kind: str) -> None:
+    check(kind, sizes, 1, "f32")
+    check(kind, sizes, 1, "f64")
+
+
+@pytest.mark.parametrize("kind", ["FFT", "IFFT"])
+@pytest.mark.parametrize("sizes", [(512, 40), (1024, 33), (1009, 20), (243, 50), (2048, 17), (3, 64, 300)])
+def test_columns_far_apart(sizes: tuple[int, ...], kind: str) -> None:
+    check(kind, sizes, 2, "f32")
+    check(kind, sizes, 2, "f64")
+
+
 @pytest.mark.parametrize("kind, sizes, axes", [("FFT", (2053,), 1), ("RFFT", (4095,), 1), ("IFFT", (4096, 3), 2)])
 def test_what_is_made_of_other_transforms(kind: str, sizes: tuple[int, ...], axes: int) -> None:
     check(kind, sizes, axes, "f32")
@@ -132,3 +150,36 @@ def test_factors_have_all_digits(length: int, bound: float) -> None:
     exact = fft.fft(x.astype(np.clongdouble))
     error = np.linalg.norm((hl.compile(text)(x) - exact).astype(np.complex128)) / np.linalg.norm(x) / length**0.5
     assert error <= bound * 2.0**-52
+
+
+def code_of(sizes: Sequence[int], axes: int, threads: int = 2) -> KernelCode:
+    """Returns the code of a transform for vectors of 64 bytes."""
+    text, _ = module("FFT", sizes, axes, "f32")
+    instruction = hl.parse(text).entry.root
+    assert isinstance(instruction.op, Fft)
+    code = emit(instruction.op, "k", instruction, Target(64, threads))
+    assert code is not None
+    return code
+
+
+def called(code: KernelCode) -> set[str]:
+    """Returns the names of the functions that its functions call."""
+    return {name for function in code.functions for name in function.needs}
+
+
+def test_columns_are_read_and_written_by_the_first_and_the_last_stage() -> None:
+    names = called(code_of((64, 64), 2))
+    assert not any("columns" in name for name in names)
+    assert any(".from.c64" in name for name in names) and any(".to.c64" in name for name in names)
+
+
+def test_elements_far_apart_are_prefetched() -> None:
+    assert not any("prefetched" in name for name in called(code_of((64, 64), 2)))
+    assert any("prefetched" in name for name in called(code_of((64, 1024), 2)))
+
+
+def test_threads_share_rows_that_are_matrices() -> None:
+    """The passes of each row run in the task of its thread."""
+    (task,) = [f for f in code_of((512, 1024), 1).functions if ".rows" in f.name]
+    assert sum(".pass" in name for name in task.needs) == 2
+    assert not any(".rows" in f.name for f in code_of((512, 1000), 1).functions)

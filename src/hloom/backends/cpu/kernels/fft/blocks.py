@@ -9,9 +9,9 @@ from typing import Literal
 
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.elements.types import Element, element_of, parts
-from hloom.backends.cpu.kernels.fft.lane_fft import LaneFft
+from hloom.backends.cpu.kernels.fft.lane_fft import Complex, LaneFft, multiply
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
-from hloom.lir import I64, PTR, Function, IndexValue, Value
+from hloom.lir import I64, PTR, Function, IndexValue, Type, Value
 from hloom.types import PrimitiveType
 
 Parts = tuple[Value, ...]
@@ -40,26 +40,29 @@ class BlockView:
         return "rows" if self.inner == 1 and fft.vector.width else "elements"
 
 
-def move_function(fft: LaneFft, view: BlockView, is_full: bool, stores: bool, is_scaled: bool = False) -> Function:
+def move_function(
+    fft: LaneFft, view: BlockView, is_full: bool, stores: bool, is_scaled: bool = False, is_twisted: bool = False
+) -> Function:
     """Returns `(memory, first, count, length, inner, scale, arrays ..)`, which loads or stores a block.
 
     The block has `count` sequences from `first` on; all lanes, if it `is_full`. Stored elements are multiplied by the
-    scale if it `is_scaled`.
+    scale if it `is_scaled`, and by w^(k g), element k of sequence g, if it `is_twisted`: the arguments then end with
+    these factors, `blocks`, the number of blocks, and the `block`. For each element, the factors have the powers of the
+    first sequence of each block; then, those of the lanes.
     """
     order, type, vector = view.order(fft), view.type, fft.vector
-    flags = [".full"] * is_full + [".scaled"] * is_scaled
+    flags = [".full"] * is_full + [".scaled"] * is_scaled + [".twisted"] * is_twisted
     name = f"fft.{'store' if stores else 'load'}.{order}.{type}.{fft.lanes}.{vector.suffix}{''.join(flags)}"
     sizes = dict.fromkeys(("first", "count", "length", "inner"), I64)
     arrays = [f"array{k}" for k in range(2 if type.is_complex else 1)]
+    parameters = {"memory": PTR, **sizes, "scale": vector.scalar, **dict.fromkeys(arrays, PTR)}
+    twist = {"factors": PTR, "blocks": I64, "block": I64} if is_twisted else {}
 
     def write(f: KernelFunction) -> None:
-        block, moved = SequenceBlock(f, fft, type, order, is_full), tuple(f[array] for array in arrays)
-        if stores:
-            block.store(moved, f["scale"] if is_scaled else None)
-        else:
-            block.load(moved)
+        block = SequenceBlock(f, fft, type, order, is_full, is_scaled, is_twisted)
+        (block.store if stores else block.load)(tuple(f[array] for array in arrays))
 
-    return shared_function(name, write, memory=PTR, **sizes, scale=vector.scalar, **dict.fromkeys(arrays, PTR))
+    return shared_function(name, write, **parameters, **twist)
 
 
 @dataclass(frozen=True)
@@ -73,17 +76,11 @@ class SequenceBlock:
     type: PrimitiveType
     order: Order
     is_full: bool
-
-    @property
-    def width(self) -> int:
-        """Lanes of a vector."""
-        return self.fft.vector.width or 1
+    is_scaled: bool = False
+    is_twisted: bool = False
 
     def load(self, arrays: Parts) -> None:
         """Fills arrays with [length][lanes]."""
-        if self.order == "columns":
-            self._each_vector(lambda address, at, mask: self._store_parts(self._read(address, mask), arrays, at))
-            return
         f = self.f
 
         def square(j: IndexValue, group: IndexValue, addresses: Sequence[Value]) -> None:
@@ -91,23 +88,18 @@ class SequenceBlock:
             rows = [f.load(f.element_at(address, j, self.type), self.fft.vector, bytes) for address in addresses]
             columns: Iterable[Element] = transpose_and_split(f, rows) if self.type.is_complex else _transposed(f, rows)
             for k, column in enumerate([*columns]):
-                self._store_parts(parts(column), arrays, f.add(f.multiply(f.add(j, k), self.fft.lanes), group))
+                self._store_parts(parts(column), arrays, f.add(j, k), group)
 
         self._each_square(square, self.fft.lanes)
-        self._each_element(lambda address, at: self._store_parts(self._read_one(address), arrays, at))
+        self._each_element(lambda address, *at: self._store_parts(self._read_one(address), arrays, *at))
 
-    def store(self, arrays: Parts, scale: Value | None = None) -> None:
-        """Writes [length][lanes], each element times a scale."""
-        if self.order == "columns":
-            self._each_vector(lambda address, at, mask: self._write(self._load_parts(arrays, at, scale), address, mask))
-            return
+    def store(self, arrays: Parts) -> None:
+        """Writes [length][lanes], each element times scale and factors."""
+        vector = self.fft.vector
         f = self.f
 
         def square(j: IndexValue, group: IndexValue, addresses: Sequence[Value]) -> None:
-            lines = [
-                self._load_parts(arrays, f.add(f.multiply(f.add(j, k), self.fft.lanes), group), scale)
-                for k in range(self._square_size)
-            ]
+            lines = [self._load_parts(arrays, vector, f.add(j, k), group) for k in range(self._square_size)]
             is_complex = self.type.is_complex
             rows = transpose_and_interleave(f, lines) if is_complex else _transposed(f, [line for (line,) in lines])
             # In reverse, since lanes beyond the last sequence are stored to its address, which it overwrites.
@@ -115,30 +107,21 @@ class SequenceBlock:
                 f.store(row, f.element_at(address, j, self.type), self.type.real.byte_width)
 
         self._each_square(square, self.fft.lanes if self.is_full else f["count"])
-        self._each_element(lambda address, at: self._write_one(arrays, at, scale, address), only_held=True)
+        self._each_element(
+            lambda address, *at: self._write_one(self._load_parts(arrays, vector.scalar, *at), address), only_held=True
+        )
 
     # Traversals of a block
 
     @property
     def _square_size(self) -> int:
         """The number of elements of a sequence that a vector in memory has."""
-        return self.width // 2 if self.type.is_complex else self.width
+        return self.fft.width // 2 if self.type.is_complex else self.fft.width
 
     def _in_squares(self) -> IndexValue:
         """Returns the number of elements of each sequence that are moved in squares: whole vectors."""
         f = self.f
         return f.subtract(f["length"], f.remainder(f["length"], self._square_size)) if self.order == "rows" else 0
-
-    def _each_vector(self, visit: Callable[[Value, IndexValue, Value | None], None]) -> None:
-        """Visits vectors of adjacent sequences, element after element."""
-        f, base = self.f, self._offset(self.f["first"])
-        groups = range(0, self.fft.lanes, self.width)
-        masks = [None if self.is_full else f.first_lanes(f.left(f["count"], k), self.width) for k in groups]
-        with f.loop(f["length"]) as loop:
-            line = f.add(base, f.multiply(loop.index, f["inner"]))
-            for k, mask in zip(groups, masks, strict=True):
-                at = f.add(f.multiply(loop.index, self.fft.lanes), k)
-                visit(f.element_at(f["memory"], f.add(line, k), self.type), at, mask)
 
     def _each_square(self, visit: VisitSquare, count: IndexValue) -> None:
         """Visits squares of contiguous sequences: a vector of each, for as many vectors of lanes as `count` sequences
@@ -151,22 +134,22 @@ class SequenceBlock:
         stored_addresses = f.slot(I64, lanes)
         with f.loop(lanes) as lane:
             f.store(self._sequence_start(lane.index), f.at(stored_addresses, lane.index, "i64"), 8)
-        with f.loop(f.multiply(f.ceil_divide(count, self.width), self.width), self.width) as group:
+        with f.loop(f.multiply(f.ceil_divide(count, self.fft.width), self.fft.width), self.fft.width) as group:
             addresses = [
-                f.load(f.at(stored_addresses, f.add(group.index, lane), "i64"), PTR, 8) for lane in range(self.width)
+                f.load(f.at(stored_addresses, f.add(group.index, lane), "i64"), PTR, 8)
+                for lane in range(self.fft.width)
             ]
             with f.each(0, self._in_squares(), self._square_size) as first:
                 visit(first, group.index, addresses)
 
-    def _each_element(self, visit: Callable[[Value, IndexValue], None], only_held: bool = False) -> None:
+    def _each_element(self, visit: Callable[[Value, IndexValue, IndexValue], None], only_held: bool = False) -> None:
         """Visits the elements that are in no square; with `only_held`, only those of sequences that the block has."""
         f, first = self.f, self._in_squares()
         whole = None if first == 0 else f.compare("ne", f.index(first), f["length"])
         with f.when(whole), f.loop(self.fft.lanes) as lane, f.when(self._holds(lane.index) if only_held else None):
             address = self._sequence_start(lane.index)
             with f.loop(f["length"], first=first) as loop:
-                at = f.add(f.multiply(loop.index, self.fft.lanes), lane.index)
-                visit(f.element_at(address, f.multiply(loop.index, self._inner), self.type), at)
+                visit(f.element_at(address, f.multiply(loop.index, self._inner), self.type), loop.index, lane.index)
 
     @property
     def _inner(self) -> IndexValue:
@@ -180,6 +163,10 @@ class SequenceBlock:
         outer, inner = f.binary("udiv", f.index(sequence), f["inner"]), f["inner"]
         return f.add(f.multiply(outer, f.multiply(f["length"], inner)), f.subtract(sequence, f.multiply(outer, inner)))
 
+    def _at(self, element: IndexValue, lane: IndexValue) -> IndexValue:
+        """Returns the offset of a lane of an element in the arrays."""
+        return self.f.add(self.f.multiply(element, self.fft.lanes), lane)
+
     def _sequence_start(self, lane: IndexValue) -> Value:
         """Returns the address of the sequence of a lane; lanes past the last one get its address."""
         f = self.f
@@ -192,36 +179,38 @@ class SequenceBlock:
 
     # Elements and vectors
 
-    def _read(self, address: Value, mask: Value | None = None) -> Parts:
-        return parts(self.f.load_lanes(address, self.type, self.fft.vector.width, mask))
-
     def _read_one(self, address: Value) -> Parts:
         return parts(self.f.load_lanes(address, self.type))
 
-    def _write(self, values: Parts, address: Value, mask: Value | None = None) -> None:
-        self.f.store_lanes(element_of(values), address, self.type, mask)
+    def _write_one(self, values: Parts, address: Value) -> None:
+        self.f.store_lanes(element_of(values), address, self.type)
 
-    def _write_one(self, arrays: Parts, at: IndexValue, scale: Value | None, address: Value) -> None:
-        f, element = self.f, self.fft.vector.element
-        values = [f.load(f.at(array, at, element), self.fft.vector.scalar, self.fft.align) for array in arrays]
-        self._write(tuple(_scaled(f, values, scale)), address)
-
-    def _store_parts(self, values: Parts, arrays: Parts, at: IndexValue) -> None:
+    def _store_parts(self, values: Parts, arrays: Parts, element: IndexValue, lane: IndexValue) -> None:
+        f, at = self.f, self._at(element, lane)
         for part, array in zip(values, arrays, strict=True):
-            self.f.store(part, self.f.at(array, at, self.fft.vector.element), self.fft.align)
+            f.store(part, f.at(array, at, self.fft.vector.element), self.fft.align)
 
-    def _load_parts(self, arrays: Parts, at: IndexValue, scale: Value | None) -> Parts:
-        f, vector = self.f, self.fft.vector
-        return tuple(
-            _scaled(f, [f.load(f.at(array, at, vector.element), vector, self.fft.align) for array in arrays], scale)
-        )
+    def _load_parts(self, arrays: Parts, type: Type, element: IndexValue, lane: IndexValue) -> Parts:
+        """Loads lanes of an element, or one, and multiplies."""
+        f, at = self.f, self._at(element, lane)
+        values = [f.load(f.at(array, at, type.element), type, self.fft.align) for array in arrays]
+        if self.is_twisted:
+            re, im = values
+            values = [*multiply(f, (re, im), self._factor(type, element, lane))]
+        scale = f.splat(f["scale"], type.width) if self.is_scaled else None
+        return tuple(f.binary("fmul", value, scale) if scale else value for value in values)
+
+    def _factor(self, type: Type, element: IndexValue, lane: IndexValue) -> Complex:
+        """Returns the factors of lanes of an element: of the block, times those of the lanes."""
+        f, fft = self.f, self.fft
+        of_block = fft.factor(f, f["factors"], f.add(f.multiply(element, f["blocks"]), f["block"]), type.width)
+        of_lanes = f.at(f["factors"], f.multiply(f.multiply(f["length"], f["blocks"]), 2), type.element)
+        first = f.add(f.multiply(element, 2 * fft.lanes), lane)
+        re, im = (f.load(f.at(of_lanes, f.add(first, part), type.element), type, fft.align) for part in (0, fft.lanes))
+        return multiply(f, (re, im), of_block)
 
 
 _transposed = functools.partial(transpose, nearest_first=True)
-
-
-def _scaled(f: KernelFunction, values: list[Value], scale: Value | None) -> list[Value]:
-    return values if scale is None else [f.binary("fmul", value, f.splat(scale, value.type.width)) for value in values]
 
 
 def transpose_and_split(f: KernelFunction, rows: list[Value]) -> Iterator[tuple[Value, Value]]:

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from hloom.backends.cpu.kernels.fft.lane_fft import Complex, LaneFft, multiply
+from hloom.backends.cpu.kernels.fft.lane_fft import Access, LaneFft, Side, transform_function
+from hloom.backends.cpu.kernels.fft.steps import Stage
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.lir import PTR, Value, constant
+from hloom.lir import Value
 from hloom.passes.legalize.fft_lengths import chirp_of
 
 
@@ -26,10 +27,6 @@ class ChirpFft(LaneFft):
     def size(self) -> int:
         """A power of two that holds the convolution."""
         return chirp_size(self.n)
-
-    @property
-    def ends_in_second(self) -> bool:
-        return False
 
     @cached_property
     def longer(self) -> LaneFft:
@@ -44,38 +41,31 @@ class ChirpFft(LaneFft):
         longer = self.longer.table
         return np.concatenate([*pairs, longer]).astype(longer.dtype)
 
-    def function(self, name: str) -> KernelFunction:
-        """Returns `name(re, im, re2, im2, table)`; the longer transform is `name.longer`."""
-        f = KernelFunction(name, re=PTR, im=PTR, re2=PTR, im2=PTR, table=PTR)
-        first, second = (f["re"], f["im"]), (f["re2"], f["im2"])
-        chirp, kernel = f["table"], f.at(f["table"], 2 * self.n, self.vector.element)
-        factors = f.at(f["table"], 2 * (self.n + self.size), self.vector.element)
-        self._scaled(f, first, first, chirp, self.n)
+    def function(self, name: str, source: Access | None, target: Access | None) -> KernelFunction:
+        f = transform_function(name).as_call_only()
+        kernel, factors = (
+            f.at(f["table"], offset, self.vector.element) for offset in (2 * self.n, 2 * (self.n + self.size))
+        )
+        before, first, second, after = self.sides(f, source, target)
+        self._multiply(f, before, first, f["table"], self.n)
         self._clear(f, first)
-        f.call_void(f"{name}.longer", *first, *second, factors)
-        result, spare = (second, first) if self.longer.ends_in_second else (first, second)
-        self._scaled(f, result, result, kernel, self.size)
+        self.longer.transform(f, first, first, second, factors)
+        self._multiply(f, second, second, kernel, self.size)
         # The inverse transform: real and imaginary parts are swapped.
-        f.call_void(f"{name}.longer", result[1], result[0], spare[1], spare[0], factors)
-        back = spare if self.longer.ends_in_second else result
-        self._scaled(f, back, first, chirp, self.n)
+        first_swapped, second_swapped = (Side(side.arrays[::-1]) for side in (first, second))
+        self.longer.transform(f, second_swapped, second_swapped, first_swapped, factors)
+        self._multiply(f, first, after, f["table"], self.n)
         return f
 
-    def functions(self, name: str) -> list[KernelFunction]:
-        return [*self.longer.functions(f"{name}.longer"), self.function(name)]
+    def _multiply(self, f: KernelFunction, source: Side, target: Side, factors: Value, count: int) -> None:
+        """Multiplies `count` elements by factors."""
+        self.run_stage(f, Stage(1, "of all", count, 1, (1, 0, 0, 0), (1, 0, 0, 0)), source, target, factors)
 
-    def _scaled(self, f: KernelFunction, source: Complex, target: Complex, factors: Value, count: int) -> None:
-        """Multiplies `count` elements by factors of the table."""
-        with f.loop(count) as loop:
-            factor = self.factor(f, factors, loop.index)
-            for offset in self.offsets(f, loop.index):
-                self.store(f, multiply(f, self.load(f, source, offset), factor), target, offset)
-
-    def _clear(self, f: KernelFunction, arrays: Complex) -> None:
-        zero = constant(self.vector, 0.0)
-        with f.loop(self.size, first=self.n) as loop:
-            for offset in self.offsets(f, loop.index):
-                self.store(f, (zero, zero), arrays, offset)
+    def _clear(self, f: KernelFunction, side: Side) -> None:
+        """Sets the elements after a sequence to zero."""
+        rest = self.advanced(f, side, self.n)
+        for array in rest.arrays:
+            f.fill(array, 0, (self.size - self.n) * self.lanes * self.align)
 
 
 def chirp_size(n: int) -> int:

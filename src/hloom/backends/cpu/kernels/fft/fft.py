@@ -1,14 +1,16 @@
 """`fft`: passes over the array, one for each dimension; two for a long one.
 
-A pass loads blocks of sequences into lanes, transforms them and stores the results; blocks run in parallel. A sequence
-of a b elements that is too long for the cache is a matrix [a][b]: its columns are transformed, multiplied by twiddle
-factors and transposed; then the rows of the result are transformed. Inverse transforms swap real and imaginary parts
-before and after.
+A pass transforms blocks of sequences in lanes; blocks run in parallel. A sequence of a b elements is a matrix [a][b] if
+it is too long for the cache, or if its factors fill vectors: its columns are transformed, multiplied by twiddle factors
+and transposed; then the rows of the result are transformed. Inverse transforms swap real and imaginary parts before and
+after.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,25 +19,27 @@ from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_
 from hloom.backends.cpu.kernels.fft.blocks import BlockView
 from hloom.backends.cpu.kernels.fft.chirp_fft import ChirpFft
 from hloom.backends.cpu.kernels.fft.half_spectrum import HalfSpectrum
-from hloom.backends.cpu.kernels.fft.lane_fft import LaneFft
+from hloom.backends.cpu.kernels.fft.lane_fft import PADDING, Access, LaneFft
 from hloom.backends.cpu.kernels.fft.task import FftPass, FftTask, PassKind
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.ir import Instruction
-from hloom.lir import Value, type_of
+from hloom.lir import I64, PTR, IndexValue, Value, type_of
 from hloom.numerics import roots_of_unity
 from hloom.ops.attributes import FftType
 from hloom.ops.fft import Fft
 from hloom.passes.legalize.fft_lengths import MAX_LENGTH, has_code, product_of_two, radices_of
-from hloom.target import Target
+from hloom.target import L2_BYTES, Target
 from hloom.types import PrimitiveType
 
 MIN_SPLIT = 64
 """Elements from which a single sequence is split as a matrix, whose columns are in vectors."""
+MIN_MATRIX = 256
+"""Elements from which each of many sequences is split."""
+MAX_CACHED = L2_BYTES // 4
+"""Bytes of a sequence up to which it, its intermediate and its result stay in the second-level cache."""
 ELEMENT_COST = 10
 """Cost of an element of a pass, in additions."""
 CHUNKS_PER_THREAD = 2
-PADDING = 320
-"""Bytes between the arrays of a block, so that their distance is not a multiple of a page."""
 
 
 def emit(op: Fft, name: str, instruction: Instruction, target: Target) -> KernelCode | None:
@@ -45,6 +49,34 @@ def emit(op: Fft, name: str, instruction: Instruction, target: Target) -> Kernel
     if not has_code(op.fft_type, op.fft_length):
         return None
     return _Writer(op, name, instruction, target).code()
+
+
+@dataclass
+class _Scope:
+    """The function that calls passes, with the addresses of the factors and of its workspace.
+
+    The workspace begins with bytes that are `reserved` for arrays between passes; the rest is for the `work` of each.
+    """
+
+    f: KernelFunction
+    table: Value
+    scratch: Value
+    is_parallel: bool
+    reserved: int = 0
+    work: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the workspace."""
+        return self.reserved + self.work
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The address of the first of some rows, and the bytes of each."""
+
+    first: Value
+    size: int
 
 
 class _Writer:
@@ -66,34 +98,40 @@ class _Writer:
         self.tables: list[np.ndarray[Any, Any]] = []
         self.table_size = 0
         self.functions: list[KernelFunction] = []
-        self.ffts: dict[LaneFft, tuple[str, int]] = {}
-        """The function of each transform, and the offset of its factors in the table."""
+        self.factors: dict[LaneFft, int] = {}
+        """The offset of the factors of each transform in the table."""
+        self.transforms: dict[tuple[LaneFft, Access | None, Access | None], str] = {}
+        """The function of each transform, by its accesses of memory."""
 
-    def _split(self, n: int, lanes_are_empty: bool) -> tuple[int, int]:
-        """Returns a length as a product of two nearly equal factors if it is long or lanes are empty; else (1, n)."""
-        may_fill_lanes = lanes_are_empty and not self.target.batch_invariant
-        wants_two = n > MAX_LENGTH or (may_fill_lanes and n >= MIN_SPLIT)
-        factors = product_of_two(n) if wants_two else (1, n)
-        assert factors is not None
-        return factors
+    def _split(self, n: int, rows: int) -> tuple[int, int]:
+        """Returns a length as a product of two nearly equal factors if it is long, if rows would leave lanes empty, or
+        if both factors fill vectors; else (1, n).
+        """
+        fills_lanes = 2 * rows > self.width or self.target.batch_invariant
+        if n > MAX_LENGTH or (n >= MIN_SPLIT and not fills_lanes):
+            factors = product_of_two(n)
+            assert factors is not None
+            return factors
+        whole = [a for a in range(self.width, math.isqrt(n) + 1, self.width) if n % (a * self.width) == 0]
+        return (whole[-1], n // whole[-1]) if whole and n >= MIN_MATRIX else (1, n)
 
-    def _lane_fft(self, n: int, sequences: int) -> LaneFft:
+    def _lane_fft(self, n: int, sequences: int, vectors: int = 1) -> LaneFft:
         needed = 1 << (sequences - 1).bit_length()
-        lanes = min(2 * self.width, needed)
+        lanes = min(vectors * self.width, needed)
         kind = LaneFft if radices_of(n) is not None else ChirpFft
         return kind(n, lanes, type_of(self.element, min(self.width, lanes) if lanes > 1 else 0))
 
     # Passes
 
     def code(self) -> KernelCode:
-        self.entry = f = entry_function(self.name, self.instruction, has_table=True)
+        f = entry_function(self.name, self.instruction, has_table=True)
+        self.scope = _Scope(f, f["table"], f["scratch"], is_parallel=True)
         operand, result, scratch = f["operand0"], f["result0"], f["scratch"]
         rank, axes = len(self.sizes), len(self.lengths)
-        self.scratch_bytes = 0
-        if self.kind is FftType.IRFFT and axes > 1:
-            self.scratch_bytes = aligned(math.prod(self.sizes) * 2 * self.bytes)
-        self.work_bytes = 0
-        intermediate = scratch if self.scratch_bytes else result
+        has_intermediate = self.kind is FftType.IRFFT and axes > 1
+        if has_intermediate:
+            self._reserve(math.prod(self.sizes))
+        intermediate = scratch if has_intermediate else result
         order = list(range(rank - axes, rank))
         if self.kind is not FftType.IRFFT:
             # The last dimension first: its pass converts real input to complex numbers.
@@ -104,8 +142,7 @@ class _Writer:
             target = result if is_last else intermediate
             self._axis(axis, current, target, self._scale() if is_last else 1.0)
             current = target
-        size = self.scratch_bytes + self.work_bytes
-        return code_of(self.name, [*self.functions, f], size, table=np.concatenate(self.tables))
+        return code_of(self.name, [*self.functions, f], self.scope.size, table=np.concatenate(self.tables))
 
     def _scale(self) -> float:
         return 1.0 / math.prod(self.lengths) if self.is_inverse else 1.0
@@ -123,11 +160,11 @@ class _Writer:
             return
         view = BlockView(self.complex, length, inner)
         self._run(
-            FftPass(view, view, self._lane_fft(length, inner * outer), inner * outer, scale=scale), source, target
+            FftPass(view, view, self._lane_fft(length, inner * outer, 2), inner * outer, scale=scale), source, target
         )
 
     def _rows(self, n: int, rows: int, source: Value, target: Value, scale: float) -> None:
-        split = self._split(n, 2 * rows <= self.width)
+        split = self._split(n, rows)
         if split[0] > 1:
             self._long(*split, rows, source, target, scale)
             return
@@ -136,7 +173,7 @@ class _Writer:
 
     def _half(self, n: int, rows: int, source: Value, target: Value, scale: float) -> None:
         is_even = n % 2 == 0
-        if is_even and (n > MAX_LENGTH or self._split(n // 2, 2 * rows <= self.width) != (1, n // 2)):
+        if is_even and (n > MAX_LENGTH or (2 * rows <= self.width and self._split(n // 2, rows) != (1, n // 2))):
             self._long_half(n, rows, source, target, scale)
             return
         half = BlockView(self.complex, n // 2 + 1, 1)
@@ -151,10 +188,10 @@ class _Writer:
 
     def _long_half(self, n: int, rows: int, source: Value, target: Value, scale: float) -> None:
         """Transforms row by row, as complex numbers in pairs of real ones."""
-        f, h = self.entry, n // 2
+        f, h = self.scope.f, n // 2
         offset = self._reserve(h)
         with f.loop(rows) as row:
-            intermediate = f.at(f["scratch"], offset, "i8")
+            intermediate = f.at(self.scope.scratch, offset, "i8")
             long, short = f.multiply(row.index, h), f.multiply(row.index, h + 1)
             if self.kind is FftType.RFFT:
                 self._rows(h, 1, f.element_at(source, long, self.complex), intermediate, 0.5 * scale)
@@ -164,33 +201,69 @@ class _Writer:
                 self._rows(h, 1, intermediate, f.element_at(target, long, self.complex), scale)
 
     def _half_spectrum(self, h: int, source: Value, target: Value) -> None:
-        f, chunks = self.entry, CHUNKS_PER_THREAD * self.target.threads if self.target.threads > 1 else 1
+        f, chunks = self.scope.f, CHUNKS_PER_THREAD * self.target.threads if self.target.threads > 1 else 1
         task = HalfSpectrum(f"{self.name}.half{len(self.functions)}", self.complex, h, self.is_inverse, chunks)
         self.functions.append(task.function())
-        table = f.at(f["table"], self._append_table(task.table()), self.element)
+        table = f.at(self.scope.table, self._append_table(task.table()), self.element)
         on = f.threads_if(chunks > 1)
         f.run_chunks(task.name, f.pack(source, target, table), chunks, on)
 
     def _reserve(self, elements: int) -> int:
         """Reserves workspace for complex elements; returns its offset in bytes."""
-        offset = self.scratch_bytes
-        self.scratch_bytes += aligned(elements * 2 * self.bytes)
+        offset = self.scope.reserved
+        self.scope.reserved += aligned(elements * 2 * self.bytes)
         return offset
 
     def _long(self, a: int, b: int, rows: int, source: Value, target: Value, scale: float) -> None:
         """Transforms row by row: columns of [a][b] to [b][a] in the workspace, whose columns are the result's."""
-        f, n = self.entry, a * b
-        offset = self._reserve(n)
-        columns = BlockView(self.complex, a, b)
-        transposed = BlockView(self.complex, a, 1)
-        last = BlockView(self.complex, b, a)
-        first = FftPass(columns, transposed, self._lane_fft(a, b), b, twiddle=(a, b))
-        second = FftPass(last, last, self._lane_fft(b, a), a, scale=scale)
-        with f.loop(rows) as row:
-            start = f.multiply(row.index, n)
-            intermediate = f.at(f["scratch"], offset, "i8")
-            self._run(first, f.element_at(source, start, self.complex), intermediate)
-            self._run(second, intermediate, f.element_at(target, start, self.complex))
+        n = a * b
+
+        def row(source: Value, target: Value) -> None:
+            columns, transposed, last = (BlockView(self.complex, *sizes) for sizes in ((a, b), (a, 1), (b, a)))
+            first = FftPass(columns, transposed, self._lane_fft(a, b, 2), b, twiddle=(a, b))
+            second = FftPass(last, last, self._lane_fft(b, a, 2), a, scale=scale)
+            intermediate = self.scope.f.at(self.scope.scratch, self._reserve(n), "i8")
+            self._run(first, source, intermediate)
+            self._run(second, intermediate, target)
+
+        size = n * 2 * self.bytes
+        self._each_row(rows, _Rows(source, size), _Rows(target, size), row)
+
+    def _each_row(self, rows: int, source: _Rows, target: _Rows, write: Callable[[Value, Value], None]) -> None:
+        """Writes the code of a row in a loop over rows, given its addresses before and after."""
+
+        def row(sources: Value, targets: Value, index: IndexValue) -> None:
+            f, arrays = self.scope.f, ((sources, source), (targets, target))
+            write(*(f.at(array, f.multiply(index, view.size), "i8") for array, view in arrays))
+
+        if rows > 1 and source.size <= MAX_CACHED:
+            self._share_rows(rows, source, target, row)
+        else:
+            with self.scope.f.loop(rows) as loop:
+                row(source.first, target.first, loop.index)
+
+    def _share_rows(
+        self, rows: int, source: _Rows, target: _Rows, row: Callable[[Value, Value, IndexValue], None]
+    ) -> None:
+        """Writes a task in which each thread transforms whole rows, one after another, and calls it."""
+        outer, name = self.scope, f"{self.name}.rows{len(self.functions)}"
+        chunks = self._chunks(rows, rows * source.size // self.bytes * ELEMENT_COST)
+        f = task_function(name).as_call_only()
+        sources, targets, table, scratch, size = f.unpack(f["context"], PTR, PTR, PTR, PTR, I64)
+        own = self.scope = _Scope(f, table, f.at(scratch, f.multiply(f["chunk"], size), "i8"), is_parallel=False)
+        start, count = f.share(rows, 1, chunks, f["chunk"])
+        with f.each(start, f.add(start, count)) as index:
+            row(sources, targets, index)
+        self.functions.append(f)
+        self.scope, outer.work = outer, max(outer.work, chunks * own.size)
+        workspace = outer.f.at(outer.scratch, outer.reserved, "i8")
+        context = outer.f.pack(source.first, target.first, outer.table, workspace, f.index(own.size))
+        outer.f.run_chunks(name, context, chunks, outer.f.threads_if(chunks > 1))
+
+    def _chunks(self, parts: int, work: float) -> int:
+        """Returns the number of tasks that share some work, in additions."""
+        is_parallel = self.scope.is_parallel and self.target.is_worth_threads(work)
+        return min(parts, CHUNKS_PER_THREAD * self.target.threads) if is_parallel else 1
 
     def _append_table(self, values: np.ndarray[Any, Any]) -> int:
         offset = self.table_size
@@ -198,27 +271,29 @@ class _Writer:
         self.table_size += values.size
         return offset
 
-    def _function(self, fft: LaneFft) -> tuple[str, int]:
-        if fft not in self.ffts:
-            name = f"{self.name}.lanes{len(self.ffts)}"
-            self.ffts[fft] = name, self._append_table(fft.table)
-            self.functions += fft.functions(name)
-        return self.ffts[fft]
+    def _transform(self, p: FftPass) -> tuple[str, int]:
+        """Returns the function of the transform of a pass, and the offset of its factors in the table."""
+        if p.fft not in self.factors:
+            self.factors[p.fft] = self._append_table(p.fft.table)
+        accesses = p.accesses(self.is_inverse)
+        if (p.fft, *accesses) not in self.transforms:
+            self.transforms[p.fft, *accesses] = name = f"{self.name}.lanes{len(self.transforms)}"
+            self.functions.append(p.fft.function(name, *accesses))
+        return self.transforms[p.fft, *accesses], self.factors[p.fft]
 
     def _run(self, p: FftPass, source: Value, target: Value) -> None:
         """Calls the task of a pass for all its blocks."""
-        lanes, factors = self._function(p.fft)
+        transform, factors = self._transform(p)
         twiddles = self._append_table(self._twiddles(p))
-        parallel = self.target.is_worth_threads(p.sequences * p.fft.n * ELEMENT_COST) and p.blocks > 1
-        chunks = min(p.blocks, CHUNKS_PER_THREAD * self.target.threads) if parallel else 1
+        chunks = self._chunks(p.blocks, p.sequences * p.fft.n * ELEMENT_COST)
         array = aligned((p.fft.size + 2) * p.fft.lanes * self.bytes) + PADDING
-        self.work_bytes = max(self.work_bytes, chunks * 4 * array)
-        task = FftTask(p, f"{self.name}.pass{len(self.functions)}", lanes, self.is_inverse, chunks, array)
+        self.scope.work = max(self.scope.work, chunks * 4 * array)
+        task = FftTask(p, f"{self.name}.pass{len(self.functions)}", transform, self.is_inverse, chunks, array)
         self.functions += task.functions()
-        f = self.entry
-        tables = [f.at(f["table"], offset, self.element) for offset in (factors, twiddles)]
-        context = f.pack(source, target, f.at(f["scratch"], self.scratch_bytes, "i8"), *tables)
-        f.run_chunks(task.name, context, chunks, f.threads_if(parallel))
+        f = self.scope.f
+        tables = [f.at(self.scope.table, offset, self.element) for offset in (factors, twiddles)]
+        context = f.pack(source, target, f.at(self.scope.scratch, self.scope.reserved, "i8"), *tables)
+        f.run_chunks(task.name, context, chunks, f.threads_if(chunks > 1))
 
     def _twiddles(self, p: FftPass) -> np.ndarray[Any, Any]:
         """Returns the factors of a pass beside those of its transform.
@@ -232,6 +307,9 @@ class _Writer:
         a, b = p.twiddle
         blocks, lanes = np.arange(0, b, p.fft.lanes), np.arange(p.fft.lanes)
         by_block, by_lane = (roots_of_unity(np.outer(np.arange(a), indices), a * b) for indices in (blocks, lanes))
+        if self.is_inverse:
+            # Stored with real and imaginary parts swapped: i conj(z), whose product with conj(w) is i conj(z w).
+            by_block, by_lane = by_block.conj(), by_lane.conj()
         separate = np.stack([by_lane.real, by_lane.imag], 1)
         table = np.concatenate([by_block.view(np.float64).reshape(-1), separate.reshape(-1)])
         return table.astype(self.real.dtype)

@@ -1,27 +1,83 @@
 """Transforms of sequences in lanes: [n][lanes], with real and imaginary parts in separate arrays.
 
-Stockham's algorithm with radices 8, 4, 2 and odd primes: each stage reads a pair of arrays and writes another one, both
-in order, so that every load and store is a vector of lanes. A sequence of r m elements, interleaved with others,
-becomes r sequences of length m: element k of the p-th butterfly, times w^(p k), is stored at r p + k.
+Stockham's algorithm with radices 8, 4, 2 and odd primes: a sequence of r m elements, interleaved with others, becomes r
+sequences of length m: element k of the p-th butterfly, times w^(p k), is stored at r p + k. Every load and store is a
+vector of lanes, and the results of all stages but the last of a step stay in the first-level cache (see steps.py).
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from hloom.backends.cpu.kernels.fft.steps import Factors, Stage, Step, steps_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
 from hloom.lir import I64, PTR, Function, IndexValue, Type, Value, constant
 from hloom.numerics import roots_of_unity
-from hloom.passes.legalize.fft_lengths import radices_of
+from hloom.target import CACHE_LINE
+from hloom.types import PrimitiveType
 
 Complex = tuple[Value, Value]
 _ARRAYS = "re", "im", "re2", "im2", "table"
+_DISTANCES = [f"{array}_{of}" for array in ("source", "target") for of in ("row", "column", "k", "ahead")]
+PADDING = 320
+"""Bytes between arrays, so that their distance is not a multiple of a page."""
+FAR = 2048
+"""Bytes between elements from which they are prefetched: processors do that within pages."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """Adjacent sequences in memory, one in each lane: the type of elements, and the distance of those of a sequence.
+
+    Real and imaginary parts may be swapped, and stored elements multiplied by a scale. A partial access has lanes
+    without sequences.
+    """
+
+    type: PrimitiveType
+    distance: int
+    is_full: bool
+    is_swapped: bool
+    scale: float = 1.0
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether elements are multiplied."""
+        return self.scale != 1.0
+
+    @property
+    def is_prefetched(self) -> bool:
+        """Whether elements are so far apart that the processor does not prefetch them."""
+        return self.distance * self.type.byte_width >= FAR
+
+    @property
+    def name(self) -> str:
+        """The name of all that code depends on."""
+        flags = {
+            "partial": not self.is_full,
+            "swapped": self.is_swapped,
+            "scaled": self.is_scaled,
+            "prefetched": self.is_prefetched,
+        }
+        return ".".join([str(self.type), *(flag for flag, is_set in flags.items() if is_set)])
+
+
+@dataclass(frozen=True)
+class Side:
+    """Elements of sequences: in a pair of arrays, or at an address in memory, which is given twice."""
+
+    arrays: Complex
+    access: Access | None = None
+
+
+def transform_function(name: str) -> KernelFunction:
+    """Returns an empty function with the parameters of a transform."""
+    return KernelFunction(name, **dict.fromkeys((*_ARRAYS, "source", "target"), PTR), count=I64)
 
 
 @dataclass(frozen=True)
@@ -33,9 +89,9 @@ class LaneFft:
     vector: Type
 
     @cached_property
-    def radices(self) -> tuple[int, ...]:
-        """The radices of the stages."""
-        return radices_of(self.n) or ()
+    def steps(self) -> tuple[Step, ...]:
+        """The steps, the first of two in side."""
+        return steps_of(self.n)
 
     @property
     def size(self) -> int:
@@ -43,9 +99,9 @@ class LaneFft:
         return self.n
 
     @property
-    def ends_in_second(self) -> bool:
-        """Whether the result is in the second pair of arrays."""
-        return len(self.radices) % 2 == 1
+    def width(self) -> int:
+        """Lanes of a vector."""
+        return self.vector.width or 1
 
     @property
     def align(self) -> int:
@@ -55,86 +111,192 @@ class LaneFft:
     @cached_property
     def table(self) -> np.ndarray[Any, Any]:
         """The factors of all stages, real and imaginary parts alternately."""
-        m, parts = self.n, [np.zeros(0)]
-        for radix in self.radices:
-            m //= radix
-            if m > 1:
-                roots = roots_of_unity(np.outer(np.arange(m), np.arange(1, radix)), radix * m)
-                parts.append(roots.view(np.float64).reshape(-1))
-        return np.concatenate(parts).astype(np.float32 if self.vector.element == "float" else np.float64)
+        factors = [each.reshape(-1) for step in self.steps for each in step.factors]
+        return np.concatenate(factors).view(np.float64).astype(self.dtype)
 
-    def functions(self, name: str) -> list[KernelFunction]:
-        """Returns the functions of the transform, the last of which is `function`."""
-        return [self.function(name)]
+    @property
+    def dtype(self) -> type[np.floating[Any]]:
+        """The type of real parts."""
+        return np.float32 if self.vector.element == "float" else np.float64
 
-    def function(self, name: str) -> KernelFunction:
-        """Returns `name(re, im, re2, im2, table)`, which calls a shared function for each stage."""
-        f = KernelFunction(name, **dict.fromkeys(_ARRAYS, PTR)).as_call_only()
-        source, target = (f["re"], f["im"]), (f["re2"], f["im2"])
-        m, interleaved, table_offset = self.n, 1, 0
-        for radix in self.radices:
-            m //= radix
-            table = f.at(f["table"], table_offset, self.vector.element)
-            f.call_function(
-                self.stage(radix, m == 1), *source, *target, table, f.index(m), f.index(interleaved * self.lanes)
-            )
-            table_offset += 2 * m * (radix - 1) if m > 1 else 0
-            interleaved *= radix
-            source, target = target, source
+    def function(self, name: str, source: Access | None, target: Access | None) -> KernelFunction:
+        """Returns `name(re, im, re2, im2, table, source, target, count)`, which calls a shared function for each stage.
+
+        Without accesses of memory, it transforms the first pair of arrays into the second one; both change.
+        """
+        f = transform_function(name).as_call_only()
+        before, first, _, after = self.sides(f, source, target)
+        self.transform(f, before, first, after, f["table"])
         return f
 
-    def stage(self, radix: int, is_last: bool) -> Function:
-        """Returns `(re, im, re2, im2, table, m, width)`: butterflies of elements that are m times `width` apart.
+    def sides(self, f: KernelFunction, source: Access | None, target: Access | None) -> tuple[Side, ...]:
+        """Returns the source, the pairs of arrays, and the target."""
+        first, second = (Side((f[f"re{k}"], f[f"im{k}"])) for k in ("", 2))
+        before, after = (
+            Side((f[name], f[name]), access) if access else arrays
+            for name, access, arrays in (("source", source, first), ("target", target, second))
+        )
+        return before, first, second, after
 
-        Their results, `width` apart, are multiplied by factors, but for the last stage, whose m is 1.
+    def transform(self, f: KernelFunction, source: Side, between: Side, target: Side, table: Value) -> None:
+        """Transforms with a pair of arrays for what is between two steps."""
+        sides = [source, *[between] * (len(self.steps) - 1), target]
+        buffers = self._buffers(f)
+        for step, before, after in zip(self.steps, sides, sides[1:], strict=False):
+            self._step(f, step, [before, *buffers[: step.buffers], after], table)
+            table = f.at(table, 2 * sum(each.size for each in step.factors), self.vector.element)
+
+    def _buffers(self, f: KernelFunction) -> list[Side]:
+        elements = max(step.n * step.count * (step.buffers > 0) for step in self.steps)
+        array = elements * self.lanes + PADDING // self.align
+        slot = f.slot(self.vector.scalar, 4 * array)
+        parts = [f.at(slot, k * array, self.vector.element) for k in range(4)]
+        return [Side((parts[0], parts[1])), Side((parts[2], parts[3]))]
+
+    def _step(self, f: KernelFunction, step: Step, sides: Sequence[Side], table: Value) -> None:
+        """Calls the stages for each batch; `sides` are source, buffers and target."""
+        with f.loop(step.batches) as batch:
+            first, offset = f.multiply(batch.index, step.count), 0
+            source = self.advanced(f, sides[0], f.multiply(first, step.source[1]))
+            last = self.advanced(f, sides[-1], f.multiply(first, step.target[1]))
+            after = [*(sides[1 + k % 2] for k in range(len(step.radices) - 1)), last]
+            for stage, factors, target in zip(step.stages(), step.factors, after, strict=True):
+                of_batch = f.multiply(batch.index, 2 * factors.size // step.batches) if stage.factors == "of all" else 0
+                self.run_stage(f, stage, source, target, f.at(table, f.add(of_batch, offset), self.vector.element))
+                source, offset = target, offset + 2 * factors.size
+
+    def advanced(self, f: KernelFunction, side: Side, elements: IndexValue) -> Side:
+        """Returns the side of a later element."""
+        if not side.access:
+            return replace(side, arrays=self.moved(f, side.arrays, f.multiply(elements, self.lanes)))
+        address = f.element_at(side.arrays[0], f.multiply(elements, side.access.distance), side.access.type)
+        return replace(side, arrays=(address, address))
+
+    def run_stage(self, f: KernelFunction, stage: Stage, source: Side, target: Side, table: Value) -> None:
+        """Calls the shared function of a stage."""
+        distances = [
+            f.index(distance * (side.access.distance if side.access else self.lanes))
+            for side, each in ((source, stage.source), (target, stage.target))
+            for distance in each
+        ]
+        sizes = f.index(stage.rows), f.index(stage.columns), self._held_lanes(f), *distances
+        accesses = source.access, target.access
+        count = [f["count"]] if any(access and not access.is_full for access in accesses) else []
+        scale = [constant(self.vector.scalar, access.scale) for access in accesses if access and access.is_scaled]
+        function = self._stage_function(stage.radix, stage.factors, *accesses)
+        f.call_function(function, *source.arrays, *target.arrays, table, *sizes, *count, *scale)
+
+    def _held_lanes(self, f: KernelFunction) -> Value:
+        """Returns the lanes of the vectors that have sequences."""
+        return f.index(f.multiply(f.ceil_divide(f["count"], self.width), self.width))
+
+    def _stage_function(self, radix: int, factors: Factors, source: Access | None, target: Access | None) -> Function:
+        """Returns `(re, im, re2, im2, table, rows, columns, distances ..)`: a matrix of butterflies.
+
+        The results are multiplied by factors. A partial access adds the number of lanes, a scaled one the scale.
         """
-        name = f"fft.stage{radix}{'.last' if is_last else ''}.{self.vector.suffix}"
-        write = functools.partial(self._write_stage, radix, is_last)
-        return shared_function(name, write, **dict.fromkeys(_ARRAYS, PTR), m=I64, width=I64)
+        accesses = [(".from", source), (".to", target)]
+        flags = "".join(f"{flag}.{access.name}" for flag, access in accesses if access)
+        name = f"fft.stage{radix}.{factors.replace(' ', '_')}.{self.vector.suffix}{flags}"
+        write = functools.partial(self._write_stage, radix, factors, source, target)
+        parameters = {**dict.fromkeys(_ARRAYS, PTR), **dict.fromkeys(("rows", "columns", "lanes", *_DISTANCES), I64)}
+        if any(access and not access.is_full for _, access in accesses):
+            parameters["count"] = I64
+        if target and target.is_scaled:
+            parameters["scale"] = self.vector.scalar
+        return shared_function(name, write, **parameters)
 
-    def _write_stage(self, radix: int, is_last: bool, f: KernelFunction) -> None:
-        m, width = (1 if is_last else f["m"]), f["width"]
-        sources, targets = ([f.multiply(step, k) for k in range(radix)] for step in (f.multiply(width, m), width))
-        with f.loop(m) as loop:
-            row = f.multiply(loop.index, width)
-            factors = [] if is_last else self._factors(f, radix, loop.index)
-            with f.loop(width, self.vector.width or 1) as inner:
-                first = f.add(row, inner.index)
-                inputs = [self.load(f, (f["re"], f["im"]), f.add(first, each)) for each in sources]
-                first = f.add(f.multiply(row, radix), inner.index)
-                for k, value in enumerate(butterfly(f, inputs)):
-                    value = multiply(f, value, factors[k - 1]) if factors and k else value
-                    self.store(f, value, (f["re2"], f["im2"]), f.add(first, targets[k]))
+    def _write_stage(
+        self, radix: int, factors: Factors, source: Access | None, target: Access | None, f: KernelFunction
+    ) -> None:
+        with f.loop(f["rows"]) as row:
+            of_row = self._factors(f, radix, row.index) if factors == "of rows" else []
+            with f.loop(f["columns"]) as column:
+                of_each = f.multiply(f.add(f.multiply(row.index, f["columns"]), column.index), 2 * radix)
+                own = f.at(f["table"], of_each, self.vector.element)
+                at, to = (
+                    f.add(f.multiply(row.index, f[f"{array}_row"]), f.multiply(column.index, f[f"{array}_column"]))
+                    for array in ("source", "target")
+                )
+                with f.loop(f["lanes"], self.width) as lane:
+                    inputs = [
+                        self._read(f, source, f.add(at, f.multiply(f["source_k"], k)), lane.index) for k in range(radix)
+                    ]
+                    for k, value in enumerate(butterfly(f, inputs)):
+                        if factors == "of all":
+                            value = multiply(f, value, self.factor(f, own, k))
+                        elif of_row and k:
+                            value = multiply(f, value, of_row[k - 1])
+                        self._write(f, target, value, f.add(to, f.multiply(f["target_k"], k)), lane.index)
 
-    def _factors(self, f: KernelFunction, radix: int, p: IndexValue) -> list[Complex]:
-        first = f.at(f["table"], f.multiply(p, 2 * (radix - 1)), self.vector.element)
+    def _read(self, f: KernelFunction, access: Access | None, element: IndexValue, lane: IndexValue) -> Complex:
+        offset = f.add(element, lane)
+        if not access:
+            return self.load(f, (f["re"], f["im"]), offset)
+        address = f.element_at(f["re"], offset, access.type)
+        self._prefetch(f, f.element_at(address, f["source_ahead"], access.type), access)
+        value = f.load_lanes(address, access.type, self.vector.width, self._mask(f, access, lane))
+        assert isinstance(value, tuple)
+        return value[::-1] if access.is_swapped else value
+
+    def _write(
+        self, f: KernelFunction, access: Access | None, value: Complex, element: IndexValue, lane: IndexValue
+    ) -> None:
+        offset = f.add(element, lane)
+        if not access:
+            self.store(f, value, (f["re2"], f["im2"]), offset)
+            return
+        re, im = value[::-1] if access.is_swapped else value
+        if access.is_scaled:
+            scale = f.splat(f["scale"], self.vector.width)
+            re, im = f.binary("fmul", re, scale), f.binary("fmul", im, scale)
+        address = f.element_at(f["re2"], offset, access.type)
+        self._prefetch(f, f.element_at(address, f["target_ahead"], access.type), access, writes=True)
+        f.store_lanes((re, im), address, access.type, self._mask(f, access, lane))
+
+    def _prefetch(self, f: KernelFunction, address: Value, access: Access, writes: bool = False) -> None:
+        if not access.is_prefetched:
+            return
+        for line in range(0, self.width * access.type.byte_width, CACHE_LINE):
+            f.prefetch(f.at(address, line, "i8"), writes)
+
+    def _mask(self, f: KernelFunction, access: Access, lane: IndexValue) -> Value | None:
+        return None if access.is_full else f.first_lanes(f.left(f["count"], lane), self.width)
+
+    def _factors(self, f: KernelFunction, radix: int, row: IndexValue) -> list[Complex]:
+        first = f.at(f["table"], f.multiply(row, 2 * (radix - 1)), self.vector.element)
         return [self.factor(f, first, k) for k in range(radix - 1)]
 
-    def factor(self, f: KernelFunction, table: Value, index: IndexValue) -> Complex:
-        """Loads a complex number of a table, in all lanes."""
+    def factor(self, f: KernelFunction, table: Value, index: IndexValue, width: int | None = None) -> Complex:
+        """Loads a complex number of a table, in all lanes of a vector; in one if `width` is 0."""
         first = f.at(table, f.multiply(index, 2), self.vector.element)
         parts = (f.load(f.at(first, k, self.vector.element), self.vector.scalar, self.align) for k in range(2))
-        re, im = (f.splat(part, self.vector.width) for part in parts)
+        re, im = (f.splat(part, self.vector.width if width is None else width) for part in parts)
         return re, im
 
     @property
     def vectors(self) -> range:
         """The first lane of each vector."""
-        return range(0, self.lanes, self.vector.width or 1)
+        return range(0, self.lanes, self.width)
 
     def offsets(self, f: KernelFunction, element: IndexValue) -> list[IndexValue]:
         """Returns the offsets of an element's vectors."""
         return [f.add(f.multiply(element, self.lanes), lane) for lane in self.vectors]
 
+    def moved(self, f: KernelFunction, arrays: Complex, offset: IndexValue) -> Complex:
+        """Returns the addresses of an offset in a pair of arrays."""
+        re, im = (f.at(array, offset, self.vector.element) for array in arrays)
+        return re, im
+
     def load(self, f: KernelFunction, arrays: Complex, offset: IndexValue) -> Complex:
         """Loads the vectors at an offset of a pair of arrays."""
-        re, im = (f.load(f.at(array, offset, self.vector.element), self.vector, self.align) for array in arrays)
+        re, im = (f.load(address, self.vector, self.align) for address in self.moved(f, arrays, offset))
         return re, im
 
     def store(self, f: KernelFunction, value: Complex, arrays: Complex, offset: IndexValue) -> None:
         """Stores vectors at an offset of a pair of arrays."""
-        for part, array in zip(value, arrays, strict=True):
-            f.store(part, f.at(array, offset, self.vector.element), self.align)
+        for part, address in zip(value, self.moved(f, arrays, offset), strict=True):
+            f.store(part, address, self.align)
 
 
 # Complex arithmetic
@@ -166,22 +328,27 @@ def butterfly(f: KernelFunction, a: Sequence[Complex]) -> list[Complex]:
         rotated = (im, f.fneg(re))  # times -i
         return [add(f, even, both), add(f, odd, rotated), subtract(f, even, both), subtract(f, odd, rotated)]
     if len(a) == 8:
-        evens, odds = butterfly(f, a[::2]), _rotated(f, butterfly(f, a[1::2]))
-        pairs = [*zip(evens, odds, strict=True)]
-        return [add(f, *pair) for pair in pairs] + [subtract(f, *pair) for pair in pairs]
+        pairs = [*zip(butterfly(f, a[::2]), _rotated(f, butterfly(f, a[1::2])), strict=True)]
+        return [_plus(f, even, odd, sign * scale) for sign in (1, -1) for even, (odd, scale) in pairs]
     return _odd_butterfly(f, a)
 
 
-def _rotated(f: KernelFunction, a: Sequence[Complex]) -> list[Complex]:
-    """Returns four elements times the powers of w = exp(-i pi / 4) = (1 - i) / sqrt(2)."""
-    scale = constant(a[0][0].type, 0.5**0.5)
+def _rotated(f: KernelFunction, a: Sequence[Complex]) -> list[tuple[Complex, float]]:
+    """Returns four elements times the powers of w = exp(-i pi / 4) = (1 - i) / sqrt(2), each with a scale to apply."""
 
-    def times_w(re: Value, im: Value) -> Complex:
-        sum, difference = f.binary("fadd", re, im), f.binary("fsub", im, re)
-        return f.binary("fmul", sum, scale), f.binary("fmul", difference, scale)
+    def unscaled(re: Value, im: Value) -> Complex:
+        return f.binary("fadd", re, im), f.binary("fsub", im, re)
 
-    (re, im), (re3, im3) = a[2], times_w(*a[3])
-    return [a[0], times_w(*a[1]), (im, f.fneg(re)), (im3, f.fneg(re3))]
+    half, (re, im), (re3, im3) = 0.5**0.5, a[2], unscaled(*a[3])
+    return [(a[0], 1.0), (unscaled(*a[1]), half), ((im, f.fneg(re)), 1.0), ((im3, f.fneg(re3)), half)]
+
+
+def _plus(f: KernelFunction, a: Complex, b: Complex, scale: float) -> Complex:
+    """Returns a + scale b."""
+    if abs(scale) == 1.0:
+        return add(f, a, b) if scale > 0 else subtract(f, a, b)
+    factor = constant(a[0].type, scale)
+    return f.fmuladd(b[0], factor, a[0]), f.fmuladd(b[1], factor, a[1])
 
 
 def _odd_butterfly(f: KernelFunction, a: Sequence[Complex]) -> list[Complex]:

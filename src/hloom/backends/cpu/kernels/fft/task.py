@@ -15,7 +15,7 @@ from typing import Literal
 
 from hloom.backends.cpu.kernels.fft.blocks import BlockView, move_function
 from hloom.backends.cpu.kernels.fft.half_spectrum import convert_ends, convert_pair
-from hloom.backends.cpu.kernels.fft.lane_fft import Complex, LaneFft, multiply
+from hloom.backends.cpu.kernels.fft.lane_fft import Access, Complex, LaneFft
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.lir import PTR, IndexValue, Value, constant
 
@@ -48,12 +48,27 @@ class FftPass:
         """The number of blocks."""
         return math.ceil(self.inner / self.fft.lanes) * (self.sequences // self.inner)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether all lanes of all blocks have sequences."""
+        return self.inner % self.fft.lanes == 0
+
+    def accesses(self, is_inverse: bool) -> tuple[Access | None, Access | None]:
+        """The accesses of memory by the first and the last stage, where these read or write columns."""
+        source, target = (
+            Access(view.type, view.inner, self.is_full, is_inverse, scale)
+            if view.order(self.fft) == "columns"
+            else None
+            for view, scale in ((self.source, 1.0), (self.target, self.scale))
+        )
+        return source, target
+
 
 class FftTask:
     """A share of the blocks of a pass. It only calls functions, each of which does one thing to a block."""
 
-    def __init__(self, p: FftPass, name: str, lanes: str, is_inverse: bool, chunks: int, array: int) -> None:
-        self.p, self.name, self.lanes, self.is_inverse = p, name, lanes, is_inverse
+    def __init__(self, p: FftPass, name: str, transform: str, is_inverse: bool, chunks: int, array: int) -> None:
+        self.p, self.name, self.transform, self.is_inverse = p, name, transform, is_inverse
         self.chunks, self.array = chunks, array
         self.fft = p.fft
         self.called: list[KernelFunction] = []
@@ -82,7 +97,8 @@ class FftTask:
         f, p, lanes = self.f, self.p, self.fft.lanes
         across = math.ceil(p.inner / lanes)
         first_lane = f.multiply(f.remainder(index, across), lanes)
-        self.first = f.index(f.add(f.multiply(f.divide(index, across), p.inner), first_lane))
+        outer = f.divide(index, across)
+        self.first, self.outer = f.index(f.add(f.multiply(outer, p.inner), first_lane)), outer
         self.count = f.index(f.minimum(lanes, f.subtract(p.inner, first_lane)))
         if p.kind == "complex":
             self._complex(index)
@@ -95,56 +111,60 @@ class FftTask:
         else:
             self._half_to_real()
 
+    def _address(self, memory: Value, view: BlockView) -> Value:
+        """Returns the address of the first column of a block."""
+        f = self.f
+        between = f.multiply(self.outer, (view.length - 1) * view.inner)
+        return f.element_at(memory, f.add(between, self.first), view.type)
+
     def _load(self, arrays: tuple[Value, ...]) -> None:
         self._move(self.source, self.p.source, arrays, stores=False)
 
-    def _store(self, arrays: tuple[Value, ...]) -> None:
-        self._move(self.target, self.p.target, arrays, stores=True)
+    def _store(self, arrays: tuple[Value, ...], *twist: Value) -> None:
+        self._move(self.target, self.p.target, arrays, *twist, stores=True)
 
-    def _move(self, memory: Value, view: BlockView, arrays: tuple[Value, ...], stores: bool) -> None:
+    def _move(self, memory: Value, view: BlockView, arrays: tuple[Value, ...], *twist: Value, stores: bool) -> None:
         """Moves a block between memory and arrays."""
         f, p, scale = self.f, self.p, constant(self.fft.vector.scalar, self.p.scale)
-        function = move_function(self.fft, view, p.inner % self.fft.lanes == 0, stores, stores and p.scale != 1.0)
+        is_scaled = stores and p.scale != 1.0
+        function = move_function(self.fft, view, p.is_full, stores, is_scaled, bool(twist))
         sizes = self.first, self.count, f.index(view.length), f.index(view.inner)
-        f.call_function(function, memory, *sizes, scale, *arrays)
+        f.call_function(function, memory, *sizes, scale, *arrays, *twist)
 
-    def _transform(self) -> tuple[Complex, Complex]:
-        """Transforms the first pair of arrays; returns the pair that has the result, and the other one."""
-        self.f.call_void(self.lanes, *self.first_pair, *self.second_pair, self.table)
-        return (self.second_pair, self.first_pair) if self.fft.ends_in_second else (self.first_pair, self.second_pair)
+    def _transform(self) -> None:
+        """Transforms the first pair of arrays into the second one, or columns in memory; the first pair changes."""
+        ends = [
+            self._address(memory, view) if access else memory
+            for access, memory, view in zip(
+                self.p.accesses(self.is_inverse),
+                (self.source, self.target),
+                (self.p.source, self.p.target),
+                strict=True,
+            )
+        ]
+        self.f.call_void(self.transform, *self.first_pair, *self.second_pair, self.table, *ends, self.count)
 
     def _swapped_parts(self, pair: Complex) -> Complex:
         """Returns real and imaginary parts, swapped for inverse transforms."""
         return (pair[1], pair[0]) if self.is_inverse else pair
 
     def _complex(self, block_index: Value) -> None:
-        self._load(self._swapped_parts(self.first_pair))
-        result, _ = self._transform()
-        if self.p.twiddle:
-            self._define_and_call("twist", self._multiply_twiddles, *result, self.twiddles, block_index)
-        self._store(self._swapped_parts(result))
-
-    def _multiply_twiddles(self, f: KernelFunction, re: Value, im: Value, twiddles: Value, block_index: Value) -> None:
-        """Multiplies element k of sequence g by w^(k g)."""
-        p, fft, result = self.p, self.fft, (re, im)
-        assert p.twiddle is not None
-        by_lane = f.at(twiddles, 2 * p.twiddle[0] * p.blocks, fft.vector.element)
-        halves = (by_lane, f.at(by_lane, fft.lanes, fft.vector.element))
-        with f.loop(p.twiddle[0]) as loop:
-            by_block = fft.factor(f, twiddles, f.add(f.multiply(loop.index, p.blocks), block_index))
-            for lane, offset in zip(fft.vectors, fft.offsets(f, loop.index), strict=True):
-                by_own_lane = fft.load(f, halves, f.add(f.multiply(loop.index, 2 * fft.lanes), lane))
-                fft.store(
-                    f, multiply(f, fft.load(f, result, offset), multiply(f, by_own_lane, by_block)), result, offset
-                )
+        source, target = self.p.accesses(self.is_inverse)
+        if not source:
+            self._load(self._swapped_parts(self.first_pair))
+        self._transform()
+        if not target:
+            twist = (self.twiddles, self.f.index(self.p.blocks), block_index) if self.p.twiddle else ()
+            self._store(self._swapped_parts(self.second_pair), *twist)
 
     # Real sequences
 
     def _pairs_to_half(self) -> None:
         self._load(self.first_pair)
-        result, spare = self._transform()
-        self._define_and_call("join", functools.partial(self._join, backwards=False), *result, *spare, self.twiddles)
-        self._store(spare)
+        self._transform()
+        pairs = *self.second_pair, *self.first_pair
+        self._define_and_call("join", functools.partial(self._join, backwards=False), *pairs, self.twiddles)
+        self._store(self.first_pair)
 
     def _half_to_pairs(self) -> None:
         self._load(self.second_pair)
@@ -152,8 +172,8 @@ class FftTask:
         self._define_and_call(
             "join", functools.partial(self._join, backwards=True), *self.second_pair, *target, self.twiddles
         )
-        result, _ = self._transform()
-        self._store(self._swapped_parts(result))
+        self._transform()
+        self._store(self._swapped_parts(self.second_pair))
 
     def _join(
         self, f: KernelFunction, re: Value, im: Value, new_re: Value, new_im: Value, twiddles: Value, backwards: bool
@@ -175,14 +195,14 @@ class FftTask:
     def _real_to_half(self) -> None:
         self._load(self.first_pair[:1])
         self.f.fill(self.first_pair[1], 0, self.fft.size * self.fft.lanes * self.fft.align)
-        result, _ = self._transform()
-        self._store(result)
+        self._transform()
+        self._store(self.second_pair)
 
     def _half_to_real(self) -> None:
         self._load(self.second_pair)
         self._define_and_call("mirror", self._mirror, *self.second_pair, *self._swapped_parts(self.first_pair))
-        result, _ = self._transform()
-        self._store(self._swapped_parts(result)[:1])
+        self._transform()
+        self._store(self._swapped_parts(self.second_pair)[:1])
 
     def _mirror(self, f: KernelFunction, re: Value, im: Value, new_re: Value, new_im: Value) -> None:
         """Extends half a spectrum to the whole one."""
