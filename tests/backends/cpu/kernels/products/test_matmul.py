@@ -385,3 +385,12 @@ def test_code_for_processors_with_dot_instructions(
         for types, instruction in wanted.items():
             code = emit_matmul("product", spec_of(1, 64, 64, 64, types), Target(vector_bytes, 1))
             assert instruction in LirModule(code.functions).text()
+
+
+def test_batch_invariant_sums_of_floats_use_no_tile_registers() -> None:
+    """Products of any number of rows have the same sums; those of integers are exact."""
+    features = "+avx512bf16,+avx512vnni,+amx-tile,+amx-bf16,+amx-int8"
+    with generating_for(Processor("x86_64", "other", features, 64, converts_f16=True)):
+        for types, wanted in (("bf16 bf16 f32", False), ("s8 s8 s32", True)):
+            code = emit_matmul("product", spec_of(1, 64, 64, 64, types), Target(64, 1, batch_invariant=True))
+            assert ("x86.tdp" in LirModule(code.functions).text()) == wanted
