@@ -240,6 +240,14 @@ CASES = [
      "ROOT r = f32[1,3,2,3] transpose(a), dimensions={2,3,0,1}",
      "a = f32[2,1,3,3] dot(t, m), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={}, rhs_contracting_dims={}; "
      "ROOT r = f32[1,3,2,3] transpose(a), dimensions={1,2,0,3}"),
+    ("slice-dot",
+     "a = f32[4,4] dot(x, y), lhs_contracting_dims={}, rhs_contracting_dims={}; ROOT r = f32[1,4] slice(a), slice={[2:3], [0:4]}",
+     "a = f32[1] slice(x), slice={[2:3]}; ROOT r = f32[1,4] dot(a, y), lhs_contracting_dims={}, rhs_contracting_dims={}"),
+    ("slice-dot",  # the product is needed anyway
+     "a = f32[4,4] dot(x, y), lhs_contracting_dims={}, rhs_contracting_dims={}; b = f32[1,4] slice(a), slice={[2:3], [0:4]}; "
+     "ROOT r = (f32[4,4], f32[1,4]) tuple(a, b)",
+     "a = f32[4,4] dot(x, y), lhs_contracting_dims={}, rhs_contracting_dims={}; b = f32[1,4] slice(a), slice={[2:3], [0:4]}; "
+     "ROOT r = (f32[4,4], f32[1,4]) tuple(a, b)"),
     ("dot-of-none", "ROOT r = f32[2,3] dot(e2, e3), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
      f"a = f32[] constant(0); ROOT r = f32[2,3] {B}(a), dimensions={{}}"),
 ]  # fmt: skip
@@ -324,6 +332,17 @@ UNTOUCHED = [
 def test_inexact_rewrites_are_not_made(body: str) -> None:
     before = module(body)
     assert AlgebraicSimplifier().apply(before).total() == 0
+
+
+def test_slices_of_batches_of_products() -> None:
+    """Batches are sliced in both operands, rows and columns in one."""
+    batches = hl.parse("""HloModule m
+ENTRY e { x = f32[3,8,5] parameter(0)
+  y = f32[3,5,9] parameter(1)
+  d = f32[3,8,9] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
+  ROOT r = f32[2,3,7] slice(d), slice={[1:3], [0:8:3], [2:9]} }""")
+    after = check_same_results(batches, RuleSet([BY_NAME["slice-dot"]]).apply, inputs(batches))
+    assert [i.shape.dimensions for i in after.entry.instructions if i.opcode == "dot"] == [(2, 3, 7)]
 
 
 def test_complex_products_have_no_identity() -> None:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
+
 from hloom.ir import Computation, Instruction
+from hloom.ops.attributes import SliceDimension
 from hloom.ops.dot import Dot
 from hloom.ops.operation import Operation
 from hloom.ops.reshape import Reshape
+from hloom.ops.slice import Slice
 from hloom.ops.structure import Tuple
 from hloom.ops.transpose import Transpose
 from hloom.passes.rewrite import Match, Rule
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
+
+SLICED_COST = 8
+"""Cost of copying an element of a sliced operand of a product, in multiply-adds."""
+
+Slices = tuple[SliceDimension, ...]
 
 # Reductions
 
@@ -122,7 +131,47 @@ def _swap_operands(m: Match) -> Instruction:
     return m.result(Transpose(permutation=permutation), product)
 
 
+def _sliced_operands(m: Match) -> tuple[Slices, Slices]:
+    """Returns the parts of both operands of a dot of which a slice of it is computed."""
+    dot = m.root.operands[0]
+    op: Dot = m.inner
+    left, right = ([SliceDimension(0, n) for n in x.shape.dimensions] for x in dot.operands)
+    free = [(left, d) for d in op.free(m.x.shape.rank, True)] + [(right, d) for d in op.free(m.y.shape.rank, False)]
+    batch = len(op.lhs_batch_dims)
+    for part, a, b in zip(m.op.slice, op.lhs_batch_dims, op.rhs_batch_dims, strict=False):
+        left[a] = right[b] = part
+    for part, (parts, d) in zip(m.op.slice[batch:], free, strict=True):
+        parts[d] = part
+    return tuple(left), tuple(right)
+
+
+def _multiply_slices(m: Match) -> Instruction:
+    parts, new = _sliced_operands(m), []
+    for operand, slices in zip((m.x, m.y), parts, strict=True):
+        sizes = [len(range(p.start, p.limit, p.stride)) for p in slices]
+        shape = Shape.array(operand.shape.element_type, sizes)
+        is_whole = shape.dimensions == operand.shape.dimensions
+        new.append(operand if is_whole else m.build(Slice(slice=slices), [operand], shape))
+    return m.result(m.inner, *new)
+
+
+def _slicing_operands_pays(m: Match) -> bool:
+    """Whether computing the slice alone takes less work than slicing the operands adds."""
+    dot = m.root.operands[0]
+    if len(dot.users) > 1 or dot.sharding is not None:
+        return False
+    terms = math.prod(m.x.shape.dimensions[d] for d in m.inner.lhs_contracting_dims)
+    saved = (dot.shape.element_count - m.root.shape.element_count) * terms
+    copied = 0
+    for operand, slices in zip((m.x, m.y), _sliced_operands(m), strict=True):
+        count = math.prod(len(range(p.start, p.limit, p.stride)) for p in slices)
+        copied += count if count < operand.shape.element_count else 0
+    return saved > SLICED_COST * copied
+
+
 PRODUCTS = [
+    Rule("slice-dot", "slice(dot(x, y))", _multiply_slices, "each element of a product is a sum of its own",
+         when=_slicing_operands_pays),
     Rule("transpose-dot", "transpose(dot(x, y))", _swap_operands,
          "the transpose of a product is the product of the swapped transposes",
          when=_ends_with_left_dimension),
