@@ -76,6 +76,15 @@ def test_values_of_pairs_are_not_stored(entry: str) -> None:
     assert largest_array(pairs(entry)) <= 3 * N
 
 
+@pytest.mark.parametrize(("type", "is_stored"), [("f32", False), ("f64", True)])
+def test_costly_values_of_pairs(type: str, is_stored: bool) -> None:
+    """Divisions and roots of f64 take longer, so that fewer operations pay instead of memory."""
+    text = pairs(BOTH.replace("tanh(r)", "tanh(p)").replace("reduce(r", "reduce(p"))
+    costly = f"e = f32[{N},{N}] exponential(r)\n p = f32[{N},{N}] sine(e)\n rows ="
+    text = text.replace("rows =", costly, 1).replace("f32", type)
+    assert (largest_array(text) >= N * N) == is_stored
+
+
 @pytest.mark.parametrize(("n", "coordinates"), [(64, 3), (N, 4)], ids=["arrays in the cache", "sums of other orders"])
 def test_values_of_pairs_that_are_stored(n: int, coordinates: int) -> None:
     """Small arrays are read in less time; sums of four elements have other bits where they are added up otherwise."""

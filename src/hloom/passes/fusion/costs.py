@@ -13,8 +13,9 @@ from hloom.target import L2_BYTES
 
 RECOMPUTED_COST = 12
 """Cost of an element, in additions, up to which computing it again is cheaper than storing and reading it."""
-PAIR_COST = 4 * RECOMPUTED_COST
-"""Cost up to which values of pairs are computed again: their arrays leave the caches of a core."""
+PAIR_COST, WIDE_PAIR_COST = 8 * RECOMPUTED_COST, 4 * RECOMPUTED_COST
+"""Costs up to which values of pairs are computed again, since their arrays leave the caches of a core; the second is
+for f64, whose divisions and roots take twice as long beside other operations."""
 MIN_PAIR_BYTES = 2 * L2_BYTES
 """Size of the smallest array of values of pairs."""
 MIN_PAIRS = 64
@@ -68,6 +69,12 @@ def pair_values(computation: Computation, fusible: Container[Instruction]) -> se
         for i, most in read.items()
         if i.shape.is_array and i.shape.byte_size >= MIN_PAIR_BYTES and MIN_PAIRS * most <= i.shape.element_count
     }
+
+
+def repeats_pairs(instruction: Instruction, fusible: Container[Instruction], count: float) -> bool:
+    """Whether it pays to compute values of pairs `count` times instead of storing them."""
+    limit = WIDE_PAIR_COST if instruction.shape.element_type.bits >= 64 else PAIR_COST
+    return total_cost(instruction, fusible) * (count - 1.0) <= limit
 
 
 def total_cost(instruction: Instruction, fusible: Container[Instruction]) -> float:

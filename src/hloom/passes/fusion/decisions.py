@@ -16,13 +16,12 @@ from hloom.ops.traits import Update
 from hloom.passes.edit import has_control_edges, runs_effects
 from hloom.passes.fusion.access_patterns import AccessPattern, access_pattern, average_reads, reads_same_index
 from hloom.passes.fusion.costs import (
-    PAIR_COST,
     RECOMPUTED_COST,
     chain_costs,
     pair_values,
     reduced_apart,
     reducing_instructions,
-    total_cost,
+    repeats_pairs,
 )
 from hloom.passes.fusion.in_place import ROOT_ONLY, array_versions, conflicting_updates, is_padding, versions_read
 
@@ -218,7 +217,7 @@ class Decisions:
         if instruction in self._reducing:
             return False
         count = evaluations if len(roots) == 1 else max(evaluations, float(len(roots)))
-        if instruction in self._pairs and total_cost(instruction, self.fusible) * (count - 1.0) <= PAIR_COST:
+        if instruction in self._pairs and repeats_pairs(instruction, self.fusible, count):
             return True
         return self._costs[instruction] * (count - 1.0) <= RECOMPUTED_COST
 
