@@ -33,7 +33,7 @@ none is part of hloom. This page is generated from a run of
 Both sides run in turns, each in a process of its own, hloom on NumPy arrays and XLA on buffers of its device. Times
 of steps are medians, reading the text and compiling begin with empty caches, memory is the peak of the process.
 Arguments are drawn from a seed, so that results are finite; constants whose values the text leaves out have the same
-random values on both sides. Results are compared. Measured on two cores (AMD EPYC, fourth generation, AVX-512).
+random values on both sides. Results are compared. Measured on two cores (Intel Xeon, Sapphire Rapids).
 
 ![ratios of each module: step, reading and compiling, the same with a cache, memory](xla_benchmarks.svg)
 """

@@ -10,7 +10,7 @@ from hloom.backends.cpu.kernels.products.dot import can_multiply, matmul_spec
 from hloom.backends.cpu.kernels.products.matmul import computed_matmul_code, sum_vector
 from hloom.backends.cpu.kernels.products.matmul_plan import MatmulSpec, Product, accumulator
 from hloom.backends.cpu.kernels.products.matrix import Matrix
-from hloom.backends.cpu.kernels.products.matvec import Matvec, Pointers, matvec_code
+from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers, matvec_code
 from hloom.ir import Instruction
 from hloom.ops.control_flow import Fusion
 from hloom.ops.dot import Dot

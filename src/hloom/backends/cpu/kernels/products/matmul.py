@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.code import KernelCode, PackedCode, align_up, code_of, entry_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
-from hloom.backends.cpu.kernels.products import pack_b
 from hloom.backends.cpu.kernels.products.computed_operand import ComputedOperand
 from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction, dot_instruction, in_words
 from hloom.backends.cpu.kernels.products.matmul_plan import (
@@ -24,14 +23,14 @@ from hloom.backends.cpu.kernels.products.matmul_plan import (
     make_plan,
     normalised,
 )
-from hloom.backends.cpu.kernels.products.matvec import Matvec, Pointers, matvec_code, transposed, transposition
+from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers, matvec_code, transposed, transposition
 from hloom.backends.cpu.kernels.products.micro_kernel import (
     MicroKernel,
     PanelStrides,
     pack_rows_of_a,
     pack_steps_of_a,
 )
-from hloom.backends.cpu.kernels.products.pack_computed import pack_computed_columns, pack_computed_rows
+from hloom.backends.cpu.kernels.products.packing.packed_b import CONTEXT, PackedB
 from hloom.backends.cpu.kernels.products.sums import sums_of_group
 from hloom.backends.cpu.kernels.products.tile_registers import (
     WORDS,
@@ -54,8 +53,6 @@ Instruction = DotInstruction | TileInstruction
 ARRAYS = ("lhs", "rhs", "out")
 """The parameters of a product's entry before those of all kernels."""
 FALSE = constant(I1, False)
-_CONTEXT = (PTR, PTR, PTR, PTR, I64)
-"""Types that tasks capture: A, B, C, the packed B, and the number of columns."""
 
 
 def emit_matmul(name: str, spec: MatmulSpec, target: Target) -> KernelCode:
@@ -100,7 +97,7 @@ def emit_packed_matmul(name: str, spec: MatmulSpec, target: Target) -> PackedCod
     if planned.b_storage != "shared" or p.batch > 1 or planned.columns < p.n:
         return None
     packing, product = (_Emitter(f"{name}.{part}", planned, instruction) for part in ("packing", "packed"))
-    return PackedCode(0 if p.swapped else 1, packing.packed_bytes, packing.packing_code(), product.packed_code())
+    return PackedCode(0 if p.swapped else 1, packing.packed_b.bytes, packing.packing_code(), product.packed_code())
 
 
 def sum_vector(sums: Type, target: Target) -> Type:
@@ -140,12 +137,11 @@ class _Emitter:
         computed: ComputedOperand | None = None,
     ) -> None:
         self.name, self.plan, self.product, self.tile = name, plan, plan.product, plan.tile
-        self.computed = computed
         self.instruction = instruction
         self.registers = TileRegisters(plan.tile) if plan.in_tile_registers else None
         self.corrected = isinstance(instruction, DotInstruction) and instruction.flipped
         self.element = plan.tile.type.element
-        self.depth_of_b = align_up(plan.product.k + self.corrected, self.tile.type.width)  # rows of a packed panel
+        self.packed_b = PackedB(name, plan, self.corrected, computed)
         self.a, self.b = self._panels_of_a(), self._panels_of_b()
 
     def _panels_of_a(self) -> PanelStrides:
@@ -168,7 +164,7 @@ class _Emitter:
         if self.plan.b_storage == "direct":
             ragged = self.plan.has_ragged_columns
             return PanelStrides(columns, self.product.b.row, masked=ragged, streamed=self.plan.streams_b)
-        return PanelStrides(self.depth_of_b * columns, columns)
+        return PanelStrides(self.packed_b.depth * columns, columns)
 
     def code(self) -> KernelCode:
         """Returns the code of the product."""
@@ -183,18 +179,18 @@ class _Emitter:
         if not self.plan.a_is_direct:
             functions.append(self._pack_a())
         if self.plan.b_storage != "direct":
-            functions += self._b_packing_functions()
+            functions += self.packed_b.functions()
         if self.plan.b_storage == "shared":
-            functions += self._packing_tasks()
-            return code_of(self.name, functions, self.packed_bytes)
+            functions += self.packed_b.tasks()
+            return code_of(self.name, functions, self.packed_b.bytes)
         return code_of(self.name, functions)
 
     def packing_code(self) -> KernelCode:
         """Returns the code that packs a shared B."""
         f = entry_of(self.name, "operand", "packed")
         context = f.pack(f["operand"], f["operand"], f["operand"], f["packed"], f.index(self.product.n))
-        self._run_packing(f, f["packed"], context)
-        return code_of(self.name, [*self._b_packing_functions(), *self._packing_tasks(), f])
+        self.packed_b.run(f, f["packed"], context)
+        return code_of(self.name, [*self.packed_b.functions(), *self.packed_b.tasks(), f])
 
     def packed_code(self) -> KernelCode:
         """Returns the code of the product with a shared B that is packed already."""
@@ -204,14 +200,6 @@ class _Emitter:
         f.run_chunks(f"{self.name}.task", context, self.plan.tasks, f.threads_if(self.plan.parallel))
         pack_a = [] if self.plan.a_is_direct else [self._pack_a()]
         return code_of(self.name, [*pack_a, self._block(), self._task(), f])
-
-    @property
-    def packed_bytes(self) -> int:
-        return self._packed_elements() * size_of(self.element)
-
-    def _packed_elements(self) -> int:
-        """Elements of a packed B."""
-        return self.depth_of_b * align_up(self.plan.columns, self.tile.columns)
 
     def _kernel(self) -> MicroKernel | TileKernel:
         plan, instruction = self.plan, self.instruction
@@ -241,32 +229,6 @@ class _Emitter:
         if self._packs_steps_of_a():
             return pack_steps_of_a(name, a, self.tile, self.a.panel)
         return pack_rows_of_a(name, a, self.tile, self.a.row)
-
-    def _b_packing_functions(self) -> list[KernelFunction]:
-        if not self.corrected:
-            return [self._pack_b()]
-        return [
-            self._pack_b(),
-            pack_b.sum_columns_of_b(f"{self.name}.sum_b", self.tile, self.depth_of_b, self.product.k),
-        ]
-
-    def _pack_b(self) -> KernelFunction:
-        name, p, ragged = f"{self.name}.pack_b", self.product, self.plan.has_ragged_columns
-        if self.computed is not None and p.b.has_contiguous_rows:
-            return pack_computed_rows(name, self.computed, self.tile, self.depth_of_b, ragged)
-        if self.computed is not None:
-            return pack_computed_columns(name, self.computed, self.tile, self.depth_of_b, p.k)
-        if p.b.has_contiguous_rows:
-            return pack_b.pack_rows_of_b(name, p.b, self.tile, self.depth_of_b, p.k, ragged, p.is_complex)
-        if p.b.has_contiguous_k(p.b.row) and not p.is_complex:
-            return pack_b.pack_columns_of_b(name, p.b, self.tile, self.depth_of_b, p.k, ragged)
-        return pack_b.pack_any_b(name, p.b, self.tile, self.depth_of_b, p.k, p.is_complex)
-
-    def _packing_units(self, f: KernelFunction, columns: IndexValue) -> IndexValue:
-        """Returns the units that the packing of B counts: steps of K if its rows are contiguous, else panels."""
-        if self.product.b.has_contiguous_rows:
-            return self.product.k // (2 if self.product.is_complex else 1)
-        return f.ceil_divide(columns, self.tile.columns)
 
     def _block(self) -> KernelFunction:
         """Writes `(a, b, c, rows, columns)`: a block of the result, from rows of A in place and panels of B."""
@@ -357,7 +319,7 @@ class _Emitter:
         """Writes `(context, chunk)`: one block of the result."""
         f = KernelFunction(f"{self.name}.task", context=PTR, chunk=I64).as_call_only()
         context, chunk = f.parameters
-        a, b, c, packed, columns = f.unpack(context, *_CONTEXT)
+        a, b, c, packed, columns = f.unpack(context, *CONTEXT)
         p, plan, tile = self.product, self.plan, self.tile
         group = f.remainder(chunk, plan.column_groups)
         remaining = f.divide(chunk, plan.column_groups)
@@ -372,60 +334,13 @@ class _Emitter:
         a = f.at(a, f.multiply(row, p.a.row), p.a.element)
         c = f.at(c, p.c.offset(f, row, column), p.c.element)
         if plan.b_storage == "private":
-            packed = f.slot(type_of(self.element), self._packed_elements())
-            self._clear_padding(f, packed)
-            units = f.index(self._packing_units(f, p.n))
-            f.call_void(f"{self.name}.pack_b", b, packed, f.index(p.n), f.index(0), units)
-            if self.corrected:
-                f.call_void(f"{self.name}.sum_b", packed, f.index(0), f.index(f.ceil_divide(p.n, tile.columns)))
+            packed = self.packed_b.on_stack(f, b)
         panels = f.at(packed, f.multiply(f.divide(column, tile.columns), self.b.panel), self.element)
         if plan.b_storage == "direct":
             panels = f.at(b, column, self.element)
         with f.when(f.compare("ne", f.index(width), f.index(0))):
             f.call_void(f"{self.name}.block", a, panels, c, f.index(rows), f.index(width))
         return f
-
-    def _clear_padding(self, f: KernelFunction, packed: Value) -> None:
-        """Sets the rows of panels of B past the last step to zero, which tile registers multiply by those of A."""
-        padding, k = self.depth_of_b - self.product.k, self.product.k
-        if not self.plan.in_tile_registers or not padding:
-            return
-        with f.loop(self.plan.columns, self.tile.columns) as column:
-            start = f.add(f.multiply(column.index, self.depth_of_b), k * self.tile.columns)
-            f.fill(f.at(packed, start, self.element), 0, padding * self.tile.columns * size_of(self.element))
-
-    def _packing_tasks(self) -> list[KernelFunction]:
-        """Writes `(context, chunk)`: a share of the packing of B into the workspace; and of the sums of its columns."""
-        f = KernelFunction(f"{self.name}.pack_task", context=PTR, chunk=I64).as_call_only()
-        context, chunk = f.parameters
-        _, b, _, packed, columns = f.unpack(context, *_CONTEXT)
-        first, count = f.share(self._packing_units(f, columns), 1, self._pack_chunks(f), chunk)
-        with f.when(f.compare("ne", f.index(count), f.index(0))):
-            f.call_void(f"{self.name}.pack_b", b, packed, columns, f.index(first), f.index(count))
-        if not self.corrected:
-            return [f]
-        s = KernelFunction(f"{self.name}.sum_task", context=PTR, chunk=I64).as_call_only()
-        context, chunk = s.parameters
-        _, _, _, packed, columns = s.unpack(context, *_CONTEXT)
-        first, count = s.share(s.ceil_divide(columns, self.tile.columns), 1, self._sum_chunks(), chunk)
-        with s.when(s.compare("ne", s.index(count), s.index(0))):
-            s.call_void(f"{self.name}.sum_b", packed, s.index(first), s.index(count))
-        return [f, s]
-
-    def _run_packing(self, f: KernelFunction, packed: Value, context: Value) -> None:
-        on = f.threads_if(self.plan.parallel)
-        self._clear_padding(f, packed)
-        f.run_chunks(f"{self.name}.pack_task", context, self._pack_chunks(f), on)
-        if self.corrected:
-            f.run_chunks(f"{self.name}.sum_task", context, self._sum_chunks(), on)
-
-    def _sum_chunks(self) -> int:
-        return min(16, -(-self.plan.columns // self.tile.columns))
-
-    def _pack_chunks(self, f: KernelFunction) -> int:
-        units = self._packing_units(f, self.plan.columns)
-        assert isinstance(units, int)
-        return min(16, units)
 
     def _run(self, f: KernelFunction, a: Value, arrays: Sequence[Value], out: Value) -> None:
         """Runs the tasks of all products."""
@@ -437,14 +352,14 @@ class _Emitter:
             return
         with f.loop(p.batch) as batch, f.loop(p.n, plan.columns) as column:
             a, b, c = _batch_pointers(f, p, (a, arrays[0], out), batch.index)
-            if self.computed is None:
+            if self.packed_b.computed is None:
                 b = f.at(b, p.b.offset(f, 0, column.index), p.b.element)
             else:
                 b = f.pack(f.index(batch.index), f.index(column.index), *arrays)
             c = f.at(c, p.c.offset(f, 0, column.index), p.c.element)
             columns = f.minimum(plan.columns, f.subtract(p.n, column.index))
             context = f.pack(a, b, c, f["scratch"], f.index(columns))
-            self._run_packing(f, f["scratch"], context)
+            self.packed_b.run(f, f["scratch"], context)
             f.run_chunks(f"{self.name}.task", context, plan.tasks, on)
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.kernels.products.streamed_matrix import Row, StreamedMatrix, Vectors
+from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import Row, StreamedMatrix, Vectors
 from hloom.backends.cpu.kernels.products.sums import MIN_GROUP_BLOCKS, add_pairwise, addition, chain_length
 from hloom.lir import IndexValue, Type, Value, constant
 

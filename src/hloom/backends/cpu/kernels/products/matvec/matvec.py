@@ -1,7 +1,7 @@
 """Matrix times a few vectors as LLVM IR: the matrix is read once, in memory order, or computed where it is read.
 
-If K is contiguous, a few rows at a time are multiplied by the vectors, with several sums each (matvec_rows.py). If M is
-contiguous, a tile of the result stays in the cache while a few columns at a time are added to it (matvec_columns.py).
+If K is contiguous, a few rows at a time are multiplied by the vectors, with several sums each (rows.py). If M is
+contiguous, a tile of the result stays in the cache while a few columns at a time are added to it (columns.py).
 Either way blocks of K are summed from zero, and their sums added up, so that no chain of additions is long (GEN-13).
 """
 
@@ -19,9 +19,9 @@ from hloom.backends.cpu.kernels.products.computed_operand import ComputedOperand
 from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction, correction
 from hloom.backends.cpu.kernels.products.matmul_plan import MULTIPLY_ADD_COST
 from hloom.backends.cpu.kernels.products.matrix import Matrix
-from hloom.backends.cpu.kernels.products.matvec_columns import BlockOfColumns, ColumnSums, add_blocks, emit_side_by_side
-from hloom.backends.cpu.kernels.products.matvec_rows import ROWS_PER_ITERATION, RowSums, horizontal_sum
-from hloom.backends.cpu.kernels.products.streamed_matrix import (
+from hloom.backends.cpu.kernels.products.matvec.columns import BlockOfColumns, ColumnSums, add_blocks, emit_side_by_side
+from hloom.backends.cpu.kernels.products.matvec.rows import ROWS_PER_ITERATION, RowSums, horizontal_sum
+from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import (
     ComputedMatrix,
     StoredMatrix,
     StreamedMatrix,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
-from hloom.backends.cpu.kernels.products.streamed_matrix import StreamedMatrix, Vectors
+from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import StreamedMatrix, Vectors
 from hloom.backends.cpu.kernels.products.sums import add_pairwise, addition, chain_length
 from hloom.lir import IndexValue, Type, Value, constant
 from hloom.target import L1_BYTES

@@ -1,0 +1,1 @@
+"""A matrix times a vector, or a few: the matrix is read once."""

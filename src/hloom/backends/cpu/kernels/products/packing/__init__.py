@@ -1,0 +1,1 @@
+"""The packing of B of a matrix product, an array or computed, into panels."""
