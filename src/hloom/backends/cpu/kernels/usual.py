@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-LENGTHS = 128, 64, 32, 24, 9, 25, 49
-"""Lengths of transforms with all small radices, as first and as last."""
+LENGTHS = 128, 64, 32, 24, 9, 25, 49, 81, 100, 196, 256, 1280
+"""Lengths of transforms with all small radices, as first and as last ones of one step, and of two."""
 SORTED = "f32", "f64", "s32", "s64"
 FACTORS = {"f32": "f32", "f64": "f64", "bf16": "bf16", "s8": "s32"}
 """Element types of products, with those of the results."""
