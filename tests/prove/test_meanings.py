@@ -10,6 +10,8 @@ import pytest
 from hloom.faults.case import Case
 from hloom.fuzz.grammar import draw_case
 from hloom.fuzz.reference import Reference
+from hloom.ir import Computation
+from hloom.ops.communication import Outfeed
 from hloom.prove.equivalence import variables
 from hloom.prove.meanings.evaluator import Evaluator, Symbol
 from hloom.prove.meanings.structure import symbol_of
@@ -52,6 +54,12 @@ def normalised(symbol: Symbol) -> Symbol:
     return result
 
 
+def shape_of_results(entry: Computation) -> Shape:
+    """The shapes of the result and of what is outfed."""
+    outfed = [i.operands[0].shape for i in entry.instructions if isinstance(i.op, Outfeed)]
+    return Shape.tuple_of([entry.result_shape, *outfed])
+
+
 def check(case: Case, with_variables: bool) -> str:
     """Compares the meaning of a case with the interpreter; returns why it cannot, "" if it does."""
     if case.module.replica_count * case.module.num_partitions > 1:
@@ -61,13 +69,16 @@ def check(case: Case, with_variables: bool) -> str:
     known = [symbol_of(v, s) for v, s in zip(case.arguments, shapes, strict=True)]
     try:
         arguments = [variables(shape, f"p{k}") for k, shape in enumerate(shapes)] if with_variables else known
-        result = Evaluator(Deadline(SECONDS)).run(case.module.entry, arguments)
+        evaluator = Evaluator(Deadline(SECONDS))
+        result = evaluator.run(case.module.entry, arguments)
+        outfed = [symbol for kind, symbol in evaluator.effects if kind == "outfeed"]
+        symbols = normalised((result, *outfed)) if with_variables else (result, *outfed)
         given = {
             x: from_codes(x.type, [y.known or 0])
             for x, y in zip(flat_terms(tuple(arguments)), flat_terms(tuple(known)), strict=True)
             if x.is_variable
         }
-        got = value_of(normalised(result) if with_variables else result, case.module.entry.result_shape, given)
+        got = value_of(symbols, shape_of_results(case.module.entry), given)
     except Unsupported as error:
         return str(error)
     difference = Reference(case).difference(got)

@@ -122,3 +122,11 @@ def test_eigenvectors_of_general_matrices_need_no_host(letter: str) -> None:
     assert info.tolist() == [0, 0, 0, 0, -4, 0]
     for got, wanted in zip(results, expected, strict=True):
         np.testing.assert_array_equal(got[info == 0], wanted[info == 0])
+
+
+def test_empty_batches_of_hlooms_own_targets_are_empty() -> None:
+    empty = np.zeros((0, 3, 3), np.float32)
+    cholesky = text("lapack_scholesky", ["f32[0,3,3]"], "f32[0,3,3]", "{symmetric = true, whole = true}")
+    assert hl.compile(cholesky)(empty).shape == (0, 3, 3)
+    solve = text("lapack_sgesv", ["f32[0,3,3]", "f32[0,3,3]"], "f32[0,3,3]")
+    assert hl.compile(solve)(empty, empty).shape == (0, 3, 3)

@@ -27,6 +27,8 @@ def emit(op: CustomCall, name: str, instruction: Instruction, target: Target) ->
     call = routine_call(instruction)
     if call is None:
         return None
+    if call.count == 0:
+        return code_of(name, [entry_function(name, instruction)])
     for own in (cholesky, lu, solve, small_matrices, spectra):
         if (code := own.emit(name, instruction, call, target)) is not None:
             return code
@@ -59,8 +61,7 @@ class _Batch:
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.instruction, routines=1)
         on = f.threads_if(self.shares > 1)
-        if self.call.count:
-            f.run_chunks(f"{self.name}.matrices", f.pack(*f.parameters[:-2]), self.shares, on)
+        f.run_chunks(f"{self.name}.matrices", f.pack(*f.parameters[:-2]), self.shares, on)
         functions = [self._matrices(), *self.transposes.functions.values(), f]
         return code_of(self.name, functions, self.shares * self.workspace_bytes, (self.call.routine,))
 
