@@ -50,7 +50,8 @@ class ArrayArgument:
 
     With `columns` the routine gets a column-major copy: the operand is transposed into it, and it is transposed into
     the result. With `bounds` it gets a copy of an s32 operand that is clamped to them, because it uses the values as
-    indices. The routine gets the address of element `offset`.
+    indices. With `finite` all elements of its copy are NaN, which it refuses, if any is infinite or NaN: it may not end
+    otherwise. The routine gets the address of element `offset`.
     """
 
     operand: int | None = None
@@ -58,6 +59,7 @@ class ArrayArgument:
     columns: bool = False
     offset: int = 0
     bounds: tuple[int, int] | None = None
+    finite: bool = False
 
     @property
     def is_copy(self) -> bool:
@@ -154,6 +156,14 @@ def run(call: RoutineCall, operands: tuple[Array, ...]) -> tuple[Array, ...]:
 
 def _in_memory(call: RoutineCall, argument: Argument, operands: list[Array], results: list[Array]) -> Array | None:
     """The memory of an argument, for all calls, as Fortran takes it; None for a null pointer."""
+    memory = _initialised(call, argument, operands, results)
+    if isinstance(argument, ArrayArgument) and argument.finite and memory is not None:
+        is_finite = np.isfinite(memory).all(tuple(range(1, memory.ndim)))
+        memory[~is_finite] = np.nan
+    return memory
+
+
+def _initialised(call: RoutineCall, argument: Argument, operands: list[Array], results: list[Array]) -> Array | None:
     if isinstance(argument, (Workspace, Status)):
         return np.zeros(argument.size, argument.dtype)
     if not isinstance(argument, ArrayArgument):

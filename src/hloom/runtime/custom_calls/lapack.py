@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -331,7 +332,7 @@ def _gesdd(b: Batch) -> Arguments:
     m, n = b.sizes("m n")
     k, mode = min(m, n), b.attributes["mode"]
     real = 7 * k if mode == "N" else k * max(5 * k + 7, 2 * max(m, n) + 2 * k + 1)
-    return (mode, *_svd(b), b.work(), *b.real_work(real), Workspace(_INT, max(1, 8 * k)), b.info())
+    return (mode, *_svd(b, finite=True), b.work(), *b.real_work(real), Workspace(_INT, max(1, 8 * k)), b.info())
 
 
 @_target("gesvd", _SVD, relations=_SVD_SIZES, mode="ASN")
@@ -340,7 +341,7 @@ def _gesvd(b: Batch) -> Arguments:
     return (mode, mode, *_svd(b), b.work(), *b.real_work(5 * min(b.sizes("m n"))), b.info())
 
 
-def _svd(b: Batch) -> tuple[int | ArrayArgument | Workspace, ...]:
+def _svd(b: Batch, finite: bool = False) -> tuple[int | ArrayArgument | Workspace, ...]:
     """Arguments for tall matrices, for which LAPACK is faster; wide ones are transposed, a^T = (vt)^T s u^T."""
     m, n = b.sizes("m n")
     mode, s = b.attributes["mode"], b.result("s")
@@ -351,8 +352,9 @@ def _svd(b: Batch) -> tuple[int | ArrayArgument | Workspace, ...]:
     else:
         u, vt = b.result("u"), b.result("vt")
     if is_tall:
-        return (m, n, b.columns("a", "left"), m, s, u, m, vt, max(1, columns))
-    return (n, m, b.updated("a", "left"), max(1, n), s, vt, max(1, n), u, max(1, rows))
+        return (m, n, replace(b.columns("a", "left"), finite=finite), m, s, u, m, vt, max(1, columns))
+    a = replace(b.updated("a", "left"), finite=finite)
+    return (n, m, a, max(1, n), s, vt, max(1, n), u, max(1, rows))
 
 
 @_target(

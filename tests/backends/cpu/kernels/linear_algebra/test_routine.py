@@ -130,3 +130,16 @@ def test_empty_batches_of_hlooms_own_targets_are_empty() -> None:
     assert hl.compile(cholesky)(empty).shape == (0, 3, 3)
     solve = text("lapack_sgesv", ["f32[0,3,3]", "f32[0,3,3]"], "f32[0,3,3]")
     assert hl.compile(solve)(empty, empty).shape == (0, 3, 3)
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+@pytest.mark.parametrize(("m", "n"), [(4, 4), (5, 3)])
+def test_singular_values_of_infinite_matrices_are_refused_by_a_status(backend: str, m: int, n: int) -> None:
+    """LAPACK's own test is for NaN alone."""
+    x, k = matrices(np.complex64, 3, m, n), min(m, n)
+    x[1, 2, 1] = np.inf
+    results = f"(c64[3,{m},{n}], f32[3,{k}], c64[3,{m},{k}], c64[3,{k},{n}], s32[3])"
+    call = text("lapack_cgesdd_ffi", [f"c64[3,{m},{n}]"], results, "{mode = 83 : ui8}")
+    _, values, _, _, status = hl.compile(call, backend=backend)(x)
+    assert status[0] == status[2] == 0 and status[1] != 0
+    np.testing.assert_allclose(values[[0, 2]], np.linalg.svd(x[[0, 2]], compute_uv=False), rtol=1e-5)

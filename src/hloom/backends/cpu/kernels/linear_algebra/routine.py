@@ -11,7 +11,7 @@ from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.ir import Instruction
 from hloom.lir import I8, I32, I64, PTR, VOID, Value, constant, type_of
 from hloom.ops.custom_call import CustomCall
-from hloom.runtime.custom_calls.fortran import Argument, ArrayArgument, RoutineCall, Status, Workspace
+from hloom.runtime.custom_calls.fortran import Argument, ArrayArgument, Matrices, RoutineCall, Status, Workspace
 from hloom.runtime.custom_calls.targets import routine_call
 from hloom.target import Target
 
@@ -83,7 +83,10 @@ class _Batch:
             pointers = []
             for index, argument in enumerate(call.arguments):
                 private = f.at(workspace, self.offsets.get(index, 0), "i8")
-                pointers.append(scalars[index] or self._argument_address(f, argument, private, sources, targets))
+                pointer = scalars[index] or self._argument_address(f, argument, private, sources, targets)
+                if isinstance(argument, ArrayArgument) and argument.finite:
+                    _replace_infinities(f, pointer, call.matrices(argument))
+                pointers.append(pointer)
             # Fortran compilers pass the lengths of characters behind the arguments; C functions do not read them.
             lengths = [constant(I64, 1) for argument in call.arguments if isinstance(argument, str)]
             f.call_pointer(routine, VOID, *pointers, *lengths)
@@ -141,6 +144,18 @@ class _Batch:
                 limit = constant(I32, bound)
                 value = f.select(f.compare(order, value, limit), value, limit)
             f.store(value, f.at(target, k, "i32"), 4)
+
+
+def _replace_infinities(f: KernelFunction, pointer: Value, matrices: Matrices) -> None:
+    """Fills a matrix with NaN if an element is infinite or NaN, whose product with zero is not zero."""
+    parts = 2 if matrices.dtype.kind == "c" else 1
+    type = type_of(_REALS[matrices.dtype.itemsize // parts])
+    zero = constant(type, 0)
+    with f.loop(parts * matrices.elements, carried=[zero]) as loop:
+        part = f.load(f.at(pointer, loop.index, type.element), type, type.bits // 8)
+        loop.carried[0] = f.binary("fadd", loop.carried[0], f.binary("fmul", part, zero))
+    with f.when(f.compare("uno", loop.carried[0], zero)):
+        f.fill(pointer, 0xFF, matrices.byte_size)
 
 
 def _workspace_bytes(call: RoutineCall, argument: Argument) -> int:
