@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 
+from hloom.errors import counted
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -110,9 +112,8 @@ class Limits:
 
     def __str__(self) -> str:
         memory, fastest = self.memory, max(each.best for each in self.bandwidths)
-        threads = "one thread" if self.threads == 1 else f"{self.threads} threads"
         parts = ", ".join(f"{getattr(memory, name) / 1e9:.1f} {name}" for name in RATES)
         return (
             f"memory {memory.best / 1e9:.1f} GB/s ({parts}), caches up to {fastest / 1e9:.0f} GB/s, "
-            f"{self.flops_per_second / 1e9:.0f} GFLOP/s (f32, in registers) on {threads}"
+            f"{self.flops_per_second / 1e9:.0f} GFLOP/s (f32, in registers) on {counted(self.threads, 'thread')}"
         )

@@ -6,11 +6,14 @@ proportional to the instructions that it touches.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from hloom.ir import Computation, Instruction, Module, callees_first
-from hloom.ops.broadcast import Broadcast
+from hloom.ops.broadcast import Broadcast, Iota
 from hloom.ops.control_flow import While
 from hloom.ops.operation import Operation
 from hloom.ops.reshape import Bitcast, Copy, Reshape
@@ -139,6 +142,22 @@ def is_dynamic(instruction: Instruction) -> bool:
 def constant_value(instruction: Instruction) -> Any:
     """Returns the value of a constant; None for other instructions."""
     return instruction.op.literal.value if isinstance(instruction.op, Constant) else None
+
+
+def is_filled(array: Instruction, number: float) -> bool:
+    """Whether all elements of an array are a number, which may be NaN, of a constant."""
+    while isinstance(array.op, Broadcast):
+        (array,) = array.operands
+    value = constant_value(array)
+    return value is not None and bool(np.all(value != value if math.isnan(number) else value == number))
+
+
+def counts_along_last(array: Instruction) -> bool:
+    """Whether elements are 0, 1, 2 .. along the last dimension."""
+    last = array.shape.rank - 1
+    if isinstance(array.op, Broadcast):
+        return array.op.broadcast_dimensions == (last,) and counts_along_last(array.operands[0])
+    return isinstance(array.op, Iota) and array.op.iota_dimension == last
 
 
 def keeps_order(instruction: Instruction) -> bool:

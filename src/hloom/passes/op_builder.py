@@ -10,7 +10,7 @@ import numpy as np
 from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.literal import Literal
 from hloom.numerics import convert
-from hloom.ops.attributes import ComparisonDirection
+from hloom.ops.attributes import ComparisonDirection, SliceDimension
 from hloom.ops.broadcast import Broadcast
 from hloom.ops.compare import Compare
 from hloom.ops.control_flow import While
@@ -20,6 +20,7 @@ from hloom.ops.operation import Operation
 from hloom.ops.reduce import Reduce
 from hloom.ops.registry import Op, Registry, Rule
 from hloom.ops.reshape import Reshape
+from hloom.ops.slice import Slice
 from hloom.ops.structure import AfterAll, Constant, GetTupleElement, Parameter, Tuple
 from hloom.ops.transpose import Transpose
 from hloom.passes.edit import Edit, callees_first_of, has_control_edges, is_dynamic
@@ -91,6 +92,14 @@ class OpBuilder:
     def transpose(self, operand: Instruction, order: tuple[int, ...]) -> Instruction:
         """Transposes the operand so that its dimension order[d] becomes dimension d, unless the order is the same."""
         return operand if order == tuple(range(len(order))) else self(Transpose(permutation=order), operand)
+
+    def slice_dimension(self, operand: Instruction, dimension: int, start: int, size: int) -> Instruction:
+        """Slices the operand along one dimension, unless the part is all of it."""
+        if size == operand.shape.dimensions[dimension]:
+            return operand
+        parts = [SliceDimension(0, n) for n in operand.shape.dimensions]
+        parts[dimension] = SliceDimension(start, start + size)
+        return self(Slice(slice=tuple(parts)), operand)
 
     def element(self, operand: Instruction, index: int) -> Instruction:
         """Creates a get-tuple-element."""

@@ -22,10 +22,10 @@ from hloom.ops.elementwise_binary import Add, Multiply
 from hloom.ops.select import Select
 from hloom.ops.structure import GetTupleElement
 from hloom.ops.transpose import Transpose
-from hloom.passes.edit import constant_value
+from hloom.passes.edit import is_filled
 from hloom.passes.op_builder import OpBuilder, expand_each
-from hloom.runtime.custom_calls.registry import REGISTERED
 from hloom.runtime.custom_calls.signature import parse_attributes
+from hloom.runtime.custom_calls.targets import is_lapack_call
 
 LOWER = {"uplo": ord("L")}
 CanFactorise = Callable[[int, int], bool]
@@ -69,7 +69,7 @@ class CholeskyCalls:
 def _triangle_of(root: Instruction) -> tuple[Instruction, bool] | None:
     """Returns the factorisation of which an array is the triangle, NaN if there is no factor, and zeros."""
     condition, kept, other = root.operands
-    if not _is_lower(condition) or not _is_filled(other, 0) or not _is_only_read_by(kept, root):
+    if not _is_lower(condition) or not is_filled(other, 0) or not _is_only_read_by(kept, root):
         return None
     call = _factor_or_nan(kept)
     return None if call is None else (call, False)
@@ -78,17 +78,17 @@ def _triangle_of(root: Instruction) -> tuple[Instruction, bool] | None:
 def _complete_or_nan(root: Instruction) -> tuple[Instruction, bool] | None:
     """Returns the factorisation of which an array is the triangle and zeros, or all NaN if there is no factor."""
     condition, triangle, other = root.operands
-    if not isinstance(triangle.op, Select) or not _is_filled(other, np.nan) or not _is_only_read_by(triangle, root):
+    if not isinstance(triangle.op, Select) or not is_filled(other, np.nan) or not _is_only_read_by(triangle, root):
         return None
     inside, factor, zeros = triangle.operands
-    if not _is_lower(inside) or not _is_filled(zeros, 0):
+    if not _is_lower(inside) or not is_filled(zeros, 0):
         return None
     call = _succeeded(condition, factor, triangle)
     return None if call is None else (call, True)
 
 
 def _factor_or_nan(kept: Instruction) -> Instruction | None:
-    if not isinstance(kept.op, Select) or not _is_filled(kept.operands[2], np.nan):
+    if not isinstance(kept.op, Select) or not is_filled(kept.operands[2], np.nan):
         return None
     return _succeeded(kept.operands[0], kept.operands[1], kept)
 
@@ -98,7 +98,7 @@ def _succeeded(condition: Instruction, factor: Instruction, reader: Instruction)
     while isinstance(condition.op, Broadcast) and len(condition.users) == 1:
         (condition,) = condition.operands
     is_equal = isinstance(condition.op, Compare) and condition.op.direction is ComparisonDirection.EQ
-    if not is_equal or not _is_filled(condition.operands[1], 0) or not _is_only_read_by(factor, reader):
+    if not is_equal or not is_filled(condition.operands[1], 0) or not _is_only_read_by(factor, reader):
         return None
     call, other = _result(factor, 0), _result(condition.operands[0], 1)
     is_alone = call is other and len(condition.users) == len(condition.operands[0].users) == 1
@@ -111,9 +111,7 @@ def _result(instruction: Instruction, position: int) -> Instruction | None:
     if not isinstance(op, GetTupleElement) or op.index != position:
         return None
     (call,) = instruction.operands
-    names = {f"lapack_{letter}potrf_ffi" for letter in "sd"} - REGISTERED.keys()
-    is_call = isinstance(call.op, CustomCall) and call.op.target_name in names
-    return call if is_call and parse_attributes(call.backend_config) == LOWER else None
+    return call if is_lapack_call(call, "potrf", "sd") and parse_attributes(call.backend_config) == LOWER else None
 
 
 def _is_only_read_by(instruction: Instruction, reader: Instruction) -> bool:
@@ -131,17 +129,9 @@ def _is_lower(condition: Instruction) -> bool:
     return [o.iota_dimension for o in ops if isinstance(o, Iota)] == [rank - 2, rank - 1]
 
 
-def _is_filled(array: Instruction, number: float) -> bool:
-    """Whether all elements of an array are a number."""
-    while isinstance(array.op, Broadcast):
-        (array,) = array.operands
-    value = constant_value(array)
-    return value is not None and bool(np.array_equal(value, np.full_like(value, number), equal_nan=True))
-
-
 def _symmetric(mean: Instruction) -> Instruction | None:
     """Returns the matrices whose means with their transposes an array has."""
-    if not isinstance(mean.op, Multiply) or not _is_filled(mean.operands[1], 0.5):
+    if not isinstance(mean.op, Multiply) or not is_filled(mean.operands[1], 0.5):
         return None
     total, rank = mean.operands[0], mean.shape.rank
     if not isinstance(total.op, Add):

@@ -31,9 +31,9 @@ from hloom.ops.scatter import Scatter
 from hloom.ops.select import Select
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
 from hloom.ops.structure import Constant, GetTupleElement, Parameter
-from hloom.passes.edit import Edit, constant_value, has_control_edges, keeps_order, loops_of
+from hloom.passes.edit import Edit, constant_value, counts_along_last, has_control_edges, keeps_order, loops_of
 from hloom.passes.op_builder import OpBuilder
-from hloom.runtime.custom_calls.registry import REGISTERED
+from hloom.runtime.custom_calls.targets import is_lapack_call
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -153,8 +153,10 @@ class _Body:
         return isinstance(value.op, GetTupleElement) and value.op.index == k and value.operands[0] is self.parameter
 
     def _are_rows(self, k: int) -> bool:
-        """Whether an element of the state starts with the numbers of the rows."""
-        return _counts_along_last(self.initial.operands[k]) and not self._is_kept(k)
+        """Whether an element of the state starts with the numbers of the rows, in s32."""
+        given = self.initial.operands[k]
+        is_s32 = given.shape.is_array and given.shape.element_type is PrimitiveType.S32
+        return is_s32 and counts_along_last(given) and not self._is_kept(k)
 
     def _pivots(self, k: int) -> Instruction | None:
         """Returns the pivots of a factorisation if an element of the state is these less 1."""
@@ -295,19 +297,7 @@ def _are_pivots(instruction: Instruction) -> bool:
     """Whether an instruction is the second result of an LU factorisation."""
     if not isinstance(instruction.op, GetTupleElement) or instruction.op.index != 1:
         return False
-    call = instruction.operands[0].op
-    names = {f"lapack_{letter}getrf_ffi" for letter in "sdcz"} - REGISTERED.keys()
-    return isinstance(call, CustomCall) and call.target_name in names
-
-
-def _counts_along_last(array: Instruction) -> bool:
-    """Whether elements are 0, 1, 2 .. along the last dimension, of s32."""
-    last = array.shape.rank - 1
-    if isinstance(array.op, Broadcast):
-        (operand,) = array.operands
-        return array.op.broadcast_dimensions == (last,) and _counts_along_last(operand)
-    is_s32 = array.shape.is_array and array.shape.element_type is PrimitiveType.S32
-    return isinstance(array.op, Iota) and array.op.iota_dimension == last and is_s32
+    return is_lapack_call(instruction.operands[0], "getrf", "sdcz")
 
 
 def _number(array: Instruction) -> int | None:

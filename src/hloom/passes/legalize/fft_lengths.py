@@ -18,12 +18,11 @@ import numpy as np
 
 from hloom.ir import Instruction, Module
 from hloom.numerics import roots_of_unity
-from hloom.ops.attributes import FftType, PaddingDimension, SliceDimension
+from hloom.ops.attributes import FftType, PaddingDimension
 from hloom.ops.elementwise_binary import Complex, Multiply
 from hloom.ops.elementwise_unary import Imag, Negate, Real
 from hloom.ops.fft import Fft
 from hloom.ops.pad import Concatenate, Pad
-from hloom.ops.slice import Slice
 from hloom.ops.transpose import Reverse, Transpose
 from hloom.passes.op_builder import OpBuilder, expand_each
 
@@ -158,7 +157,8 @@ def _of_rows(build: OpBuilder, x: Instruction, kind: FftType, n: int) -> Instruc
         return build(Fft(fft_type=kind, fft_length=(n,)), x)
     if kind is FftType.RFFT:
         zeros = build.broadcast(build.constant(0, x.shape.element_type), x.shape)
-        return _part(build, _of_rows(build, build(Complex(), x, zeros), FftType.FFT, n), 0, n // 2 + 1)
+        whole = _of_rows(build, build(Complex(), x, zeros), FftType.FFT, n)
+        return build.slice_dimension(whole, whole.shape.rank - 1, 0, n // 2 + 1)
     if kind is FftType.IRFFT:
         return build(Real(), _of_rows(build, _whole_spectrum(build, x, n), FftType.IFFT, n))
     return _by_chirp(build, x, kind, n)
@@ -175,18 +175,12 @@ def _by_chirp(build: OpBuilder, x: Instruction, kind: FftType, n: int) -> Instru
 def _whole_spectrum(build: OpBuilder, half: Instruction, n: int) -> Instruction:
     """Returns the spectrum of a real sequence of length n from its first half: the rest is the reversed conjugate."""
     last = half.shape.rank - 1
-    rest = build(Reverse(dimensions=(last,)), _part(build, half, 1, n - n // 2))
+    rest = build(Reverse(dimensions=(last,)), build.slice_dimension(half, last, 1, n - n // 2 - 1))
     return build(Concatenate(dimension=last), half, _conjugate(build, rest))
 
 
 def _conjugate(build: OpBuilder, x: Instruction) -> Instruction:
     return build(Complex(), build(Real(), x), build(Negate(), build(Imag(), x)))
-
-
-def _part(build: OpBuilder, x: Instruction, start: int, limit: int) -> Instruction:
-    """Slices each row."""
-    whole = [SliceDimension(0, size) for size in x.shape.dimensions[:-1]]
-    return build(Slice(slice=(*whole, SliceDimension(start, limit))), x)
 
 
 def _chirped(build: OpBuilder, x: Instruction, n: int) -> Instruction:
@@ -200,7 +194,7 @@ def _chirped(build: OpBuilder, x: Instruction, n: int) -> Instruction:
     longer = build(Pad(padding_config=edges), _times(build, x, chirp), zero)
     spectrum = build(Fft(fft_type=FftType.FFT, fft_length=(size,)), longer)
     back = build(Fft(fft_type=FftType.IFFT, fft_length=(size,)), _times(build, spectrum, kernel))
-    return _times(build, _part(build, back, 0, n), chirp)
+    return _times(build, build.slice_dimension(back, back.shape.rank - 1, 0, n), chirp)
 
 
 def chirp_of(n: int, size: int) -> tuple[ComplexVector, ComplexVector]:

@@ -118,15 +118,6 @@ def _pieces(value: Instruction) -> Sequence[Instruction]:
     return value.operands if is_joined else [value]
 
 
-def _part(build: OpBuilder, array: Instruction, dimension: int, start: int, size: int) -> Instruction:
-    """Slices an array along one dimension."""
-    if size == array.shape.dimensions[dimension]:
-        return array
-    parts = [SliceDimension(0, n) for n in array.shape.dimensions]
-    parts[dimension] = SliceDimension(start, start + size)
-    return build(Slice(slice=tuple(parts)), array)
-
-
 def _is_plain(op: Dot, old: Instruction) -> bool:
     """Whether a dot is a product of matrices in one type, of which the left one may have several dimensions of rows."""
     lhs, rhs = old.operand_shapes
@@ -148,7 +139,7 @@ def _of_rows(op: Dot, build: OpBuilder, old: Instruction) -> Instruction | None:
     total, start = None, 0
     for piece in pieces:
         size = piece.shape.dimensions[-1]
-        factor = _part(build, matrix, op.rhs_contracting_dims[0], start, size)
+        factor = build.slice_dimension(matrix, op.rhs_contracting_dims[0], start, size)
         start += size
         product = _product_of(op, build, piece, factor)
         total = product if total is None else build(Add(), total, product)
@@ -261,7 +252,7 @@ def _product_over(
         return build(op, *((piece, other), (other, piece))[side])
     count, given = rows.array.shape.dimensions[0], (rows.gather.operands[1], rows.op.index_vector_dim, other)
     # A gather clamps indices that are outside.
-    ends = [_part(build, rows.array, 0, k, 1) for k in (0, count - 1)]
+    ends = [build.slice_dimension(rows.array, 0, k, 1) for k in (0, count - 1)]
     rest = Shape.array(other.shape.element_type, (_sum_count(count) - count - 2, rows.array.shape.dimensions[1]))
     array = build(Concatenate(dimension=0), rows.array, *ends, build.zeros(rest))
     factors = _or_zero(build, sums.named(build, *given, count), array), sums.of(build, *given, count)
@@ -295,11 +286,11 @@ def _scattered(op: Scatter, build: OpBuilder, old: Instruction, sums: _RowSums) 
         return None
     left, matrix = dot.operands
     size = columns.limit - columns.start
-    factor = _part(build, matrix, 1 - dot.op.rhs_contracting_dims[0], columns.start, size)
+    factor = build.slice_dimension(matrix, 1 - dot.op.rhs_contracting_dims[0], columns.start, size)
     count, given = old.shape.dimensions[0], (indices, op.index_vector_dim, left)
     product = build(dot.op, sums.of(build, *given, count), factor)
     rows = _or_zero(build, sums.named(build, *given, count), product)
-    return _part(build, rows, 0, 0, count)
+    return build.slice_dimension(rows, 0, 0, count)
 
 
 def _adds_rows_to_zeros(op: Scatter, old: Instruction) -> bool:

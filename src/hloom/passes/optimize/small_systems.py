@@ -15,20 +15,20 @@ from typing import ClassVar
 
 from hloom.ir import Instruction, Module
 from hloom.ops.attributes import ComparisonDirection
-from hloom.ops.broadcast import Broadcast, Iota
+from hloom.ops.broadcast import Broadcast
 from hloom.ops.compare import Compare
 from hloom.ops.convert import BitcastConvert
 from hloom.ops.custom_call import CustomCall
 from hloom.ops.gather import Gather
 from hloom.ops.reshape import Reshape
 from hloom.ops.select import Select
-from hloom.ops.structure import Constant, GetTupleElement
+from hloom.ops.structure import GetTupleElement
 from hloom.ops.transpose import Transpose
-from hloom.passes.edit import keeps_order
+from hloom.passes.edit import counts_along_last, is_filled, keeps_order
 from hloom.passes.op_builder import OpBuilder, expand_each
 from hloom.runtime.custom_calls.lapack import MAX_SOLVED
-from hloom.runtime.custom_calls.registry import REGISTERED
 from hloom.runtime.custom_calls.signature import parse_attributes
+from hloom.runtime.custom_calls.targets import is_lapack_call
 from hloom.shape import Shape
 
 UPPER = {"side": "L", "uplo": "U", "trans_x": "N", "diag": "N"}
@@ -54,7 +54,7 @@ class SmallSystems:
 
     def _solved(self, op: CustomCall, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
         letter = op.target_name.removeprefix("lapack_")[:1]
-        if letter not in "sd" or not _is_call(old, "trsm", letter) or not self._is_small(old.shape.dimensions):
+        if letter not in "sd" or not is_lapack_call(old, "trsm", letter) or not self._is_small(old.shape.dimensions):
             return None
         solution = _Solution(letter)
         if not solution.has_matched(old):
@@ -80,7 +80,7 @@ class _Solution:
     def has_matched(self, root: Instruction) -> bool:
         """Whether an instruction solves systems whose matrices are factorised for it alone."""
         lower = self._viewed(root.operands[1])
-        if not _is_call(lower, "trsm", self.letter) or lower.operands[0] is not root.operands[0]:
+        if not is_lapack_call(lower, "trsm", self.letter) or lower.operands[0] is not root.operands[0]:
             return False
         if (_characters(root), _characters(lower)) != (UPPER, UNIT_LOWER):
             return False
@@ -127,7 +127,7 @@ class _Solution:
         if not isinstance(op, GetTupleElement) or op.index != position:
             return False
         (call,) = instruction.operands
-        if not _is_call(call, "getrf", self.letter) or call is not (self.lu or call):
+        if not is_lapack_call(call, "getrf", self.letter) or call is not (self.lu or call):
             return False
         self.lu = call
         self._add(call, instruction)
@@ -140,7 +140,7 @@ class _Solution:
             (condition,) = condition.operands
         self._add(condition)
         is_order = isinstance(condition.op, Compare) and condition.op.direction is ComparisonDirection.GE
-        return is_order and _is_zero(condition.operands[1]) and self._is_result(condition.operands[0], 2)
+        return is_order and is_filled(condition.operands[1], 0) and self._is_result(condition.operands[0], 2)
 
     def _are_permuted(self, sides: Instruction) -> bool:
         """Whether rows of right-hand sides are permuted as the factorisation says."""
@@ -166,17 +166,12 @@ class _Solution:
 
     def _are_swapped(self, swapped: Instruction) -> bool:
         """Whether a call swaps the numbers of the rows, as floats."""
-        if not _is_call(swapped, "laswp", "s"):
+        if not is_lapack_call(swapped, "laswp", "s"):
             return False
         indices, pivots = swapped.operands
         self._add(swapped)
-        is_iota = isinstance(indices.op, BitcastConvert) and _counts_rows(indices.operands[0])
+        is_iota = isinstance(indices.op, BitcastConvert) and counts_along_last(indices.operands[0])
         return is_iota and self._is_result(pivots, 1)
-
-
-def _is_call(instruction: Instruction, routine: str, letter: str) -> bool:
-    name = f"lapack_{letter}{routine}_ffi"
-    return isinstance(instruction.op, CustomCall) and instruction.op.target_name == name and name not in REGISTERED
 
 
 def _characters(call: Instruction) -> dict[str, str]:
@@ -184,24 +179,10 @@ def _characters(call: Instruction) -> dict[str, str]:
     return {key: chr(value) for key, value in parse_attributes(call.backend_config).items()}
 
 
-def _is_zero(instruction: Instruction) -> bool:
-    while isinstance(instruction.op, Broadcast):
-        (instruction,) = instruction.operands
-    return isinstance(instruction.op, Constant) and not instruction.op.literal.value.any()
-
-
 def _is_negative(condition: Instruction, value: Instruction) -> bool:
     """Whether a condition is that a value is negative."""
     is_order = isinstance(condition.op, Compare) and condition.op.direction is ComparisonDirection.LT
-    return is_order and condition.operands[0] is value and _is_zero(condition.operands[1])
-
-
-def _counts_rows(rows: Instruction) -> bool:
-    """Whether elements are 0, 1, 2 .. along the last dimension."""
-    last = rows.shape.rank - 1
-    if isinstance(rows.op, Broadcast):
-        return rows.op.broadcast_dimensions == (last,) and _counts_rows(rows.operands[0])
-    return isinstance(rows.op, Iota) and rows.op.iota_dimension == last
+    return is_order and condition.operands[0] is value and is_filled(condition.operands[1], 0)
 
 
 def _permutes_rows(op: Gather, gather: Instruction) -> bool:

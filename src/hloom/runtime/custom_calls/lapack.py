@@ -262,12 +262,9 @@ def _gesv_target(binding: Binding, a: Array, b: Array) -> Array:
     """
     sizes = a.shape[:-1]
     lu, pivots, _ = call("getrf", (a,), [(a.shape, a.dtype), (sizes, _INT), (sizes[:-1], _INT)])
-    x = np.array(b)
-    for k in range(sizes[-1]):
-        other = pivots[..., k, None, None] - 1
-        upper, lower = x[..., k : k + 1, :].copy(), np.take_along_axis(x, other, -2)
-        np.put_along_axis(x, other, upper, -2)
-        x[..., k : k + 1, :] = lower
+    rows = np.broadcast_to(np.arange(sizes[-1], dtype=a.dtype), sizes)
+    (order,) = call("laswp", (rows, pivots), [(sizes, a.dtype)])
+    x = np.take_along_axis(b, order[..., None].astype(_INT), -2)
     return substitute(lu, substitute(lu, x, lower=True, unit_diagonal=True), lower=False, unit_diagonal=False)
 
 

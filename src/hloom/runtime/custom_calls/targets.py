@@ -23,6 +23,12 @@ def routine_call(instruction: Instruction) -> RoutineCall | None:
     return caller.routine_call(instruction) if caller is not None else None
 
 
+def is_lapack_call(instruction: Instruction, routine: str, letters: str) -> bool:
+    """Whether an instruction calls a routine of LAPACK for one of some types, by letter, that no user replaced."""
+    names = {f"lapack_{letter}{routine}_ffi" for letter in letters} - REGISTERED.keys()
+    return isinstance(instruction.op, CustomCall) and instruction.op.target_name in names
+
+
 def check_targets(module: Module) -> None:
     """Checks calls of hloom's own targets against their signatures (CUSTOMCALL-7)."""
     for instruction in module.instructions():

@@ -6,7 +6,7 @@ from hloom.affine import Index, RuntimeIndex, Variable
 from hloom.backends.cpu.nests.indices import lane_index
 from hloom.backends.cpu.nests.memory import element_address
 from hloom.backends.cpu.nests.state import NestState
-from hloom.lir import I64, constant
+from hloom.lir import I64, Value, constant
 from hloom.loops.expressions import Load
 from hloom.target import CACHE_LINE, L1_BYTES, L2_BYTES
 
@@ -23,7 +23,7 @@ def prefetch_row(e: NestState, load: Load) -> None:
         _prefetch_gathered(e, load)
         return
     if _is_of_second_pass(e, load):
-        _prefetch_next_row(e, load)
+        _prefetch_vector(e, load, lane_index(e, load.index).base, load.index.coefficient(e.nest.loops[0]))
         return
     column = _gathered_column(e, load)
     if column is None or e.tail is not None:
@@ -50,11 +50,15 @@ def _prefetch_gathered(e: NestState, load: Load) -> None:
     e.scopes, e.variables = [{}], {**variables, rows: later}
     base = lane_index(e, load.index).base
     e.scopes, e.variables = scopes, variables
-    size = load.type.byte_width
+    _prefetch_vector(e, load, base)
+
+
+def _prefetch_vector(e: NestState, load: Load, start: Value, ahead: int = 0) -> None:
+    """Prefetches the lines of a vector that starts at an element, or some elements ahead of it."""
+    b, size = e.builder, load.type.byte_width
     for line in range(0, e.lanes * size, CACHE_LINE):
-        b.prefetch(
-            element_address(e, e.pointers[load.buffer], b.binary("add", base, constant(I64, line // size)), load.type)
-        )
+        later = b.binary("add", start, constant(I64, ahead + line // size))
+        b.prefetch(element_address(e, e.pointers[load.buffer], later, load.type))
 
 
 def _is_of_gathered_row(e: NestState, load: Load) -> bool:
@@ -109,12 +113,3 @@ def _row_start(load: Load, vector: Variable) -> Index | None:
     if vector not in index.variables or not index.is_affine_in(vector) or index.coefficient(vector) != 1:
         return None
     return Index(tuple(term for term in index.terms if term[0] is not vector), index.constant)
-
-
-def _prefetch_next_row(e: NestState, load: Load) -> None:
-    """Prefetches the lines of the current vector in the next row."""
-    b, size = e.builder, load.type.byte_width
-    start, ahead = lane_index(e, load.index).base, load.index.coefficient(e.nest.loops[0])
-    for line in range(0, e.lanes * size, CACHE_LINE):
-        later = b.binary("add", start, constant(I64, ahead + line // size))
-        b.prefetch(element_address(e, e.pointers[load.buffer], later, load.type))

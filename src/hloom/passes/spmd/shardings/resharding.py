@@ -18,14 +18,14 @@ import numpy as np
 
 from hloom.ir import Computation, Instruction, Module
 from hloom.literal import Literal
-from hloom.ops.attributes import ComparisonDirection, ReplicaGroups, SliceDimension
+from hloom.ops.attributes import ComparisonDirection, ReplicaGroups
 from hloom.ops.collectives import AllGather, AllReduce, AllToAll, CollectiveBroadcast, CollectivePermute, ReduceScatter
 from hloom.ops.compare import Compare
 from hloom.ops.device_index import PartitionId
 from hloom.ops.pad import Concatenate
 from hloom.ops.reshape import Reshape
 from hloom.ops.select import Select
-from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
+from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
 from hloom.ops.structure import Constant
 from hloom.passes.op_builder import OpBuilder
 from hloom.passes.spmd.shardings.annotations import Annotation
@@ -100,18 +100,12 @@ class Resharding:
         """Moves the axes from dimension `join` to dimension `split`, which becomes sharded along them."""
         shard_count = self.mesh.shard_count(axes)
         part = value.shape.dimensions[split] // shard_count
-        pieces = [self.slice_dimension(value, split, k * part, part) for k in range(shard_count)]
+        pieces = [self.build.slice_dimension(value, split, k * part, part) for k in range(shard_count)]
         shape = Shape.tuple_of([pieces[0].shape] * shard_count)
         # All-to-all has no global device ids: its groups are of partitions.
         groups = ReplicaGroups(tuple(map(tuple, self.mesh.groups(axes))))
         sent = self.build(AllToAll(replica_groups=groups, channel_id=next(self.channels)), *pieces, shape=shape)
         return self.build(Concatenate(dimension=join), *(self.build.element(sent, k) for k in range(shard_count)))
-
-    def slice_dimension(self, value: Instruction, dimension: int, start: int, size: int) -> Instruction:
-        """A slice of one dimension at a constant offset."""
-        whole = [SliceDimension(0, n) for n in value.shape.dimensions]
-        whole[dimension] = SliceDimension(start, start + size)
-        return self.build(Slice(slice=tuple(whole)), value) if size != value.shape.dimensions[dimension] else value
 
     def slice_block(self, value: Instruction, axes: Sequence[Axes]) -> Instruction:
         """Each partition's block of a value that is replicated along the axes."""
@@ -211,13 +205,13 @@ class Resharding:
             d = len(index)
             if d == shape.rank:
                 slot = order.index(int(annotation.assignment[index][0]))
-                return self.build(Reshape(), self.slice_dimension(gathered, 0, slot, 1), shape=block)
+                return self.build(Reshape(), self.build.slice_dimension(gathered, 0, slot, 1), shape=block)
             parts = [joined((*index, k)) for k in range(annotation.tiles[d])]
             return parts[0] if len(parts) == 1 else self.build(Concatenate(dimension=d), *parts)
 
         whole = joined(())
         for d, size in enumerate(shape.dimensions):
-            whole = self.slice_dimension(whole, d, 0, size)
+            whole = self.build.slice_dimension(whole, d, 0, size)
         return whole
 
     def distribute(self, value: Instruction, annotation: Annotation) -> Instruction:

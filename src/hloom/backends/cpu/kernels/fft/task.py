@@ -70,7 +70,7 @@ class FftTask:
     def __init__(self, p: FftPass, name: str, transform: str, is_inverse: bool, chunks: int, array: int) -> None:
         self.p, self.name, self.transform, self.is_inverse = p, name, transform, is_inverse
         self.chunks, self.array = chunks, array
-        self.fft = p.fft
+        self.fft, self.accesses = p.fft, p.accesses(is_inverse)
         self.called: list[KernelFunction] = []
 
     def functions(self) -> list[KernelFunction]:
@@ -136,7 +136,7 @@ class FftTask:
         ends = [
             self._address(memory, view) if access else memory
             for access, memory, view in zip(
-                self.p.accesses(self.is_inverse),
+                self.accesses,
                 (self.source, self.target),
                 (self.p.source, self.p.target),
                 strict=True,
@@ -149,7 +149,7 @@ class FftTask:
         return (pair[1], pair[0]) if self.is_inverse else pair
 
     def _complex(self, block_index: Value) -> None:
-        source, target = self.p.accesses(self.is_inverse)
+        source, target = self.accesses
         if not source:
             self._load(self._swapped_parts(self.first_pair))
         self._transform()

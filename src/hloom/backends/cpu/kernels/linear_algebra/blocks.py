@@ -165,51 +165,34 @@ class Inner:
         return f.splat(f.load(address, type.scalar, self.square.bytes), type.width)
 
 
-def tile_copy(name: str, square: Square, pitches: tuple[int, int], is_transposed: bool) -> KernelFunction:
+def tile_copy(
+    name: str, square: Square, pitches: tuple[int, int], is_transposed: bool, is_mean: bool = False
+) -> KernelFunction:
     """Returns `name(source, target, rows, columns)`, which copies or transposes a source of at most one line each way.
 
-    `pitches` are the distances of rows of source and target, in elements.
+    `pitches` are the distances of rows of source and target, in elements. With `is_mean`, `mirrored` follows the
+    source: the tile that lies where its transpose does; the mean of both is stored.
     """
-    f = KernelFunction(name, source=PTR, target=PTR, rows=I64, columns=I64)
+    mirrored = {"mirrored": PTR} if is_mean else {}
+    f = KernelFunction(name, source=PTR, **mirrored, target=PTR, rows=I64, columns=I64)
     element, side = square.type.element, square.line
     vector = type_of(element, side)
     is_whole = f.compare("eq", f.binary("and", f["rows"], f["columns"]), f.index(side))
+
+    def averaged(value: Value, offset: IndexValue) -> Value:
+        if not is_mean:
+            return value
+        other = f.load(f.at(f["mirrored"], offset, element), value.type, square.bytes)
+        return f.binary("fmul", f.binary("fadd", value, other), constant(value.type, 0.5))
+
     with f.when(is_whole):
         addresses = (f.at(f["source"], k * pitches[0], element) for k in range(side))
         lines = [f.load(address, vector, square.bytes) for address in addresses]
         for k, line in enumerate(transpose(f, lines) if is_transposed else lines):
-            f.store(line, f.at(f["target"], k * pitches[1], element), square.bytes)
+            f.store(averaged(line, k * pitches[0]), f.at(f["target"], k * pitches[1], element), square.bytes)
     with f.unless(is_whole), f.each(0, f["rows"]) as i, f.each(0, f["columns"]) as j:
         row, column = (j, i) if is_transposed else (i, j)
         value = f.load(f.at(f["source"], f.add(f.multiply(i, pitches[0]), j), element), vector.scalar, square.bytes)
+        value = averaged(value, f.add(f.multiply(row, pitches[0]), column))
         f.store(value, f.at(f["target"], f.add(f.multiply(row, pitches[1]), column), element), square.bytes)
-    return f
-
-
-def tile_mean(name: str, square: Square, pitches: tuple[int, int]) -> KernelFunction:
-    """Returns `name(source, mirrored, target, rows, columns)`, which stores the mean of the transpose of a source of at
-    most one line each way and the tile that lies where the transpose does.
-    """
-    f = KernelFunction(name, source=PTR, mirrored=PTR, target=PTR, rows=I64, columns=I64)
-    element, side = square.type.element, square.line
-    vector = type_of(element, side)
-    is_whole = f.compare("eq", f.binary("and", f["rows"], f["columns"]), f.index(side))
-
-    def mean(a: Value, b: Value) -> Value:
-        return f.binary("fmul", f.binary("fadd", a, b), constant(a.type, 0.5))
-
-    with f.when(is_whole):
-        lines, others = (
-            [f.load(f.at(f[array], k * pitches[0], element), vector, square.bytes) for k in range(side)]
-            for array in ("source", "mirrored")
-        )
-        for k, (line, other) in enumerate(zip(transpose(f, lines), others, strict=True)):
-            f.store(mean(line, other), f.at(f["target"], k * pitches[1], element), square.bytes)
-    with f.unless(is_whole), f.each(0, f["rows"]) as i, f.each(0, f["columns"]) as j:
-        addresses = (
-            f.at(f[array], f.add(f.multiply(row, pitches[0]), column), element)
-            for array, row, column in (("source", i, j), ("mirrored", j, i))
-        )
-        values = [f.load(address, vector.scalar, square.bytes) for address in addresses]
-        f.store(mean(*values), f.at(f["target"], f.add(f.multiply(j, pitches[1]), i), element), square.bytes)
     return f

@@ -17,7 +17,6 @@ from hloom.backends.cpu.kernels.linear_algebra.blocks import (
     Square,
     record_failure,
     tile_copy,
-    tile_mean,
 )
 from hloom.backends.cpu.kernels.linear_algebra.small_matrices import MAX_ORDER
 from hloom.ir import Instruction
@@ -84,10 +83,7 @@ class _Cholesky:
         functions += [inner.update(f"{self.name}.update"), inner.substitution(f"{self.name}.solve", is_unit=False)]
         read = (square.order, square.pitch)
         functions.append(tile_copy(f"{self.name}.write.tile", square, read[::-1], self.is_transposed))
-        if self.is_symmetric:
-            functions.append(tile_mean(f"{self.name}.read.tile", square, read))
-        else:
-            functions.append(tile_copy(f"{self.name}.read.tile", square, read, self.is_transposed))
+        functions.append(tile_copy(f"{self.name}.read.tile", square, read, self.is_transposed, self.is_symmetric))
         return code_of(self.name, functions, square.matrix_bytes + aligned((BLOCK + 1) * square.bytes))
 
     def _mark_failure(self, f: KernelFunction, result: Value, info: Value) -> None:

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.kernels.distances import Distances, addresses_of_rows
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.sums import addition
-from hloom.backends.cpu.kernels.products.tile import Tile, TileStore
-from hloom.lir import I1, I64, PTR, Function, IndexValue, Type, Value, constant
+from hloom.backends.cpu.kernels.products.tile import Tile, TileStore, tile_function
+from hloom.lir import I64, PTR, Function, IndexValue, Type, Value, constant
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,7 @@ class MicroKernel:
 
     def function(self) -> Function:
         """Returns the function."""
-        parameters = {"a": PTR, "b": PTR, "c": PTR, "partial": PTR, "steps": I64, "rows": I64, "columns": I64}
-        return shared_function(self._name, self._write, **parameters, last=I1, distances=PTR)
+        return tile_function(self._name, self._write)
 
     @property
     def distances(self) -> Distances:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
 from hloom.backends.cpu.kernels.products.matrix import Matrix, element_offset
-from hloom.lir import IndexValue, Type, Value
+from hloom.lir import I1, I64, PTR, Function, IndexValue, Type, Value
 from hloom.types import PrimitiveType
 
 LONG_CALL = 1 << 12  # multiply-adds of vectors, beside which a call costs nothing
@@ -34,6 +35,12 @@ class Tile:
     def takes_long(self, steps: int) -> bool:
         """Whether adding up `steps` steps takes so long that the cost of calling the kernel does not matter."""
         return steps * self.rows * self.vectors >= LONG_CALL
+
+
+def tile_function(name: str, write: Callable[[KernelFunction], None]) -> Function:
+    """Returns the shared function `(a, b, c, partial, steps, rows, columns, last, distances)` of a kernel of tiles."""
+    parameters = {"a": PTR, "b": PTR, "c": PTR, "partial": PTR, "steps": I64, "rows": I64, "columns": I64}
+    return shared_function(name, write, **parameters, last=I1, distances=PTR)
 
 
 @dataclass(frozen=True)

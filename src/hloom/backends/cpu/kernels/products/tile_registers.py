@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.distances import Distances
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.matmul_plan import Product
 from hloom.backends.cpu.kernels.products.matrix import Matrix
-from hloom.backends.cpu.kernels.products.tile import Tile, TileStore
+from hloom.backends.cpu.kernels.products.tile import Tile, TileStore, tile_function
 from hloom.backends.cpu.llvm.processor import TILE_REGISTERS, processor
-from hloom.lir import I1, I8, I64, PTR, Function, Global, IndexValue, Type, Value, constant, type_of
+from hloom.lir import I8, I64, PTR, Function, Global, IndexValue, Type, Value, constant, type_of
 from hloom.target import Target
 from hloom.types import PrimitiveType
 
@@ -123,8 +123,7 @@ class TileKernel:
 
     def function(self) -> Function:
         """Returns the function."""
-        parameters = {"a": PTR, "b": PTR, "c": PTR, "partial": PTR, "steps": I64, "rows": I64, "columns": I64}
-        return shared_function(self._name, self._write, **parameters, last=I1, distances=PTR)
+        return tile_function(self._name, self._write)
 
     @property
     def distances(self) -> Distances:
