@@ -91,22 +91,35 @@ class Inner:
     def update(self, name: str) -> KernelFunction:
         """Returns `name(a, b, c)`, which subtracts the product of a block of A and a block of rows B from a tile."""
         f, square = KernelFunction(name, a=PTR, b=PTR, c=PTR), self.square
-        zero = constant(square.type, 0)
         for i in range(square.tile_rows):
             for column in range(0, square.slab, square.line):
                 f.prefetch(square.at(f, f["c"], i, column), writes=True)
-        with f.loop(square.block, carried=[zero] * (square.tile_rows * VECTORS)) as loop:
+        sums = self._sums(f, square.block)
+        for i in range(square.tile_rows):
+            target = square.at(f, f["c"], i, 0)
+            row = zip(self._row(f, target), sums[VECTORS * i : VECTORS * (i + 1)], strict=True)
+            self._store(f, [f.binary("fsub", c, s) for c, s in row], target)
+        return f
+
+    def product(self, name: str) -> KernelFunction:
+        """Returns `name(a, b, c, steps)`, which stores the product of A and of rows B, as many as steps, in a tile."""
+        f, square = KernelFunction(name, a=PTR, b=PTR, c=PTR, steps=I64), self.square
+        sums = self._sums(f, f["steps"])
+        for i in range(square.tile_rows):
+            self._store(f, sums[VECTORS * i : VECTORS * (i + 1)], square.at(f, f["c"], i, 0))
+        return f
+
+    def _sums(self, f: KernelFunction, steps: IndexValue) -> list[Value]:
+        """Returns the sums of the products of a tile."""
+        square = self.square
+        with f.loop(steps, carried=[constant(square.type, 0)] * (square.tile_rows * VECTORS)) as loop:
             row = self._row(f, square.at(f, f["b"], loop.index, 0))
             for i in range(square.tile_rows):
                 factor = self._factor(f, f["a"], loop.index, i)
                 for v in range(VECTORS):
                     k = VECTORS * i + v
                     loop.carried[k] = f.fmuladd(factor, row[v], loop.carried[k])
-        for i in range(square.tile_rows):
-            target = square.at(f, f["c"], i, 0)
-            sums = loop.carried[VECTORS * i : VECTORS * (i + 1)]
-            self._store(f, [f.binary("fsub", c, s) for c, s in zip(self._row(f, target), sums, strict=True)], target)
-        return f
+        return loop.carried
 
     def substitution(self, name: str, is_unit: bool) -> KernelFunction:
         """Returns `name(a, scales, x)`, which replaces a slab of rows X by the solution of L X' = X.
