@@ -54,7 +54,7 @@ BY_NORM = (Fft, Cholesky, TriangularSolve, Convolution)
 SUMS = (DotDimensions, BatchNorm, *BY_NORM)
 """Operations that sum products in an order of their own."""
 REDUCTIONS = (Reduce, ReduceWindow, SelectAndScatter, AllReduce, ReduceScatter)
-"""Operations that combine elements by a computation in an order of their own; scatter has one (SCATTER-7)."""
+"""Operations that combine elements by a computation in an order of their own; small scatters have one (SCATTER-7)."""
 EXACT = (Maximum, Minimum, And, Or, Xor, Compare, Select, Parameter, Constant, Tuple)
 """Operations of combiners for which the order does not count."""
 COMPLEX_ROUNDED = (Multiply, Divide, Abs, Sign, Sqrt, Power)

@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hloom as hl
 from backends.cpu.kernels.run_kernel import Array, Kernel, assert_same, check, interpreted
 from hloom.backends.cpu.kernels.scatter import plan, scatter
+from hloom.ops.scatter import Scatter
+from hloom.target import Target
 from hloom.types import BY_DTYPE
 
 ADD = "ROOT r = T[] add(a0, b0)"
@@ -214,3 +217,57 @@ def test_bins_of_two_operands_and_two_indices(monkeypatch: pytest.MonkeyPatch) -
     program = text([x, y], i, [u, v], SWAP, **attributes)
     check(scatter.emit, program, x, y, i, u, v)
     assert ".sort(" in Kernel(scatter.emit, program, threads=2).text
+
+
+SINGLE = {**rows(), "update_window_dims": ()}
+
+
+@pytest.mark.parametrize("combiner", ["add(a0, b0)", "minimum(b0, a0)", "xor(a0, b0)"])
+@pytest.mark.parametrize("shape", [(1,), (37,), (1000,), (100, 3), (50, 16)])
+def test_copies_of_a_small_operand(shape: tuple[int, ...], combiner: str) -> None:
+    """Shares of the index vectors, some of which are outside of the operand, are applied to copies of it."""
+    x, i, u = integers(shape), integers((70000, 1), low=-2, high=shape[0] + 2), integers((70000, *shape[1:]))
+    program = text([x], i, [u], f"ROOT r = T[] {combiner}", **rows() if shape[1:] else SINGLE)
+    check(scatter.emit, program, x, i, u, threads=(1, 2, 4))
+    assert _copies(program) == min(16, u.size // (8 * x.size))
+
+
+def _copies(program: str, **options: Any) -> int:
+    """The number of copies of the operand."""
+    root = hl.parse(program).entry.root
+    assert isinstance(root.op, Scatter)
+    copies = plan.plan_scatter(root.op, root, Target(64, 2, **options)).copies
+    return copies.count if copies is not None else 1
+
+
+def test_sums_in_copies() -> None:
+    """Sums have the same bits on any number of threads; -0.0, infinities and NaN are kept; in place."""
+    rng = np.random.default_rng(5)
+    i = np.concatenate([rng.integers(-1, 9, 69997), [10, 11, 12]]).astype(np.int32)
+    x, u = np.full(13, -0.0, np.float32), rng.standard_normal(70000, np.float32)
+    u[-3:] = -0.0, -np.inf, np.nan
+    program = text([x], i[:, None], [u], ADD, **SINGLE)
+    ran = [Kernel(scatter.emit, program, threads)(x, i[:, None], u)[0] for threads in (1, 2, 4)]
+    in_place = x.copy()
+    Kernel(scatter.emit, program, 2)(in_place, i[:, None], u, into=[in_place])
+    assert len({result.tobytes() for result in (*ran, in_place)}) == 1
+    sums = [np.sum(u[i == row], dtype=np.float64) for row in range(9)]
+    np.testing.assert_allclose(ran[0][:9], sums, rtol=1e-5, atol=1e-4)
+    assert np.signbit(ran[0][9:11]).all()
+    np.testing.assert_array_equal(ran[0][9:], np.array([0, 0, -np.inf, np.nan], np.float32))
+
+
+@pytest.mark.parametrize("combiner", ["subtract(a0, b0)", "copy(b0)", "add(a0, a0)"])
+def test_updates_with_an_order_have_no_copies(combiner: str) -> None:
+    x, i, u = integers((10,)), integers((70000, 1), low=0, high=10), integers((70000,))
+    assert _copies(text([x], i, [u], f"ROOT r = T[] {combiner}", **SINGLE)) == 1
+
+
+@pytest.mark.parametrize(("dtype", "count"), [(np.float32, 16), (np.float16, 1), (np.int8, 16), (np.complex64, 16)])
+def test_sums_in_copies_are_of_32_bits_or_exact(dtype: type, count: int) -> None:
+    """Sums of f16 may stop growing, which depends on their order; so do batch-invariant ones."""
+    x, i, u = np.zeros(10, dtype), integers((70000, 1), low=0, high=10), np.ones(70000, dtype)
+    program = text([x], i, [u], ADD, **SINGLE)
+    assert _copies(program) == count
+    assert _copies(program, batch_invariant=True) == 1
+    assert _copies(text([x], i[:60000], [u[:60000]], ADD, **SINGLE)) == 1  # too little work

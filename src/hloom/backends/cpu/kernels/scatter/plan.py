@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from hloom.affine import row_major_strides
 from hloom.backends.cpu.kernels.scatter.bins import Bins, choose_bins
+from hloom.backends.cpu.kernels.scatter.copies import Copies, choose_copies
 from hloom.ir import Instruction
 from hloom.ops.scatter import Scatter
-from hloom.target import CACHE_LINE, L2_BYTES, Target
+from hloom.target import CACHE_LINE, L2_BYTES, MIN_PARALLEL_WORK, Target
 
 UPDATE_COST = 2.5
 """Cost of an element of the updates, in additions."""
@@ -73,6 +74,8 @@ class ScatterPlan:
     """Whether prefetching pays: the operand is large, and there is one loop over index vectors."""
     bins: Bins | None = None
     """The bins of index vectors, each of which is a task; None if index vectors are not sorted."""
+    copies: Copies | None = None
+    """The copies of the operand, one for each share of the only one of `batches`; None if tasks update the result."""
 
     @property
     def is_empty(self) -> bool:
@@ -105,6 +108,10 @@ def plan_scatter(op: Scatter, instruction: Instruction, target: Target) -> Scatt
     bins = _choose_bins(instruction, _collapsed(batches), starts, window, target)
     if bins is not None:
         return ScatterPlan(_collapsed(batches), starts, window, bins.count, None, False, bins)
+    copies = _choose_copies(op, instruction, _collapsed(batches), window, target)
+    if copies is not None:
+        batches = _collapsed(batches)
+        return ScatterPlan(batches, starts, window, copies.count, batches[0], False, copies=copies)
     partitioned = _choose_partitioned(instruction, batches, starts, window, target)
     keep_first = batches and partitioned is batches[0]
     collapsed = batches[:1] + _collapsed(batches[1:]) if keep_first else _collapsed(batches)
@@ -135,6 +142,18 @@ def _choose_bins(
     if operand.byte_size < MIN_BINNED_BYTES or row_bytes < MIN_BINNED_ROW_BYTES:
         return None
     return choose_bins(operand.element_count // size, row_bytes, batches[0].size, target)
+
+
+def _choose_copies(
+    op: Scatter, instruction: Instruction, batches: list[ScatterLoop], window: list[ScatterLoop], target: Target
+) -> Copies | None:
+    """Returns copies of the operand if there is much work, in short windows of one list of index vectors; else None."""
+    updates = instruction.operand_shapes[-1]
+    is_list = len(batches) == 1 and batches[0].strides[2] == 0 and len(instruction.operands) == 3
+    is_much = updates.element_count * UPDATE_COST >= MIN_PARALLEL_WORK and _vectors(window) < MIN_WINDOW_VECTORS
+    if target.batch_invariant or not is_list or not is_much:
+        return None
+    return choose_copies(instruction.operand_shapes[0], updates, op.update_computation)
 
 
 def _far_apart(op: Scatter, instruction: Instruction, window: dict[int, ScatterLoop]) -> list[ScatterLoop]:

@@ -73,8 +73,12 @@ class ScatterEmitter:
         loops = self.plan.window
         if not loops or loops[-1].strides != (1, 1) or loops[-1].size < 2:
             return 0
-        widest = self.target.vector_bytes // max(4, *(type.real.byte_width for type in self.types))
-        return min(widest, 1 << (loops[-1].size - 1).bit_length())
+        return min(self._widest, 1 << (loops[-1].size - 1).bit_length())
+
+    @property
+    def _widest(self) -> int:
+        """The width of vectors of elements."""
+        return self.target.vector_bytes // max(4, *(type.real.byte_width for type in self.types))
 
     def code(self) -> KernelCode:
         """Returns the code of the scatter."""
@@ -93,7 +97,10 @@ class ScatterEmitter:
             f.run_chunks(f"{self.name}.update", f.pack(*f.parameters), self.plan.shares,
                          on if self.plan.shares > 1 else None)  # fmt: skip
             functions.append(self._update())
-        return code_of(self.name, functions)
+        if self.plan.copies is None or self.plan.is_empty:
+            return code_of(self.name, functions)
+        self.plan.copies.add_to(f, f["result0"], f["scratch"], self._widest, self._combined)
+        return code_of(self.name, functions, self.plan.copies.scratch_bytes)
 
     def _entry(self) -> KernelFunction:
         return entry_function(self.name, self.instruction)
@@ -116,8 +123,11 @@ class ScatterEmitter:
 
     def _update(self) -> KernelFunction:
         """Writes the task that applies the updates of one part of the operand."""
-        f = task_function(f"{self.name}.update")
-        self._unpack(f)
+        f, copies = task_function(f"{self.name}.update"), self.plan.copies
+        workspace = self._unpack(f)
+        if copies is not None:
+            self.results = [copies.at(f, workspace, f["chunk"])]
+            copies.fill(f, self.results[0], self._widest)
         self.part = self._part(f)
         self._batch(f, 0, 0, 0, 0)
         return f
@@ -265,6 +275,11 @@ class ScatterEmitter:
             values = self.computation.emit(f, arguments)
             for value, address, type in zip(values, targets, self.types, strict=True):
                 f.store_lanes(value, address, type, mask)
+
+    def _combined(self, f: KernelFunction, old: Element, new: Element) -> Element:
+        """Returns two elements combined, or vectors of them."""
+        (value,) = self.computation.emit(f, [old, new])
+        return value
 
     def _updates(self, f: KernelFunction, update: IndexValue, lanes: int, mask: Value | None) -> list[Element]:
         """Returns an element of the updates at an offset, or a vector of them."""
