@@ -115,6 +115,11 @@ def _half_bits(value: float) -> int:
     return int(struct.unpack("<H", struct.pack("<e", value))[0])
 
 
+def is_constant_below(value: Value, limit: int) -> bool:
+    """Whether a value is a constant of which all lanes are in 0 .. limit - 1."""
+    return isinstance(value, Constant) and all(lane is not None and 0 <= lane < limit for lane in value.lanes)
+
+
 def zero(type: Type) -> Value:
     """Returns zero in all lanes and fields."""
     return Constant("zeroinitializer", type, (0,) * max(type.width, 1))

@@ -24,7 +24,7 @@ from hloom.backends.cpu.elements.types import (
     store_element,
 )
 from hloom.backends.cpu.elements.vector_math import FUNCTIONS
-from hloom.lir import Builder, Value, constant, type_of
+from hloom.lir import Builder, Value, constant, is_constant_below, type_of
 from hloom.loops.expressions import Apply, Constant
 from hloom.ops.attributes import ComparisonType
 from hloom.ops.compare import Compare
@@ -228,6 +228,8 @@ def _shift(instruction: str) -> Emit:
             x = b.binary("ashr", b.binary("shl", x, amount), amount)
         if instruction == "lshr" and bits < 8:
             x = b.binary("and", x, constant(x.type, (1 << bits) - 1))
+        if is_constant_below(y, bits):
+            return rounded(b, b.binary(instruction, x, y), e.type)
         inside = b.compare("ult", y, constant(y.type, bits))
         safe = b.select(inside, y, constant(y.type, 0 if instruction != "ashr" else bits - 1))
         shifted = b.binary(instruction, x, safe)

@@ -1,0 +1,56 @@
+"""Shifts by constants: inside the width they are one instruction, and outside of it they have XLA's results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from backends.cpu.nests.test_printed_functions import emitted
+from hlo_text import compiled
+from hloom.types import BY_NAME
+
+TYPES = ["s4", "u4", "s8", "u8", "s32", "u32", "s64", "u64"]
+OPCODES = {"shift-left": "shl", "shift-right-arithmetic": "ashr", "shift-right-logical": "lshr"}
+
+
+def _shifted(opcode: str, bits: int, pattern: int, amount: int) -> int:
+    """The shift of a pattern of bits, in Python's integers."""
+    if opcode == "shift-right-arithmetic":
+        signed = pattern - (pattern >> (bits - 1) << bits)
+        return (signed >> min(amount, bits - 1)) % 2**bits
+    if amount >= bits:
+        return 0
+    return (pattern << amount) % 2**bits if opcode == "shift-left" else pattern >> amount
+
+
+@pytest.mark.parametrize("element_type", TYPES)
+@pytest.mark.parametrize("opcode", OPCODES)
+def test_amounts_inside_and_outside_of_the_width(opcode: str, element_type: str) -> None:
+    """Negative amounts are large ones."""
+    bits, dtype = int(element_type[1:]), BY_NAME[element_type].dtype
+    patterns = [0, 1, 2, 5, *(2 ** (bits - 1) + k for k in (-2, -1, 0, 1)), 2**bits - 1]
+    x = np.array(patterns, f"u{max(bits, 8) // 8}").astype(dtype)
+    shape = f"{element_type}[{len(x)}]"
+    for amount in (0, 1, bits - 1, bits, bits + 1, 2**bits - 1):
+        number = amount - (amount >> (bits - 1) << bits) if element_type[0] == "s" else amount
+        (found,) = compiled(
+            f"""HloModule m
+            ENTRY e {{ x = {shape} parameter(0)
+            n = {element_type}[] constant({number})
+            ns = {shape} broadcast(n), dimensions={{}}
+            ROOT r = {shape} {opcode}(x, ns) }}""",
+            x,
+        )
+        expected = [_shifted(opcode, bits, pattern, amount) for pattern in patterns]
+        assert [int(each) % 2**bits for each in found] == expected, amount
+
+
+@pytest.mark.parametrize(("opcode", "instruction"), OPCODES.items())
+def test_constant_amounts_need_no_comparison(opcode: str, instruction: str) -> None:
+    code = emitted(f"""
+        x = s32[4096] parameter(0)
+        n = s32[] constant(13)
+        ns = s32[4096] broadcast(n), dimensions={{}}
+        ROOT r = s32[4096] {opcode}(x, ns)""")
+    assert code.count(f" = {instruction} <16 x i32> ") == 1
+    assert "select" not in code and code.count("icmp") == 1  # that of the loop
