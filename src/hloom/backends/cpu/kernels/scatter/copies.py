@@ -35,13 +35,13 @@ class Copies:
 
     count: int
     size: int
-    type: PrimitiveType
+    element_type: PrimitiveType
     monoid: type[Monoid]
 
     @property
     def bytes(self) -> int:
         """Bytes of a copy, in whole cache lines."""
-        return aligned(self.size * self.type.byte_width)
+        return aligned(self.size * self.element_type.byte_width)
 
     @property
     def scratch_bytes(self) -> int:
@@ -54,21 +54,21 @@ class Copies:
 
     def fill(self, f: KernelFunction, copy: Value, lanes: int) -> None:
         """Sets all elements of a copy to the identity."""
-        identity = constant_element(self.type, self.monoid.identity(self.type), lanes)
-        with f.each(0, self.bytes // self.type.byte_width, lanes) as k:
-            f.store_lanes(identity, f.element_at(copy, k, self.type), self.type)
+        identity = constant_element(self.element_type, self.monoid.identity(self.element_type), lanes)
+        with f.each(0, self.bytes // self.element_type.byte_width, lanes) as k:
+            f.store_lanes(identity, f.element_at(copy, k, self.element_type), self.element_type)
 
     def add_to(self, f: KernelFunction, result: Value, workspace: Value, lanes: int, combine: Combine) -> None:
         """Combines the elements of the result with those of each copy."""
         whole = self.size // lanes * lanes
         for width, first, end in ((lanes, 0, whole), (0, whole, self.size)):
             with f.each(first, end, max(width, 1)) as k:
-                address = f.element_at(result, k, self.type)
-                total = f.load_lanes(address, self.type, width)
+                address = f.element_at(result, k, self.element_type)
+                total = f.load_lanes(address, self.element_type, width)
                 for copy in range(self.count):
-                    source = f.element_at(self.at(f, workspace, copy), k, self.type)
-                    total = combine(f, total, f.load_lanes(source, self.type, width))
-                f.store_lanes(total, address, self.type)
+                    source = f.element_at(self.at(f, workspace, copy), k, self.element_type)
+                    total = combine(f, total, f.load_lanes(source, self.element_type, width))
+                f.store_lanes(total, address, self.element_type)
 
 
 def choose_copies(operand: Shape, updates: Shape, computation: Computation) -> Copies | None:
