@@ -8,6 +8,14 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from backends.cpu.kernels.run_kernel import Kernel
+from hlo_text import module_text
+from hloom.backends.cpu.kernels.code import KernelCode
+from hloom.backends.cpu.kernels.linear_algebra import lu as lu_kernel
+from hloom.ir import Instruction
+from hloom.ops.custom_call import CustomCall
+from hloom.runtime.custom_calls.targets import routine_call
+from hloom.target import Target
 
 TYPES = {"s": ("f32", np.float32, 2e-5), "d": ("f64", np.float64, 1e-13)}
 ORDERS = [165, *(pytest.param(order, marks=pytest.mark.long) for order in (160, 192, 203, 520, 1000))]
@@ -23,6 +31,12 @@ def compiled(routine: str, letter: str, shape: tuple[int, ...], more: str, confi
     )
     assert executable.report() == []
     return executable
+
+
+def emit_lu(op: CustomCall, name: str, instruction: Instruction, target: Target) -> KernelCode | None:
+    call = routine_call(instruction)
+    assert call is not None
+    return lu_kernel.emit(name, instruction, call, target)
 
 
 def positive(letter: str, *shape: int) -> np.ndarray:
@@ -104,3 +118,26 @@ def test_a_matrix_in_a_batch_has_the_factor_that_it_has_alone() -> None:
             for each, prefix in ((a, "5,"), (a[3], ""))
         )
         np.testing.assert_array_equal(batch[0][3], alone[0])
+
+
+@pytest.mark.parametrize("order", [97, pytest.param(330, marks=pytest.mark.long)])
+def test_panels_that_are_factored_ahead_do_not_depend_on_threads(order: int) -> None:
+    a = np.random.default_rng(0).standard_normal((2, order, order)).astype(np.float32)
+    lines = f"a = f32[2,{order},{order}] parameter(0)\n"
+    results = f"(f32[2,{order},{order}], s32[2,{order}], s32[2])"
+    text = module_text(f'{lines}ROOT r = {results} custom-call(a), custom_call_target="lapack_sgetrf_ffi"')
+    one, *others = (Kernel(emit_lu, text, threads)(a) for threads in (1, 2, 4))
+    for other in others:
+        for expected, found in zip(one, other, strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("scale", [1e-310, 1e-300, 1e300])
+def test_columns_are_divided_by_pivots_whose_reciprocal_is_out_of_range(scale: float) -> None:
+    a = np.random.default_rng(0).standard_normal((97, 97)).clip(-1, 1)
+    a[:, 0] *= scale
+    lu, pivots, info = compiled("getrf", "d", a.shape, "s32[97], ")(a)
+    assert info == 0 and abs(np.tril(lu, -1)).max() <= 1
+    found = product_of(lu, pivots)
+    np.testing.assert_allclose(found[:, 1:], a[:, 1:], atol=1e-12)
+    np.testing.assert_allclose(found[:, 0] / scale, a[:, 0] / scale, atol=1e-10)

@@ -9,11 +9,8 @@ from __future__ import annotations
 from hloom.backends.cpu.elements.lanes import Lanes, muladd, sqrt, where, with_sign_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.linear_algebra.blocks import Square
-from hloom.backends.cpu.kernels.linear_algebra.panel import Columns
-from hloom.lir import I64, PTR, IndexValue, Value, constant
-
-GROUPS = (8, 4, 2, 1)
-"""Columns that are reflected together, whose sums hide the latency of additions."""
+from hloom.backends.cpu.kernels.linear_algebra.panel import GROUPS, Columns
+from hloom.lir import I64, PTR, Value, constant
 
 
 class Reflections(Columns):
@@ -33,14 +30,9 @@ class Reflections(Columns):
             row, tau = f.index(j.index), f.at(f["taus"], j.index, self.type.element)
             column, vector = (self.at(f, f[each], row, 0) for each in ("panel", "vectors"))
             f.call_void(f"{self.name}.reflection", column, vector, row, f["rows"], tau)
-            start: IndexValue = f.add(row, 1)
-            for count in GROUPS:
-                left = f.subtract(self.square.block, start)
-                stop = f.add(start, f.subtract(left, f.remainder(left, count)))
-                with f.each(start, stop, count) as first:
-                    columns = self.at(f, f["panel"], first, 0)
-                    f.call_void(f"{self.name}.reflected{count}", columns, vector, row, f["rows"], tau)
-                start = stop
+            for count, first in self.groups(f, f.add(row, 1), self.square.block):
+                columns = self.at(f, f["panel"], first, 0)
+                f.call_void(f"{self.name}.reflected{count}", columns, vector, row, f["rows"], tau)
         return f
 
     def _reflection(self) -> KernelFunction:
@@ -99,7 +91,10 @@ class Reflections(Columns):
         return f.call(name, self.type.scalar, start, lanes, flags="reassoc")
 
     def _reflected(self, count: int) -> KernelFunction:
-        """Writes `name(columns, vector, row, rows, tau)`, which applies a reflection to some columns."""
+        """Writes `name(columns, vector, row, rows, tau)`, which applies a reflection to some columns.
+
+        The sums of a group hide the latency of additions.
+        """
         f = KernelFunction(f"{self.name}.reflected{count}", columns=PTR, vector=PTR, row=I64, rows=I64, tau=PTR)
         start, zero = self.vector_of(f, f["row"]), constant(self.type, 0)
         columns = [self.at(f, f["columns"], k, 0) for k in range(count)]

@@ -1,11 +1,15 @@
 """LU factorisation of a large square matrix with partial pivoting, block of columns by block of columns.
 
-A block of columns, from the diagonal down, is transposed into a panel, whose rows are its columns, and factored there.
+A block of columns, from the diagonal down, is transposed into a panel, whose rows are its columns, factored, and
+transposed back.
 Then tasks swap the rows of the other columns, slab by slab. Right of the panel they also compute the slab's rows of
-U, by substitution, and subtract the product of the panel and these rows from those below.
+U, by substitution, and subtract the product of the panel and these rows from those below. The first task does so for
+the next block of columns, and factors it while the others run (look-ahead): panels alternate between two positions in memory.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
@@ -43,60 +47,86 @@ class _Lu:
     ) -> None:  # fmt: skip
         self.name, self.instruction, self.call, self.square, self.target = name, instruction, call, square, target
         self.pitch = square.padded + CACHE_LINE // square.bytes
+        self.panel_bytes = aligned(square.block * self.pitch * square.bytes)
         self.lines = square.padded // square.line
 
     def code(self) -> KernelCode:
         f, square = entry_function(self.name, self.instruction), self.square
         on = f.threads_if(self.target.threads > 1)
-        matrix, panel = f["scratch"], f.at(f["scratch"], square.matrix_bytes, "i8")
-        panel_bytes = aligned(square.block * self.pitch * square.bytes)
-        swaps = f.at(panel, panel_bytes, "i8")
-        size, slabs = square.order**2 * square.bytes, square.padded // square.slab
+        matrix, panels = f["scratch"], f.at(f["scratch"], square.matrix_bytes, "i8")
+        swaps = f.at(panels, 2 * self.panel_bytes, "i8")
+        size, tasks = square.order**2 * square.bytes, (square.padded - 2 * square.block) // square.slab + 1
         with f.loop(self.call.count) as k:
             operand, result = (f.at(f[array], f.multiply(k.index, size), "i8") for array in ("operand0", "result0"))
             info = f.at(f["result2"], k.index, "i32")
             f.store(constant(I32, 0), info, 4)
             f.run_chunks(f"{self.name}.read", f.pack(operand, matrix), self.lines, on)
+            f.call_void(f"{self.name}.panel", matrix, panels, f.index(0), swaps, info)
             with f.loop(square.padded, square.block) as block:
-                first = f.index(block.index)
-                f.call_void(f"{self.name}.panel", matrix, panel, first, swaps, info)
-                f.run_chunks(f"{self.name}.slab", f.pack(matrix, panel, first, swaps), slabs, on)
+                context = f.pack(matrix, panels, f.index(block.index), swaps, info)
+                f.run_chunks(f"{self.name}.step", context, tasks, on)
             f.run_chunks(f"{self.name}.write", f.pack(result, matrix), self.lines, on)
             f.copy(f.at(f["result1"], f.multiply(k.index, square.order), "i32"), swaps, 4 * square.order)
         inner = Inner(square, self.pitch)
-        functions = [self._read(), self._panel(), self._slab(), self._write(), f]
+        functions = [self._read(), self._panel(), self._step(), self._slab(), self._write(), f]
         functions += [inner.update(f"{self.name}.update"), inner.substitution(f"{self.name}.solve", is_unit=True)]
         functions += panel_functions(self.name, square, self.pitch)
         functions.append(tile_copy(f"{self.name}.load", square, (square.pitch, self.pitch), is_transposed=True))
         functions.append(tile_copy(f"{self.name}.store", square, (self.pitch, square.pitch), is_transposed=True))
-        return code_of(self.name, functions, square.matrix_bytes + panel_bytes + aligned(4 * square.padded))
+        return code_of(self.name, functions, square.matrix_bytes + 2 * self.panel_bytes + aligned(4 * square.padded))
 
     def _panel(self) -> KernelFunction:
         """Writes `name(matrix, panel, first, swaps, info)`, which factors the block of columns from `first` on."""
         f = KernelFunction(f"{self.name}.panel", matrix=PTR, panel=PTR, first=I64, swaps=PTR, info=PTR)
         square, first, side = self.square, f["first"], f.index(self.square.line)
         rows = f.index(f.subtract(square.padded, first))
-        with f.loop(rows, square.line) as row, f.loop(square.block, square.line) as column:
-            source = square.at(f, f["matrix"], f.add(first, row.index), f.add(first, column.index))
-            f.call_void(f"{self.name}.load", source, self._in_panel(f, f["panel"], column.index, row.index), side, side)
+        for row, column in self._tiles(f, rows):
+            source = square.at(f, f["matrix"], f.add(first, row), f.add(first, column))
+            f.call_void(f"{self.name}.load", source, self._in_panel(f, f["panel"], column, row), side, side)
         f.call_void(f"{self.name}.factor", f["panel"], rows, first, f["swaps"], f["info"])
+        for row, column in self._tiles(f, rows):
+            target = square.at(f, f["matrix"], f.add(first, row), f.add(first, column))
+            f.call_void(f"{self.name}.store", self._in_panel(f, f["panel"], column, row), target, side, side)
         return f
+
+    def _tiles(self, f: KernelFunction, rows: Value) -> Iterator[tuple[IndexValue, IndexValue]]:
+        """Yields the first row and column of each tile of a block, in loops."""
+        line = self.square.line
+        with f.loop(rows, line) as row, f.loop(self.square.block, line) as column:
+            yield row.index, column.index
 
     def _in_panel(self, f: KernelFunction, panel: Value, column: IndexValue, row: IndexValue) -> Value:
         return f.at(panel, f.add(f.multiply(column, self.pitch), row), self.square.type.element)
 
+    def _step(self) -> KernelFunction:
+        """Writes the task of a slab of columns, or, as the first one, of the block after that of the panel.
+
+        After the last block comes the first one. There are at least two.
+        """
+        f, square = task_function(f"{self.name}.step"), self.square
+        matrix, panels, first, swaps, info = f.unpack(f["context"], PTR, PTR, I64, PTR, PTR)
+        odd = f.remainder(f.divide(first, square.block), 2)
+        panel, other = (f.at(panels, f.multiply(k, self.panel_bytes), "i8") for k in (odd, f.subtract(1, odd)))
+        following, is_first = f.index(f.add(first, square.block)), f.compare("eq", f["chunk"], f.index(0))
+        with f.when(is_first):
+            with f.loop(square.block, square.slab) as inside:
+                column = f.index(f.remainder(f.add(following, inside.index), square.padded))
+                f.call_void(f"{self.name}.slab", matrix, panel, first, swaps, column)
+            with f.unless(f.compare("eq", following, f.index(square.padded))):
+                f.call_void(f"{self.name}.panel", matrix, other, following, swaps, info)
+        with f.unless(is_first):
+            slabs = f.multiply(f.subtract(f["chunk"], 1), square.slab)
+            column = f.index(f.remainder(f.add(f.add(following, square.block), slabs), square.padded))
+            f.call_void(f"{self.name}.slab", matrix, panel, first, swaps, column)
+        return f
+
     def _slab(self) -> KernelFunction:
-        """Writes the task of a slab of columns: those of the panel are copied from it, in others rows are swapped."""
-        f, square = task_function(f"{self.name}.slab"), self.square
-        matrix, panel, first, swaps = f.unpack(f["context"], PTR, PTR, I64, PTR)
-        column = f.index(f.multiply(f["chunk"], square.slab))
-        before = f.compare("ult", column, first)
-        after = f.compare("uge", column, f.index(f.add(first, square.block)))
-        outside = f.binary("or", before, after)
-        with f.unless(outside):
-            self._copy_panel(f, matrix, panel, first, column)
-        with f.when(outside):
-            self._swap(f, square.at(f, matrix, 0, column), first, swaps)
+        """Writes `name(matrix, panel, first, swaps, column)`, which applies a panel to a slab of other columns."""
+        names = {"matrix": PTR, "panel": PTR, "first": I64, "swaps": PTR, "column": I64}
+        f, square = KernelFunction(f"{self.name}.slab", **names), self.square
+        matrix, panel, first, swaps, column = (f[each] for each in names)
+        after = f.compare("ugt", column, first)
+        self._swap(f, square.at(f, matrix, 0, column), first, swaps)
         with f.when(after):
             b = square.at(f, matrix, first, column)
             f.call_void(f"{self.name}.solve", panel, panel, b)
@@ -104,18 +134,6 @@ class _Lu:
                 a = self._in_panel(f, panel, 0, f.subtract(row, first))
                 f.call_void(f"{self.name}.update", a, b, square.at(f, matrix, row, column))
         return f
-
-    def _copy_panel(self, f: KernelFunction, matrix: Value, panel: Value, first: Value, column: Value) -> None:
-        """Transposes the panel's part of a slab into the matrix. The first of the slabs that share a line copies it."""
-        square, side = self.square, f.index(self.square.line)
-        inside = f.subtract(column, first)
-        in_line = f.binary("and", f.index(column), constant(I64, square.line - 1))
-        begins = f.compare("eq", in_line, constant(I64, 0))
-        with f.when(begins), f.loop(f.subtract(square.padded, first), square.line) as row:
-            for k in range(0, square.slab, square.line):
-                target = square.at(f, matrix, f.add(first, row.index), f.add(column, k))
-                source = self._in_panel(f, panel, f.add(inside, k), row.index)
-                f.call_void(f"{self.name}.store", source, target, side, side)
 
     def _swap(self, f: KernelFunction, slab: Value, first: Value, swaps: Value) -> None:
         """Swaps rows of a slab as the panel's were."""
