@@ -7,6 +7,7 @@ that computes it, and one of each addition on its way to the result.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +16,10 @@ import pytest
 
 import hloom as hl
 from backends.cpu.runtime.guarded import Side
+from hloom.backends.cpu.elements.byte_tables import has_byte_tables
 from hloom.backends.cpu.kernels.products import computed_operand
 from hloom.backends.cpu.pipeline import cpu_pipeline
+from hloom.cli.pipelines import stage_text
 from hloom.ops.control_flow import Fusion
 from hloom.ops.dot import Dot
 from hloom.types import BY_NAME
@@ -146,6 +149,19 @@ def test_zero_points_and_odd_ends(rows: int, k: int, transposed: bool) -> None:
     check(Case(rows, k, 77, "u8", scales="columns", has_zero_points=True, transposed=transposed))
 
 
+@pytest.mark.parametrize(("rows", "k", "n"), [(2, 4097, 40), (5, 2500, 77), (8, 1536, 200), (16, 1000, 33)])
+def test_several_vectors_are_read_in_blocks_of_k(rows: int, k: int, n: int) -> None:
+    """The blocks have sums of their own, in tiles of rows of which the last one is shorter."""
+    check(Case(rows, k, n, "u8", scales="columns", has_zero_points=True, transposed=True))
+
+
+@pytest.mark.parametrize(("rows", "k", "has_blocks"), [(1, 4096, False), (8, 512, False), (8, 4096, True)])
+def test_blocks_of_k_fit_the_first_cache(rows: int, k: int, has_blocks: bool) -> None:
+    assert (
+        "memset" in stage_text(hl.parse(Case(rows, k, 1024, scales="columns", transposed=True).text()), "llvm")
+    ) == has_blocks
+
+
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("weights", ["s4", "f8e4m3fn", "f8e5m2fnuz"])
 def test_groups_are_narrower_than_the_vectors_of_looked_up_bytes(weights: str, transposed: bool) -> None:
@@ -173,6 +189,26 @@ q = u8[{0},{1},2] and(v, b15)""",
 """Ways in which programs unpack weights of 4 bits that come as bytes, the low half first."""
 
 
+def _unpacking(case: Case, form: str, is_swapped: bool = False) -> str:
+    """The module of a case whose weights are unpacked from bytes."""
+    rows, columns = case._sizes(case.k, case.n)
+    unpacked = UNPACKED[form].format(rows, columns // 2, order="hs, ls" if is_swapped else "ls, hs")
+    constants = "c15 = u8[] constant(15)\nc4 = u8[] constant(4)"
+    whole = f"w = {case.weights}[{rows},{columns}] reshape(q)"
+    text = case.text().replace(f"w = {case.weights}{[rows, columns]}", f"p = u8[{rows},{columns // 2}]")
+    return text.replace("c = f32", "\n".join([constants, unpacked, whole, "c = f32"]), 1)
+
+
+@pytest.mark.skipif(not has_byte_tables(), reason="codes are decoded by arithmetic")
+@pytest.mark.parametrize("rows", [1, 8])
+def test_scaled_codes_are_looked_up_once(rows: int) -> None:
+    """LLVM would look up factors, each in a table of its own, whose products are those of the scaled codes."""
+    case = Case(rows, 512, 64, "s4", scales="groups", transposed=True)
+    text = stage_text(hl.parse(_unpacking(case, "bitcast")), "asm")
+    assert re.search(r"vperm(ps|d)\s", text)
+    assert not re.search(r"vperm(ps|d)\s.*\{1to16\}", text)
+
+
 @pytest.mark.parametrize("sizes", [(96, 58), pytest.param((192, 160), marks=pytest.mark.long)])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(
@@ -184,11 +220,7 @@ def test_halves_of_bytes(form: str, is_swapped: bool, transposed: bool, sizes: t
     weights = "s4" if form == "bitcast" else "u8"
     case = Case(2, *sizes, weights, scales="groups", has_zero_points=True, transposed=transposed)
     rows, columns = case._sizes(*sizes)
-    unpacked = UNPACKED[form].format(rows, columns // 2, order="hs, ls" if is_swapped else "ls, hs")
-    constants = "c15 = u8[] constant(15)\nc4 = u8[] constant(4)"
-    whole = f"w = {weights}[{rows},{columns}] reshape(q)"
-    text = case.text().replace(f"w = {weights}{[rows, columns]}", f"p = u8[{rows},{columns // 2}]")
-    text = text.replace("c = f32", "\n".join([constants, unpacked, whole, "c = f32"]), 1)
+    text = _unpacking(case, form, is_swapped)
     assert is_fused(text)
     x, _, *scales = case.arguments()
     scales[0].flat[5], scales[1].flat[7] = np.inf, np.nan

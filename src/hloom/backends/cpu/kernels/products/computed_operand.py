@@ -281,7 +281,8 @@ class OperandEmitter(NestEmitter):
         table = self.value(self.operand.value)
         self.scopes.pop()
         assert isinstance(table, Value)
-        return self._of_codes(function, table)
+        # Without a fence LLVM looks up the factors of scaled codes, and multiplies what it finds, for each vector anew.
+        return self._of_codes(function, self.f.intrinsic("arithmetic.fence", table))
 
     def _emit(self, expression: Expression) -> Element:
         function = self._byte_function(expression)

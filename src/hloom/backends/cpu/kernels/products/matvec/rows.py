@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.backends.cpu.kernels.code import align_up
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import Row, StreamedMatrix, Vectors
 from hloom.backends.cpu.kernels.products.sums import MIN_GROUP_BLOCKS, add_pairwise, addition, chain_length
 from hloom.lir import IndexValue, Type, Value, constant
+from hloom.target import L1_BYTES
 
 ROWS_PER_ITERATION = 4
 SUMS, MANY_SUMS = 16, 24  # vectors of them in 16 and in 32 registers
 SUMS_OF_HALVES = 8  # beside words of halves of bytes, all of which LLVM loads first
+VECTORS_OF_TABLE = 2  # of halves of bytes, which share a scale more often than not
+VECTORS_BYTES = L1_BYTES * 3 // 4  # of the parts of several vectors that stay in the first cache
+MAX_BLOCKS = 64  # of K, whose sums are added in one chain
+GROUPS_OF_TILE = 32  # groups of rows, whose sums of blocks are kept
 MIN_CHAIN_ITERATIONS = 64  # over K, whose products are added in one chain
 
 
@@ -53,36 +61,85 @@ class RowSums:
         """Results of an iteration over rows."""
         return self.rows * self.count
 
+    @property
+    def block(self) -> int:
+        """Elements of K of which several vectors stay in the first cache, since each group of rows reads them anew.
+
+        Words are multiplied faster than the matrix is read, which is in longer pieces without blocks.
+        """
+        if self.count == 1 or self.work.instruction is not None:
+            return self.k
+        fitting = VECTORS_BYTES // (self.count * size_of(self.type.element))
+        return align_up(math.ceil(self.k / min(math.ceil(self.k / fitting), MAX_BLOCKS)), self.step)
+
     def emit(self, first: IndexValue, count: IndexValue) -> None:
         """Writes the products of `count` rows from `first` on; the last ones of the matrix may repeat others."""
-        f, work = self.work.f, self.work
+        f, k, block = self.work.f, self.k, self.block
+        if k <= block:
+            with self._groups(first, count) as (_, rows):
+                self._store(rows, self._sums_of_part(rows, 0, k))
+            return
+        height, whole = GROUPS_OF_TILE * self.rows, k // block * block
+        totals = f.slot(self.type, GROUPS_OF_TILE * self.results)
+        with f.loop(count, height) as tile:
+            start, left = f.add(first, tile.index), f.minimum(height, f.subtract(count, tile.index))
+            f.fill(totals, 0, GROUPS_OF_TILE * self.results * self.type.width * size_of(self.type.element))
+            with f.loop(whole, block) as part:
+                self._add_part(totals, start, left, (part.index, block))
+            if k > whole:
+                self._add_part(totals, start, left, (whole, k - whole))
+            with self._groups(start, left) as (at, rows):
+                self._store(rows, [f.load(total, self.type, 64) for total in self._totals(totals, at)])
+
+    @contextmanager
+    def _groups(self, first: IndexValue, count: IndexValue) -> Iterator[tuple[IndexValue, list[IndexValue]]]:
+        """Writes a loop over groups of rows, of which it yields the position of the first one, and the indices."""
+        f = self.work.f
         with f.loop(count, self.rows) as loop:
             start = f.minimum(f.add(first, loop.index), self.m - self.rows)
-            indices = [f.add(start, i) for i in range(self.rows)]
-            totals = self._products([self.matrix.row(row, self.rows) for row in indices])
-            for i, total in enumerate(totals):
-                vector, row = divmod(i, self.rows)
-                work.store(total, indices[row], vector)
+            yield loop.index, [f.add(start, i) for i in range(self.rows)]
+
+    def _add_part(self, totals: Value, first: IndexValue, count: IndexValue, part: tuple[IndexValue, int]) -> None:
+        """Adds the sums over a part of K, its first element and their number, to the totals of a tile."""
+        f = self.work.f
+        with self._groups(first, count) as (at, rows):
+            for sums, total in zip(self._sums_of_part(rows, *part), self._totals(totals, at), strict=True):
+                f.store(f.binary(addition(self.type), f.load(total, self.type, 64), sums), total, 64)
+
+    def _totals(self, totals: Value, at: IndexValue) -> list[Value]:
+        """Returns the addresses of the totals of the group of rows at a position in a tile."""
+        f, width = self.work.f, self.type.width
+        own = f.multiply(at, self.count * width)
+        return [f.at(totals, f.add(own, i * width), self.type.element) for i in range(self.results)]
+
+    def _store(self, rows: list[IndexValue], sums: list[Value]) -> None:
+        """Stores the results of a group of rows."""
+        for i, total in enumerate(horizontal_sums(self.work.f, sums)):
+            vector, row = divmod(i, self.rows)
+            self.work.store(total, rows[row], vector)
 
     @property
     def step(self) -> int:
         """Elements of K in an iteration."""
-        return max(self.unroll, self.matrix.parts) * self.type.width
+        least = VECTORS_OF_TABLE if self.matrix.order else self.matrix.parts
+        return max(self.unroll, least) * self.type.width
 
-    def _products(self, rows: list[Row]) -> list[Value]:
-        """Returns the products of rows and vectors: whole iterations, then the remaining vectors of K, the last one
-        masked.
+    def _sums_of_part(self, indices: list[IndexValue], first: IndexValue, count: int) -> list[Value]:
+        """Returns vectors of the products of rows and vectors over `count` elements of K: those of whole iterations,
+        then the remaining vectors of K, the last one masked.
         """
-        f, type, k, step = self.work.f, self.type, self.k, self.step
+        f, type, step = self.work.f, self.type, self.step
+        rows = [self.matrix.row(row, self.rows) for row in indices]
         zeros = [constant(type, 0)] * (self.unroll * self.results)
-        whole, blocks = k // step * step, [step * iterations for iterations in _block_iterations(k // step)]
+        whole, blocks = count // step * step, [step * iterations for iterations in _block_iterations(count // step)]
         sums, totals = [*zeros], _additive_identities(type, self.results)
+        part = first, f.add(first, whole)
         if blocks:
-            totals = self._block_sums(rows, (0, whole), blocks, zeros)
+            totals = self._block_sums(rows, part, blocks, zeros)
         elif whole:
-            sums = self._sum_iterations(rows, (0, whole), zeros)
-        self._add_products(rows, whole, k - whole, sums)
-        return horizontal_sums(f, [add_pairwise(f, total, *sums[i :: self.results]) for i, total in enumerate(totals)])
+            sums = self._sum_iterations(rows, part, zeros)
+        self._add_products(rows, f.add(first, whole), count - whole, sums)
+        return [add_pairwise(f, total, *sums[i :: self.results]) for i, total in enumerate(totals)]
 
     def _block_sums(
         self, rows: list[Row], part_of_k: tuple[IndexValue, IndexValue], blocks: list[int], zeros: list[Value]
