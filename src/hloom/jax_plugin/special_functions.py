@@ -14,6 +14,7 @@ import numpy as np
 from jax import lax
 from jax._src import core, custom_derivatives
 from jax._src.interpreters import mlir
+from jaxlib.mlir.dialects import stablehlo
 
 from hloom.jax_plugin import incomplete_beta, incomplete_gamma
 from hloom.pjrt.special_functions import PREFIX
@@ -49,12 +50,22 @@ _SOURCE = str(Path(jax.__file__).parent / "_src" / "scipy" / "special.py")
 
 
 def lower_with_derivative(ctx: Any, *operands: Any, call_jaxpr: core.ClosedJaxpr, **parameters: Any) -> Any:
-    """Lowers a function with a derivative of its own: one of `_COMPOSED` to a custom call, others by JAX's rule."""
+    """Lowers a function with a derivative of its own: one of `_COMPOSED` to a custom call, others by JAX's rule.
+
+    JAX 0.12 lowers expn once for all orders: there a program selects exp1 where the order is 1. It is known in the end.
+    """
     name = _composed(call_jaxpr.jaxpr)
-    if name and _is_own(ctx):
-        return _call(ctx, name, operands)
     rule = _rule_of_jax(custom_derivatives.custom_jvp_call_p)
-    return rule(ctx, *operands, call_jaxpr=call_jaxpr, **parameters)
+    if not name or not _is_own(ctx):
+        return rule(ctx, *operands, call_jaxpr=call_jaxpr, **parameters)
+    if name != "_expn":
+        return _call(ctx, name, operands)
+    (of_any_order,) = rule(ctx, *operands, call_jaxpr=call_jaxpr, **parameters)
+    (result,) = ctx.avals_out
+    (order,) = mlir.multi_broadcast_in_dim(ctx, operands[:1], ctx.avals_in[:1], result.shape, result.sharding)
+    is_one = mlir.compare_hlo(order, mlir.full_like_aval(ctx, 1, result), "EQ", "FLOAT")
+    (of_order_one,) = _call(ctx.replace(avals_in=ctx.avals_in[1:]), "exp1", operands[1:])
+    return [stablehlo.select(is_one, of_order_one, of_any_order)]
 
 
 def _composed(jaxpr: core.Jaxpr) -> str:
@@ -65,7 +76,7 @@ def _composed(jaxpr: core.Jaxpr) -> str:
     if name == "expn" and len(jaxpr.eqns) == 1:
         order = jaxpr.eqns[0].invars[0]
         return "exp1" if isinstance(order, core.Literal) and order.val == 1 else ""
-    return name if name in _COMPOSED else ""
+    return name if name in (*_COMPOSED, "_expn") else ""
 
 
 def _is_own(ctx: Any) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 from jax._src import core
 from jax._src.pallas import primitives
-from jax._src.state import indexing
+from jax._src.state import discharge, indexing
 from jax.experimental.pallas import Slice
 
 from hloom.stablehlo.pallas.blocks import uninitialized
@@ -127,26 +127,40 @@ def _window(array: Any, transforms: Sequence[Any]) -> _Window | None:
     return _Window(array, [part.start for part in slices], sizes, scalars)
 
 
-def _load(avals: Sequence[Any], results: Sequence[Any], *arguments: Any, args_tree: Any, **options: Any) -> Any:
-    array, transforms, mask, other = args_tree.unflatten(arguments)
-    window = _window(array, transforms)
-    if window is None:
-        return primitives._load_discharge_rule(avals, results, *arguments, args_tree=args_tree, **options)
+Access = tuple[Any, Any] | None
+"""The new array, None if it is the same, and the value read; None for an access that JAX's rule handles."""
+
+
+def _load(array: Any, transforms: Sequence[Any], mask: Any, other: Any) -> Access:
+    if (window := _window(array, transforms)) is None:
+        return None
     value = window.load()
-    if mask is not None and other is not None:
-        value = jnp.where(mask, value, other)
-    return (None,) * len(avals), value
+    return None, value if mask is None or other is None else jnp.where(mask, value, other)
 
 
-def _swap(avals: Sequence[Any], results: Sequence[Any], *arguments: Any, args_tree: Any, **options: Any) -> Any:
-    array, transforms, value, mask = args_tree.unflatten(arguments)
-    window = _window(array, transforms)
-    if window is None:
-        return primitives._swap_discharge_rule(avals, results, *arguments, args_tree=args_tree, **options)
+def _swap(array: Any, transforms: Sequence[Any], value: Any, mask: Any) -> Access:
+    if (window := _window(array, transforms)) is None:
+        return None
     old = window.load()
-    old = old if mask is None else jnp.where(mask, old, value)
-    return (window.store(value, mask), *[None] * (len(avals) - 1)), old
+    return window.store(value, mask), old if mask is None else jnp.where(mask, old, value)
 
 
-RULES: dict[core.Primitive, Callable[..., Any]] = {primitives.load_p: _load, primitives.swap_p: _swap}
+def _rule(primitive: core.Primitive, access: Callable[..., Access]) -> Callable[..., Any]:
+    """Returns the discharge rule, whose last arguments are those of the access: versions of JAX differ in the first."""
+    standard = discharge._discharge_rules[primitive]
+
+    def rule(*context_and_arguments: Any, args_tree: Any, **options: Any) -> Any:
+        arguments = context_and_arguments[-args_tree.num_leaves :]
+        if (found := access(*args_tree.unflatten(arguments))) is None:
+            return standard(*context_and_arguments, args_tree=args_tree, **options)
+        array, value = found
+        return (array, *[None] * (len(arguments) - 1)), value
+
+    return rule
+
+
+RULES = {
+    primitive: _rule(primitive, access)
+    for primitive, access in ((primitives.load_p, _load), (primitives.swap_p, _swap))
+}
 """The discharge rules, in place of JAX's while a kernel is lowered."""
