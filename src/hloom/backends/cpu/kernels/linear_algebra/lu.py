@@ -1,10 +1,10 @@
 """LU factorisation of a large square matrix with partial pivoting, block of columns by block of columns.
 
 A block of columns, from the diagonal down, is transposed into a panel, whose rows are its columns, factored, and
-transposed back.
-Then tasks swap the rows of the other columns, slab by slab. Right of the panel they also compute the slab's rows of
-U, by substitution, and subtract the product of the panel and these rows from those below. The first task does so for
-the next block of columns, and factors it while the others run (look-ahead): panels alternate between two positions in memory.
+transposed back. Then tasks swap the rows of the other columns, slab by slab. Right of the panel they also compute the
+slab's rows of U, by substitution, and subtract the product of the panel and these rows from those below. The first task
+does so for the next block of columns, and factors it while the others run (look-ahead): panels alternate between two
+positions in memory.
 """
 
 from __future__ import annotations
