@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-LENGTHS = 128, 64, 32, 24, 9, 25, 49, 81, 100, 196, 256, 1280
-"""Lengths of transforms with all small radices, as first and as last ones of one step, and of two."""
+LENGTHS = 128, 64, 32, 24, 9, 25, 49, 81, 100, 196, 256, 1280, 16, 512, 2048, 384, 1152, 896, 1600
+"""Lengths of transforms with all small radices, as first and as last ones of one step, of two, and of rows."""
 SORTED = "f32", "f64", "s32", "s64"
 FACTORS = {"f32": "f32", "f64": "f64", "bf16": "bf16", "s8": "s32"}
 """Element types of products, with those of the results."""
@@ -23,7 +23,14 @@ def usual_programs() -> Iterator[str]:
     for real, complex in (("f32", "c64"), ("f64", "c128")):
         for n in LENGTHS:
             yield _fft("FFT", f"{complex}[64,{n}]", f"{complex}[64,{n}]", f"{n}")
-        for sizes, lengths in (("64,64", "64"), ("33,30", "30"), ("64,64", "64,64"), ("65536", "65536")):
+        for sizes, lengths in (
+            ("64,64", "64"),
+            ("64,512", "512"),
+            ("64,1024", "1024"),
+            ("33,30", "30"),
+            ("64,64", "64,64"),
+            ("65536", "65536"),
+        ):
             for kind in ("FFT", "IFFT"):
                 yield _fft(kind, f"{complex}[{sizes}]", f"{complex}[{sizes}]", lengths)
         for rows in (64, 33):

@@ -81,7 +81,7 @@ def test_several_dimensions(sizes: tuple[int, ...], axes: int, kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("sizes", [(40, 1024), (33, 768), (7, 256), (20, 4096), (5, 3000)])
+@pytest.mark.parametrize("sizes", [(40, 1024), (33, 768), (7, 256), (20, 4096), (5, 3000), (301, 64), (67, 448)])
 def test_rows_that_threads_share(sizes: tuple[int, ...], kind: str) -> None:
     check(kind, sizes, 1, "f32")
     check(kind, sizes, 1, "f64")
@@ -180,6 +180,14 @@ def test_elements_far_apart_are_prefetched() -> None:
 
 def test_threads_share_rows_that_are_matrices() -> None:
     """The passes of each row run in the task of its thread."""
-    (task,) = [f for f in code_of((512, 1024), 1).functions if ".rows" in f.name]
+    (task,) = [f for f in code_of((512, 4096), 1).functions if ".rows" in f.name]
     assert sum(".pass" in name for name in task.needs) == 2
     assert not any(".rows" in f.name for f in code_of((512, 1000), 1).functions)
+
+
+def test_rows_that_fill_vectors_are_transformed_in_place_of_their_transposes() -> None:
+    for n in (64, 512, 1280):
+        names = called(code_of((33, n), 1))
+        assert any(name.startswith("fft.row") for name in names)
+        assert not any(name.startswith(("fft.load", "fft.store", "fft.stage")) for name in names)
+    assert not any(name.startswith("fft.row") for name in called(code_of((33, 1000), 1)))

@@ -1,9 +1,9 @@
 """`fft`: passes over the array, one for each dimension; two for a long one.
 
-A pass transforms blocks of sequences in lanes; blocks run in parallel. A sequence of a b elements is a matrix [a][b] if
-it is too long for the cache, or if its factors fill vectors: its columns are transformed, multiplied by twiddle factors
-and transposed; then the rows of the result are transformed. Inverse transforms swap real and imaginary parts before and
-after.
+A pass transforms blocks of sequences in lanes; blocks run in parallel. Rows whose own elements fill vectors are
+transformed as they lie (row_fft.py). Another sequence, of a b elements, is a matrix [a][b] if it is too long for the
+cache, or if its factors fill vectors: its columns are transformed, multiplied by twiddle factors and transposed; then
+the rows of the result are transformed. Inverse transforms swap real and imaginary parts before and after.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from hloom.backends.cpu.kernels.fft.blocks import BlockView
 from hloom.backends.cpu.kernels.fft.chirp_fft import ChirpFft
 from hloom.backends.cpu.kernels.fft.half_spectrum import HalfSpectrum
 from hloom.backends.cpu.kernels.fft.lane_fft import PADDING, Access, LaneFft
+from hloom.backends.cpu.kernels.fft.row_fft import RowFft
 from hloom.backends.cpu.kernels.fft.task import FftPass, FftTask, PassKind
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.ir import Instruction
@@ -98,7 +99,7 @@ class _Writer:
         self.tables: list[np.ndarray[Any, Any]] = []
         self.table_size = 0
         self.functions: list[KernelFunction] = []
-        self.factors: dict[LaneFft, int] = {}
+        self.factors: dict[LaneFft | RowFft, int] = {}
         """The offset of the factors of each transform in the table."""
         self.transforms: dict[tuple[LaneFft, Access | None, Access | None], str] = {}
         """The function of each transform, by its accesses of memory."""
@@ -164,12 +165,30 @@ class _Writer:
         )
 
     def _rows(self, n: int, rows: int, source: Value, target: Value, scale: float) -> None:
+        fft = RowFft(n, type_of(self.element, self.width)) if n <= MAX_LENGTH and self.width > 1 else None
+        if fft and fft.fits:
+            self._adjacent(fft, rows, source, target, scale)
+            return
         split = self._split(n, rows)
         if split[0] > 1:
             self._long(*split, rows, source, target, scale)
             return
         view = BlockView(self.complex, n, 1)
         self._run(FftPass(view, view, self._lane_fft(n, rows), rows, scale=scale), source, target)
+
+    def _adjacent(self, fft: RowFft, rows: int, source: Value, target: Value, scale: float) -> None:
+        """Transforms rows whose own elements fill vectors."""
+        accesses = (Access(self.complex, 1, True, self.is_inverse, each) for each in (1.0, scale))
+        chunks = min(self._chunks(rows, rows * fft.n * ELEMENT_COST), math.ceil(rows / fft.block))
+        self.scope.work = max(self.scope.work, chunks * 4 * aligned(fft.array))
+        task = fft.task(f"{self.name}.rows{len(self.functions)}", rows, chunks, *accesses)
+        self.functions.append(task)
+        if fft not in self.factors:
+            self.factors[fft] = self._append_table(fft.table)
+        f = self.scope.f
+        work = f.at(self.scope.scratch, self.scope.reserved, "i8")
+        context = f.pack(source, target, work, f.at(self.scope.table, self.factors[fft], self.element))
+        f.run_chunks(task.function.name, context, chunks, f.threads_if(chunks > 1))
 
     def _half(self, n: int, rows: int, source: Value, target: Value, scale: float) -> None:
         is_even = n % 2 == 0
