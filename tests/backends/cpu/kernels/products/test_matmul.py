@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 
 from backends.cpu.kernels.run_kernel import caller
 from hloom.backends.cpu.kernels.products.matmul import MatmulSpec, emit_matmul
+from hloom.backends.cpu.kernels.products.matmul_plan import BLOCK_BYTES, MatmulPlan, make_plan, normalised
 from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object
 from hloom.backends.cpu.llvm.processor import TILE_REGISTERS, Processor, generating_for, host_processor
 from hloom.backends.cpu.runtime.thread_pool import ThreadPool
-from hloom.lir import LirModule
-from hloom.target import Target
+from hloom.lir import LirModule, type_of
+from hloom.target import TASKS_PER_THREAD, Target
 from hloom.types import BY_NAME
 
 FLOATS = ("f32", "f64", "bf16", "f16")
@@ -394,3 +395,35 @@ def test_batch_invariant_sums_of_floats_use_no_tile_registers() -> None:
         for types, wanted in (("bf16 bf16 f32", False), ("s8 s8 s32", True)):
             code = emit_matmul("product", spec_of(1, 64, 64, 64, types), Target(64, 1, batch_invariant=True))
             assert ("x86.tdp" in LirModule(code.functions).text()) == wanted
+
+
+# Plans
+
+
+def plan_of(m: int, n: int, k: int, orders: str = "bij bij bij", threads: int = 2) -> MatmulPlan:
+    spec = spec_of(1, m, n, k, orders=orders)
+    return make_plan(normalised(spec), type_of("float", 16), Target(64, threads))
+
+
+@pytest.mark.parametrize("m, n, k", [(512, 768, 768), (512, 2304, 768), (256, 1024, 512), (1024, 1024, 1024)])
+def test_a_large_right_matrix_is_read_by_few_blocks_of_rows(m: int, n: int, k: int) -> None:
+    plan = plan_of(m, n, k)
+    assert plan.row_blocks * BLOCK_BYTES <= 2 * max(m * k * 4, BLOCK_BYTES)
+    assert plan.tasks >= TASKS_PER_THREAD * 2
+
+
+def test_rows_make_the_tasks_where_columns_do_not_suffice() -> None:
+    assert plan_of(2048, 64, 4096).row_blocks >= TASKS_PER_THREAD * 2
+
+
+def test_a_left_matrix_that_is_packed_is_so_by_each_group_of_columns() -> None:
+    plan = plan_of(512, 2304, 768, orders="bji bij bij")
+    assert not plan.a_is_direct
+    assert plan.row_blocks >= TASKS_PER_THREAD * 2
+
+
+@pytest.mark.parametrize("m, n, k", [(1, 1, 1), (131, 67, 1100), (300, 515, 700), (512, 768, 768)])
+def test_the_number_of_threads_does_not_change_a_sum(m: int, n: int, k: int) -> None:
+    spec = spec_of(1, m, n, k)
+    results = [product(spec, threads)[2].memory.tobytes() for threads in (1, 2, 3, 8)]
+    assert len(set(results)) == 1

@@ -49,7 +49,7 @@ WEB_ACCUMULATORS, WEB_SUMS_AND_ROW = 8, 10  # engines for WebAssembly on x86-64 
 MAX_VECTORS = 6  # in a row of the tile
 TILE_REGISTERS, REGISTER_ROWS = 8, 16
 REGISTER_DEPTH = 1024  # words of a block of K for tile registers, which are loaded from the second cache as fast
-REGISTER_BLOCK_BYTES = L2_BYTES // 2  # of a block of A for tile registers, for which a panel of B is read once
+BLOCK_BYTES = L2_BYTES // 2  # of a block of A in place, or for tile registers, for which a panel of B is read once
 
 
 @dataclass(frozen=True)
@@ -372,14 +372,18 @@ def _choose_b_storage(p: Product, tile: Tile, threads: int) -> str:
 
 
 def _split_into_tasks(undivided: MatmulPlan, threads: int) -> MatmulPlan:
-    """Returns the plan with its tasks: blocks that fit the stack, and enough of them for the threads."""
+    """Returns the plan with its tasks: blocks that fit the caches and the stack, and enough of them for the threads."""
     p, tile, size = undivided.product, undivided.tile, size_of(undivided.tile.type.element)
     batch = 1 if undivided.b_storage == "shared" else p.batch
     work = batch * p.m * undivided.columns * p.k * MULTIPLY_ADD_COST
     wanted = math.ceil(min(work / MIN_PRODUCT_WORK, TASKS_PER_THREAD * threads) / batch) if threads > 1 else 1
-    bytes_of_a = REGISTER_BLOCK_BYTES if undivided.in_tile_registers else STACK_BYTES
+    is_on_stack = not (undivided.a_is_direct or undivided.in_tile_registers)
+    bytes_of_a = STACK_BYTES if is_on_stack else BLOCK_BYTES
     max_fitting = max(1, bytes_of_a // (tile.rows * (undivided.depth + tile.type.width) * size))
     useful = min(wanted, undivided.row_tiles // 4, p.m // 64 if undivided.b_storage == "private" else p.m)
+    if undivided.b_storage == "shared" and undivided.a_is_direct:
+        # Each block of rows reads all of a large B, whereas groups of columns find A in the second cache.
+        useful = min(useful, math.ceil(wanted / undivided.column_tiles))
     blocks = max(math.ceil(undivided.row_tiles / max_fitting), useful, 1)
     if blocks > 1:
         blocks = min(align_up(blocks, threads), undivided.row_tiles)
