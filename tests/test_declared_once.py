@@ -35,7 +35,7 @@ TABLES = {
     "loops/scalar_computation.py": (1, "callees that are inlined into expressions"),
     "passes/blocking/dimensions.py": (1, "operations that compute blocks with unchanged attributes"),
     "passes/blocking/regions.py": (1, "slices that blocks are read through"),
-    "passes/legalize/nan_signs.py": (2, "how each treats the sign of a NaN, beyond movements"),
+    "passes/legalize/nan_signs.py": (3, "how each treats the sign of a NaN, beyond movements"),
     "passes/simplify/constant_folding.py": (1, "operations cheap enough to evaluate at compile time"),
     "prove/generated/elements.py": (1, "operations whose machine code rounds"),
     "prove/generated/registers.py": (1, "instructions of the low-level IR that have the names of opcodes"),

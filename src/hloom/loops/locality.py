@@ -7,8 +7,6 @@ strip-mined vector loop.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hloom.affine import Index, Variable
 from hloom.loops.expressions import ExpressionSpace
 from hloom.loops.nest import Nest, split_loop
@@ -37,7 +35,7 @@ def strip_mine(nest: Nest, space: ExpressionSpace, vector: Variable, lanes: int)
     if vector.extent % lanes == 0 and vector.extent > lanes:
         nest, outer_loop, vector = _strip_mine_loop(nest, space, vector, lanes)
         outer.append(outer_loop)
-    return replace(nest, loops=(*outer, *inner.values(), vector)), vector
+    return nest.with_loops([*outer, *inner.values(), vector]), vector
 
 
 def strip_mine_tiles(nest: Nest, space: ExpressionSpace, vector: Variable) -> tuple[Nest, Variable]:
@@ -49,7 +47,7 @@ def strip_mine_tiles(nest: Nest, space: ExpressionSpace, vector: Variable) -> tu
     if size is None:
         return nest, vector
     nest, outer_loop, vector = _strip_mine_loop(nest, space, vector, size)
-    return replace(nest, loops=(outer_loop, *(loop for loop in nest.loops if loop is not outer_loop))), vector
+    return nest.with_loops([outer_loop, *(loop for loop in nest.loops if loop is not outer_loop)]), vector
 
 
 def _strip_mine_loop(nest: Nest, space: ExpressionSpace, loop: Variable, size: int) -> tuple[Nest, Variable, Variable]:

@@ -13,7 +13,7 @@ from hloom.affine import Index, Variable, row_major_strides
 from hloom.ir import Computation, Instruction
 from hloom.loops.expressions import ExpressionSpace, FunctionCall, Load, ReductionResult
 from hloom.loops.moved_bits import with_bits_moved
-from hloom.loops.nest import BufferType, Kernel, Nest, Store, expressions_of, in_place_pairs
+from hloom.loops.nest import BufferType, Kernel, Nest, Store, in_place_pairs
 from hloom.loops.pull import Puller, PullIndexing, can_pull
 from hloom.loops.scalar_computation import CanApply, can_compute, is_applied_to_elements
 from hloom.ops.control_flow import Fusion
@@ -178,7 +178,7 @@ class _Lowering:
         nests = with_bits_moved(self.space, self.buffers, [nest for nest in nests if nest.iterations])
         kernel = Kernel(self.buffers, nests, self.space)
         kernel.in_place = frozenset(in_place_pairs(kernel.nests))
-        kernel.reads = frozenset(e.buffer for nest in nests for e in expressions_of(nest) if isinstance(e, Load))
+        kernel.reads = frozenset(e.buffer for nest in nests for e in nest.all_expressions if isinstance(e, Load))
         kernel.names = functools.partial(self._names, kernel)
         return Lowered(kernel, self.inputs, tuple(self.copies))
 

@@ -8,7 +8,7 @@ parallel i < 4096:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -72,6 +72,16 @@ class Nest:
     stores: tuple[Store, ...]
     schedule: Schedule = Schedule()
 
+    def with_loops(self, loops: Iterable[Variable], schedule: Schedule | None = None) -> Nest:
+        """Returns the nest with other loops, or another schedule: what was derived from the stores stays known."""
+        nest = Nest(tuple(loops), self.stores, schedule or self.schedule)
+        nest.__dict__.update({name: known for name, known in self.__dict__.items() if name in _OF_STORES})
+        return nest
+
+    def with_schedule(self, schedule: Schedule) -> Nest:
+        """Returns the nest with another schedule."""
+        return self.with_loops(self.loops, schedule)
+
     def has_fixed_order(self, reduction: Reduction) -> bool:
         """Whether a reduction adds up in a fixed order: a sum or product of floats in a batch-invariant program."""
         is_sum = reduction.monoid in (Add, Multiply) and not reduction.initial[0].type.is_integer
@@ -116,6 +126,24 @@ class Nest:
     def loads(self) -> list[Load]:
         """The loads among the expressions."""
         return _loads_among(self.expressions)
+
+    @cached_property
+    def all_expressions(self) -> list[Expression]:
+        """The expressions, including those inside the indices of the stores, operands before users."""
+        reads = [read for store in self.stores for read in store.index.reads]
+        return walk([*self.values, *reads]) if reads else self.expressions
+
+    @cached_property
+    def indices(self) -> list[Index]:
+        """The indices of the stores and of all expressions."""
+        indices = [store.index for store in self.stores]
+        for expression in self.all_expressions:
+            indices += expression.indices
+        return indices
+
+
+_OF_STORES = {name for name, value in vars(Nest).items() if isinstance(value, cached_property)}
+"""The properties of nests that depend on their stores alone."""
 
 
 @dataclass(slots=True)
@@ -165,7 +193,7 @@ MAX_TEXT = 400
 
 def _text_size(nest: Nest) -> int:
     sizes: dict[int, int] = {}
-    for expression in expressions_of(nest):
+    for expression in nest.all_expressions:
         sizes[id(expression)] = 1 + sum(sizes[id(child)] for child in expression.children)
     return sum(sizes[id(store.value)] for store in nest.stores)
 
@@ -174,7 +202,7 @@ def _expression_lines(nest: Nest) -> list[str]:
     """Prints one line for each expression, with the names of its operands."""
     names: dict[int, str] = {}
     lines: list[str] = []
-    for expression in expressions_of(nest):
+    for expression in nest.all_expressions:
         if isinstance(expression, Apply):
             text = f"{expression.op.opcode}({', '.join(names[id(o)] for o in expression.operands)})"
         elif isinstance(expression, Where):
@@ -217,32 +245,18 @@ def _reductions_among(expressions: Sequence[Expression]) -> list[Reduction]:
     return list(dict.fromkeys(e.reduction for e in expressions if isinstance(e, ReductionResult)))
 
 
-def expressions_of(nest: Nest) -> list[Expression]:
-    """The expressions of the nest, including those inside the indices of its stores, operands before users."""
-    reads = [read for store in nest.stores for read in store.index.reads]
-    return walk([*nest.values, *reads]) if reads else nest.expressions
-
-
-def indices_of(nest: Nest) -> list[Index]:
-    """The indices of the stores and of all expressions of the nest."""
-    indices = [store.index for store in nest.stores]
-    for expression in expressions_of(nest):
-        indices += expression.indices
-    return indices
-
-
 def collapse(nest: Nest, space: ExpressionSpace) -> Nest:
     """Collapses adjacent loops that traverse every buffer like a single one: (i < 4, j < 8) with 8 i + j -> ij < 32."""
     loops = list(nest.loops)
     position = len(loops) - 2
     while position >= 0:
         outer, inner = loops[position], loops[position + 1]
-        if all(_can_collapse(index, outer, inner) for index in indices_of(nest)):
+        if all(_can_collapse(index, outer, inner) for index in nest.indices):
             joint = space.indices.variable(inner.name, outer.extent * inner.extent)
             values = {outer: space.indices.constant(0), inner: space.indices.of(joint)}
             nest = substitute(nest, space, values)
             loops[position : position + 2] = [joint]
-            nest = replace(nest, loops=tuple(loops))
+            nest = nest.with_loops(loops)
         position -= 1
     return nest
 
@@ -256,7 +270,7 @@ def collapse_reductions(nest: Nest, space: ExpressionSpace) -> Nest:
             if outer in nest.loops or inner in nest.loops:
                 continue
             others = [f for f in nest.reductions if (outer in f.over) != (inner in f.over)]
-            if others or not all(_can_collapse(index, outer, inner) for index in indices_of(nest)):
+            if others or not all(_can_collapse(index, outer, inner) for index in nest.indices):
                 continue
             joint = space.indices.variable(inner.name, outer.extent * inner.extent)
             nest = substitute(nest, space, {outer: space.indices.constant(0), inner: space.indices.of(joint)})
@@ -320,7 +334,7 @@ def split_loop(
 
 def _split_factors(nest: Nest, loop: Variable) -> set[int]:
     """The divisors of the loop's counter in quotients and remainders that also divide the loop's extent."""
-    atoms = {atom for index in indices_of(nest) for atom, _ in index.terms if loop in atom.variables}
+    atoms = {atom for index in nest.indices for atom, _ in index.terms if loop in atom.variables}
     divisors = {
         atom.divisor
         for atom in atoms
@@ -359,7 +373,7 @@ def in_place_pairs(nests: Sequence[Nest]) -> set[tuple[int, int]]:
         id(load) for reduction in nest.reductions for load in loads_of([*reduction.values, *reduction.initial])
     }
     read: dict[int, set[Index | None]] = {}
-    for load in _loads_among(expressions_of(nest)):
+    for load in _loads_among(nest.all_expressions):
         read.setdefault(load.buffer, set()).add(None if id(load) in inside_reductions else load.index)
     written: dict[int, set[Index]] = {}
     for store in nest.stores:

@@ -78,8 +78,8 @@ def schedule(kernel: Kernel, target: Target) -> None:
     """Transforms the nests of the kernel, splits long reductions, and gives each nest its schedule."""
     nests = []
     for nest in kernel.nests:
-        loops = tuple(loop for loop in nest.loops if loop.extent != 1)
-        nest = replace(nest, loops=loops, schedule=Schedule(sum_lanes=target.sum_lanes))
+        loops = [loop for loop in nest.loops if loop.extent != 1]
+        nest = nest.with_loops(loops, Schedule(sum_lanes=target.sum_lanes))
         nest = split_at_divisors(collapse(nest, kernel.space), kernel.space)
         nest = _unroll_choices(nest, kernel.space)
         if target.batch_invariant:
@@ -92,7 +92,7 @@ def schedule(kernel: Kernel, target: Target) -> None:
 
 
 def _schedule_nest(kernel: Kernel, nest: Nest, target: Target) -> Nest:
-    nest = replace(nest, loops=tuple(loop for loop in nest.loops if loop.extent != 1))
+    nest = nest.with_loops(loop for loop in nest.loops if loop.extent != 1)
     vector = _vector_loop(nest, target.vector_bytes)
     interleaved = interleaved_loops(nest, vector, target.vector_bytes) if vector else []
     nest = unroll(nest, kernel.space, interleaved)
@@ -109,7 +109,7 @@ def _schedule_nest(kernel: Kernel, nest: Nest, target: Target) -> Nest:
     step = _tile_step(nest, tile, vector, lanes, target.threads) if vector and tile else 0
     chunk = _chunk(nest, {vector: lanes, tile: step}, target)
     chosen = replace(nest.schedule, vector=vector, lanes=lanes, transposed=tile, tile_step=step, chunk=chunk)
-    return replace(nest, schedule=chosen)
+    return nest.with_schedule(chosen)
 
 
 # The vector loop
@@ -200,7 +200,7 @@ def _order_loops(nest: Nest, vector: Variable | None, tile: Variable | None) -> 
     others = [loop for loop in nest.loops if loop not in last]
     if nest.is_perfect and not nest.reads_written_buffers and others and others[0].extent < 8:
         others.sort(key=lambda loop: -loop.extent)
-    return replace(nest, loops=(*others, *last))
+    return nest.with_loops([*others, *last])
 
 
 def _tile_step(nest: Nest, tile: Variable, vector: Variable, lanes: int, threads: int) -> int:

@@ -46,10 +46,12 @@ class Registry(Generic[Parameters, Result]):
     def get(self, op: Operation) -> Rule[Any, Parameters, Result] | None:
         """Returns the function of the nearest base class of an operation; None without one."""
         declaration = type(op)
-        if declaration not in self._found:
+        try:  # costs nothing if the class is known
+            return self._found[declaration]
+        except KeyError:
             bases = declaration.__mro__
-            self._found[declaration] = next((self._functions[b] for b in bases if b in self._functions), None)
-        return self._found[declaration]
+            found = self._found[declaration] = next((self._functions[b] for b in bases if b in self._functions), None)
+            return found
 
     def __getitem__(self, op: Operation) -> Rule[Any, Parameters, Result]:
         """Returns the function for an operation. Raises KeyError without one."""

@@ -253,9 +253,9 @@ def expand_all(module: Module, expanders: Expanders) -> int:
     changes = 0
     for computation in [*module.computations]:
         edit = Edit(computation)
-        for old in computation.instructions:
-            expander = expanders.get(old.op)
-            if expander is None or has_control_edges(old) or is_dynamic(old):
+        for old in [old for old in computation.instructions if expanders.get(old.op) is not None]:
+            expander = expanders[old.op]
+            if has_control_edges(old) or is_dynamic(old):
                 continue
             new = expander(old.op, OpBuilder.at(edit, old), old, module)
             if new is not None:

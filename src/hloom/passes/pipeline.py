@@ -199,8 +199,8 @@ class _Run:
     before: Callable[[Pass], None] | None
     after: Callable[[Pass, int], None] | None
     statistics: list[PassStatistics] = field(default_factory=list)
-    done: list[Pass] = field(default_factory=list)
-    """Passes that are known to have nothing to do on the current module."""
+    done: dict[str, Pass] = field(default_factory=dict)
+    """Passes, by name, that are known to have nothing to do on the current module."""
 
     def run(self, step: Pass | Pipeline) -> int:
         """Runs a pass or pipeline; returns the number of changes."""
@@ -224,7 +224,7 @@ class _Run:
 
     def run_pass(self, step: Pass) -> int:
         """Runs a pass unless it has nothing to do or failed before; returns the number of changes."""
-        if step in self.done:
+        if step == self.done.get(step.name):
             return 0
         checkpoint()
         if not is_optional(step):
@@ -251,7 +251,7 @@ class _Run:
             if self.after is not None:
                 self.after(step, len(self.statistics))
         if not changes or settles(step):
-            self.done.append(step)
+            self.done[step.name] = step
         return changes
 
     def observe(self, name: str) -> None:

@@ -63,10 +63,13 @@ class Rule:
     root: Pattern = field(init=False, repr=False, compare=False)
     goes_deep: bool = field(init=False, repr=False, compare=False)
     """Whether the pattern has operations below the operands of the root."""
+    binds_deep: bool = field(init=False, repr=False, compare=False)
+    """Whether the pattern names other instructions than operands of the root."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "root", parse_pattern(self.pattern))
         object.__setattr__(self, "goes_deep", self.root.depth > 2)
+        object.__setattr__(self, "binds_deep", self.root.depth > 1)
 
     def run(self, module: Module) -> int:
         """Applies the rule until it matches nowhere; returns the number of applications."""
@@ -349,41 +352,45 @@ class RuleSet:
             queued.discard(instruction)
             if instruction in edit.removed:
                 continue
-            for again in self._rewrite_instruction(instruction, edit, rewritable, applied):
+            rules = self._rules(instruction)
+            if not rules or has_control_edges(instruction) or runs_effects(instruction.op):
+                continue
+            for again in _apply_first(rules, instruction, edit, rewritable, applied):
                 if again not in queued and again.op.opcode in self.by_opcode:
                     queued.add(again)
                     worklist.append(again)
         edit.finish()
 
-    def _rewrite_instruction(
-        self, root: Instruction, edit: Edit, rewritable: _Rewritable, applied: Applications
-    ) -> Iterable[Instruction]:
-        """Applies the first rule that matches; returns the instructions that rules may match now."""
-        rules = self._rules(root)
-        if not rules or has_control_edges(root) or runs_effects(root.op):
-            return ()
-        for rule in rules:
-            bound: dict[str, Instruction] = {}
-            if not rule.root.match_operands(root, bound):
-                continue
-            if not rewritable.all(root, *root.operands):
+
+def _apply_first(
+    rules: Sequence[Rule], root: Instruction, edit: Edit, rewritable: _Rewritable, applied: Applications
+) -> Iterable[Instruction]:
+    """Applies the first rule that matches; returns the instructions that rules may match now."""
+    is_rewritable = False
+    for rule in rules:
+        bound: dict[str, Instruction] = {}
+        if not rule.root.match_operands(root, bound):
+            continue
+        if not is_rewritable:
+            is_rewritable = rewritable.all(root, *root.operands)
+            if not is_rewritable:
                 return ()
-            match = Match(root, bound, edit)
-            if rule.goes_deep and not rewritable.all(*rule.root.inner_instructions(root)):
-                continue
-            if not rewritable.all(*bound.values()) or not rule.when(match):
-                continue
-            new = rule.replacement(match)
-            if not _may_replace(root, new):
-                continue
-            applied[rule.name] += 1
-            applied.replaced.append((rule.name, root.name))
-            if root.sharding is not None and new in match.made:
-                new.sharding = root.sharding
-            users, operands = [*root.users], root.operands
-            edit.replace(root, new)
-            return [*match.made, *_affected(users, operands)]
-        return ()
+        if rule.goes_deep and not rewritable.all(*rule.root.inner_instructions(root)):
+            continue
+        match = Match(root, bound, edit)
+        if (rule.binds_deep and not rewritable.all(*bound.values())) or not rule.when(match):
+            continue
+        new = rule.replacement(match)
+        if not _may_replace(root, new):
+            continue
+        applied[rule.name] += 1
+        applied.replaced.append((rule.name, root.name))
+        if root.sharding is not None and new in match.made:
+            new.sharding = root.sharding
+        users, operands = [*root.users], root.operands
+        edit.replace(root, new)
+        return [*match.made, *_affected(users, operands)]
+    return ()
 
 
 def _affected(users: Sequence[Instruction], operands: Sequence[Instruction]) -> Iterable[Instruction]:

@@ -118,9 +118,14 @@ class _Printer:
         """Names that are in use, by the id of the computation or module that they belong to."""
         self.orders: dict[int, list[Instruction]] = {}
         self.elided: list[Literal] = []
+        self.shapes: dict[int, tuple[str, Shape]] = {}
+        """Texts of shapes by their ids, and the shapes, which keep their ids meanwhile."""
 
     def shape(self, shape: Shape) -> str:
-        return shape.to_text(self.options.layouts)
+        known = self.shapes.get(id(shape))
+        if known is None:
+            known = self.shapes[id(shape)] = shape.to_text(self.options.layouts), shape
+        return known[0]
 
     def name(self, thing: Computation | Instruction) -> str:
         """The name of a computation or instruction, changed if XLA's parser would read it as something else."""
@@ -324,8 +329,9 @@ def _alias(alias: InputOutputAlias) -> str:
 
 
 def _has_padding(module: Module) -> bool:
+    shapes = {id(instruction.shape): instruction.shape for instruction in module.instructions()}
     return any(
         leaf.layout is not None and (leaf.layout.padded_dimensions or leaf.layout.padding_value is not None)
-        for instruction in module.instructions()
-        for leaf in instruction.shape.leaves()
+        for shape in shapes.values()
+        for leaf in shape.leaves()
     )

@@ -47,10 +47,14 @@ def widest_float(instruction: Instruction) -> PrimitiveType | None:
     """Returns the widest floating-point type of operands, result and combiners; None if there are fewer than two
     types.
     """
-    shapes = [instruction.shape, *instruction.operand_shapes]
-    for computation in instruction.op.computations:
-        shapes += [*computation.parameter_shapes, computation.result_shape]
-    floats = {type for shape in shapes for type in shape.leaf_types if type.is_float}
+    types = {*instruction.shape.leaf_types}
+    for operand in instruction.operands:
+        types |= operand.shape.leaf_types
+    for computation in instruction.op.computations if instruction.op.calling_fields else ():
+        types = types.union(*[shape.leaf_types for shape in (*computation.parameter_shapes, computation.result_shape)])
+    if len(types) < 2:  # most instructions
+        return None
+    floats = {type for type in types if type.is_float}
     if len(floats) < 2:
         return None
     most = max(type.bits for type in floats)

@@ -36,6 +36,8 @@ from hloom.shape import Shape
 
 _FORWARDING = (Convert, Negate, ReducePrecision, SetDimensionSize)
 """Operations that copy NaNs of their first operand, besides those that move it. Negate inverts the signs of data."""
+_OBSERVERS = (BitcastConvert, Compare, Convert, CustomCall, TopK)
+"""Operations whose results may depend on the sign of NaNs."""
 _SOURCES = (BitcastConvert, Constant, Infeed, Iota, Rng, RngBitGenerator)
 """Operations whose results are data, or are never NaN; the operand of a bitcast-convert is examined at the latter."""
 
@@ -64,7 +66,7 @@ class NanSigns:
 
 def tells_nans_apart(instruction: Instruction) -> bool:
     """Whether an instruction's result may depend on the sign of NaNs in its operands."""
-    return bool(_observed(instruction))
+    return isinstance(instruction.op, _OBSERVERS) and bool(_observed(instruction))
 
 
 def _observed(instruction: Instruction) -> Iterable[Position]:

@@ -15,7 +15,7 @@ from hloom.affine import Index, Variable
 from hloom.backends.cpu.program.buffer_assignment import STACK_BYTES, Assignment
 from hloom.backends.cpu.program.program import Buffer, CopyStep, KernelStep, Step, WhileStep
 from hloom.loops.expressions import Load
-from hloom.loops.nest import Nest, expressions_of
+from hloom.loops.nest import Nest
 from hloom.target import L2_BYTES
 
 BLOCK_BYTES = L2_BYTES // 8
@@ -89,7 +89,7 @@ def _keeps_elements(step: Step, assignment: Assignment, arrays: set[Buffer], siz
 def _array_accesses(nest: Nest) -> Iterator[tuple[int, Index]]:
     for store in nest.stores:
         yield store.buffer, store.index
-    for expression in expressions_of(nest):
+    for expression in nest.all_expressions:
         if isinstance(expression, Load):
             yield expression.buffer, expression.index
 

@@ -60,7 +60,7 @@ class NestFunctions:
         key = (id(kernel), position, chunk)
         if key not in self.written:
             if chunk != nest.schedule.chunk:
-                nest = replace(nest, schedule=replace(nest.schedule, chunk=chunk))
+                nest = nest.with_schedule(replace(nest.schedule, chunk=chunk))
             self.written[key] = self._write(f"nest{len(self.written)}", kernel, nest)
         return self.written[key]
 

@@ -31,7 +31,7 @@ from hloom.backends.cpu.nests.state import NestState
 from hloom.backends.cpu.nests.tiles import allocate_transposed, emit_tiles
 from hloom.lir import I64, Function, IndexValue, Value, constant, mask_constant
 from hloom.loops.expressions import Apply, Argument, Constant, FromIndex, InRange, Load, ReductionResult, Where
-from hloom.loops.nest import Kernel, Nest, Store, expressions_of, invariant_select
+from hloom.loops.nest import Kernel, Nest, Store, invariant_select
 from hloom.types import PrimitiveType
 
 
@@ -59,7 +59,7 @@ def used_buffers(nest: Nest) -> list[int]:
     """The buffers that a nest loads from or stores to, in increasing order."""
     used = set(nest.written)
     used.update(buffer for _, buffer, _ in nest.schedule.staged)
-    for expression in expressions_of(nest):
+    for expression in nest.all_expressions:
         if isinstance(expression, Load):
             used.add(expression.buffer)
     return sorted(used)

@@ -13,7 +13,7 @@ from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import I8, I64, PTR, Builder, Function, IndexValue, Parameter, Value
 from hloom.loops.expressions import Load, Reduction, Where
 from hloom.loops.interleaved_accesses import AccessGroup, load_groups, max_record_length, store_groups
-from hloom.loops.nest import BufferType, Nest, Store, atoms_of, indices_of
+from hloom.loops.nest import BufferType, Nest, Store, atoms_of
 
 
 class NestState(ABC):
@@ -98,7 +98,10 @@ class NestState(ABC):
 
     def known(self, key: Any) -> Any:
         """The value recorded for a key in the innermost scope that has one; None if none has."""
-        return next((scope[key] for scope in reversed(self.scopes) if key in scope), None)
+        for scope in reversed(self.scopes):
+            if key in scope:
+                return scope[key]
+        return None
 
     def to_common_width(self, operands: list[Element]) -> list[Element]:
         """Splats scalar operands if another one is a vector."""
@@ -142,7 +145,7 @@ def _access_groups(nest: Nest, vector_bytes: int) -> tuple[dict[int, AccessGroup
 def _fits_32_bits(nest: Nest) -> bool:
     """Whether all index arithmetic fits in 32 bits, with a margin."""
     limit = 1 << 30
-    for index in indices_of(nest):
+    for index in nest.indices:
         for part in (index, *(a.operand for a in atoms_of(index) if isinstance(a, (Quotient, Remainder)))):
             if part.low < -limit or part.high >= limit:
                 return False
