@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-LENGTHS = 128, 64, 32, 24, 9, 25, 49, 81, 100, 196, 256, 1280, 16, 512, 2048, 384, 1152, 896, 1600
+LENGTHS = 128, 64, 32, 24, 9, 25, 49, 80, 81, 100, 196, 256, 1280, 16, 512, 2048, 384, 1152, 896, 1600
 """Lengths of transforms with all small radices, as first and as last ones of one step, of two, and of rows."""
 SORTED = "f32", "f64", "s32", "s64"
 FACTORS = {"f32": "f32", "f64": "f64", "bf16": "bf16", "s8": "s32"}
