@@ -159,22 +159,23 @@ class _Lowering:
         self.space = ExpressionSpace([buffer.size for buffer in self.buffers])
         self.puller = Puller(self.space, distinct)
         self.copies: list[tuple[int, int]] = []
+        self.loops_of = functools.cache(self._loops)
 
     def lowered(self) -> Lowered:
         """The kernel, with a nest or several for each root."""
-        nests: list[Nest] = []
+        nests, updates = list[Nest](), list[Nest]()
         output = len(self.inputs)
         plain: list[tuple[Instruction, int]] = []
         for root in self.roots:
             part = self._dynamic_update_slice(root, output)
             if part is not None:
-                nests.append(part)
+                updates.append(part)
             elif isinstance(op := root.op, Concatenate):
                 nests += self._concatenate(op, root, output)
             else:
                 plain.append((root, output))
             output += sum(1 for _ in root.shape.leaves())
-        nests += self._stores(plain)
+        nests += _joined([*updates, *self._stores(plain)])
         nests = with_bits_moved(self.space, self.buffers, [nest for nest in nests if nest.iterations])
         kernel = Kernel(self.buffers, nests, self.space)
         kernel.in_place = frozenset(in_place_pairs(kernel.nests))
@@ -213,7 +214,7 @@ class _Lowering:
         for root, output in roots:
             groups.setdefault(next(root.shape.leaves()).dimensions, []).append((root, output))
         for sizes, members in groups.items():
-            loops, index = self._loops(sizes)
+            loops, index = self.loops_of(sizes)
             offset = self.space.indices.linear(index, row_major_strides(sizes))
             stores = [
                 Store(output + k, offset, value)
@@ -234,12 +235,25 @@ class _Lowering:
         operand, update = root.operands[:2]
         source = self.puller.buffers[operand]
         starts = start_indices(PullIndexing(self.puller, root), 2, update.shape.dimensions)
-        nest = self._store_part(root.shape, output, update, starts, self._loops(update.shape.dimensions))
+        nest = self._store_part(root.shape, output, update, starts, self._loops_of_part(update.shape))
         (store,) = nest.stores
         if any(load.buffer == source and load.index != store.index for load in nest.loads):
             return None
         self.copies.append((output, source))
         return nest
+
+    def _loops_of_part(self, part: Shape) -> Loops:
+        """The loops over a part that an update writes: those of a root with as many elements, if there is one."""
+        for root in self.roots:
+            sizes = next(root.shape.leaves()).dimensions
+            if not isinstance(root.op, (Concatenate, DynamicUpdateSlice)) and _without_ones(sizes) == _without_ones(
+                part.dimensions
+            ):
+                loops, index = self.loops_of(sizes)
+                long = (i for i, size in zip(index, sizes, strict=True) if size != 1)
+                first = self.space.indices.constant(0)
+                return loops, tuple(first if size == 1 else next(long) for size in part.dimensions)
+        return self._loops(part.dimensions)
 
     def _concatenate(self, op: Concatenate, root: Instruction, output: int) -> list[Nest]:
         """Makes a store for each operand of a concatenation, in one nest for adjacent ones that are similar enough."""
@@ -265,6 +279,18 @@ class _Lowering:
         positions = [indices.add(i, s) for i, s in zip(index, starts, strict=True)]
         offset = indices.linear(positions, row_major_strides(whole.dimensions))
         return Nest(loops, (Store(output, offset, self.puller.element(part, index)),))
+
+
+def _without_ones(sizes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(size for size in sizes if size != 1)
+
+
+def _joined(nests: Sequence[Nest]) -> list[Nest]:
+    """Joins the nests that have the same loops."""
+    stores: dict[tuple[Variable, ...], list[Store]] = {}
+    for nest in nests:
+        stores.setdefault(nest.loops, []).extend(nest.stores)
+    return [Nest(loops, tuple(group)) for loops, group in stores.items()]
 
 
 @dataclass

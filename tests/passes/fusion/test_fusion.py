@@ -159,6 +159,90 @@ def test_rows_are_not_read_before_and_after_an_update_in_one_kernel(rows: int, e
     assert sum("slice" in kernel and "update" not in kernel for kernel in fused(entry)) == expected
 
 
+SCAN = """y = f32[4,1,32] parameter(0)
+w = f32[32,32] parameter(1)
+k = s32[] parameter(2)
+none = s32[] constant(0)
+p = f32[32,32] dot(w, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+row = f32[1,32] slice(p), slice={[0:1], [0:32]}
+t = f32[1,32] tanh(row)
+part = f32[1,1,32] reshape(t)
+"""
+BOTH = "b = f32[4,1,32] dynamic-update-slice(y, part, k, none, none)\n"
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        ("ROOT r = (f32[1,32], f32[4,1,32]) tuple(t, b)", "slice tanh reshape"),
+        ("u = f32[1,32] exponential(t)\nROOT r = (f32[1,32], f32[4,1,32], f32[1,32]) tuple(t, b, u)", "exponential"),
+        # The array is read besides, or the part is not of the stored elements.
+        ("s = f32[4,1,32] negate(y)\nROOT r = (f32[1,32], f32[4,1,32], f32[4,1,32]) tuple(t, b, s)", ""),
+        ("ROOT r = f32[4,1,32] copy(b)", ""),
+    ],
+)
+def test_a_value_that_is_also_part_of_an_array_is_stored_by_one_kernel(rest: str, expected: str) -> None:
+    (*others, found) = [k for k in fused(SCAN + BOTH + rest) if "update" in k]
+    assert not others and ("tuple" in found) == bool(expected) and expected in found
+
+
+def test_a_padded_value_is_not_computed_in_each_row() -> None:
+    """An update of a broadcast is stored whole, so it has other loops than the value."""
+    padded = SCAN.replace("y = f32[4,1,32] parameter(0)", "o = f32[] parameter(0)\ny = f32[4,1,32] broadcast(o)")
+    found = fused(
+        padded.replace("broadcast(o)", "broadcast(o), dimensions={}")
+        + BOTH
+        + "ROOT r = (f32[1,32], f32[4,1,32]) tuple(t, b)"
+    )
+    assert not any(kernel.endswith("tuple]") for kernel in found), found
+
+
+LOOP = """HloModule m
+body {
+  s = (s32[], f32[SIZES], f32[9,SIZES], f32[9,SIZES]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  n = s32[] add(i, one)
+  h = f32[SIZES] get-tuple-element(s), index=1
+  g = f32[SIZES] sine(h)
+  o = f32[SIZES] negate(g)
+  zero = s32[] constant(0)
+  y = f32[9,SIZES] get-tuple-element(s), index=2
+  part = f32[1,SIZES] reshape(g)
+  z = f32[9,SIZES] get-tuple-element(s), index=3
+  p = f32[1,SIZES] reshape(h)
+  a = f32[9,SIZES] dynamic-update-slice(y, part, i, STARTS)
+  b = f32[9,SIZES] dynamic-update-slice(z, p, i, STARTS)
+  ROOT t = (s32[], f32[SIZES], f32[9,SIZES], f32[9,SIZES]) tuple(n, g, a, b)
+}
+condition {
+  s = (s32[], f32[SIZES], f32[9,SIZES], f32[9,SIZES]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  end = s32[] constant(9)
+  ROOT c = pred[] compare(i, end), direction=LT
+}
+ENTRY e {
+  x = f32[SIZES] parameter(0)
+  y = f32[9,SIZES] parameter(1)
+  z = s32[] constant(0)
+  s = (s32[], f32[SIZES], f32[9,SIZES], f32[9,SIZES]) tuple(z, x, y, y)
+  w = (s32[], f32[SIZES], f32[9,SIZES], f32[9,SIZES]) while(s), condition=condition, body=body
+  h = f32[SIZES] get-tuple-element(w), index=1
+  c = f32[9,SIZES] get-tuple-element(w), index=2
+  d = f32[9,SIZES] get-tuple-element(w), index=3
+  ROOT r = (f32[SIZES], f32[9,SIZES], f32[9,SIZES]) tuple(h, c, d)
+}
+"""
+
+
+@pytest.mark.parametrize("sizes", ["0", "1", "7", "1,1", "5,1,3", "300,40"])
+def test_loops_that_collect_what_they_pass_on(sizes: str) -> None:
+    text = LOOP.replace("SIZES", sizes).replace("STARTS", ", ".join(["zero"] * len(sizes.split(","))))
+    arrays = arrays_for(hl.parse(text))
+    for found, expected in zip(hl.compile(text)(*arrays), interpreted(hl.parse(text), *arrays), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_fusions_do_not_grow_without_end() -> None:
     chain = XY + "".join(f"a{k} = f32[64,32] negate({f'a{k - 1}' if k else 'x'})\n" for k in range(30))
     found = fused(chain + "ROOT r = f32[64,32] negate(a29)", max_instructions=10)

@@ -13,7 +13,7 @@ computed inside its users if this saves more memory traffic than it costs in rep
   the same access pattern.
 
 Fusions over the same elements that share operands are then merged (`sibling_fusion.py`), so that each operand is read
-once.
+once. A value that is stored twice, also as a part of a larger array, is stored by the kernel that computes it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from hloom.passes.edit import Edit, running_computations
 from hloom.passes.fusion.access_patterns import BY_ROWS
 from hloom.passes.fusion.build import build_fusion
 from hloom.passes.fusion.decisions import CanFuse, Decisions
-from hloom.passes.fusion.in_place import ROOT_ONLY
+from hloom.passes.fusion.in_place import ROOT_ONLY, long_sizes, written_part
 from hloom.passes.fusion.sibling_fusion import merge_siblings
+from hloom.passes.optimize.update_scheduler import origin
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,12 @@ class _Groups:
     def __init__(self, decisions: Decisions) -> None:
         self.decisions = decisions
         self.order = {instruction: k for k, instruction in enumerate(decisions.computation.instructions)}
+        self.stored = decisions.fusible - decisions.inlined
 
     def worth_fusing(self) -> list[list[Instruction]]:
         """Returns the roots of each fusion of more than one instruction; a single one is a kernel without a fusion."""
         decisions = self.decisions
-        roots = [i for i in self.order if i in decisions.fusible and i not in decisions.inlined]
+        roots = [i for i in self.order if i in self.stored]
         merged = merge_siblings(
             roots, self.members, self.order, self._may_merge, self._read_same_versions, decisions.max_instructions
         )
@@ -103,7 +105,17 @@ class _Groups:
     def _may_merge(self, root: Instruction) -> bool:
         by_columns = bool(self.decisions.kernels[root].patterns - {BY_ROWS})
         is_array = root.shape.is_array and bool(root.shape.dimensions)
-        return is_array and not isinstance(root.op, ROOT_ONLY) and not by_columns
+        is_alone = isinstance(root.op, ROOT_ONLY) and not self._is_second_store(root)
+        return is_array and not is_alone and not by_columns
+
+    def _is_second_store(self, root: Instruction) -> bool:
+        """Whether a root only writes a stored value once more, into an array that nothing else reads, as where a loop
+        collects the values that it passes on. The kernel that computes the value may store both.
+        """
+        part, array = written_part(root), root.operands[0]
+        if part is root or array in self.decisions.inlined or [*array.users] != [root]:
+            return False
+        return origin(part) in self.stored and long_sizes(origin(part)) == long_sizes(part)
 
     def _read_same_versions(self, a: Instruction, b: Instruction) -> bool:
         """Whether the fusions of two roots read the same versions of arrays that are updated in place."""

@@ -2,7 +2,8 @@
 
 A fusion is identified by its roots, the instructions whose values it stores. Two fusions are merged if their roots have
 equal sizes, no path outside of the two leads from one to the other, and either they read a common array, or one reads
-the other's result element by element, which then need not be read back from memory.
+the other's result element by element, which then need not be read back from memory. An update has the sizes of the part
+that it writes.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from operator import itemgetter
 
 from hloom.ir import Instruction
 from hloom.ops.reduce import Reduce
+from hloom.ops.reshape import Reshape
 from hloom.passes.edit import runs_effects
 from hloom.passes.fusion.access_patterns import reduced_count
 from hloom.passes.fusion.costs import SMALL_REDUCTION
+from hloom.passes.fusion.in_place import long_sizes, written_part
 
 MAX_CANDIDATES = 6
 MAX_SEARCH = 300
@@ -119,9 +122,12 @@ class _Merger:
 
         Loops over rows read columns with a stride, and the reverse.
         """
-        if a.shape.is_tuple or b.shape.is_tuple or a.shape.dimensions != b.shape.dimensions:
+        if a.shape.is_tuple or b.shape.is_tuple:
             return False
-        return self.reductions[a] == self.reductions[b]
+        parts = written_part(a), written_part(b)
+        are_whole = parts == (a, b)
+        first, second = (part.shape.dimensions if are_whole else long_sizes(part) for part in parts)
+        return first == second and self.reductions[a] == self.reductions[b]
 
     def _add_span(self, first: int, last: int) -> None:
         """Adds the range of a merged group, joined with the ranges that it overlaps.
@@ -140,10 +146,12 @@ class _Merger:
     def _reads_elementwise(self, group: list[Instruction], root: Instruction) -> bool:
         """Whether every read of the group's results by the root's fusion is at the index that is being computed."""
         members = self.members[root]
-        reached = {r for r in group if r not in members}
+        part, reached = written_part(root), {r for r in group if r not in members}
         for member in members:
-            if any(operand in reached for operand in member.operands):
-                if not member.op.elementwise or member.shape.dimensions != root.shape.dimensions:
+            read = reached.intersection(member.operands)
+            if read and not (member is root and read == {part}):
+                keeps_elements = member.op.elementwise or (isinstance(member.op, Reshape) and part is not root)
+                if not keeps_elements or not all(_is_alike(i, part) for i in (member, *read)):
                     return False
                 reached.add(member)
         return True
@@ -180,6 +188,11 @@ class _Merger:
             read = (operand for part in members for member in part for operand in member.operands)
             found = self.inputs[id(group)] = [operand for operand in dict.fromkeys(read) if operand not in inside]
         return found
+
+
+def _is_alike(instruction: Instruction, part: Instruction) -> bool:
+    """Whether an instruction has an element for each one of a part, which no update has."""
+    return written_part(instruction) is instruction and long_sizes(instruction) == long_sizes(part)
 
 
 def _reductions(root: Instruction, members: Iterable[Instruction]) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
