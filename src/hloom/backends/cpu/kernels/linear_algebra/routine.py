@@ -6,7 +6,7 @@ import numpy as np
 
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.linear_algebra import cholesky, lu, qr, small_matrices, solve, spectra
+from hloom.backends.cpu.kernels.linear_algebra import cholesky, lu, one_side, qr, small_matrices, solve, spectra
 from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.ir import Instruction
 from hloom.lir import I8, I32, I64, PTR, VOID, Value, constant, type_of
@@ -29,7 +29,7 @@ def emit(op: CustomCall, name: str, instruction: Instruction, target: Target) ->
         return None
     if call.count == 0:
         return code_of(name, [entry_function(name, instruction)])
-    for own in (cholesky, lu, qr, solve, small_matrices, spectra):
+    for own in (cholesky, lu, qr, one_side, solve, small_matrices, spectra):
         if (code := own.emit(name, instruction, call, target)) is not None:
             return code
     return _Batch(name, instruction, call, target).code()
