@@ -108,6 +108,8 @@ class Operation:
     see_also: ClassVar[tuple[str, ...]] = ()
     """The opcodes of related operations, to which readers are referred, and from these back."""
     fields: ClassVar[tuple[Field, ...]] = ()
+    payload: ClassVar[Field | None] = None
+    """The attribute that text has in parentheses, in place of operands."""
     calling_fields: ClassVar[tuple[Field, ...]] = ()
     """The attributes that hold computations."""
     elementwise: ClassVar[bool] = False
@@ -133,6 +135,7 @@ class Operation:
         own = {name: value for name, value in vars(cls).items() if isinstance(value, Field)}
         inherited = {field.name: field for field in cls.fields}
         cls.fields = tuple((inherited | own).values())
+        cls.payload = next((field for field in cls.fields if field.in_parentheses), None)
         cls.is_variadic = any(name[0] == "*" for name in cls.operands)
         cls.calling_fields = tuple(field for field in cls.fields if isinstance(field.kind, ComputationKind))
         if opcode:

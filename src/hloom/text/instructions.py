@@ -129,7 +129,7 @@ class InstructionParser:
         shape, opcode, opcode_at = self._shape_and_opcode()
         parentheses_at = scanner.pos + 1
         declaration = operation_named(opcode)
-        payload = next((f for f in declaration.fields if f.in_parentheses), None) if declaration else None
+        payload = declaration.payload if declaration else None
         operands: list[Instruction] = []
         inside = ""
         if payload is None:
