@@ -1,6 +1,7 @@
 """`convolution` as LLVM IR: register tiles over padded copies of the input.
 
-form.py brings the convolution to a normal form, geometry.py describes the ways to compute it, and plan.py chooses one.
+form.py brings the convolution to a normal form, and lines.py computes it if each feature has a window of its own. Else
+geometry.py describes the ways to compute it, and plan.py chooses one.
 The entry packs the kernel (`name.pack`); then for each pass, which is a range of images, it copies these (`name.copy`),
 and runs `name.task` for blocks of the result, which accumulates tiles (tile.py) and stores them (`name.store`).
 Tasks share no sums, and blocks of K are added in order (products/sums.py), so the result does not depend on the number
@@ -16,6 +17,7 @@ from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.convolution.form import normal_form
 from hloom.backends.cpu.kernels.convolution.geometry import Mode
+from hloom.backends.cpu.kernels.convolution.lines import emit_lines, plan_lines
 from hloom.backends.cpu.kernels.convolution.packing import ImageCopy, KernelPack
 from hloom.backends.cpu.kernels.convolution.plan import MAX_ENTRIES, ConvolutionPlan, make_plan
 from hloom.backends.cpu.kernels.convolution.tile import StoreTile, SumTile
@@ -50,7 +52,10 @@ def emit(op: Convolution, name: str, instruction: Instruction, target: Target) -
     form = normal_form(op, instruction)
     if form.taps == 0:
         return _zeros(name, instruction)
-    plan = make_plan(form, type_of(sums.element, target.vector_bytes * 8 // sums.bits), target)
+    vector = type_of(sums.element, target.vector_bytes * 8 // sums.bits)
+    if (lines := plan_lines(form, vector, target)) is not None:
+        return emit_lines(name, instruction, lines, target)
+    plan = make_plan(form, vector, target)
     if form.classes > MAX_CLASSES or len(plan.table) > MAX_ENTRIES:
         return None
     return _Emitter(name, plan, instruction).code()

@@ -1,0 +1,93 @@
+"""Convolutions of each feature with a window of its own, line by line, against the interpreter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import hloom as hl
+from backends.cpu.kernels.convolution.test_convolution import SAME, Case, check, first, last, operands
+from backends.cpu.kernels.run_kernel import Kernel, interpreted
+from hloom.backends.cpu.kernels.convolution import convolution
+from hloom.backends.cpu.kernels.convolution.form import normal_form
+from hloom.backends.cpu.kernels.convolution.lines import Lines, plan_lines
+from hloom.lir import type_of
+from hloom.ops.attributes import WindowDimension
+from hloom.ops.convolution import Convolution
+from hloom.target import Target
+
+FAR = WindowDimension(3, 1, 20, 20)
+CASES = {
+    "one block": Case((SAME, SAME), (9, 28), first(2), 2, 1, 1, groups=7),
+    "several blocks": Case((SAME, WindowDimension(5, 1, 2, 2)), (7, 130), first(2), 2, 1, 1, groups=3),
+    "one axis": Case((SAME,), (300,), first(1), 2, 1, 1, groups=3),
+    "one line": Case((WindowDimension(1), SAME), (1, 40), first(2), 2, 1, 1, groups=3),
+    "one feature": Case((SAME, SAME), (9, 28), first(2), 3, 1, 1),
+    "every other line": Case((WindowDimension(3, 2, 1, 1), SAME), (17, 28), first(2), 2, 1, 1, groups=3),
+    "reversed and dilated": Case(
+        (WindowDimension(3, 2, 1, 1, 2, 1, True), WindowDimension(3, 1, 4, 4, 3, 1, True)), (31, 63), first(2), 2, 1, 1,
+        groups=5,
+    ),
+    "less than the input": Case((SAME, WindowDimension(3, 1, -1, -2)), (3, 64), first(2), 2, 1, 1, groups=2),
+    "mostly padding": Case((WindowDimension(3, 1, 5, 5), FAR), (2, 14), first(2), 2, 1, 1, groups=3),
+    "groups of the batch": Case((SAME, SAME), (9, 28), first(2), 2, 1, 1, batch_groups=5),
+}  # fmt: skip
+
+
+def plan_of(case: Case) -> Lines | None:
+    root = hl.parse(case.text()).entry.root
+    assert isinstance(root.op, Convolution)
+    return plan_lines(normal_form(root.op, root), type_of("float", 16), Target(64, 2))
+
+
+@pytest.mark.parametrize(
+    "types", ["f32 f32 f32", "f64 f64 f64", "bf16 bf16 bf16", "f16 f32 f32", "s8 s8 s32", "u8 u8 u8"]
+)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_lines_are_the_interpreters(case: Case, types: str) -> None:
+    assert plan_of(case) is not None
+    for vector_bytes, threads in ((16, 1), (32, 2), (64, 3)):
+        check(replace(case, types=types), threads, vector_bytes)
+
+
+@pytest.mark.parametrize("case", [
+    Case((SAME, SAME), (9, 28), last(2), 2, 1, 1, groups=7),
+    Case((SAME, SAME), (9, 28), first(2), 2, 2, 1, groups=7),
+    Case((SAME, SAME), (9, 28), first(2), 2, 1, 2, groups=7),
+    Case((SAME, WindowDimension(3, 2, 1, 1)), (9, 28), first(2), 2, 1, 1, groups=7),
+    Case((SAME, WindowDimension(3, 1, 1, 1, 1, 2)), (9, 28), first(2), 2, 1, 1, groups=7),
+    Case((SAME, SAME), (9, 5), first(2), 2, 1, 1, groups=7),
+    Case((WindowDimension(7, 1, 3, 3),) * 2, (9, 28), first(2), 2, 1, 1, groups=7),
+    Case((SAME, WindowDimension(2, 1, 0, 0, 2000)), (9, 2028), first(2), 2, 1, 1, groups=7),
+    Case((SAME, WindowDimension(2, 1, 900, 900, 900)), (9, 28), first(2), 2, 1, 1, groups=7),
+], ids=[
+    "features last", "several inputs", "several outputs", "apart", "dilated base", "short", "many taps", "far apart",
+    "padding alone",
+])  # fmt: skip
+def test_others_are_left_to_tiles_of_positions(case: Case) -> None:
+    assert plan_of(case) is None
+
+
+def test_a_tile_has_few_vectors_and_the_last_one_overlaps() -> None:
+    plan = plan_of(CASES["several blocks"])
+    assert plan is not None
+    assert (plan.lines, plan.vectors, plan.bands) == (4, 2, 2)
+    assert (plan.edges, plan.inner) == ([0, 128], range(32, 128, 32))
+
+
+def test_padding_times_infinity_is_no_number() -> None:
+    text = CASES["one block"].text()
+    image, kernel = operands(text)
+    image[0, 0, 2, 3] = np.inf
+    kernel[0, 0, 0, 0], kernel[1, 0, 2, 2], kernel[2, 0, 1, 0] = np.nan, np.inf, -np.inf
+    with np.errstate(all="ignore"):
+        (found,), expected = Kernel(convolution.emit, text, 2)(image, kernel), interpreted(text, image, kernel)
+    np.testing.assert_array_equal(found, expected[0] if isinstance(expected, (list, tuple)) else expected)
+
+
+def test_the_number_of_threads_does_not_change_a_bit() -> None:
+    text = CASES["several blocks"].text()
+    arrays = [a + np.float32(0.1) for a in operands(text)]
+    assert len({Kernel(convolution.emit, text, threads)(*arrays)[0].tobytes() for threads in (1, 2, 3)}) == 1
