@@ -360,8 +360,8 @@ add("top 64 of 1M", random((1 << 20,)), lambda x: lax().top_k(x, 64)[0], torch=l
 
 
 READ_ROWS_BYTES = FLOATS * 200_000 * (64 + 1)
-"""Bytes of rows that are read in any order, each time, and of their numbers: a core's cache holds few of the rows, so that
-nearly all of them come from farther away as often as they are read."""
+"""Bytes of rows that are read in any order, each time, and of their numbers: the cache of a core holds few of the rows,
+and nearly all of them come from farther away as often as they are read."""
 
 
 def _rows(rng: np.random.Generator) -> list[Array]:

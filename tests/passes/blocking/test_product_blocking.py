@@ -41,6 +41,7 @@ MASK = """
   lows = f32[2,3,24,24] broadcast(low), dimensions={}
   masked = f32[2,3,24,24] select(masks, scaled, lows)
 """
+SCORE_BYTES = 2 * 3 * 24 * 24 * 4
 SOFTMAX = """
   least = f32[] constant(-inf)
   most = f32[2,3,24] reduce({x}, least), dimensions={{3}}, to_apply=largest
@@ -155,7 +156,27 @@ def test_few_smaller_softmaxes_are_blocked() -> None:
     for count, blocked_count in ((2, 2), (3, 0)):
         found = layers(count)
         run_passes(found, simplification_pipeline())
-        assert ProductBlocking(1 << 30, 1000, 1, 5, 6, 24, 1, 2).run(found) == blocked_count
+        assert ProductBlocking(1 << 30, 1000, 1, 5, 6, 24, 1, max_small=2).run(found) == blocked_count
+
+
+@pytest.mark.parametrize(("smallest", "count"), [(SCORE_BYTES, 1), (SCORE_BYTES + 1, 0)])
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_a_mask_pays_for_a_loop_over_smaller_scores(is_masked: bool, smallest: int, count: int) -> None:
+    """Blocks are skipped; without a mask a loop over scores that fit the cache saves nothing."""
+    text = (CAUSAL if is_masked else SCORES + SOFTMAX.format(x="scaled")) + RESULT.format(root="ROOT")
+    found = module(text)
+    run_passes(found, simplification_pipeline())
+    blocking = ProductBlocking(1 << 30, 1000, 1, 5, 6, 6, 1 << 30, min_masked_bytes=smallest)
+    assert blocking.run(found) == (count if is_masked else 0)
+
+
+def test_smaller_scores_have_as_many_elements_as_queries_and_keys() -> None:
+    """Products of rows by a matrix of weights that is as large are not scores."""
+    wide = CAUSAL.replace("24,4]", "24,24]") + RESULT.format(root="ROOT").replace("24,4]", "24,24]")
+    for text, count in ((CAUSAL + RESULT.format(root="ROOT"), 1), (wide, 0)):
+        found = module(text)
+        run_passes(found, simplification_pipeline())
+        assert ProductBlocking(1 << 30, 1000, 1, 5, 6, 6, 1 << 30, min_masked_bytes=1).run(found) == count
 
 
 def test_no_large_array_remains() -> None:

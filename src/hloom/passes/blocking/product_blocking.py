@@ -17,6 +17,8 @@ from hloom.passes.edit import callees_first_of, running_computations
 
 MASKED_BLOCKS = 8
 """Blocks of keys, at least, where a mask hides some of them."""
+MIN_MASKED_GROWTH = 1.0
+"""Scores, at least, for each element of queries and keys, where a mask hides some."""
 MIN_SIDE = 64
 """Rows or keys of a block that products compute at full speed."""
 
@@ -52,6 +54,8 @@ class ProductBlocking:
 
     Each loop takes long to compile.
     """
+    min_masked_bytes: int = 1 << 20
+    """The minimum size where a mask hides keys: skipped blocks save work even if scores fit the cache."""
     in_parts: bool = True
     """Whether sums may be divided among blocks: those over keys, and those over the tiled dimension."""
     max_small: int = 2
@@ -71,6 +75,9 @@ class ProductBlocking:
         smaller = find_regions(computation, self.min_softmax_bytes, self.min_repeated_bytes)
         softmaxes = [region for region in smaller if find_softmax(region) is not None]
         yield from softmaxes if len(softmaxes) <= self.max_small else ()
+        masked = find_regions(computation, self.min_masked_bytes, self.min_repeated_bytes, MIN_MASKED_GROWTH)
+        found = [region for region in masked if _is_masked(region)]
+        yield from found if len(softmaxes) + len(found) <= self.max_small else ()
 
     def _block(self, module: Module, computation: Computation, region: Region) -> bool:
         """Rewrites a region to nested loops, until a block is small enough."""
@@ -98,6 +105,12 @@ class ProductBlocking:
             sizes = BlockSizes(row * rows, rows)
         tiling = choose_tiling(region, sizes)
         return tiling if tiling is None or self.in_parts or not tiling.sums else None
+
+
+def _is_masked(region: Region) -> bool:
+    """Whether a region has a softmax of which a mask hides keys."""
+    softmax = find_softmax(region)
+    return softmax is not None and masking_of(softmax.scores) is not None
 
 
 def _side(softmax: Softmax, limit: int) -> int:

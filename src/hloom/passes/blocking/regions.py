@@ -50,19 +50,29 @@ class Region:
     """Operands of members that are recomputed for each block, in any part."""
 
 
-def is_large_product(instruction: Instruction, min_bytes: int) -> bool:
-    """Whether an instruction is a dot whose result has `min_bytes` or more, and twice the elements of its operands."""
+MIN_GROWTH = 2.0
+"""Elements of a large product, at least, for each of its operands'."""
+
+
+def is_large_product(instruction: Instruction, min_bytes: int, min_growth: float) -> bool:
+    """Whether an instruction is a dot whose result has `min_bytes` or more, and `min_growth` times the elements of its
+    operands.
+    """
     if not isinstance(instruction.op, Dot) or not _is_plain(instruction) or instruction.shape.byte_size < min_bytes:
         return False
-    return instruction.shape.element_count >= 2 * sum(shape.element_count for shape in instruction.operand_shapes)
+    return instruction.shape.element_count >= min_growth * sum(
+        shape.element_count for shape in instruction.operand_shapes
+    )
 
 
-def find_regions(computation: Computation, min_bytes: int, min_repeated_bytes: int) -> list[Region]:
+def find_regions(
+    computation: Computation, min_bytes: int, min_repeated_bytes: int, min_growth: float = MIN_GROWTH
+) -> list[Region]:
     """The regions of a computation, in the order of their dependences.
 
     A product has at least `min_bytes`; one that several regions compute has matrices of at least `min_repeated_bytes`.
     """
-    products = {i for i in computation.instructions if is_large_product(i, min_bytes)}
+    products = {i for i in computation.instructions if is_large_product(i, min_bytes, min_growth)}
     if not products:
         return []
     return _Finder(computation, products).regions(min_repeated_bytes)
