@@ -1,7 +1,8 @@
 """The builder: methods that append one instruction each to the body of a function.
 
-Methods work on scalars and vectors alike: the type of a value has an element and a width, and constants take the type
-of the other operand.
+Arithmetic, addresses and moves of lanes that a block has already are not appended again: unrolled code repeats them,
+and each takes LLVM time. Methods work on scalars and vectors alike: the type of a value has an element and a width, and
+constants take the type of the other operand.
 """
 
 from __future__ import annotations
@@ -67,6 +68,9 @@ class Builder:
         self.needs = function.needs
         self.block = "entry"
         self._count = 0
+        self._known: dict[tuple[object, ...], Value] = {}
+        """Results of the current block, by opcode, types, operands and immediates."""
+        self._known_block = self.block
 
     # Names, blocks, symbols
 
@@ -120,9 +124,11 @@ class Builder:
     @contextmanager
     def prologue(self) -> Iterator[Self]:
         """Context manager in which instructions are appended to the prologue; they need values of the prologue only."""
-        self.body = self.function.prologue
+        known = self._known, self._known_block
+        self.body, self._known, self._known_block = self.function.prologue, {}, self.block
         yield self
         self.body = self.function.body
+        self._known, self._known_block = known
 
     def address_of(self, need: Need) -> Value:
         """Returns the address of a function or variable."""
@@ -132,6 +138,15 @@ class Builder:
     def task_symbol(self, name: str) -> Value:
         """Returns the address of a task, `void (ptr frame, i64 chunk)`, by its name."""
         return self.address_of(Declaration(name, VOID, (PTR, I64)))
+
+    def _once(self, key: tuple[object, ...], make: Callable[[], Instruction]) -> Value:
+        """Returns the result of the block with a key, or appends an instruction without effects that computes it."""
+        if self.block is not self._known_block:
+            self._known, self._known_block = {}, self.block
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self.append(make())
+        return found
 
     # Control flow
 
@@ -208,11 +223,9 @@ class Builder:
     # Arithmetic
 
     def binary(self, opcode: str, a: Value, b: Value, flags: str = "") -> Value:
-        """Appends a binary operation, with flags such as "nsw" or "reassoc nsz"."""
-        self._count += 1
-        result = Binary(f"%v{self._count}", opcode, a, b, f"{flags} " if flags else "")
-        self.body.append(result)
-        return result
+        """Returns the result of a binary operation, with flags such as "nsw" or "reassoc nsz"."""
+        key = opcode, a.type, a.text, b.text, flags
+        return self._once(key, lambda: Binary(self.name(), opcode, a, b, f"{flags} " if flags else ""))
 
     def fneg(self, a: Value) -> Value:
         """Appends a negation of floats."""
@@ -292,7 +305,9 @@ class Builder:
 
     def shuffle(self, a: Value, b: Value | None, lanes: Sequence[int]) -> Value:
         """Selects lanes of a and b; lanes of b are numbered after those of a."""
-        return self.append(Shuffle(self.name(), a, b if b is not None else poison(a.type), tuple(lanes)))
+        other, order = b if b is not None else poison(a.type), tuple(lanes)
+        key = "shuffle", a.type, a.text, other.text, order
+        return self._once(key, lambda: Shuffle(self.name(), a, other, order))
 
     def joined(self, a: Value, b: Value) -> Value:
         """Concatenates the lanes of a and b; b must not be wider than a."""
@@ -307,7 +322,8 @@ class Builder:
 
     def insert(self, vector: Value, scalar: Value, lane: int) -> Value:
         """Returns a vector with another scalar in a lane."""
-        return self.append(Insert(self.name(), vector, scalar, lane))
+        key = "insert", vector.type, vector.text, scalar.text, lane
+        return self._once(key, lambda: Insert(self.name(), vector, scalar, lane))
 
     def extract_field(self, structure: Value, position: int) -> Value:
         """Returns a field of a structure."""
@@ -329,7 +345,8 @@ class Builder:
 
     def element_pointer(self, base: Value, index: Value, element: str) -> Value:
         """Returns the address of the element at an index; for a vector of indices, the addresses."""
-        return self.append(Address(self.name(), base, index, element))
+        key = element, index.type, base.text, index.text
+        return self._once(key, lambda: Address(self.name(), base, index, element))
 
     def load(self, pointer: Value, type: Type, align: int, order: str = "") -> Value:
         """Appends a load, atomic if it has an ordering; `align` is in bytes."""

@@ -45,8 +45,8 @@ def function(
 ) -> Function:
     """Returns `i64 @name(i64 x)`, which is at least as long as `cost`."""
     b = Builder(Function(name, [Parameter("x", I64)], I64, attributes, exported))
-    for _ in range(cost // 20):
-        b.binary("add", b.function.parameters[0], constant(I64, 1))
+    for k in range(cost // 20):
+        b.binary("add", b.function.parameters[0], constant(I64, k))
     b.ret(write(b, b.function.parameters[0]))
     return b.function
 
