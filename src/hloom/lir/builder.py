@@ -1,8 +1,8 @@
 """The builder: methods that append one instruction each to the body of a function.
 
-Arithmetic, addresses and moves of lanes that a block has already are not appended again: unrolled code repeats them,
-and each takes LLVM time. Methods work on scalars and vectors alike: the type of a value has an element and a width, and
-constants take the type of the other operand.
+Index arithmetic, addresses and moves of lanes that a block has already are not appended again: unrolled code repeats
+them, and each takes LLVM time. Methods work on scalars and vectors alike: the type of a value has an element and a
+width, and constants take the type of the other operand.
 """
 
 from __future__ import annotations
@@ -139,13 +139,15 @@ class Builder:
         """Returns the address of a task, `void (ptr frame, i64 chunk)`, by its name."""
         return self.address_of(Declaration(name, VOID, (PTR, I64)))
 
-    def _once(self, key: tuple[object, ...], make: Callable[[], Instruction]) -> Value:
+    def _once(self, key: tuple[object, ...], make: Callable[..., Instruction], *operands: object) -> Value:
         """Returns the result of the block with a key, or appends an instruction without effects that computes it."""
         if self.block is not self._known_block:
             self._known, self._known_block = {}, self.block
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self.append(make())
+            self._count += 1
+            found = self._known[key] = make(f"%v{self._count}", *operands)
+            self.body.append(found)
         return found
 
     # Control flow
@@ -223,9 +225,14 @@ class Builder:
     # Arithmetic
 
     def binary(self, opcode: str, a: Value, b: Value, flags: str = "") -> Value:
-        """Returns the result of a binary operation, with flags such as "nsw" or "reassoc nsz"."""
-        key = opcode, a.type, a.text, b.text, flags
-        return self._once(key, lambda: Binary(self.name(), opcode, a, b, f"{flags} " if flags else ""))
+        """Appends a binary operation, with flags such as "nsw" or "reassoc nsz", or returns its result."""
+        flags = f"{flags} " if flags else ""
+        if a.type is I64:
+            return self._once((opcode, a.text, b.text, flags), Binary, opcode, a, b, flags)
+        self._count += 1
+        result = Binary(f"%v{self._count}", opcode, a, b, flags)
+        self.body.append(result)
+        return result
 
     def fneg(self, a: Value) -> Value:
         """Appends a negation of floats."""
@@ -307,7 +314,7 @@ class Builder:
         """Selects lanes of a and b; lanes of b are numbered after those of a."""
         other, order = b if b is not None else poison(a.type), tuple(lanes)
         key = "shuffle", a.type, a.text, other.text, order
-        return self._once(key, lambda: Shuffle(self.name(), a, other, order))
+        return self._once(key, Shuffle, a, other, order)
 
     def joined(self, a: Value, b: Value) -> Value:
         """Concatenates the lanes of a and b; b must not be wider than a."""
@@ -323,7 +330,7 @@ class Builder:
     def insert(self, vector: Value, scalar: Value, lane: int) -> Value:
         """Returns a vector with another scalar in a lane."""
         key = "insert", vector.type, vector.text, scalar.text, lane
-        return self._once(key, lambda: Insert(self.name(), vector, scalar, lane))
+        return self._once(key, Insert, vector, scalar, lane)
 
     def extract_field(self, structure: Value, position: int) -> Value:
         """Returns a field of a structure."""
@@ -345,8 +352,7 @@ class Builder:
 
     def element_pointer(self, base: Value, index: Value, element: str) -> Value:
         """Returns the address of the element at an index; for a vector of indices, the addresses."""
-        key = element, index.type, base.text, index.text
-        return self._once(key, lambda: Address(self.name(), base, index, element))
+        return self._once((element, index.type, base.text, index.text), Address, base, index, element)
 
     def load(self, pointer: Value, type: Type, align: int, order: str = "") -> Value:
         """Appends a load, atomic if it has an ordering; `align` is in bytes."""

@@ -168,3 +168,26 @@ def test_compilers_of_a_crowd_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> N
     with ThreadPoolExecutor(most + 3) as executor:
         assert len({*executor.map(machine_code.make_object, [text] * (most + 3))}) == 1
     assert len(machine_code._idle_compilers[True]) == machine_code._compiler_counts[True] == most
+
+
+def test_the_longest_module_begins_before_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller compiles it; what is called meanwhile runs on another thread, after the last of the other modules."""
+    events: list[str] = []
+    called = threading.Event()
+    longest = ADDITION.replace("add", "longest")
+
+    def compile_text(text: str) -> bytes:
+        if text == longest:
+            assert called.wait(60)
+        events.append(f"{text == longest} {threading.current_thread() is threading.main_thread()}")
+        return text.encode()
+
+    def meanwhile() -> None:
+        events.append("meanwhile")
+        called.set()
+
+    monkeypatch.setattr(machine_code, "compile_text", compile_text)
+    with machine_code.Compilation(threads=2) as compilation:
+        files = compilation.finish([ADDITION, longest], meanwhile)
+    assert files == [longest.encode(), ADDITION.encode()]
+    assert events == ["False False", "meanwhile", "True True"]

@@ -9,7 +9,7 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
@@ -227,17 +227,28 @@ class Compilation:
     def finish(self, texts: Sequence[str], meanwhile: Callable[[], object] = lambda: None) -> list[bytes]:
         """Compiles the last modules and those still waiting for a thread. Returns all object files.
 
-        Their order does not depend on which thread was ready first. This thread calls `meanwhile`, too.
+        Their order does not depend on which thread was ready first. `meanwhile` is called, too, on another thread:
+        this one compiles the longest of the last modules, and starts with it at once.
         """
-        *others, own = sorted(texts, key=len, reverse=True)
+        own, *others = sorted(texts, key=len, reverse=True)
         self.begin(others)
-        meanwhile()
+        with fork_allowed():
+            called = self._executor.submit(self._call_after_begun, meanwhile) if self._executor else None
         first = compile_text(own)
         pending = list(enumerate(self._pending))
         here = {k: compile_text(text) for k, (text, future) in pending if future is None or future.cancel()}
+        if called is None or called.cancel():
+            meanwhile()
         with fork_allowed():
             rest = [here[k] if future is None or k in here else future.result() for k, (_, future) in pending]
+            if called is not None and not called.cancelled():
+                called.result()
         return [first, *rest]
+
+    def _call_after_begun(self, function: Callable[[], object]) -> None:
+        """Calls a function of Python once LLVM has compiled the last module: before, it would only take the lock."""
+        wait([future for _, future in self._pending[-1:] if future is not None])
+        shielded(function)()
 
 
 def _make_compilers(executor: ThreadPoolExecutor, threads: int) -> None:
