@@ -21,8 +21,9 @@ MAX_INSTRUCTIONS = 48
 """Instructions from which an operand is computed."""
 MIN_BYTES = 1 << 14
 """Bytes of an operand that is worth it."""
-SHRINKAGE = 2
-"""Ratio of the bytes of an operand to those of the arrays that it is computed from, from which fusion pays."""
+SHRINKAGE = 1.75
+"""Ratio of the bytes of an operand to those of the arrays that it is computed from, from which fusion pays: weights
+of half the bytes, with scales and zero points of groups."""
 MAX_REPETITION = 8
 """Elements of an operand for each of which a member is computed again, such as the halves of a byte."""
 

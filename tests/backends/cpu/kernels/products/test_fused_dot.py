@@ -18,11 +18,12 @@ import hloom as hl
 from backends.cpu.runtime.guarded import Side
 from hloom.backends.cpu.elements.byte_tables import has_byte_tables
 from hloom.backends.cpu.kernels.products import computed_operand
+from hloom.backends.cpu.kernels.products.dot_instructions import are_multiplied_as_words
 from hloom.backends.cpu.pipeline import cpu_pipeline
 from hloom.cli.pipelines import stage_text
 from hloom.ops.control_flow import Fusion
 from hloom.ops.dot import Dot
-from hloom.types import BY_NAME
+from hloom.types import BY_NAME, PrimitiveType
 
 Array = np.ndarray[Any, Any]
 INTEGERS = ("s8", "u8", "s4", "u4", "s2")
@@ -166,6 +167,16 @@ def test_blocks_of_k_fit_the_first_cache(rows: int, k: int, has_blocks: bool) ->
 @pytest.mark.parametrize("weights", ["s4", "f8e4m3fn", "f8e5m2fnuz"])
 def test_groups_are_narrower_than_the_vectors_of_looked_up_bytes(weights: str, transposed: bool) -> None:
     check(Case(2, 192, 160, weights, scales="groups", transposed=transposed))
+
+
+@pytest.mark.parametrize("weights", ["s8", "u4"])
+@pytest.mark.parametrize("rows", [1, 8, 40])
+def test_weights_of_bf16_are_computed_unless_many_rows_multiply_words(rows: int, weights: str) -> None:
+    """Bytes with a scale for each column are more than half of the bytes of bf16."""
+    case = Case(rows, 256, 512, weights, "bf16", scales="groups", has_zero_points=True, transposed=True)
+    has_words = are_multiplied_as_words(PrimitiveType.BF16, PrimitiveType.BF16)
+    assert is_fused(case.text()) == (rows <= 16 or not has_words)
+    check(case)
 
 
 UNPACKED = {

@@ -60,9 +60,14 @@ def dot_instruction(p: Product, sums: Type, any_side: bool = False) -> DotInstru
     return found and replace(found, types="".join(type.name.lower() for type in types))
 
 
+def are_multiplied_as_words(lhs: PrimitiveType, rhs: PrimitiveType) -> bool:
+    """Whether the processor has an instruction for words of floats of these types."""
+    return (lhs, rhs) == (BF16, BF16) and processor().architecture == "x86_64" and processor().has("avx512bf16")
+
+
 def _instruction_of_x86(types: Types, sums: Type, vector_bytes: int) -> DotInstruction | None:
     if types == (BF16, BF16):
-        return DotInstruction(2, _add_bf16) if processor().has("avx512bf16") else None
+        return DotInstruction(2, _add_bf16) if are_multiplied_as_words(*types) else None
     if sums.is_float or not {*types} <= {S8, U8, S16}:
         return None
     has_vnni = processor().has("avx512vnni" if vector_bytes == 64 else "avxvnni")

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from hloom.backends.cpu.kernels.code import KernelCode, entry_function
 from hloom.backends.cpu.kernels.products.computed_operand import ComputedOperand, Roles, computed_operand
 from hloom.backends.cpu.kernels.products.dot import can_multiply, matmul_spec
+from hloom.backends.cpu.kernels.products.dot_instructions import are_multiplied_as_words
 from hloom.backends.cpu.kernels.products.matmul import computed_matmul_code, sum_vector
 from hloom.backends.cpu.kernels.products.matmul_plan import MatmulSpec, Product, accumulator
 from hloom.backends.cpu.kernels.products.matrix import Matrix
@@ -60,6 +61,8 @@ def _product(
     spec = spec.transposed() if is_lhs else spec
     if spec.n < MIN_COLUMNS or not can_multiply(spec.lhs_type, spec.rhs_type, spec.out_type):
         return None
+    if spec.m > MAX_VECTORS and are_multiplied_as_words(spec.lhs_type, spec.rhs_type):
+        return None  # products of stored words are faster
     computed = computed_operand(operand, _roles(op, operand, is_lhs), {source: k for k, source in enumerate(sources)})
     return None if computed.contiguous is None else (spec, computed)
 
