@@ -143,6 +143,11 @@ class Shape:
         return sum(size > 1 for size in self.dimensions)
 
     @property
+    def non_degenerate_dimensions(self) -> tuple[int, ...]:
+        """The sizes of the dimensions, but for those of size 1."""
+        return tuple(size for size in self.dimensions if size != 1)
+
+    @property
     def is_array(self) -> bool:
         """Whether this is the shape of an array, not of a tuple, a token or an opaque value."""
         return self.layout is not None

@@ -52,7 +52,8 @@ _SOURCE = str(Path(jax.__file__).parent / "_src" / "scipy" / "special.py")
 def lower_with_derivative(ctx: Any, *operands: Any, call_jaxpr: core.ClosedJaxpr, **parameters: Any) -> Any:
     """Lowers a function with a derivative of its own: one of `_COMPOSED` to a custom call, others by JAX's rule.
 
-    JAX 0.12 lowers expn once for all orders: there a program selects exp1 where the order is 1. It is known in the end.
+    JAX 0.12 lowers expn once for all orders: there a program selects exp1 where the order is 1, and simplification
+    leaves only that once the order is known.
     """
     name = _composed(call_jaxpr.jaxpr)
     rule = _rule_of_jax(custom_derivatives.custom_jvp_call_p)

@@ -245,12 +245,11 @@ class _Lowering:
     def _loops_of_part(self, part: Shape) -> Loops:
         """The loops over a part that an update writes: those of a root with as many elements, if there is one."""
         for root in self.roots:
-            sizes = next(root.shape.leaves()).dimensions
-            if not isinstance(root.op, (Concatenate, DynamicUpdateSlice)) and _without_ones(sizes) == _without_ones(
-                part.dimensions
-            ):
-                loops, index = self.loops_of(sizes)
-                long = (i for i, size in zip(index, sizes, strict=True) if size != 1)
+            whole = next(root.shape.leaves())
+            is_alike = whole.non_degenerate_dimensions == part.non_degenerate_dimensions
+            if is_alike and not isinstance(root.op, (Concatenate, DynamicUpdateSlice)):
+                loops, index = self.loops_of(whole.dimensions)
+                long = (i for i, size in zip(index, whole.dimensions, strict=True) if size != 1)
                 first = self.space.indices.constant(0)
                 return loops, tuple(first if size == 1 else next(long) for size in part.dimensions)
         return self._loops(part.dimensions)
@@ -279,10 +278,6 @@ class _Lowering:
         positions = [indices.add(i, s) for i, s in zip(index, starts, strict=True)]
         offset = indices.linear(positions, row_major_strides(whole.dimensions))
         return Nest(loops, (Store(output, offset, self.puller.element(part, index)),))
-
-
-def _without_ones(sizes: Sequence[int]) -> tuple[int, ...]:
-    return tuple(size for size in sizes if size != 1)
 
 
 def _joined(nests: Sequence[Nest]) -> list[Nest]:

@@ -28,7 +28,7 @@ from hloom.passes.edit import Edit, running_computations
 from hloom.passes.fusion.access_patterns import BY_ROWS
 from hloom.passes.fusion.build import build_fusion
 from hloom.passes.fusion.decisions import CanFuse, Decisions
-from hloom.passes.fusion.in_place import ROOT_ONLY, long_sizes, written_part
+from hloom.passes.fusion.in_place import ROOT_ONLY, written_part
 from hloom.passes.fusion.sibling_fusion import merge_siblings
 from hloom.passes.optimize.update_scheduler import origin
 
@@ -115,7 +115,8 @@ class _Groups:
         part, array = written_part(root), root.operands[0]
         if part is root or array in self.decisions.inlined or [*array.users] != [root]:
             return False
-        return origin(part) in self.stored and long_sizes(origin(part)) == long_sizes(part)
+        stored = origin(part)
+        return stored in self.stored and stored.shape.non_degenerate_dimensions == part.shape.non_degenerate_dimensions
 
     def _read_same_versions(self, a: Instruction, b: Instruction) -> bool:
         """Whether the fusions of two roots read the same versions of arrays that are updated in place."""

@@ -51,11 +51,6 @@ def written_part(root: Instruction) -> Instruction:
     return root.operands[1] if isinstance(root.op, DynamicUpdateSlice) else root
 
 
-def long_sizes(instruction: Instruction) -> tuple[int, ...]:
-    """Returns the sizes of an array's dimensions, but for those of size 1."""
-    return tuple(size for size in instruction.shape.dimensions if size != 1)
-
-
 def conflicting_updates(fusible: Set[Instruction], max_instructions: int) -> set[Instruction]:
     """Returns the updates that must not be fused with the computation of the values that they write.
 

@@ -19,7 +19,7 @@ from hloom.ops.reshape import Reshape
 from hloom.passes.edit import runs_effects
 from hloom.passes.fusion.access_patterns import reduced_count
 from hloom.passes.fusion.costs import SMALL_REDUCTION
-from hloom.passes.fusion.in_place import long_sizes, written_part
+from hloom.passes.fusion.in_place import written_part
 
 MAX_CANDIDATES = 6
 MAX_SEARCH = 300
@@ -126,7 +126,8 @@ class _Merger:
             return False
         parts = written_part(a), written_part(b)
         are_whole = parts == (a, b)
-        first, second = (part.shape.dimensions if are_whole else long_sizes(part) for part in parts)
+        shapes = [part.shape for part in parts]
+        first, second = (s.dimensions if are_whole else s.non_degenerate_dimensions for s in shapes)
         return first == second and self.reductions[a] == self.reductions[b]
 
     def _add_span(self, first: int, last: int) -> None:
@@ -192,7 +193,8 @@ class _Merger:
 
 def _is_alike(instruction: Instruction, part: Instruction) -> bool:
     """Whether an instruction has an element for each one of a part, which no update has."""
-    return written_part(instruction) is instruction and long_sizes(instruction) == long_sizes(part)
+    sizes = instruction.shape.non_degenerate_dimensions
+    return written_part(instruction) is instruction and sizes == part.shape.non_degenerate_dimensions
 
 
 def _reductions(root: Instruction, members: Iterable[Instruction]) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:

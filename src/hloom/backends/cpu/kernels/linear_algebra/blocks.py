@@ -7,6 +7,7 @@ which step s is row s: element (i, s) of the left operand is `a[s * pitch + i]`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hloom.backends.cpu.elements.transpose import transpose
@@ -68,6 +69,18 @@ class Square:
     def at(self, f: KernelFunction, matrix: Value, row: IndexValue, column: IndexValue) -> Value:
         """Returns the address of an element of the copy."""
         return f.at(matrix, f.add(f.multiply(row, self.pitch), column), self.type.element)
+
+    def tiles(self, f: KernelFunction, rows: Value) -> Iterator[tuple[IndexValue, IndexValue]]:
+        """Yields in loops the first row and column of each of the squares of a block of columns."""
+        with f.loop(rows, self.line) as row, f.loop(self.block, self.line) as column:
+            yield row.index, column.index
+
+    def write_rows(self, f: KernelFunction, target: Value, matrix: Value, rows: int) -> None:
+        """Copies the chunk's rows, those of a square, from the copy to a matrix of `rows` contiguous ones."""
+        first = f.multiply(f["chunk"], self.line)
+        with f.each(first, f.minimum(f.add(first, self.line), rows)) as row:
+            line = f.at(target, f.multiply(row, self.order), self.type.element)
+            f.copy(line, self.at(f, matrix, row, 0), self.order * self.bytes)
 
 
 def store_number(f: KernelFunction, address: Value, row: IndexValue) -> None:

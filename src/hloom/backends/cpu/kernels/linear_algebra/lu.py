@@ -9,14 +9,12 @@ positions in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.linear_algebra.blocks import VECTORS, Inner, Square, tile_copy
-from hloom.backends.cpu.kernels.linear_algebra.panel import panel_functions
+from hloom.backends.cpu.kernels.linear_algebra.panel import Columns, panel_functions
 from hloom.ir import Instruction
-from hloom.lir import I32, I64, PTR, IndexValue, Value, constant, type_of
+from hloom.lir import I32, I64, PTR, Value, constant, type_of
 from hloom.runtime.custom_calls.fortran import RoutineCall
 from hloom.target import CACHE_LINE, Target
 
@@ -47,6 +45,7 @@ class _Lu:
     ) -> None:  # fmt: skip
         self.name, self.instruction, self.call, self.square, self.target = name, instruction, call, square, target
         self.pitch = square.padded + CACHE_LINE // square.bytes
+        self.columns = Columns(name, square, self.pitch)
         self.panel_bytes = aligned(square.block * self.pitch * square.bytes)
         self.lines = square.padded // square.line
 
@@ -80,23 +79,14 @@ class _Lu:
         f = KernelFunction(f"{self.name}.panel", matrix=PTR, panel=PTR, first=I64, swaps=PTR, info=PTR)
         square, first, side = self.square, f["first"], f.index(self.square.line)
         rows = f.index(f.subtract(square.padded, first))
-        for row, column in self._tiles(f, rows):
+        for row, column in square.tiles(f, rows):
             source = square.at(f, f["matrix"], f.add(first, row), f.add(first, column))
-            f.call_void(f"{self.name}.load", source, self._in_panel(f, f["panel"], column, row), side, side)
+            f.call_void(f"{self.name}.load", source, self.columns.at(f, f["panel"], column, row), side, side)
         f.call_void(f"{self.name}.factor", f["panel"], rows, first, f["swaps"], f["info"])
-        for row, column in self._tiles(f, rows):
+        for row, column in square.tiles(f, rows):
             target = square.at(f, f["matrix"], f.add(first, row), f.add(first, column))
-            f.call_void(f"{self.name}.store", self._in_panel(f, f["panel"], column, row), target, side, side)
+            f.call_void(f"{self.name}.store", self.columns.at(f, f["panel"], column, row), target, side, side)
         return f
-
-    def _tiles(self, f: KernelFunction, rows: Value) -> Iterator[tuple[IndexValue, IndexValue]]:
-        """Yields the first row and column of each tile of a block, in loops."""
-        line = self.square.line
-        with f.loop(rows, line) as row, f.loop(self.square.block, line) as column:
-            yield row.index, column.index
-
-    def _in_panel(self, f: KernelFunction, panel: Value, column: IndexValue, row: IndexValue) -> Value:
-        return f.at(panel, f.add(f.multiply(column, self.pitch), row), self.square.type.element)
 
     def _step(self) -> KernelFunction:
         """Writes the task of a slab of columns, or, as the first one, of the block after that of the panel.
@@ -131,7 +121,7 @@ class _Lu:
             b = square.at(f, matrix, first, column)
             f.call_void(f"{self.name}.solve", panel, panel, b)
             with f.each(f.add(first, square.block), square.padded, square.tile_rows) as row:
-                a = self._in_panel(f, panel, 0, f.subtract(row, first))
+                a = self.columns.at(f, panel, 0, f.subtract(row, first))
                 f.call_void(f"{self.name}.update", a, b, square.at(f, matrix, row, column))
         return f
 
@@ -169,8 +159,5 @@ class _Lu:
         """Writes the task that copies some rows to the result."""
         f, square = task_function(f"{self.name}.write"), self.square
         result, matrix = f.unpack(f["context"], PTR, PTR)
-        first = f.multiply(f["chunk"], square.line)
-        with f.each(first, f.minimum(f.add(first, square.line), square.order)) as row:
-            target = f.at(result, f.multiply(row, square.order), square.type.element)
-            f.copy(target, square.at(f, matrix, row, 0), square.order * square.bytes)
+        square.write_rows(f, result, matrix, square.order)
         return f

@@ -9,7 +9,6 @@ first.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 
 from hloom.backends.cpu.kernels.code import KernelCode, align_up, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
@@ -50,6 +49,7 @@ class _Blocks:
         self.square, self.narrow = Square(self.n, type, BLOCK), Square(BLOCK, type, BLOCK)
         self.rows = align_up(self.m, SIDE)
         self.pitch = self.rows + self.square.line
+        self.panel = Reflections(name, self.square, self.pitch)
         elements = {
             "matrix": self.rows * self.square.pitch,
             "given": self.rows * self.square.pitch if self.is_product else 0,
@@ -113,7 +113,7 @@ class _Blocks:
         functions.append(tile_copy(f"{name}.load", square, wide, is_transposed=True))
         functions.append(tile_copy(f"{name}.store", square, wide[::-1], is_transposed=True))
         functions.append(tile_copy(f"{name}.transpose", square, own, is_transposed=True))
-        return functions + Reflections(name, square, self.pitch).functions()
+        return functions + self.panel.functions()
 
     # Arrays
 
@@ -126,8 +126,7 @@ class _Blocks:
         return self.square.at(f, self._array(f, scratch, array), row, column)
 
     def _in_columns(self, f: KernelFunction, scratch: Value, row: IndexValue, column: IndexValue, array: str) -> Value:
-        position = f.add(f.multiply(column, self.pitch), row)
-        return f.at(self._array(f, scratch, array), position, self.square.type.element)
+        return self.panel.at(f, self._array(f, scratch, array), column, row)
 
     def _in_rows(self, f: KernelFunction, scratch: Value, row: IndexValue, column: IndexValue, array: str) -> Value:
         return self.narrow.at(f, self._array(f, scratch, array), row, column)
@@ -153,11 +152,11 @@ class _Blocks:
         """Factors a panel, and stores its columns in the matrix and the vectors of the reflections."""
         scratch, first, side = f["scratch"], f["first"], f.index(self.square.line)
         panel, columns = (self._array(f, scratch, each) for each in ("panel", "columns"))
-        for row, column in self._tiles(f, rows):
+        for row, column in self.square.tiles(f, rows):
             source = self._in_matrix(f, scratch, f.add(first, row), f.add(first, column))
             f.call_void(f"{self.name}.load", source, self._in_columns(f, scratch, row, column, "panel"), side, side)
         f.call_void(f"{self.name}.factor", panel, columns, rows, taus)
-        for row, column in self._tiles(f, rows):
+        for row, column in self.square.tiles(f, rows):
             target = self._in_matrix(f, scratch, f.add(first, row), f.add(first, column))
             f.call_void(f"{self.name}.store", self._in_columns(f, scratch, row, column, "panel"), target, side, side)
             source = self._in_columns(f, scratch, row, column, "columns")
@@ -166,7 +165,7 @@ class _Blocks:
     def _load_vectors(self, f: KernelFunction, rows: Value, taus: Value) -> None:
         """Copies the vectors of the reflections, with the ones and zeros that the given matrix has not."""
         scratch, first, side = f["scratch"], f["first"], f.index(self.square.line)
-        for row, column in self._tiles(f, rows):
+        for row, column in self.square.tiles(f, rows):
             source = self._in_matrix(f, scratch, f.add(first, row), f.add(first, column), "given")
             f.call_void(f"{self.name}.load", source, self._in_rows(f, scratch, row, column, "vectors"), side, side)
         scalar, size = self.square.type.scalar, self.square.bytes
@@ -174,17 +173,11 @@ class _Blocks:
             f.store(constant(scalar, 1), self._in_rows(f, scratch, i.index, i.index, "vectors"), size)
             with f.each(f.add(i.index, 1), BLOCK) as j:
                 f.store(constant(scalar, 0), self._in_rows(f, scratch, i.index, j, "vectors"), size)
-        for row, column in self._tiles(f, rows):
+        for row, column in self.square.tiles(f, rows):
             source = self._in_rows(f, scratch, row, column, "vectors")
             f.call_void(
                 f"{self.name}.transpose", source, self._in_columns(f, scratch, row, column, "columns"), side, side
             )
-
-    def _tiles(self, f: KernelFunction, rows: Value) -> Iterator[tuple[IndexValue, IndexValue]]:
-        """Yields the first row and column of each tile of a block, in loops."""
-        line = self.square.line
-        with f.loop(rows, line) as row, f.loop(BLOCK, line) as column:
-            yield row.index, column.index
 
     def _slab(self) -> KernelFunction:
         """Writes the task that applies a block to a slab of columns."""
@@ -224,8 +217,5 @@ class _Blocks:
         """Writes the task that copies some rows to the result."""
         f, square = task_function(f"{self.name}.write"), self.square
         _, result, scratch = f.unpack(f["context"], *[PTR] * 3)
-        first = f.multiply(f["chunk"], square.line)
-        with f.each(first, f.minimum(f.add(first, square.line), self.m)) as row:
-            target = f.at(result, f.multiply(row, self.n), square.type.element)
-            f.copy(target, self._in_matrix(f, scratch, row, 0), self.n * square.bytes)
+        square.write_rows(f, result, self._array(f, scratch, "matrix"), self.m)
         return f
