@@ -14,42 +14,51 @@ from hloom.backends.cpu.kernels.linear_algebra.small_matrices import MAX_ORDER, 
 from hloom.cli.pipelines import stage_text
 
 COUNTS = (MIN_COUNT, 16, 37)
-DTYPES: dict[str, Any] = {"f32": np.float32, "f64": np.float64}
-TOLERANCE = {"f32": 2e-5, "f64": 1e-12}
+DTYPES: dict[str, Any] = {"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128}
+LETTERS = dict(zip(DTYPES, "sdcz", strict=True))
+TOLERANCE = {"f32": 2e-5, "f64": 1e-12, "c64": 4e-5, "c128": 2e-12}
 FFI = "api_version=API_VERSION_TYPED_FFI"
 
 
 def matrices(count: int, m: int, n: int, type: str) -> np.ndarray:
     """Random matrices; among them zeros, a zero column, and values whose squares overflow or underflow."""
-    found = np.random.default_rng(count + m + n).standard_normal((count, m, n))
+    found = normal(np.random.default_rng(count + m + n), (count, m, n), type)
     found[0], found[1, :, 0] = 0, 0
-    found[2] *= 1e25 if type == "f32" else 1e200
-    found[3] *= 1e-25 if type == "f32" else 1e-200
-    return found.astype(DTYPES[type])
+    is_single = type in ("f32", "c64")
+    found[2] *= 1e25 if is_single else 1e200
+    found[3] *= 1e-25 if is_single else 1e-200
+    return found
+
+
+def normal(rng: np.random.Generator, sizes: tuple[int, ...], type: str) -> np.ndarray:
+    """Random numbers, complex ones with both parts."""
+    real, imaginary = rng.standard_normal((2, *sizes))
+    return (real + 1j * imaginary if type.startswith("c") else real).astype(DTYPES[type])
 
 
 def routine(name: str, type: str) -> Any:
-    return getattr(scipy.linalg.lapack, f"{'s' if type == 'f32' else 'd'}{name}")
+    return getattr(scipy.linalg.lapack, f"{LETTERS[type]}{name}")
 
 
 def call(name: str, type: str, operands: str, shape: str) -> str:
-    target = f"lapack_{'s' if type == 'f32' else 'd'}{name}_ffi"
+    target = f"lapack_{LETTERS[type]}{name}_ffi"
     return f'{shape} custom-call({operands}), custom_call_target="{target}", {FFI}'
 
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("lower", ["true", "false"])
-@pytest.mark.parametrize(("n", "type"), [(1, "f32"), (2, "f64"), (4, "f32"), (7, "f32"), (16, "f64")])
+@pytest.mark.parametrize(("n", "type"), [(1, "f32"), (2, "f64"), (4, "f32"), (7, "c64"), (16, "f64"), (4, "c128")])
 def test_cholesky(n: int, type: str, lower: str, count: int) -> None:
     shape = f"{type}[{count},{n},{n}]"
-    x = np.random.default_rng(n).standard_normal((count, n, n))
-    a = (x @ x.swapaxes(1, 2) + np.eye(n)).astype(DTYPES[type])
+    x = normal(np.random.default_rng(n), (count, n, n), type)
+    a = x @ x.conj().swapaxes(1, 2) + np.eye(n, dtype=x.dtype)
     a[1], a[2, 0, 0] = -a[1], np.nan
     (factor,) = compiled(module_text(f"a = {shape} parameter(0)\nROOT r = {shape} cholesky(a), lower={lower}"), a)
     assert np.isnan(factor[1:3]).all(), "these have none"
     rows = factor if lower == "true" else factor.swapaxes(1, 2)
     assert (np.triu(np.delete(rows, (1, 2), 0), 1) == 0).all()
-    product = rows @ rows.swapaxes(1, 2)
+    adjoint = rows.conj().swapaxes(1, 2)
+    product = rows @ adjoint if lower == "true" else (rows @ adjoint).conj()
     for k in {*range(count)} - {1, 2}:
         np.testing.assert_allclose(product[k], a[k], atol=TOLERANCE[type] * np.abs(a[k]).max())
 
@@ -78,7 +87,7 @@ def test_lu(m: int, n: int, type: str, count: int) -> None:
 def test_swaps_of_rows(m: int, k: int, type: str, count: int) -> None:
     """Pivots may be before the row, and are clamped to the rows."""
     shape = f"{type}[{count},{m}]"
-    a = np.random.default_rng(m).standard_normal((count, m)).astype(DTYPES[type])
+    a = normal(np.random.default_rng(m), (count, m), type)
     pivots = np.random.default_rng(k).integers(-1, m + 3, (count, k)).astype(np.int32)
     parameters = f"a = {shape} parameter(0)\np = s32[{count},{k}] parameter(1)"
     (found,) = compiled(module_text(f"{parameters}\nROOT r = {call('laswp', type, 'a, p', shape)}"), a, pivots)
@@ -99,7 +108,7 @@ def test_qr(m: int, n: int, type: str, count: int) -> None:
   x = {shape} get-tuple-element(r), index=0
   tau = {taus} get-tuple-element(r), index=1
   part = {factor} slice(x), slice={{[0:{count}],[0:{m}],[0:{k}]}}
-  q = {call("orgqr", type, "part, tau", factor)}
+  q = {call("ungqr" if type.startswith("c") else "orgqr", type, "part, tau", factor)}
   ROOT t = ({shape}, {taus}, {factor}) tuple(x, tau, q)""")
     a = matrices(count, m, n, type)
     for found, tau, q, matrix in zip(*compiled(text, a), a, strict=True):
@@ -109,26 +118,29 @@ def test_qr(m: int, n: int, type: str, count: int) -> None:
         np.testing.assert_allclose(np.tril(found, -1), np.tril(reflections, -1), atol=TOLERANCE[type])
         np.testing.assert_allclose(tau, wanted, atol=TOLERANCE[type])
         np.testing.assert_allclose(q @ np.triu(found)[:k], matrix, atol=TOLERANCE[type] * size)
-        np.testing.assert_allclose(q.T @ q, np.eye(k), atol=TOLERANCE[type])
+        np.testing.assert_allclose(q.conj().T @ q, np.eye(k), atol=TOLERANCE[type])
 
 
 @pytest.mark.parametrize("left", ["true", "false"])
 @pytest.mark.parametrize("lower", ["true", "false"])
 @pytest.mark.parametrize("transpose", ["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
 @pytest.mark.parametrize("unit", ["true", "false"])
-@pytest.mark.parametrize(("n", "sides"), [(1, 3), (3, 1), (16, 20)])
-def test_triangular_systems(n: int, sides: int, unit: str, transpose: str, lower: str, left: str) -> None:
+@pytest.mark.parametrize(("n", "sides", "type"), [(1, 3, "f32"), (3, 1, "f32"), (16, 20, "f32"), (5, 4, "c64")])
+def test_triangular_systems(
+    n: int, sides: int, type: str, unit: str, transpose: str, lower: str, left: str
+) -> None:  # fmt: skip
     count, rng = 19, np.random.default_rng(n)
-    shape = f"f32[{count},{n},{sides}]" if left == "true" else f"f32[{count},{sides},{n}]"
+    shape = f"{type}[{count},{n},{sides}]" if left == "true" else f"{type}[{count},{sides},{n}]"
     options = f"left_side={left}, lower={lower}, unit_diagonal={unit}, transpose_a={transpose}"
-    lines = f"a = f32[{count},{n},{n}] parameter(0)\nb = {shape} parameter(1)\n"
-    a = (0.2 * rng.standard_normal((count, n, n)) + 2 * np.eye(n)).astype(np.float32)
-    b = rng.standard_normal((count, n, sides) if left == "true" else (count, sides, n), np.float32)
+    lines = f"a = {type}[{count},{n},{n}] parameter(0)\nb = {shape} parameter(1)\n"
+    a = np.float32(0.2) * normal(rng, (count, n, n), type) + 2 * np.eye(n, dtype=DTYPES[type])
+    b = normal(rng, (count, n, sides) if left == "true" else (count, sides, n), type)
     (x,) = compiled(module_text(f"{lines}ROOT r = {shape} triangular-solve(a, b), {options}"), a, b)
     triangle = np.tril(a) if lower == "true" else np.triu(a)
     if unit == "true":
         triangle[:, range(n), range(n)] = 1
     matrix = triangle if transpose == "NO_TRANSPOSE" else triangle.swapaxes(1, 2)
+    matrix = matrix.conj() if transpose == "ADJOINT" else matrix
     np.testing.assert_allclose(matrix @ x if left == "true" else x @ matrix, b, atol=1e-4)
 
 
@@ -138,7 +150,8 @@ def test_triangular_systems(n: int, sides: int, unit: str, transpose: str, lower
         (f"f32[{MIN_COUNT},{MAX_ORDER},{MAX_ORDER}]", False),
         (f"f32[{MIN_COUNT - 1},4,4]", True),
         (f"f32[9,{MAX_ORDER + 1},{MAX_ORDER + 1}]", True),
-        ("c64[9,4,4]", True),
+        (f"c64[{MIN_COUNT},{MAX_ORDER},{MAX_ORDER}]", False),
+        (f"c128[9,{MAX_ORDER + 1},{MAX_ORDER + 1}]", True),
     ],
 )
 def test_others_are_lapacks(shape: str, calls: bool) -> None:

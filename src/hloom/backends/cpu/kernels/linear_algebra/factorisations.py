@@ -48,9 +48,9 @@ class MatrixLanes:
     is_conjugate: bool = False
 
     @classmethod
-    def of(cls, f: KernelFunction, type: Type, sizes: tuple[int, ...] = (1,)) -> MatrixLanes:
-        """Allocates real matrices of these sizes on the stack, in row-major order."""
-        return cls.at(f, f.slot(type, math.prod(sizes)), type, sizes)
+    def of(cls, f: KernelFunction, type: Type, sizes: tuple[int, ...] = (1,), parts: int = 1) -> MatrixLanes:
+        """Allocates matrices of these sizes on the stack, in row-major order."""
+        return cls.at(f, f.slot(type, parts * math.prod(sizes)), type, sizes, parts)
 
     @classmethod
     def at(
@@ -65,8 +65,8 @@ class MatrixLanes:
         return replace(self, strides=self.strides[::-1])
 
     def copied(self, elements: int) -> MatrixLanes:
-        """Returns a copy, which LLVM may keep in registers, of real matrices that have `elements` elements."""
-        copy = replace(self, memory=self.f.stack_array(self.type, elements))
+        """Returns a copy, which LLVM may keep in registers, of matrices that have `elements` elements."""
+        copy = replace(self, memory=self.f.stack_array(self.type, self.parts * elements))
         source, target = (replace(each, strides=(1,)) for each in (self, copy))
         for k in range(elements):
             target[k] = source[k]

@@ -27,7 +27,7 @@ MIN_COUNT = 4
 """Matrices of the smallest batch that is vectorised."""
 MAX_ORDER = 16
 MAX_ELEMENTS = 512
-"""Elements of the largest operand, for example of the right-hand sides of a triangular system."""
+"""Parts of the elements of the largest operand, for example of the right-hand sides of a triangular system."""
 ELEMENT_COST = 0.3125
 """Cost of an element of an operand, in additions, for each row of a matrix."""
 
@@ -42,13 +42,18 @@ def emit(name: str, instruction: Instruction, call: RoutineCall, target: Target)
     largest = max(matrices.elements for matrices in call.operands)
     is_own = call.routine[1:] in ("gesv", "cholesky")
     min_count = 1 if target.batch_invariant or is_own else MIN_COUNT
-    if call.routine[0] in "sd" and call.count >= min_count and largest <= MAX_ELEMENTS and max(sizes) <= MAX_ORDER:
+    if call.count >= min_count and largest * _parts(call) <= MAX_ELEMENTS and max(sizes) <= MAX_ORDER:
         return _GroupLoop(name, instruction, call, target).code()
     return None if target.has_lapack else _MatrixLoop(name, instruction, call, target).code()
 
 
 def _element(call: RoutineCall) -> str:
     return "float" if call.routine[0] in "sc" else "double"
+
+
+def _parts(call: RoutineCall) -> int:
+    """Returns the number of parts of an element: 2 of a complex one."""
+    return 2 if call.routine[0] in "cz" else 1
 
 
 def _types(call: RoutineCall, type: Type, arrays: Sequence[Matrices]) -> list[Type]:
@@ -61,9 +66,11 @@ class _GroupLoop:
 
     def __init__(self, name: str, instruction: Instruction, call: RoutineCall, target: Target) -> None:
         self.name, self.instruction, self.call = name, instruction, call
-        self.type = type_of(_element(call), CACHE_LINE // call.operands[0].dtype.itemsize)
+        self.parts = _parts(call)
+        self.type = type_of(_element(call), self.parts * CACHE_LINE // call.operands[0].dtype.itemsize)
         self.groups = -(-call.count // self.type.width)
-        work = sum(matrices.elements for matrices in call.operands) * max(call.operands[0].sizes) * call.count
+        elements = sum(matrices.elements for matrices in call.operands) * self.parts**2
+        work = elements * max(call.operands[0].sizes) * call.count
         self.shares = target.tasks(self.groups, work * ELEMENT_COST)
         self.transposes = Transposes(name)
 
@@ -78,9 +85,12 @@ class _GroupLoop:
         f, call, width = task_function(f"{self.name}.groups"), self.call, self.type.width
         words = f.unpack(f["context"], *[PTR] * (len(call.operands) + len(call.results)))
         operands, results = words[: len(call.operands)], words[len(call.operands) :]
-        scratch = f.slot(self.type, max(matrices.elements for matrices in (*call.operands, *call.results)))
+        scratch = f.slot(self.type, self.parts * max(m.elements for m in (*call.operands, *call.results)))
         inputs, extra_results = (
-            [MatrixLanes.of(f, t, m.sizes) for t, m in zip(_types(call, self.type, arrays), arrays, strict=True)]
+            [
+                MatrixLanes.of(f, type, m.sizes, self.parts if type is self.type else 1)
+                for type, m in zip(_types(call, self.type, arrays), arrays, strict=True)
+            ]
             for arrays in (call.operands, call.results[1:])
         )
         is_small = max(size for m in (*call.operands, *call.results) for size in (1, *m.sizes)) <= MAX_UNROLLED
@@ -116,7 +126,7 @@ class _GroupLoop:
                 self._at(f, scratch, lane, matrices), self._at(f, matrices_address, index, matrices), matrices.byte_size
             )
         source = f.select(self._is_full(f, left), matrices_address, scratch)
-        self.transposes.emit(f, source, lanes.memory, lanes.type.bits // 8, (width, matrices.elements))
+        self.transposes.emit(f, source, lanes.memory, lanes.type.bits // 8, (width, lanes.parts * matrices.elements))
 
     def _store_group(
         self, lanes: MatrixLanes, array: Value, matrices: Matrices, group: tuple[Value, Value, Value]
@@ -125,7 +135,7 @@ class _GroupLoop:
         f, (start, left, scratch), width = lanes.f, group, self.type.width
         matrices_address = self._at(f, array, start, matrices)
         target = f.select(self._is_full(f, left), matrices_address, scratch)
-        self.transposes.emit(f, lanes.memory, target, lanes.type.bits // 8, (matrices.elements, width))
+        self.transposes.emit(f, lanes.memory, target, lanes.type.bits // 8, (lanes.parts * matrices.elements, width))
         with f.unless(self._is_full(f, left)):
             f.copy(matrices_address, scratch, f.multiply(left, matrices.byte_size))
 
@@ -141,7 +151,7 @@ class _MatrixLoop:
 
     def __init__(self, name: str, instruction: Instruction, call: RoutineCall, target: Target) -> None:
         self.name, self.instruction, self.call = name, instruction, call
-        self.type, self.parts = type_of(_element(call), 1), 2 if call.routine[0] in "cz" else 1
+        self.type, self.parts = type_of(_element(call), 1), _parts(call)
         work = sum(matrices.elements for matrices in call.operands) * max(call.operands[0].sizes) * call.count
         self.shares = target.tasks(call.count, work * self.type.bits)
 
