@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,25 +25,47 @@ from hloom.ops.scatter import Scatter
 from hloom.ops.sort import Sort, TopK
 from hloom.passes.edit import applied_computations, calls, loops_of
 from hloom.shape import Shape
+from hloom.system.shield import Job, checkpoint, shielded
 from hloom.target import Target
 
 KERNELS = Registry[[str, Instruction, Target], KernelCode | None]()
 """The code of kernels that are more than a loop nest, from (op, name, instruction, target)."""
 
 
+_PACKAGE = "hloom.backends.cpu.kernels"
+_MODULES: list[str] = []
+"""The modules with kernels, in the order in which they are registered."""
+
+
 def _from(module: str) -> Callable[[Operation, str, Instruction, Target], KernelCode | None]:
     """Returns `emit` of a module in `kernels`, which is imported when first needed."""
+    _MODULES.append(f"{_PACKAGE}.{module}")
 
     def emit(op: Operation, *arguments: Any) -> Any:
-        return importlib.import_module(f"hloom.backends.cpu.kernels.{module}").emit(op, *arguments)
+        return importlib.import_module(f"{_PACKAGE}.{module}").emit(op, *arguments)
 
     return emit
 
 
+@functools.cache
+def import_kernels_meanwhile() -> None:
+    """Begins to import the kernels that no program needed yet, which takes longer than to compile many of them."""
+    Job(_import_kernels).start()
+
+
+@shielded
+def _import_kernels() -> None:
+    for module in _MODULES:
+        checkpoint()
+        importlib.import_module(module)
+
+
+_FUSIONS = _from("products.fused_dot"), _from("scatter.fused_scatter")
+
+
 def _fusion(op: Fusion, *arguments: Any) -> KernelCode | None:
     """Returns the code of a fusion whose root has a kernel of its own; None for others."""
-    emitters = map(_from, ("products.fused_dot", "scatter.fused_scatter"))
-    return next(filter(None, (emit(op, *arguments) for emit in emitters)), None)
+    return next(filter(None, (emit(op, *arguments) for emit in _FUSIONS)), None)
 
 
 KERNELS.add(Convolution, _from("convolution.convolution"))
