@@ -281,10 +281,10 @@ class Builder:
         """Calls a function or intrinsic without a result."""
         self.call(function, VOID, *args, attribute=attribute)
 
-    def call_function(self, function: Function, *args: Value) -> Value:
+    def call_function(self, function: Function, *args: Value, attribute: CallAttribute | None = None) -> Value:
         """Calls a function that modules have copies of, or share."""
         self.address_of(function)
-        return self.call(function.name, function.result, *args)
+        return self.call(function.name, function.result, *args, attribute=attribute)
 
     def call_pointer(
         self, function: Value, result: Type, *args: Value, attribute: CallAttribute | None = None

@@ -24,7 +24,8 @@ class Attribute(Enum):
 ATTRIBUTE_GROUPS = (
     "attributes #1 = { alwaysinline }\n"
     "attributes #2 = { cold nounwind memory(inaccessiblemem: readwrite) }\n"
-    'attributes #3 = { "call-only" }\n!0 = !{i32 1}\n'
+    'attributes #3 = { "call-only" }\n'
+    "attributes #4 = { cold nounwind }\n!0 = !{i32 1}\n"
 )
 """Definitions of the attributes of functions and calls with a number, and of the metadata of non-temporal stores."""
 

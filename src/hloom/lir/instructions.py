@@ -15,10 +15,11 @@ from hloom.lir.values import Symbol, Value
 
 
 class CallAttribute(Enum):
-    """Properties of a call: it is always inlined, or it rarely runs and touches no memory of the program."""
+    """Properties of a call: it is always inlined, or it rarely runs, and perhaps touches no memory of the program."""
 
     ALWAYS_INLINE = "#1"
     COLD = "#2"
+    RARE = "#4"
 
 
 class Instruction(Value):

@@ -12,7 +12,7 @@ from accuracy import exact, samples
 from backends.cpu.elements.compile_elementwise import Array, compile_elementwise
 from hloom.backends.cpu.elements import exponentials, trigonometry, vector_math
 from hloom.backends.cpu.elements.lanes import Lanes
-from hloom.lir import Builder, Value
+from hloom.lir import Builder, Function, LirModule, Parameter, Value, type_of
 
 pytestmark = pytest.mark.skipif(not exact.HAS_LONG_DOUBLE, reason="needs a long double wider than f64")
 
@@ -54,6 +54,22 @@ def test_function_is_as_accurate_as_the_table_says_in_all_widths(name: str, dtyp
     error = exact.errors(results[0], exact.IN_LONG_DOUBLE[name](*(x.astype(np.longdouble) for x in operands)))
     worst = int(np.argmax(error))
     assert error[worst] <= TABLE[name][dtype], [x[worst] for x in operands]
+
+
+@pytest.mark.parametrize("name", ["sine", "cosine", "tan"])
+def test_large_operands_of_several_registers_are_reduced_among_moderate_ones(name: str) -> None:
+    x = np.linspace(-3, 3, 96, dtype=np.float64)
+    x[[0, 17, 31, 63, 64, 90]] = 1e22, -1e300, 2.0**31, np.inf, np.nan, 1e9
+    np.testing.assert_array_equal(compiled(name, np.float64, 32)(x), compiled(name, np.float64, 0)(x))
+    np.testing.assert_array_equal(compiled(name, np.float32, 96)(x), compiled(name, np.float32, 0)(x))
+
+
+def test_sines_share_the_reduction_of_large_operands() -> None:
+    x = Parameter("x", type_of("float", 32))
+    b = Builder(Function("f", [x], x.type))
+    b.ret(trigonometry.sin(trigonometry.sin(Lanes(b, x))).value)
+    reduction, f = LirModule([b.finish()]).all_functions()
+    assert reduction.is_shared and "double" not in f.text()
 
 
 @pytest.mark.parametrize(

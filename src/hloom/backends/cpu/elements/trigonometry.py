@@ -5,9 +5,28 @@ x = n pi/2 + r with |r| <= pi/4; sin r and cos r are polynomials, selected and s
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from hloom.backends.cpu.elements.exponentials import INF, ROUNDER
 from hloom.backends.cpu.elements.lanes import Lanes, fma, muladd, sqrt, where, with_sign_of
-from hloom.lir import F64, I1, Global, constant
+from hloom.backends.cpu.elements.shared import shared
+from hloom.backends.cpu.llvm.processor import processor
+from hloom.lir import (
+    F64,
+    I1,
+    PTR,
+    Builder,
+    CallAttribute,
+    Function,
+    FunctionBuilder,
+    Global,
+    Parameter,
+    Type,
+    Value,
+    constant,
+    type_of,
+)
 
 TWO_OVER_PI = 0.6366197723675814
 
@@ -104,21 +123,60 @@ ASIN = {
 def _reduce(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
     """Reduces x = n pi/2 + r + low: integers with the low bits of n, r, and the rounding error of r.
 
-    If a lane is so large that n pi/2 needs more than three parts of pi/2, a second block reduces all lanes again.
+    If a lane is so large that n pi/2 needs more than three parts of pi/2, a function reduces such lanes in memory: its
+    code is long and rarely runs.
     """
     b = x.b
     quick = _reduce_moderate(x)
-    large = abs(x) > x.pick(2.0**15, 2.0**30)
+    large = _is_large(x)
     any_large = b.call(f"llvm.vector.reduce.or.{large.type.suffix}", I1, large.value) if x.type.width else large.value
     entry, slow, join = b.block, b.label("large"), b.label("reduced")
     b.branch_if(any_large, slow, join)
     b.start(slow)
-    exact = [where(large, e, q) for e, q in zip(_reduce_large(x), quick)]
+    exact = _call_large(x, quick)
     end = b.block
     b.branch(join)
     b.start(join)
-    n, r, low = (Lanes(b, b.phi(q.type, (q.value, entry), (e.value, end))) for e, q in zip(exact, quick))
+    n, r, low = (Lanes(b, b.phi(q.type, (q.value, entry), (e, end))) for e, q in zip(exact, quick))
     return n, r, low
+
+
+def _is_large(x: Lanes) -> Lanes:
+    return abs(x) > x.pick(2.0**15, 2.0**30)
+
+
+def _call_large(x: Lanes, quick: Sequence[Lanes]) -> list[Value]:
+    """The reduced x, in which the parts of large lanes are replaced, by a call for each vector of some lanes."""
+    b, width = x.b, max(1, x.type.width)
+    lanes = math.gcd(width, processor().vector_bytes // 4)
+    types = [part.type for part in (x, *quick)]
+    memory = [b.slot(type, 1) for type in types]
+    for value, address in zip((x, *quick), memory):
+        b.store(value.value, address, 64)
+    function = _large_function(type_of(x.type.element, lanes if x.type.width else 0))
+    with b.loop(width, lanes) as loop:
+        at = b.index(loop.index)
+        addresses = [b.element_pointer(base, at, type.element) for base, type in zip(memory, types)]
+        b.call_function(function, *addresses, attribute=CallAttribute.RARE)
+    return [b.load(address, type, 64) for address, type in zip(memory[1:], types[1:])]
+
+
+def _large_function(type: Type) -> Function:
+    """The function that replaces the parts n, r and low of large x, all in memory."""
+    name = f"reduce_large.{type.suffix}"
+
+    def write() -> Builder:
+        parameters = [Parameter(name, PTR) for name in ("x", "n", "r", "low")]
+        b = FunctionBuilder(Function(name, parameters), processor().vector_bytes)
+        x, *quick = (
+            Lanes(b, b.load(p, t, type.bits // 8)) for p, t in zip(parameters, (type, type.integer, type, type))
+        )
+        large = _is_large(x)
+        for exact, part, address in zip(_reduce_large(x), quick, parameters[1:]):
+            b.store(where(large, exact, part).value, address, type.bits // 8)
+        return b
+
+    return shared(name, write)
 
 
 def _reduce_moderate(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:

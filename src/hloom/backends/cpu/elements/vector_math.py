@@ -2,8 +2,8 @@
 
 Special values, signs of zeros, subnormal operands and results, and arguments of any size are handled according to IEEE
 754 and C; no result is flushed to zero, and no library is needed. The code has a single branch: if a lane of sine,
-cosine or tan is beyond 2^15 (f32) or 2^30 (f64), a slow block reduces it with all required digits of 2/pi. The table of
-the digits is a global constant among the builder's declarations.
+cosine or tan is beyond 2^15 (f32) or 2^30 (f64), a shared function reduces it with all required digits of 2/pi, whose
+table is a global constant among its declarations.
 
 The largest errors over millions of operands, in units in the last place of f32 and f64 (0.5 is correctly rounded):
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Self
 
 from hloom.backends.cpu.elements.memory import load_lanes, store_lanes
+from hloom.backends.cpu.elements.shared import shared
 from hloom.backends.cpu.elements.types import Element, load_element, memory_element, resized, rounded, store_element
-from hloom.backends.cpu.llvm.processor import Processor, processor
+from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import (
     I1,
     I8,
@@ -172,18 +173,14 @@ class KernelFunction(FunctionBuilder):
 
 
 def shared_function(name: str, write: Callable[[KernelFunction], None], **parameters: Type) -> Function:
-    """Returns the shared function of a name, which says all that its code depends on; it is written once."""
-    key = processor(), name
-    if key not in _shared:
+    """Returns the shared function of a name with parameters, whose body `write` emits."""
+
+    def written() -> KernelFunction:
         f = KernelFunction(name, **parameters)
-        f.function.is_shared = f.function.is_exported = True
         write(f)
-        _shared[key] = f.finish()
-    return _shared[key]
+        return f
 
-
-_shared: dict[tuple[Processor, str], Function] = {}
-"""Shared functions by processor and name."""
+    return shared(name, written)
 
 
 def task_function(name: str) -> KernelFunction:
