@@ -412,6 +412,24 @@ def test_a_large_right_matrix_is_read_by_few_blocks_of_rows(m: int, n: int, k: i
     assert plan.tasks >= TASKS_PER_THREAD * 2
 
 
+@pytest.mark.parametrize("m, n, k, threads", [(128, 768, 3072, 2), (1024, 1024, 1024, 2), (2048, 1024, 512, 8)])
+def test_tasks_with_many_rows_pack_the_panels_that_they_multiply(m: int, n: int, k: int, threads: int) -> None:
+    spec = spec_of(1, m, n, k)
+    assert plan_of(m, n, k, threads=threads).b_storage == "panels"
+    assert emit_matmul("product", spec, Target(64, threads)).scratch_bytes == 0
+
+
+@pytest.mark.parametrize("m, n, k, threads", [(128, 512, 2048, 8), (300, 384, 4096, 16)])
+def test_blocks_of_few_rows_share_a_packed_matrix(m: int, n: int, k: int, threads: int) -> None:
+    assert plan_of(m, n, k, threads=threads).b_storage == "shared"
+
+
+@pytest.mark.parametrize("type", ["f32", "f64"])
+@pytest.mark.parametrize("sizes", [(1, 600, 150, 1100), (3, 260, 200, 700), (1, 517, 130, 2100)])
+def test_panels_that_tasks_pack(sizes: tuple[int, int, int, int], type: str) -> None:
+    check(spec_of(*sizes, f"{type} {type} {type}"), threads=2)
+
+
 def test_rows_make_the_tasks_where_columns_do_not_suffice() -> None:
     assert plan_of(2048, 64, 4096).row_blocks >= TASKS_PER_THREAD * 2
 

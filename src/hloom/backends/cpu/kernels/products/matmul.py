@@ -76,13 +76,13 @@ def computed_matmul_code(
     return _Emitter(name, plan, computed=computed).completed(f, at.other, at.arrays, at.out)
 
 
-def _planned(p: Product, vector: Type, target: Target) -> tuple[MatmulPlan, Instruction | None]:
+def _planned(p: Product, vector: Type, target: Target, shares_b: bool = False) -> tuple[MatmulPlan, Instruction | None]:
     if (tiles := tile_instruction(p, vector, target)) is not None:
         return make_plan(in_words(p, tiles.count), vector, target, in_tile_registers=True), tiles
     instruction = dot_instruction(p, vector, any_side=target.batch_invariant)
     if instruction is not None:
         p = in_words(p, instruction.count, instruction.flipped)
-    return make_plan(p, vector, target), instruction
+    return make_plan(p, vector, target, shares_b=shares_b), instruction
 
 
 def emit_packed_matmul(name: str, spec: MatmulSpec, target: Target) -> PackedCode | None:
@@ -93,7 +93,7 @@ def emit_packed_matmul(name: str, spec: MatmulSpec, target: Target) -> PackedCod
     vector = _sum_vector(spec, target)
     if (found := _as_matvec(p, vector, target)) is not None:
         return _packed_matvec(name, *found, vector, target)
-    planned, instruction = _planned(p, vector, target)
+    planned, instruction = _planned(p, vector, target, shares_b=True)
     if planned.b_storage != "shared" or p.batch > 1 or planned.columns < p.n:
         return None
     packing, product = (_Emitter(f"{name}.{part}", planned, instruction) for part in ("packing", "packed"))
@@ -161,6 +161,8 @@ class _Emitter:
 
     def _panels_of_b(self) -> PanelStrides:
         columns = self.tile.columns
+        if self.plan.b_storage == "panels":
+            return PanelStrides(0, columns)  # each overwrites the one before
         if self.plan.b_storage == "direct":
             ragged = self.plan.has_ragged_columns
             return PanelStrides(columns, self.product.b.row, masked=ragged, streamed=self.plan.streams_b)
@@ -249,7 +251,8 @@ class _Emitter:
             if packed:
                 f.call_void(f"{self.name}.pack_a", panels_of_a, packed, rows, elements)
                 panels_of_a = packed
-            panels_of_b = f.at(b, f.multiply(first.index, self.b.step), self.element)
+            step_of_b = self.product.b.row if self.plan.b_storage == "panels" else self.b.step
+            panels_of_b = f.at(b, f.multiply(first.index, step_of_b), self.element)
             sums = partial if totals is None else self._group_sums(f, partial, totals, first.index, last)
             self._tiles(f, (panels_of_a, panels_of_b, c, sums), steps, rows, columns, last)
         if self.registers is not None:
@@ -270,24 +273,29 @@ class _Emitter:
         a, b, c, partial = pointers
         tile, kernel = self.tile, self._kernel()
         row_panels, column_panels = f.ceil_divide(rows, tile.rows), f.ceil_divide(columns, tile.columns)
-        with f.loop(column_panels) as column_panel, f.loop(row_panels) as row_panel:
-            i, j = row_panel.index, column_panel.index
-            row, column = f.multiply(i, tile.rows), f.multiply(j, tile.columns)
-            if self.plan.repeats_rows:
-                row = f.minimum(row, f.subtract(rows, tile.rows))
-            index = f.add(f.multiply(i, column_panels), j) if self.plan.has_partial_sums else 0
-            f.call_function(
-                kernel.function(),
-                f.at(a, self._offset_of_a(f, i, row), self.element),
-                f.at(b, f.multiply(j, self.b.panel), self.element),
-                f.at(c, self.product.c.offset(f, row, column), self.product.c.element),
-                f.at(partial, f.multiply(index, tile.size), self.element),
-                steps,
-                f.index(f.minimum(f.subtract(rows, row), tile.rows)),
-                f.index(f.minimum(f.subtract(columns, column), tile.columns)),
-                last,
-                f.address_of(kernel.distances.table(f"{self.name}.distances")),
-            )
+        with f.loop(column_panels) as column_panel:
+            j, column = column_panel.index, f.multiply(column_panel.index, tile.columns)
+            width = f.index(f.minimum(f.subtract(columns, column), tile.columns))
+            panel = f.at(b, f.multiply(j, self.b.panel), self.element)
+            if self.plan.b_storage == "panels":
+                panel = self.packed_b.panel_on_stack(f, f.at(b, column, self.element), width, steps)
+            with f.loop(row_panels) as row_panel:
+                i, row = row_panel.index, f.multiply(row_panel.index, tile.rows)
+                if self.plan.repeats_rows:
+                    row = f.minimum(row, f.subtract(rows, tile.rows))
+                index = f.add(f.multiply(i, column_panels), j) if self.plan.has_partial_sums else 0
+                f.call_function(
+                    kernel.function(),
+                    f.at(a, self._offset_of_a(f, i, row), self.element),
+                    panel,
+                    f.at(c, self.product.c.offset(f, row, column), self.product.c.element),
+                    f.at(partial, f.multiply(index, tile.size), self.element),
+                    steps,
+                    f.index(f.minimum(f.subtract(rows, row), tile.rows)),
+                    width,
+                    last,
+                    f.address_of(kernel.distances.table(f"{self.name}.distances")),
+                )
 
     def _offset_of_a(self, f: KernelFunction, panel: IndexValue, row: IndexValue) -> IndexValue:
         return f.multiply(row, self.product.a.row) if self.plan.a_is_direct else f.multiply(panel, self.a.panel)
@@ -336,7 +344,7 @@ class _Emitter:
         if plan.b_storage == "private":
             packed = self.packed_b.on_stack(f, b)
         panels = f.at(packed, f.multiply(f.divide(column, tile.columns), self.b.panel), self.element)
-        if plan.b_storage == "direct":
+        if plan.b_storage in ("direct", "panels"):
             panels = f.at(b, column, self.element)
         with f.when(f.compare("ne", f.index(width), f.index(0))):
             f.call_void(f"{self.name}.block", a, panels, c, f.index(rows), f.index(width))

@@ -4,8 +4,8 @@ A product is first brought to one form (`normalised`): batches that are only mor
 them, rows of the result are contiguous if possible, and complex matrices are viewed as real ones of twice the size.
 Then `make_plan` chooses the tile, the blocks and the packing:
 
-- B is read in place ("direct") if packing would not pay, packed once by all threads into the workspace ("shared"), or,
-  if it is small, packed by each task on its stack ("private").
+- B is read in place ("direct") if packing would not pay, packed by each task on its stack, whole if it is small
+  ("private") or each panel before its use ("panels"), or packed once by all threads into the workspace ("shared").
 - A task computes a block of the result. It reads its rows of A in place if K is contiguous there, or packs them on its
   stack, one block of K at a time.
 
@@ -23,7 +23,7 @@ from hloom.backends.cpu.kernels.kernel_function import size_of
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.sums import block_length, group_length
 from hloom.backends.cpu.kernels.products.tile import Tile
-from hloom.backends.cpu.llvm.processor import processor
+from hloom.backends.cpu.kernels.products.tile_choice import MAX_VECTORS, cheapest_tile, cheapest_tile_of_registers
 from hloom.lir import Type, type_of
 from hloom.target import L1_BYTES, L2_BYTES, L3_BYTES, MIN_TASK_WORK, TASKS_PER_THREAD, Target
 from hloom.types import PrimitiveType
@@ -41,14 +41,9 @@ PANEL_BYTES = L1_BYTES * 7 // 8  # of A, for a block of K
 MAX_DIRECT_ROWS = 512  # of a block of K, if B is read in place: each may be in another page
 MULTIPLY_ADD_COST = 0.625  # in additions
 MIN_PRODUCT_WORK = 5 * MIN_TASK_WORK  # of the smallest task, which packs operands
-MAX_ACCUMULATORS = {64: 28, 32: 12, 16: 16, 8: 8}  # vector registers for sums, by the bytes of a vector
-# Registers for sums and a row of B. The others are for factors: with fewer than two, LLVM moves sums between registers
-# in the loop, and 64-byte multiply-adds load each factor from memory anew, which exceeds two loads a cycle.
-MAX_SUMS_AND_ROW = {64: 28, 32: 14, 16: 30, 8: 12}
-WEB_ACCUMULATORS, WEB_SUMS_AND_ROW = 8, 10  # engines for WebAssembly on x86-64 have 15 registers, and move sums early
-MAX_VECTORS = 6  # in a row of the tile
-TILE_REGISTERS, REGISTER_ROWS = 8, 16
 REGISTER_DEPTH = 1024  # words of a block of K for tile registers, which are loaded from the second cache as fast
+MIN_PANEL_ROWS = 256  # of a block of A, if each packs B anew
+PANEL_OF_B_BYTES = L2_BYTES // 4  # which the second cache holds
 BLOCK_BYTES = L2_BYTES // 2  # of a block of A in place, or for tile registers, for which a panel of B is read once
 
 
@@ -183,9 +178,9 @@ class MatmulPlan:
     """Tile, blocks and tasks of a product.
 
     `depth` is the number of steps in a block of K, `columns` the columns of B that are packed at once, and `b_storage`
-    where the kernel reads B: "direct", "shared" or "private". The tasks divide the rows into `row_blocks`, and
-    `columns` into `column_groups`, of whole tiles. With `fixed_order`, blocks depend on K and the element types alone.
-    Sums `in_tile_registers` are those of tile_registers.py.
+    where the kernel reads B: "direct", "private", "panels" or "shared". The tasks divide the rows into `row_blocks`,
+    and `columns` into `column_groups`, of whole tiles. With `fixed_order`, blocks depend on K and the element
+    types alone. Sums `in_tile_registers` are those of tile_registers.py.
     """
 
     product: Product
@@ -259,30 +254,24 @@ class MatmulPlan:
         return math.ceil(math.ceil(self.columns / self.tile.columns) / self.column_groups)
 
 
-def make_plan(p: Product, vector: Type, target: Target, in_tile_registers: bool = False) -> MatmulPlan:
-    """Returns the plan of a product, whose sums are in vectors of type `vector`."""
-    size = size_of(vector.element)
-    tile = _tile_of_registers(p, vector) if in_tile_registers else _tile(p, vector, target.vector_bytes)
+def make_plan(
+    p: Product, vector: Type, target: Target, in_tile_registers: bool = False, shares_b: bool = False
+) -> MatmulPlan:
+    """Returns the plan of a product, whose sums are in vectors of type `vector`; with `shares_b`, tasks pack no B."""
+    if in_tile_registers:
+        tile = cheapest_tile_of_registers(p.m, p.n, vector)
+    else:  # memory is read faster in long pieces
+        is_long = target.vector_bytes == 64 and _streams(p, vector)
+        tile = cheapest_tile(p.m, p.n, vector, target.vector_bytes, MAX_VECTORS if is_long else 1)
     parallel = target.is_worth_threads(p.work * MULTIPLY_ADD_COST)
     threads = target.threads if parallel else 1
-    b_storage = _choose_b_storage(p, tile, threads)
-    block_of_k = PANEL_BYTES // (tile.rows * size)
-    if target.batch_invariant:
-        block_of_k = FIXED_BLOCK_BYTES // size
-    elif in_tile_registers:
-        block_of_k = REGISTER_DEPTH
-    elif b_storage == "direct":
-        block_of_k = min(block_of_k, STREAMED_DEPTH if _streams(p, vector) else MAX_DIRECT_ROWS)
-    blocks_of_k = math.ceil(p.k / block_of_k)
-    depth = p.k if blocks_of_k == 1 else align_up(math.ceil(p.k / blocks_of_k), vector.width)
-    needs_no_conversion = p.a.element == vector.element and not p.a.paired and p.a.words is None
-    is_small = p.m % tile.rows == 0 and p.m * p.k * size <= STACK_BYTES
-    if in_tile_registers:  # whose rows have to be whole
-        is_small, needs_no_conversion = False, needs_no_conversion and p.k % vector.width == 0 and p.m >= tile.rows
-    a_is_direct = needs_no_conversion and (p.a.column == 1 or is_small)
+    a_is_direct = _reads_a_in_place(p, tile, in_tile_registers)
+    packs_panels = a_is_direct and not (in_tile_registers or shares_b)
+    b_storage = _choose_b_storage(p, tile, threads, packs_panels)
+    depth = _depth(p, tile, b_storage == "direct", in_tile_registers, target.batch_invariant)
     columns = p.n
     if b_storage == "shared":
-        passes = math.ceil(p.n / max(MIN_COLUMNS, MAX_PACKED_B_BYTES // (p.k * size)))
+        passes = math.ceil(p.n / max(MIN_COLUMNS, MAX_PACKED_B_BYTES // (p.k * size_of(vector.element))))
         columns = min(p.n, align_up(math.ceil(p.n / passes), tile.columns))
     fixed_order = target.batch_invariant
     blocks = 1, 1, parallel, fixed_order, in_tile_registers
@@ -290,61 +279,27 @@ def make_plan(p: Product, vector: Type, target: Target, in_tile_registers: bool 
     return _split_into_tasks(whole, threads)
 
 
-def max_accumulators(vector_bytes: int) -> int:
-    """Returns the number of vector registers for sums."""
-    return WEB_ACCUMULATORS if processor().architecture == "wasm32" else MAX_ACCUMULATORS[_key(vector_bytes)]
+def _reads_a_in_place(p: Product, tile: Tile, in_tile_registers: bool) -> bool:
+    """Whether A needs no packing."""
+    needs_no_conversion = p.a.element == tile.type.element and not p.a.paired and p.a.words is None
+    if in_tile_registers:  # whose rows have to be whole
+        return needs_no_conversion and p.a.column == 1 and p.k % tile.type.width == 0 and p.m >= tile.rows
+    is_small = p.m % tile.rows == 0 and p.m * p.k * size_of(tile.type.element) <= STACK_BYTES
+    return needs_no_conversion and (p.a.column == 1 or is_small)
 
 
-def _max_sums_and_row(vector_bytes: int) -> int:
-    return WEB_SUMS_AND_ROW if processor().architecture == "wasm32" else MAX_SUMS_AND_ROW[_key(vector_bytes)]
-
-
-def _key(vector_bytes: int) -> int:
-    """Returns 32 for shorter vectors in as many registers, the 16 of x86-64 before AVX-512."""
-    return (
-        max(vector_bytes, 32)
-        if processor().architecture == "x86_64" and processor().vector_bytes < 64
-        else vector_bytes
-    )
-
-
-def _tile(p: Product, vector: Type, vector_bytes: int) -> Tile:
-    """Returns the cheapest tile, by the multiply-adds of all tiles, at least ten each to hide latency, and loads."""
-
-    def cost(tile: Tile) -> float:
-        tiles = math.ceil(p.m / tile.rows) * math.ceil(p.n / tile.columns)
-        return tiles * (max(tile.rows * tile.vectors, 10) + 0.25 * (tile.rows + tile.vectors))
-
-    # Memory is read faster in long pieces.
-    min_vectors = MAX_VECTORS if vector_bytes == 64 and _streams(p, vector) else 1
-    candidates = [
-        Tile(rows, vectors, vector)
-        for vectors in range(min_vectors, min(math.ceil(p.n / vector.width), MAX_VECTORS) + 1)
-        for rows in range(1, min(p.m, max_accumulators(vector_bytes) // vectors) + 1)
-        if (rows + 1) * vectors <= _max_sums_and_row(vector_bytes)
-    ]
-    return min(candidates, key=cost)
-
-
-def _tile_of_registers(p: Product, vector: Type) -> Tile:
-    """Returns the cheapest tile in tile registers, by their rows: those multiplied, or those loaded, for 16 words of K.
-
-    Rows of B are in the first cache, two of which are loaded at a time; those of A come from the second one.
-    """
-
-    def cost(tile: Tile) -> float:
-        tiles = math.ceil(p.m / tile.rows) * math.ceil(p.n / tile.columns)
-        loads = tile.rows + tile.vectors * REGISTER_ROWS / 2
-        return tiles * (max(tile.rows * tile.vectors, loads) + 4)
-
-    candidates = [
-        Tile(parts * rows, vectors, vector)
-        for parts in range(1, TILE_REGISTERS)
-        for vectors in range(1, TILE_REGISTERS)
-        for rows in range(REGISTER_ROWS * (parts - 1) // parts + 1, REGISTER_ROWS + 1)
-        if parts * vectors + parts + vectors <= TILE_REGISTERS
-    ]
-    return min(candidates, key=cost)
+def _depth(p: Product, tile: Tile, is_direct: bool, in_tile_registers: bool, is_fixed: bool) -> int:
+    """Returns the steps of a block of K, for a B that is read in place or packed; they depend on no threads."""
+    size = size_of(tile.type.element)
+    block_of_k = min(PANEL_BYTES // (tile.rows * size), PANEL_OF_B_BYTES // (tile.columns * size))
+    if is_fixed:
+        block_of_k = FIXED_BLOCK_BYTES // size
+    elif in_tile_registers:
+        block_of_k = REGISTER_DEPTH
+    elif is_direct:
+        block_of_k = min(block_of_k, STREAMED_DEPTH if _streams(p, tile.type) else MAX_DIRECT_ROWS)
+    blocks = math.ceil(p.k / block_of_k)
+    return p.k if blocks == 1 else align_up(math.ceil(p.k / blocks), tile.type.width)
 
 
 def _streams(p: Product, vector: Type) -> bool:
@@ -358,7 +313,7 @@ def _can_read_in_place(p: Product, vector: Type) -> bool:
     return not p.b.computed and p.b.element == vector.element and p.b.has_contiguous_rows and not p.is_complex
 
 
-def _choose_b_storage(p: Product, tile: Tile, threads: int) -> str:
+def _choose_b_storage(p: Product, tile: Tile, threads: int, packs_panels: bool) -> str:
     if p.b.computed:
         return "shared"
     size = align_up(p.k, tile.type.width) * align_up(p.n, tile.columns) * size_of(tile.type.element)
@@ -368,15 +323,31 @@ def _choose_b_storage(p: Product, tile: Tile, threads: int) -> str:
         return "direct"
     if size <= STACK_BYTES and (threads == 1 or p.batch >= threads or p.m >= 64 * threads):
         return "private"
+    if packs_panels and _can_read_in_place(p, tile.type):
+        blocks = _row_blocks_of_panels(p, tile, _wanted_tasks(p, p.n, threads) / p.batch)
+        if blocks == 1 or p.m >= blocks * MIN_PANEL_ROWS:
+            return "panels"
     return "shared"
+
+
+def _wanted_tasks(p: Product, columns: int, threads: int) -> float:
+    """Returns how many tasks the threads want for all products of a batch, of a number of columns."""
+    if threads == 1:
+        return 1
+    return min(p.batch * p.m * columns * p.k * MULTIPLY_ADD_COST / MIN_PRODUCT_WORK, TASKS_PER_THREAD * threads)
+
+
+def _row_blocks_of_panels(p: Product, tile: Tile, wanted: float) -> int:
+    """Returns the number of blocks of rows, each of which packs all of B, and is read from the cache for each panel."""
+    size_of_a = p.m * p.k * size_of(tile.type.element)
+    return max(math.ceil(wanted / math.ceil(p.n / tile.columns)), math.ceil(size_of_a / MAX_PACKED_B_BYTES))
 
 
 def _split_into_tasks(undivided: MatmulPlan, threads: int) -> MatmulPlan:
     """Returns the plan with its tasks: blocks that fit the caches and the stack, and enough of them for the threads."""
     p, tile, size = undivided.product, undivided.tile, size_of(undivided.tile.type.element)
     batch = 1 if undivided.b_storage == "shared" else p.batch
-    work = batch * p.m * undivided.columns * p.k * MULTIPLY_ADD_COST
-    wanted = math.ceil(min(work / MIN_PRODUCT_WORK, TASKS_PER_THREAD * threads) / batch) if threads > 1 else 1
+    wanted = math.ceil(_wanted_tasks(replace(p, batch=batch), undivided.columns, threads) / batch)
     is_on_stack = not (undivided.a_is_direct or undivided.in_tile_registers)
     bytes_of_a = STACK_BYTES if is_on_stack else BLOCK_BYTES
     max_fitting = max(1, bytes_of_a // (tile.rows * (undivided.depth + tile.type.width) * size))
@@ -387,12 +358,21 @@ def _split_into_tasks(undivided: MatmulPlan, threads: int) -> MatmulPlan:
     blocks = max(math.ceil(undivided.row_tiles / max_fitting), useful, 1)
     if blocks > 1:
         blocks = min(align_up(blocks, threads), undivided.row_tiles)
+    if undivided.b_storage == "panels":
+        blocks = _row_blocks_of_panels(p, tile, wanted)
+        if undivided.has_partial_sums:
+            blocks = max(blocks, math.ceil(undivided.row_tiles / _max_tiles_of_sums(undivided)))
     with_rows = replace(undivided, row_blocks=blocks)
     if undivided.b_storage == "private":
         return with_rows
     groups = min(math.ceil(wanted / blocks), undivided.column_tiles)
     if undivided.has_partial_sums:
-        levels = 2 if undivided.has_groups else 1
-        max_fitting = max(1, STACK_BYTES // (levels * with_rows.row_tiles * tile.size * size))
+        max_fitting = max(1, _max_tiles_of_sums(undivided) // with_rows.row_tiles)
         groups = max(groups, math.ceil(undivided.column_tiles / max_fitting))
     return replace(with_rows, column_groups=groups)
+
+
+def _max_tiles_of_sums(plan: MatmulPlan) -> int:
+    """Returns how many tiles of partial sums fit the stack."""
+    levels = 2 if plan.has_groups else 1
+    return STACK_BYTES // (levels * plan.tile.size * size_of(plan.tile.type.element))

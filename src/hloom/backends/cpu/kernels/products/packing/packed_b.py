@@ -58,6 +58,12 @@ class PackedB:
             f.call_void(f"{self.name}.sum_b", packed, f.index(0), panels)
         return packed
 
+    def panel_on_stack(self, f: KernelFunction, b: Value, columns: Value, steps: Value) -> Value:
+        """Packs some steps of one panel on the stack, from its first element on; returns its address."""
+        packed = f.slot(type_of(self._element), self.plan.depth * self.plan.tile.columns)
+        f.call_void(f"{self.name}.pack_b", b, packed, columns, f.index(0), steps)
+        return packed
+
     def functions(self) -> list[KernelFunction]:
         """Returns the functions that write panels, and that add up their columns."""
         if not self.corrected:
