@@ -10,7 +10,12 @@ import scipy.linalg.lapack
 
 import hloom as hl
 from hlo_text import compiled, module_text
-from hloom.backends.cpu.kernels.linear_algebra.small_matrices import MAX_ORDER, MIN_COUNT
+from hloom.backends.cpu.kernels.linear_algebra.small_matrices import (
+    MAX_ORDER,
+    MIN_COUNT,
+    MIN_LARGE_COUNT,
+    SMALL_ORDER,
+)
 from hloom.cli.pipelines import stage_text
 
 COUNTS = (MIN_COUNT, 16, 37)
@@ -49,6 +54,16 @@ def call(name: str, type: str, operands: str, shape: str) -> str:
 @pytest.mark.parametrize("lower", ["true", "false"])
 @pytest.mark.parametrize(("n", "type"), [(1, "f32"), (2, "f64"), (4, "f32"), (7, "c64"), (16, "f64"), (4, "c128")])
 def test_cholesky(n: int, type: str, lower: str, count: int) -> None:
+    check_cholesky(n, type, lower, count)
+
+
+@pytest.mark.parametrize("count", [MIN_LARGE_COUNT, 37])
+@pytest.mark.parametrize(("n", "type"), [(21, "f32"), (MAX_ORDER, "c64")])
+def test_cholesky_of_larger_matrices(n: int, type: str, count: int) -> None:
+    check_cholesky(n, type, "true", count)
+
+
+def check_cholesky(n: int, type: str, lower: str, count: int) -> None:
     shape = f"{type}[{count},{n},{n}]"
     x = normal(np.random.default_rng(n), (count, n, n), type)
     a = x @ x.conj().swapaxes(1, 2) + np.eye(n, dtype=x.dtype)
@@ -65,7 +80,7 @@ def test_cholesky(n: int, type: str, lower: str, count: int) -> None:
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("type", DTYPES)
-@pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 3), (5, 3), (3, 5), (16, 16), (10, 7)])
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 3), (5, 3), (3, 5), (16, 16), (10, 7), (40, 33)])
 def test_lu(m: int, n: int, type: str, count: int) -> None:
     shape, steps = f"{type}[{count},{m},{n}]", min(m, n)
     results = f"({shape}, s32[{count},{steps}], s32[{count}])"
@@ -99,7 +114,7 @@ def test_swaps_of_rows(m: int, k: int, type: str, count: int) -> None:
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("type", DTYPES)
-@pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 3), (4, 2), (2, 4), (16, 16), (10, 7)])
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 3), (4, 2), (2, 4), (16, 16), (10, 7), (40, 33)])
 def test_qr(m: int, n: int, type: str, count: int) -> None:
     shape, k = f"{type}[{count},{m},{n}]", min(m, n)
     factor, taus = f"{type}[{count},{m},{k}]", f"{type}[{count},{k}]"
@@ -125,7 +140,9 @@ def test_qr(m: int, n: int, type: str, count: int) -> None:
 @pytest.mark.parametrize("lower", ["true", "false"])
 @pytest.mark.parametrize("transpose", ["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
 @pytest.mark.parametrize("unit", ["true", "false"])
-@pytest.mark.parametrize(("n", "sides", "type"), [(1, 3, "f32"), (3, 1, "f32"), (16, 20, "f32"), (5, 4, "c64")])
+@pytest.mark.parametrize(
+    ("n", "sides", "type"), [(1, 3, "f32"), (3, 1, "f32"), (16, 20, "f32"), (5, 4, "c64"), (35, 3, "f32")]
+)
 def test_triangular_systems(
     n: int, sides: int, type: str, unit: str, transpose: str, lower: str, left: str
 ) -> None:  # fmt: skip
@@ -147,11 +164,11 @@ def test_triangular_systems(
 @pytest.mark.parametrize(
     ("shape", "calls"),
     [
-        (f"f32[{MIN_COUNT},{MAX_ORDER},{MAX_ORDER}]", False),
+        (f"f32[{MIN_COUNT},{SMALL_ORDER},{SMALL_ORDER}]", False),
         (f"f32[{MIN_COUNT - 1},4,4]", True),
-        (f"f32[9,{MAX_ORDER + 1},{MAX_ORDER + 1}]", True),
-        (f"c64[{MIN_COUNT},{MAX_ORDER},{MAX_ORDER}]", False),
-        (f"c128[9,{MAX_ORDER + 1},{MAX_ORDER + 1}]", True),
+        (f"f32[{MIN_LARGE_COUNT - 1},{SMALL_ORDER + 1},{SMALL_ORDER + 1}]", True),
+        (f"c64[{MIN_LARGE_COUNT},{MAX_ORDER},{MAX_ORDER}]", False),
+        (f"c128[20,{MAX_ORDER + 1},{MAX_ORDER + 1}]", True),
     ],
 )
 def test_others_are_lapacks(shape: str, calls: bool) -> None:

@@ -18,7 +18,6 @@ from hloom.backends.cpu.kernels.linear_algebra.blocks import (
     record_failure,
     tile_copy,
 )
-from hloom.backends.cpu.kernels.linear_algebra.small_matrices import MAX_ORDER
 from hloom.ir import Instruction
 from hloom.lir import I32, I64, PTR, IndexValue, Value, constant, type_of
 from hloom.runtime.custom_calls.fortran import RoutineCall
@@ -35,8 +34,7 @@ def emit(name: str, instruction: Instruction, call: RoutineCall, target: Target)
     if call.routine[1:] not in ("potrf", "cholesky") or call.routine[0] not in "sd":
         return None
     order = call.operands[0].sizes[0]
-    is_small = order <= MAX_ORDER if call.routine[1:] == "cholesky" else order < MIN_ORDER
-    if is_small or (call.routine[1:] == "potrf" and len(call.results) != 2):
+    if call.routine[1:] == "potrf" and (order < MIN_ORDER or len(call.results) != 2):
         return None
     size = call.operands[0].dtype.itemsize
     type = type_of("float" if size == 4 else "double", target.vector_bytes // size)

@@ -48,11 +48,6 @@ class MatrixLanes:
     is_conjugate: bool = False
 
     @classmethod
-    def of(cls, f: KernelFunction, type: Type, sizes: tuple[int, ...] = (1,), parts: int = 1) -> MatrixLanes:
-        """Allocates matrices of these sizes on the stack, in row-major order."""
-        return cls.at(f, f.slot(type, parts * math.prod(sizes)), type, sizes, parts)
-
-    @classmethod
     def at(
         cls, f: KernelFunction, memory: Value, type: Type, sizes: tuple[int, ...], parts: int = 1
     ) -> MatrixLanes:  # fmt: skip

@@ -19,6 +19,11 @@ CALL_COST = 1000
 """Overhead of a call, in additions."""
 ELEMENT_COST = 3.25
 """Cost of an element of a matrix, in additions, for each row or column of its largest dimension."""
+_OWN = (
+    one_side.emit, small_matrices.emit_lanes, cholesky.emit, lu.emit, qr.emit, solve.emit, small_matrices.emit_each,
+    spectra.emit,
+)  # fmt: skip
+"""Writers of code that calls no routine, of which the first that knows a call is asked."""
 _REALS = {2: "half", 4: "float", 8: "double"}
 
 
@@ -29,15 +34,15 @@ def emit(op: CustomCall, name: str, instruction: Instruction, target: Target) ->
         return None
     if call.count == 0:
         return code_of(name, [entry_function(name, instruction)])
-    for own in (cholesky, lu, qr, one_side, solve, small_matrices, spectra):
-        if (code := own.emit(name, instruction, call, target)) is not None:
+    for own in _OWN:
+        if (code := own(name, instruction, call, target)) is not None:
             return code
     return _Batch(name, instruction, call, target).code()
 
 
 def can_factorise(order: int, count: int, batch_invariant: bool) -> bool:
     """Whether Cholesky factorisations of a batch have code of their own, without LAPACK."""
-    is_small = order <= small_matrices.MAX_ORDER and (batch_invariant or count >= small_matrices.MIN_COUNT)
+    is_small = small_matrices.can_vectorise(order, order**2, count, batch_invariant)
     return order > 0 and (is_small or order >= cholesky.MIN_ORDER)
 
 

@@ -114,7 +114,8 @@ def cholesky(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]
     is_symmetric, is_whole = map(bool, call.arguments)
     for i, j in itertools.combinations_with_replacement(range(n), 2) if is_symmetric else ():
         a[j, i] = (real_part(a[j, i]) + real_part(a[i, j])) * 0.5
-    info = MatrixLanes.of(f, a.type.of("i32"))
+    integers = a.type.of("i32")
+    info = MatrixLanes.at(f, f.slot(integers, 1), integers, (1,))
     info = info.copied(1) if n <= MAX_UNROLLED else info
     _factorise(f, a, info, n)
     fails, zero, nan = ~real_part(info[0]).equals(0), real_part(a.number(0)), real_part(a.number(math.nan))

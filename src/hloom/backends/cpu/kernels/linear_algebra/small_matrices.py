@@ -7,9 +7,10 @@ cannot call LAPACK the same loops factor other matrices, one after another.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
-from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
+from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.linear_algebra import factorisations
 from hloom.backends.cpu.kernels.linear_algebra.elimination import gesv
@@ -24,27 +25,47 @@ from hloom.target import CACHE_LINE, Target
 EMITTERS = {**factorisations.EMITTERS, "potrf": potrf, "cholesky": cholesky, "gesv": gesv}
 """Writers of the code of each routine, which return the array that becomes the first result."""
 MIN_COUNT = 4
-"""Matrices of the smallest batch that is vectorised."""
-MAX_ORDER = 16
-MAX_ELEMENTS = 512
-"""Parts of the elements of the largest operand, for example of the right-hand sides of a triangular system."""
+"""Matrices of the smallest batch of small matrices that is vectorised."""
+SMALL_ORDER = 16
+SMALL_ELEMENTS = 512
+"""Elements of the largest small operand, for example of the right-hand sides of a triangular system."""
+MIN_LARGE_COUNT = 16
+"""Matrices of the smallest batch of larger ones that is vectorised: as many f32 as a group has."""
+MAX_ORDER = 64
+MAX_ELEMENTS = 4096
+MAX_TRIANGLE = 40
+"""Rows of real triangles up to which lanes are faster than blocks."""
 ELEMENT_COST = 0.3125
 """Cost of an element of an operand, in additions, for each row of a matrix."""
 
 
-def emit(name: str, instruction: Instruction, call: RoutineCall, target: Target) -> KernelCode | None:
-    """Returns the code of a call of BLAS or LAPACK; None for other routines and types, and, if the program may call
-    LAPACK, for larger matrices and small batches.
-    """
-    sizes = call.operands[0].sizes
-    if call.routine[1:] not in EMITTERS or not min(sizes):
+def can_vectorise(order: int, elements: int, count: int, batch_invariant: bool) -> bool:
+    """Whether a batch of matrices is factored in lanes, one matrix in each."""
+    if order <= SMALL_ORDER and elements <= SMALL_ELEMENTS:
+        return batch_invariant or count >= MIN_COUNT
+    return order <= MAX_ORDER and elements <= MAX_ELEMENTS and count >= MIN_LARGE_COUNT and not batch_invariant
+
+
+def emit_lanes(name: str, instruction: Instruction, call: RoutineCall, target: Target) -> KernelCode | None:
+    """Returns the code of a call of BLAS or LAPACK for a batch of small matrices; None for other calls."""
+    if not _is_known(call):
         return None
-    largest = max(matrices.elements for matrices in call.operands)
-    is_own = call.routine[1:] in ("gesv", "cholesky")
-    min_count = 1 if target.batch_invariant or is_own else MIN_COUNT
-    if call.count >= min_count and largest * _parts(call) <= MAX_ELEMENTS and max(sizes) <= MAX_ORDER:
+    order, elements = max(call.operands[0].sizes), max(matrices.elements for matrices in call.operands)
+    is_own = call.routine[1:] in ("gesv", "cholesky") and order <= SMALL_ORDER
+    if call.routine in ("strsm", "dtrsm") and order > MAX_TRIANGLE:
+        return None
+    if is_own or can_vectorise(order, elements, call.count, target.batch_invariant):
         return _GroupLoop(name, instruction, call, target).code()
-    return None if target.has_lapack else _MatrixLoop(name, instruction, call, target).code()
+    return None
+
+
+def emit_each(name: str, instruction: Instruction, call: RoutineCall, target: Target) -> KernelCode | None:
+    """Returns the code of a call of BLAS or LAPACK in a program that may not call it; None for other routines."""
+    return _MatrixLoop(name, instruction, call, target).code() if _is_known(call) and not target.has_lapack else None
+
+
+def _is_known(call: RoutineCall) -> bool:
+    return call.routine[1:] in EMITTERS and min(call.operands[0].sizes) > 0
 
 
 def _element(call: RoutineCall) -> str:
@@ -62,7 +83,7 @@ def _types(call: RoutineCall, type: Type, arrays: Sequence[Matrices]) -> list[Ty
 
 
 class _GroupLoop:
-    """Writes the loop over groups of matrices."""
+    """Writes the loop over groups of matrices, which each share copies to memory of its own."""
 
     def __init__(self, name: str, instruction: Instruction, call: RoutineCall, target: Target) -> None:
         self.name, self.instruction, self.call = name, instruction, call
@@ -73,26 +94,30 @@ class _GroupLoop:
         work = elements * max(call.operands[0].sizes) * call.count
         self.shares = target.tasks(self.groups, work * ELEMENT_COST)
         self.transposes = Transposes(name)
+        self.arrays = (*call.operands, *call.results[1:])
+        self.types = _types(call, self.type, self.arrays)
+        most = max(matrices.byte_size for matrices in (*self.arrays, call.results[0]))
+        sizes = [aligned(self.type.width * size) for size in (most, *(m.byte_size for m in self.arrays))]
+        *self.starts, self.share_bytes = itertools.accumulate(sizes, initial=0)
+        """Offsets in the memory of a share: of a copy of a group, and of the groups of each array in lanes."""
 
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.instruction)
         on = f.threads_if(self.shares > 1)
-        f.run_chunks(f"{self.name}.groups", f.pack(*f.parameters[:-3]), self.shares, on)
-        return code_of(self.name, [self._groups(), *self.transposes.functions.values(), f])
+        f.run_chunks(f"{self.name}.groups", f.pack(*f.parameters[:-2]), self.shares, on)
+        functions = [self._groups(), *self.transposes.functions.values(), f]
+        return code_of(self.name, functions, self.shares * self.share_bytes)
 
     def _groups(self) -> KernelFunction:
         """Writes the task that computes a share of the groups."""
         f, call, width = task_function(f"{self.name}.groups"), self.call, self.type.width
-        words = f.unpack(f["context"], *[PTR] * (len(call.operands) + len(call.results)))
+        *words, memory = f.unpack(f["context"], *[PTR] * (len(call.operands) + len(call.results) + 1))
         operands, results = words[: len(call.operands)], words[len(call.operands) :]
-        scratch = f.slot(self.type, self.parts * max(m.elements for m in (*call.operands, *call.results)))
-        inputs, extra_results = (
-            [
-                MatrixLanes.of(f, type, m.sizes, self.parts if type is self.type else 1)
-                for type, m in zip(_types(call, self.type, arrays), arrays, strict=True)
-            ]
-            for arrays in (call.operands, call.results[1:])
+        scratch, *addresses = (
+            f.at(memory, f.add(f.multiply(f["chunk"], self.share_bytes), start), "i8") for start in self.starts
         )
+        arrays = [self._lanes(f, *each) for each in zip(addresses, self.types, self.arrays, strict=True)]
+        inputs, extra_results = arrays[: len(operands)], arrays[len(operands) :]
         is_small = max(size for m in (*call.operands, *call.results) for size in (1, *m.sizes)) <= MAX_UNROLLED
         first, count = f.share(self.groups, 1, self.shares, f["chunk"])
         with f.each(first, f.add(first, count)) as group:
@@ -102,15 +127,15 @@ class _GroupLoop:
                 self._load_group(array, lanes, matrices, (start, left, scratch))
             arrays = [*inputs, *extra_results]
             if is_small:
-                arrays = [
-                    lanes.copied(m.elements)
-                    for lanes, m in zip(arrays, [*call.operands, *call.results[1:]], strict=True)
-                ]
+                arrays = [lanes.copied(m.elements) for lanes, m in zip(arrays, self.arrays, strict=True)]
             changed = [EMITTERS[call.routine[1:]](f, call, arrays), *arrays[len(inputs) :]]
             for array, lanes, matrices in zip(results, changed, call.results, strict=True):
                 made = lanes.copied(matrices.elements) if is_small else lanes
                 self._store_group(made, array, matrices, (start, left, scratch))
         return f
+
+    def _lanes(self, f: KernelFunction, memory: Value, type: Type, matrices: Matrices) -> MatrixLanes:
+        return MatrixLanes.at(f, memory, type, matrices.sizes, self.parts if type is self.type else 1)
 
     def _load_group(
         self, array: Value, lanes: MatrixLanes, matrices: Matrices, group: tuple[Value, Value, Value]
