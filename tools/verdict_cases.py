@@ -124,6 +124,7 @@ ELSEWHERE = {
     "double-buffering": "runs long loops of large arrays (`tests/passes/optimize/test_double_buffering.py`)",
     "gathered-products":
         "adds products in another order (`tests/passes/optimize/test_gathered_products.py`)",
+    "product-sums": "adds products in another order (`tests/passes/control_flow/test_product_sums.py`)",
     "product-blocking": "works on large arrays (`tests/passes/blocking`)",
     "product-operands": "works on large arrays (`tests/backends/cpu/kernels/products/test_fused_dot.py`)",
     "scatter-updates": "works on large arrays (`tests/backends/cpu/kernels/scatter/test_fused_scatter.py`)",

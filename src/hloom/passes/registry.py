@@ -19,6 +19,7 @@ from hloom.passes.canonicalize.top_k_calls import TopKCalls
 from hloom.passes.control_flow.call_inliner import CallInliner
 from hloom.passes.control_flow.conditional import ConditionalSimplifier
 from hloom.passes.control_flow.loop_unroller import WhileLoopUnroller
+from hloom.passes.control_flow.product_sums import ProductSums
 from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion, WhileLoopSimplifier
 from hloom.passes.fusion.dot_operands import DotOperands
 from hloom.passes.fusion.joined_slices import JoinedSlices
@@ -93,6 +94,7 @@ PASSES: dict[str, type[Any]] = {
         PartSums,
         PivotLoops,
         ProductBlocking,
+        ProductSums,
         ScanExpander,
         SingleDeviceCollectives,
         SmallSystems,

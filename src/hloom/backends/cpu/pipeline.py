@@ -24,6 +24,7 @@ from hloom.passes.canonicalize.single_device import SingleDeviceCollectives
 from hloom.passes.canonicalize.top_k_calls import TopKCalls
 from hloom.passes.control_flow.call_inliner import CallInliner
 from hloom.passes.control_flow.loop_unroller import WhileLoopUnroller
+from hloom.passes.control_flow.product_sums import ProductSums
 from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion
 from hloom.passes.fusion.dot_operands import DotOperands
 from hloom.passes.fusion.fusion import FusionPass
@@ -97,6 +98,7 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
             simplification_pipeline(),
             PartSums(),
             PivotLoops(),
+            *([] if batch_invariant else [ProductSums()]),
             WhileLoopUnroller(),
             WhileLoopInvariantCodeMotion(),
             DoubleBuffering(),

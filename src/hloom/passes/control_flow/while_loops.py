@@ -144,20 +144,30 @@ def _carry(loop: Instruction, op: While, hoisted: Sequence[Instruction]) -> None
     """Computes hoisted instructions before the loop, and carries their values as further elements of its tuple."""
     assert loop.parent is not None
     edit = Edit(loop.parent)
-    (init,) = loop.operands
     first = len(loop.shape.elements)
-    outside = _copy_outside(edit, loop, hoisted)
-    elements = [edit.add(GetTupleElement(index=k), [init], s, loop) for k, s in enumerate(init.shape.elements)]
-    shape = Shape.tuple_of([*loop.shape.elements, *(i.shape for i in hoisted)])
-    wide_init = edit.add(Tuple(), [*elements, *outside], shape, loop)
-    _widen_parameter(op.condition, shape)
-    _widen_body(op.body, shape, first, hoisted)
-    wide = edit.add(op, [wide_init], shape, loop)
-    wide.frontend_attributes, wide.backend_config = dict(loop.frontend_attributes), loop.backend_config
-    results = [edit.add(GetTupleElement(index=k), [wide], s, loop) for k, s in enumerate(loop.shape.elements)]
-    loop.replace_all_uses_with(edit.add(Tuple(), results, loop.shape, loop))
+    results = widen_loop(edit, loop, _copy_outside(edit, loop, hoisted))
+    _forward(op.body, first, hoisted)
+    loop.replace_all_uses_with(edit.add(Tuple(), results[:first], loop.shape, loop))
     edit.remove(loop)
     edit.finish()
+
+
+def widen_loop(edit: Edit, loop: Instruction, values: Sequence[Instruction]) -> list[Instruction]:
+    """Adds a loop like `loop`, with its computations, that carries further elements with these initial values; returns
+    the elements of its result.
+
+    The root of the body still lacks the new elements, and `loop` is still in use.
+    """
+    op, (init,) = loop.op, loop.operands
+    assert isinstance(op, While)
+    elements = [edit.add(GetTupleElement(index=k), [init], s, loop) for k, s in enumerate(init.shape.elements)]
+    shape = Shape.tuple_of([*loop.shape.elements, *(value.shape for value in values)])
+    wide_init = edit.add(Tuple(), [*elements, *values], shape, loop)
+    _widen_parameter(op.condition, shape)
+    _widen_parameter(op.body, shape)
+    wide = edit.add(op, [wide_init], shape, loop)
+    wide.frontend_attributes, wide.backend_config = dict(loop.frontend_attributes), loop.backend_config
+    return [edit.add(GetTupleElement(index=k), [wide], s, loop) for k, s in enumerate(shape.elements)]
 
 
 def _copy_outside(edit: Edit, loop: Instruction, hoisted: Sequence[Instruction]) -> list[Instruction]:
@@ -180,19 +190,17 @@ def _copy_outside(edit: Edit, loop: Instruction, hoisted: Sequence[Instruction])
     return [copies[old] for old in hoisted]
 
 
-def _widen_parameter(computation: Computation, shape: Shape) -> Instruction:
+def _widen_parameter(computation: Computation, shape: Shape) -> None:
     edit = Edit(computation)
     (old,) = computation.parameters
-    new = edit.add(Parameter(number=0), (), shape, old)
-    old.replace_all_uses_with(new)
+    old.replace_all_uses_with(edit.add(Parameter(number=0), (), shape, old))
     edit.remove(old)
     edit.finish()
-    return new
 
 
-def _widen_body(body: Computation, shape: Shape, first: int, hoisted: Sequence[Instruction]) -> None:
+def _forward(body: Computation, first: int, hoisted: Sequence[Instruction]) -> None:
     """Reads the values of hoisted instructions from elements of the tuple, from index `first` on, and forwards them."""
-    parameter = _widen_parameter(body, shape)
+    (parameter,) = body.parameters
     edit = Edit(body)
     carried = []
     for k, old in enumerate(hoisted):
@@ -200,6 +208,6 @@ def _widen_body(body: Computation, shape: Shape, first: int, hoisted: Sequence[I
         carried.append(new)
         edit.replace(old, new)
     root = body.root
-    body.root = edit.add(Tuple(), [*root.operands, *carried], shape, root)
+    body.root = edit.add(Tuple(), [*root.operands, *carried], parameter.shape, root)
     edit.remove_unused(root)
     edit.finish()
