@@ -12,6 +12,7 @@ from typing import Any, cast
 from hloom.affine import Expression, Variable
 from hloom.backends.cpu.elements import ops as element_ops
 from hloom.backends.cpu.elements import quotients
+from hloom.backends.cpu.elements.called_functions import call_function
 from hloom.backends.cpu.elements.types import (
     Element,
     constant_element,
@@ -225,7 +226,8 @@ class NestEmitter(NestState):
         if inverse is not None and (width_of(operands[0]) or expression.type is PrimitiveType.BF16):
             quotient = quotients.quotient(self.builder, cast(Value, operands[0]), inverse, expression.type)
             return rounded_arithmetic(self.builder, quotient, expression.type)
-        return element_ops.apply(self.builder, expression, self.to_common_width(operands))
+        emit = call_function if id(expression) in self.called else element_ops.apply
+        return emit(self.builder, expression, self.to_common_width(operands))
 
     def _load(self, load: Load) -> Element:
         group = self.load_groups.get(id(load))

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from hloom.affine import Expression, Quotient, Remainder, Variable
+from hloom.backends.cpu.elements.called_functions import called_functions
 from hloom.backends.cpu.elements.types import Element, map_parts, width_of
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import I8, I64, PTR, Builder, Function, IndexValue, Parameter, Value
@@ -68,6 +69,8 @@ class NestState(ABC):
         self.staged = {id(expression): (buffer, index) for expression, buffer, index in nest.schedule.staged}
         self.load_groups, self.store_groups = _access_groups(nest, vector_bytes)
         """The access group of each load and store, by its id."""
+        self.called = called_functions(nest.all_expressions)
+        """The applications of functions that are calls, by their ids."""
         self._safe: dict[int, bool] = {}
 
     def add_location(self, start: int, expression: Expression | Reduction) -> None:
