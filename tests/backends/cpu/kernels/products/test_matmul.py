@@ -424,10 +424,13 @@ def test_blocks_of_few_rows_share_a_packed_matrix(m: int, n: int, k: int, thread
     assert plan_of(m, n, k, threads=threads).b_storage == "shared"
 
 
-@pytest.mark.parametrize("type", ["f32", "f64"])
-@pytest.mark.parametrize("sizes", [(1, 600, 150, 1100), (3, 260, 200, 700), (1, 517, 130, 2100)])
-def test_panels_that_tasks_pack(sizes: tuple[int, int, int, int], type: str) -> None:
-    check(spec_of(*sizes, f"{type} {type} {type}"), threads=2)
+@pytest.mark.parametrize("types", ["f32 f32 f32", "f64 f64 f64", "f32 bf16 f32"])
+@pytest.mark.parametrize("order", ["bij", "bji"])
+@pytest.mark.parametrize("sizes", [(1, 800, 200, 1100), (3, 260, 200, 703), (1, 803, 130, 2101)])
+def test_panels_that_tasks_pack(sizes: tuple[int, int, int, int], order: str, types: str) -> None:
+    spec = spec_of(*sizes, types, orders=f"bij {order} bij")
+    assert emit_matmul("product", spec, Target(64, 2)).scratch_bytes == 0
+    check(spec, threads=2)
 
 
 def test_rows_make_the_tasks_where_columns_do_not_suffice() -> None:

@@ -251,8 +251,10 @@ class _Emitter:
             if packed:
                 f.call_void(f"{self.name}.pack_a", panels_of_a, packed, rows, elements)
                 panels_of_a = packed
-            step_of_b = self.product.b.row if self.plan.b_storage == "panels" else self.b.step
-            panels_of_b = f.at(b, f.multiply(first.index, step_of_b), self.element)
+            if self.plan.b_storage == "panels":
+                panels_of_b = f.at(b, self.product.b.offset(f, first.index, 0), self.product.b.element)
+            else:
+                panels_of_b = f.at(b, f.multiply(first.index, self.b.step), self.element)
             sums = partial if totals is None else self._group_sums(f, partial, totals, first.index, last)
             self._tiles(f, (panels_of_a, panels_of_b, c, sums), steps, rows, columns, last)
         if self.registers is not None:
@@ -278,7 +280,8 @@ class _Emitter:
             width = f.index(f.minimum(f.subtract(columns, column), tile.columns))
             panel = f.at(b, f.multiply(j, self.b.panel), self.element)
             if self.plan.b_storage == "panels":
-                panel = self.packed_b.panel_on_stack(f, f.at(b, column, self.element), width, steps)
+                of_b = f.at(b, self.product.b.offset(f, 0, column), self.product.b.element)
+                panel = self.packed_b.panel_on_stack(f, of_b, width, steps)
             with f.loop(row_panels) as row_panel:
                 i, row = row_panel.index, f.multiply(row_panel.index, tile.rows)
                 if self.plan.repeats_rows:
@@ -345,7 +348,7 @@ class _Emitter:
             packed = self.packed_b.on_stack(f, b)
         panels = f.at(packed, f.multiply(f.divide(column, tile.columns), self.b.panel), self.element)
         if plan.b_storage in ("direct", "panels"):
-            panels = f.at(b, column, self.element)
+            panels = f.at(b, p.b.offset(f, 0, column), p.b.element)
         with f.when(f.compare("ne", f.index(width), f.index(0))):
             f.call_void(f"{self.name}.block", a, panels, c, f.index(rows), f.index(width))
         return f

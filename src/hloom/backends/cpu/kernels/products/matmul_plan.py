@@ -313,6 +313,12 @@ def _can_read_in_place(p: Product, vector: Type) -> bool:
     return not p.b.computed and p.b.element == vector.element and p.b.has_contiguous_rows and not p.is_complex
 
 
+def _can_pack_panels(p: Product) -> bool:
+    """Whether parts of B can be packed, some steps of K at a time."""
+    is_plain = not (p.b.computed or p.b.paired or p.is_complex) and p.b.words is None
+    return is_plain and 1 in (p.b.row, p.b.column)
+
+
 def _choose_b_storage(p: Product, tile: Tile, threads: int, packs_panels: bool) -> str:
     if p.b.computed:
         return "shared"
@@ -323,7 +329,7 @@ def _choose_b_storage(p: Product, tile: Tile, threads: int, packs_panels: bool) 
         return "direct"
     if size <= STACK_BYTES and (threads == 1 or p.batch >= threads or p.m >= 64 * threads):
         return "private"
-    if packs_panels and _can_read_in_place(p, tile.type):
+    if packs_panels and _can_pack_panels(p):
         blocks = _row_blocks_of_panels(p, tile, _wanted_tasks(p, p.n, threads) / p.batch)
         if blocks == 1 or p.m >= blocks * MIN_PANEL_ROWS:
             return "panels"

@@ -73,9 +73,9 @@ class Matrix:
         """Returns the elements of K in all steps; the last word may not be full."""
         return self.words.total if self.words else steps
 
-    def elements_left(self, f: KernelFunction, steps: int, step: IndexValue) -> IndexValue:
+    def elements_left(self, f: KernelFunction, steps: IndexValue, step: IndexValue) -> IndexValue:
         """Returns the elements of K from a step on."""
-        return f.subtract(self.elements(steps), f.multiply(step, self.per_step))
+        return f.subtract(self.words.total if self.words else steps, f.multiply(step, self.per_step))
 
     def offset(self, f: KernelFunction, row: IndexValue, column: IndexValue) -> IndexValue:
         """Returns the offset of an element, in elements."""

@@ -58,8 +58,10 @@ def _times_i(f: KernelFunction, pairs: Value) -> Value:
     return f.shuffle(swapped, negated, [lane + (0 if lane % 2 else width) for lane in range(width)])
 
 
-def pack_columns_of_b(name: str, source: Matrix, tile: Tile, depth: int, steps: int, ragged: bool) -> KernelFunction:
-    """Returns the function for contiguous columns, which counts panels.
+def pack_columns_of_b(
+    name: str, source: Matrix, tile: Tile, depth: int, steps: int, ragged: bool, one_panel: bool
+) -> KernelFunction:
+    """Returns the function for contiguous columns, which counts panels; for `one_panel`, steps of K from the first on.
 
     An iteration packs a few steps (at most 16 bytes) of a vector's width of columns: parts of columns are joined to
     vectors, which are transposed within each 16 bytes. The last iteration may write zeros past the last step, up to
@@ -70,7 +72,9 @@ def pack_columns_of_b(name: str, source: Matrix, tile: Tile, depth: int, steps: 
     type, width = tile.type, tile.type.width
     part = type_of(type.element, min(128 // type.bits, width))
     last = f.subtract(columns, 1)  # columns past the last one repeat it
-    with f.loop(f.multiply(count, tile.vectors)) as counter:
+    is_whole = source.elements(steps) % (source.per_step * part.width) == 0
+    panels, steps_of_panel = (1, count) if one_panel else (count, f.index(steps))
+    with f.loop(f.multiply(panels, tile.vectors)) as counter:
         vector_index = f.add(counter.index, f.multiply(first, tile.vectors))
         column, lane = f.multiply(vector_index, width), f.multiply(f.remainder(vector_index, tile.vectors), width)
         base = f.multiply(f.divide(vector_index, tile.vectors), depth * tile.columns)
@@ -80,9 +84,8 @@ def pack_columns_of_b(name: str, source: Matrix, tile: Tile, depth: int, steps: 
         else:
             starts = [f.add(f.multiply(column, source.column), i * source.column) for i in range(width)]
         lines = [f.at(source_address, start, source.element) for start in starts]
-        with f.loop(steps, part.width) as step:
-            left = source.elements_left(f, steps, step.index)
-            is_whole = source.elements(steps) % (source.per_step * part.width) == 0
+        with f.loop(steps_of_panel, part.width) as step:
+            left = source.elements_left(f, steps_of_panel, step.index)
             along = f.multiply(step.index, source.per_step)
             addresses = [f.at(line, along, source.element) for line in lines]
             parts = [source.load_steps(f, address, part, None if is_whole else left) for address in addresses]

@@ -60,7 +60,8 @@ class PackedB:
 
     def panel_on_stack(self, f: KernelFunction, b: Value, columns: Value, steps: Value) -> Value:
         """Packs some steps of one panel on the stack, from its first element on; returns its address."""
-        packed = f.slot(type_of(self._element), self.plan.depth * self.plan.tile.columns)
+        rows = align_up(self.plan.depth, self.plan.tile.type.width)
+        packed = f.slot(type_of(self._element), rows * self.plan.tile.columns)
         f.call_void(f"{self.name}.pack_b", b, packed, columns, f.index(0), steps)
         return packed
 
@@ -82,7 +83,8 @@ class PackedB:
         if p.b.has_contiguous_rows:
             return pack_b.pack_rows_of_b(name, p.b, self.plan.tile, self.depth, p.k, ragged, p.is_complex)
         if p.b.has_contiguous_k(p.b.row) and not p.is_complex:
-            return pack_b.pack_columns_of_b(name, p.b, self.plan.tile, self.depth, p.k, ragged)
+            one_panel = self.plan.b_storage == "panels"
+            return pack_b.pack_columns_of_b(name, p.b, self.plan.tile, self.depth, p.k, ragged, one_panel)
         return pack_b.pack_any_b(name, p.b, self.plan.tile, self.depth, p.k, p.is_complex)
 
     def _units(self, f: KernelFunction, columns: IndexValue) -> IndexValue:
