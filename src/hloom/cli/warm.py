@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from hloom.api import compile
+from hloom.api import compile, parse
 from hloom.cli.examples import examples
 from hloom.cli.progress import progress
 from hloom.errors import ArgumentError
@@ -20,6 +20,7 @@ def warm(modules: tuple[str, ...]) -> None:
     Transforms, sorts, products and convolutions of all programs share functions. Their machine code, which the first
     program that needs it otherwise makes, is kept with that of programs, in the folder that HLOOM_CACHE_DIR names.
     """
+    from hloom.backends.cpu.compiler import compile_shared
     from hloom.backends.cpu.kernels.usual import usual_programs
     from hloom.backends.cpu.llvm.disk_cache import cache_folder
 
@@ -28,9 +29,12 @@ def warm(modules: tuple[str, ...]) -> None:
         raise ArgumentError("there is no folder to keep machine code in: set HLOOM_CACHE_DIR")
     before = _content(folder)
     with progress("compiling") as activity:
-        for program in modules or usual_programs():
-            activity(f"compiling {program}" if modules else "compiling kernels")
+        for program in modules:
+            activity(f"compiling {program}")
             compile(program)
+        for program in () if modules else usual_programs():
+            activity("compiling kernels")
+            compile_shared(parse(program))
     new = [size for name, size in _content(folder).items() if name not in before]
     click.echo(f"{len(new)} new files with {sum(new) / 1e6:.1f} MB in {folder}")
 

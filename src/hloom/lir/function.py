@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -122,7 +122,16 @@ class Function:
     """Number of counted loops."""
     locations: dict[int, str] = field(default_factory=dict)
     """Names of the HLO instructions that instructions of the body are for, by position."""
+    write: Callable[[], Function] | None = None
+    """Writes the function, which has no instructions before: they may never be needed."""
     _text: str = field(default="", init=False)
+
+    def complete(self) -> None:
+        """Writes the function if it is not written yet. Threads that do so at once write the same."""
+        if self.write is not None:
+            whole = self.write()
+            self.prologue, self.body, self.needs = whole.prologue, whole.body, whole.needs
+            self.loops, self.locations, self.write = whole.loops, whole.locations, None
 
     @property
     def declaration(self) -> Declaration:
@@ -166,6 +175,7 @@ class Function:
         """Returns the text without the head; instructions are formatted at the first call, when they must be
         complete.
         """
+        self.complete()
         if not self._text:
             instructions = [*self.prologue, *self.body]
             self._text = "\n".join(["entry:", *[instruction.line() for instruction in instructions], "}"])
@@ -210,7 +220,13 @@ class LirModule:
 
     def needs(self) -> Iterable[Need]:
         """Returns everything that functions, and variables that they need, refer to, except the module's functions."""
-        return needs_of(self.functions, self.is_part).values()
+        for function in self.functions:
+            function.complete()
+        needs = needs_of(self.functions, self.is_part)
+        unwritten = [need for need in needs.values() if isinstance(need, Function) and need.write is not None]
+        for function in unwritten:
+            function.complete()
+        return self.needs() if unwritten else needs.values()
 
     def all_functions(self) -> list[Function]:
         """Returns the functions, including those that each module has its own copy of."""

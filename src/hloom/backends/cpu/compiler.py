@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from hloom.backends.cpu.codegen.emitter import Kernels, ProgramEmitter, with_kernels
-from hloom.backends.cpu.codegen.modules import module_of_units, module_text
+from hloom.backends.cpu.codegen.emitter import Kernels, ProgramEmitter, new_shared, with_kernels
+from hloom.backends.cpu.codegen.modules import Unit, module_of_units, module_source, module_text
 from hloom.backends.cpu.codegen.step_timer import StepTimer, TimedStep
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.llvm.disk_cache import cache_folder, find_program, has_kind, keep_kind, keep_program
-from hloom.backends.cpu.llvm.machine_code import Compilation, target
+from hloom.backends.cpu.llvm.machine_code import Compilation, compile_text, target
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
@@ -144,6 +144,18 @@ def may_keep_programs() -> bool:
 
 
 @shielded
+def compile_shared(module: Module) -> None:
+    """Compiles the functions that kernels of a module share with those of other programs, which then have them."""
+    module, machine = clone_module(module), host_target()
+    run_passes(module, cpu_pipeline(Topology.THREADS, machine.batch_invariant))
+    codes = codes_of(build_program(module, machine, codes=KernelCodes(machine)))
+    units = [Unit(code.functions) for code in codes.values()]
+    for source in (module_source(module_of_units([unit])) for unit in new_shared(units, Kernels()).values()):
+        if isinstance(source, str):
+            compile_text(source)
+
+
+@shielded
 def compile_timed(module: Module) -> CompiledModule:
     """Compiles a module for a single device, with a clock around each step."""
     return _compile(module, host_target(), False, Topology.SINGLE, StepTimer())
@@ -187,11 +199,12 @@ def _compile_once(
             assignment = assign_buffers(program, donate)
         with stages.timed("write LLVM IR"):
             emitter = ProgramEmitter(program, assignment, machine.vector_bytes, timer)
-            texts = [*map(module_text, emitter.modules(early.kernels))]
+            modules = emitter.modules(early.kernels)
+            sources = [*map(module_source, modules)]
         with stages.timed("make machine code"):
-            object_files = compilation.finish(texts, meanwhile)
+            object_files = compilation.finish(sources, meanwhile)
     dump(module, "program.txt", lambda: program_text(program, assignment))
-    dump(module, "program.ll", lambda: "\n".join([*texts, *map(module_text, early.kernels.modules())]))
+    dump(module, "program.ll", lambda: "\n".join(map(module_text, [*modules, *early.kernels.modules()])))
     dump(module, "statistics.txt", lambda: statistics_text(stages.statistics))
     host = HostPart(program.host_steps, program.slot_count, {})
     if host.is_needed:
@@ -239,7 +252,7 @@ class _EarlyKernels:
         begun = len(self.kernels.groups)
         self.kernels = with_kernels(self.kernels, codes)
         groups = self.kernels.groups[begun:]
-        self.compilation.begin(module_text(module_of_units(group)) for group in groups)
+        self.compilation.begin(module_source(module_of_units(group)) for group in groups)
 
 
 @dataclass

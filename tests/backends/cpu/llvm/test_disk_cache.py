@@ -14,6 +14,8 @@ import pytest
 
 import hloom as hl
 from hloom.backends.cpu import compiler
+from hloom.backends.cpu.codegen import modules
+from hloom.backends.cpu.elements import shared
 from hloom.backends.cpu.kernels.usual import usual_programs
 from hloom.backends.cpu.llvm import disk_cache, machine_code
 from hloom.backends.cpu.runtime import dispatch, interrupts
@@ -287,10 +289,36 @@ def test_products_of_several_sizes_share_their_tile(folder: Path) -> None:
 @pytest.mark.long
 def test_usual_programs_have_the_functions_of_others(folder: Path) -> None:
     for text in usual_programs():
-        hl.compile(text)
+        compiler.compile_shared(hl.parse(text))
     before = {*folder.glob("*.o")}
     lengths = 512, 768, 1000, 360, 720, 2048
     for n in lengths:
         text = f"HloModule m  ENTRY e {{ x = c64[96,{n}] parameter(0)  ROOT y = c64[96,{n}] fft(x), fft_type=FFT, "
         hl.compile(f"{text} fft_length={{{n}}} }}")
     assert len({*folder.glob("*.o")} - before) == len(lengths)
+    before = {*folder.glob("*.o")}
+    sizes = (200, 200), (576, 576), (480, 96)
+    for n, m in sizes:
+        text = f"HloModule m  ENTRY e {{ x = c64[{n},{m}] parameter(0)  ROOT y = c64[{n},{m}] fft(x), fft_type=FFT, "
+        hl.compile(f"{text} fft_length={{{n},{m}}} }}")
+    assert len({*folder.glob("*.o")} - before) == len(sizes)
+
+
+def test_shared_functions_that_are_kept_are_not_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def transform(rows: int) -> str:
+        text = f"HloModule m  ENTRY e {{ x = c64[{rows},64] parameter(0)  ROOT y = c64[{rows},64] fft(x)"
+        return f"{text}, fft_type=FFT, fft_length={{64}} }}"
+
+    monkeypatch.setattr(modules, "is_strict", lambda: False)
+    monkeypatch.setattr(shared, "_shared", {})
+    compiler.compile_shared(hl.parse(transform(32)))
+    assert all(function.write is None for function in shared._shared.values())
+    shared._shared.clear()
+    run = hl.compile(transform(48))
+    assert shared._shared and all(function.write for function in shared._shared.values())
+    x = np.random.default_rng(0).standard_normal((48, 128)).astype(np.float32).view(np.complex64)
+    np.testing.assert_allclose(run(x), np.fft.fft(x.astype(np.complex128)), rtol=0, atol=1e-5 * 64)
+    monkeypatch.setattr(disk_cache, "code_version", lambda: "another")
+    monkeypatch.setattr(machine_code, "code_version", lambda: "another")
+    hl.compile(transform(80))
+    assert all(function.write is None for function in shared._shared.values())

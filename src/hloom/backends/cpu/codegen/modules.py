@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hloom.backends.cpu.llvm.machine_code import CALL_ONLY
+from hloom.backends.cpu.llvm.machine_code import CALL_ONLY, Source, kept_object, shared_mark
 from hloom.lir import Function, Global, LirModule
 from hloom.lir.function import needs_of
 from hloom.lir.verify import check_module
@@ -154,8 +154,22 @@ def shared_units(units: Iterable[Unit]) -> list[Unit]:
 
 
 def module_text(module: LirModule) -> str:
-    """Returns the text of a module for LLVM, with a mark if it needs no optimisation."""
+    """Returns the text of a module for LLVM, marked if it needs no optimisation, or if programs share its code."""
     if is_strict():
         check_module(module)
+    if (name := _shared_name(module)) is not None:
+        return shared_mark(name) + module.text()
     mark = CALL_ONLY if all(function.is_call_only for function in module.functions) else ""
     return mark + module.text()
+
+
+def module_source(module: LirModule) -> Source:
+    """Returns the object file of a shared function that is kept on disk, without writing it; the text of others."""
+    name = _shared_name(module) if not is_strict() else None
+    return (kept_object(name) if name is not None else None) or module_text(module)
+
+
+def _shared_name(module: LirModule) -> str | None:
+    """Returns the name of the shared function that is a module of its own; None if the module is not such a one."""
+    (first, *others) = module.functions
+    return first.name if module.is_part and first.is_shared and not others else None

@@ -8,12 +8,16 @@ from hloom.backends.cpu.llvm.processor import Processor, processor
 from hloom.lir import Builder, Function
 
 
-def shared(name: str, write: Callable[[], Builder]) -> Function:
-    """Returns the shared function of a name, which says all that its code depends on; it is written once."""
+def shared(name: str, write: Callable[[], Builder], unwritten: Function | None = None) -> Function:
+    """Returns the shared function of a name, which says all that its code depends on; it is written once.
+
+    Where `unwritten` is given, the function without instructions, these are written when they are needed.
+    """
     key = processor(), name
     if key not in _shared:
-        function = write().finish()
+        function = unwritten or write().finish()
         function.is_shared = function.is_exported = True
+        function.write = (lambda: write().finish()) if unwritten else None
         _shared[key] = function
     return _shared[key]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Self
 
 from hloom.backends.cpu.elements.memory import load_lanes, store_lanes
@@ -172,15 +172,22 @@ class KernelFunction(FunctionBuilder):
         return self.fmuladd(a, b, c) if a.type.is_float else self.binary("add", self.binary("mul", a, b), c)
 
 
-def shared_function(name: str, write: Callable[[KernelFunction], None], **parameters: Type) -> Function:
-    """Returns the shared function of a name with parameters, whose body `write` emits."""
+def shared_function(
+    name: str, write: Callable[[KernelFunction], None], calls: Sequence[Function] = (), /, **parameters: Type
+) -> Function:
+    """Returns the shared function of a name with parameters, whose body `write` emits; it calls only shared `calls`.
+
+    It is not written if its machine code is kept on disk.
+    """
 
     def written() -> KernelFunction:
         f = KernelFunction(name, **parameters)
         write(f)
         return f
 
-    return shared(name, written)
+    unwritten = KernelFunction(name, **parameters).function
+    unwritten.needs.update((callee.name, callee) for callee in calls)
+    return shared(name, written, unwritten)
 
 
 def task_function(name: str) -> KernelFunction:

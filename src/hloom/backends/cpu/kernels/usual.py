@@ -6,6 +6,10 @@ from collections.abc import Iterator
 
 LENGTHS = 128, 64, 32, 24, 9, 25, 49, 80, 81, 100, 196, 256, 1280, 16, 512, 2048, 384, 1152, 896, 1600
 """Lengths of transforms with all small radices, as first and as last ones of one step, of two, and of rows."""
+COLUMNS = 128, 64, 24, 9, 25, 49, 80, 36, 72, 120, 250, 288, 1024, 4096, 200, 576
+"""Lengths of transforms along columns with all small radices, as first and as last ones."""
+WIDTHS = 576, 500, 200, 64
+"""Numbers of columns: whole vectors or not, of elements far apart in memory or close together."""
 SORTED = "f32", "f64", "s32", "s64"
 FACTORS = {"f32": "f32", "f64": "f64", "bf16": "bf16", "s8": "s32"}
 """Element types of products, with those of the results."""
@@ -14,8 +18,14 @@ PRODUCTS = (
     (128, 3072, 768), (16, 1024, 1024),
 )  # fmt: skip
 """Rows, columns and terms of products."""
-CONVOLUTIONS = (32, 64, 64, 3), (16, 128, 128, 3), (28, 256, 512, 1), (224, 3, 64, 7)
+CONVOLUTIONS = (
+    (32, 64, 64, 3), (16, 128, 128, 3), (28, 256, 512, 1), (224, 3, 64, 7), (28, 1, 32, 3), (224, 3, 96, 11),
+)  # fmt: skip
 """Rows of an image, features before and after, and rows of the window."""
+DEPTHWISE = (124, 256, 3), (14, 512, 3), (112, 32, 3), (56, 64, 5)
+"""Rows of an image, features, and rows of the window, of convolutions of each feature alone."""
+TRANSPOSED = (128, 64, 64, 4), (32, 256, 128, 2), (28, 128, 64, 3), (16, 64, 3, 4)
+"""Rows of an image, features before and after, and rows of the window, of convolutions that double the rows."""
 
 
 def usual_programs() -> Iterator[str]:
@@ -33,6 +43,10 @@ def usual_programs() -> Iterator[str]:
         ):
             for kind in ("FFT", "IFFT"):
                 yield _fft(kind, f"{complex}[{sizes}]", f"{complex}[{sizes}]", lengths)
+        for n in COLUMNS:
+            for width in WIDTHS:
+                for kind in ("FFT", "IFFT"):
+                    yield _fft(kind, f"{complex}[{n},{width}]", f"{complex}[{n},{width}]", f"{n},{width}")
         for rows in (64, 33):
             yield _fft("RFFT", f"{real}[{rows},512]", f"{complex}[{rows},257]", "512")
             yield _fft("IRFFT", f"{complex}[{rows},257]", f"{real}[{rows},512]", "512")
@@ -45,7 +59,11 @@ def usual_programs() -> Iterator[str]:
                 yield _dot(factor, result, product, terms)
     for convolution in CONVOLUTIONS:
         for labels in ("b01f", "bf01"):
-            yield _convolution(convolution, labels)
+            yield _convolution(*convolution, labels)
+    for n, features, window in DEPTHWISE:
+        yield _convolution(n, features, features, window, "b01f", groups=features)
+    for transposed in TRANSPOSED:
+        yield _convolution(*transposed, "b01f", scale=2)
 
 
 def _fft(kind: str, operand: str, result: str, lengths: str) -> str:
@@ -65,14 +83,16 @@ def _dot(factor: str, result: str, sizes: tuple[int, int, int], terms: tuple[int
     )
 
 
-def _convolution(sizes: tuple[int, int, int, int], labels: str) -> str:
-    n, before, after, window = sizes
-    image, result = (f"f32[8,{n},{n},{c}]" if labels == "b01f" else f"f32[8,{c},{n},{n}]" for c in (before, after))
-    pad = f"{window // 2}_{window // 2}"
+def _convolution(n: int, before: int, after: int, window: int, labels: str, groups: int = 1, scale: int = 1) -> str:
+    """Returns a convolution whose result has `scale` times the rows of the image."""
+    sizes = (n, before), (n * scale, after)
+    image, result = (f"f32[8,{n},{n},{c}]" if labels == "b01f" else f"f32[8,{c},{n},{n}]" for n, c in sizes)
+    pad = f"{(window + scale - 1) // 2}_{window // 2}"
     return (
         f"HloModule convolution  ENTRY e {{ x = {image} parameter(0)"
-        f"  w = f32[{window},{window},{before},{after}] parameter(1)  ROOT y = {result} convolution(x, w),"
-        f" window={{size={window}x{window} pad={pad}x{pad}}}, dim_labels={labels}_01io->{labels} }}"
+        f"  w = f32[{window},{window},{before // groups},{after}] parameter(1)  ROOT y = {result} convolution(x, w),"
+        f" window={{size={window}x{window} pad={pad}x{pad} lhs_dilate={scale}x{scale}}},"
+        f" dim_labels={labels}_01io->{labels}, feature_group_count={groups} }}"
     )
 
 

@@ -1,9 +1,11 @@
 """Cache of compiled programs on disk, shared by the processes of a user.
 
 There are three kinds of files, each signed with the user's key. Object files are named by a digest of the LLVM IR, the
-processor, and the versions of the packages involved. Programs, which save the compilation from HLO to LLVM IR too, are
-named by a digest of the module and of hloom's own code: after a change of a pass no program is found, but most object
-files are. Empty files say that there are programs with the same list of opcodes, which is known before the digest.
+processor, and the versions of the packages involved; those of functions that programs share by a digest of their name
+and of hloom's own code in place of the IR, so that a program that finds them need not write them. Programs, which save
+the compilation from HLO to LLVM IR too, are named by a digest of the module and of hloom's own code: after a change of
+a pass no program is found, but most object files are. Empty files say that there are programs with the same list of
+opcodes, which is known before the digest.
 
 Files are created atomically, and damaged files count as missing, so any number of processes may share the folder. The
 folder is `$HLOOM_CACHE_DIR` (empty: no cache), by default hloom's folder among the user's caches. If it cannot be
@@ -44,12 +46,17 @@ def cached(text: str, target: str, make: Callable[[], bytes]) -> bytes:
     folder = cache_folder()
     if folder is None:
         return make()
-    path = folder / f"{_digest(text, target)}.o"
-    content = _read(path)
+    content = find_object(text, target)
     if content is None:
         content = make()
-        _write(path, content)
+        _write(folder / f"{_digest(text, target)}.o", content)
     return content
+
+
+def find_object(text: str, target: str) -> bytes | None:
+    """Returns the object file for a text and a target; None if it is not in the cache."""
+    folder = cache_folder()
+    return _read(folder / f"{_digest(text, target)}.o") if folder is not None else None
 
 
 def find_program(key: str, form: DataFormat) -> Any:

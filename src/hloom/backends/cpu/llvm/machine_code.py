@@ -17,7 +17,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from hloom.backends.cpu.llvm.calls import LlvmCalls, llvm_calls
-from hloom.backends.cpu.llvm.disk_cache import cached
+from hloom.backends.cpu.llvm.disk_cache import cached, code_version, find_object
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.system.machine import operating_system
 from hloom.system.shield import checkpoint, fork_allowed, shielded
@@ -28,6 +28,8 @@ _PIPELINE = "5"
 """Version of `make_object`; part of the key of the cache on disk."""
 CALL_ONLY = "; call-only\n"
 """First line of a module of call-only functions, which is compiled without optimisation."""
+Source = str | bytes
+"""The text of a module, or the object file that was made of it before."""
 _OPTIONS = (
     "-disable-lsr",
     "-disable-post-ra",
@@ -203,6 +205,7 @@ class Compilation:
     def __init__(self, threads: int) -> None:
         self._pending: list[tuple[str, Future[bytes] | None]] = []
         """Modules and their futures; without threads the futures are None."""
+        self._kept: list[bytes] = []
         threads = threads if _calls().are_parallel else 1
         self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
         if self._executor is not None:
@@ -217,20 +220,20 @@ class Compilation:
             with fork_allowed():
                 self._executor.shutdown(cancel_futures=True)
 
-    def begin(self, texts: Iterable[str]) -> None:
+    def begin(self, sources: Iterable[Source]) -> None:
         """Starts compiling modules in the background, the longest first; without threads they wait for `finish`."""
-        ordered = sorted(texts, key=len, reverse=True)
+        ordered = sorted(self._texts(sources), key=len, reverse=True)
         executor = self._executor
         with fork_allowed():
             self._pending += [(text, executor.submit(compile_text, text) if executor else None) for text in ordered]
 
-    def finish(self, texts: Sequence[str], meanwhile: Callable[[], object] = lambda: None) -> list[bytes]:
+    def finish(self, sources: Sequence[Source], meanwhile: Callable[[], object] = lambda: None) -> list[bytes]:
         """Compiles the last modules and those still waiting for a thread. Returns all object files.
 
         Their order does not depend on which thread was ready first. `meanwhile` is called, too, on another thread:
         this one compiles the longest of the last modules, and starts with it at once.
         """
-        own, *others = sorted(texts, key=len, reverse=True)
+        own, *others = sorted(self._texts(sources), key=len, reverse=True)
         self.begin(others)
         with fork_allowed():
             called = self._executor.submit(self._call_after_begun, meanwhile) if self._executor else None
@@ -243,7 +246,13 @@ class Compilation:
             rest = [here[k] if future is None or k in here else future.result() for k, (_, future) in pending]
             if called is not None and not called.cancelled():
                 called.result()
-        return [first, *rest]
+        return [first, *rest, *self._kept]
+
+    def _texts(self, sources: Iterable[Source]) -> list[str]:
+        """Returns the sources that are texts, and keeps the object files."""
+        sources = [*sources]
+        self._kept += [source for source in sources if isinstance(source, bytes)]
+        return [source for source in sources if isinstance(source, str)]
 
     def _call_after_begun(self, function: Callable[[], object]) -> None:
         """Calls a function of Python once LLVM has compiled the last module: before, it would only take the lock."""
@@ -274,7 +283,23 @@ def _make_compiler(is_call_only: bool, count: int) -> None:
 def compile_text(text: str) -> bytes:
     """Returns the object file of a module, from the cache on disk if it was compiled before."""
     checkpoint()
-    return cached(text, target(), lambda: make_object(text))
+    return cached(_cache_key(text), target(), lambda: make_object(text))
+
+
+def shared_mark(name: str) -> str:
+    """Returns the first line of the module of a shared function; its name says all that the rest depends on."""
+    return f"; shared {name}\n"
+
+
+def kept_object(name: str) -> bytes | None:
+    """Returns the object file of a shared function; None if it is not in the cache on disk."""
+    return find_object(_cache_key(shared_mark(name)), target())
+
+
+def _cache_key(text: str) -> str:
+    mark, newline, _ = text.partition("\n")
+    is_shared = mark.startswith("; shared ") and code_version()
+    return f"{mark}{newline}{code_version()}" if is_shared else text
 
 
 @shielded

@@ -215,7 +215,8 @@ class QuickSort:
         is `source` or `scratch`.
         """
         name = f"sort.quick.{self.type.suffix}.{self.vectors}"
-        return shared_function(name, self._write_quick, source=PTR, scratch=PTR, target=PTR, count=I64)
+        calls = self._partition(), self._leaf()
+        return shared_function(name, self._write_quick, calls, source=PTR, scratch=PTR, target=PTR, count=I64)
 
     def _write_quick(self, f: KernelFunction) -> None:
         keys, lesser = _Unsorted(*(f.variable(parameter) for parameter in f.parameters)), f.slot(I64, 1)
