@@ -15,6 +15,8 @@ from hloom.runtime.custom_calls.fortran import RoutineCall
 
 BLOCK = 4
 """Rows and columns of squares that are kept in registers."""
+MAX_COPIED = 16
+"""Iterations of the longest loop over the rows or columns of a result that is unrolled."""
 
 
 def potrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -> MatrixLanes:
@@ -28,8 +30,8 @@ def _factorise(f: KernelFunction, a: MatrixLanes, info: MatrixLanes, n: int) -> 
     """Replaces the lower triangle by the factor, column by column; large ones by blocks, in the same order."""
     info[0] = info.number(0)
     if n > MAX_UNROLLED and n % BLOCK == 0 and a.parts == 1:
-        for first in range(0, n, BLOCK):
-            _factorise_block(f, a, info, first, n)
+        for block in steps(f, 0, n // BLOCK):
+            _factorise_block(f, a, info, f.multiply(block, BLOCK), n)
         return
     for j in steps(f, 0, n):
         diagonal = real_part(a[j, j])
@@ -45,14 +47,14 @@ def _factorise(f: KernelFunction, a: MatrixLanes, info: MatrixLanes, n: int) -> 
                 a[i, k] = less_product(a[i, k], factor, conjugate(a[k, j]))
 
 
-def _factorise_block(f: KernelFunction, a: MatrixLanes, info: MatrixLanes, first: int, n: int) -> None:
+def _factorise_block(f: KernelFunction, a: MatrixLanes, info: MatrixLanes, first: IndexValue, n: int) -> None:
     """Computes some columns of a factor, and subtracts their product from the triangle right of them.
 
     Squares of `BLOCK` rows are in registers, and loops run over squares.
     """
-    square, scales = _Square(a, first, first, is_lower=True), list[Lanes]()
+    square, scales, after = _Square(a, first, first, is_lower=True), list[Lanes](), f.add(first, BLOCK)
     for j in range(BLOCK):
-        record_failure(info, square[j, j].compare("ule", 0.0), first + j)
+        record_failure(info, square[j, j].compare("ule", 0.0), f.add(first, j))
         square[j, j] = sqrt(square[j, j])
         scales.append(1.0 / square[j, j])
         for i in range(j + 1, BLOCK):
@@ -60,15 +62,15 @@ def _factorise_block(f: KernelFunction, a: MatrixLanes, info: MatrixLanes, first
             for k in range(j + 1, i + 1):
                 square[i, k] = muladd(-square[i, j], square[k, j], square[i, k])
     square.store()
-    with f.each(first + BLOCK, n, BLOCK) as row:
+    with f.each(after, n, BLOCK) as row:
         below = _Square(a, row, first)
         for i, j in itertools.product(range(BLOCK), repeat=2):
             for k in range(j):
                 below[i, j] = muladd(-below[i, k], square[j, k], below[i, j])
             below[i, j] = below[i, j] * scales[j]
         below.store()
-    with f.each(first + BLOCK, n, BLOCK) as row:
-        with f.each(first + BLOCK, row, BLOCK) as column:
+    with f.each(after, n, BLOCK) as row:
+        with f.each(after, row, BLOCK) as column:
             _subtract_product(a, _Square(a, row, column), first)
         _subtract_product(a, _Square(a, row, row, is_lower=True), first)
 
@@ -96,12 +98,13 @@ class _Square:
             self.a[self._index(*at)] = value
 
 
-def _subtract_product(a: MatrixLanes, square: _Square, first: int) -> None:
+def _subtract_product(a: MatrixLanes, square: _Square, first: IndexValue) -> None:
     """Subtracts the product of the rows of a square and those of its columns, in some columns of the factor."""
     f = a.f
-    for k in range(first, first + BLOCK):
+    for k in range(BLOCK):
         rows, columns = (
-            [real_part(a[f.add(start, i), k]) for i in range(BLOCK)] for start in (square.row, square.column)
+            [real_part(a[f.add(start, i), f.add(first, k)]) for i in range(BLOCK)]
+            for start in (square.row, square.column)
         )
         for i, j in square.values:
             square[i, j] = muladd(-rows[i], columns[j], square[i, j])
@@ -112,16 +115,17 @@ def cholesky(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]
     """Cholesky factors with zeros in the other triangle, and NaN in place of those that do not exist."""
     (a,), (n, _) = arrays, call.operands[0].sizes
     is_symmetric, is_whole = map(bool, call.arguments)
-    for i, j in itertools.combinations_with_replacement(range(n), 2) if is_symmetric else ():
-        a[j, i] = (real_part(a[j, i]) + real_part(a[i, j])) * 0.5
+    for i in steps(f, 0, n, MAX_COPIED) if is_symmetric else ():
+        for j in steps(f, i, n, MAX_COPIED):
+            a[j, i] = (real_part(a[j, i]) + real_part(a[i, j])) * 0.5
     integers = a.type.of("i32")
     info = MatrixLanes.at(f, f.slot(integers, 1), integers, (1,))
     info = info.copied(1) if n <= MAX_UNROLLED else info
     _factorise(f, a, info, n)
     fails, zero, nan = ~real_part(info[0]).equals(0), real_part(a.number(0)), real_part(a.number(math.nan))
-    for i, j in itertools.product(range(n), repeat=2):
-        if j <= i:
+    for i in steps(f, 0, n, MAX_COPIED):
+        for j in steps(f, 0, f.add(i, 1), MAX_COPIED):
             a[i, j] = where(fails, nan, real_part(a[i, j]))
-        else:
+        for j in steps(f, f.add(i, 1), n, MAX_COPIED):
             a[i, j] = where(fails, nan, zero) if is_whole else zero
     return a
