@@ -75,6 +75,8 @@ class Target:
     are."""
     has_lapack: bool = True
     """Whether programs may call LAPACK."""
+    has_heap: bool = True
+    """Whether programs may allocate memory."""
 
     @property
     def sum_lanes(self) -> int:

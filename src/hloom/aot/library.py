@@ -257,7 +257,9 @@ class _LibraryFiles:
         with generating_for(processor):
             optimized = clone_module(module)
             run_passes(optimized, cpu_pipeline(Topology.SINGLE))
-            program = build_program(optimized, Target(processor.vector_bytes, self.threads, has_lapack=self.lapack))
+            program = build_program(
+                optimized, Target(processor.vector_bytes, self.threads, has_lapack=self.lapack, has_heap=False)
+            )
             _refuse_host(program)
             if not self.lapack and (routines := routines_of(program)):
                 raise ArgumentError(f"{name} calls {', '.join(routines)} of LAPACK: allow it, and link LAPACK")

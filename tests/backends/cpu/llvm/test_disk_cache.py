@@ -283,7 +283,7 @@ def test_products_of_several_sizes_share_their_tile(folder: Path) -> None:
     second, run = made(240)
     x, y = np.random.default_rng(0).standard_normal((2, 256, 240)).astype(np.float32)
     np.testing.assert_allclose(run(x, y.reshape(240, 256)), x @ y.reshape(240, 256), rtol=0, atol=1e-4)
-    assert second == first - 1
+    assert first > 1 and second == 1
 
 
 @pytest.mark.long

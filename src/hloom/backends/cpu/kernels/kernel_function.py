@@ -190,6 +190,13 @@ def shared_function(
     return shared(name, written, unwritten)
 
 
+def copied_function(name: str, write: Callable[[KernelFunction], None], **parameters: Type) -> Function:
+    """Returns a function of which each module that calls it has a copy."""
+    f = KernelFunction(name, **parameters)
+    write(f)
+    return f.finish()
+
+
 def task_function(name: str) -> KernelFunction:
     """Returns an empty task, whose parameters are the context and the index of the chunk."""
     return KernelFunction(name, context=PTR, chunk=I64)

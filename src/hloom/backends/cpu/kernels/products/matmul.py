@@ -31,6 +31,7 @@ from hloom.backends.cpu.kernels.products.micro_kernel import (
     pack_steps_of_a,
 )
 from hloom.backends.cpu.kernels.products.packing.packed_b import CONTEXT, PackedB
+from hloom.backends.cpu.kernels.products.scaled_product import scaled_product
 from hloom.backends.cpu.kernels.products.sums import sums_of_group
 from hloom.backends.cpu.kernels.products.tile_registers import (
     WORDS,
@@ -60,6 +61,12 @@ def emit_matmul(name: str, spec: MatmulSpec, target: Target) -> KernelCode:
     vector = _sum_vector(spec, target)
     if spec.batch * spec.m * spec.n * spec.k == 0:
         return _zeros_code(name, spec)
+    if (scaled := scaled_product(spec, vector, target)) is not None:
+        return scaled.code(name, _plain_code(f"{name}.plain", spec, vector, target))
+    return _plain_code(name, spec, vector, target)
+
+
+def _plain_code(name: str, spec: MatmulSpec, vector: Type, target: Target) -> KernelCode:
     p = normalised(spec, target.batch_invariant)
     found = _as_matvec(p, vector, target)
     if found is not None:
