@@ -433,6 +433,14 @@ def test_panels_that_tasks_pack(sizes: tuple[int, int, int, int], order: str, ty
     check(spec, threads=2)
 
 
+@pytest.mark.parametrize(
+    "m, n, k, storage", [(128, 256, 128, "panels"), (64, 256, 128, "direct"), (512, 64, 64, "private")]
+)
+def test_a_small_matrix_is_packed_for_many_rows(m: int, n: int, k: int, storage: str) -> None:
+    """Vectors of an array that is not aligned to them cross cache lines."""
+    assert plan_of(m, n, k, threads=1).b_storage == storage
+
+
 def test_rows_make_the_tasks_where_columns_do_not_suffice() -> None:
     assert plan_of(2048, 64, 4096).row_blocks >= TASKS_PER_THREAD * 2
 
@@ -443,7 +451,7 @@ def test_a_left_matrix_that_is_packed_is_so_by_each_group_of_columns() -> None:
     assert plan.row_blocks >= TASKS_PER_THREAD * 2
 
 
-@pytest.mark.parametrize("m, n, k", [(1, 1, 1), (131, 67, 1100), (300, 515, 700), (512, 768, 768)])
+@pytest.mark.parametrize("m, n, k", [(1, 1, 1), (131, 67, 1100), (300, 128, 400), (300, 515, 700), (512, 768, 768)])
 def test_the_number_of_threads_does_not_change_a_sum(m: int, n: int, k: int) -> None:
     spec = spec_of(1, m, n, k)
     results = [product(spec, threads)[2].memory.tobytes() for threads in (1, 2, 3, 8)]

@@ -43,6 +43,7 @@ MULTIPLY_ADD_COST = 0.625  # in additions
 MIN_PRODUCT_WORK = 5 * MIN_TASK_WORK  # of the smallest task, which packs operands
 REGISTER_DEPTH = 1024  # words of a block of K for tile registers, which are loaded from the second cache as fast
 MIN_PANEL_ROWS = 256  # of a block of A, if each packs B anew
+MIN_ALIGNED_ROWS = 128  # of a result, whose B is packed even if it is small
 PANEL_OF_B_BYTES = L2_BYTES // 4  # which the second cache holds
 BLOCK_BYTES = L2_BYTES // 2  # of a block of A in place, or for tile registers, for which a panel of B is read once
 
@@ -323,17 +324,20 @@ def _choose_b_storage(p: Product, tile: Tile, threads: int, packs_panels: bool) 
     if p.b.computed:
         return "shared"
     size = align_up(p.k, tile.type.width) * align_up(p.n, tile.columns) * size_of(tile.type.element)
-    if _can_read_in_place(p, tile.type) and (
-        size <= MAX_DIRECT_BYTES or p.m <= 2 * tile.rows or _streams(p, tile.type)
-    ):
+    can_pack = packs_panels and _can_pack_panels(p) and _has_rows_for_panels(p, tile, threads)
+    # Vectors of an array that is not aligned cross cache lines, which many rows pay for more than for a copy.
+    is_small = size <= MAX_DIRECT_BYTES and not (can_pack and p.m >= MIN_ALIGNED_ROWS and p.k <= MAX_DIRECT_ROWS)
+    if _can_read_in_place(p, tile.type) and (is_small or p.m <= 2 * tile.rows or _streams(p, tile.type)):
         return "direct"
     if size <= STACK_BYTES and (threads == 1 or p.batch >= threads or p.m >= 64 * threads):
         return "private"
-    if packs_panels and _can_pack_panels(p):
-        blocks = _row_blocks_of_panels(p, tile, _wanted_tasks(p, p.n, threads) / p.batch)
-        if blocks == 1 or p.m >= blocks * MIN_PANEL_ROWS:
-            return "panels"
-    return "shared"
+    return "panels" if can_pack else "shared"
+
+
+def _has_rows_for_panels(p: Product, tile: Tile, threads: int) -> bool:
+    """Whether each block of rows has so many that packing B costs little."""
+    blocks = _row_blocks_of_panels(p, tile, _wanted_tasks(p, p.n, threads) / p.batch)
+    return blocks == 1 or p.m >= blocks * MIN_PANEL_ROWS
 
 
 def _wanted_tasks(p: Product, columns: int, threads: int) -> float:
