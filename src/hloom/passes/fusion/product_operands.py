@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.broadcast import Iota
-from hloom.ops.convert import BitcastConvert
+from hloom.ops.convert import BitcastConvert, Convert
 from hloom.ops.dot import Dot
 from hloom.ops.gather import Gather
 from hloom.ops.structure import Constant
@@ -92,7 +92,8 @@ class ProductOperands:
         if not instruction.shape.is_array or not (op.elementwise or isinstance(op, (Movement, BitcastConvert))):
             return False
         is_repeated = MAX_REPETITION * instruction.shape.element_count < elements
-        return self.can_fuse(instruction) and (not is_repeated or self._reads_no_array(instruction))
+        is_worth_it = not is_repeated or _is_small_integer(instruction) or self._reads_no_array(instruction)
+        return self.can_fuse(instruction) and is_worth_it
 
     def _reads_no_array(self, instruction: Instruction) -> bool:
         """Whether an instruction is computed from indices and constants, as distances of shifts are."""
@@ -107,6 +108,18 @@ class ProductOperands:
                 return False
             stack += operand.operands
         return True
+
+
+def _is_small_integer(instruction: Instruction) -> bool:
+    """Whether an instruction converts bytes, or narrower integers, to a float of 16 bits, or moves what does, as zero
+    points are: where they are known to be small, differences need not be rounded.
+    """
+    while isinstance(instruction.op, Movement) and len(instruction.operands) == 1:
+        (instruction,) = instruction.operands
+    if not isinstance(instruction.op, Convert):
+        return False
+    source, target = instruction.operands[0].shape.element_type, instruction.shape.element_type
+    return source.is_integer and source.bits <= 8 and target.is_float and target.bits == 16
 
 
 def _is_wide_gather(instruction: Instruction, operand: Instruction) -> bool:

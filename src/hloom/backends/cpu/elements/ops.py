@@ -13,6 +13,7 @@ from hloom.backends.cpu.elements.exponentials import power
 from hloom.backends.cpu.elements.extrema import float_extremum
 from hloom.backends.cpu.elements.lanes import Lanes
 from hloom.backends.cpu.elements.scalar_function import ScalarFunctionCall, apply_function
+from hloom.backends.cpu.elements.small_integers import is_exact
 from hloom.backends.cpu.elements.types import (
     Element,
     is_native,
@@ -117,7 +118,8 @@ def _arithmetic(integer: str, floating: str, predicate: str = "") -> Emit:
     def emit(op: Operation, b: Builder, e: Apply, x: Value, y: Value) -> Element:
         if e.type.is_pred:
             return b.binary(predicate, x, y)
-        return rounded_arithmetic(b, b.binary(floating if e.type.is_float else integer, x, y), e.type)
+        result = b.binary(floating if e.type.is_float else integer, x, y)
+        return result if is_exact(e) else rounded_arithmetic(b, result, e.type)
 
     return emit
 

@@ -31,7 +31,7 @@ FLOATS = ("f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz", "f8e4m3b11fnuz", "f8
 GROUP = 32
 SCALES = {"none": None, "columns": (0, 1), "groups": (GROUP, 1), "blocks": (GROUP, GROUP)}
 """The steps of K and the columns that share a scale; 0: all."""
-EPSILON = {"f32": 2.0**-24, "bf16": 2.0**-8, "f64": 2.0**-53}
+EPSILON = {"f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8, "f64": 2.0**-53}
 
 
 BOTH_SIDES = """HloModule m
@@ -167,6 +167,25 @@ def test_blocks_of_k_fit_the_first_cache(rows: int, k: int, has_blocks: bool) ->
 @pytest.mark.parametrize("weights", ["s4", "f8e4m3fn", "f8e5m2fnuz"])
 def test_groups_are_narrower_than_the_vectors_of_looked_up_bytes(weights: str, transposed: bool) -> None:
     check(Case(2, 192, 160, weights, scales="groups", transposed=transposed))
+
+
+@pytest.mark.parametrize("floats", ["bf16", "f16"])
+@pytest.mark.parametrize("transposed", [True, False])
+@pytest.mark.parametrize("weights", ["s8", "u8", "u4"])
+def test_zero_points_of_bytes_are_converted_inside(weights: str, transposed: bool, floats: str) -> None:
+    """Differences of bytes need no rounding in these types, but for those of s8 and u8, which bf16 does not have."""
+    case = Case(3, 256, 80, weights, floats, scales="groups", has_zero_points=True, transposed=transposed)
+    sizes = [80, 256 // GROUP] if transposed else [256 // GROUP, 80]
+    text = case.text().replace(f"z = {floats}{sizes} parameter(2)", f"zu = u8{sizes} parameter(2)")
+    text = text.replace("c = ", f"z = {floats}{sizes} convert(zu)\nc = ", 1)
+    x, values, zero_points, scales = case.arguments()
+    x, zero_points = x / 16, zero_points * 2 + 55  # f16 has the results; zero points up to 253
+    result = hl.compile(text)(x, values, zero_points.astype(np.uint8), scales)
+    exact, bound = case.expected(x, values, zero_points, scales)
+    assert (np.abs(result.astype(np.float64) - exact) <= bound).all()
+    module = hl.parse(text)
+    cpu_pipeline().run(module)
+    assert len(module.entry.instructions) == len(module.entry.parameters) + 1
 
 
 @pytest.mark.parametrize("weights", ["s8", "u4"])
