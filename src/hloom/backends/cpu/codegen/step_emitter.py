@@ -412,7 +412,9 @@ class StepEmitter:
             return
         calls = self.inlined.get(name, 0)
         is_short = function.function.length <= INLINED_LENGTH and nest_cost(nest) <= INLINED_COST
-        inline = is_short and calls < INLINED_CALLS and depth > 0
+        # Stack memory whose address no call gets is a register, also in loops.
+        on_stack = any(self.assignment.representative(step.buffers[k]) in self.current.stack for k in function.buffers)
+        inline = is_short and calls < INLINED_CALLS and (depth > 0 or on_stack)
         self.inlined[name] = calls + inline
         bounds = constant(I64, 0), constant(I64, function.extent)
         self._call_nest(function, *pointers, *bounds, attribute=CallAttribute.ALWAYS_INLINE if inline else None)
