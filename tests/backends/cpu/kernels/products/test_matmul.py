@@ -434,7 +434,7 @@ def test_panels_that_tasks_pack(sizes: tuple[int, int, int, int], order: str, ty
 
 
 @pytest.mark.parametrize(
-    "m, n, k, storage", [(128, 256, 128, "panels"), (64, 256, 128, "direct"), (512, 64, 64, "private")]
+    "m, n, k, storage", [(128, 384, 128, "panels"), (64, 384, 128, "direct"), (512, 64, 64, "private")]
 )
 def test_a_small_matrix_is_packed_for_many_rows(m: int, n: int, k: int, storage: str) -> None:
     """Vectors of an array that is not aligned to them cross cache lines."""
