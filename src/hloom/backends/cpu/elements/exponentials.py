@@ -6,6 +6,7 @@ log: x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), log x = e ln 2 + log(1 
 
 from __future__ import annotations
 
+from hloom.backends.cpu.elements import piecewise
 from hloom.backends.cpu.elements.avx512 import emit_avx512, has_avx512
 from hloom.backends.cpu.elements.lanes import (
     Lanes,
@@ -274,7 +275,9 @@ def logistic(x: Lanes) -> Lanes:
 
 
 def tanh(x: Lanes) -> Lanes:
-    """h / (1 + h) with h = (e^2|x| - 1) / 2, computed near zero as h - h tanh |x|."""
+    """h / (1 + h) with h = (e^2|x| - 1) / 2, computed near zero as h - h tanh |x|; of f32 polynomials, on AVX-512."""
+    if piecewise.has_piecewise(x):
+        return piecewise.tanh(x)
     a = abs(x)
     bits, n, r = _reduce(at_most(a + a, x.pick(20.0, 40.0)))
     half = _power_of_two(bits, x.mantissa_bits, 0.5)
