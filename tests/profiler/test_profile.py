@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +137,25 @@ def test_limits_are_measured_once_and_again_where_a_kernel_exceeds_them(
     assert [machine.limits_of_machine(improve).flops_per_second for improve in (False, False, True, False)] == [
         1e11, 1e11, 2e11, 2e11
     ]  # fmt: skip
+
+
+def test_limits_of_a_busy_machine_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = Limits(2, 1e12, (Bandwidth(1 << 14, 4e11, 3e11, 2e11),), occupancy=0.5)
+    measured = [
+        limits,
+        replace(limits, flops_per_second=3e11, occupancy=1.0),
+        replace(limits, flops_per_second=1e11, occupancy=0.4),
+    ]
+    monkeypatch.setenv("HLOOM_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(machine, "measure_limits", lambda count: measured.pop())
+    assert [machine.limits_of_machine().flops_per_second for _ in range(3)] == [1e11, 3e11, 3e11]
+    assert len(measured) == 1
+
+
+def test_a_measurement_knows_what_part_of_the_cpus_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("SECONDS", 0.01), ("SIZES", (1 << 14,)), ("PASS_BYTES", 1 << 20)):
+        monkeypatch.setattr(machine, name, value)
+    assert 0 < machine.measure_limits(1).occupancy <= 1.05
 
 
 def test_work_takes_the_time_of_what_takes_longest() -> None:

@@ -69,6 +69,8 @@ class Limits:
     roots_per_second: float = math.inf
     call_seconds: float = 0.0
     fork_seconds: float = 0.0
+    occupancy: float = 1.0
+    """The part of the CPUs' time that the measurement had: other processes had the rest."""
 
     @property
     def memory(self) -> Bandwidth:

@@ -39,6 +39,8 @@ SPINS = {"multiply-adds": 1 << 20, "sums": 1 << 20, "quotients": 1 << 17, "roots
 """Iterations of a loop of operations, by the operations: one for each accumulator."""
 CALLS, FORKS, MAX_POLLS = 2000, 2000, 1 << 20
 """Calls and parallel loops of one measurement, and polls of a task that waits for the others."""
+MIN_OCCUPANCY = 0.85
+"""The part of the CPUs' time below which a measurement is of a busy machine."""
 FORMAT = DataFormat(Limits, Bandwidth)
 
 Seconds = Callable[[str, Sequence[tuple[int, ...]]], float]
@@ -49,12 +51,13 @@ def limits_of_machine(improve: bool = False, threads: int | None = None) -> Limi
     """Returns the limits of all cores or of some, which the first process measures for four seconds and keeps in the
     cache on disk.
 
-    With `improve` they are measured again, and the better ones are kept.
+    With `improve`, or where other processes had a part of the CPUs, they are measured again, and the better ones are
+    kept.
     """
     count = threads or core_count()
     key = f"limits {processor_name()} {count} {processor().vector_bytes} {SIZES}"
     known: Limits | None = find_program(key, FORMAT)
-    if known is not None and not improve:
+    if known is not None and known.occupancy >= MIN_OCCUPANCY and not improve:
         return known
     found = measure_limits(count) if known is None else known.joined(measure_limits(count))
     keep_program(key, found, FORMAT)
@@ -65,11 +68,15 @@ def measure_limits(count: int) -> Limits:
     """Measures the limits of `count` threads for about four seconds."""
     width = processor().vector_bytes // 4
     code = load_object(make_object(_kernels(width)))
+    parts: list[float] = []
     with ThreadPoolExecutor(count) as threads:
 
         def seconds(name: str, arguments: Sequence[tuple[int, ...]]) -> float:
             function = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * len(arguments[0]))(code.address(f"hloom_{name}"))
-            return _best(lambda: list(threads.map(lambda each: function(*each), arguments)))
+            began, before = time.perf_counter(), time.process_time()
+            best = _best(lambda: list(threads.map(lambda each: function(*each), arguments)))
+            parts.append((time.process_time() - before) / (time.perf_counter() - began))
+            return best
 
         sums = np.zeros((count, 1024), np.float32)
         multiplying, adding, dividing, rooting = (
@@ -83,7 +90,9 @@ def measure_limits(count: int) -> Limits:
         pool.address, pool.parallel_for_address, count, FORKS,
     )  # fmt: skip
     forking = _best(fork) / FORKS if count > 1 else 0.0
-    return Limits(count, 2.0 * multiplying, bandwidths, adding, dividing, rooting, _call_seconds(), forking)
+    occupancy = sum(parts) / len(parts) / count
+    call = _call_seconds()
+    return Limits(count, 2.0 * multiplying, bandwidths, adding, dividing, rooting, call, forking, occupancy)
 
 
 def _call_seconds() -> float:

@@ -154,13 +154,13 @@ def shared_units(units: Iterable[Unit]) -> list[Unit]:
 
 
 def module_text(module: LirModule) -> str:
-    """Returns the text of a module for LLVM, marked if it needs no optimisation, or if programs share its code."""
+    """Returns the text of a module for LLVM, marked if programs share its code, and if it needs no optimisation."""
     if is_strict():
         check_module(module)
-    if (name := _shared_name(module)) is not None:
-        return shared_mark(name) + module.text()
-    mark = CALL_ONLY if all(function.is_call_only for function in module.functions) else ""
-    return mark + module.text()
+    name = _shared_name(module)
+    mark = shared_mark(name) if name is not None else ""
+    call_only = CALL_ONLY if all(function.is_call_only for function in module.functions) else ""
+    return mark + call_only + module.text()
 
 
 def module_source(module: LirModule) -> Source:

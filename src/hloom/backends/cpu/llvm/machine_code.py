@@ -27,7 +27,9 @@ _lock = threading.Lock()
 _PIPELINE = "5"
 """Version of `make_object`; part of the key of the cache on disk."""
 CALL_ONLY = "; call-only\n"
-"""First line of a module of call-only functions, which is compiled without optimisation."""
+"""Mark of a module of call-only functions, which is compiled without optimisation: its first line, or its second one if
+the first is `shared_mark`.
+"""
 Source = str | bytes
 """The text of a module, or the object file that was made of it before."""
 _OPTIONS = (
@@ -296,6 +298,10 @@ def kept_object(name: str) -> bytes | None:
     return find_object(_cache_key(shared_mark(name)), target())
 
 
+def _is_call_only(text: str) -> bool:
+    return CALL_ONLY.strip() in text.split("\n", 2)[:2]
+
+
 def _cache_key(text: str) -> str:
     mark, newline, _ = text.partition("\n")
     is_shared = mark.startswith("; shared ") and code_version()
@@ -306,13 +312,13 @@ def _cache_key(text: str) -> str:
 def assembly(text: str) -> str:
     """Returns the assembly text of a module."""
     with _lock:
-        return _Compiler(text.startswith(CALL_ONLY)).assembly(text)
+        return _Compiler(_is_call_only(text)).assembly(text)
 
 
 @shielded
 def make_object(text: str) -> bytes:
     """Compiles a module and returns the object file."""
-    is_call_only = text.startswith(CALL_ONLY)
+    is_call_only = _is_call_only(text)
     idle = _idle_compilers[is_call_only]
     try:
         compiler = idle.pop()

@@ -79,6 +79,18 @@ def test_sums_underflow_once(lhs: str, rhs: str, type: str, shape: tuple[int, in
     check(found, a, b, underflows_once=processor().architecture == "x86_64")
 
 
+@needs_x86
+@pytest.mark.parametrize("type", ["f32", "f64"])
+@pytest.mark.parametrize("is_operand_subnormal", [False, True])
+def test_sums_of_terms_below_the_smallest_number_are_exact(type: str, is_operand_subnormal: bool) -> None:
+    """Terms of a quarter of the smallest number, each of which underflows to zero in a product that is not scaled."""
+    smallest, k = float(np.finfo(DTYPES[type]).smallest_subnormal), 128
+    factor = smallest if is_operand_subnormal else 2.0 ** np.ceil(np.log2(smallest) / 2)
+    a, b = np.full((128, k), factor, DTYPES[type]), np.full((k, 130), smallest / factor / 4, DTYPES[type])
+    (found,) = product(type, 128, k, 130)(a, b)
+    np.testing.assert_array_equal(found, k / 4 * smallest)
+
+
 @pytest.mark.parametrize("type", ["f32", "f64"])
 @pytest.mark.parametrize("special", ["huge", "infinity", "nan"])
 def test_operands_that_would_overflow_stay(special: str, type: str) -> None:

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.code import KernelCode, entry_of
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction, copied_function, shared_function, size_of
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
 from hloom.backends.cpu.kernels.products.matmul_plan import MatmulSpec
 from hloom.backends.cpu.kernels.scaled_floats import Found, ScaledFloats
 from hloom.backends.cpu.llvm.processor import processor
-from hloom.lir import I1, I64, PTR, VOID, Declaration, Global, Type, Value, constant, index_value
+from hloom.lir import I1, I64, PTR, VOID, Attribute, Declaration, Function, Global, Type, Value, constant, index_value
 from hloom.target import CACHE_LINE, L2_BYTES, Target
 
 MIN_WORK = 1 << 21
@@ -49,7 +49,7 @@ class ScaledProduct:
         table = f.address_of(Global(f"{name}.sizes", [index_value(number) for number in sizes]))
         entry = f.address_of(Declaration(plain.entry, VOID, (PTR,) * len(f.parameters)))
         writer = _Writer(ScaledFloats(self.type))
-        product = shared_function(f"scaled.product.{self.type.suffix}", writer.product, **PARAMETERS)
+        product = shared_function(f"scaled.product.{self.type.suffix}", writer.product, [writer.copies()], **PARAMETERS)
         f.call_function(product, *f.parameters, entry, table)
         return replace(plain, functions=(*plain.functions, f.finish()), entry=name)
 
@@ -125,8 +125,15 @@ class _Writer:
         with f.unless(is_slow):
             f.call_pointer(f["plain"], VOID, *f.parameters[:6])
         with f.when(is_slow):
-            scaled = copied_function(f"scaled.copies.{self.floats.type.suffix}", self.scaled, **PARAMETERS)
-            f.call_function(scaled, *f.parameters)
+            f.call_function(self.copies(), *f.parameters)
+
+    def copies(self) -> Function:
+        """Returns the function for operands with subnormal numbers, which rarely runs, so that LLVM need not optimise
+        it.
+        """
+        copies = shared_function(f"scaled.copies.{self.floats.type.suffix}", self.scaled, **PARAMETERS)
+        copies.attributes |= {Attribute.CALL_ONLY}
+        return copies
 
     def scaled(self, f: KernelFunction) -> None:
         """Multiplies a copy of each operand that has subnormal numbers, or else of the right one, if nothing overflows
