@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
-from collections.abc import Callable, Mapping
 
 import ml_dtypes
 
@@ -12,27 +10,20 @@ from hloom.affine import Expression
 from hloom.loops.expressions import Apply, Constant
 from hloom.ops.convert import Convert
 from hloom.ops.elementwise_binary import Add, Multiply, Subtract
-from hloom.ops.operation import Operation
-
-_ARITHMETIC: Mapping[type[Operation], Callable[[int, int], int]] = {
-    Add: operator.add,
-    Subtract: operator.sub,
-    Multiply: operator.mul,
-}
 
 
 def is_exact(expression: Apply) -> bool:
     """Whether a sum, difference or product is of converted integers, or integral constants, that are so few that the
     type has all results, as that of a quantised weight and its zero point.
     """
-    function, type = _ARITHMETIC.get(expression.op.__class__), expression.type
-    if function is None or not (type.is_float and type.bits == 16):
+    op, type = expression.op, expression.type
+    if not isinstance(op, (Add, Subtract, Multiply)) or not (type.is_float and type.bits == 16):
         return False
     left, right = map(_range, expression.operands)
     if left is None or right is None:
         return False
-    largest = max(abs(function(x, y)) for x, y in itertools.product(left, right))
-    return largest <= 2 ** (ml_dtypes.finfo(type.dtype).nmant + 1)
+    largest = max(abs(op.function(float(x), float(y))) for x, y in itertools.product(left, right))
+    return bool(largest <= 2 ** (ml_dtypes.finfo(type.dtype).nmant + 1))
 
 
 def _range(operand: Expression) -> tuple[int, int] | None:
