@@ -18,8 +18,11 @@ SOURCE = ROOT / "src" / "hloom"
 CLASSES = {declaration.__name__ for declaration in OPERATIONS.values()}
 
 TABLES = {
-    "backends/cpu/elements/complex_math.py": (1, "the functions of complex arithmetic, which ops.py registers"),
-    "backends/cpu/elements/vector_math.py": (1, "the functions of vector arithmetic, which ops.py registers"),
+    "backends/cpu/elements/functions/complex_math.py": (
+        1,
+        "the functions of complex arithmetic, which ops.py registers",
+    ),
+    "backends/cpu/elements/functions/vector_math.py": (1, "the functions of vector arithmetic, which ops.py registers"),
     "backends/cpu/llvm/native/memory.py": (1, "operations of atomics that have the names of opcodes"),
     "fuzz/grammar/applied.py": (1, "combiners that random reductions have, and how often"),
     "fuzz/grammar/body.py": (1, "operations whose results are contexts"),

@@ -83,7 +83,7 @@ def test_programs_compute_what_compiled_ones_compute(
     monkeypatch: pytest.MonkeyPatch, entry: str, arguments: list[Array]
 ) -> None:
     """The interpreter knows no instructions of processors, such as those for maxima and powers of two."""
-    for file in ("extrema", "exponentials"):
+    for file in ("extrema", "functions.exponentials"):
         monkeypatch.setattr(f"hloom.backends.cpu.elements.{file}.has_avx512", lambda type: False)
     text = module_text(entry)
     (found,) = interpreted(text, *arguments)

@@ -12,9 +12,9 @@ from typing import TypeGuard, cast
 
 from hloom.affine import Expression
 from hloom.backends.cpu.elements import ops
+from hloom.backends.cpu.elements.functions.vector_math import FUNCTIONS
 from hloom.backends.cpu.elements.shared import shared
 from hloom.backends.cpu.elements.types import Element
-from hloom.backends.cpu.elements.vector_math import FUNCTIONS
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import Builder, Function, Parameter, Value
 from hloom.loops.expressions import Apply, Constant

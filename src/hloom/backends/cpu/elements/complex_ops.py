@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from hloom.backends.cpu.elements import complex_math
-from hloom.backends.cpu.elements.complex_math import Pair
 from hloom.backends.cpu.elements.conversions import convert
-from hloom.backends.cpu.elements.lanes import Lanes
+from hloom.backends.cpu.elements.functions import complex_math
+from hloom.backends.cpu.elements.functions.complex_math import Pair
+from hloom.backends.cpu.elements.functions.lanes import Lanes
 from hloom.backends.cpu.elements.scalar_function import ScalarFunctionCall, apply_function
 from hloom.backends.cpu.elements.types import Element, map_parts
 from hloom.lir import Builder, Value, constant

@@ -9,9 +9,10 @@ import ml_dtypes
 from hloom.backends.cpu.elements import narrow_floats
 from hloom.backends.cpu.elements.complex_ops import COMPLEX
 from hloom.backends.cpu.elements.conversions import convert, reduce_precision
-from hloom.backends.cpu.elements.exponentials import power
 from hloom.backends.cpu.elements.extrema import float_extremum
-from hloom.backends.cpu.elements.lanes import Lanes
+from hloom.backends.cpu.elements.functions.exponentials import power
+from hloom.backends.cpu.elements.functions.lanes import Lanes
+from hloom.backends.cpu.elements.functions.vector_math import FUNCTIONS
 from hloom.backends.cpu.elements.scalar_function import ScalarFunctionCall, apply_function
 from hloom.backends.cpu.elements.small_integers import is_exact
 from hloom.backends.cpu.elements.types import (
@@ -24,7 +25,6 @@ from hloom.backends.cpu.elements.types import (
     select_element,
     store_element,
 )
-from hloom.backends.cpu.elements.vector_math import FUNCTIONS
 from hloom.lir import Builder, Value, constant, is_constant_below, type_of
 from hloom.loops.expressions import Apply, Constant
 from hloom.ops.attributes import ComparisonType

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hloom.backends.cpu.elements.lanes import Lanes
+from hloom.backends.cpu.elements.functions.lanes import Lanes
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.ir import Instruction

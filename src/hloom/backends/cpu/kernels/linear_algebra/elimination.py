@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hloom.backends.cpu.elements.lanes import Lanes, muladd, where
+from hloom.backends.cpu.elements.functions.lanes import Lanes, muladd, where
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.linear_algebra.factorisations import MatrixLanes, steps
 from hloom.backends.cpu.kernels.linear_algebra.scalars import Sum, real_part

@@ -6,7 +6,7 @@ panel are I - V T V^T, where the columns of V are their vectors, and T is an upp
 
 from __future__ import annotations
 
-from hloom.backends.cpu.elements.lanes import Lanes, muladd, sqrt, where, with_sign_of
+from hloom.backends.cpu.elements.functions.lanes import Lanes, muladd, sqrt, where, with_sign_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.linear_algebra.blocks import Square
 from hloom.backends.cpu.kernels.linear_algebra.panel import GROUPS, Columns

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from hloom.backends.cpu.elements.lanes import Lanes, at_most, muladd, sqrt, where
+from hloom.backends.cpu.elements.functions.lanes import Lanes, at_most, muladd, sqrt, where
 from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.lir import F64, I64, PTR, IndexValue, Type, Value, constant

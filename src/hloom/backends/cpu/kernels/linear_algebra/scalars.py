@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hloom.backends.cpu.elements import complex_math
-from hloom.backends.cpu.elements.lanes import Lanes, muladd, where
+from hloom.backends.cpu.elements.functions import complex_math
+from hloom.backends.cpu.elements.functions.lanes import Lanes, muladd, where
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 
 

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from hloom.backends.cpu.elements.lanes import Lanes, muladd, sqrt, where
+from hloom.backends.cpu.elements.functions.lanes import Lanes, muladd, sqrt, where
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.linear_algebra.factorisations import MAX_UNROLLED, MatrixLanes, record_failure, steps
 from hloom.backends.cpu.kernels.linear_algebra.scalars import conjugate, from_real, less_product, product, real_part

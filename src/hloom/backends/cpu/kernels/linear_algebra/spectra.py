@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hloom.backends.cpu.elements.lanes import Lanes, sqrt, where
+from hloom.backends.cpu.elements.functions.lanes import Lanes, sqrt, where
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, StackVariable, task_function
 from hloom.backends.cpu.kernels.linear_algebra.jacobi import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hloom.backends.cpu.elements.exponentials import (
+from hloom.backends.cpu.elements.functions.exponentials import (
     INF,
     NAN,
     SINH,
@@ -19,8 +19,8 @@ from hloom.backends.cpu.elements.exponentials import (
     log1p,
     log_of_sum,
 )
-from hloom.backends.cpu.elements.lanes import Lanes, at_least, at_most, fma, muladd, sqrt, where, with_sign_of
-from hloom.backends.cpu.elements.trigonometry import atan2, sin, sin_and_cos
+from hloom.backends.cpu.elements.functions.lanes import Lanes, at_least, at_most, fma, muladd, sqrt, where, with_sign_of
+from hloom.backends.cpu.elements.functions.trigonometry import atan2, sin, sin_and_cos
 from hloom.ops.elementwise_binary import Atan2, Divide, Power
 from hloom.ops.elementwise_unary import (
     Acos,

@@ -12,7 +12,7 @@ import math
 import struct
 from collections.abc import Callable
 
-from hloom.backends.cpu.elements.lanes import Lanes, at_least, at_most, bit_pattern, muladd, with_sign_of
+from hloom.backends.cpu.elements.functions.lanes import Lanes, at_least, at_most, bit_pattern, muladd, with_sign_of
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import Value, type_of, vector_constant
 

@@ -10,8 +10,8 @@ import pytest
 
 from accuracy import exact, samples
 from backends.cpu.elements.compile_elementwise import Array, compile_elementwise
-from hloom.backends.cpu.elements import exponentials, trigonometry, vector_math
-from hloom.backends.cpu.elements.lanes import Lanes
+from hloom.backends.cpu.elements.functions import exponentials, trigonometry, vector_math
+from hloom.backends.cpu.elements.functions.lanes import Lanes
 from hloom.lir import Builder, Function, LirModule, Parameter, Value, type_of
 
 pytestmark = pytest.mark.skipif(not exact.HAS_LONG_DOUBLE, reason="needs a long double wider than f64")

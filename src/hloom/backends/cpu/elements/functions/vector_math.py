@@ -38,9 +38,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hloom.backends.cpu.elements import exponentials, trigonometry
-from hloom.backends.cpu.elements.exponentials import INF
-from hloom.backends.cpu.elements.lanes import Lanes, bit_pattern, fma, sqrt, where, with_sign_of
+from hloom.backends.cpu.elements.functions import exponentials, trigonometry
+from hloom.backends.cpu.elements.functions.exponentials import INF
+from hloom.backends.cpu.elements.functions.lanes import Lanes, bit_pattern, fma, sqrt, where, with_sign_of
 from hloom.ops.elementwise_binary import Atan2
 from hloom.ops.elementwise_unary import (
     Acos,

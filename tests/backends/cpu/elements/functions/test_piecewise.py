@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from backends.cpu.elements.compile_elementwise import compile_elementwise
-from hloom.backends.cpu.elements import exponentials, piecewise
-from hloom.backends.cpu.elements.lanes import Lanes
+from hloom.backends.cpu.elements.functions import exponentials, piecewise
+from hloom.backends.cpu.elements.functions.lanes import Lanes
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import Builder, Value
 

@@ -6,9 +6,9 @@ log: x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), log x = e ln 2 + log(1 
 
 from __future__ import annotations
 
-from hloom.backends.cpu.elements import piecewise
 from hloom.backends.cpu.elements.avx512 import emit_avx512, has_avx512
-from hloom.backends.cpu.elements.lanes import (
+from hloom.backends.cpu.elements.functions import piecewise
+from hloom.backends.cpu.elements.functions.lanes import (
     Lanes,
     Number,
     add_multiple,

@@ -1,0 +1,1 @@
+"""Emission of mathematical functions of real and complex elements, on vectors of any width."""
