@@ -296,6 +296,16 @@ def test_sums_over_loops_that_do_not_collapse_are_split_along_the_first(rows: in
     assert found.startswith(f"parallel p < {parts}")
 
 
+def test_sums_of_losses_of_rows_are_split_into_ranges_of_rows() -> None:
+    found = nests(
+        "x = f32[250,800] parameter(0)\nzero = f32[] constant(0)\n"
+        "s = f32[250] reduce(x, zero), dimensions={1}, to_apply=sum\nl = f32[250] log(s)\n"
+        "ROOT r = f32[] reduce(l, zero), dimensions={0}, to_apply=sum"
+    )
+    assert found.startswith("parallel p < 16 by 1:\n  b2[p] = reduce[s < 15; add](log(reduce[")
+    assert "reduce[p < 16; add](b2[p]), reduce[q < 10; add](log(" in found
+
+
 def test_reductions_that_choose_what_they_read_are_unrolled() -> None:
     entry = """x = f32[64,3] parameter(0)
         y = f32[64,3] parameter(1)

@@ -5,9 +5,10 @@
     b2[4096*p + c] = add(b2[4096*p + c], reduce[s < 8](b0[4096*(256*p + 8*t + s) + c]))   for p, t < 32, c
     b1[c] = reduce[p < 16; add](b2[4096*p + c])
 
-The reductions of the nest must have reorderable combiners and run over the same loops, or loops alike: the first one is
-split. A part of a reduction of rows reads memory in order, row by row, with its row of accumulators in the cache;
-otherwise a part is a reduction of a range of the loop.
+The outermost reductions of the nest must have reorderable combiners and run over the same loops, or loops alike: the
+first one is split. A part of a reduction of rows reads memory in order, row by row, with its row of accumulators in the
+cache; otherwise a part is a reduction of a range of the loop. Reductions inside, as in a mean of losses of rows, belong
+to an iteration.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ MAX_ROW_BYTES = L2_BYTES // 4
 """The largest row of accumulators, which should stay in the cache."""
 MIN_PART_ITERATIONS = 64
 """The smallest number of iterations of a part."""
+MAX_INNER = 16
+"""The longest reduction inside another that is part of a step, such as a short distance; longer ones are loops."""
 
 
 def split_reductions(kernel: Kernel, nest: Nest) -> list[Nest]:
@@ -40,14 +43,13 @@ def split_reductions(kernel: Kernel, nest: Nest) -> list[Nest]:
     if not reductions or nest_cost(nest) < MIN_PARALLEL_WORK:
         return [nest]
     variable, *others = over = reductions[0].over
-    by_rows = _reduces_rows(nest, reductions, variable) and all(
-        reduction.over == (variable,) for reduction in reductions
-    )
-    iterations = math.prod(v.extent for v in over)
+    inner = max((math.prod(v.extent for v in f.over) for f in _inner(reductions)), default=1)
+    by_rows = inner <= MAX_INNER and _reduces_rows(nest, reductions, variable)
+    iterations = math.prod(v.extent for v in over) * inner
     parts = min(_part_count(iterations, by_rows), iterations // MIN_PART_ITERATIONS, variable.extent)
     if parts < 2 or not (by_rows or nest.iterations < MIN_PARTS):
         return [nest]
-    if others:
+    if others or inner > MAX_INNER:
         parts = variable.extent // (variable.extent // parts)  # few iterations are left, each of which may be long
     return _Split(kernel, nest, reductions, parts, by_rows).nests()
 
@@ -64,20 +66,23 @@ def _part_count(iterations: int, by_rows: bool) -> int:
 
 def _splittable(nest: Nest) -> list[Reduction]:
     """The outermost reductions, if all have named combiners and loops alike; else none."""
-    reductions = nest.reductions
-    inner = {id(f) for reduction in reductions for f in reductions_of([*reduction.values, *reduction.initial])}
-    outer = [reduction for reduction in reductions if id(reduction) not in inner]
-    if any(v.extent > 16 for reduction in reductions if id(reduction) in inner for v in reduction.over):
-        return []
+    inner = {id(f) for f in _inner(nest.reductions)}
+    outer = [reduction for reduction in nest.reductions if id(reduction) not in inner]
     extents = {tuple(v.extent for v in reduction.over) for reduction in outer}
     are_similar = len(extents) == 1 and all(reduction.monoid and reduction.over for reduction in outer)
     are_real = all(not reduction.initial[0].type.is_complex for reduction in outer)
     return outer if are_similar and are_real and all(not reduction.initial[0].variables for reduction in outer) else []
 
 
+def _inner(reductions: list[Reduction]) -> list[Reduction]:
+    """The reductions inside others, such as those of rows whose results are added up."""
+    return [f for reduction in reductions for f in reductions_of([*reduction.values, *reduction.initial])]
+
+
 def _reduces_rows(nest: Nest, reductions: list[Reduction], variable: Variable) -> bool:
-    """Whether the loads are contiguous along the loop of the nest and strided along that of the reductions."""
-    if not nest.loops or len(nest.loops) > 1:
+    """Whether the loads are contiguous along the loop of the nest and strided along that of the reductions, which have
+    no other loops."""
+    if len(nest.loops) != 1 or any(reduction.over != (variable,) for reduction in reductions):
         return False
     loop = nest.loops[0]
     if loop.extent < 16 or loop.extent * 8 > MAX_ROW_BYTES:

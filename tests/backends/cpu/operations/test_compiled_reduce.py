@@ -154,3 +154,19 @@ ENTRY e {{ x = f32[26,26] parameter(0) y = f32[26,26] negate(x) k = s32[26,26] i
     found, found_at = compiled(text, x)
     same(found, best)
     same(found_at, at)
+
+
+@pytest.mark.parametrize(("sizes", "last"), [([250, 800], 0), ([3, 70_000], 0), ([5, 250, 200], 1), ([2000, 17], 0)])
+def test_sums_of_functions_of_sums_of_rows(sizes: list[int], last: int) -> None:
+    """Integers wrap, so the order of the additions does not matter."""
+    x = np.random.default_rng(0).integers(-(2**31), 2**31, sizes).astype(np.int32)
+    shape, rows, out = (f"s32[{','.join(map(str, n))}]" for n in (sizes, sizes[:-1], sizes[:last]))
+    text = (
+        "HloModule m\nf { a = s32[] parameter(0) b = s32[] parameter(1) ROOT r = s32[] add(a, b) }\n"
+        f"ENTRY e {{\n x = {shape} parameter(0)\n z = s32[] constant(0)\n"
+        f" s = {rows} reduce(x, z), dimensions={{{len(sizes) - 1}}}, to_apply=f\n q = {rows} multiply(s, s)\n"
+        f" ROOT t = {out} reduce(q, z), dimensions={{{last}}}, to_apply=f\n}}"
+    )
+    with np.errstate(over="ignore"):
+        sums = x.sum(-1, dtype=np.int32)
+        same(compiled(text, x)[0], (sums * sums).sum(last, dtype=np.int32))
