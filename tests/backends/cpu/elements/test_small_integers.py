@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from hloom.backends.cpu.llvm.processor import processor
 from hloom.cli.pipelines import stage_text
 from hloom.types import BY_NAME
 
@@ -55,6 +56,8 @@ def test_all_values(opcode: str, left: str, right: str, floats: str) -> None:
 @pytest.mark.parametrize("opcode, left, right, floats", sorted(EXACT | ROUNDED))
 def test_exact_results_are_not_rounded(opcode: str, left: str, right: str, floats: str) -> None:
     """Results that are stored are rounded again, so the sum of all is stored instead."""
+    if floats == "f16" and not processor().converts_f16:
+        pytest.skip("the instructions that round to f16 are many")
     text = _text(opcode, left, right, floats, 4096).replace("ROOT r", "r")
     text = f"HloModule m {text[:-1]} g = f32[4096] convert(r) ROOT t = f32[4096] negate(g) }}"
     llvm = stage_text(hl.parse(text), "llvm")
