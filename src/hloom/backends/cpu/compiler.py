@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from hloom.backends.cpu.codegen.emitter import Kernels, ProgramEmitter, new_shared, with_kernels
-from hloom.backends.cpu.codegen.modules import Unit, module_of_units, module_source, module_text
+from hloom.backends.cpu.codegen.emitter import Kernels, ProgramEmitter, with_kernels
+from hloom.backends.cpu.codegen.modules import Unit, module_of_units, module_source, module_text, shared_units
 from hloom.backends.cpu.codegen.step_timer import StepTimer, TimedStep
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.llvm.disk_cache import cache_folder, find_program, has_kind, keep_kind, keep_program
@@ -149,8 +149,8 @@ def compile_shared(module: Module) -> None:
     module, machine = clone_module(module), host_target()
     run_passes(module, cpu_pipeline(Topology.THREADS, machine.batch_invariant))
     codes = codes_of(build_program(module, machine, codes=KernelCodes(machine)))
-    units = [Unit(code.functions) for code in codes.values()]
-    for source in (module_source(module_of_units([unit])) for unit in new_shared(units, Kernels()).values()):
+    for unit in shared_units(Unit(code.functions) for code in codes.values()):
+        source = module_source(module_of_units([unit]))
         if isinstance(source, str):
             compile_text(source)
 

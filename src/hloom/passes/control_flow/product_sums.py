@@ -71,7 +71,7 @@ class ProductSums:
             return None
         others = [x for x in total.operands if x is not dot]
         is_sum = [carried_index(x, body) for x in others] == [k]
-        readers = [i for c in (body, op.condition) for i in c.parameters[0].users if _element(i) == k]
+        readers = [i for c in (body, op.condition) for i in c.parameters[0].users if carried_index(i, c) == k]
         is_alone = readers == others and all(len(reader.users) == 1 for reader in readers)
         return dot if is_sum and is_alone and self._is_worth_it(dot) else None
 
@@ -97,10 +97,6 @@ def _is_plain(loop: Instruction, calling: dict[Computation, list[Instruction]]) 
         and all(isinstance(i.op, GetTupleElement) for c in own for i in c.parameters[0].users)
         and not has_control_edges(loop)
     )
-
-
-def _element(instruction: Instruction) -> int | None:
-    return instruction.op.index if isinstance(instruction.op, GetTupleElement) else None
 
 
 def _collect(

@@ -43,20 +43,25 @@ def cached(text: str, target: str, make: Callable[[], bytes]) -> bytes:
 
     The target is everything besides the text that the code depends on.
     """
-    folder = cache_folder()
-    if folder is None:
+    path = _object_path(text, target)
+    if path is None:
         return make()
-    content = find_object(text, target)
+    content = _read(path)
     if content is None:
         content = make()
-        _write(folder / f"{_digest(text, target)}.o", content)
+        _write(path, content)
     return content
 
 
 def find_object(text: str, target: str) -> bytes | None:
     """Returns the object file for a text and a target; None if it is not in the cache."""
+    path = _object_path(text, target)
+    return _read(path) if path is not None else None
+
+
+def _object_path(text: str, target: str) -> Path | None:
     folder = cache_folder()
-    return _read(folder / f"{_digest(text, target)}.o") if folder is not None else None
+    return folder / f"{_digest(text, target)}.o" if folder is not None else None
 
 
 def find_program(key: str, form: DataFormat) -> Any:

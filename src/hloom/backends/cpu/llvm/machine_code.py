@@ -30,6 +30,8 @@ CALL_ONLY = "; call-only\n"
 """Mark of a module of call-only functions, which is compiled without optimisation: its first line, or its second one if
 the first is `shared_mark`.
 """
+_SHARED = "; shared "
+"""Beginning of the first line of the module of a shared function, before its name."""
 Source = str | bytes
 """The text of a module, or the object file that was made of it before."""
 _OPTIONS = (
@@ -290,7 +292,7 @@ def compile_text(text: str) -> bytes:
 
 def shared_mark(name: str) -> str:
     """Returns the first line of the module of a shared function; its name says all that the rest depends on."""
-    return f"; shared {name}\n"
+    return f"{_SHARED}{name}\n"
 
 
 def kept_object(name: str) -> bytes | None:
@@ -303,9 +305,10 @@ def _is_call_only(text: str) -> bool:
 
 
 def _cache_key(text: str) -> str:
+    """Returns what the machine code of a module depends on: its text, or hloom's code and the name that says all."""
     mark, newline, _ = text.partition("\n")
-    is_shared = mark.startswith("; shared ") and code_version()
-    return f"{mark}{newline}{code_version()}" if is_shared else text
+    version = code_version() if mark.startswith(_SHARED) else ""
+    return f"{mark}{newline}{version}" if version else text
 
 
 @shielded

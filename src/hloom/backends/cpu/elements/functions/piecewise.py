@@ -130,4 +130,4 @@ def _float(bits: int) -> float:
 
 def _single(value: float) -> float:
     """Rounds to f32."""
-    return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    return _float(bit_pattern("float", value))

@@ -101,7 +101,7 @@ class MatrixLanes:
 
 def steps(
     f: KernelFunction, first: IndexValue, stop: IndexValue, max_unrolled: int = MAX_UNROLLED
-) -> Iterator[IndexValue]:  # fmt: skip
+) -> Iterator[IndexValue]:
     """Yields the index of a loop, or all indices of a short one: elements of small matrices are in registers then."""
     if isinstance(first, int) and isinstance(stop, int) and stop - first <= max_unrolled:
         yield from range(first, stop)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.lir import IndexValue, Type, Value, constant, type_of
 from hloom.types import BY_NAME, PrimitiveType
+
+Steps = TypeVar("Steps", bound=IndexValue)
 
 
 @dataclass(frozen=True)
@@ -69,13 +72,13 @@ class Matrix:
         """Whether elements of K are contiguous; without words they are `distance` apart, which is `row` or `column`."""
         return not self.paired and (self.words.distance if self.words else distance) == 1
 
-    def elements(self, steps: int) -> int:
+    def elements(self, steps: Steps) -> int | Steps:
         """Returns the elements of K in all steps; the last word may not be full."""
         return self.words.total if self.words else steps
 
     def elements_left(self, f: KernelFunction, steps: IndexValue, step: IndexValue) -> IndexValue:
         """Returns the elements of K from a step on."""
-        return f.subtract(self.words.total if self.words else steps, f.multiply(step, self.per_step))
+        return f.subtract(self.elements(steps), f.multiply(step, self.per_step))
 
     def offset(self, f: KernelFunction, row: IndexValue, column: IndexValue) -> IndexValue:
         """Returns the offset of an element, in elements."""
