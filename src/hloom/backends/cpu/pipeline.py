@@ -7,7 +7,7 @@ import enum
 from hloom.backends.cpu.codegen.outline import ScalarComputationOutliner
 from hloom.backends.cpu.elements.ops import can_apply
 from hloom.backends.cpu.kernels.linear_algebra.routine import can_factorise
-from hloom.backends.cpu.kernels.linear_algebra.small_matrices import MIN_COUNT
+from hloom.backends.cpu.kernels.linear_algebra.small.matrices import MIN_COUNT
 from hloom.backends.cpu.kernels.products import fused_dot
 from hloom.backends.cpu.kernels.products.dot import can_multiply
 from hloom.backends.cpu.kernels.scatter import fused_scatter

@@ -10,7 +10,7 @@ import scipy.linalg.lapack
 
 import hloom as hl
 from hlo_text import compiled, module_text
-from hloom.backends.cpu.kernels.linear_algebra.small_matrices import (
+from hloom.backends.cpu.kernels.linear_algebra.small.matrices import (
     MAX_ORDER,
     MIN_COUNT,
     MIN_LARGE_COUNT,

@@ -6,7 +6,8 @@ import numpy as np
 
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.linear_algebra import cholesky, lu, one_side, qr, small_matrices, solve, spectra
+from hloom.backends.cpu.kernels.linear_algebra import cholesky, lu, one_side, qr, solve, spectra
+from hloom.backends.cpu.kernels.linear_algebra.small.matrices import can_vectorise, emit_each, emit_lanes
 from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.ir import Instruction
 from hloom.lir import I8, I32, I64, PTR, VOID, Value, constant, type_of
@@ -20,8 +21,7 @@ CALL_COST = 1000
 ELEMENT_COST = 3.25
 """Cost of an element of a matrix, in additions, for each row or column of its largest dimension."""
 _OWN = (
-    one_side.emit, small_matrices.emit_lanes, cholesky.emit, lu.emit, qr.emit, solve.emit, small_matrices.emit_each,
-    spectra.emit,
+    one_side.emit, emit_lanes, cholesky.emit, lu.emit, qr.emit, solve.emit, emit_each, spectra.emit,
 )  # fmt: skip
 """Writers of code that calls no routine, of which the first that knows a call is asked."""
 _REALS = {2: "half", 4: "float", 8: "double"}
@@ -42,7 +42,7 @@ def emit(op: CustomCall, name: str, instruction: Instruction, target: Target) ->
 
 def can_factorise(order: int, count: int, batch_invariant: bool) -> bool:
     """Whether Cholesky factorisations of a batch have code of their own, without LAPACK."""
-    is_small = small_matrices.can_vectorise(order, order**2, count, batch_invariant)
+    is_small = can_vectorise(order, order**2, count, batch_invariant)
     return order > 0 and (is_small or order >= cholesky.MIN_ORDER)
 
 

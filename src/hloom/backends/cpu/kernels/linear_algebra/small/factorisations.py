@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.elements.functions.lanes import Lanes, at_least, muladd, sqrt, where, with_sign_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.kernels.linear_algebra.scalars import (
+from hloom.backends.cpu.kernels.linear_algebra.small.scalars import (
     Scalar,
     Sum,
     chosen,

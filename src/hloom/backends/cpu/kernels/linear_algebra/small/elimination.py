@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from hloom.backends.cpu.elements.functions.lanes import Lanes, muladd, where
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.kernels.linear_algebra.factorisations import MatrixLanes, steps
-from hloom.backends.cpu.kernels.linear_algebra.scalars import Sum, real_part
+from hloom.backends.cpu.kernels.linear_algebra.small.factorisations import MatrixLanes, steps
+from hloom.backends.cpu.kernels.linear_algebra.small.scalars import Sum, real_part
 from hloom.lir import IndexValue, Type
 from hloom.runtime.custom_calls.fortran import RoutineCall
 

@@ -8,8 +8,19 @@ from collections.abc import Sequence
 
 from hloom.backends.cpu.elements.functions.lanes import Lanes, muladd, sqrt, where
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.kernels.linear_algebra.factorisations import MAX_UNROLLED, MatrixLanes, record_failure, steps
-from hloom.backends.cpu.kernels.linear_algebra.scalars import conjugate, from_real, less_product, product, real_part
+from hloom.backends.cpu.kernels.linear_algebra.small.factorisations import (
+    MAX_UNROLLED,
+    MatrixLanes,
+    record_failure,
+    steps,
+)
+from hloom.backends.cpu.kernels.linear_algebra.small.scalars import (
+    conjugate,
+    from_real,
+    less_product,
+    product,
+    real_part,
+)
 from hloom.lir import IndexValue
 from hloom.runtime.custom_calls.fortran import RoutineCall
 

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.linear_algebra import factorisations
-from hloom.backends.cpu.kernels.linear_algebra.elimination import gesv
-from hloom.backends.cpu.kernels.linear_algebra.factorisations import MAX_UNROLLED, MatrixLanes
-from hloom.backends.cpu.kernels.linear_algebra.small_cholesky import cholesky, potrf
+from hloom.backends.cpu.kernels.linear_algebra.small import factorisations
+from hloom.backends.cpu.kernels.linear_algebra.small.cholesky import cholesky, potrf
+from hloom.backends.cpu.kernels.linear_algebra.small.elimination import gesv
+from hloom.backends.cpu.kernels.linear_algebra.small.factorisations import MAX_UNROLLED, MatrixLanes
 from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.ir import Instruction
 from hloom.lir import PTR, IndexValue, Type, Value, type_of

@@ -1,0 +1,1 @@
+"""Factorisations and solves of small matrices: one in each lane of vectors."""
