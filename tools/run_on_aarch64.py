@@ -16,6 +16,8 @@ from foreign_python import ROOT, Missing, fetch_wheels, run_tests
 
 FOLDER = ROOT / "build" / "aarch64"
 PLATFORMS = ("manylinux2014_aarch64", "manylinux_2_17_aarch64", "manylinux_2_27_aarch64", "manylinux_2_28_aarch64")
+BLAS_PROCESSOR = "NEOVERSEN1"
+"""The kernels that OpenBLAS uses. Those that it selects for the emulated processor are wrong after products of NaN."""
 SITECUSTOMIZE = """import os, sys
 sys.executable = os.environ["HLOOM_PYTHON"]  # processes that tests start are emulated too
 """
@@ -61,6 +63,7 @@ def prepare() -> Path:
         paths = ":".join(map(str, (site, ROOT / "src", ROOT / "tests", ROOT / "tools")))
         command.write_text(
             f'#!/bin/sh\nexport HLOOM_PYTHON="{command}" PYTHONPATH="{paths}:$PYTHONPATH" PYTHONDONTWRITEBYTECODE=1\n'
+            f"export OPENBLAS_CORETYPE={BLAS_PROCESSOR}\n"
             f'exec {qemu} -L "{system}" "{binary}" "$@"\n'
         )
         command.chmod(0o755)
