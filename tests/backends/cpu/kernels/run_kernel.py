@@ -46,7 +46,8 @@ class Kernel:
         self.instruction = module.entry.root
         code = emit(self.instruction.op, "kernel", self.instruction, Target(width or processor().vector_bytes, threads))
         assert code is not None, "the kernel does not handle this instruction"
-        arrays = len(operand_shapes(self.instruction)) + len(result_shapes(self.instruction)) + 3
+        self.tables = [code.table] if code.table is not None else []
+        arrays = len(operand_shapes(self.instruction)) + len(result_shapes(self.instruction)) + len(self.tables) + 3
         lir = LirModule([*code.functions, caller(code.entry, arrays)])
         check_module(lir)
         self.text = lir.text()
@@ -63,7 +64,7 @@ class Kernel:
             for (bytes, _), s in zip(memory, result_shapes(self.instruction))
         ]
         results = results if into is None else list(into)
-        pointers = [a.ctypes.data for a in [*inputs, *results, self.scratch]]
+        pointers = [a.ctypes.data for a in [*inputs, *self.tables, *results, self.scratch]]
         self.native(*pointers, self.pool.address, self.pool.parallel_for_address)
         for guard in [self.guard, *(guard for _, guard in memory)]:
             assert (guard == MARK).all(), "wrote past the end"

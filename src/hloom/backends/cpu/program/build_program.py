@@ -52,7 +52,7 @@ from hloom.passes.edit import constant_value, inlined_size
 from hloom.passes.optional import is_left_out, optional
 from hloom.shape import Shape
 from hloom.target import Target
-from hloom.types import PrimitiveType
+from hloom.types import BY_DTYPE, PrimitiveType
 
 MAX_INLINED = 1 << 13
 """Instructions that a computation may expand to if it needs the host, which rules out a subroutine."""
@@ -282,8 +282,7 @@ class _Builder:
                 inputs[k] = target
         inputs += [self._routine(name) for name in code.routines]
         if code.table is not None:
-            type = PrimitiveType.F32 if code.table.dtype == np.float32 else PrimitiveType.F64
-            inputs.append(self._constant_array(Shape.array(type, code.table.shape), code.table))
+            inputs.append(self._constant_array(Shape.array(BY_DTYPE[code.table.dtype], code.table.shape), code.table))
         buffers = [*inputs, *results]
         if code.scratch_bytes:
             buffers.append(self._bytes(code.scratch_bytes))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -218,6 +218,14 @@ def test_plans_of_every_kind_are_met() -> None:
 
 
 # Promises
+
+
+def test_offsets_are_data_rather_than_code() -> None:
+    """The text of the code does not become longer with K."""
+    few, many = (replace(LARGE["gradient of the kernel"], inputs=inputs) for inputs in (16, 160))
+    assert plan_of(many).table_length > 5000 > plan_of(few).table_length
+    short, long = (len(Kernel(convolution.emit, case.text()).text) for case in (few, many))
+    assert long < 1.1 * short < 40_000
 
 
 def test_the_number_of_threads_does_not_change_a_bit() -> None:

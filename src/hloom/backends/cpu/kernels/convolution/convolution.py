@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.convolution.form import normal_form
@@ -25,7 +27,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of, 
 from hloom.backends.cpu.kernels.products.matmul_plan import accumulator
 from hloom.backends.cpu.kernels.products.sums import sums_of_group
 from hloom.ir import Instruction
-from hloom.lir import I64, PTR, Global, IndexValue, Value, constant, type_of
+from hloom.lir import I64, PTR, IndexValue, Value, type_of
 from hloom.ops.convolution import Convolution
 from hloom.target import Target
 
@@ -56,7 +58,7 @@ def emit(op: Convolution, name: str, instruction: Instruction, target: Target) -
     if (lines := plan_lines(form, vector, target)) is not None:
         return emit_lines(name, instruction, lines, target)
     plan = make_plan(form, vector, target)
-    if form.classes > MAX_CLASSES or len(plan.table) > MAX_ENTRIES:
+    if form.classes > MAX_CLASSES or plan.table_length > MAX_ENTRIES:
         return None
     return _Emitter(name, plan, instruction).code()
 
@@ -73,13 +75,21 @@ def _zeros(name: str, instruction: Instruction) -> KernelCode:
 
 
 class _Emitter:
-    """Writes the functions of one convolution."""
+    """Writes the functions of one convolution.
+
+    Its table has the offsets of the steps of K in the image and in the kernel, the `records` of the output classes
+    (entries, first entry, output offset, counts), and the `distances` of tiles.
+    """
 
     def __init__(self, name: str, plan: ConvolutionPlan, instruction: Instruction) -> None:
         self.name, self.plan, self.instruction = name, plan, instruction
         self.element = plan.tile.type.element
-        self.tables = self._tables()
-        self.copy, self.pack = ImageCopy(plan), KernelPack(plan, self.tables["kernel_table"])
+        self.sum_tile = SumTile(plan)
+        self.copy, self.pack = ImageCopy(plan), KernelPack(plan)
+        records = [word for c in plan.classes for word in (c.entries, c.first, c.output, *c.counts)]
+        self.records = 2 * plan.table_length
+        self.distances = self.records + len(records)
+        self.words = [*plan.table(), np.array(records), np.array(self.sum_tile.distances.values, np.int64)]
 
     def code(self) -> KernelCode:
         plan = self.plan
@@ -91,36 +101,23 @@ class _Emitter:
             self._entry(),
         ]
         size = (plan.weights_size + plan.images_size + plan.partial_size) * size_of(self.element)
-        return code_of(self.name, functions, size)
-
-    def _tables(self) -> dict[str, Global]:
-        """The constants: offsets of the steps of K in the image and in the kernel, and the records of the output
-        classes (entries, first entry, output offset, counts).
-        """
-        records = [(c.entries, c.first, c.output, *c.counts) for c in self.plan.classes]
-        columns = {
-            "image_table": [image for image, _ in self.plan.table],
-            "kernel_table": [weight for _, weight in self.plan.table],
-            "classes": [word for record in records for word in record],
-        }
-        return {
-            key: Global(f"{self.name}.{key}", [constant(I64, word) for word in words]) for key, words in columns.items()
-        }
+        return code_of(self.name, functions, size, table=np.concatenate(self.words))
 
     def _entry(self) -> KernelFunction:
-        f = entry_function(self.name, self.instruction)
+        f = entry_function(self.name, self.instruction, has_table=True)
         plan, form, g = self.plan, self.plan.form, self.plan.geometry
         on = f.threads_if(plan.threads > 1)
         weights = f["scratch"]
+        weight_offsets = f.at(f["table"], plan.table_length, "i64")
         images = f.at(weights, plan.weights_size, self.element)
         partial = f.at(images, plan.images_size, self.element)
-        f.run_chunks(f"{self.name}.pack", f.pack(f["operand1"], weights), self.pack.chunks, on)
+        f.run_chunks(f"{self.name}.pack", f.pack(f["operand1"], weights, weight_offsets), self.pack.chunks, on)
         with f.loop(g.images, plan.images) as first:
             count = f.minimum(plan.images, f.subtract(g.images, first.index))
             source = f.at(f["operand0"], f.multiply(first.index, form.batch_strides[0]), memory_element(form.types[0]))
             f.run_chunks(f"{self.name}.copy", f.pack(source, images), f.multiply(count, self.copy.chunks), on)
             result = f.at(f["result0"], f.multiply(first.index, form.batch_strides[1]), g.result.element)
-            context = f.pack(images, weights, result, partial)
+            context = f.pack(images, weights, result, partial, f["table"])
             f.run_chunks(f"{self.name}.task", context, f.multiply(count, plan.tasks), on)
         return f
 
@@ -129,15 +126,15 @@ class _Emitter:
         f = task_function(f"{self.name}.task")
         plan, form, g = self.plan, self.plan.form, self.plan.geometry
         f = f.as_call_only() if plan.has_long_tiles else f
-        images, weights, result, partial = f.unpack(f["context"], PTR, PTR, PTR, PTR)
+        images, weights, result, partial, table = f.unpack(f["context"], *[PTR] * 5)
         index: IndexValue = f["chunk"]
         indices = []
         for count in (plan.blocks[1], plan.blocks[0], len(plan.classes), g.groups):
             indices.append(f.remainder(index, count))
             index = f.divide(index, count)
         column_block, row_block, class_index, group = indices
-        record = f.address_of(self.tables["classes"])
-        record = f.at(record, f.multiply(class_index, 3 + len(form.axes)), "i64")
+        record = f.add(self.records, f.multiply(class_index, 3 + len(form.axes)))
+        record = f.at(table, record, "i64")
         entries, first, output = f.unpack(record, I64, I64, I64)
         image = f.add(f.multiply(index, g.image_size), f.multiply(group, g.group_stride))
         offset = f.add(
@@ -149,6 +146,7 @@ class _Emitter:
             f.at(result, offset, g.result.element),
             f.at(partial, f.multiply(f["chunk"], plan.task_size * (2 if plan.has_groups else 1)), self.element),
             f.at(record, 3, "i64"),
+            table,
             f.share(plan.row_tiles, 1, plan.blocks[0], row_block),
             f.share(plan.tiles[1], 1, plan.blocks[1], column_block),
         )
@@ -198,7 +196,7 @@ class _Emitter:
         entries: tuple[Value, Value],
         last: Value | None,
     ) -> None:
-        plan, g, sum_tile = self.plan, self.plan.geometry, SumTile(self.plan)
+        plan, g, sum_tile = self.plan, self.plan.geometry, self.sum_tile
         position = f.index(f.multiply(f.remainder(tile[0], plan.tiles[0]), plan.tile_positions))
         image, offset, is_inside = self._row_offsets(f, block, f.divide(tile[0], plan.tiles[0]))
         column = f.multiply(tile[1], plan.tile_features)
@@ -213,10 +211,10 @@ class _Emitter:
                 sum_tile.function(),
                 f.at(block.image, image, self.element),
                 f.at(block.weights, f.multiply(panel, plan.tile_features), self.element),
-                f.at(f.address_of(self.tables["image_table"]), entries[0], "i64"),
+                f.at(block.table, entries[0], "i64"),
                 entries[1],
                 block.sums,
-                f.address_of(sum_tile.distances.table(f"{self.name}.distances")),
+                f.at(block.table, self.distances, "i64"),
             )
             with f.when(last):
                 result = f.at(block.result, offset, g.result.element)
@@ -251,5 +249,6 @@ class TaskBlock:
     result: Value
     sums: Value
     counts: Value
+    table: Value
     rows: tuple[IndexValue, IndexValue]
     columns: tuple[IndexValue, IndexValue]

@@ -13,7 +13,7 @@ from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.convolution.geometry import Role
 from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of, task_function
-from hloom.lir import I64, PTR, Global, IndexValue, Value, constant, lane_indices, type_of
+from hloom.lir import I64, PTR, IndexValue, Value, constant, lane_indices, type_of
 from hloom.target import TASKS_PER_THREAD
 
 MAX_PACK_CHUNKS = 16
@@ -171,29 +171,29 @@ class KernelPack:
     """The task `name(context, chunk)`, which packs a share of the kernel into panels [group, panel, entry of the table,
     run, column].
 
-    The context holds the addresses of the kernel and of the panels. Columns past the last one are padding. Complex
+    The context holds the addresses of the kernel, of the panels, and of the entries' offsets in the kernel. Columns past the last one are padding. Complex
     numbers become two steps of two columns: (re, im), then (-im, re).
     """
 
-    def __init__(self, plan: ConvolutionPlan, table: Global) -> None:
-        self.plan, self.table = plan, table
+    def __init__(self, plan: ConvolutionPlan) -> None:
+        self.plan = plan
         self.type = plan.tile.type
         self.element = memory_element(plan.form.types[1])
-        self.rows = plan.geometry.groups * plan.tiles[1] * len(plan.table)
+        self.rows = plan.geometry.groups * plan.tiles[1] * plan.table_length
         self.chunks = min(MAX_PACK_CHUNKS, self.rows) if plan.threads > 1 else 1
 
     def function(self, name: str) -> KernelFunction:
         """Returns the task."""
         f = task_function(name)
         plan, form, run = self.plan, self.plan.form, self.plan.geometry.run
-        entries, panels = len(plan.table), plan.tiles[1]
-        source, target = f.unpack(f["context"], PTR, PTR)
+        entries, panels = plan.table_length, plan.tiles[1]
+        source, target, table = f.unpack(f["context"], PTR, PTR, PTR)
         first, count = f.share(self.rows, 1, self.chunks, f["chunk"])
         with f.each(0, count) as i:
             row = f.add(first, i)
             column = f.multiply(f.remainder(f.divide(row, entries), panels), plan.tile_features)
             group = f.multiply(f.divide(row, entries * panels), form.group_strides[1])
-            entry = f.at(f.address_of(self.table), f.remainder(row, entries), "i64")
+            entry = f.at(table, f.remainder(row, entries), "i64")
             base = f.at(source, f.add(group, f.load(entry, I64, 8)), self.element)
             with f.loop(run.taps) as tap, f.loop(run.features) as feature:
                 spacing = form.axes[-1].spacing.weight if run.taps > 1 else 0

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.convolution.cost import PASS_BYTES, copy_cost, tile_cost
@@ -81,31 +85,43 @@ class ConvolutionPlan:
     def classes(self) -> tuple[OutputClass, ...]:
         """The output classes, in the order of their entries in the table."""
         classes, first = [], 0
-        for class_indices in itertools.product(*(range(len(axis.classes)) for axis in self.form.axes)):
-            entries = sum(1 for _ in self._entries(class_indices))
-            axes = list(zip(self.form.axes, class_indices, strict=True))
+        for indices in self._class_indices():
+            entries = math.prod(map(len, self._taps(indices))) * self._features
+            axes = list(zip(self.form.axes, indices, strict=True))
             output = sum(index * axis.output_stride for axis, index in axes)
             classes.append(OutputClass(first, entries, output, tuple(axis.count(index) for axis, index in axes)))
             first += entries
         return tuple(classes)
 
     @cached_property
-    def table(self) -> list[tuple[int, int]]:
-        """The offset in the image and the offset in the kernel of each entry."""
-        classes = itertools.product(*(range(len(axis.classes)) for axis in self.form.axes))
-        return [entry for class_indices in classes for entry in self._entries(class_indices)]
+    def table_length(self) -> int:
+        """Entries of all classes."""
+        return sum(c.entries for c in self.classes)
 
-    def _entries(self, class_indices: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-        g = self.geometry
-        taps: list[tuple[Tap, ...]] = [axis.classes[r] for axis, r in zip(self.form.axes, class_indices, strict=True)]
-        if g.run.taps > 1:
-            taps[-1] = taps[-1][:1]
-        features = 1 if g.run.features > 1 else self.form.inputs
-        for chosen in itertools.product(*taps):
-            image = sum(self._distance(d, tap.position) for d, tap in enumerate(chosen))
-            weight = sum(tap.weight for tap in chosen)
-            for f in range(features):
-                yield image + f * g.strides[FEATURE], weight + f * self.form.kernel_strides[0]
+    def table(self) -> np.ndarray[Any, Any]:
+        """Returns two rows: the offset in the image and the offset in the kernel of each entry."""
+        return np.concatenate([self._entries(self._taps(indices)) for indices in self._class_indices()], axis=1)
+
+    def _class_indices(self) -> Iterator[tuple[int, ...]]:
+        return itertools.product(*(range(len(axis.classes)) for axis in self.form.axes))
+
+    def _taps(self, class_indices: tuple[int, ...]) -> list[tuple[Tap, ...]]:
+        """Returns the taps of a class along each axis that have entries."""
+        taps = [axis.classes[r] for axis, r in zip(self.form.axes, class_indices, strict=True)]
+        return [*taps[:-1], taps[-1][:1]] if self.geometry.run.taps > 1 else taps
+
+    @property
+    def _features(self) -> int:
+        """Input features that have entries of their own."""
+        return 1 if self.geometry.run.features > 1 else self.form.inputs
+
+    def _entries(self, taps: list[tuple[Tap, ...]]) -> np.ndarray[Any, Any]:
+        """Returns the entries of a class: one for each choice of a tap along each axis, and for each feature."""
+        strides = self.geometry.strides[FEATURE], self.form.kernel_strides[0]
+        features = np.multiply.outer(strides, np.arange(self._features))
+        axes = [[(self._distance(d, tap.position), tap.weight) for tap in along] for d, along in enumerate(taps)]
+        parts = [np.array(axis, np.int64).reshape(-1, 2).T for axis in axes]
+        return np.stack([functools.reduce(np.add.outer, [*rows]).ravel() for rows in zip(*parts, features, strict=True)])
 
     def _distance(self, d: int, input_position: int) -> int:
         strides, (number, index) = self.geometry.strides, self.geometry.image_axes[d].phase_and_index(input_position)
@@ -116,7 +132,7 @@ class ConvolutionPlan:
     @cached_property
     def depth(self) -> int:
         """Steps of K of all classes."""
-        return len(self.table) * self.geometry.run.length
+        return self.table_length * self.geometry.run.length
 
     @property
     def entries(self) -> int:
