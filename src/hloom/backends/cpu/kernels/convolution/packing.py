@@ -171,8 +171,8 @@ class KernelPack:
     """The task `name(context, chunk)`, which packs a share of the kernel into panels [group, panel, entry of the table,
     run, column].
 
-    The context holds the addresses of the kernel, of the panels, and of the entries' offsets in the kernel. Columns past the last one are padding. Complex
-    numbers become two steps of two columns: (re, im), then (-im, re).
+    The context holds the addresses of the kernel, of the panels, and of the entries' offsets in the kernel. Columns
+    past the last one are padding. Complex numbers become two steps of two columns: (re, im), then (-im, re).
     """
 
     def __init__(self, plan: ConvolutionPlan) -> None:

@@ -121,7 +121,8 @@ class ConvolutionPlan:
         features = np.multiply.outer(strides, np.arange(self._features))
         axes = [[(self._distance(d, tap.position), tap.weight) for tap in along] for d, along in enumerate(taps)]
         parts = [np.array(axis, np.int64).reshape(-1, 2).T for axis in axes]
-        return np.stack([functools.reduce(np.add.outer, [*rows]).ravel() for rows in zip(*parts, features, strict=True)])
+        columns = zip(*parts, features, strict=True)
+        return np.stack([functools.reduce(np.add.outer, column).ravel() for column in columns])
 
     def _distance(self, d: int, input_position: int) -> int:
         strides, (number, index) = self.geometry.strides, self.geometry.image_axes[d].phase_and_index(input_position)
