@@ -92,7 +92,7 @@ class ProductOperands:
         if not instruction.shape.is_array or not (op.elementwise or isinstance(op, (Movement, BitcastConvert))):
             return False
         is_repeated = MAX_REPETITION * instruction.shape.element_count < elements
-        is_worth_it = not is_repeated or _is_small_integer(instruction) or self._reads_no_array(instruction)
+        is_worth_it = not is_repeated or _converts_bytes(instruction) or self._reads_no_array(instruction)
         return self.can_fuse(instruction) and is_worth_it
 
     def _reads_no_array(self, instruction: Instruction) -> bool:
@@ -110,16 +110,16 @@ class ProductOperands:
         return True
 
 
-def _is_small_integer(instruction: Instruction) -> bool:
-    """Whether an instruction converts bytes, or narrower integers, to a float of 16 bits, or moves what does, as zero
-    points are: where they are known to be small, differences need not be rounded.
+def _converts_bytes(instruction: Instruction) -> bool:
+    """Whether an instruction converts bytes, or narrower integers, to floats, or moves what does, as zero points are:
+    reading them takes less time than storing and reading floats, and differences of small integers need no rounding.
     """
     while isinstance(instruction.op, Movement) and len(instruction.operands) == 1:
         (instruction,) = instruction.operands
     if not isinstance(instruction.op, Convert):
         return False
     source, target = instruction.operands[0].shape.element_type, instruction.shape.element_type
-    return source.is_integer and source.bits <= 8 and target.is_float and target.bits == 16
+    return source.is_integer and source.bits <= 8 and target.is_float
 
 
 def _is_wide_gather(instruction: Instruction, operand: Instruction) -> bool:

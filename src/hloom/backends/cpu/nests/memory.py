@@ -44,7 +44,8 @@ def emit_load(e: NestState, load: Load) -> Element:
         quotient = _repetition(e, load.index)
         if quotient is not None:
             return repeated_load(e, load, quotient, mask)
-    pointer, index = e.pointers[load.buffer], lane_index(e, load.index)
+    pointer, relative = e.origin(load)
+    index = lane_index(e, relative)
     if not load.in_bounds:
         index = replace(index, base=guarded_index(e, index.base, e.lanes - 1 if index.stride == -1 else 0))
     if index.is_uniform:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
-from hloom.affine import Expression, Quotient, Remainder, Variable
+from hloom.affine import Expression, Index, Quotient, Remainder, Variable
 from hloom.backends.cpu.elements.called_functions import called_functions
 from hloom.backends.cpu.elements.types import Element, map_parts, width_of
 from hloom.backends.cpu.llvm.processor import processor
@@ -72,6 +72,10 @@ class NestState(ABC):
         self.called = called_functions(nest.all_expressions)
         """The applications of functions that are calls, by their ids."""
         self._safe: dict[int, bool] = {}
+
+    def origin(self, load: Load) -> tuple[Value, Index]:
+        """Returns an address, and the index relative to it of the element that is loaded."""
+        return self.pointers[load.buffer], load.index
 
     def add_location(self, start: int, expression: Expression | Reduction) -> None:
         """Sets the debug location of the instructions from `start` that have none."""

@@ -175,15 +175,23 @@ def test_groups_are_narrower_than_the_vectors_of_looked_up_bytes(weights: str, t
     check(Case(2, 192, 160, weights, scales="groups", transposed=transposed))
 
 
-@pytest.mark.parametrize("floats", ["bf16", "f16"])
+def _with_zero_points_of_bytes(case: Case) -> str:
+    """The module of a case whose zero points are u8."""
+    sizes = case._sizes(case.k // GROUP, case.n)
+    text = case.text().replace(f"z = {case.floats}{sizes} parameter(2)", f"zu = u8{sizes} parameter(2)")
+    return text.replace("c = ", f"z = {case.floats}{sizes} convert(zu)\nc = ", 1)
+
+
+@pytest.mark.parametrize(("rows", "k"), [(3, 256), pytest.param(1, 77 * GROUP, id="many-groups")])
+@pytest.mark.parametrize("floats", ["bf16", "f16", "f32"])
 @pytest.mark.parametrize("transposed", [True, False])
 @pytest.mark.parametrize("weights", ["s8", "u8", "u4"])
-def test_zero_points_of_bytes_are_converted_inside(weights: str, transposed: bool, floats: str) -> None:
+def test_zero_points_of_bytes_are_converted_inside(
+    weights: str, transposed: bool, floats: str, rows: int, k: int
+) -> None:
     """Differences of bytes need no rounding in these types, but for those of s8 and u8, which bf16 does not have."""
-    case = Case(3, 256, 80, weights, floats, scales="groups", has_zero_points=True, transposed=transposed)
-    sizes = [80, 256 // GROUP] if transposed else [256 // GROUP, 80]
-    text = case.text().replace(f"z = {floats}{sizes} parameter(2)", f"zu = u8{sizes} parameter(2)")
-    text = text.replace("c = ", f"z = {floats}{sizes} convert(zu)\nc = ", 1)
+    case = Case(rows, k, 80, weights, floats, scales="groups", has_zero_points=True, transposed=transposed)
+    text = _with_zero_points_of_bytes(case)
     x, values, zero_points, scales = case.arguments()
     x, zero_points = x / 16, zero_points * 2 + 55  # f16 has the results; zero points up to 253
     result = hl.compile(text)(x, values, zero_points.astype(np.uint8), scales)
@@ -192,6 +200,16 @@ def test_zero_points_of_bytes_are_converted_inside(weights: str, transposed: boo
     module = hl.parse(text)
     cpu_pipeline().run(module)
     assert len(module.entry.instructions) == len(module.entry.parameters) + 1
+
+
+@pytest.mark.parametrize("floats", ["f32", "bf16"])
+def test_what_groups_share_is_computed_before_the_loop_over_their_elements(floats: str) -> None:
+    """The loop with the multiply-adds loads zero points as floats, and finds rows at addresses without products."""
+    case = Case(1, 4096, 64, "s8", floats, scales="groups", has_zero_points=True, transposed=True)
+    llvm = stage_text(hl.parse(_with_zero_points_of_bytes(case)), "llvm")
+    loops = re.findall(r"\n(loop\d+):((?:(?!\n(?:loop|after)\d+:).)*br i1 [^\n]*label %\1,)", llvm, re.DOTALL)
+    (body,) = [body for _, body in loops if body.count("@llvm.fmuladd") >= 8]
+    assert not re.search(r"[us]itofp i8 |mul i64 %\w+, 4096\b", body)
 
 
 @pytest.mark.parametrize("weights", ["s8", "u4"])

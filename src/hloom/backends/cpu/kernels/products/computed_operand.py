@@ -9,33 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
 from hloom.affine import Expression, Index, IndexSpace, Quotient, Variable
-from hloom.backends.cpu.elements.byte_tables import (
-    CODES,
-    LANES,
-    ORDER_OF_HALVES,
-    halves_of_bytes,
-    has_byte_tables,
-    look_up,
-    look_up_codes,
-    table_of_codes,
-)
-from hloom.backends.cpu.elements.types import Element, resized
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.backends.cpu.elements.byte_tables import CODES, LANES, ORDER_OF_HALVES, has_byte_tables
 from hloom.backends.cpu.kernels.products.tabulated import ByteFunction, byte_function, coded_part
-from hloom.backends.cpu.nests.emitter import NestEmitter
-from hloom.backends.cpu.nests.indices import lane_index
-from hloom.backends.cpu.nests.memory import element_address
 from hloom.ir import Instruction
-from hloom.lir import I64, IndexValue, Type, Value, type_of, zero
+from hloom.lir import Type
 from hloom.loops.expressions import ExpressionSpace, Load, walk
-from hloom.loops.nest import BufferType, Nest, Store, atoms_of, loads_of
+from hloom.loops.nest import BufferType, atoms_of, loads_of
 from hloom.loops.pull import Puller
 from hloom.target import L3_BYTES
+from hloom.types import PrimitiveType
 
 VECTOR, STEPS = 16, 8
 """Elements of a vector, and indices across vectors, that are emitted together, so that they have to be in one group."""
@@ -110,6 +96,24 @@ class ComputedOperand:
         found = (byte_function(self.space, part, axis.within) for part in walk([self.value]))
         return [function for function in found if function is not None]
 
+    @property
+    def loads_of_codes(self) -> list[Load]:
+        """The loads of the halves of bytes that the processor looks up."""
+        return [self.coded[1].load] if self.coded is not None else []
+
+    @cached_property
+    def of_groups(self) -> list[Expression]:
+        """The parts that elements of a group along K share and that are computed as floats, such as zero points."""
+        found: dict[Expression, None] = {}
+        stack, group, within = [self.value], self.contracted.group, self.contracted.within
+        while stack:
+            part = stack.pop()
+            if within in part.variables:
+                stack += part.children
+            elif group in part.variables and not _is_stored_float(part) and all(_is_along(part, group)):
+                found[part] = None
+        return [*found]
+
     @cached_property
     def has_bytes_to_look_up(self) -> bool:
         """Whether parts of the expression are tables of bytes that the processor looks up in registers."""
@@ -150,6 +154,20 @@ def computed_operand(operand: Instruction, roles: Roles, sources: Sources) -> Co
     return _pulled(operand, roles, sources, buffers, [(n // g, g) for n, g in zip(sizes, groups, strict=True)])
 
 
+def _is_stored_float(part: Expression) -> bool:
+    """Whether a value is loaded as sums have it."""
+    return isinstance(part, Load) and part.type is PrimitiveType.F32
+
+
+def _is_along(part: Expression, variable: Variable) -> Iterator[bool]:
+    """Tests whether a value is a float in registers, of elements that are adjacent along a variable."""
+    yield part.type.is_float and part.type.bits <= 32
+    for load in loads_of([part]):
+        index = load.index
+        yield load.in_bounds
+        yield variable not in index.variables or (index.coefficient(variable) == 1 and index.is_affine_in(variable))
+
+
 def _pulled(
     operand: Instruction,
     roles: Roles,
@@ -183,141 +201,3 @@ def _group_size(value: Expression, axis: Axis, unit: int) -> int:
     ]
     size = math.gcd(axis.size, *divisors)
     return size if divisors and size % unit == 0 else axis.size
-
-
-_LANES_OF_HALVES = [ORDER_OF_HALVES.index(half) for half in range(CODES)]
-
-
-class OperandEmitter(NestEmitter):
-    """Emits elements of a computed operand in a function, as vectors along the free or the contracted axis.
-
-    The elements of `parts` vectors are emitted together, as one long vector. Along K, lanes have the elements that
-    `order` says.
-    """
-
-    def __init__(
-        self, f: KernelFunction, operand: ComputedOperand, pointers: Sequence[Value], type: Type, parts: int = 1
-    ) -> None:
-        index = operand.largest.index
-        axes = (operand.batch, operand.free, operand.contracted)
-        loops = tuple(variable for axis in axes for variable in (axis.group, axis.within))
-        nest = Nest(loops, (Store(operand.largest.buffer, index, operand.value),))
-        super().__init__("", operand.buffers, [], nest, f.register_bytes, builder=f)
-        self.f, self.operand, self.type, self.parts = f, operand, type, parts
-        self.functions: dict[tuple[int, Variable], ByteFunction | None] = {}
-        self.order = operand.order(type)
-        self.pointers.update(enumerate(pointers))
-
-    @contextmanager
-    def at(self, axis: Axis, index: IndexValue) -> Iterator[None]:
-        """Binds an axis to an index, in a scope in which all that is known then is emitted."""
-        with self._in_group(axis, index), self.bound(axis.within, self._within(axis, index)):
-            self.hoist([self.operand.value])
-            yield
-
-    @contextmanager
-    def lanes_along(self, axis: Axis, mask: Value | None) -> Iterator[None]:
-        """Makes values vectors along an axis; lanes outside the mask are not read, and zero."""
-        self.vector, self.lanes, self.tail = axis.within, self.parts * self.type.width, mask
-        yield
-        self.vector, self.lanes, self.tail = None, 0, None
-
-    def elements(self, axis: Axis, first: IndexValue, count: int) -> list[list[Value]]:
-        """Returns elements that are adjacent along the last axis, which has as many in each group, or a multiple: of
-        each index, `parts` vectors.
-        """
-        found = []
-        with self._in_group(axis, first):
-            within = self._within(axis, first)
-            for i in range(count):
-                with self.bound(axis.within, self.f.index(self.f.add(within, i))):
-                    found.append(self._element())
-        return found
-
-    def prefetch(self, *indices: tuple[Axis, IndexValue]) -> None:
-        """Prefetches the weights of an element."""
-        load = self.operand.largest
-        with ExitStack() as stack:
-            for axis, index in indices:
-                stack.enter_context(self.bound(axis.group, self.f.index(self.f.divide(index, axis.size))))
-                stack.enter_context(self.bound(axis.within, self._within(axis, index)))
-            self.f.prefetch(
-                element_address(self, self.pointers[load.buffer], lane_index(self, load.index).base, load.type)
-            )
-
-    @contextmanager
-    def _in_group(self, axis: Axis, index: IndexValue) -> Iterator[None]:
-        with self.bound(axis.group, self.f.index(self.f.divide(index, axis.size))):
-            self.hoist([self.operand.value])
-            yield
-
-    def _within(self, axis: Axis, index: IndexValue) -> Value:
-        return self.f.index(index if axis.group.extent == 1 else self.f.remainder(index, axis.size))
-
-    def _element(self) -> list[Value]:
-        """Returns the elements at the bound indices, in the type of the sums."""
-        f, type, width = self.f, self.type, self.type.width
-        value = self._from_run_time_table() or self.value(self.operand.value)
-        assert isinstance(value, Value)
-        if value.type.element != type.element and type.is_float:
-            value = f.convert("fpext", value, type.element)
-        elif value.type.element != type.element:
-            value = resized(f, value, type.element, self.operand.value.type.is_signed)
-        value = value if value.type.width else f.splat(value, self.lanes)
-        if self.tail is not None:
-            mask = f.shuffle(self.tail, None, self.order) if self.order else self.tail
-            value = f.select(mask, value, zero(value.type))
-        return [f.shuffle(value, None, range(k, k + width)) for k in range(0, self.lanes, width)]
-
-    def _from_run_time_table(self) -> Element | None:
-        """Returns the elements if they are functions of codes of 4 bits with parameters that the lanes share, such as
-        the scale of a group: the functions of all 16 codes are computed, and looked up.
-        """
-        coded = self.operand.coded
-        if coded is None or self.vector is None or self.lanes != CODES or self.type.element != "float":
-            return None
-        part, function = coded
-        self.scopes.append({id(part): table_of_codes(self.f, function.table)})
-        table = self.value(self.operand.value)
-        self.scopes.pop()
-        assert isinstance(table, Value)
-        # Without a fence LLVM looks up the factors of scaled codes, and multiplies what it finds, for each vector anew.
-        return self._of_codes(function, self.f.intrinsic("arithmetic.fence", table))
-
-    def _emit(self, expression: Expression) -> Element:
-        function = self._byte_function(expression)
-        if function is None:
-            return super()._emit(expression)
-        if function.has_codes:
-            return self._of_codes(function, table_of_codes(self.f, function.table))
-        return self._of_bytes(function)
-
-    def _byte_function(self, expression: Expression) -> ByteFunction | None:
-        if not has_byte_tables() or self.vector is None or self.vector not in expression.variables:
-            return None
-        key = id(expression), self.vector
-        if key not in self.functions:
-            self.functions[key] = byte_function(self.operand.space, expression, self.vector)
-        function = self.functions[key]
-        lanes = CODES if function is not None and function.has_codes else LANES
-        return function if self.lanes == lanes else None
-
-    def _of_bytes(self, function: ByteFunction) -> Value:
-        """Returns the floats of the bytes that are loaded."""
-        return look_up(self.f, self._bytes(function.load, self.tail), function.table)
-
-    def _of_codes(self, function: ByteFunction, table: Value) -> Value:
-        """Returns the floats of the codes of 4 bits that are loaded."""
-        f, mask = self.f, self.tail
-        if function.half is None:
-            return look_up_codes(f, f.convert("zext", self._bytes(function.load, mask), "i32"), table)
-        assert self.vector is not None
-        pairs = None if mask is None else f.shuffle(mask, None, range(0, self.lanes, 2))
-        with self.bound(function.half, f.index(f.divide(self.variables[self.vector], 2))):
-            packed = self._bytes(function.load, pairs, self.lanes // 2)
-        found = look_up_codes(f, halves_of_bytes(f, f.bitcast(packed, I64), function.is_swapped), table)
-        return found if self.order else f.shuffle(found, None, _LANES_OF_HALVES)
-
-    def _bytes(self, load: Load, mask: Value | None, count: int = 0) -> Value:
-        address = self.f.at(self.pointers[load.buffer], lane_index(self, load.index).base, "i8")
-        return self.f.load_masked(address, type_of("i8", count or self.lanes), 1, mask)

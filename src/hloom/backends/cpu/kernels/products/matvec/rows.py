@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -137,7 +137,7 @@ class RowSums:
         if blocks:
             totals = self._block_sums(rows, part, blocks, zeros)
         elif whole:
-            sums = self._sum_iterations(rows, part, zeros)
+            sums = self._sum_iterations(self.matrix.within(rows, *part, whole), part, zeros)
         self._add_products(rows, f.add(first, whole), count - whole, sums)
         return [add_pairwise(f, total, *sums[i :: self.results]) for i, total in enumerate(totals)]
 
@@ -153,12 +153,12 @@ class RowSums:
             if len(blocks) > 1:
                 sums = self._block_sums(rows, block, blocks[1:], zeros)
             else:
-                sums = self._sum_iterations(rows, block, zeros)
+                sums = self._sum_iterations(self.matrix.within(rows, *block, blocks[0]), block, zeros)
             loop.carried = [add_pairwise(f, total, *sums[i :: self.results]) for i, total in enumerate(loop.carried)]
         return loop.carried
 
     def _sum_iterations(
-        self, rows: list[Row], part_of_k: tuple[IndexValue, IndexValue], sums: list[Value]
+        self, rows: Sequence[Row], part_of_k: tuple[IndexValue, IndexValue], sums: list[Value]
     ) -> list[Value]:
         """Adds the products of a part of K, an integral number of iterations, to the sums."""
         f, (first, end) = self.work.f, part_of_k
@@ -168,7 +168,7 @@ class RowSums:
             self._add_products(rows, loop.index, self.step, loop.carried)
         return loop.carried
 
-    def _add_products(self, rows: list[Row], first: IndexValue, count: int, sums: list[Value]) -> None:
+    def _add_products(self, rows: Sequence[Row], first: IndexValue, count: int, sums: list[Value]) -> None:
         """Adds the products of `count` elements of K from `first` on to the sums, each vector to one of `unroll`."""
         f, width = self.work.f, self.type.width
         lanes = self.matrix.parts * width

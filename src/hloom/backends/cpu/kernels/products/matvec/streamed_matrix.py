@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.kernels.products.computed_operand import OperandEmitter
 from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction
 from hloom.backends.cpu.kernels.products.matrix import Matrix
+from hloom.backends.cpu.kernels.products.operand_emitter import OperandEmitter, Resume, Shared
 from hloom.backends.cpu.kernels.products.sums import addition, multiplication
 from hloom.lir import IndexValue, Type, Value, constant, type_of
 
@@ -43,6 +44,12 @@ class StreamedMatrix(ABC):
     @abstractmethod
     def row(self, row: IndexValue, ahead: int = 0) -> Row:
         """Returns access to a row whose elements are contiguous; one that is `ahead` rows later is prefetched."""
+
+    def within(self, rows: Sequence[Row], first: IndexValue, last: IndexValue, most: int) -> Sequence[Row]:
+        """Returns access to a part of rows, of which all elements are read: at most `most` columns from `first` to
+        `last` (excluded).
+        """
+        return rows
 
     @abstractmethod
     def columns(self, first: IndexValue, count: int) -> Columns:
@@ -124,6 +131,13 @@ def _interleaved(f: KernelFunction, elements: list[Value]) -> Value:
 
 
 @dataclass(frozen=True)
+class ComputedRow(Row):
+    """Access to a row of a computed operand, and the context in which its index is bound."""
+
+    resume: Resume = nullcontext
+
+
+@dataclass(frozen=True)
 class ComputedMatrix(StreamedMatrix):
     """A matrix whose rows are the free, and whose columns the contracted indices of a computed operand."""
 
@@ -139,17 +153,31 @@ class ComputedMatrix(StreamedMatrix):
         return self.emitter.order
 
     def row(self, row: IndexValue, ahead: int = 0) -> Row:
-        def load(at: IndexValue, mask: Value | None) -> list[Value]:
-            e, axes = self.emitter, self.emitter.operand
-            with e.lanes_along(axes.contracted, mask), e.at(axes.batch, self.batch), e.at(axes.free, row):
-                return e.elements(axes.contracted, at, 1)[0]
-
         e, axes, f = self.emitter, self.emitter.operand, self.emitter.f
-        if not axes.is_in_memory:
-            return Row(load)
-        # The indices of weights that are gathered are read, too, so the row has to exist.
-        later = f.minimum(f.add(row, ahead), axes.free.extent - 1)
-        return Row(load, lambda at: e.prefetch((axes.batch, self.batch), (axes.free, later), (axes.contracted, at)))
+        with e.at(axes.batch, self.batch), e.at(axes.free, row):
+            resume = e.held()
+        later = f.minimum(f.add(row, ahead), axes.free.extent - 1)  # must exist: indices of gathered weights are read
+
+        def prefetch(at: IndexValue) -> None:
+            if axes.is_in_memory:
+                e.prefetch((axes.batch, self.batch), (axes.free, later), (axes.contracted, at))
+
+        return self._row(resume, prefetch, {})
+
+    def _row(self, resume: Resume, prefetch: Callable[[IndexValue], None], shared: Shared) -> ComputedRow:
+        def load(at: IndexValue, mask: Value | None) -> list[Value]:
+            e, contracted = self.emitter, self.emitter.operand.contracted
+            with resume(), e.sharing(shared), e.lanes_along(contracted, mask):
+                return e.elements(contracted, at, 1)[0]
+
+        return ComputedRow(load, prefetch, resume)
+
+    def within(self, rows: Sequence[Row], first: IndexValue, last: IndexValue, most: int) -> Sequence[Row]:
+        if not self.emitter.operand.of_groups:
+            return rows
+        computed = [row for row in rows if isinstance(row, ComputedRow)]
+        shared = self.emitter.shared_values([row.resume for row in computed], first, last, most)
+        return [self._row(row.resume, row.prefetch, own) for row, own in zip(computed, shared, strict=True)]
 
     def columns(self, first: IndexValue, count: int) -> Columns:
         def load(at: IndexValue, mask: Value | None) -> list[list[Value]]:
