@@ -110,7 +110,11 @@ PASSES = (
     ),
     PassCase(
         JoinedSlices(),
-        ("add(concatenate(slice(x), slice(y)), z)", "negate(concatenate(slice(x), slice(x), slice(y)))"),
+        (
+            "add(concatenate(slice(x), slice(y)), z)",
+            "negate(concatenate(slice(x), slice(x), slice(y)))",
+            "negate(slice(pad(x, c)))",
+        ),
     ),
     PassCase(_OF_CPU["fusion"], ("elementwise(negate*)", "reduce(negate*)", "transpose(add(x, slice(y)))")),
 )  # fmt: skip

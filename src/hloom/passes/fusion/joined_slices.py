@@ -1,10 +1,11 @@
-"""joined-slices: concatenations of slices that element-wise users can read in place, such as rolled arrays.
+"""joined-slices: arrays that element-wise users can read in place: rolled arrays, and slices of padded ones.
 
     concatenate(slice(x), slice(y))  ->  select(i < n, pad(slice(x)), pad(slice(y)))
+    slice(pad(x))  ->  pad(x), with edges that may be negative
 
 Here i is the index along the dimension and n the size of the first slice. A concatenation is stored, since it copies
-one operand after the other; pads become masked loads of the kernels that read them. A step of a stencil that rolls an
-array is then one kernel instead of five.
+one operand after the other, and so is a padded array that several slices read; pads become masked loads of the kernels
+that read them. A step of a stencil that rolls or pads an array is then one kernel instead of several.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
-from hloom.ops.attributes import ComparisonDirection, PaddingDimension
+from hloom.ops.attributes import ComparisonDirection, PaddingDimension, SliceDimension
 from hloom.ops.broadcast import Iota
 from hloom.ops.compare import Compare
 from hloom.ops.pad import Concatenate, Pad
@@ -31,18 +32,19 @@ class JoinedSlices:
     """Before: multiply(concatenate(slice(%x), slice(%x)), %y). After: multiply(select(i < n, pad(slice(%x)),
     pad(slice(%x))), %y).
 
-    Needs at most `MAX_OPERANDS` slices without strides, all of whose users are element-wise.
+    Needs at most `MAX_OPERANDS` slices without strides, all of whose users are element-wise. Before:
+    negate(slice(pad(%x))). After: negate(pad(%x)). Needs neither strides nor interior padding.
     """
 
     name: ClassVar[str] = "joined-slices"
     optional: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
-        """Replaces the concatenations; returns their number."""
-        return expand_each(module, Concatenate, _expanded)
+        """Replaces the concatenations and slices; returns their number."""
+        return expand_each(module, Concatenate, _joined) + expand_each(module, Slice, _less_padded)
 
 
-def _expanded(op: Concatenate, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
+def _joined(op: Concatenate, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     if len(old.operands) > MAX_OPERANDS or not all(map(_is_slice, old.operands)) or not _is_read_elementwise(old):
         return None
     index = build(Iota(iota_dimension=op.dimension), shape=old.shape.with_element_type(S32))
@@ -58,6 +60,30 @@ def _expanded(op: Concatenate, build: OpBuilder, old: Instruction, module: Modul
     return result
 
 
+def _less_padded(op: Slice, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
+    padded = old.operands[0]
+    if not isinstance(padded.op, Pad) or not _is_slice(old) or not _is_read_elementwise(old):
+        return None
+    array, fill = padded.operands
+    sizes = [
+        PaddingDimension(p.edge_padding_low - part.start, p.edge_padding_high - whole + part.limit, p.interior_padding)
+        for p, part, whole in zip(padded.op.padding_config, op.slice, padded.shape.dimensions, strict=True)
+    ]
+    dimensions = array.shape.dimensions
+    if not all(map(_keeps_some, sizes, dimensions)):
+        return None
+    if all(max(p.edge_padding_low, p.edge_padding_high) <= 0 for p in sizes):
+        edges = zip(sizes, dimensions, strict=True)
+        parts = (SliceDimension(-p.edge_padding_low, size + p.edge_padding_high) for p, size in edges)
+        return build(Slice(slice=tuple(parts)), array)
+    return build(Pad(padding_config=tuple(sizes)), array, fill)
+
+
+def _keeps_some(padding: PaddingDimension, size: int) -> bool:
+    """Whether a padding without gaps leaves some elements of a dimension."""
+    return not padding.interior_padding and max(-padding.edge_padding_low, -padding.edge_padding_high) < size
+
+
 def _padded(build: OpBuilder, part: Instruction, dimension: int, low: int, high: int) -> Instruction:
     """Pads a slice along a dimension with zeros."""
     sizes = [PaddingDimension()] * part.shape.rank
@@ -70,10 +96,10 @@ def _is_slice(part: Instruction) -> bool:
     return isinstance(part.op, Slice) and all(d.stride == 1 for d in part.op.slice)
 
 
-def _is_read_elementwise(joined: Instruction) -> bool:
-    assert joined.parent is not None
+def _is_read_elementwise(array: Instruction) -> bool:
+    assert array.parent is not None
     return (
-        joined is not joined.parent.root
-        and joined.shape.element_type.bits >= 8
-        and all(user.op.elementwise and user.shape.dimensions == joined.shape.dimensions for user in joined.users)
+        array is not array.parent.root
+        and array.shape.element_type.bits >= 8
+        and all(user.op.elementwise and user.shape.dimensions == array.shape.dimensions for user in array.users)
     )
