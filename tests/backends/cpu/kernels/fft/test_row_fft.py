@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hloom.backends.cpu.kernels.fft.lane_fft import Access
 from hloom.backends.cpu.kernels.fft.row_fft import RowFft, interleave
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.lir import PTR, LirModule, type_of
 from hloom.lir.interpret import Interpreter
+from hloom.types import PrimitiveType
 
 
 @pytest.mark.parametrize(
@@ -34,6 +36,29 @@ def test_groups_of_all_vectors_are_interleaved(count: int, group: int) -> None:
     result = np.zeros_like(rows)
     Interpreter(LirModule([f.finish()])).call("run", rows.ctypes.data, result.ctypes.data)
     np.testing.assert_array_equal(result, rows.reshape(count, -1, group).swapaxes(0, 1).reshape(rows.shape))
+
+
+@pytest.mark.parametrize(
+    ("n", "element", "width", "is_square"),
+    [
+        (64, "float", 16, True),
+        (64, "float", 8, True),
+        (64, "double", 8, True),
+        (16, "float", 8, True),
+        (16, "double", 4, True),
+        (64, "float", 4, False),
+        (128, "float", 16, False),
+        (256, "float", 16, False),
+    ],
+)
+def test_squares_pass_results_of_the_first_stage_in_registers(
+    n: int, element: str, width: int, is_square: bool
+) -> None:
+    fft = RowFft(n, type_of(element, width))
+    assert fft.is_square is is_square
+    access = Access(PrimitiveType.C64 if element == "float" else PrimitiveType.C128, 1, True, False)
+    module = LirModule([fft.task("rows", 100, 2, access, access).finish()])
+    assert len(module.all_functions()) - 1 == (1 if is_square else len(fft.stages))
 
 
 @pytest.mark.parametrize(("n", "rows"), [(64, 2), (256, 1)])

@@ -2,7 +2,8 @@
 
 Stockham's algorithm, as in lane_fft.py: a stage of radix r makes butterflies of elements n / r apart. A vector has
 adjacent butterflies; those of two rows where one has half as many. Their results are adjacent if as many sequences are
-interleaved; else shuffles interleave them first. Factors differ in each lane.
+interleaved; else shuffles interleave them first. Factors differ in each lane. Where a vector has all butterflies of
+both of two stages, it has what the second one reads after a transposition: nothing is stored between them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from hloom.backends.cpu.elements.transpose import transpose_squares
 from hloom.backends.cpu.kernels.fft.lane_fft import PADDING, Access, Complex, Side, butterfly, multiply
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of, task_function
 from hloom.lir import I64, PTR, Function, IndexValue, Type, Value, constant, type_of
@@ -102,6 +104,17 @@ class RowFft:
         return len(self.stages) > 1 and all(stage.fits for stage in self.stages)
 
     @property
+    def is_square(self) -> bool:
+        """Whether vectors have all butterflies of each of two stages of the same radix."""
+        first = self.stages[0]
+        return len(self.stages) == 2 and first.butterflies == first.radix and first.rows * first.radix == first.width
+
+    @property
+    def written(self) -> tuple[RowStage, ...]:
+        """The stages that have functions: that of the first stage of a square makes both."""
+        return self.stages[:1] if self.is_square else self.stages
+
+    @property
     def block(self) -> int:
         """Rows that are transformed together."""
         return max(self.stages[0].rows, BLOCK // self.n)
@@ -114,8 +127,8 @@ class RowFft:
 
     @property
     def array(self) -> int:
-        """Bytes of an array of a block."""
-        return self.block * self.n * size_of(self.vector.element) + PADDING
+        """Bytes of an array of a block between stages."""
+        return 0 if self.is_square else self.block * self.n * size_of(self.vector.element) + PADDING
 
     def task(self, name: str, rows: int, chunks: int, source: Access, target: Access) -> KernelFunction:
         """Returns the task that transforms a share of the rows; the context has source, target, workspace, table."""
@@ -130,13 +143,13 @@ class RowFft:
             held = f.index(f.minimum(self.block, f.subtract(rows, row)))
             ends = (f.element_at(memory, f.multiply(row, self.n), source.type) for memory in (before, after))
             (given, made) = (Side((end, end), access) for end, access in zip(ends, (source, target), strict=True))
-            between = [buffers[k % 2] for k in range(len(self.stages) - 1)]
+            between = [buffers[k % 2] for k in range(len(self.written) - 1)]
             self._block(f, [given, *between, made], held, table)
         return f
 
     def _block(self, f: KernelFunction, sides: Sequence[Side], rows: Value, table: Value) -> None:
-        for stage, source, target in zip(self.stages, sides, sides[1:], strict=False):
-            function = stage_function(stage, self.vector, source.access, target.access)
+        for stage, source, target in zip(self.written, sides, sides[1:], strict=False):
+            function = stage_function(stage, self.vector, source.access, target.access, self.is_square)
             sizes = (f.index(size) for size in (self.n, *stage.sizes))
             is_scaled = target.access and target.access.is_scaled
             scale = [constant(self.vector.scalar, target.access.scale)] if target.access and is_scaled else []
@@ -144,7 +157,9 @@ class RowFft:
             table = f.at(table, stage.factors.size, self.vector.element)
 
 
-def stage_function(stage: RowStage, vector: Type, source: Access | None, target: Access | None) -> Function:
+def stage_function(
+    stage: RowStage, vector: Type, source: Access | None, target: Access | None, is_square: bool
+) -> Function:
     """Returns `(re, im, re2, im2, table, rows, length, outer, inner)`; a scaled access adds the scale."""
     accesses = [(".from", source), (".to", target)]
     flags = "".join(f"{flag}.{access.name}" for flag, access in accesses if access)
@@ -152,8 +167,9 @@ def stage_function(stage: RowStage, vector: Type, source: Access | None, target:
     parameters = {**dict.fromkeys(_ARRAYS, PTR), **dict.fromkeys(_SIZES, I64)}
     if target and target.is_scaled:
         parameters["scale"] = vector.scalar
-    write = functools.partial(_write_stage, stage, vector, source, target)
-    return shared_function(f"fft.row{stage.radix}.{layout}.{vector.suffix}{flags}", write, **parameters)
+    write = functools.partial(_write_square if is_square else _write_stage, stage, vector, source, target)
+    kind = "square" if is_square else "row"
+    return shared_function(f"fft.{kind}{stage.radix}.{layout}.{vector.suffix}{flags}", write, **parameters)
 
 
 def _write_stage(
@@ -171,6 +187,20 @@ def _write_stage(
             distance = apart if stage.is_last else f["inner"]
             for k, value in enumerate(outputs):
                 writer.write(target, value, f.add(to, f.multiply(distance, k)))
+
+
+def _write_square(
+    stage: RowStage, vector: Type, source: Access | None, target: Access | None, f: KernelFunction
+) -> None:
+    """Writes both stages of a square, of which this is the first one."""
+    writer = _StageWriter(f, stage, vector)
+    with f.loop(f["rows"], stage.rows) as row:
+        writer.start_row(row.index)
+        inputs = [writer.read(source, k * stage.radix) for k in range(stage.radix)]
+        columns = zip(*writer.with_factors(butterfly(f, inputs), 0), strict=True)
+        re, im = (transpose_squares(f, part) for part in columns)
+        for k, value in enumerate(butterfly(f, [*zip(re, im, strict=True)])):
+            writer.write(target, value, k * stage.radix)
 
 
 @dataclass
