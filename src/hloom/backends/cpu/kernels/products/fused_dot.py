@@ -12,6 +12,7 @@ from hloom.backends.cpu.kernels.products.matmul import computed_matmul_code, sum
 from hloom.backends.cpu.kernels.products.matmul_plan import MatmulSpec, Product, accumulator
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers, matvec_code
+from hloom.backends.cpu.kernels.products.matvec.tile_sums import has_tiles, tile_sums_code
 from hloom.ir import Instruction
 from hloom.ops.control_flow import Fusion
 from hloom.ops.dot import Dot
@@ -40,8 +41,11 @@ def emit(op: Fusion, name: str, instruction: Instruction, target: Target) -> Ker
     pointers = Pointers(f[f"operand{other.op.number}"], f["result0"], arrays)
     if spec.m > MAX_VECTORS:
         return computed_matmul_code(name, f, _matmul(spec, weights), weights, target, pointers)
+    matvec = _matvec(spec, weights)
+    if has_tiles(matvec, target):
+        return tile_sums_code(name, f, matvec, target, pointers)
     sums = accumulator(spec.lhs_type, spec.rhs_type, spec.out_type)
-    return matvec_code(name, f, _matvec(spec, weights), sum_vector(sums, target), target, pointers)
+    return matvec_code(name, f, matvec, sum_vector(sums, target), target, pointers)
 
 
 def can_compute(dot: Instruction, operand: Instruction, sources: Iterable[Instruction]) -> bool:

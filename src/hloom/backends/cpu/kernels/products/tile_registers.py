@@ -10,6 +10,7 @@ Subnormal numbers are taken for zero.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.elements.transpose import transpose
@@ -46,11 +47,16 @@ _INSTRUCTIONS = {
 """Features of processors and their instructions, by the element types of A and B."""
 
 
+def has_tile_instruction(a: PrimitiveType, b: PrimitiveType) -> bool:
+    """Whether the processor multiplies tiles of these element types of A and B."""
+    feature, _ = _INSTRUCTIONS.get((a, b), ("", None))
+    return processor().has(TILE_REGISTERS) and processor().has(feature)
+
+
 def tile_instruction(p: Product, sums: Type, target: Target) -> TileInstruction | None:
     """Returns the instruction for a product with vectors of sums; None if there is none, or it does not pay."""
-    feature, instruction = _INSTRUCTIONS.get((p.a.type, p.b.type), ("", None))
-    is_available = processor().has(TILE_REGISTERS) and processor().has(feature)
-    if instruction is None or not is_available or (sums.width, sums.bits) != (WORDS, 32):
+    _, instruction = _INSTRUCTIONS.get((p.a.type, p.b.type), ("", None))
+    if instruction is None or not has_tile_instruction(p.a.type, p.b.type) or (sums.width, sums.bits) != (WORDS, 32):
         return None
     if sums.is_float and target.batch_invariant:
         return None  # other sizes have none
@@ -88,14 +94,18 @@ class TileRegisters:
         return constant(I8, self.parts * (self.tile.vectors + 1) + vector)
 
     def configure(self, f: KernelFunction, name: str) -> None:
-        """Sets the sizes of the registers: rows, and the bytes of a row."""
+        """Sets the sizes of the registers."""
         rows = [self.rows] * (self.parts * (self.tile.vectors + 1)) + [WORDS] * self.tile.vectors
-        bytes_of_rows = [WORDS * WORD_BYTES] * len(rows)
-        content = bytearray(64)
-        content[0] = 1
-        content[16 : 16 + 2 * len(rows)] = b"".join(size.to_bytes(2, "little") for size in bytes_of_rows)
-        content[48 : 48 + len(rows)] = bytes(rows)
-        f.call_void("llvm.x86.ldtilecfg", f.address_of(Global(name, bytes(content), align=64)))
+        configure(f, name, [(count, WORDS * WORD_BYTES) for count in rows])
+
+
+def configure(f: KernelFunction, name: str, sizes: Sequence[tuple[int, int]]) -> None:
+    """Sets the sizes of the registers, rows and the bytes of a row, from a constant of a name."""
+    content = bytearray(64)
+    content[0] = 1
+    content[16 : 16 + 2 * len(sizes)] = b"".join(size.to_bytes(2, "little") for _, size in sizes)
+    content[48 : 48 + len(sizes)] = bytes(rows for rows, _ in sizes)
+    f.call_void("llvm.x86.ldtilecfg", f.address_of(Global(name, bytes(content), align=64)))
 
 
 def release(f: KernelFunction) -> None:
@@ -176,7 +186,7 @@ class TileKernel:
         for part in range(registers.parts):
             line = f.at(memory, f.multiply(part * registers.rows, distance), element)
             for vector in range(self.tile.vectors):
-                _move(f, instruction, registers.sums(part, vector), f.at(line, vector * WORDS, element), distance)
+                move(f, instruction, registers.sums(part, vector), f.at(line, vector * WORDS, element), distance)
 
     def _add_products(self, f: KernelFunction) -> None:
         """Writes the loop over steps of K, 16 words at a time."""
@@ -184,17 +194,17 @@ class TileKernel:
         with f.loop(f["steps"], WORDS) as loop:
             of_b = f.at(f["b"], f.multiply(loop.index, tile.columns), element)
             for vector in range(tile.vectors):
-                _move(f, "tileloadd64", registers.b(vector), f.at(of_b, vector * WORDS, element), tile.columns)
+                move(f, "tileloadd64", registers.b(vector), f.at(of_b, vector * WORDS, element), tile.columns)
             for part in range(registers.parts):
                 row = f.multiply(part * registers.rows, self.row_of_a)
                 of_a = f.at(f["a"], f.add(row, loop.index), element)
-                _move(f, "tileloadd64", registers.a(part), of_a, self.row_of_a)
+                move(f, "tileloadd64", registers.a(part), of_a, self.row_of_a)
                 for vector in range(tile.vectors):
                     factors = registers.a(part), registers.b(vector)
                     f.call_void(f"llvm.x86.{self.instruction.name}", registers.sums(part, vector), *factors)
 
 
-def _move(f: KernelFunction, instruction: str, register: Value, memory: Value, distance: IndexValue) -> None:
+def move(f: KernelFunction, instruction: str, register: Value, memory: Value, distance: IndexValue) -> None:
     """Loads or stores a register, by the distance of rows in words."""
     f.call_void(f"llvm.x86.{instruction}", register, memory, f.index(f.multiply(distance, WORD_BYTES)))
 

@@ -87,6 +87,12 @@ class Matvec:
         other = axes.free if self.is_by_rows else axes.contracted
         return index.coefficient(axes.batch.within), index.coefficient(other.within)
 
+    @property
+    def alternates(self) -> bool:
+        """Whether rows, or columns, of the products of the batch alternate in memory."""
+        of_batch, stride = self.strides
+        return self.batch > 1 and 0 < of_batch < stride
+
     def needs_packing(self, sums: Type) -> bool:
         """Whether the vectors are packed first: those of several that lie along K, those that are converted for each
         row or reordered, and those that become words or have corrections."""
@@ -214,12 +220,10 @@ class _Emitter:
     @property
     def is_side_by_side(self) -> bool:
         """Whether a task has parts of all products of the batch, whose rows or columns alternate in memory."""
-        of_batch, stride = self.p.strides
-        alternate = self.p.batch > 1 and 0 < of_batch < stride
         if self.p.is_by_rows:
-            return alternate
+            return self.p.alternates
         sums = self.p.batch * self.plan.sums * size_of(self.type.element)
-        return alternate and self.p.m <= self.plan.tile_rows and sums <= MAX_SUMS_BYTES
+        return self.p.alternates and self.p.m <= self.plan.tile_rows and sums <= MAX_SUMS_BYTES
 
     @property
     def parts(self) -> int:

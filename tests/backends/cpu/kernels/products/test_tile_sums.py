@@ -1,0 +1,82 @@
+"""Products of a few rows of bf16 with computed weights, in tile registers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import hloom as hl
+from backends.cpu.kernels.products.test_fused_dot import Case, check
+from hloom.backends.cpu.llvm.processor import TILE_REGISTERS, host_processor
+from hloom.cli.pipelines import stage_text
+
+INSTRUCTION = "x86.tdpbf16ps"
+pytestmark = pytest.mark.skipif(
+    not (host_processor().has(TILE_REGISTERS) and host_processor().has("amx-bf16")),
+    reason="there are no tile registers",
+)
+PLAIN = Case(8, 512, 96, "s8", "bf16", transposed=True)
+
+
+@pytest.mark.parametrize(
+    ("case", "has_tiles"),
+    [
+        (PLAIN, True),
+        (replace(PLAIN, rows=1), False),  # words are stored as fast as they are multiplied
+        (replace(PLAIN, floats="f32"), False),
+        (replace(PLAIN, transposed=False), False),
+        (replace(PLAIN, k=31, n=640), False),  # less than a register
+    ],
+)
+def test_rows_of_bf16_are_multiplied_in_tile_registers(case: Case, has_tiles: bool) -> None:
+    assert (INSTRUCTION in stage_text(hl.parse(case.text()), "llvm")) == has_tiles
+    check(case)
+
+
+def test_batch_invariant_products_have_no_tiles() -> None:
+    module, arguments = hl.parse(PLAIN.text()), PLAIN.arguments()
+    run = hl.compile(module, batch_invariant=True)
+    other = replace(PLAIN, rows=1)
+    one = hl.compile(hl.parse(other.text()), batch_invariant=True)
+    np.testing.assert_array_equal(run(*arguments)[:1], one(arguments[0][:1], *arguments[1:]))
+
+
+@pytest.mark.parametrize("rows", [4, 5, 16])
+@pytest.mark.parametrize("sizes", [(32, 512), (515, 33), (256, 64), (4611, 77), (9024, 40)])
+def test_ends_of_rows_and_of_k(sizes: tuple[int, int], rows: int) -> None:
+    check(Case(rows, *sizes, "s8", "bf16", "columns", transposed=True))
+
+
+@pytest.mark.parametrize("weights", ["s8", "u8", "s4", "f8e4m3fn", "f8e5m2", "f4e2m1fn"])
+@pytest.mark.parametrize("has_zero_points", [False, True])
+def test_weights_of_groups(weights: str, has_zero_points: bool) -> None:
+    check(Case(7, 1184, 77, weights, "bf16", "groups", has_zero_points, transposed=True))
+
+
+def test_infinite_scales_and_nan_reach_the_columns_that_use_them_alone() -> None:
+    case = Case(4, 531, 77, "s8", "bf16", scales="columns", transposed=True)
+    x, weights, scales = case.arguments()
+    scales = scales.reshape(-1)
+    scales[[5, 9]] = np.inf, np.nan
+    weights[weights == 0] = 1
+    x[x == 0] = 1
+    got = np.asarray(hl.compile(hl.parse(case.text()))(x, weights, scales.reshape(77, 1))).astype(np.float32)
+    assert (~np.isfinite(got)).nonzero()[1].tolist() == [5, 9] * 4
+
+
+def test_a_batch_of_products() -> None:
+    text = """HloModule m
+ENTRY e {
+  x = bf16[3,5,160] parameter(0)
+  w = s8[3,70,160] parameter(1)
+  c = bf16[3,70,160] convert(w)
+  ROOT r = bf16[3,5,70] dot(x, c), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}
+}"""
+    module, random = hl.parse(text), np.random.default_rng(0)
+    assert INSTRUCTION in stage_text(module, "llvm")
+    x = random.integers(-4, 5, (3, 5, 160)).astype(module.entry.parameters[0].shape.element_type.dtype)
+    weights = random.integers(-4, 5, (3, 70, 160)).astype(np.int8)
+    exact = np.einsum("bik,bnk->bin", x.astype(np.float32), weights.astype(np.float32))
+    np.testing.assert_array_equal(hl.compile(module)(x, weights), exact.astype(x.dtype))
