@@ -61,28 +61,26 @@ class _Cholesky:
         scales = f.at(matrix, square.matrix_bytes, "i8")
         with f.loop(self.call.count) as k:
             operand, result = (f.at(f[array], f.multiply(k.index, size), "i8") for array in ("operand0", "result0"))
-            info = f.at(scales, BLOCK, square.type.element) if self.is_complete else f.at(f["result1"], k.index, "i32")
+            info = f.at(scales, square.padded, square.type.element) if self.is_complete else f.at(f["result1"], k.index, "i32")
             f.store(constant(I32, 0), info, 4)
             arrays = f.pack(operand, result, matrix)
             f.run_chunks(f"{self.name}.read", arrays, square.padded // square.line, on)
-            with f.loop(square.padded, BLOCK) as block:
+            f.call_void(f"{self.name}.diagonal", matrix, scales, f.index(0), info)
+            with f.loop(square.padded - BLOCK, BLOCK) as block:
                 first = f.index(block.index)
-                f.call_void(f"{self.name}.diagonal", square.at(f, matrix, first, first), scales, first, info)
-                rest = f.subtract(square.padded - BLOCK, first)
-                context, slabs = f.pack(matrix, scales, first), f.divide(rest, square.slab)
-                with f.when(f.compare("ne", f.index(rest), f.index(0))):
-                    f.run_chunks(f"{self.name}.rows", context, slabs, on)
-                    f.run_chunks(f"{self.name}.rest", context, slabs, on)
+                rest = f.subtract(square.padded - 2 * BLOCK, first)
+                context, tasks = f.pack(matrix, scales, first, info), f.add(f.divide(rest, square.slab), 1)
+                f.run_chunks(f"{self.name}.step", context, tasks, on)
             f.run_chunks(f"{self.name}.write", arrays, self.lines, on)
             if self.is_complete:
                 self._mark_failure(f, result, info)
         inner = Inner(square, square.pitch)
-        functions = [self._read(), self._diagonal(), self._rows(), self._rest(), self._write(), f]
+        functions = [self._read(), self._diagonal(), self._step(), self._slab(), self._update(), self._write(), f]
         functions += [inner.update(f"{self.name}.update"), inner.substitution(f"{self.name}.solve", is_unit=False)]
         read = (square.order, square.pitch)
         functions.append(tile_copy(f"{self.name}.write.tile", square, read[::-1], self.is_transposed))
         functions.append(tile_copy(f"{self.name}.read.tile", square, read, self.is_transposed, self.is_symmetric))
-        return code_of(self.name, functions, square.matrix_bytes + aligned((BLOCK + 1) * square.bytes))
+        return code_of(self.name, functions, square.matrix_bytes + aligned((square.padded + 1) * square.bytes))
 
     def _mark_failure(self, f: KernelFunction, result: Value, info: Value) -> None:
         """Fills the triangle of a matrix without a factor, or all of it, with NaN."""
@@ -95,59 +93,80 @@ class _Cholesky:
     # Steps
 
     def _diagonal(self) -> KernelFunction:
-        """Writes `name(block, scales, first, info)`, which factorises a square on the diagonal.
+        """Writes `name(matrix, scales, first, info)`, which factorises the square on the diagonal from row `first` on.
 
         It stores the reciprocals of the diagonal, and the number of the first row whose square root is not positive.
         """
-        f = KernelFunction(f"{self.name}.diagonal", block=PTR, scales=PTR, first=I64, info=PTR)
+        f = KernelFunction(f"{self.name}.diagonal", matrix=PTR, scales=PTR, first=I64, info=PTR)
         type, square = self.square.type, self.square
+        block = square.at(f, f["matrix"], f["first"], f["first"])
         with f.loop(BLOCK) as j:
-            diagonal = square.at(f, f["block"], j.index, j.index)
+            diagonal = square.at(f, block, j.index, j.index)
             pivot = f.load(diagonal, type.scalar, square.bytes)
             fails = f.compare("ule", pivot, constant(type.scalar, 0))
             record_failure(f, f["info"], fails, f.add(f["first"], j.index))
             root = f.intrinsic("sqrt", pivot)
             scale = f.binary("fdiv", constant(type.scalar, 1), root)
-            f.store(scale, f.at(f["scales"], j.index, type.element), square.bytes)
-            row = self._vectors(f, j.index)
+            f.store(scale, f.at(f["scales"], f.add(f["first"], j.index), type.element), square.bytes)
+            row = self._vectors(f, block, j.index)
             scaled = [f.binary("fmul", f.load(p, type, square.bytes), f.splat(scale, type.width)) for p in row]
             for value, address in zip(scaled, row, strict=True):
                 f.store(value, address, square.bytes)
             f.store(root, diagonal, square.bytes)
             with f.each(f.add(j.index, 1), BLOCK) as i:
-                factor = f.load(square.at(f, f["block"], j.index, i), type.scalar, square.bytes)
+                factor = f.load(square.at(f, block, j.index, i), type.scalar, square.bytes)
                 negated = f.splat(f.fneg(factor), type.width)
-                for value, address in zip(scaled, self._vectors(f, i), strict=True):
+                for value, address in zip(scaled, self._vectors(f, block, i), strict=True):
                     f.store(f.fmuladd(negated, value, f.load(address, type, square.bytes)), address, square.bytes)
         return f
 
-    def _vectors(self, f: KernelFunction, row: IndexValue) -> list[Value]:
+    def _vectors(self, f: KernelFunction, block: Value, row: IndexValue) -> list[Value]:
         """Returns the addresses of the vectors of a row of a block."""
         width = self.square.type.width
-        return [self.square.at(f, f["block"], row, column) for column in range(0, BLOCK, width)]
+        return [self.square.at(f, block, row, column) for column in range(0, BLOCK, width)]
 
-    def _rows(self) -> KernelFunction:
-        """Writes the task that computes a slab of the rows right of the diagonal."""
-        f, matrix, scales, first, column = self._slab("rows")
-        diagonal, x = (self.square.at(f, matrix, first, c) for c in (first, column))
-        f.call_void(f"{self.name}.solve", diagonal, scales, x)
+    def _step(self) -> KernelFunction:
+        """Writes the task of a slab of columns right of the block, the longest first, or of the block's next one.
+
+        The first task computes the next block, and factorises its square, while others compute their slabs.
+        """
+        f, square = task_function(f"{self.name}.step"), self.square
+        matrix, scales, first, info = f.unpack(f["context"], PTR, PTR, I64, PTR)
+        following, is_first = f.index(f.add(first, BLOCK)), f.compare("eq", f["chunk"], f.index(0))
+        with f.when(is_first):
+            with f.each(following, f.add(following, BLOCK), square.slab) as column:
+                f.call_void(f"{self.name}.slab", matrix, scales, first, column)
+                f.call_void(f"{self.name}.product", matrix, first, following, column)
+            f.call_void(f"{self.name}.diagonal", matrix, scales, following, info)
+        with f.unless(is_first):
+            column = f.index(f.subtract(square.padded, f.multiply(f["chunk"], square.slab)))
+            f.call_void(f"{self.name}.slab", matrix, scales, first, column)
         return f
 
-    def _rest(self) -> KernelFunction:
-        """Writes the task that updates a slab of the rows below, down to the diagonal."""
-        f, matrix, _, first, column = self._slab("rest")
-        square, b = self.square, self.square.at(f, matrix, first, column)
-        with f.each(f.add(first, BLOCK), f.add(column, square.slab), square.tile_rows) as row:
-            a, c = square.at(f, matrix, first, row), square.at(f, matrix, row, column)
-            f.call_void(f"{self.name}.update", a, b, c)
+    def _slab(self) -> KernelFunction:
+        """Writes `name(matrix, scales, first, column)`, which computes a slab of the rows from `first` on.
+
+        The product of the block of rows before them is subtracted from these and from those below.
+        """
+        f, square = KernelFunction(f"{self.name}.slab", matrix=PTR, scales=PTR, first=I64, column=I64), self.square
+        matrix, scales, first, column = (f[name] for name in ("matrix", "scales", "first", "column"))
+        with f.unless(f.compare("eq", first, f.index(0))):
+            f.call_void(f"{self.name}.product", matrix, f.index(f.subtract(first, BLOCK)), first, column)
+        own = f.at(scales, first, square.type.element)
+        f.call_void(f"{self.name}.solve", square.at(f, matrix, first, first), own, square.at(f, matrix, first, column))
         return f
 
-    def _slab(self, step: str) -> tuple[KernelFunction, Value, Value, Value, IndexValue]:
-        """Returns a task with its matrix, scales, first row and first column: chunks are slabs right of the block."""
-        f = task_function(f"{self.name}.{step}")
-        matrix, scales, first = f.unpack(f["context"], PTR, PTR, I64)
-        column = f.add(f.add(first, BLOCK), f.multiply(f["chunk"], self.square.slab))
-        return f, matrix, scales, first, column
+    def _update(self) -> KernelFunction:
+        """Writes `name(matrix, block, start, column)`, which subtracts the product of a block of rows with itself.
+
+        It does so in a slab of columns, from row `start` down to the diagonal.
+        """
+        f, square = KernelFunction(f"{self.name}.product", matrix=PTR, block=I64, start=I64, column=I64), self.square
+        matrix, block, column = f["matrix"], f["block"], f["column"]
+        b = square.at(f, matrix, block, column)
+        with f.each(f["start"], f.add(column, square.slab), square.tile_rows) as row:
+            f.call_void(f"{self.name}.update", square.at(f, matrix, block, row), b, square.at(f, matrix, row, column))
+        return f
 
     # Copies
 
