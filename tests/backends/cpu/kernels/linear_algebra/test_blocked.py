@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hloom as hl
-from backends.cpu.kernels.run_kernel import Kernel
+from backends.cpu.kernels.run_kernel import Emit, Kernel
 from hlo_text import module_text
 from hloom.backends.cpu.kernels.code import KernelCode
+from hloom.backends.cpu.kernels.linear_algebra import cholesky
 from hloom.backends.cpu.kernels.linear_algebra import lu as lu_kernel
 from hloom.ir import Instruction
 from hloom.ops.custom_call import CustomCall
@@ -18,7 +20,7 @@ from hloom.runtime.custom_calls.targets import routine_call
 from hloom.target import Target
 
 TYPES = {"s": ("f32", np.float32, 2e-5), "d": ("f64", np.float64, 1e-13)}
-ORDERS = [165, *(pytest.param(order, marks=pytest.mark.long) for order in (160, 192, 203, 520, 1000))]
+ORDERS = [165, *(pytest.param(order, marks=pytest.mark.long) for order in (160, 192, 203, 520, 1000, 1100))]
 
 
 def compiled(routine: str, letter: str, shape: tuple[int, ...], more: str, config: str = "{}") -> Any:
@@ -33,10 +35,14 @@ def compiled(routine: str, letter: str, shape: tuple[int, ...], more: str, confi
     return executable
 
 
-def emit_lu(op: CustomCall, name: str, instruction: Instruction, target: Target) -> KernelCode | None:
-    call = routine_call(instruction)
-    assert call is not None
-    return lu_kernel.emit(name, instruction, call, target)
+def emitter(kernel: ModuleType) -> Emit:
+    def emit(op: CustomCall, name: str, instruction: Instruction, target: Target) -> KernelCode | None:
+        call = routine_call(instruction)
+        assert call is not None
+        code: KernelCode | None = kernel.emit(name, instruction, call, target)
+        return code
+
+    return emit
 
 
 def positive(letter: str, *shape: int) -> np.ndarray:
@@ -123,10 +129,20 @@ def test_a_matrix_in_a_batch_has_the_factor_that_it_has_alone() -> None:
 @pytest.mark.parametrize("order", [97, pytest.param(330, marks=pytest.mark.long)])
 def test_panels_that_are_factored_ahead_do_not_depend_on_threads(order: int) -> None:
     a = np.random.default_rng(0).standard_normal((2, order, order)).astype(np.float32)
-    lines = f"a = f32[2,{order},{order}] parameter(0)\n"
     results = f"(f32[2,{order},{order}], s32[2,{order}], s32[2])"
-    text = module_text(f'{lines}ROOT r = {results} custom-call(a), custom_call_target="lapack_sgetrf_ffi"')
-    one, *others = (Kernel(emit_lu, text, threads)(a) for threads in (1, 2, 4))
+    is_same_on_threads(lu_kernel, a, results, "getrf")
+
+
+@pytest.mark.parametrize("order", [197, pytest.param(1050, marks=pytest.mark.long)])
+def test_squares_that_are_factored_ahead_do_not_depend_on_threads(order: int) -> None:
+    results = f"(f32[2,{order},{order}], s32[2])"
+    is_same_on_threads(cholesky, positive("s", 2, order, order), results, "potrf", 'backend_config="{uplo = 76 : ui8}"')
+
+
+def is_same_on_threads(kernel: ModuleType, a: np.ndarray, results: str, routine: str, *attributes: str) -> None:
+    call = ", ".join([f'{results} custom-call(a), custom_call_target="lapack_s{routine}_ffi"', *attributes])
+    text = module_text(f"a = f32[{','.join(map(str, a.shape))}] parameter(0)\nROOT r = {call}")
+    one, *others = (Kernel(emitter(kernel), text, threads)(a) for threads in (1, 2, 4))
     for other in others:
         for expected, found in zip(one, other, strict=True):
             np.testing.assert_array_equal(found, expected)

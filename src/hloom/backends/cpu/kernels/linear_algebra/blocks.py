@@ -17,6 +17,8 @@ from hloom.target import CACHE_LINE
 
 SIDE = 64
 """Rows that the padded order is a multiple of."""
+FEW = 8
+"""Rows, or columns of a panel, that are factored before those after them are changed: rows of the widest tile."""
 VECTORS = 2
 """Vectors in a row of a tile of sums."""
 TILE_ROWS = {64: 8, 32: 4, 16: 4, 8: 4}
@@ -39,7 +41,8 @@ class Square:
     @property
     def padded(self) -> int:
         """Rows and columns of the copy."""
-        return -(-self.order // SIDE) * SIDE
+        side = max(SIDE, self.block)
+        return -(-self.order // side) * side
 
     @property
     def pitch(self) -> int:

@@ -1,18 +1,20 @@
 """Cholesky factorisation of a large matrix A = U^T U, block of rows by block of rows.
 
-A block of rows of U is computed in three steps: its square on the diagonal, row by row; the rows right of it, by
-substitution; and the product of these rows with themselves is subtracted from the rest of the matrix. The last two run
-on all threads. LAPACK's lower triangle, a row-major upper one, is U as it is; its upper triangle is U's transpose.
+A block of rows of U is computed in two steps: its square on the diagonal, on one thread, and the rows right of it, by
+substitution. Tasks do so slab by slab of columns, after they subtract the product of the block before with itself. The
+first one computes the slabs that have the next square, and factors it while the others run (look-ahead). LAPACK's lower
+triangle, a row-major upper one, is U as it is; its upper triangle is U's transpose.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.linear_algebra.blocks import (
-    SIDE,
+    FEW,
     Inner,
     Square,
     record_failure,
@@ -23,8 +25,8 @@ from hloom.lir import I32, I64, PTR, IndexValue, Value, constant, type_of
 from hloom.runtime.custom_calls.fortran import RoutineCall
 from hloom.target import Target
 
-BLOCK = SIDE
-"""Rows of a block."""
+BLOCKS = ((1024, 64), (1 << 31, 128))
+"""Rows of a block, by the largest order of a matrix: large ones take longer on one thread, and save memory traffic."""
 MIN_ORDER = 160
 """Rows of a matrix from which blocks are faster than LAPACK's routine."""
 
@@ -38,7 +40,8 @@ def emit(name: str, instruction: Instruction, call: RoutineCall, target: Target)
         return None
     size = call.operands[0].dtype.itemsize
     type = type_of("float" if size == 4 else "double", target.vector_bytes // size)
-    return _Cholesky(name, instruction, call, Square(order, type, BLOCK), target).code()
+    block = next(block for limit, block in BLOCKS if order <= limit)
+    return _Cholesky(name, instruction, call, Square(order, type, block), target).code()
 
 
 class _Cholesky:
@@ -61,14 +64,15 @@ class _Cholesky:
         scales = f.at(matrix, square.matrix_bytes, "i8")
         with f.loop(self.call.count) as k:
             operand, result = (f.at(f[array], f.multiply(k.index, size), "i8") for array in ("operand0", "result0"))
-            info = f.at(scales, square.padded, square.type.element) if self.is_complete else f.at(f["result1"], k.index, "i32")
+            own = f.at(scales, square.padded, square.type.element)
+            info = own if self.is_complete else f.at(f["result1"], k.index, "i32")
             f.store(constant(I32, 0), info, 4)
             arrays = f.pack(operand, result, matrix)
             f.run_chunks(f"{self.name}.read", arrays, square.padded // square.line, on)
             f.call_void(f"{self.name}.diagonal", matrix, scales, f.index(0), info)
-            with f.loop(square.padded - BLOCK, BLOCK) as block:
+            with f.loop(square.padded - square.block, square.block) as block:
                 first = f.index(block.index)
-                rest = f.subtract(square.padded - 2 * BLOCK, first)
+                rest = f.subtract(square.padded - 2 * square.block, first)
                 context, tasks = f.pack(matrix, scales, first, info), f.add(f.divide(rest, square.slab), 1)
                 f.run_chunks(f"{self.name}.step", context, tasks, on)
             f.run_chunks(f"{self.name}.write", arrays, self.lines, on)
@@ -78,6 +82,7 @@ class _Cholesky:
         functions = [self._read(), self._diagonal(), self._step(), self._slab(), self._update(), self._write(), f]
         functions += [inner.update(f"{self.name}.update"), inner.substitution(f"{self.name}.solve", is_unit=False)]
         read = (square.order, square.pitch)
+        functions.append(Inner(replace(square, block=FEW), square.pitch).update(f"{self.name}.subtract"))
         functions.append(tile_copy(f"{self.name}.write.tile", square, read[::-1], self.is_transposed))
         functions.append(tile_copy(f"{self.name}.read.tile", square, read, self.is_transposed, self.is_symmetric))
         return code_of(self.name, functions, square.matrix_bytes + aligned((square.padded + 1) * square.bytes))
@@ -95,35 +100,47 @@ class _Cholesky:
     def _diagonal(self) -> KernelFunction:
         """Writes `name(matrix, scales, first, info)`, which factorises the square on the diagonal from row `first` on.
 
-        It stores the reciprocals of the diagonal, and the number of the first row whose square root is not positive.
+        It stores the reciprocals of the diagonal, and the number of the first row whose square root is not positive. A
+        few rows are computed, one by one, before their product is subtracted from those below.
         """
-        f = KernelFunction(f"{self.name}.diagonal", matrix=PTR, scales=PTR, first=I64, info=PTR)
-        type, square = self.square.type, self.square
+        f, square = KernelFunction(f"{self.name}.diagonal", matrix=PTR, scales=PTR, first=I64, info=PTR), self.square
         block = square.at(f, f["matrix"], f["first"], f["first"])
-        with f.loop(BLOCK) as j:
-            diagonal = square.at(f, block, j.index, j.index)
-            pivot = f.load(diagonal, type.scalar, square.bytes)
-            fails = f.compare("ule", pivot, constant(type.scalar, 0))
-            record_failure(f, f["info"], fails, f.add(f["first"], j.index))
-            root = f.intrinsic("sqrt", pivot)
-            scale = f.binary("fdiv", constant(type.scalar, 1), root)
-            f.store(scale, f.at(f["scales"], f.add(f["first"], j.index), type.element), square.bytes)
-            row = self._vectors(f, block, j.index)
-            scaled = [f.binary("fmul", f.load(p, type, square.bytes), f.splat(scale, type.width)) for p in row]
-            for value, address in zip(scaled, row, strict=True):
-                f.store(value, address, square.bytes)
-            f.store(root, diagonal, square.bytes)
-            with f.each(f.add(j.index, 1), BLOCK) as i:
-                factor = f.load(square.at(f, block, j.index, i), type.scalar, square.bytes)
-                negated = f.splat(f.fneg(factor), type.width)
-                for value, address in zip(scaled, self._vectors(f, block, i), strict=True):
-                    f.store(f.fmuladd(negated, value, f.load(address, type, square.bytes)), address, square.bytes)
+        with f.loop(square.block, FEW) as few:
+            end = f.index(f.add(few.index, FEW))
+            with f.loop(end, first=few.index) as j:
+                self._row(f, block, j.index, end)
+            with f.each(end, square.block, square.tile_rows) as row:
+                slab = f.index(f.subtract(row, f.remainder(row, square.slab)))
+                with f.each(slab, square.block, square.slab) as column:
+                    rows = [square.at(f, block, few.index, position) for position in (row, column)]
+                    f.call_void(f"{self.name}.subtract", *rows, square.at(f, block, row, column))
         return f
+
+    def _row(self, f: KernelFunction, block: Value, j: IndexValue, end: Value) -> None:
+        """Computes a row of a square on the diagonal, and subtracts multiples of it from those up to `end`."""
+        type, square = self.square.type, self.square
+        diagonal = square.at(f, block, j, j)
+        pivot = f.load(diagonal, type.scalar, square.bytes)
+        fails = f.compare("ule", pivot, constant(type.scalar, 0))
+        record_failure(f, f["info"], fails, f.add(f["first"], j))
+        root = f.intrinsic("sqrt", pivot)
+        scale = f.binary("fdiv", constant(type.scalar, 1), root)
+        f.store(scale, f.at(f["scales"], f.add(f["first"], j), type.element), square.bytes)
+        row = self._vectors(f, block, j)
+        scaled = [f.binary("fmul", f.load(p, type, square.bytes), f.splat(scale, type.width)) for p in row]
+        for value, address in zip(scaled, row, strict=True):
+            f.store(value, address, square.bytes)
+        f.store(root, diagonal, square.bytes)
+        with f.each(f.add(j, 1), end) as i:
+            factor = f.load(square.at(f, block, j, i), type.scalar, square.bytes)
+            negated = f.splat(f.fneg(factor), type.width)
+            for value, address in zip(scaled, self._vectors(f, block, i), strict=True):
+                f.store(f.fmuladd(negated, value, f.load(address, type, square.bytes)), address, square.bytes)
 
     def _vectors(self, f: KernelFunction, block: Value, row: IndexValue) -> list[Value]:
         """Returns the addresses of the vectors of a row of a block."""
         width = self.square.type.width
-        return [self.square.at(f, block, row, column) for column in range(0, BLOCK, width)]
+        return [self.square.at(f, block, row, column) for column in range(0, self.square.block, width)]
 
     def _step(self) -> KernelFunction:
         """Writes the task of a slab of columns right of the block, the longest first, or of the block's next one.
@@ -132,9 +149,9 @@ class _Cholesky:
         """
         f, square = task_function(f"{self.name}.step"), self.square
         matrix, scales, first, info = f.unpack(f["context"], PTR, PTR, I64, PTR)
-        following, is_first = f.index(f.add(first, BLOCK)), f.compare("eq", f["chunk"], f.index(0))
+        following, is_first = f.index(f.add(first, square.block)), f.compare("eq", f["chunk"], f.index(0))
         with f.when(is_first):
-            with f.each(following, f.add(following, BLOCK), square.slab) as column:
+            with f.each(following, f.add(following, square.block), square.slab) as column:
                 f.call_void(f"{self.name}.slab", matrix, scales, first, column)
                 f.call_void(f"{self.name}.product", matrix, first, following, column)
             f.call_void(f"{self.name}.diagonal", matrix, scales, following, info)
@@ -151,7 +168,7 @@ class _Cholesky:
         f, square = KernelFunction(f"{self.name}.slab", matrix=PTR, scales=PTR, first=I64, column=I64), self.square
         matrix, scales, first, column = (f[name] for name in ("matrix", "scales", "first", "column"))
         with f.unless(f.compare("eq", first, f.index(0))):
-            f.call_void(f"{self.name}.product", matrix, f.index(f.subtract(first, BLOCK)), first, column)
+            f.call_void(f"{self.name}.product", matrix, f.index(f.subtract(first, square.block)), first, column)
         own = f.at(scales, first, square.type.element)
         f.call_void(f"{self.name}.solve", square.at(f, matrix, first, first), own, square.at(f, matrix, first, column))
         return f
@@ -175,7 +192,7 @@ class _Cholesky:
         f, square = task_function(f"{self.name}.read"), self.square
         operand, result, matrix = f.unpack(f["context"], *[PTR] * 3)
         first = f.multiply(f["chunk"], square.line)
-        f.fill(square.at(f, matrix, first, 0), 0, square.line * square.pitch * square.bytes)
+        self._clear(f, matrix, f.index(first))
         rows = f.index(f.minimum(f.left(square.order, first), square.line))
         if not self.is_complete:
             with f.when(f.compare("ne", operand, result)):
@@ -193,13 +210,23 @@ class _Cholesky:
             f.store(one, square.at(f, matrix, row, row), square.bytes)
         return f
 
+    def _clear(self, f: KernelFunction, matrix: Value, first: Value) -> None:
+        """Clears what is computed with beside the operand's triangle: squares on the diagonal, and padding."""
+        square = self.square
+        block = f.index(f.subtract(first, f.remainder(first, square.block)))
+        with f.each(first, f.add(first, square.line)) as row:
+            f.fill(square.at(f, matrix, row, block), 0, square.block * square.bytes)
+            f.fill(square.at(f, matrix, row, square.order), 0, (square.padded - square.order) * square.bytes)
+
     def _write(self) -> KernelFunction:
-        """Writes the task that copies some rows of U to the result."""
+        """Writes the task that copies some rows to the result: of U, or of its transpose."""
         f, square = task_function(f"{self.name}.write"), self.square
         _, result, matrix = f.unpack(f["context"], *[PTR] * 3)
         first = f.multiply(f["chunk"], square.line)
-        with f.each(f.add(f["chunk"], 1), self.lines) as other:
-            target, source, sizes = self._tile(f, result, matrix, first, other)
+        ends = (0, f["chunk"]) if self.is_transposed else (f.add(f["chunk"], 1), self.lines)
+        with f.each(*ends) as other:
+            row, column = (other, f["chunk"]) if self.is_transposed else (f["chunk"], other)
+            target, source, sizes = self._tile(f, result, matrix, f.multiply(row, square.line), column)
             f.call_void(f"{self.name}.write.tile", source, target, *sizes)
         end = f.minimum(f.add(first, square.line), square.order)
         with f.each(first, end) as i:

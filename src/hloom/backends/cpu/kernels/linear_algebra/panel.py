@@ -12,13 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.kernels.linear_algebra.blocks import Inner, Square, record_failure, store_number
+from hloom.backends.cpu.kernels.linear_algebra.blocks import FEW, Inner, Square, record_failure, store_number
 from hloom.lir import I64, PTR, IndexValue, Value, constant, lane_indices
 
 GROUPS = (8, 4, 2, 1)
 """Columns that are changed together."""
-FEW = 8
-"""Columns that are factored before those right of them are changed: rows of the widest tile."""
 
 
 def panel_functions(name: str, square: Square, pitch: int) -> list[KernelFunction]:
