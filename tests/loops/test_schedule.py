@@ -318,6 +318,28 @@ def test_reductions_that_choose_what_they_read_are_unrolled() -> None:
     assert "reduce[" not in nests(entry) and " if " not in nests(entry)
 
 
+FORCES = """x = f32[100,3] parameter(0)
+    z = f32[] constant(0)
+    a = f32[100,100,3] broadcast(x), dimensions={0,2}
+    b = f32[100,100,3] broadcast(x), dimensions={1,2}
+    apart = f32[100,100,3] subtract(a, b)
+    other = f32[100,100,3] cosine(b)
+    parts = f32[100,100,3] multiply(apart, apart)
+    squares = f32[100,100] reduce(parts, z), dimensions={2}, to_apply=sum
+    sizes = f32[100,100] parameter(1)
+    scaled = f32[100,100] multiply(squares, sizes)
+    spread = f32[100,100,3] broadcast(scaled), dimensions={0,1}
+    forces = f32[100,100,3] multiply(spread, apart)
+    ROOT r = f32[100,3] reduce(forces, z), dimensions={1}, to_apply=sum"""
+
+
+def test_short_sums_of_what_is_computed_beside_them_are_unrolled() -> None:
+    """The sum of squares shares the differences with the three forces; longer ones would be added in another order."""
+    assert "< 3; add]" not in nests(FORCES)
+    assert "< 3; add]" in nests(FORCES.replace("multiply(spread, apart)", "multiply(spread, other)"))
+    assert "< 4; add]" in nests(FORCES.replace("3]", "4]"))
+
+
 @pytest.mark.parametrize(
     ("sizes", "type", "threads", "step"),
     [

@@ -72,6 +72,8 @@ MIN_UNROLLED_EXTENT = 1024
 """The smallest extent of a loop whose remainder counts little however long its vectors are."""
 MAX_UNROLLED_LOOP = 4
 """The largest extent of a loop around a reduction that is unrolled."""
+MAX_ORDERED = 3
+"""The largest number of elements whose balanced tree adds them up in order."""
 
 
 def schedule(kernel: Kernel, target: Target) -> None:
@@ -255,9 +257,27 @@ def _unrolling(nest: Nest, vector: Variable, work: float, vector_bytes: int) -> 
 
 
 def _unroll_short_loops(nest: Nest, space: ExpressionSpace) -> Nest:
-    """Unrolls a short innermost loop around reductions, so that the reductions share their loops and operands."""
-    is_short = len(nest.loops) > 1 and nest.loops[-1].extent <= MAX_UNROLLED_LOOP
-    return unroll(nest, space, nest.loops[-1:]) if nest.reductions and is_short else nest
+    """Unrolls a short innermost loop around reductions, so that the reductions share their loops and operands.
+
+    Reductions of what its copies compute as well are unrolled with it, as for a distance beside its coordinates.
+    """
+    if not nest.reductions or len(nest.loops) < 2 or nest.loops[-1].extent > MAX_UNROLLED_LOOP:
+        return nest
+    loop = nest.loops[-1]
+    repeated = [f for f in nest.reductions if _is_repeated(f, nest, space, loop)]
+    return unroll(nest, space, [*(f.over[0] for f in repeated), loop])
+
+
+def _is_repeated(reduction: Reduction, nest: Nest, space: ExpressionSpace, loop: Variable) -> bool:
+    """Whether the copies of a loop compute parts of all values of a reduction of as many elements."""
+    variable = reduction.over[0]
+    beside = [f for f in nest.reductions if variable in f.over]
+    if not variable.extent == loop.extent <= MAX_ORDERED or any(len(f.over) > 1 or not f.monoid for f in beside):
+        return False
+    if any(map(nest.has_fixed_order, beside)):
+        return False
+    values = space.substitute(reduction.values, {variable: space.indices.of(loop)})
+    return any(isinstance(e, Apply) and loop in e.variables for e in {*walk(values)}.intersection(nest.expressions))
 
 
 def _unroll_choices(nest: Nest, space: ExpressionSpace) -> Nest:

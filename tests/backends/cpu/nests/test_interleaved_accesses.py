@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from hlo_text import arrays_for, compiled, interpreted, module_text
 from hloom.loops.interleaved_accesses import store_groups
 from hloom.loops.lower import lower
 from hloom.loops.schedule import schedule
@@ -212,3 +213,36 @@ sum { a = s16[] parameter(0)
     x, y = bits.view(np.float16)
     results = [hl.compile(text, backend)(x, y, np.int16(0)) for backend in ("cpu", "interpreter")]
     np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 17, 100])
+@pytest.mark.parametrize("elements", [1, 2, 3, 4])
+@pytest.mark.parametrize("type", ["f32", "f64", "s32", "s8"])
+def test_sums_beside_what_they_sum(type: str, elements: int, rows: int) -> None:
+    """Sums over the elements of a record, as in distances, share these with the other results of the kernel."""
+    pairs, records = f"{type}[{rows},{rows}]", f"{type}[{rows},{rows},{elements}]"
+    module = hl.parse(
+        module_text(
+            f"""x = {type}[{rows},{elements}] parameter(0)
+            z = {type}[] constant(0)
+            a = {records} broadcast(x), dimensions={{0,2}}
+            b = {records} broadcast(x), dimensions={{1,2}}
+            apart = {records} subtract(a, b)
+            parts = {records} multiply(apart, apart)
+            squares = {pairs} reduce(parts, z), dimensions={{2}}, to_apply=plus
+            scales = {pairs} parameter(1)
+            scaled = {pairs} multiply(squares, scales)
+            spread = {records} broadcast(scaled), dimensions={{0,1}}
+            forces = {records} multiply(spread, apart)
+            ROOT r = {type}[{rows},{elements}] reduce(forces, z), dimensions={{1}}, to_apply=plus""",
+            f"plus {{\n p = {type}[] parameter(0)\n q = {type}[] parameter(1)\n ROOT s = {type}[] add(p, q)\n}}",
+        )
+    )
+    x, scales = arrays_for(module)
+    if type == "f32" and rows > 2:
+        x[1], scales[-1, 0] = np.inf, np.nan
+    (found,) = compiled(module, x, scales)
+    (expected,) = interpreted(module, x, scales)
+    largest = np.abs(expected, where=np.isfinite(expected), out=np.zeros_like(expected)).max()
+    rtol = {"f32": 1e-4, "f64": 1e-12}.get(type, 0)
+    np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol * float(largest))
