@@ -7,6 +7,7 @@ and i64s, by their words in the context, memory of the function that runs it.
 from __future__ import annotations
 
 from hloom.lir.builder import Builder
+from hloom.lir.function import Function
 from hloom.lir.instructions import AtomicUpdate, CompareExchange
 from hloom.lir.types import I1, I64, VOID, Type, struct_of
 from hloom.lir.values import IndexValue, Value, index_value
@@ -28,19 +29,22 @@ class FunctionBuilder(Builder):
         """Loads the words that `pack` stored, as values of the given types."""
         return [self.load(self.at(context, k, "i64"), type, 8) for k, type in enumerate(types)]
 
-    def run_chunks(self, task: str, context: Value, chunks: IndexValue, on: tuple[Value, Value] | None) -> None:
-        """Calls a task for each chunk: on the threads of `on`, a pool and its `parallel_for`, or serially if it is None
-        or there is one.
+    def run_chunks(
+        self, task: str | Function, context: Value, chunks: IndexValue, on: tuple[Value, Value] | None
+    ) -> None:
+        """Calls a task, of a name or shared, for each chunk: on the threads of `on`, a pool and its `parallel_for`, or
+        serially if it is None or there is one.
         """
+        symbol = self.task_symbol(task) if isinstance(task, str) else self.address_of(task)
         if on is not None and chunks != 1:
             pool, parallel_for = on
-            self.call_pointer(parallel_for, VOID, pool, self.task_symbol(task), context, index_value(chunks))
+            self.call_pointer(parallel_for, VOID, pool, symbol, context, index_value(chunks))
         elif isinstance(chunks, int):
             with self.loop(chunks) as chunk:
-                self.call_void(task, context, index_value(chunk.index))
+                self.call_pointer(symbol, VOID, context, index_value(chunk.index))
         else:
             with self.each(0, chunks) as index:
-                self.call_void(task, context, index)
+                self.call_pointer(symbol, VOID, context, index)
 
     def atomic_update(self, opcode: str, pointer: Value, value: Value, order: str = "monotonic") -> Value:
         """Changes a value in memory by `add`, `sub` or `xchg`; returns the old one."""
@@ -87,21 +91,21 @@ class FunctionBuilder(Builder):
             return b if a == 1 else a
         return self.binary("mul", self.index(a), self.index(b), "nuw nsw")
 
-    def divide(self, a: IndexValue, b: int) -> IndexValue:
+    def divide(self, a: IndexValue, b: IndexValue) -> IndexValue:
         """Divides an index, rounding down."""
-        if isinstance(a, int):
+        if isinstance(a, int) and isinstance(b, int):
             return a // b
-        return a if b == 1 else self.binary("udiv", a, self.index(b))
+        return a if b == 1 else self.binary("udiv", self.index(a), self.index(b))
 
-    def ceil_divide(self, a: IndexValue, b: int) -> IndexValue:
+    def ceil_divide(self, a: IndexValue, b: IndexValue) -> IndexValue:
         """Divides an index, rounding up."""
-        return self.divide(self.add(a, b - 1), b)
+        return self.divide(self.add(a, self.subtract(b, 1)), b)
 
-    def remainder(self, a: IndexValue, b: int) -> IndexValue:
-        """Returns an index modulo a constant."""
-        if isinstance(a, int):
+    def remainder(self, a: IndexValue, b: IndexValue) -> IndexValue:
+        """Returns an index modulo another one."""
+        if isinstance(a, int) and isinstance(b, int):
             return a % b
-        return 0 if b == 1 else self.binary("urem", a, self.index(b))
+        return 0 if b == 1 else self.binary("urem", self.index(a), self.index(b))
 
     def minimum(self, a: IndexValue, b: IndexValue) -> IndexValue:
         """Returns the smaller index."""
@@ -109,7 +113,9 @@ class FunctionBuilder(Builder):
             return min(a, b)
         return self.intrinsic("umin", self.index(a), self.index(b))
 
-    def share(self, total: IndexValue, unit: int, shares: int, share: IndexValue) -> tuple[IndexValue, IndexValue]:
+    def share(
+        self, total: IndexValue, unit: int, shares: IndexValue, share: IndexValue
+    ) -> tuple[IndexValue, IndexValue]:
         """Returns start and length of one of `shares` even shares of `total`, in multiples of `unit` except
         the last."""
         if shares == 1:

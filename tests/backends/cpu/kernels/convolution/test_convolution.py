@@ -19,7 +19,8 @@ from hloom.backends.cpu.kernels.convolution import convolution
 from hloom.backends.cpu.kernels.convolution.form import normal_form
 from hloom.backends.cpu.kernels.convolution.geometry import Mode
 from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan, make_plan
-from hloom.lir import type_of
+from hloom.lir import Function, type_of
+from hloom.lir.function import needs_of
 from hloom.ops.attributes import WindowDimension
 from hloom.ops.convolution import Convolution
 from hloom.target import Target
@@ -226,6 +227,26 @@ def test_offsets_are_data_rather_than_code() -> None:
     assert plan_of(many).table_length == 4 * plan_of(few).table_length == 1440
     short, long = (len(Kernel(convolution.emit, case.text()).text) for case in (few, many))
     assert long < 1.1 * short < 40_000
+
+
+def shared_names(case: Case) -> set[str]:
+    """Returns the functions that a convolution shares with others; checks that it has two of its own."""
+    root = hl.parse(case.text()).entry.root
+    assert isinstance(root.op, Convolution)
+    code = convolution.emit(root.op, "kernel", root, Target(64, 2))
+    assert code is not None and {function.name for function in code.functions} == {"kernel", "kernel.task"}
+    return {name for name, need in needs_of(code.functions).items() if isinstance(need, Function) and need.is_shared}
+
+
+@pytest.mark.parametrize(
+    "name", ["features last", "strided, features first", "dilated base", "depthwise", "three axes"]
+)
+def test_convolutions_of_other_sizes_have_the_same_code(name: str) -> None:
+    case = LARGE[name]
+    other = replace(case, batch=5, sizes=tuple(size + 16 for size in case.sizes))
+    names = shared_names(case)
+    assert {name.split(".")[1] for name in names} >= {"copy", "pack", "store"} and len(names) == 4
+    assert {name for name in names if name.split(".")[1] in ("copy", "pack", "store")} <= shared_names(other)
 
 
 def test_the_number_of_threads_does_not_change_a_bit() -> None:

@@ -2,14 +2,16 @@
 
 form.py brings the convolution to a normal form, and lines.py computes it if each feature has a window of its own. Else
 geometry.py describes the ways to compute it, and plan.py chooses one.
-The entry packs the kernel (`name.pack`); then for each pass, which is a range of images, it copies these (`name.copy`),
-and runs `name.task` for blocks of the result, which accumulates tiles (tile.py) and stores them (`name.store`).
+The entry packs the kernel; then for each pass, which is a range of images, it copies these (packing.py), and runs
+`name.task` for blocks of the result, which accumulates tiles and stores them (tile.py). Everything but the entry and
+this task is code that convolutions share, and that reads sizes from a table of the convolution.
 Tasks share no sums, and blocks of K are added in order (products/sums.py), so the result does not depend on the number
 of threads.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 
@@ -77,45 +79,51 @@ def _zeros(name: str, instruction: Instruction) -> KernelCode:
 class _Emitter:
     """Writes the functions of one convolution.
 
-    Its table has the offsets of the steps of K in the image and in the kernel, the `records` of the output classes
-    (entries, first entry, output offset, counts), and the `distances` of tiles.
+    Its table has the offsets of the steps of K in the image and in the kernel, the records of the output classes
+    (entries, first entry, output offset, counts), and the distances of the shared functions; `starts` has the indices.
     """
 
     def __init__(self, name: str, plan: ConvolutionPlan, instruction: Instruction) -> None:
         self.name, self.plan, self.instruction = name, plan, instruction
         self.element = plan.tile.type.element
-        self.sum_tile = SumTile(plan)
+        self.sum_tile, self.store = SumTile(plan), StoreTile(plan)
         self.copy, self.pack = ImageCopy(plan), KernelPack(plan)
-        records = [word for c in plan.classes for word in (c.entries, c.first, c.output, *c.counts)]
-        self.records = 2 * plan.table_length
-        self.distances = self.records + len(records)
-        self.words = [*plan.table(), np.array(records), np.array(self.sum_tile.distances.values, np.int64)]
+        parts = {
+            "offsets": plan.table().ravel(),
+            "classes": [word for c in plan.classes for word in (c.entries, c.first, c.output, *c.counts)],
+            "tile": self.sum_tile.distances.values,
+            "store": self.store.distances.values,
+            "copy": self.copy.distances,
+            "pack": self.pack.distances,
+        }
+        arrays = [np.array(part, np.int64) for part in parts.values()]
+        self.starts = dict(zip(parts, itertools.accumulate(map(len, arrays), initial=0), strict=False))
+        self.table = np.concatenate(arrays)
 
     def code(self) -> KernelCode:
         plan = self.plan
-        functions = [
-            StoreTile(plan).function(f"{self.name}.store"),
-            self.copy.function(f"{self.name}.copy"),
-            self.pack.function(f"{self.name}.pack"),
-            self._task(),
-            self._entry(),
-        ]
         size = (plan.weights_size + plan.images_size + plan.partial_size) * size_of(self.element)
-        return code_of(self.name, functions, size, table=np.concatenate(self.words))
+        return code_of(self.name, [self._task(), self._entry()], size, table=self.table)
+
+    def _part(self, f: KernelFunction, table: Value, name: str) -> Value:
+        """Returns the address of a part of the table."""
+        return f.at(table, self.starts[name], "i64")
 
     def _entry(self) -> KernelFunction:
         f = entry_function(self.name, self.instruction, has_table=True)
         plan, form, g = self.plan, self.plan.form, self.plan.geometry
         on = f.threads_if(plan.threads > 1)
         weights = f["scratch"]
-        weight_offsets = f.at(f["table"], plan.table_length, "i64")
         images = f.at(weights, plan.weights_size, self.element)
         partial = f.at(images, plan.images_size, self.element)
-        f.run_chunks(f"{self.name}.pack", f.pack(f["operand1"], weights, weight_offsets), self.pack.chunks, on)
+        offsets, distances = f.at(f["table"], plan.table_length, "i64"), self._part(f, f["table"], "pack")
+        context = f.pack(f["operand1"], weights, offsets, distances)
+        f.run_chunks(self.pack.function(), context, self.pack.chunks, on)
         with f.loop(g.images, plan.images) as first:
             count = f.minimum(plan.images, f.subtract(g.images, first.index))
             source = f.at(f["operand0"], f.multiply(first.index, form.batch_strides[0]), memory_element(form.types[0]))
-            f.run_chunks(f"{self.name}.copy", f.pack(source, images), f.multiply(count, self.copy.chunks), on)
+            context = f.pack(source, images, self._part(f, f["table"], "copy"))
+            f.run_chunks(self.copy.function(), context, f.multiply(count, self.copy.chunks), on)
             result = f.at(f["result0"], f.multiply(first.index, form.batch_strides[1]), g.result.element)
             context = f.pack(images, weights, result, partial, f["table"])
             f.run_chunks(f"{self.name}.task", context, f.multiply(count, plan.tasks), on)
@@ -133,8 +141,7 @@ class _Emitter:
             indices.append(f.remainder(index, count))
             index = f.divide(index, count)
         column_block, row_block, class_index, group = indices
-        record = f.add(self.records, f.multiply(class_index, 3 + len(form.axes)))
-        record = f.at(table, record, "i64")
+        record = f.at(self._part(f, table, "classes"), f.multiply(class_index, 3 + len(form.axes)), "i64")
         entries, first, output = f.unpack(record, I64, I64, I64)
         image = f.add(f.multiply(index, g.image_size), f.multiply(group, g.group_stride))
         offset = f.add(
@@ -214,12 +221,13 @@ class _Emitter:
                 f.at(block.table, entries[0], "i64"),
                 entries[1],
                 block.sums,
-                f.at(block.table, self.distances, "i64"),
+                self._part(f, block.table, "tile"),
             )
             with f.when(last):
                 result = f.at(block.result, offset, g.result.element)
                 features = f.index(f.subtract(g.output_features, column))
-                f.call_void(f"{self.name}.store", block.sums, result, position, features, block.counts)
+                distances = self._part(f, block.table, "store")
+                f.call_function(self.store.function(), block.sums, result, position, features, block.counts, distances)
 
     def _row_offsets(
         self, f: KernelFunction, block: TaskBlock, row: IndexValue

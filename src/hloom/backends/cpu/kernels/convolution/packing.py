@@ -1,19 +1,21 @@
 """Copies of a convolution's operands in the workspace: images surrounded by zeros, and the kernel in panels.
 
-`name.copy` and `name.pack` are tasks. An image is copied row by row of its innermost dimension, in vectors: elements
+Tasks that convolutions share do both. An image is copied row by row of its innermost dimension, in vectors: elements
 that are contiguous in the input are loaded at once, others are gathered, and those outside of the input are zero.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.convolution.geometry import Role
 from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of, task_function
-from hloom.lir import I64, PTR, IndexValue, Value, constant, lane_indices, type_of
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
+from hloom.lir import I64, PTR, Function, IndexValue, Value, constant, lane_indices
 from hloom.target import TASKS_PER_THREAD
 
 MAX_PACK_CHUNKS = 16
@@ -79,161 +81,228 @@ def _merged(copied: list[CopiedDimension]) -> list[CopiedDimension]:
     return [*others, CopiedDimension(x.extent * f.extent, 1, both)]
 
 
+@dataclass(frozen=True)
+class _Numbers:
+    """What the code reads of a dimension (its extent, stride and factor) or of an axis (its start, size and stride)."""
+
+    first: Value
+    second: Value
+    third: Value
+
+
 class ImageCopy:
-    """The task `name(context, chunk)`, which copies a share of the rows of an image. The context starts with the
-    addresses of the input (from the first image of the pass on) and of the copies.
+    """The shared task `(context, chunk)`, which copies a share of the rows of an image. The context has the addresses
+    of the input (from the first image of the pass on), of the copies, and of the distances.
     """
 
     def __init__(self, plan: ConvolutionPlan) -> None:
-        self.plan = plan
         self.dims = _copied_dimensions(plan)
+        self.axes = list(dict.fromkeys(dim.source for dim in self.dims))
         self.rows = math.prod(dim.extent for dim in self.dims[:-1])
         self.chunks = min(TASKS_PER_THREAD * plan.threads, -(-self.rows // MIN_CHUNK_ROWS)) if plan.threads > 1 else 1
-        self.type = plan.tile.type
-        self.element = memory_element(plan.form.types[0])
+        self.images = plan.form.batch_strides[0], plan.geometry.image_size
+        self.type, self.input = plan.tile.type, plan.form.types[0]
+        inner, self.element = self.dims[-1], memory_element(self.input)
+        self.is_contiguous = inner.source.pair == 1 and inner.source.stride * inner.factor == 1
 
-    def function(self, name: str) -> KernelFunction:
+    @property
+    def distances(self) -> list[int]:
+        """The numbers that the code reads."""
+        words = [self.chunks, self.rows, *self.images]
+        words += [word for dim in self.dims for word in (dim.extent, dim.stride, dim.factor)]
+        return words + [word for axis in self.axes for word in (axis.start, axis.size, axis.stride)]
+
+    def function(self) -> Function:
         """Returns the task."""
-        f = task_function(name)
-        image = f.divide(f["chunk"], self.chunks)
-        source, target = f.unpack(f["context"], PTR, PTR)
-        source = f.at(source, f.multiply(image, self.plan.form.batch_strides[0]), self.element)
-        target = f.at(target, f.multiply(image, self.plan.geometry.image_size), self.type.element)
-        first, count = f.share(self.rows, 1, self.chunks, f.remainder(f["chunk"], self.chunks))
-        with f.each(0, count) as row:
-            self._row(f, source, target, f.add(first, row))
-        return f
+        words = [f"{self.axes.index(dim.source)}" for dim in self.dims]
+        words += [f"{k}{'repeats' if s.repeats else 'pairs'}{s.pair}" for k, s in enumerate(self.axes) if s.pair > 1]
+        words += ["contiguous"] if self.is_contiguous else []
+        name = f"convolution.copy.{self.input}.{self.type.suffix}.{'_'.join(words)}"
+        return shared_function(name, self._write, context=PTR, chunk=I64)
 
-    def _row(self, f: KernelFunction, source: Value, target: Value, row: IndexValue) -> None:
-        """Copies one row of an image; all of it is zero if it is outside of the input."""
-        indices: dict[SourceAxis, IndexValue] = {}
-        target_offset: IndexValue = 0
-        for dim in reversed(self.dims[:-1]):
-            i = f.remainder(row, dim.extent)
-            row = f.divide(row, dim.extent)
-            target_offset = f.add(target_offset, f.multiply(i, dim.stride))
-            indices[dim.source] = f.add(indices.get(dim.source, 0), f.multiply(i, dim.factor))
-        inner, is_inside = self.dims[-1].source, None
-        source_offset: IndexValue = 0
-        for s, index in indices.items():
-            if s is inner:
-                continue
-            if s.start < 0 or s.start + self._max_index(s) >= s.size:
-                index = f.binary("add", f.index(index), f.index(s.start))
-                fits = f.compare("ult", index, f.index(s.size))
-                is_inside = fits if is_inside is None else f.binary("and", is_inside, fits)
-            else:
-                index = f.add(index, s.start)
-            source_offset = f.binary("add", f.index(source_offset), self._offset(f, s, f.index(index)))
-        target_row = f.at(target, target_offset, self.type.element)
-        start = f.binary("add", f.index(indices.get(inner, 0)), f.index(inner.start))
-        size = f.index(inner.size)
-        if is_inside is not None:
-            size = f.select(is_inside, size, f.index(0))
-        self._copy_row(f, f.at(source, source_offset, self.element), target_row, start, size)
+    def _write(self, f: KernelFunction) -> None:
+        source, target, distances = f.unpack(f["context"], PTR, PTR, PTR)
+        words = iter(f.unpack(distances, *[I64] * len(self.distances)))
+        chunks, rows, of_source, of_target = itertools.islice(words, 4)
+        dims = [_Numbers(*itertools.islice(words, 3)) for _ in self.dims]
+        axes = [_Numbers(*itertools.islice(words, 3)) for _ in self.axes]
+        image = f.divide(f["chunk"], chunks)
+        source = f.at(source, f.multiply(image, of_source), self.element)
+        target = f.at(target, f.multiply(image, of_target), self.type.element)
+        first, count = f.share(rows, 1, chunks, f.remainder(f["chunk"], chunks))
+        extents = [dim.first for dim in dims[:-1]]
+        start = _digits(f, f.index(first), extents)
+        with f.when(f.compare("ne", f.index(count), f.index(0))), f.loop(count, carried=start) as row:
+            self._row(f, (source, target), row.carried, dims, axes)
+            row.carried = _next_digits(f, row.carried, extents)
 
-    def _max_index(self, source: SourceAxis) -> int:
-        return sum((dim.extent - 1) * dim.factor for dim in self.dims if dim.source is source)
+    def _row(
+        self,
+        f: KernelFunction,
+        arrays: tuple[Value, Value],
+        indices: Sequence[Value],
+        dims: Sequence[_Numbers],
+        axes: Sequence[_Numbers],
+    ) -> None:
+        """Copies the row with these indices of the outer dimensions, or zeros if it is outside of the input."""
+        starts, target_offset = [axis.first for axis in axes], f.index(0)
+        for dim, numbers, index in zip(self.dims, dims, indices, strict=False):
+            k = self.axes.index(dim.source)
+            starts[k] = f.binary("add", starts[k], f.binary("mul", index, numbers.third))
+            target_offset = f.binary("add", target_offset, f.binary("mul", index, numbers.second))
+        inner, offset = self.axes.index(self.dims[-1].source), f.index(0)
+        size = axes[inner].second
+        for k, (axis, numbers) in enumerate(zip(self.axes, axes, strict=True)):
+            if k != inner:
+                size = f.select(f.compare("ult", starts[k], numbers.second), size, f.index(0))
+                offset = f.binary("add", offset, self._offset(f, axis, numbers.third, starts[k]))
+        source, target = f.at(arrays[0], offset, self.element), f.at(arrays[1], target_offset, self.type.element)
+        self._copy_row(f, source, target, starts[inner], size, (dims[-1], axes[inner].third))
 
-    def _offset(self, f: KernelFunction, s: SourceAxis, index: Value) -> Value:
+    def _offset(self, f: KernelFunction, axis: SourceAxis, stride: Value, index: Value) -> Value:
         """Returns the offset of an element, or of each element of a vector, in the input."""
-        type = index.type
-        if s.pair == 1:
-            return f.binary("mul", index, constant(type, s.stride))
-        offset = f.binary("mul", f.binary("udiv", index, constant(type, s.pair)), constant(type, s.stride))
-        return offset if s.repeats else f.binary("add", offset, f.binary("urem", index, constant(type, s.pair)))
+        pair = constant(index.type, axis.pair)
+        if axis.pair == 1:
+            return f.binary("mul", index, stride)
+        offset = f.binary("mul", f.binary("udiv", index, pair), stride)
+        return offset if axis.repeats else f.binary("add", offset, f.binary("urem", index, pair))
 
-    def _copy_row(self, f: KernelFunction, source: Value, target_row: Value, start: Value, size: Value) -> None:
+    def _copy_row(
+        self,
+        f: KernelFunction,
+        source: Value,
+        target: Value,
+        start: Value,
+        size: Value,
+        inner: tuple[_Numbers, Value],
+    ) -> None:
         """Copies elements start, start + factor, .. of the innermost axis; those outside of [0, size) are zero."""
-        inner, s = self.dims[-1], self.dims[-1].source
-        words = type_of("i32", self.type.width)
-        steps = f.binary("mul", lane_indices(words), constant(words, inner.factor))
-        size = f.splat(f.convert("trunc", size, "i32"), words.width)
-        with f.loop(inner.extent, self.type.width) as loop:
-            first = f.binary("add", start, f.index(f.multiply(loop.index, inner.factor)))
-            indices = f.binary("add", f.splat(f.convert("trunc", first, "i32"), words.width), steps)
+        width = self.type.width
+        extent, factor = inner[0].first, inner[0].third
+        factors, size, stride = (f.splat(f.convert("trunc", n, "i32"), width) for n in (factor, size, inner[1]))
+        steps = f.binary("mul", lane_indices(factors.type), factors)
+        with f.loop(extent, width) as loop:
+            index = f.index(loop.index)
+            first = f.binary("add", start, f.binary("mul", index, factor))
+            indices = f.binary("add", f.splat(f.convert("trunc", first, "i32"), width), steps)
             mask = f.compare("ult", indices, size)
-            if s.pair == 1 and s.stride * inner.factor == 1:
-                value = f.load_as(f.at(source, first, self.element), self.plan.form.types[0], self.type, mask)
+            if self.is_contiguous:
+                value = f.load_as(f.at(source, first, self.element), self.input, self.type, mask)
             else:
-                value = self._gather(f, source, self._offset(f, s, indices), mask)
-            left = f.first_lanes(f.subtract(inner.extent, loop.index), words.width)
-            store_mask = left if inner.extent % words.width else None
-            f.store_masked(value, f.at(target_row, loop.index, self.type.element), self.type.bits // 8, store_mask)
+                value = self._gather(f, source, self._offset(f, self.dims[-1].source, stride, indices), mask)
+            left = f.first_lanes(f.subtract(extent, index), width)
+            f.store_masked(value, f.at(target, index, self.type.element), self.type.bits // 8, left)
 
     def _gather(self, f: KernelFunction, source: Value, offsets: Value, mask: Value) -> Value:
         addresses = f.element_pointer(source, offsets, self.element)
         raw = f.gather(addresses, self.type.of(self.element), size_of(self.element), mask)
-        return f.widen(raw, self.plan.form.types[0], self.type)
+        return f.widen(raw, self.input, self.type)
+
+
+def _digits(f: KernelFunction, number: Value, bases: Sequence[Value]) -> list[Value]:
+    """Returns the digits of a number, the last one with the last base; the first one has no limit."""
+    digits: list[Value] = []
+    for base in reversed(bases[1:]):
+        digits.insert(0, f.index(f.remainder(number, base)))
+        number = f.index(f.divide(number, base))
+    return [number, *digits] if bases else []
+
+
+def _next_digits(f: KernelFunction, digits: Sequence[Value], bases: Sequence[Value]) -> list[Value]:
+    """Returns the digits of the next number, which takes no division."""
+    following: list[Value] = []
+    carry = f.index(1)
+    for digit, base in zip(reversed(digits), reversed(bases), strict=True):
+        digit = f.binary("add", digit, carry)
+        is_full = f.compare("eq", digit, base)
+        following.insert(0, f.select(is_full, f.index(0), digit))
+        carry = f.convert("zext", is_full, "i64")
+    return following
 
 
 class KernelPack:
-    """The task `name(context, chunk)`, which packs a share of the kernel into panels [group, panel, entry of the table,
-    run, column].
+    """The shared task `(context, chunk)`, which packs a share of the kernel into panels [group, panel, entry of the
+    table, run, column].
 
-    The context holds the addresses of the kernel, of the panels, and of the entries' offsets in the kernel. Columns
-    past the last one are padding. Complex numbers become two steps of two columns: (re, im), then (-im, re).
+    The context holds the addresses of the kernel, of the panels, of the entries' offsets in the kernel, and of the
+    distances. Columns past the last one are padding. Complex numbers become two steps of two columns: (re, im), then
+    (-im, re).
     """
 
     def __init__(self, plan: ConvolutionPlan) -> None:
-        self.plan = plan
-        self.type = plan.tile.type
-        self.element = memory_element(plan.form.types[1])
-        self.rows = plan.geometry.groups * plan.tiles[1] * plan.table_length
-        self.chunks = min(MAX_PACK_CHUNKS, self.rows) if plan.threads > 1 else 1
+        form, run, g = plan.form, plan.geometry.run, plan.geometry
+        self.is_complex, self.kernel, self.type = form.is_complex, form.types[1], plan.tile.type
+        self.element = memory_element(self.kernel)
+        rows, panels = g.groups * plan.tiles[1] * plan.table_length, plan.tiles[1]
+        self.chunks = min(MAX_PACK_CHUNKS, rows) if plan.threads > 1 else 1
+        self.has_contiguous_columns = form.kernel_strides[1] == 1 and not form.is_complex
+        spacing = form.axes[-1].spacing.weight if run.taps > 1 else 0
+        counts = self.chunks, rows, plan.table_length, panels, plan.tile_features, g.output_features
+        self.distances = [*counts, form.group_strides[1], run.taps, run.features, spacing, *form.kernel_strides]
 
-    def function(self, name: str) -> KernelFunction:
+    def function(self) -> Function:
         """Returns the task."""
-        f = task_function(name)
-        plan, form, run = self.plan, self.plan.form, self.plan.geometry.run
-        entries, panels = plan.table_length, plan.tiles[1]
-        source, target, table = f.unpack(f["context"], PTR, PTR, PTR)
-        first, count = f.share(self.rows, 1, self.chunks, f["chunk"])
+        layout = "complex" if self.is_complex else "lines" if self.has_contiguous_columns else "elements"
+        name = f"convolution.pack.{self.kernel}.{self.type.suffix}.{layout}"
+        return shared_function(name, self._write, context=PTR, chunk=I64)
+
+    def _write(self, f: KernelFunction) -> None:
+        source, target, table, distances = f.unpack(f["context"], *[PTR] * 4)
+        words = f.unpack(distances, *[I64] * len(self.distances))
+        chunks, rows, entries, panels, width, columns, group_stride, taps, features, spacing, *strides = words
+        first, count = f.share(rows, 1, chunks, f["chunk"])
         with f.each(0, count) as i:
             row = f.add(first, i)
-            column = f.multiply(f.remainder(f.divide(row, entries), panels), plan.tile_features)
-            group = f.multiply(f.divide(row, entries * panels), form.group_strides[1])
-            entry = f.at(table, f.remainder(row, entries), "i64")
-            base = f.at(source, f.add(group, f.load(entry, I64, 8)), self.element)
-            with f.loop(run.taps) as tap, f.loop(run.features) as feature:
-                spacing = form.axes[-1].spacing.weight if run.taps > 1 else 0
-                start = f.at(base, f.binary("mul", f.index(tap.index), f.index(spacing)), self.element)
-                step = f.add(f.multiply(f.add(f.multiply(row, run.taps), tap.index), run.features), feature.index)
-                step_address = f.at(target, f.multiply(step, plan.tile_features), self.type.element)
-                self._columns(f, start, step_address, feature.index, column)
-        return f
+            panel = f.divide(row, entries)
+            column = f.multiply(f.remainder(panel, panels), width)
+            group = f.multiply(f.divide(panel, panels), group_stride)
+            offset = f.load(f.at(table, f.remainder(row, entries), "i64"), I64, 8)
+            base = f.at(source, f.add(group, offset), self.element)
+            packed = f.at(target, f.multiply(row, f.multiply(f.multiply(taps, features), width)), self.type.element)
+            with f.loop(taps) as tap:
+                start = f.at(base, f.binary("mul", f.index(tap.index), spacing), self.element)
+                at = f.at(packed, f.multiply(tap.index, f.multiply(features, width)), self.type.element)
+                self._features(f, (start, at), f.index(column), (features, width, columns), strides)
 
-    def _columns(
-        self, f: KernelFunction, source: Value, target: Value, feature: IndexValue, column: IndexValue
+    def _features(
+        self,
+        f: KernelFunction,
+        arrays: tuple[Value, Value],
+        column: Value,
+        counts: tuple[Value, Value, Value],
+        strides: Sequence[Value],
     ) -> None:
-        """Packs one step of a panel."""
-        form, tile_features, type = self.plan.form, self.plan.tile_features, self.type
-        feature_stride, column_stride = form.kernel_strides
-        if form.is_complex or column_stride != 1:
-            with f.loop(tile_features) as loop:
-                last = self.plan.geometry.output_features - 1
-                feature_column = f.minimum(f.add(column, loop.index), last)
-                value = self._element(f, source, feature, feature_column)
-                f.store(value, f.at(target, loop.index, type.element), size_of(type.element))
+        """Packs steps of a panel, one for each feature: as many columns from one on as the panel has."""
+        (source, target), (features, width, columns), type = arrays, counts, self.type
+        if not self.has_contiguous_columns:
+            last = f.subtract(columns, 1)
+            with f.loop(features) as feature, f.loop(width) as loop:
+                value = self._element(f, source, (feature.index, f.minimum(f.add(column, loop.index), last)), strides)
+                at = f.add(f.multiply(feature.index, width), loop.index)
+                f.store(value, f.at(target, at, type.element), size_of(type.element))
             return
-        line = f.at(source, f.add(f.multiply(feature, feature_stride), column), self.element)
-        left = f.left(self.plan.geometry.output_features, column)
-        for start in range(0, tile_features, type.width):
-            mask = f.first_lanes(f.left(left, start), type.width)
-            value = f.load_as(f.at(line, start, self.element), form.types[1], type, mask)
-            store_mask = (
-                f.first_lanes(tile_features - start, type.width) if tile_features - start < type.width else None
-            )
-            f.store_masked(value, f.at(target, start, type.element), type.bits // 8, store_mask)
+        left, line = f.left(columns, column), f.at(source, column, self.element)
+        with f.loop(width, type.width) as loop:
+            mask = f.first_lanes(f.left(left, loop.index), type.width)
+            whole = f.first_lanes(f.subtract(width, loop.index), type.width)
+            of_line, of_target = f.at(line, loop.index, self.element), f.at(target, loop.index, type.element)
+            with f.loop(features) as feature:
+                value = f.load_as(
+                    f.at(of_line, f.multiply(feature.index, strides[0]), self.element), self.kernel, type, mask
+                )
+                at = f.at(of_target, f.multiply(feature.index, width), type.element)
+                f.store_masked(value, at, type.bits // 8, whole)
 
-    def _element(self, f: KernelFunction, source: Value, feature: IndexValue, column: IndexValue) -> Value:
-        form, scalar = self.plan.form, self.type.scalar
-        feature_stride, column_stride = form.kernel_strides
-        if not form.is_complex:
-            offset = f.add(f.multiply(feature, feature_stride), f.multiply(column, column_stride))
-            return f.load_as(f.at(source, offset, self.element), form.types[1], scalar)
+    def _element(
+        self, f: KernelFunction, source: Value, position: tuple[IndexValue, IndexValue], strides: Sequence[Value]
+    ) -> Value:
+        """Returns the element of a feature and a column."""
+        feature, column = position
+        if not self.is_complex:
+            offset = f.add(f.multiply(feature, strides[0]), f.multiply(column, strides[1]))
+            return f.load_as(f.at(source, offset, self.element), self.kernel, self.type.scalar)
         swap, part = f.index(f.remainder(feature, 2)), f.index(f.remainder(column, 2))
-        offset = f.add(f.multiply(f.divide(feature, 2), feature_stride), f.multiply(f.divide(column, 2), column_stride))
+        offset = f.add(f.multiply(f.divide(feature, 2), strides[0]), f.multiply(f.divide(column, 2), strides[1]))
         address = f.at(source, f.add(offset, f.binary("xor", swap, part)), self.element)
-        value = f.load_as(address, form.types[1], scalar)
+        value = f.load_as(address, self.kernel, self.type.scalar)
         return f.select(f.compare("ugt", swap, part), f.fneg(value), value)

@@ -1,19 +1,22 @@
 """The inner loops of a convolution: the sums of one tile in registers, and their store.
 
 A function that convolutions share, `(image, weights, table, entries, sums, distances)`, accumulates a tile in memory at
-`sums`, row by row. `name.store(sums, result, position, features, counts)` stores it: `position` is its first one in the
-row of positions, `result` the address of the row, `features` the number of columns (or rows) left, `counts` the outputs
-of the class on each axis.
+`sums`, row by row. Another one, `(sums, result, position, features, counts, distances)`, stores it: `position` is its
+first one in the row of positions, `result` the address of the row, `features` the number of columns (or rows) left,
+`counts` the outputs of the class on each axis.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.convolution.geometry import Mode
 from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan
 from hloom.backends.cpu.kernels.distances import Distances, addresses_of_rows
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
+from hloom.backends.cpu.kernels.products.matrix import element_offset
 from hloom.backends.cpu.kernels.products.sums import addition, group_length, move_sums
 from hloom.lir import I64, PTR, Function, IndexValue, Type, Value, constant
 from hloom.target import CACHE_LINE
@@ -192,85 +195,103 @@ def _load(f: KernelFunction, address: Value, type: Type) -> Value:
 
 
 class StoreTile:
-    """Writes `name.store`."""
+    """Writes the shared function `(sums, result, position, features, counts, distances)` that stores a tile."""
 
     def __init__(self, plan: ConvolutionPlan) -> None:
-        self.plan, self.tile, self.type = plan, plan.tile, plan.tile.type
-        self.result = plan.geometry.result
+        self.type, self.result, g, axes = plan.tile.type, plan.geometry.result, plan.geometry, plan.form.axes
+        self.flat, self.rank, self.mode = g.flat, len(axes), g.mode
+        lines = [above // below for above, below in itertools.pairwise(g.pitches[:-1])]
+        strides = [axis.output_stride * axis.period for axis in axes[self.rank - self.flat : -1]]
+        fixed = self.result.row == 1, self.result.column == 1 and not self.result.paired
+        sizes = plan.tile_positions, plan.tile_features, plan.tile.columns, plan.form.batch
+        pitch = g.pitches[-2] if self.flat > 1 else 0
+        values = self.result.row, self.result.column, *sizes, pitch, *lines, *strides
+        self.distances = Distances(values, fixed + (False,) * (len(values) - 2))
 
-    def function(self, name: str) -> KernelFunction:
-        """Returns the function `name`, which stores a tile."""
-        f = KernelFunction(name, sums=PTR, result=PTR, position=I64, features=I64, counts=PTR)
-        axes = self.plan.geometry.flat_axes
-        if len(axes) < 2:
-            count: IndexValue = self._count(f, len(self.plan.form.axes) - 1) if axes else self.plan.form.batch
-            self._store_line(f, f["position"], f["result"], 0, count)
-            return f
-        pitch = self.plan.geometry.pitches[-2]
+    def function(self) -> Function:
+        """Returns the function."""
+        layout = [self.mode.value, f"{self.flat}of{self.rank}", *(["paired"] if self.result.paired else [])]
+        types = [self.result.type.name.lower(), self.type.suffix]
+        name = ".".join(["convolution.store", *layout, *types, self.distances.kinds[:3]])
+        parameters = {"sums": PTR, "result": PTR, "position": I64, "features": I64, "counts": PTR, "distances": PTR}
+        return shared_function(name, self._write, **parameters)
+
+    def _write(self, f: KernelFunction) -> None:
+        row, column, positions, features, columns, batch, pitch, *others = self.distances.read(f, f["distances"])
+        tile = _StoredTile(self, f, (row, column), f.index(positions), f.index(features), f.index(columns))
+        if self.flat < 2:
+            tile.store_line(f["result"], f.index(0), self._count(f, self.rank - 1) if self.flat else f.index(batch))
+            return
+        lines, strides = others[: self.flat - 2], others[self.flat - 2 :]
         first = f.divide(f["position"], pitch)
-        end = f.add(f.divide(f.add(f["position"], self.plan.tile_positions - 1), pitch), 1)
+        end = f.add(f.divide(f.add(f["position"], f.subtract(positions, 1)), pitch), 1)
         with f.each(first, end) as line:
-            self._store_part_of_line(f, line, pitch)
-        return f
+            offset, is_inside = self._line(f, line, lines, strides)
+            with f.when(is_inside):
+                start = f.index(f.multiply(line, pitch))
+                tile.store_line(f.at(f["result"], offset, self.result.element), start, self._count(f, self.rank - 1))
 
-    def _count(self, f: KernelFunction, d: int) -> IndexValue:
+    def _count(self, f: KernelFunction, d: int) -> Value:
         """Outputs of the class along an axis."""
-        axis = self.plan.form.axes[d]
-        return axis.max_outputs if axis.period == 1 else f.load(f.at(f["counts"], d, "i64"), I64, 8)
+        return f.load(f.at(f["counts"], d, "i64"), I64, 8)
 
-    def _store_part_of_line(self, f: KernelFunction, line: Value, pitch: int) -> None:
-        """Stores the part of the tile that is in a line of the last axis, if the result has this line."""
-        g, axes = self.plan.geometry, self.plan.form.axes
-        start = f.multiply(line, pitch)
-        remaining: IndexValue = line
+    def _line(
+        self, f: KernelFunction, line: Value, lines: Sequence[IndexValue], strides: Sequence[IndexValue]
+    ) -> tuple[IndexValue, Value]:
+        """Returns the offset of a line of the last axis in the result, and whether the result has this line."""
         offset: IndexValue = 0
+        remaining: IndexValue = line
         is_inside: Value | None = None
-        for d in range(len(axes) - 2, len(axes) - 1 - g.flat, -1):
-            index, outermost = remaining, d == len(axes) - g.flat
-            if not outermost:
-                lines = g.pitches[d - 1 - len(axes)] // g.pitches[d - len(axes)]
-                index, remaining = f.remainder(remaining, lines), f.divide(remaining, lines)
-            fits = f.compare("ult", f.index(index), f.index(self._count(f, d)))
+        for k in range(self.flat - 2, -1, -1):
+            index = f.remainder(remaining, lines[k - 1]) if k else remaining
+            remaining = f.divide(remaining, lines[k - 1]) if k else remaining
+            fits = f.compare("ult", f.index(index), self._count(f, self.rank - self.flat + k))
             is_inside = fits if is_inside is None else f.binary("and", is_inside, fits)
-            offset = f.add(offset, f.multiply(index, axes[d].output_stride * axes[d].period))
+            offset = f.add(offset, f.multiply(index, strides[k]))
         assert is_inside is not None
-        with f.when(is_inside):
-            self._store_line(
-                f, f["position"], f.at(f["result"], offset, self.result.element), start, self._count(f, len(axes) - 1)
-            )
+        return offset, is_inside
 
-    def _store_line(
-        self, f: KernelFunction, position: Value, result: Value, start: IndexValue, count: IndexValue
-    ) -> None:
+
+@dataclass(frozen=True)
+class _StoredTile:
+    """A tile in memory: distances of the rows and columns of the result, and sizes of the tile."""
+
+    store: StoreTile
+    f: KernelFunction
+    distances: tuple[IndexValue, IndexValue]
+    positions: Value
+    features: Value
+    columns: Value
+
+    def store_line(self, result: Value, start: Value, count: Value) -> None:
         """Stores the positions of the tile from `start` on, `count` at most, to a line of the result."""
-        begin = f.intrinsic("umax", position, f.index(start))
-        end = f.minimum(f.add(position, self.plan.tile_positions), f.add(start, count))
+        f, position, to = self.f, self.f["position"], self.store.result
+        begin = f.intrinsic("umax", position, start)
+        end = f.minimum(f.add(position, self.positions), f.add(start, count))
         with f.when(f.compare("ult", begin, f.index(end))):
-            positions = f.index(f.subtract(end, begin))
+            number = f.index(f.subtract(end, begin))
+            features = f.index(f.minimum(f["features"], self.features))
             skipped, offset = f.subtract(begin, position), f.subtract(begin, start)
-            if self.plan.geometry.mode is Mode.COLUMNS:
-                sums = f.at(f["sums"], skipped, self.type.element)
-                target = f.at(result, f.multiply(offset, self.result.column), self.result.element)
-                rows, columns = f.index(f.minimum(f["features"], self.plan.tile_features)), positions
+            if self.store.mode is Mode.COLUMNS:
+                first, along, counts = skipped, f.multiply(offset, self.distances[1]), (features, number)
             else:
-                sums = f.at(f["sums"], f.multiply(skipped, self.tile.columns), self.type.element)
-                target = f.at(result, f.multiply(offset, self.result.row), self.result.element)
-                rows, columns = positions, f.index(f.minimum(f["features"], self.plan.tile_features))
-            self._store_rectangle(f, sums, target, rows, columns)
+                first, along = f.multiply(skipped, self.columns), f.multiply(offset, self.distances[0])
+                counts = number, features
+            self._rectangle(f.at(f["sums"], first, self.store.type.element), f.at(result, along, to.element), counts)
 
-    def _store_rectangle(self, f: KernelFunction, sums: Value, corner: Value, rows: Value, columns: Value) -> None:
-        result, type = self.result, self.type
-        with f.loop(rows) as row:
-            line = f.at(sums, f.multiply(row.index, self.tile.columns), type.element)
-            target = f.at(corner, f.multiply(row.index, result.row), result.element)
-            if result.has_contiguous_rows:
-                with f.loop(columns, type.width) as column:
-                    left = f.subtract(columns, column.index)
-                    source = f.at(line, column.index, type.element)
+    def _rectangle(self, sums: Value, corner: Value, counts: tuple[Value, Value]) -> None:
+        """Stores the first rows and columns."""
+        f, result, type = self.f, self.store.result, self.store.type
+        with f.loop(counts[0]) as row:
+            line = f.at(sums, f.multiply(row.index, self.columns), type.element)
+            target = f.at(corner, f.multiply(row.index, self.distances[0]), result.element)
+            with f.loop(counts[1], type.width if result.has_contiguous_rows else 1) as column:
+                source = f.at(line, column.index, type.element)
+                if result.has_contiguous_rows:
+                    left = f.subtract(counts[1], column.index)
                     value = f.load_masked(source, type, size_of(type.element), f.first_lanes(left, type.width))
                     f.store_first(value, f.at(target, column.index, result.element), result.type, left)
-            else:
-                with f.loop(columns) as column:
-                    value = _load(f, f.at(line, column.index, type.element), type.scalar)
-                    offset = result.offset(f, 0, column.index)
+                else:
+                    offset = element_offset(f, (0, column.index), self.distances, result.paired)
+                    value = _load(f, source, type.scalar)
                     f.store_as(value, f.at(target, offset, result.element), result.type)
