@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.convolution.geometry import Role
@@ -81,13 +82,20 @@ def _merged(copied: list[CopiedDimension]) -> list[CopiedDimension]:
     return [*others, CopiedDimension(x.extent * f.extent, 1, both)]
 
 
-@dataclass(frozen=True)
-class _Numbers:
-    """What the code reads of a dimension (its extent, stride and factor) or of an axis (its start, size and stride)."""
+class _Dimension(NamedTuple):
+    """A CopiedDimension as the code reads it."""
 
-    first: Value
-    second: Value
-    third: Value
+    extent: Value
+    stride: Value
+    factor: Value
+
+
+class _Axis(NamedTuple):
+    """A SourceAxis as the code reads it."""
+
+    start: Value
+    size: Value
+    stride: Value
 
 
 class ImageCopy:
@@ -124,13 +132,13 @@ class ImageCopy:
         source, target, distances = f.unpack(f["context"], PTR, PTR, PTR)
         words = iter(f.unpack(distances, *[I64] * len(self.distances)))
         chunks, rows, of_source, of_target = itertools.islice(words, 4)
-        dims = [_Numbers(*itertools.islice(words, 3)) for _ in self.dims]
-        axes = [_Numbers(*itertools.islice(words, 3)) for _ in self.axes]
+        dims = [_Dimension(*itertools.islice(words, 3)) for _ in self.dims]
+        axes = [_Axis(*itertools.islice(words, 3)) for _ in self.axes]
         image = f.divide(f["chunk"], chunks)
         source = f.at(source, f.multiply(image, of_source), self.element)
         target = f.at(target, f.multiply(image, of_target), self.type.element)
         first, count = f.share(rows, 1, chunks, f.remainder(f["chunk"], chunks))
-        extents = [dim.first for dim in dims[:-1]]
+        extents = [dim.extent for dim in dims[:-1]]
         start = _digits(f, f.index(first), extents)
         with f.when(f.compare("ne", f.index(count), f.index(0))), f.loop(count, carried=start) as row:
             self._row(f, (source, target), row.carried, dims, axes)
@@ -141,23 +149,23 @@ class ImageCopy:
         f: KernelFunction,
         arrays: tuple[Value, Value],
         indices: Sequence[Value],
-        dims: Sequence[_Numbers],
-        axes: Sequence[_Numbers],
+        dims: Sequence[_Dimension],
+        axes: Sequence[_Axis],
     ) -> None:
         """Copies the row with these indices of the outer dimensions, or zeros if it is outside of the input."""
-        starts, target_offset = [axis.first for axis in axes], f.index(0)
-        for dim, numbers, index in zip(self.dims, dims, indices, strict=False):
+        starts, target_offset = [axis.start for axis in axes], f.index(0)
+        for dim, read, index in zip(self.dims, dims, indices, strict=False):
             k = self.axes.index(dim.source)
-            starts[k] = f.binary("add", starts[k], f.binary("mul", index, numbers.third))
-            target_offset = f.binary("add", target_offset, f.binary("mul", index, numbers.second))
+            starts[k] = f.binary("add", starts[k], f.binary("mul", index, read.factor))
+            target_offset = f.binary("add", target_offset, f.binary("mul", index, read.stride))
         inner, offset = self.axes.index(self.dims[-1].source), f.index(0)
-        size = axes[inner].second
-        for k, (axis, numbers) in enumerate(zip(self.axes, axes, strict=True)):
+        size = axes[inner].size
+        for k, (axis, own) in enumerate(zip(self.axes, axes, strict=True)):
             if k != inner:
-                size = f.select(f.compare("ult", starts[k], numbers.second), size, f.index(0))
-                offset = f.binary("add", offset, self._offset(f, axis, numbers.third, starts[k]))
+                size = f.select(f.compare("ult", starts[k], own.size), size, f.index(0))
+                offset = f.binary("add", offset, self._offset(f, axis, own.stride, starts[k]))
         source, target = f.at(arrays[0], offset, self.element), f.at(arrays[1], target_offset, self.type.element)
-        self._copy_row(f, source, target, starts[inner], size, (dims[-1], axes[inner].third))
+        self._copy_row(f, source, target, starts[inner], size, (dims[-1], axes[inner].stride))
 
     def _offset(self, f: KernelFunction, axis: SourceAxis, stride: Value, index: Value) -> Value:
         """Returns the offset of an element, or of each element of a vector, in the input."""
@@ -174,11 +182,11 @@ class ImageCopy:
         target: Value,
         start: Value,
         size: Value,
-        inner: tuple[_Numbers, Value],
+        inner: tuple[_Dimension, Value],
     ) -> None:
         """Copies elements start, start + factor, .. of the innermost axis; those outside of [0, size) are zero."""
         width = self.type.width
-        extent, factor = inner[0].first, inner[0].third
+        extent, factor = inner[0].extent, inner[0].factor
         factors, size, stride = (f.splat(f.convert("trunc", n, "i32"), width) for n in (factor, size, inner[1]))
         steps = f.binary("mul", lane_indices(factors.type), factors)
         with f.loop(extent, width) as loop:
