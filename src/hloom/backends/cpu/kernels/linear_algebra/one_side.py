@@ -1,7 +1,9 @@
-"""Triangular systems with one right-hand side, whose rows are contiguous: the products of a few rows at a time.
+"""Triangular systems with one right-hand side, a vector of unknowns at a time.
 
-A vector of unknowns is computed from those before it: the products of their rows with all of these, and then one by
-one, from the square on the diagonal, which is transposed in registers. The last block overlaps the one before it.
+Of a triangle whose rows are contiguous, the products of the vector's rows with all unknowns before them are subtracted
+first; of one whose columns are, the products of its columns with the unknowns from the sides after them at the end. In
+between, the unknowns are computed one by one from the square on the diagonal, which is transposed in registers if it is
+of rows. The last block overlaps the one before it.
 """
 
 from __future__ import annotations
@@ -21,12 +23,9 @@ ELEMENT_COST = 0.25
 
 
 def emit(name: str, instruction: Instruction, call: RoutineCall, target: Target) -> KernelCode | None:
-    """Returns the code of BLAS's trsm of f32 and f64; None for several sides, columns, and small triangles."""
+    """Returns the code of BLAS's trsm of f32 and f64; None for several sides and small triangles."""
     order = call.operands[0].sizes[0]
     if call.routine not in ("strsm", "dtrsm") or order < MIN_ORDER or call.operands[1].elements != order:
-        return None
-    side, _, transposed, _ = call.arguments[:4]
-    if (transposed == "N") != (side == "R"):
         return None
     return _OneSide(name, instruction, call, target).code()
 
@@ -38,6 +37,7 @@ class _OneSide:
         self.name, self.instruction, self.call = name, instruction, call
         side, triangle, transposed, diagonal = call.arguments[:4]
         self.is_unit = diagonal == "U"
+        self.has_rows = (transposed == "N") == (side == "R")
         # x a = b is a^T x^T = b^T.
         self.is_forward = ((triangle == "U") == (transposed == "N")) == (side == "R")
         self.order, self.bytes = call.operands[0].sizes[0], call.operands[0].dtype.itemsize
@@ -58,6 +58,8 @@ class _OneSide:
         with f.each(first, f.add(first, count)) as k:
             sizes = (n * n, n, n)
             a, b, x = (f.at(p, f.multiply(k, size), element) for p, size in zip(operands, sizes, strict=True))
+            if not self.has_rows:
+                f.copy(x, b, n * self.bytes)
             with f.loop(n, width) as block:
                 start = f.index(f.minimum(block.index, n - width))
                 f.call_void(f"{self.name}.block", a, b, x, start, f.index(f.subtract(block.index, start)))
@@ -73,10 +75,12 @@ class _OneSide:
         start = f["first"] if self.is_forward else f.subtract(n - width, f["first"])
         known = f.index(0 if self.is_forward else f.subtract(n, f["first"]))
         rows = [f.at(f["a"], f.multiply(f.add(start, k), n), element) for k in range(width)]
-        sums = self._products(f, rows, known)
         squares = [f.load(f.at(row, start, element), type, self.bytes) for row in rows]
-        left = f.binary("fsub", f.load(f.at(f["b"], start, element), type, self.bytes), sums)
-        columns, found = transpose(f, squares), f.load(f.at(f["x"], start, element), type, self.bytes)
+        found = left = f.load(f.at(f["x"], start, element), type, self.bytes)
+        if self.has_rows:
+            sums = self._products(f, rows, known)
+            left = f.binary("fsub", f.load(f.at(f["b"], start, element), type, self.bytes), sums)
+        columns = transpose(f, squares) if self.has_rows else squares
         for step in range(width):
             k = step if self.is_forward else width - 1 - step
             value = f.extract(left, k)
@@ -85,9 +89,31 @@ class _OneSide:
             is_known = f.compare("ult", f.index(step), f["solved"])
             value = f.select(is_known, f.extract(found, k), value)
             found = f.insert(found, value, k)
-            left = f.fmuladd(f.fneg(columns[k]), f.splat(value, width), left)
+            less = f.fmuladd(f.fneg(columns[k]), f.splat(value, width), left)
+            left = less if self.has_rows else f.select(is_known, left, less)
         f.store(found, f.at(f["x"], start, element), self.bytes)
+        if not self.has_rows:
+            self._eliminate(f, rows, f.index(start), found)
         return f
+
+    def _eliminate(self, f: KernelFunction, columns: list[Value], start: Value, unknowns: Value) -> None:
+        """Subtracts the products of columns with the unknowns from `start` on from the sides that are left."""
+        type, element, width = self.type, self.type.element, self.type.width
+        first, end = (f.add(start, width), self.order) if self.is_forward else (0, start)
+        whole = f.index(f.subtract(end, f.remainder(f.subtract(end, first), width)))
+        factors = [f.splat(f.fneg(f.extract(unknowns, k)), width) for k in range(width)]
+
+        def subtract(row: Value, mask: Value | None) -> None:
+            addresses = [f.at(column, row, element) for column in (f["x"], *columns)]
+            side, *values = (f.load_masked(address, type, self.bytes, mask) for address in addresses)
+            for factor, value in zip(factors, values, strict=True):
+                side = f.fmuladd(factor, value, side)
+            f.store_masked(side, addresses[0], self.bytes, mask)
+
+        with f.each(first, whole, width) as row:
+            subtract(row, None)
+        with f.unless(f.compare("eq", whole, f.index(end))):
+            subtract(whole, f.first_lanes(f.subtract(end, whole), width))
 
     def _products(self, f: KernelFunction, rows: list[Value], known: Value) -> Value:
         """Returns the products of rows with the unknowns that are solved, from column `known` on, as a vector."""
