@@ -60,12 +60,26 @@ class Puller:
         return self.elements(instruction, index)[0]
 
     def elements(self, instruction: Instruction, index: Indices) -> list[Expression]:
-        """The elements of an array, or of all arrays of a tuple, at one index."""
-        key = (instruction, index)
-        found = self.pulled.get(key)
-        if found is None:
-            found = self.pulled[key] = self._pull(instruction, index)
-        return found
+        """The elements of an array, or of all arrays of a tuple, at one index.
+
+        Chains of element-wise operations, which may be long, are followed without recursion.
+        """
+        stack = [(instruction, index)]
+        while stack:
+            key = stack[-1]
+            missing = [] if key in self.pulled else [each for each in self._operands(*key) if each not in self.pulled]
+            stack += reversed(missing)
+            if not missing:
+                stack.pop()
+                if key not in self.pulled:
+                    self.pulled[key] = self._pull(*key)
+        return self.pulled[instruction, index]
+
+    def _operands(self, instruction: Instruction, index: Indices) -> list[tuple[Instruction, Indices]]:
+        """The operands of an element-wise instruction, each with the index of the element that it needs."""
+        if instruction in self.buffers or not instruction.op.elementwise:
+            return []
+        return [(o, index if o.shape.rank or not index else ()) for o in instruction.operands]
 
     def _pull(self, instruction: Instruction, index: Indices) -> list[Expression]:
         buffer = self.buffers.get(instruction)
@@ -75,7 +89,7 @@ class Puller:
             return [self.space.load(shape.element_type, buffer, offset)]
         op = instruction.op
         if op.elementwise:
-            operands = [self.element(o, index if o.shape.rank or not index else ()) for o in instruction.operands]
+            operands = [self.pulled[key][0] for key in self._operands(instruction, index)]
             return [self.space.apply(op, instruction.shape.element_type, *operands)]
         if isinstance(op, Movement):
             return [self.moved(instruction, index)]

@@ -259,9 +259,14 @@ def test_scalar_constants_are_part_of_every_fusion_that_may_have_them() -> None:
         "fusion[constant multiply add]",
         "tuple",
     ]
-    long = "".join(f"\nb{k} = f32[] negate({f'b{k - 1}' if k else 'b'})" for k in range(9))
-    found = fused(f"{entry}{long}\nROOT r = f32[] sine(b8)", max_depth=10)
-    assert found[0] == "fusion[constant multiply]" and found[1].startswith("fusion[constant add negate")
+    found = fused(f"{entry}\nROOT r = f32[] sine(b)", max_instructions=2)
+    assert found == ["fusion[constant multiply]", "fusion[constant add sine]"]
+
+
+def test_chains_of_element_wise_instructions_may_be_long() -> None:
+    chain = "".join(f"\nb{k} = f32[64] negate({f'b{k - 1}' if k else 'x'})" for k in range(300))
+    (found,) = fused(f"x = f32[64] parameter(0){chain}\nROOT r = f32[64] sine(b299)", max_depth=1)
+    assert found.startswith("fusion[negate negate") and found.endswith("negate sine]")
 
 
 # Siblings

@@ -45,7 +45,7 @@ class Decision(NamedTuple):
     evaluations: float = 1.0
     """Average number of times that an element is computed."""
     depth: int = 0
-    """Length of the longest chain of instructions from the instruction to a root of its fusions."""
+    """The largest number of instructions that are not element-wise on a path from it to a root of its fusions."""
     patterns: Set[AccessPattern] = frozenset()
     """The access pattern of the reductions in these fusions: at most one."""
 
@@ -114,10 +114,10 @@ class Decisions:
             return Decision({instruction}, reason)
         roots = set().union(*(self.of[user].roots for user in users))
         evaluations = self._count_evaluations(instruction, users)
-        depth = 1 + max(self.of[user].depth for user in users)
+        depth = max(self.of[user].depth for user in users) + (not instruction.op.elementwise)
         patterns = self._patterns(instruction, roots)
         if depth > self.max_depth:
-            reason = f"the fusion would be more than {self.max_depth} instructions deep"
+            reason = f"the fusion would have more than {self.max_depth} instructions that move elements on a path"
         elif len(patterns) > 1:
             reason = "the fusion would have two access patterns: rows and columns, or columns of two shapes"
         elif any(self.kernels[root].size >= self.max_instructions for root in roots):

@@ -46,7 +46,8 @@ class FusionPass:
     can_fuse: CanFuse = field(compare=False)
     max_instructions: int = 400
     max_depth: int = 100
-    """Length of the longest chain of instructions in a fusion: code generation recurses along it."""
+    """The largest number of instructions on a path in a fusion that are not element-wise: code generation recurses
+    along them."""
 
     def run(self, module: Module) -> int:
         """Fuses the instructions of each computation; returns the number of fusions created."""

@@ -184,7 +184,23 @@ class NestEmitter(NestState):
     # Values
 
     def value(self, expression: Expression) -> Element:
-        """The register of an expression, which is emitted at its first use."""
+        """The register of an expression, which is emitted at its first use.
+
+        Chains of operations, which may be long, are followed without recursion.
+        """
+        begun: list[Expression] = []
+        stack: list[Expression | None] = [expression]
+        while stack:
+            top = stack.pop()
+            if isinstance(top, Apply) and self.known(id(top)) is None:
+                begun.append(top)
+                stack += [None, *reversed(top.operands)]
+            else:
+                result = self._value(top or begun.pop())  # without top, all operands of the innermost one are done
+        return result
+
+    def _value(self, expression: Expression) -> Element:
+        """The register of an expression whose operands have theirs."""
         key = id(expression)
         found = self.known(key)
         if found is not None:

@@ -12,7 +12,7 @@ from hloom.backends.cpu.elements.called_functions import called_functions
 from hloom.backends.cpu.elements.types import Element, map_parts, width_of
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import I8, I64, PTR, Builder, Function, IndexValue, Parameter, Value
-from hloom.loops.expressions import Load, Reduction, Where
+from hloom.loops.expressions import Load, Reduction, Where, walk
 from hloom.loops.interleaved_accesses import AccessGroup, load_groups, max_record_length, store_groups
 from hloom.loops.nest import BufferType, Nest, Store, atoms_of
 
@@ -126,16 +126,18 @@ class NestState(ABC):
 
     def is_safe(self, expression: Expression) -> bool:
         """Whether all loads that are not guarded by a condition inside the expression are in bounds."""
-        known = self._safe.get(id(expression))
-        if known is None:
-            if isinstance(expression, Where):
-                known = self.is_safe(expression.condition)
-            elif isinstance(expression, Load) and not expression.in_bounds:
-                known = False
-            else:
-                known = all(map(self.is_safe, expression.children))
-            self._safe[id(expression)] = known
-        return known
+        if id(expression) not in self._safe:
+            for each in walk([expression]):
+                self._safe.setdefault(id(each), self._is_safe(each))
+        return self._safe[id(expression)]
+
+    def _is_safe(self, expression: Expression) -> bool:
+        """Whether the loads of an expression are, from what is known about those of its children."""
+        if isinstance(expression, Where):
+            return self._safe[id(expression.condition)]
+        if isinstance(expression, Load) and not expression.in_bounds:
+            return False
+        return all(self._safe[id(child)] for child in expression.children)
 
 
 def _access_groups(nest: Nest, vector_bytes: int) -> tuple[dict[int, AccessGroup[Load]], dict[int, AccessGroup[Store]]]:
