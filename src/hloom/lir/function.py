@@ -117,7 +117,9 @@ class Function:
     needs: dict[str, Need] = field(default_factory=dict)
     """Declarations of functions, and variables and functions that each module with the function has its own copy of."""
     is_shared: bool = False
-    """Whether the parts of a program, and all programs, share its code; it is exported, and its name says all."""
+    """Whether the parts of a program, and all programs, share its code; it is exported, and its name says all. Before
+    it is written its needs are the shared functions that it calls.
+    """
     loops: int = 0
     """Number of counted loops."""
     locations: dict[int, str] = field(default_factory=dict)
@@ -130,6 +132,10 @@ class Function:
         """Writes the function if it is not written yet. Threads that do so at once write the same."""
         if self.write is not None:
             whole = self.write()
+            called = {name for name, need in whole.needs.items() if isinstance(need, Function) and need.is_shared}
+            assert called <= self.needs.keys(), (
+                f"{self.name} calls {called - self.needs.keys()}, which are not declared"
+            )
             self.prologue, self.body, self.needs = whole.prologue, whole.body, whole.needs
             self.loops, self.locations, self.write = whole.loops, whole.locations, None
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from hloom.backends.cpu.codegen.emitter import Kernels, ProgramEmitter, with_kernels
-from hloom.backends.cpu.codegen.modules import Unit, module_of_units, module_source, module_text, shared_units
+from hloom.backends.cpu.codegen.modules import module_of_units, module_source, module_text, shared_name
 from hloom.backends.cpu.codegen.step_timer import StepTimer, TimedStep
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.llvm.disk_cache import cache_folder, find_program, has_kind, keep_kind, keep_program
@@ -148,9 +148,10 @@ def compile_shared(module: Module) -> None:
     """Compiles the functions that kernels of a module share with those of other programs, which then have them."""
     module, machine = clone_module(module), host_target()
     run_passes(module, cpu_pipeline(Topology.THREADS, machine.batch_invariant))
-    codes = codes_of(build_program(module, machine, codes=KernelCodes(machine)))
-    for unit in shared_units(Unit(code.functions) for code in codes.values()):
-        source = module_source(module_of_units([unit]))
+    program = build_program(module, machine, codes=KernelCodes(machine))
+    emitter = ProgramEmitter(program, assign_buffers(program, donate=False), machine.vector_bytes)
+    for part in emitter.all_modules():
+        source = module_source(part) if shared_name(part) is not None else b""
         if isinstance(source, str):
             compile_text(source)
 

@@ -322,3 +322,37 @@ def test_shared_functions_that_are_kept_are_not_written(folder: Path, monkeypatc
     monkeypatch.setattr(machine_code, "code_version", lambda: "another")
     hl.compile(transform(80))
     assert all(function.write is None for function in shared._shared.values())
+
+
+def sines(size: int) -> str:
+    """Returns a program that calls the shared functions for sines and for their large operands."""
+    lines = "\n".join(f"  x{k + 1} = f32[{size}] sine(x{k})" for k in range(5))
+    return f"HloModule m  ENTRY e {{ x0 = f32[{size}] parameter(0)\n{lines}\n  ROOT y = f32[{size}] negate(x5) }}"
+
+
+def test_functions_of_elements_that_are_kept_are_not_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modules, "is_strict", lambda: False)
+    monkeypatch.setattr(shared, "_shared", {})
+    compiler.compile_shared(hl.parse(sines(4096)))
+    written = {name for (_, name), function in shared._shared.items() if function.write is None}
+    assert {name.split(".")[0] for name in written} == {"sine", "reduce_large"} and len(list(folder.glob("*.o"))) == 2
+    shared._shared.clear()
+    run = hl.compile(sines(8192))
+    assert len(shared._shared) == 2 and all(function.write for function in shared._shared.values())
+    x = np.geomspace(1e-3, 1e30, 8192).astype(np.float32)
+    expected = x.astype(np.float64)
+    for _ in range(5):
+        expected = np.sin(expected)
+    np.testing.assert_allclose(run(x), -expected, rtol=0, atol=1e-6)
+
+
+def test_a_lone_shared_function_is_taken_from_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modules, "is_strict", lambda: False)
+    monkeypatch.setattr(shared, "_shared", {})
+    program = "HloModule m  ENTRY e {{ x = f32[{0}] parameter(0)  ROOT y = f32[{0}] sine(x) }}"
+    compiler.compile_shared(hl.parse(program.format(100)))
+    shared._shared.clear()
+    run = hl.compile(program.format(50))
+    assert shared._shared and all(function.write for function in shared._shared.values())
+    x = np.float32(1e20) * np.arange(50, dtype=np.float32)
+    np.testing.assert_allclose(run(x), np.sin(x.astype(np.float64)), rtol=0, atol=1e-6)

@@ -143,10 +143,11 @@ class ProgramEmitter(StepEmitter):
         needs = needs_of([*main, *(function for unit in units for function in unit.functions)])
         forks = PARALLEL_FOR.name in needs
         main += [*([self.fork_function()] if forks else []), self._main(len(parts), forks)]
-        groups += [[unit] for unit in new_shared([Unit(main), *units], kernels).values()]
+        shared = new_shared([Unit(main), *units], kernels)
         call_only, others = split_call_only([Unit(main), *known, *rest])
-        if len(groups) == 1 and not kernels.groups:
+        if len(groups) == 1 and not kernels.groups and not shared:
             others += groups.pop()
+        groups += [[unit] for unit in shared.values()]
         _keep_inside(call_only_nests, [*others, *(unit for group in groups for unit in group)])
         return [module_of_units(units) for units in (call_only, *balanced(others), *groups) if units]
 

@@ -157,7 +157,7 @@ def module_text(module: LirModule) -> str:
     """Returns the text of a module for LLVM, marked if programs share its code, and if it needs no optimisation."""
     if is_strict():
         check_module(module)
-    name = _shared_name(module)
+    name = shared_name(module)
     mark = shared_mark(name) if name is not None else ""
     call_only = CALL_ONLY if all(function.is_call_only for function in module.functions) else ""
     return mark + call_only + module.text()
@@ -165,11 +165,11 @@ def module_text(module: LirModule) -> str:
 
 def module_source(module: LirModule) -> Source:
     """Returns the object file of a shared function that is kept on disk, without writing it; the text of others."""
-    name = _shared_name(module) if not is_strict() else None
+    name = shared_name(module) if not is_strict() else None
     return (kept_object(name) if name is not None else None) or module_text(module)
 
 
-def _shared_name(module: LirModule) -> str | None:
+def shared_name(module: LirModule) -> str | None:
     """Returns the name of the shared function that is a module of its own; None if the module is not such a one."""
     (first, *others) = module.functions
     return first.name if module.is_part and first.is_shared and not others else None

@@ -12,7 +12,7 @@ from typing import TypeGuard, cast
 
 from hloom.affine import Expression
 from hloom.backends.cpu.elements import ops
-from hloom.backends.cpu.elements.functions.vector_math import FUNCTIONS
+from hloom.backends.cpu.elements.functions.vector_math import FUNCTIONS, callees
 from hloom.backends.cpu.elements.shared import shared
 from hloom.backends.cpu.elements.types import Element
 from hloom.backends.cpu.llvm.processor import processor
@@ -46,10 +46,12 @@ def call_function(b: Builder, expression: Apply, operands: list[Element]) -> Ele
     types = [cast(Value, operand).type for operand in operands]
     name = f"{expression.op.opcode}.{expression.type}.{types[0].suffix}"
 
+    parameters = [Parameter(f"x{k}", type) for k, type in enumerate(types)]
+
     def write() -> Builder:
-        parameters = [Parameter(f"x{k}", type) for k, type in enumerate(types)]
         f = Builder(Function(name, parameters, types[0]), processor().vector_bytes)
         f.ret(cast(Value, ops.apply(f, expression, [*parameters])))
         return f
 
-    return b.call_function(shared(name, write), *cast(list[Value], operands))
+    function = shared(Function(name, parameters, types[0]), write, callees(type(expression.op), types[0]))
+    return b.call_function(function, *cast(list[Value], operands))

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from hloom.backends.cpu.llvm.processor import Processor, processor
 from hloom.lir import Builder, Function
 
 
-def shared(name: str, write: Callable[[], Builder], unwritten: Function | None = None) -> Function:
-    """Returns the shared function of a name, which says all that its code depends on; it is written once.
+def shared(unwritten: Function, write: Callable[[], Builder], calls: Iterable[Function] = ()) -> Function:
+    """Returns the shared function with the head of `unwritten`, whose name says all that its code depends on.
 
-    Where `unwritten` is given, the function without instructions, these are written when they are needed.
+    It is written once, by `write`, and not at all if its machine code is kept on disk; it calls only shared `calls`.
     """
-    key = processor(), name
+    key = processor(), unwritten.name
     if key not in _shared:
-        function = unwritten or write().finish()
-        function.is_shared = function.is_exported = True
-        function.write = (lambda: write().finish()) if unwritten else None
-        _shared[key] = function
+        unwritten.is_shared = unwritten.is_exported = True
+        unwritten.needs.update((callee.name, callee) for callee in calls)
+        unwritten.write = lambda: write().finish()
+        _shared[key] = unwritten
     return _shared[key]
 
 

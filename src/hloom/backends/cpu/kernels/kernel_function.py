@@ -175,19 +175,14 @@ class KernelFunction(FunctionBuilder):
 def shared_function(
     name: str, write: Callable[[KernelFunction], None], calls: Sequence[Function] = (), /, **parameters: Type
 ) -> Function:
-    """Returns the shared function of a name with parameters, whose body `write` emits; it calls only shared `calls`.
-
-    It is not written if its machine code is kept on disk.
-    """
+    """Returns the shared function of a name with parameters, whose body `write` emits; it calls only shared `calls`."""
 
     def written() -> KernelFunction:
         f = KernelFunction(name, **parameters)
         write(f)
         return f
 
-    unwritten = KernelFunction(name, **parameters).function
-    unwritten.needs.update((callee.name, callee) for callee in calls)
-    return shared(name, written, unwritten)
+    return shared(KernelFunction(name, **parameters).function, written, calls)
 
 
 def copied_function(name: str, write: Callable[[KernelFunction], None], **parameters: Type) -> Function:

@@ -147,13 +147,12 @@ def _is_large(x: Lanes) -> Lanes:
 
 def _call_large(x: Lanes, quick: Sequence[Lanes]) -> list[Value]:
     """The reduced x, in which the parts of large lanes are replaced, by a call for each vector of some lanes."""
-    b, width = x.b, max(1, x.type.width)
-    lanes = math.gcd(width, processor().vector_bytes // 4)
+    b, width, lanes = x.b, max(1, x.type.width), _large_lanes(x.type)
     types = [part.type for part in (x, *quick)]
     memory = [b.slot(type, 1) for type in types]
     for value, address in zip((x, *quick), memory):
         b.store(value.value, address, 64)
-    function = _large_function(type_of(x.type.element, lanes if x.type.width else 0))
+    function = large_function(x.type)
     with b.loop(width, lanes) as loop:
         at = b.index(loop.index)
         addresses = [b.element_pointer(base, at, type.element) for base, type in zip(memory, types)]
@@ -161,12 +160,19 @@ def _call_large(x: Lanes, quick: Sequence[Lanes]) -> list[Value]:
     return [b.load(address, type, 64) for address, type in zip(memory[1:], types[1:])]
 
 
-def _large_function(type: Type) -> Function:
-    """The function that replaces the parts n, r and low of large x, all in memory."""
+def _large_lanes(type: Type) -> int:
+    """Returns the number of lanes that the function for large operands of a type reduces at once."""
+    return math.gcd(max(1, type.width), processor().vector_bytes // 4)
+
+
+def large_function(of: Type) -> Function:
+    """The function that replaces the parts n, r and low of large x of a type, all in memory."""
+    type = type_of(of.element, _large_lanes(of) if of.width else 0)
     name = f"reduce_large.{type.suffix}"
 
+    parameters = [Parameter(name, PTR) for name in ("x", "n", "r", "low")]
+
     def write() -> Builder:
-        parameters = [Parameter(name, PTR) for name in ("x", "n", "r", "low")]
         b = FunctionBuilder(Function(name, parameters), processor().vector_bytes)
         x, *quick = (
             Lanes(b, b.load(p, t, type.bits // 8)) for p, t in zip(parameters, (type, type.integer, type, type))
@@ -176,7 +182,7 @@ def _large_function(type: Type) -> Function:
             b.store(where(large, exact, part).value, address, type.bits // 8)
         return b
 
-    return shared(name, write)
+    return shared(Function(name, parameters), write)
 
 
 def _reduce_moderate(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:

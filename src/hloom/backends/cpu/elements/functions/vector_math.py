@@ -41,6 +41,7 @@ from collections.abc import Callable
 from hloom.backends.cpu.elements.functions import exponentials, trigonometry
 from hloom.backends.cpu.elements.functions.exponentials import INF
 from hloom.backends.cpu.elements.functions.lanes import Lanes, bit_pattern, fma, sqrt, where, with_sign_of
+from hloom.lir import Function, Type
 from hloom.ops.elementwise_binary import Atan2
 from hloom.ops.elementwise_unary import (
     Acos,
@@ -134,3 +135,8 @@ FUNCTIONS: dict[type[Operation], Callable[..., Lanes]] = {
     Tanh: exponentials.tanh,
 }
 """The functions of floats by operation, but for power, which integers have too."""
+
+
+def callees(op: type[Operation], type: Type) -> list[Function]:
+    """Returns the shared functions that a function of operands of a type calls."""
+    return [trigonometry.large_function(type)] if op in (Cosine, Sine, Tan) else []
