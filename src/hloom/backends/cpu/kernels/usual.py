@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hloom.backends.cpu.elements.called_functions import MIN_CALLS
+
 LENGTHS = 128, 64, 32, 24, 9, 25, 49, 80, 81, 100, 196, 256, 1280, 16, 512, 2048, 384, 1152, 896, 1600
 """Lengths of transforms with all small radices, as first and as last ones of one step, of two, and of rows."""
 COLUMNS = 128, 64, 24, 9, 25, 49, 80, 36, 72, 120, 250, 288, 1024, 4096, 200, 576
@@ -28,6 +30,9 @@ STRIDED = (56, 64, 128, 3), (28, 128, 256, 1)
 """Rows of an image, features before and after, and rows of the window, of convolutions that halve the rows."""
 TRANSPOSED = (128, 64, 64, 4), (32, 256, 128, 2), (28, 128, 64, 3), (16, 64, 3, 4)
 """Rows of an image, features before and after, and rows of the window, of convolutions that double the rows."""
+
+FUNCTIONS = "sine", "cosine", "tan", "tanh", "erf", "exponential", "log", "logistic", "log-plus-one"
+"""Functions of elements that kernels call if they apply them often, or that call one for large operands."""
 
 
 def usual_programs() -> Iterator[str]:
@@ -69,6 +74,15 @@ def usual_programs() -> Iterator[str]:
             yield _convolution(*strided, labels, stride=2)
     for transposed in TRANSPOSED:
         yield _convolution(*transposed, "b01f", scale=2)
+    for type in ("f32", "f64"):
+        for function in FUNCTIONS:
+            yield _chain(function, f"{type}[100000]")
+
+
+def _chain(function: str, shape: str) -> str:
+    """Returns a program that applies a function of elements as often as one that calls it."""
+    applied = " ".join(f"x{k + 1} = {shape} {function}(x{k})" for k in range(MIN_CALLS))
+    return f"HloModule chain  ENTRY e {{ x0 = {shape} parameter(0)  {applied}  ROOT y = {shape} negate(x{MIN_CALLS}) }}"
 
 
 def _fft(kind: str, operand: str, result: str, lengths: str) -> str:
