@@ -31,7 +31,7 @@ STRIDED = (56, 64, 128, 3), (28, 128, 256, 1)
 TRANSPOSED = (128, 64, 64, 4), (32, 256, 128, 2), (28, 128, 64, 3), (16, 64, 3, 4)
 """Rows of an image, features before and after, and rows of the window, of convolutions that double the rows."""
 
-FUNCTIONS = "sine", "cosine", "tan", "tanh", "erf", "exponential", "log", "logistic", "log-plus-one"
+FUNCTIONS = "sine", "cosine", "tan", "tanh", "erf", "log", "logistic", "log-plus-one"
 """Functions of elements that kernels call if they apply them often, or that call one for large operands."""
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterable
+
 from hloom.backends.cpu.kernels.convolution.geometry import Geometry, Mode, Role
 from hloom.backends.cpu.kernels.products.tile import Tile
 from hloom.target import L2_BYTES
@@ -11,14 +14,19 @@ MIN_SUMS = 8  # of a tile, to hide the latency of multiply-adds
 LOAD_COST = 0.1
 
 
-def tile_cost(g: Geometry, tile: Tile) -> float:
-    """Returns the cost of all tiles: their products and loads, and the stores of their sums."""
-    sums, form = tile.rows * tile.vectors, g.form
+def cheapest_tile(g: Geometry, tiles: Iterable[Tile]) -> tuple[float, Tile]:
+    """Returns the cheapest of some tiles, and the cost of all of this kind: products, loads, and stores of sums."""
+    form, of_vector = g.form, _vector_cost(g)
     steps = form.taps / form.classes * form.inputs * form.parts  # of an output, on average
-    products = steps * (max(sums, MIN_SUMS) + LOAD_COST * (tile.rows + tile.vectors * _vector_cost(g)))
-    stores = sums * (2 if g.result.has_contiguous_rows else 2 * g.width)
-    row_tiles, column_tiles = g.tiles(tile)
-    return form.classes * g.groups * g.images * g.outer * row_tiles * column_tiles * (products + stores)
+    of_store = 2 if g.result.has_contiguous_rows else 2 * g.width
+    rows = form.classes * g.groups * g.images * g.outer
+
+    def cost(tile: Tile) -> float:
+        sums, (row_tiles, column_tiles) = tile.rows * tile.vectors, g.tiles(tile)
+        products = steps * (max(sums, MIN_SUMS) + LOAD_COST * (tile.rows + tile.vectors * of_vector))
+        return rows * row_tiles * column_tiles * (products + sums * of_store)
+
+    return min(((cost(tile), tile) for tile in tiles), key=operator.itemgetter(0))
 
 
 def _vector_cost(g: Geometry) -> int:

@@ -301,7 +301,7 @@ class Geometry:
     def tiles(self, tile: Tile) -> tuple[int, int]:
         """Returns the tiles along a row of positions, and along the features."""
         positions, features = self.positions_of(tile), self.features_of(tile)
-        return math.ceil(self.positions / positions), math.ceil(self.output_features / features)
+        return -(-self.positions // positions), -(-self.output_features // features)
 
     def positions_of(self, tile: Tile) -> int:
         """Returns the positions in a tile."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hloom.backends.cpu.kernels.code import align_up
-from hloom.backends.cpu.kernels.convolution.cost import PASS_BYTES, copy_cost, tile_cost
+from hloom.backends.cpu.kernels.convolution.cost import PASS_BYTES, cheapest_tile, copy_cost
 from hloom.backends.cpu.kernels.convolution.form import Form, Tap
 from hloom.backends.cpu.kernels.convolution.geometry import FEATURE, Geometry, Mode, phase, position
 from hloom.backends.cpu.kernels.kernel_function import size_of
@@ -245,16 +245,13 @@ def make_plan(form: Form, vector: Type, target: Target) -> ConvolutionPlan:
     if target.batch_invariant and form.batch > 1:
         of_image = make_plan(replace(form, batch=1), vector, target).geometry
         geometry = replace(of_image, form=form)
-        tile = min(_tiles(geometry, vector, accumulators), key=lambda tile: tile_cost(geometry, tile))
+        _, tile = cheapest_tile(geometry, _tiles(geometry, vector, accumulators))
         return ConvolutionPlan(geometry, tile, threads, fixed_order=True)
     candidates: list[tuple[float, Geometry, Tile]] = []
     for mode in _modes(form):
         for flat in range(1 if mode is Mode.LANES else 0, len(form.axes) + 1):
             geometry = Geometry(form, mode, flat, vector.width, size)
-            cost, tile = min(
-                ((tile_cost(geometry, tile), tile) for tile in _tiles(geometry, vector, accumulators)),
-                key=lambda each: each[0],
-            )
+            cost, tile = cheapest_tile(geometry, _tiles(geometry, vector, accumulators))
             candidates.append((cost + copy_cost(geometry), geometry, tile))
     _, geometry, tile = min(candidates, key=lambda each: each[0])
     return ConvolutionPlan(geometry, tile, threads, target.batch_invariant)
