@@ -30,7 +30,7 @@ Array = np.ndarray[Any, Any]
 INTEGERS = ("s8", "u8", "s4", "u4", "s2")
 FLOATS = ("f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz", "f8e4m3b11fnuz", "f8e3m4", "f4e2m1fn")
 GROUP = 32
-SCALES = {"none": None, "columns": (0, 1), "groups": (GROUP, 1), "blocks": (GROUP, GROUP)}
+SCALES = {"none": None, "columns": (0, 1), "groups": (GROUP, 1), "blocks": (GROUP, GROUP), "64": (64, 1), "96": (96, 1)}
 """The steps of K and the columns that share a scale; 0: all."""
 EPSILON = {"f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8, "f64": 2.0**-53}
 
@@ -175,6 +175,12 @@ def test_groups_are_narrower_than_the_vectors_of_looked_up_bytes(weights: str, t
     check(Case(2, 192, 160, weights, scales="groups", transposed=transposed))
 
 
+def _inner_loops(text: str) -> list[str]:
+    """The bodies of loops of one block in the LLVM IR of a module."""
+    pattern = r"\n(loop\d+):((?:(?!\n(?:loop|after)\d+:).)*br i1 [^\n]*label %\1,)"
+    return [body for _, body in re.findall(pattern, stage_text(hl.parse(text), "llvm"), re.DOTALL)]
+
+
 def _with_zero_points_of_bytes(case: Case) -> str:
     """The module of a case whose zero points are u8."""
     sizes = case._sizes(case.k // GROUP, case.n)
@@ -206,9 +212,7 @@ def test_zero_points_of_bytes_are_converted_inside(
 def test_what_groups_share_is_computed_before_the_loop_over_their_elements(floats: str) -> None:
     """The loop with the multiply-adds loads zero points as floats, and finds rows at addresses without products."""
     case = Case(1, 4096, 64, "s8", floats, scales="groups", has_zero_points=True, transposed=True)
-    llvm = stage_text(hl.parse(_with_zero_points_of_bytes(case)), "llvm")
-    loops = re.findall(r"\n(loop\d+):((?:(?!\n(?:loop|after)\d+:).)*br i1 [^\n]*label %\1,)", llvm, re.DOTALL)
-    (body,) = [body for _, body in loops if body.count("@llvm.fmuladd") >= 8]
+    (body,) = [body for body in _inner_loops(_with_zero_points_of_bytes(case)) if body.count("@llvm.fmuladd") >= 8]
     assert not re.search(r"[us]itofp i8 |mul i64 %\w+, 4096\b", body)
 
 
@@ -261,6 +265,22 @@ def test_scaled_codes_are_looked_up_once(rows: int) -> None:
     text = stage_text(hl.parse(_unpacking(case, "bitcast")), "asm")
     assert re.search(r"vperm(ps|d)\s", text)
     assert not re.search(r"vperm(ps|d)\s.*\{1to16\}", text)
+
+
+@pytest.mark.parametrize(("rows", "k", "scales"), [(1, 65 * 64, "64"), (3, 5120, "64"), (1, 45 * 96, "96")])
+def test_groups_of_several_iterations_compute_a_table_once(rows: int, k: int, scales: str) -> None:
+    """Groups of 96 are not whole in the blocks of K."""
+    case = Case(rows, k, 33, "u8", scales=scales, has_zero_points=True, transposed=True)
+    text = _unpacking(case, "stack")
+    if has_byte_tables() and scales == "64":
+        looked_up = [body for body in _inner_loops(text) if "permvar" in body]
+        assert looked_up
+        assert not any("arithmetic.fence" in body for body in looked_up)
+    x, _, *adjustments = case.arguments()
+    codes = np.random.default_rng(5).integers(0, 256, (33, k // 2), np.uint8)
+    exact, bound = case.expected(x, np.stack([codes & 15, codes >> 4], -1).reshape(33, k), *adjustments)
+    got = np.asarray(hl.compile(hl.parse(text))(x, codes, *adjustments))
+    assert (np.abs(got - exact) <= bound).all()
 
 
 @pytest.mark.parametrize("sizes", [(96, 58), pytest.param((192, 160), marks=pytest.mark.long)])
@@ -352,8 +372,8 @@ def test_every_type_scale_and_size() -> None:
     for _ in range(int(os.environ.get("HLOOM_CASES", "2000")) // 10):
         pick = random.choice
         scales = str(pick([*SCALES]))
-        unit = 1 if scales in ("none", "columns") else GROUP
-        k, n = (int(pick([1, 2, 3, 5, 7, 11, 16, 31, 64])) * unit for _ in range(2))
+        units = (1, 1) if scales in ("none", "columns") else ((SCALES[scales] or (1, 1))[0], GROUP)
+        k, n = (int(pick([1, 2, 3, 5, 7, 11, 16, 31, 64])) * unit for unit in units)
         case = Case(
             int(pick([1, 2, 3, 4, 5, 8, 9, 40])),
             k * int(pick([1, 7, 11])),

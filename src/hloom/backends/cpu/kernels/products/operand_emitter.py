@@ -194,13 +194,32 @@ class OperandEmitter(NestEmitter):
         coded = self.operand.coded
         if coded is None or self.vector is None or self.lanes != CODES or self.type.element != "float":
             return None
-        part, function = coded
+        table = self.known("table")
+        return self._of_codes(coded[1], self._table(*coded) if table is None else table)
+
+    def _table(self, part: Expression, function: ByteFunction) -> Value:
+        """Returns the elements of all codes, of a part of the expression, at the bound indices."""
         self.scopes.append({id(part): table_of_codes(self.f, function.table)})
         table = self.value(self.operand.value)
         self.scopes.pop()
         assert isinstance(table, Value)
         # Without a fence LLVM looks up the factors of scaled codes, and multiplies what it finds, for each vector anew.
-        return self._of_codes(function, self.f.intrinsic("arithmetic.fence", table))
+        return self.f.intrinsic("arithmetic.fence", self.f.splat(table, CODES))
+
+    def with_table(self, resume: Resume, shared: Shared, at: IndexValue) -> Resume:
+        """Returns a context that also has the table of the group of an element of K."""
+        axis, coded = self.operand.contracted, self.operand.coded
+        assert coded is not None
+        with resume(), self.sharing(shared), self._lanes(axis.within, CODES, None), self._in_group(axis, at):
+            table = self._table(*coded)
+
+        @contextmanager
+        def resume_with_table() -> Iterator[None]:
+            with resume():
+                self.scopes[-1]["table"] = table
+                yield
+
+        return resume_with_table
 
     def _emit(self, expression: Expression) -> Element:
         function = self._byte_function(expression)

@@ -160,7 +160,31 @@ class RowSums:
     def _sum_iterations(
         self, rows: Sequence[Row], part_of_k: tuple[IndexValue, IndexValue], sums: list[Value]
     ) -> list[Value]:
-        """Adds the products of a part of K, an integral number of iterations, to the sums."""
+        """Adds the products of a part of K, an integral number of iterations, to the sums: of whole groups of several
+        iterations, or of a part of one group.
+        """
+        f, (first, end), group = self.work.f, part_of_k, self.matrix.group
+        if not self._has_whole_groups:
+            return self._add_iterations(rows, part_of_k, sums)
+        with f.loop(end, group, sums, first) as loop:
+            last = f.minimum(f.add(loop.index, group), end)
+            loop.carried = self._add_iterations(
+                self.matrix.in_group(rows, loop.index), (loop.index, last), loop.carried
+            )
+        return loop.carried
+
+    @property
+    def _has_whole_groups(self) -> bool:
+        """Whether the elements of groups take several iterations, and no part of K has parts of two groups."""
+        group, chain = self.matrix.group, MIN_CHAIN_ITERATIONS * self.step
+        if group <= self.step or group % self.step or (chain % group and group % chain):
+            return False
+        return self.block == self.k or self.block % group == 0
+
+    def _add_iterations(
+        self, rows: Sequence[Row], part_of_k: tuple[IndexValue, IndexValue], sums: list[Value]
+    ) -> list[Value]:
+        """Adds the products of iterations from the first to the last (excluded) of a part of K."""
         f, (first, end) = self.work.f, part_of_k
         with f.loop(end, self.step, sums, first) as loop:
             for row in rows:

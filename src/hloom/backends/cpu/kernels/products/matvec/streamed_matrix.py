@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction
@@ -49,6 +49,15 @@ class StreamedMatrix(ABC):
         """Returns access to a part of rows, of which all elements are read: at most `most` columns from `first` to
         `last` (excluded).
         """
+        return rows
+
+    @property
+    def group(self) -> int:
+        """Columns that `in_group` reads faster; 0 if there are no groups."""
+        return 0
+
+    def in_group(self, rows: Sequence[Row], at: IndexValue) -> Sequence[Row]:
+        """Returns access to the elements of rows in the group of a column."""
         return rows
 
     @abstractmethod
@@ -132,9 +141,10 @@ def _interleaved(f: KernelFunction, elements: list[Value]) -> Value:
 
 @dataclass(frozen=True)
 class ComputedRow(Row):
-    """Access to a row of a computed operand, and the context in which its index is bound."""
+    """Access to a row of a computed operand, the context in which its index is bound, and what its groups share."""
 
     resume: Resume = nullcontext
+    shared: Shared = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -170,7 +180,7 @@ class ComputedMatrix(StreamedMatrix):
             with resume(), e.sharing(shared), e.lanes_along(contracted, mask):
                 return e.elements(contracted, at, 1)[0]
 
-        return ComputedRow(load, prefetch, resume)
+        return ComputedRow(load, prefetch, resume, shared)
 
     def within(self, rows: Sequence[Row], first: IndexValue, last: IndexValue, most: int) -> Sequence[Row]:
         if not self.emitter.operand.of_groups:
@@ -178,6 +188,15 @@ class ComputedMatrix(StreamedMatrix):
         computed = [row for row in rows if isinstance(row, ComputedRow)]
         shared = self.emitter.shared_values([row.resume for row in computed], first, last, most)
         return [self._row(row.resume, row.prefetch, own) for row, own in zip(computed, shared, strict=True)]
+
+    @property
+    def group(self) -> int:
+        return self.emitter.operand.contracted.size if self.order is not None else 0
+
+    def in_group(self, rows: Sequence[Row], at: IndexValue) -> Sequence[Row]:
+        computed = [row for row in rows if isinstance(row, ComputedRow)]
+        contexts = [self.emitter.with_table(row.resume, row.shared, at) for row in computed]
+        return [self._row(own, row.prefetch, row.shared) for own, row in zip(contexts, computed, strict=True)]
 
     def columns(self, first: IndexValue, count: int) -> Columns:
         def load(at: IndexValue, mask: Value | None) -> list[list[Value]]:
