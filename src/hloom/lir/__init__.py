@@ -1,9 +1,10 @@
 """The low-level IR between loops and LLVM: typed functions, their builder, verifier and interpreter."""
 
-from hloom.lir.builder import Builder, OpenLoop
+from hloom.lir.builder import OpenLoop
 from hloom.lir.function import Attribute, Declaration, Function, Global, LirModule, Need, Zeros
 from hloom.lir.function_builder import FunctionBuilder
 from hloom.lir.instructions import CallAttribute
+from hloom.lir.masked_builder import Builder
 from hloom.lir.types import F32, F64, I1, I8, I32, I64, PTR, VOID, StructType, Type, struct_of, type_of
 from hloom.lir.values import (
     Constant,

@@ -47,7 +47,7 @@ from hloom.lir.instructions import (
     Store,
 )
 from hloom.lir.types import I1, I32, I64, PTR, VOID, Type, type_of
-from hloom.lir.values import Constant, IndexValue, Symbol, Value, constant, index_value, poison, zero
+from hloom.lir.values import Constant, IndexValue, Symbol, Value, constant, index_value, poison, shuffled_constant
 
 
 @dataclass
@@ -58,8 +58,8 @@ class OpenLoop:
     carried: list[Value] = field(default_factory=list)
 
 
-class Builder:
-    """Appends instructions to a function; masked accesses of vectors longer than registers are split."""
+class InstructionBuilder:
+    """Appends instructions to a function."""
 
     def __init__(self, function: Function, register_bytes: int = 64) -> None:
         self.function = function
@@ -313,6 +313,9 @@ class Builder:
     def shuffle(self, a: Value, b: Value | None, lanes: Sequence[int]) -> Value:
         """Selects lanes of a and b; lanes of b are numbered after those of a."""
         other, order = b if b is not None else poison(a.type), tuple(lanes)
+        known = shuffled_constant(a, b, order) if isinstance(a, Constant) else None
+        if known is not None or (b is None and len(order) == a.type.width and order == tuple(range(len(order)))):
+            return known or a
         key = "shuffle", a.type, a.text, other.text, order
         return self._once(key, Shuffle, a, other, order)
 
@@ -370,54 +373,3 @@ class Builder:
     def copy(self, target: Value, source: Value, size: IndexValue) -> None:
         """Copies bytes between disjoint memory."""
         self.call_void("llvm.memcpy.p0.p0.i64", target, source, index_value(size), constant(I1, False))
-
-    def load_masked(
-        self, pointer: Value, type: Type, align: int, mask: Value | None, rest: Value | None = None
-    ) -> Value:
-        """Loads the lanes of a mask, None for all; the others are those of `rest`, by default zeros.
-
-        LLVM 22 reads inactive lanes if it splits a vector over registers of which one has no active lane and the mask
-        is partly constant. So vectors are split into registers here.
-        """
-        if mask is None:
-            return self.load(pointer, type, align)
-        rest = rest if rest is not None else zero(type)
-        lanes = 8 * self.register_bytes // type.bits
-        if type.width <= lanes:
-            return self._load_masked(pointer, type, align, mask, rest)
-        loaded: Value | None = None
-        for start in range(0, type.width, lanes):
-            own = range(start, min(start + lanes, type.width))
-            address = self.element_pointer(pointer, constant(I64, start), type.element)
-            masks, others = self.shuffle(mask, None, own), self.shuffle(rest, None, own)
-            part = self._load_masked(address, type_of(type.element, len(own)), align, masks, others)
-            loaded = part if loaded is None else self.joined(loaded, part)
-        assert loaded is not None
-        return loaded
-
-    def _load_masked(self, pointer: Value, type: Type, align: int, mask: Value, rest: Value) -> Value:
-        return self.call(f"llvm.masked.load.{type.suffix}.p0", type, pointer, constant(I32, align), mask, rest)
-
-    def store_masked(self, value: Value, pointer: Value, align: int, mask: Value | None) -> None:
-        """Stores the lanes of a mask, None for all.
-
-        LLVM 22 stores too many bytes if it combines a truncation with a store of one constant lane. Masks of stores
-        that may follow a truncation therefore depend on a condition unknown to LLVM: that the pointer is not null.
-        """
-        if mask is None:
-            self.store(value, pointer, align)
-            return
-        if not value.type.is_float and value.type.bits < 64:
-            is_somewhere = self.compare("ne", pointer, constant(PTR, 0))
-            mask = self.binary("and", mask, self.splat(is_somewhere, value.type.width))
-        self.call_void(f"llvm.masked.store.{value.type.suffix}.p0", value, pointer, constant(I32, align), mask)
-
-    def gather(self, pointers: Value, type: Type, align: int, mask: Value) -> Value:
-        """Loads the lanes of a mask from an address each; the others are zero."""
-        name = f"llvm.masked.gather.{type.suffix}.v{type.width}p0"
-        return self.call(name, type, pointers, constant(I32, align), mask, zero(type))
-
-    def scatter(self, value: Value, pointers: Value, align: int, mask: Value) -> None:
-        """Stores the lanes of a mask to an address each."""
-        name = f"llvm.masked.scatter.{value.type.suffix}.v{value.type.width}p0"
-        self.call_void(name, value, pointers, constant(I32, align), mask)

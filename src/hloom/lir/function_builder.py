@@ -6,9 +6,9 @@ and i64s, by their words in the context, memory of the function that runs it.
 
 from __future__ import annotations
 
-from hloom.lir.builder import Builder
 from hloom.lir.function import Function
 from hloom.lir.instructions import AtomicUpdate, CompareExchange
+from hloom.lir.masked_builder import Builder
 from hloom.lir.types import I1, I64, VOID, Type, struct_of
 from hloom.lir.values import IndexValue, Value, index_value
 

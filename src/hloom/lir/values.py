@@ -120,7 +120,7 @@ def is_constant_below(value: Value, limit: int) -> bool:
     return isinstance(value, Constant) and all(lane is not None and 0 <= lane < limit for lane in value.lanes)
 
 
-def zero(type: Type) -> Value:
+def zero(type: Type) -> Constant:
     """Returns zero in all lanes and fields."""
     return Constant("zeroinitializer", type, (0,) * max(type.width, 1))
 
@@ -130,7 +130,7 @@ def poison(type: Type) -> Value:
     return Constant("poison", type, (None,) * max(type.width, 1))
 
 
-def vector_constant(element: str, lanes: Sequence[int]) -> Value:
+def vector_constant(element: str, lanes: Sequence[int]) -> Constant:
     """Returns a vector of integers."""
     scalar = type_of(element)
     text = ", ".join(f"{element} {constant(scalar, lane).text}" for lane in lanes)
@@ -145,6 +145,17 @@ def lane_indices(type: Type) -> Value:
 def mask_constant(active: int, lanes: int) -> Value:
     """Returns the mask of the first `active` lanes."""
     return vector_constant("i1", [lane < active for lane in range(lanes)])
+
+
+def shuffled_constant(a: Value, b: Value | None, order: Sequence[int]) -> Constant | None:
+    """Returns the constant that lanes of two masks or zeros are; None for other values."""
+    operands = [a] if b is None else [a, b]
+    if all(isinstance(each, Constant) and each.text == "zeroinitializer" for each in operands):
+        return zero(type_of(a.type.element, len(order)))
+    known = [lane for each in operands if isinstance(each, Constant) for lane in each.lanes]
+    if a.type.element != "i1" or len(known) != len(operands) * a.type.width or None in known:
+        return None
+    return vector_constant("i1", [bool(known[lane]) for lane in order])
 
 
 def index_value(index: IndexValue) -> Value:

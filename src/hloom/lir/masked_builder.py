@@ -1,0 +1,123 @@
+"""Masked accesses to memory, divided where all lanes of a constant mask are on, or all off."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from hloom.lir.builder import InstructionBuilder
+from hloom.lir.types import I32, I64, PTR, Type, type_of
+from hloom.lir.values import Constant, Value, constant, zero
+
+
+class Builder(InstructionBuilder):
+    """Appends instructions; masked accesses of vectors longer than registers are divided."""
+
+    def load_masked(
+        self, pointer: Value, type: Type, align: int, mask: Value | None, rest: Value | None = None
+    ) -> Value:
+        """Loads the lanes of a mask, None for all; the others are those of `rest`, by default zeros.
+
+        LLVM 22 reads inactive lanes if it splits a vector over registers of which one has no active lane and the mask
+        is partly constant. So vectors are split into registers here.
+        """
+        if mask is None:
+            return self.load(pointer, type, align)
+        rest = rest if rest is not None else zero(type)
+        loaded: list[Value] = []
+        for part in mask_parts(mask, self._lanes(type)):
+            loaded.append(self._load_part(pointer, type, align, part, mask, rest))
+            while len(loaded) > 1 and loaded[-1].type.width == loaded[-2].type.width:
+                loaded[-2:] = [self.joined(*loaded[-2:])]
+        return functools.reduce(self.joined, loaded)
+
+    def _load_part(self, pointer: Value, type: Type, align: int, part: MaskPart, mask: Value, rest: Value) -> Value:
+        type = type_of(type.element, len(part.lanes))
+        if part.on is False:
+            return self.shuffle(rest, None, part.lanes)
+        address = self.element_pointer(pointer, constant(I64, part.lanes.start), type.element)
+        if part.on:
+            return self.load(address, type, align)
+        mask, rest = (self.shuffle(each, None, part.lanes) for each in (mask, rest))
+        return self.call(f"llvm.masked.load.{type.suffix}.p0", type, address, constant(I32, align), mask, rest)
+
+    def store_masked(self, value: Value, pointer: Value, align: int, mask: Value | None) -> None:
+        """Stores the lanes of a mask, None for all.
+
+        LLVM 22 stores too many bytes if it combines a truncation with a store of one constant lane. Masks of stores
+        that may follow a truncation therefore depend on a condition unknown to LLVM: that the pointer is not null.
+        """
+        if mask is None:
+            self.store(value, pointer, align)
+            return
+        for part in mask_parts(mask, self._lanes(value.type) if isinstance(mask, Constant) else value.type.width):
+            if part.on is not False:
+                own = self.shuffle(value, None, part.lanes)
+                address = self.element_pointer(pointer, constant(I64, part.lanes.start), value.type.element)
+                self._store_part(own, address, align, None if part.on else self.shuffle(mask, None, part.lanes))
+
+    def _store_part(self, value: Value, pointer: Value, align: int, mask: Value | None) -> None:
+        if mask is None:
+            self.store(value, pointer, align)
+            return
+        if not value.type.is_float and value.type.bits < 64:
+            is_somewhere = self.compare("ne", pointer, constant(PTR, 0))
+            mask = self.binary("and", mask, self.splat(is_somewhere, value.type.width))
+        self.call_void(f"llvm.masked.store.{value.type.suffix}.p0", value, pointer, constant(I32, align), mask)
+
+    def _lanes(self, type: Type) -> int:
+        """Returns the number of elements in a register."""
+        return 8 * self.register_bytes // type.bits
+
+    def gather(self, pointers: Value, type: Type, align: int, mask: Value) -> Value:
+        """Loads the lanes of a mask from an address each; the others are zero."""
+        name = f"llvm.masked.gather.{type.suffix}.v{type.width}p0"
+        return self.call(name, type, pointers, constant(I32, align), mask, zero(type))
+
+    def scatter(self, value: Value, pointers: Value, align: int, mask: Value) -> None:
+        """Stores the lanes of a mask to an address each."""
+        name = f"llvm.masked.scatter.{value.type.suffix}.v{value.type.width}p0"
+        self.call_void(name, value, pointers, constant(I32, align), mask)
+
+
+@dataclass(frozen=True, slots=True)
+class MaskPart:
+    """Adjacent lanes of a masked vector: all `on`, all off, or None if their mask has to be looked at."""
+
+    lanes: range
+    on: bool | None
+
+
+def mask_parts(mask: Value, register_lanes: int) -> Iterator[MaskPart]:
+    """Yields the parts of a masked vector, from the first lane to the last.
+
+    Registers have a part each, but those that a constant mask turns on or off together are in parts of powers of two
+    registers, which begin at a multiple of their length: an access without a mask costs LLVM as much as one of a
+    register.
+    """
+    states = [_state(mask, lanes) for lanes in _registers(mask.type.width, register_lanes)]
+    start = 0
+    while start < len(states):
+        count = 1
+        while states[start] is not None and _is_run(states, start, 2 * count):
+            count *= 2
+        first = start * register_lanes
+        lanes = range(first, min(first + count * register_lanes, mask.type.width))
+        yield MaskPart(lanes, states[start])
+        start += count
+
+
+def _registers(width: int, register_lanes: int) -> list[range]:
+    return [range(start, min(start + register_lanes, width)) for start in range(0, width, register_lanes)]
+
+
+def _state(mask: Value, lanes: range) -> bool | None:
+    """Whether all lanes are on; None if some are off, or unknown."""
+    values = {mask.lanes[lane] for lane in lanes} if isinstance(mask, Constant) else set[object]()
+    return bool(values.pop()) if values in ({True}, {False}) else None
+
+
+def _is_run(states: Sequence[bool | None], start: int, count: int) -> bool:
+    part = states[start : start + count]
+    return start % count == 0 and len(part) == count and set(part) == {states[start]}
