@@ -8,7 +8,11 @@ import pytest
 
 from backends.cpu.kernels.run_kernel import Array, check
 from backends.cpu.kernels.sort.test_sort_kernel import floats
+from hloom.api import parse
 from hloom.backends.cpu.kernels.sort import top_k
+from hloom.lir import LirModule
+from hloom.ops.sort import TopK
+from hloom.target import Target
 from hloom.types import BY_DTYPE
 
 
@@ -53,3 +57,24 @@ def test_sorted_rows(order: int) -> None:
     check(top_k.emit, text(x, 10), x)
     lowest = np.full((2, 50), -(2**31), np.int32)
     check(top_k.emit, text(lowest, 10), lowest)
+
+
+@pytest.mark.parametrize("k", [1, 8, 16])
+def test_rows_whose_best_elements_are_equal_or_come_last_in_the_order(k: int) -> None:
+    x = floats((4, 1000))
+    few = np.where(np.arange(1000) % 300 == 7, x, np.float32(np.nan))
+    for each in (np.maximum(x, 0), few, -few, np.full_like(x, -np.nan)):
+        for largest in (True, False):
+            check(top_k.emit, text(each, k, largest), each)
+
+
+def test_the_lanes_of_long_rows_bound_their_lists() -> None:
+    def counts_lanes(k: int, size: int) -> bool:
+        entry = next(iter(parse(text(np.zeros((2, size), "f4"), k)).entry.instructions[1:]))
+        assert isinstance(entry.op, TopK)
+        code = top_k.emit(entry.op, "topk", entry, Target(64, 2))
+        assert code is not None
+        return "ctpop" in LirModule(code.functions).text()
+
+    assert counts_lanes(8, 1024) and counts_lanes(16, 256)
+    assert not counts_lanes(8, 100) and not counts_lanes(17, 1024)

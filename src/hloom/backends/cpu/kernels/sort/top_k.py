@@ -1,4 +1,8 @@
-"""`topk`: a short list of the best is maintained while a row is scanned; for longer lists the rows are sorted."""
+"""`topk`: a short list of the best is maintained while a row is scanned; for longer lists the rows are sorted.
+
+Before, the best key of each lane of a vector is found. They are keys of different elements, so that the kth of them
+bounds the result: hardly any element that is not part of it enters the list.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,8 @@ from hloom.target import Target
 
 MAX_INSERTION_LENGTH = 8
 """Length up to which lists are always maintained by insertion."""
+MAX_BOUNDED_LENGTH, MIN_BOUNDED_VECTORS = 16, 8
+"""Length of lists, and vectors in a row, for which finding a bound costs less than what it saves."""
 
 
 def emit(op: TopK, name: str, instruction: Instruction, target: Target) -> KernelCode | None:
@@ -75,26 +81,61 @@ class _Selection:
         return f
 
     def _select(self, f: KernelFunction, row: Value, best: Value) -> None:
-        """Inserts the first elements unconditionally, and later ones if they precede the last element of the list."""
+        """Inserts the elements that precede the last element of the list, and the first ones of a list without bound.
+
+        A bounded list begins empty.
+        """
         with f.each(0, self.k) as rank:
             store_raw(f, constant(self.record, -1), best, rank)
-        head = min(self.rows.size, -(-self.k // self.lanes) * self.lanes)
+        bound = self._bound(f, row)
+        head = 0 if bound else min(self.rows.size, -(-self.k // self.lanes) * self.lanes)
         whole = head + (self.rows.size - head) // self.lanes * self.lanes
         with f.each(0, head) as position:
             self._insert(f, row, best, position)
-        with f.each(head, whole, self.lanes) as start, self._candidates(f, row, best, start) as position:
+        with f.each(head, whole, self.lanes) as start, self._candidates(f, row, best, start, bound) as position:
             self._insert(f, row, best, position)
         with f.each(whole, self.rows.size) as position:
             self._insert(f, row, best, position)
 
+    def _bound(self, f: KernelFunction, row: Value) -> Value | None:
+        """Returns the kth of the least keys of the lanes of a vector, or None if the row is too short."""
+        lanes = max(self.lanes, 1 << (2 * self.k - 1).bit_length())
+        if self.k > MAX_BOUNDED_LENGTH or self.rows.size < MIN_BOUNDED_VECTORS * lanes:
+            return None
+        least = f.variable(self._keys(f, row, constant(I64, 0), lanes))
+        with f.each(lanes, self.rows.size // lanes * lanes, lanes) as start:
+            least.set(f.intrinsic("umin", least.get(), self._keys(f, row, start, lanes)))
+        keys, word = least.get(), type_of(f"i{lanes}")
+        bound = constant(keys.type.scalar, -1)
+        for lane in range(lanes):
+            key = f.extract(keys, lane)
+            not_after = f.bitcast(f.compare("ule", keys, f.splat(key, lanes)), word)
+            count = f.call(f"llvm.ctpop.{word.suffix}", word, not_after)
+            is_bound = f.compare("uge", count, constant(word, self.k))
+            bound = f.select(is_bound, f.intrinsic("umin", bound, key), bound)
+        return bound
+
+    def _keys(self, f: KernelFunction, row: Value, start: Value, lanes: int) -> Value:
+        """Returns the keys of some elements."""
+        return self.records.key.emit(f, f.load_lanes(f.element_at(row, start, self.type), self.type, lanes))
+
     @contextmanager
-    def _candidates(self, f: KernelFunction, row: Value, best: Value, start: Value) -> Iterator[Value]:
-        """Yields the positions in a vector whose keys are less than that of the list's last record."""
-        keys = self.records.key.emit(f, f.load_lanes(f.element_at(row, start, self.type), self.type, self.lanes))
-        limit = self.records.key_of(f, load_raw(f, best, constant(I64, self.k - 1), self.record))
-        is_better = f.compare("ult", keys, f.splat(limit, self.lanes))
+    def _candidates(
+        self, f: KernelFunction, row: Value, best: Value, start: Value, bound: Value | None
+    ) -> Iterator[Value]:
+        """Yields the positions in a vector whose keys are less than that of the list's last record, if it has as many,
+        and not above the bound.
+        """
+        keys = self._keys(f, row, start, self.lanes)
+        last = load_raw(f, best, constant(I64, self.k - 1), self.record)
+        is_better = f.compare("ult", keys, f.splat(self.records.key_of(f, last), self.lanes))
         word = type_of(f"i{self.lanes}")
-        left = f.variable(f.bitcast(is_better, word))
+        found = f.bitcast(is_better, word)
+        if bound is not None:
+            is_short = f.compare("eq", last, constant(self.record, -1))
+            within = f.bitcast(f.compare("ule", keys, f.splat(bound, self.lanes)), word)
+            found = f.binary("and", within, f.select(is_short, constant(word, -1), found))
+        left = f.variable(found)
         with f.repeat(lambda: f.compare("ne", left.get(), constant(word, 0))):
             bits = left.get()
             lane = f.call(f"llvm.cttz.{word.suffix}", word, bits, constant(type_of("i1"), 1))
