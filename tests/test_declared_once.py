@@ -24,6 +24,7 @@ TABLES = {
     ),
     "backends/cpu/elements/functions/vector_math.py": (1, "the functions of vector arithmetic, which ops.py registers"),
     "backends/cpu/llvm/native/memory.py": (1, "operations of atomics that have the names of opcodes"),
+    "backends/cpu/kernels/usual.py": (1, "functions that kernels call, whose code is made in advance"),
     "fuzz/grammar/applied.py": (1, "combiners that random reductions have, and how often"),
     "fuzz/grammar/body.py": (1, "operations whose results are contexts"),
     "fuzz/grammar/dynamic.py": (1, "steps on arrays of dynamic sizes, and how often"),

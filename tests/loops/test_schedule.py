@@ -386,3 +386,9 @@ def test_much_work_on_elements_runs_in_chains_side_by_side(entry: str, vector_by
     kernel = lower(module.entry.root).kernel
     schedule(kernel, Target(vector_bytes, 2))
     assert [nest.schedule.lanes for nest in kernel.nests] == [lanes]
+
+
+def test_windows_of_one_element_in_a_short_loop_are_reduced_over_nothing() -> None:
+    window = "w = f32[3,100] reduce-window(x, zero), window={size=1x1}, to_apply=sum\n"
+    text = "x = f32[3,100] parameter(0)\n" + Z + window + "ROOT r = f32[100,3] transpose(w), dimensions={1,0}"
+    assert nests(text).count("reduce[; add]") == 3

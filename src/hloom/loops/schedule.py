@@ -270,9 +270,11 @@ def _unroll_short_loops(nest: Nest, space: ExpressionSpace) -> Nest:
 
 def _is_repeated(reduction: Reduction, nest: Nest, space: ExpressionSpace, loop: Variable) -> bool:
     """Whether the copies of a loop compute parts of all values of a reduction of as many elements."""
+    if len(reduction.over) != 1 or not reduction.over[0].extent == loop.extent <= MAX_ORDERED:
+        return False
     variable = reduction.over[0]
     beside = [f for f in nest.reductions if variable in f.over]
-    if not variable.extent == loop.extent <= MAX_ORDERED or any(len(f.over) > 1 or not f.monoid for f in beside):
+    if any(len(f.over) > 1 or not f.monoid for f in beside):
         return False
     if any(map(nest.has_fixed_order, beside)):
         return False

@@ -32,6 +32,8 @@ from hloom.backends.cpu.kernels.products.tile_registers import (
 )
 from hloom.lir import I8, PTR, IndexValue, Value, constant, type_of
 from hloom.loops.expressions import Apply
+from hloom.ops.elementwise_binary import Multiply
+from hloom.ops.traits import Linear
 from hloom.target import Target
 from hloom.types import PrimitiveType
 
@@ -43,8 +45,6 @@ PART = 8 * STEP  # elements of K of the rows that are in the first cache
 BLOCK = 16 * PART  # elements of K whose sums are added in one chain
 UNIT = 2 * STEP  # elements of K that are computed together
 ROW_WORDS = PART // 2  # from the computed words of a row to those of the next one
-ROUNDED_ONCE = ("convert", "multiply", "add", "subtract")
-"""Operations whose results are computed in f32, and rounded."""
 F32, WORD = type_of("float", WORDS), type_of("i32", WORDS)
 
 
@@ -258,8 +258,8 @@ def _words(f: KernelFunction, low: Value, high: Value) -> Value:
 
 
 def _unrounded(operand: ComputedOperand) -> ComputedOperand:
-    """Returns an operand of f32 which, rounded to bf16, is one of bf16."""
+    """Returns an operand of f32 which, rounded to bf16, is one of bf16: arithmetic of bf16 is that of f32, rounded."""
     value = operand.value
-    if not isinstance(value, Apply) or value.op.opcode not in ROUNDED_ONCE:
+    if not isinstance(value, Apply) or not isinstance(value.op, (Linear, Multiply)):
         return operand
     return replace(operand, value=operand.space.apply(value.op, PrimitiveType.F32, *value.operands))
