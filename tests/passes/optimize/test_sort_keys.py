@@ -11,6 +11,11 @@ from hloom.passes import clone_module, run_passes
 from hloom.passes.optimize.sort_keys import SortKeys, keys
 
 BOTH = "ka = f32[] cosine(a0)\n  kb = f32[] cosine(b0)\n  "
+CANONICAL = (
+    "xS = f32[] constant(0)\n  yS = f32[] constant(0)\n  zS = f32[] constant(nan)\n"
+    "  eS = pred[] compare(S0, xS), direction=EQ\n  sS = f32[] select(eS, yS, S0)\n"
+    "  nS = pred[] compare(S0, S0), direction=NE\n  kS = f32[] select(nS, zS, sS)\n  "
+)
 COMPARATORS = {
     "one key": (1, 1, BOTH + "ROOT r = pred[] compare(ka, kb), direction=LT"),
     "downward": (1, 1, BOTH + "ROOT r = pred[] compare(kb, ka), direction=LT"),
@@ -42,6 +47,11 @@ COMPARATORS = {
         1,
         0,
         "ka = f32[] negate(a0)\n  kb = f32[] negate(b0)\n  ROOT r = pred[] compare(ka, kb), direction=LT",
+    ),
+    "constants cost nothing, and one NaN and one zero stay": (
+        1,
+        0,
+        "".join(CANONICAL.replace("S", side) for side in "ab") + "ROOT r = pred[] compare(ka, kb), direction=LT",
     ),
     "sides that differ stay": (
         1,

@@ -12,7 +12,7 @@ from hloom.ops.sort import Sort
 from hloom.ops.structure import Constant, Parameter
 from hloom.passes.op_builder import OpBuilder, expand_each, new_computation
 
-MIN_KEY_COST = 8
+MIN_KEY_COST = 6
 """Least cost, in additions, of a key that is worth the memory that it takes."""
 
 LEFT, RIGHT = 1, 2
@@ -91,16 +91,16 @@ def _is_key(instruction: Instruction, sides: dict[Instruction, int]) -> bool:
 def _cost(root: Instruction) -> int:
     """Returns the cost of computing a value, in additions.
 
-    Parameters and constants count as 1; arrays, calls and loops as MIN_KEY_COST.
+    A parameter counts as 1, a constant as nothing; arrays, calls and loops as MIN_KEY_COST.
     """
     cost = 0
     for instruction in _needed(root):
         op = instruction.op
         if not all(leaf.is_scalar for leaf in instruction.shape.leaves()):
             cost += MIN_KEY_COST
-        elif isinstance(op, (Parameter, Constant)):
+        elif isinstance(op, Parameter):
             cost += 1
-        else:
+        elif not isinstance(op, Constant):
             cost += op.cost if op.elementwise else MIN_KEY_COST
     return cost
 
