@@ -244,13 +244,14 @@ class KernelPack:
         rows, panels = g.groups * plan.tiles[1] * plan.table_length, plan.tiles[1]
         self.chunks = min(MAX_PACK_CHUNKS, rows) if plan.threads > 1 else 1
         self.has_contiguous_columns = form.kernel_strides[1] == 1 and not form.is_complex
+        self.vectors = -(-plan.tile_features // self.type.width)
         spacing = form.axes[-1].spacing.weight if run.taps > 1 else 0
         counts = self.chunks, rows, plan.table_length, panels, plan.tile_features, g.output_features
         self.distances = [*counts, form.group_strides[1], run.taps, run.features, spacing, *form.kernel_strides]
 
     def function(self) -> Function:
         """Returns the task."""
-        layout = "complex" if self.is_complex else "lines" if self.has_contiguous_columns else "elements"
+        layout = "complex" if self.is_complex else f"lines{self.vectors}" if self.has_contiguous_columns else "elements"
         name = f"convolution.pack.{self.kernel}.{self.type.suffix}.{layout}"
         return shared_function(name, self._write, context=PTR, chunk=I64)
 
@@ -290,16 +291,15 @@ class KernelPack:
                 f.store(value, f.at(target, at, type.element), size_of(type.element))
             return
         left, line = f.left(columns, column), f.at(source, column, self.element)
-        with f.loop(width, type.width) as loop:
-            mask = f.first_lanes(f.left(left, loop.index), type.width)
-            whole = f.first_lanes(f.subtract(width, loop.index), type.width)
-            of_line, of_target = f.at(line, loop.index, self.element), f.at(target, loop.index, type.element)
-            with f.loop(features) as feature:
-                value = f.load_as(
-                    f.at(of_line, f.multiply(feature.index, strides[0]), self.element), self.kernel, type, mask
-                )
-                at = f.at(of_target, f.multiply(feature.index, width), type.element)
-                f.store_masked(value, at, type.bits // 8, whole)
+        starts = [k * type.width for k in range(self.vectors)]
+        masks = [f.first_lanes(f.left(left, start), type.width) for start in starts]
+        wholes = [None] * (self.vectors - 1) + [f.first_lanes(f.subtract(width, starts[-1]), type.width)]
+        with f.loop(features) as feature:
+            of_line = f.at(line, f.multiply(feature.index, strides[0]), self.element)
+            of_target = f.at(target, f.multiply(feature.index, width), type.element)
+            for start, mask, whole in zip(starts, masks, wholes, strict=True):
+                value = f.load_as(f.at(of_line, start, self.element), self.kernel, type, mask)
+                f.store_masked(value, f.at(of_target, start, type.element), type.bits // 8, whole)
 
     def _element(
         self, f: KernelFunction, source: Value, position: tuple[IndexValue, IndexValue], strides: Sequence[Value]
