@@ -6,6 +6,8 @@ and i64s, by their words in the context, memory of the function that runs it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hloom.lir.function import Function
 from hloom.lir.instructions import AtomicUpdate, CompareExchange
 from hloom.lir.masked_builder import Builder
@@ -106,6 +108,14 @@ class FunctionBuilder(Builder):
         if isinstance(a, int) and isinstance(b, int):
             return a % b
         return 0 if b == 1 else self.binary("urem", self.index(a), self.index(b))
+
+    def digits(self, number: IndexValue, bases: Sequence[IndexValue]) -> list[IndexValue]:
+        """Returns the digits of a number, one for each base, after a first digit without a limit."""
+        digits: list[IndexValue] = []
+        for base in reversed(bases):
+            digits.insert(0, self.remainder(number, base))
+            number = self.divide(number, base)
+        return [number, *digits]
 
     def minimum(self, a: IndexValue, b: IndexValue) -> IndexValue:
         """Returns the smaller index."""

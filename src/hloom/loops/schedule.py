@@ -274,9 +274,7 @@ def _is_repeated(reduction: Reduction, nest: Nest, space: ExpressionSpace, loop:
         return False
     variable = reduction.over[0]
     beside = [f for f in nest.reductions if variable in f.over]
-    if any(len(f.over) > 1 or not f.monoid for f in beside):
-        return False
-    if any(map(nest.has_fixed_order, beside)):
+    if any(len(f.over) > 1 or not f.monoid or nest.has_fixed_order(f) for f in beside):
         return False
     values = space.substitute(reduction.values, {variable: space.indices.of(loop)})
     return any(isinstance(e, Apply) and loop in e.variables for e in {*walk(values)}.intersection(nest.expressions))

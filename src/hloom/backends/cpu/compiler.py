@@ -151,8 +151,7 @@ def compile_shared(module: Module) -> None:
     program = build_program(module, machine, codes=KernelCodes(machine))
     emitter = ProgramEmitter(program, assign_buffers(program, donate=False), machine.vector_bytes)
     for part in emitter.all_modules():
-        source = module_source(part) if shared_name(part) is not None else b""
-        if isinstance(source, str):
+        if shared_name(part) is not None and isinstance(source := module_source(part), str):
             compile_text(source)
 
 

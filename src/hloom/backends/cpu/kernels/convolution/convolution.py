@@ -135,12 +135,8 @@ class _Emitter:
         plan, form, g = self.plan, self.plan.form, self.plan.geometry
         f = f.as_call_only() if plan.has_long_tiles else f
         images, weights, result, partial, table = f.unpack(f["context"], *[PTR] * 5)
-        index: IndexValue = f["chunk"]
-        indices = []
-        for count in (plan.blocks[1], plan.blocks[0], len(plan.classes), g.groups):
-            indices.append(f.remainder(index, count))
-            index = f.divide(index, count)
-        column_block, row_block, class_index, group = indices
+        counts = g.groups, len(plan.classes), *plan.blocks
+        index, group, class_index, row_block, column_block = f.digits(f["chunk"], counts)
         record = f.at(self._part(f, table, "classes"), f.multiply(class_index, 3 + len(form.axes)), "i64")
         entries, first, output = f.unpack(record, I64, I64, I64)
         image = f.add(f.multiply(index, g.image_size), f.multiply(group, g.group_stride))
@@ -236,10 +232,9 @@ class _Emitter:
         image: IndexValue = 0
         result: IndexValue = 0
         is_inside: Value | None = None
-        for d in reversed(range(len(self.plan.geometry.outer_axes))):
-            axis = self.plan.form.axes[d]
-            index = f.remainder(row, axis.max_outputs) if d else row
-            row = f.divide(row, axis.max_outputs)
+        axes = self.plan.form.axes[: len(self.plan.geometry.outer_axes)]
+        indices = f.digits(row, [axis.max_outputs for axis in axes[1:]])
+        for d, (axis, index) in enumerate(zip(axes, indices, strict=False)):  # without axes there is one row
             image = f.add(image, f.multiply(index, self.plan.geometry.step(d)))
             result = f.add(result, f.multiply(index, axis.output_stride * axis.period))
             if axis.period > 1:

@@ -139,7 +139,7 @@ class ImageCopy:
         target = f.at(target, f.multiply(image, of_target), self.type.element)
         first, count = f.share(rows, 1, chunks, f.remainder(f["chunk"], chunks))
         extents = [dim.extent for dim in dims[:-1]]
-        start = _digits(f, f.index(first), extents)
+        start = [f.index(digit) for digit in f.digits(first, extents[1:])] if extents else []
         with f.when(f.compare("ne", f.index(count), f.index(0))), f.loop(count, carried=start) as row:
             self._row(f, (source, target), row.carried, dims, axes)
             row.carried = _next_digits(f, row.carried, extents)
@@ -205,15 +205,6 @@ class ImageCopy:
         addresses = f.element_pointer(source, offsets, self.element)
         raw = f.gather(addresses, self.type.of(self.element), size_of(self.element), mask)
         return f.widen(raw, self.input, self.type)
-
-
-def _digits(f: KernelFunction, number: Value, bases: Sequence[Value]) -> list[Value]:
-    """Returns the digits of a number, the last one with the last base; the first one has no limit."""
-    digits: list[Value] = []
-    for base in reversed(bases[1:]):
-        digits.insert(0, f.index(f.remainder(number, base)))
-        number = f.index(f.divide(number, base))
-    return [number, *digits] if bases else []
 
 
 def _next_digits(f: KernelFunction, digits: Sequence[Value], bases: Sequence[Value]) -> list[Value]:

@@ -240,11 +240,8 @@ class StoreTile:
     ) -> tuple[IndexValue, Value]:
         """Returns the offset of a line of the last axis in the result, and whether the result has this line."""
         offset: IndexValue = 0
-        remaining: IndexValue = line
         is_inside: Value | None = None
-        for k in range(self.flat - 2, -1, -1):
-            index = f.remainder(remaining, lines[k - 1]) if k else remaining
-            remaining = f.divide(remaining, lines[k - 1]) if k else remaining
+        for k, index in enumerate(f.digits(line, lines)):
             fits = f.compare("ult", f.index(index), self._count(f, self.rank - self.flat + k))
             is_inside = fits if is_inside is None else f.binary("and", is_inside, fits)
             offset = f.add(offset, f.multiply(index, strides[k]))

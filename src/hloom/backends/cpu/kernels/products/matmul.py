@@ -339,11 +339,9 @@ class _Emitter:
         context, chunk = f.parameters
         a, b, c, packed, columns = f.unpack(context, *CONTEXT)
         p, plan, tile = self.product, self.plan, self.tile
-        group = f.remainder(chunk, plan.column_groups)
-        remaining = f.divide(chunk, plan.column_groups)
-        block = f.remainder(remaining, plan.row_blocks)
+        batch, block, group = f.digits(chunk, (plan.row_blocks, plan.column_groups))
         if plan.b_storage != "shared":
-            a, b, c = _batch_pointers(f, p, (a, b, c), f.divide(remaining, plan.row_blocks))
+            a, b, c = _batch_pointers(f, p, (a, b, c), batch)
         row, rows = f.share(p.m, tile.rows, plan.row_blocks, block)
         if plan.repeats_rows:
             repeated = f.left(tile.rows, rows)
