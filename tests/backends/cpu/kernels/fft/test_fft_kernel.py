@@ -178,6 +178,11 @@ def test_elements_far_apart_are_prefetched() -> None:
     assert any("prefetched" in name for name in called(code_of((64, 1024), 2)))
 
 
+@pytest.mark.parametrize(("n", "lanes"), [(1 << 14, 32), (1 << 16, 16), (1 << 20, 32)])
+def test_matrices_have_blocks_that_stay_in_the_first_level_cache_if_one_vector_does(n: int, lanes: int) -> None:
+    assert f"fft.store.rows.c64.{lanes}.v16f32.full.twisted" in called(code_of((n,), 1))
+
+
 def test_threads_share_rows_that_are_matrices() -> None:
     """The passes of each row run in the task of its thread."""
     (task,) = [f for f in code_of((512, 4096), 1).functions if ".rows" in f.name]

@@ -29,7 +29,7 @@ from hloom.numerics import roots_of_unity
 from hloom.ops.attributes import FftType
 from hloom.ops.fft import Fft
 from hloom.passes.legalize.fft_lengths import MAX_LENGTH, has_code, product_of_two, radices_of
-from hloom.target import L2_BYTES, Target
+from hloom.target import L1_BYTES, L2_BYTES, Target
 from hloom.types import PrimitiveType
 
 MIN_SPLIT = 64
@@ -121,6 +121,14 @@ class _Writer:
         lanes = min(vectors * self.width, needed)
         kind = LaneFft if radices_of(n) is not None else ChirpFft
         return kind(n, lanes, type_of(self.element, min(self.width, lanes) if lanes > 1 else 0))
+
+    def _vectors(self, n: int) -> int:
+        """Returns the vectors of sequences that a pass over a matrix transforms at once.
+
+        They are two, to read more adjacent lines, but one if only its arrays stay in the first-level cache.
+        """
+        pair = n * self.width * 2 * self.bytes
+        return 1 if pair <= L1_BYTES < 2 * pair else 2
 
     # Passes
 
@@ -239,8 +247,8 @@ class _Writer:
 
         def row(source: Value, target: Value) -> None:
             columns, transposed, last = (BlockView(self.complex, *sizes) for sizes in ((a, b), (a, 1), (b, a)))
-            first = FftPass(columns, transposed, self._lane_fft(a, b, 2), b, twiddle=(a, b))
-            second = FftPass(last, last, self._lane_fft(b, a, 2), a, scale=scale)
+            first = FftPass(columns, transposed, self._lane_fft(a, b, self._vectors(a)), b, twiddle=(a, b))
+            second = FftPass(last, last, self._lane_fft(b, a, self._vectors(b)), a, scale=scale)
             intermediate = self.scope.f.at(self.scope.scratch, self._reserve(n), "i8")
             self._run(first, source, intermediate)
             self._run(second, intermediate, target)
