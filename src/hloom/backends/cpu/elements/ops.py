@@ -14,7 +14,13 @@ from hloom.backends.cpu.elements.functions.exponentials import power
 from hloom.backends.cpu.elements.functions.lanes import Lanes
 from hloom.backends.cpu.elements.functions.vector_math import FUNCTIONS
 from hloom.backends.cpu.elements.scalar_function import ScalarFunctionCall, apply_function
-from hloom.backends.cpu.elements.small_integers import is_exact
+from hloom.backends.cpu.elements.small_values import (
+    Multiple,
+    RoundedProduct,
+    is_exact,
+    multiple_of,
+    rounded_product,
+)
 from hloom.backends.cpu.elements.types import (
     Element,
     is_native,
@@ -127,6 +133,8 @@ def _arithmetic(integer: str, floating: str, predicate: str = "") -> Emit:
 REAL.add(Add, _arithmetic("add", "fadd", "or"))
 REAL.add(Multiply, _arithmetic("mul", "fmul", "and"))
 REAL.add(Subtract, _arithmetic("sub", "fsub"))
+REAL.add(Multiple, multiple_of)
+REAL.add(RoundedProduct, rounded_product)
 
 
 @REAL.rule(Divide)

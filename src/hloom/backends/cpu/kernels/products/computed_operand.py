@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hloom.affine import Expression, Index, IndexSpace, Quotient, Variable
 from hloom.backends.cpu.elements.byte_tables import CODES, LANES, ORDER_OF_HALVES, has_byte_tables
+from hloom.backends.cpu.elements.small_values import as_rounded_product
 from hloom.backends.cpu.kernels.products.tabulated import ByteFunction, byte_function, coded_part
 from hloom.ir import Instruction
 from hloom.lir import Type
-from hloom.loops.expressions import ExpressionSpace, Load, walk
+from hloom.loops.expressions import Apply, ExpressionSpace, Load, walk
 from hloom.loops.nest import BufferType, atoms_of, loads_of
 from hloom.loops.pull import Puller
+from hloom.ops.elementwise_binary import Multiply
 from hloom.target import L3_BYTES
 from hloom.types import PrimitiveType
 
@@ -152,6 +154,20 @@ def computed_operand(operand: Instruction, roles: Roles, sources: Sources) -> Co
     if groups == sizes:
         return whole
     return _pulled(operand, roles, sources, buffers, [(n // g, g) for n, g in zip(sizes, groups, strict=True)])
+
+
+def with_rounded_products(operand: ComputedOperand) -> ComputedOperand:
+    """Returns an operand of bf16 that is a small value times a factor which lanes share, such as a scale, in f32, with
+    products rounded by multiply-adds; other operands as they are.
+    """
+    value, axis = operand.value, operand.contiguous
+    if axis is None or not isinstance(value, Apply) or not isinstance(value.op, Multiply):
+        return operand
+    for number, factor in (value.operands, value.operands[::-1]):
+        if axis.within not in factor.variables:
+            found = as_rounded_product(operand.space, number, factor)
+            return operand if found is None else replace(operand, value=found)
+    return operand
 
 
 def _is_stored_float(part: Expression) -> bool:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hloom.backends.cpu.kernels.code import KernelCode, entry_function
-from hloom.backends.cpu.kernels.products.computed_operand import ComputedOperand, Roles, computed_operand
+from hloom.backends.cpu.kernels.products.computed_operand import (
+    ComputedOperand,
+    Roles,
+    computed_operand,
+    with_rounded_products,
+)
 from hloom.backends.cpu.kernels.products.dot import can_multiply, matmul_spec
 from hloom.backends.cpu.kernels.products.dot_instructions import are_multiplied_as_words
 from hloom.backends.cpu.kernels.products.matmul import computed_matmul_code, sum_vector
@@ -39,13 +44,14 @@ def emit(op: Fusion, name: str, instruction: Instruction, target: Target) -> Ker
     f = entry_function(name, instruction)
     arrays = [f[f"operand{p.op.number}"] for p in sources if isinstance(p.op, Parameter)]
     pointers = Pointers(f[f"operand{other.op.number}"], f["result0"], arrays)
-    if spec.m > MAX_VECTORS:
-        return computed_matmul_code(name, f, _matmul(spec, weights), weights, target, pointers)
     matvec = _matvec(spec, weights)
     if has_tiles(matvec, target):
         return tile_sums_code(name, f, matvec, target, pointers)
+    weights = with_rounded_products(weights)
+    if spec.m > MAX_VECTORS:
+        return computed_matmul_code(name, f, _matmul(spec, weights), weights, target, pointers)
     sums = accumulator(spec.lhs_type, spec.rhs_type, spec.out_type)
-    return matvec_code(name, f, matvec, sum_vector(sums, target), target, pointers)
+    return matvec_code(name, f, _matvec(spec, weights), sum_vector(sums, target), target, pointers)
 
 
 def can_compute(dot: Instruction, operand: Instruction, sources: Iterable[Instruction]) -> bool:

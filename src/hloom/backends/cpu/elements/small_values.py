@@ -1,0 +1,133 @@
+"""Arithmetic on small values in floats of 16 bits: sums of integers, which need no rounding, and products in bf16.
+
+The product p of two numbers of bf16 has at most 16 significant bits, and f32 has it. 65537 p, rounded to the 24 bits of
+f32, is 65536 p plus the nearest bf16, ties to even, since the last bit that is kept is that of the bf16, 65536 p being
+a multiple of twice its value. With multiples of one factor at hand, a product and a multiply-add are the rounded one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from hloom.affine import Expression
+from hloom.lir import Builder, Value, constant
+from hloom.loops.expressions import Apply, Constant, ExpressionSpace
+from hloom.ops.convert import Convert
+from hloom.ops.elementwise_binary import Add, Multiply, Subtract
+from hloom.ops.kinds import INT
+from hloom.ops.operation import Operation, attribute
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+from hloom.values import Array
+
+_SPLITTER = 65537
+"""The multiple of a product that is rounded; one less is subtracted."""
+_MIN_NUMBER, _MAX_NUMBER = 2.0**-20, 2.0**18
+"""Magnitudes of small values other than zero."""
+_MIN_FACTOR, _MAX_FACTOR = 2.0**-100, 2.0**90
+"""Magnitudes of factors, beyond which results, or multiples of them, may be subnormal or overflow."""
+
+
+def is_exact(expression: Apply) -> bool:
+    """Whether a sum, difference or product is of converted integers, or integral constants, that are so few that the
+    type has all results, as that of a quantised weight and its zero point.
+    """
+    op, type = expression.op, expression.type
+    if not isinstance(op, (Add, Subtract, Multiply)) or not (type.is_float and type.bits == 16):
+        return False
+    left, right = map(_range, expression.operands)
+    if left is None or right is None:
+        return False
+    largest = max(abs(op.function(float(x), float(y))) for x, y in itertools.product(left, right))
+    return bool(largest <= 2 ** (ml_dtypes.finfo(type.dtype).nmant + 1))
+
+
+def _range(operand: Expression) -> tuple[int, int] | None:
+    """Returns the least and the largest value of an integer; None for other operands."""
+    if isinstance(operand, Constant):
+        value = float(operand.value)
+        return (int(value), int(value)) if value.is_integer() else None
+    if isinstance(operand, Apply) and isinstance(operand.op, Convert) and operand.operands[0].type.is_integer:
+        limits = ml_dtypes.iinfo(operand.operands[0].type.dtype)
+        return int(limits.min), int(limits.max)
+    return None
+
+
+class Multiple(Operation):
+    """A multiple of a factor in bf16. Beyond the magnitudes of factors it is the factor, times zero if `is_less`: their
+    products are not rounded.
+    """
+
+    opcode = "multiple"
+    operands = {"factor": "a number of bf16"}
+    elementwise = True
+    is_less: int = attribute(INT, text="", proto="", doc="whether it is the multiple that is subtracted")
+
+    def infer(self, factor: Shape) -> Shape:
+        return factor.with_element_type(PrimitiveType.F32)
+
+    def evaluate(self, ctx: Any, factor: Array) -> Array:
+        factor = factor.astype(np.float32)
+        is_usual = (np.abs(factor) >= _MIN_FACTOR) & (np.abs(factor) <= _MAX_FACTOR)
+        multiple = factor * np.float32(_SPLITTER - self.is_less)
+        return np.where(is_usual, multiple, 0 if self.is_less else factor).astype(np.float32)
+
+
+def multiple_of(op: Multiple, b: Builder, e: Apply, factor: Value) -> Value:
+    """Emits a multiple."""
+    magnitude = b.intrinsic("fabs", factor)
+    is_large = b.compare("oge", magnitude, constant(factor.type, _MIN_FACTOR))
+    is_usual = b.binary("and", is_large, b.compare("ole", magnitude, constant(factor.type, _MAX_FACTOR)))
+    multiple = b.binary("fmul", factor, constant(factor.type, float(_SPLITTER - op.is_less)))
+    return b.select(is_usual, multiple, constant(factor.type, 0) if op.is_less else factor)
+
+
+class RoundedProduct(Operation):
+    """The product of a small value and a factor, rounded to bf16, given two multiples of the factor."""
+
+    opcode = "rounded-product"
+    operands = {"number": "a small value", "multiple": "its multiple", "less": "the multiple that is subtracted"}
+    elementwise = True
+
+    def infer(self, number: Shape, multiple: Shape, less: Shape) -> Shape:
+        return multiple
+
+    def evaluate(self, ctx: Any, number: Array, multiple: Array, less: Array) -> Array:
+        number = number.astype(np.float32)
+        return number * multiple - number * less
+
+
+def rounded_product(op: RoundedProduct, b: Builder, e: Apply, number: Value, multiple: Value, less: Value) -> Value:
+    """Emits a rounded product; that with `less` is exact, so that a multiply-add may be fused or not."""
+    return b.fmuladd(b.fneg(number), less, b.binary("fmul", number, multiple))
+
+
+def as_rounded_product(space: ExpressionSpace, number: Expression, factor: Expression) -> Expression | None:
+    """Returns the product of two numbers of bf16 as a rounded product; None unless the first one is small."""
+    if factor.type is not PrimitiveType.BF16 or not _is_small(number):
+        return None
+    multiples = (space.apply(Multiple(is_less=is_less), PrimitiveType.F32, factor) for is_less in (0, 1))
+    return space.apply(RoundedProduct(), PrimitiveType.F32, number, *multiples)
+
+
+def _is_small(number: Expression) -> bool:
+    """Whether all values of an expression of bf16 are zero or have magnitudes of small values, or are NaN."""
+    if not isinstance(number, Apply) or number.type is not PrimitiveType.BF16:
+        return False
+    if is_exact(number):
+        return True
+    source = number.operands[0].type
+    if not isinstance(number.op, Convert) or source.bits > 8 or source.is_pred:
+        return False
+    return source.is_integer or _has_small_values(source.dtype)
+
+
+def _has_small_values(type: Any) -> bool:
+    """Whether the numbers of a narrow float type are small; infinity is not."""
+    limits = ml_dtypes.finfo(type)
+    is_finite = not np.isinf(np.asarray(np.inf, np.float32).astype(type).astype(np.float32))
+    return is_finite and float(limits.smallest_subnormal) >= _MIN_NUMBER and float(limits.max) <= _MAX_NUMBER
