@@ -243,7 +243,7 @@ class _Lowering:
         return nest
 
     def _loops_of_part(self, part: Shape) -> Loops:
-        """The loops over a part that an update writes: those of a root with as many elements, if there is one."""
+        """The loops over a part that an update writes: those of a root with as many elements, or of a like part."""
         for root in self.roots:
             whole = next(root.shape.leaves())
             is_alike = whole.non_degenerate_dimensions == part.non_degenerate_dimensions
@@ -252,7 +252,7 @@ class _Lowering:
                 long = (i for i, size in zip(index, whole.dimensions, strict=True) if size != 1)
                 first = self.space.indices.constant(0)
                 return loops, tuple(first if size == 1 else next(long) for size in part.dimensions)
-        return self._loops(part.dimensions)
+        return self.loops_of(part.dimensions)
 
     def _concatenate(self, op: Concatenate, root: Instruction, output: int) -> list[Nest]:
         """Makes a store for each operand of a concatenation, in one nest for adjacent ones that are similar enough."""

@@ -186,6 +186,30 @@ def test_a_value_that_is_also_part_of_an_array_is_stored_by_one_kernel(rest: str
     assert not others and ("tuple" in found) == bool(expected) and expected in found
 
 
+COLLECTED = """z = f32[4,1,32] parameter(3)
+other = f32[1,32] negate(t)
+last = f32[1,1,32] reshape(other)
+c = f32[4,1,32] dynamic-update-slice(z, last, k, none, none)
+"""
+
+
+@pytest.mark.parametrize(
+    ("result", "count"),
+    [
+        ("ROOT r = (f32[1,32], f32[4,1,32], f32[4,1,32]) tuple(t, b, c)", 3),
+        # A value that only the kernel reads is not stored.
+        ("ROOT r = (f32[4,1,32], f32[4,1,32]) tuple(b, c)", 2),
+        ("u = f32[32,1] reshape(t)\nv = f32[32,32] dot(u, t), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+         "ROOT r = (f32[32,32], f32[4,1,32], f32[4,1,32]) tuple(v, b, c)", 3),
+    ],
+)  # fmt: skip
+def test_functions_of_values_are_collected_by_the_kernel_that_computes_these(result: str, count: int) -> None:
+    found = fused(SCAN + BOTH + COLLECTED + result)
+    (kernel,) = [kernel for kernel in found if "update" in kernel]
+    assert kernel.count("update") == 2 and kernel.count("tanh") == 1 and kernel.endswith("tuple]")
+    assert found.count("get-tuple-element") == count
+
+
 def test_a_padded_value_is_not_computed_in_each_row() -> None:
     """An update of a broadcast is stored whole, so it has other loops than the value."""
     padded = SCAN.replace("y = f32[4,1,32] parameter(0)", "o = f32[] parameter(0)\ny = f32[4,1,32] broadcast(o)")
@@ -235,9 +259,11 @@ ENTRY e {
 """
 
 
+@pytest.mark.parametrize("value", ["g", "o"])
 @pytest.mark.parametrize("sizes", ["0", "1", "7", "1,1", "5,1,3", "300,40"])
-def test_loops_that_collect_what_they_pass_on(sizes: str) -> None:
-    text = LOOP.replace("SIZES", sizes).replace("STARTS", ", ".join(["zero"] * len(sizes.split(","))))
+def test_loops_that_collect_what_they_pass_on(sizes: str, value: str) -> None:
+    """Or functions of it."""
+    text = LOOP.replace("reshape(g)", f"reshape({value})").replace("SIZES", sizes).replace("STARTS", ", ".join(["zero"] * len(sizes.split(","))))
     arrays = arrays_for(hl.parse(text))
     for found, expected in zip(hl.compile(text)(*arrays), interpreted(hl.parse(text), *arrays), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

@@ -126,6 +126,7 @@ CASES = [
      f"ROOT r = f32[5,3,4] {B}(x), dimensions={{2}}"),
     ("broadcast-of-ones", f"ROOT r = f32[1,4,5] {B}(o), dimensions={{0,1}}",
      f"a = f32[4] reshape(o); ROOT r = f32[1,4,5] {B}(a), dimensions={{1}}"),
+    ("broadcast-adds-ones", f"ROOT r = f32[1,4,1] {B}(x), dimensions={{1}}", "ROOT r = f32[1,4,1] reshape(x)"),
     ("transpose-same", "ROOT r = f32[2,3] transpose(m), dimensions={0,1}", "m"),
     ("transpose-transpose", "a = f32[3,2,1] transpose(t), dimensions={2,0,1}; ROOT r = f32[1,3,2] transpose(a), dimensions={2,0,1}",
      "ROOT r = f32[1,3,2] transpose(t), dimensions={1,2,0}"),

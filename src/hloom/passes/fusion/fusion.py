@@ -13,7 +13,8 @@ computed inside its users if this saves more memory traffic than it costs in rep
   the same access pattern.
 
 Fusions over the same elements that share operands are then merged (`sibling_fusion.py`), so that each operand is read
-once. A value that is stored twice, also as a part of a larger array, is stored by the kernel that computes it.
+once, and a result that only the merged fusion reads is not stored. Values that a loop collects in arrays are stored by
+the kernel that computes them, or what they are computed from.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ from hloom.passes.fusion.build import build_fusion
 from hloom.passes.fusion.decisions import CanFuse, Decisions
 from hloom.passes.fusion.in_place import ROOT_ONLY, written_part
 from hloom.passes.fusion.sibling_fusion import merge_siblings
-from hloom.passes.optimize.update_scheduler import origin
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _decisions(options: FusionPass, computation: Computation) -> Decisions:
 def _fuse(options: FusionPass, module: Module, computation: Computation) -> int:
     """Builds the fusions of one computation; returns their number."""
     groups = _Groups(_decisions(options, computation))
-    fused = [(roots, groups.members(roots)) for roots in groups.worth_fusing()]
+    fused = [(groups.read_outside(roots), groups.members(roots)) for roots in groups.worth_fusing()]
     if not fused:
         return 0
     edit = Edit(computation)
@@ -103,21 +103,23 @@ class _Groups:
         )
         return [group for group in merged if len(group) > 1 or decisions.inside(group[0])]
 
+    def read_outside(self, roots: Sequence[Instruction]) -> list[Instruction]:
+        """Returns the roots of a fusion that others read: it does not store those that it alone uses."""
+        of, result = self.decisions.of, self.decisions.computation.root
+        return [r for r in roots if r is result or not r.users or any(of[u].roots.difference(roots) for u in r.users)]
+
     def _may_merge(self, root: Instruction) -> bool:
         by_columns = bool(self.decisions.kernels[root].patterns - {BY_ROWS})
         is_array = root.shape.is_array and bool(root.shape.dimensions)
-        is_alone = isinstance(root.op, ROOT_ONLY) and not self._is_second_store(root)
+        is_alone = isinstance(root.op, ROOT_ONLY) and not self._only_updates(root)
         return is_array and not is_alone and not by_columns
 
-    def _is_second_store(self, root: Instruction) -> bool:
-        """Whether a root only writes a stored value once more, into an array that nothing else reads, as where a loop
-        collects the values that it passes on. The kernel that computes the value may store both.
+    def _only_updates(self, root: Instruction) -> bool:
+        """Whether a root writes a part of an array that nothing else reads, as where a loop collects values: the kernel
+        that computes these, or what they are computed from, may store both.
         """
         part, array = written_part(root), root.operands[0]
-        if part is root or array in self.decisions.inlined or [*array.users] != [root]:
-            return False
-        stored = origin(part)
-        return stored in self.stored and stored.shape.non_degenerate_dimensions == part.shape.non_degenerate_dimensions
+        return part is not root and array not in self.decisions.inlined and [*array.users] == [root]
 
     def _read_same_versions(self, a: Instruction, b: Instruction) -> bool:
         """Whether the fusions of two roots read the same versions of arrays that are updated in place."""

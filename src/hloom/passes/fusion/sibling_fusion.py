@@ -24,7 +24,7 @@ from hloom.passes.fusion.in_place import written_part
 MAX_CANDIDATES = 6
 MAX_SEARCH = 300
 """Instructions visited in the search for a path; a search that reaches the limit prevents the merge."""
-MAX_ROOTS = 12
+MAX_ROOTS = 24
 
 
 def merge_siblings(
@@ -203,6 +203,6 @@ def _reductions(root: Instruction, members: Iterable[Instruction]) -> set[tuple[
         (tuple(member.op.dimensions), member.operands[0].shape.dimensions)
         for member in members
         if isinstance(member.op, Reduce)
-        and next(member.shape.leaves()).dimensions == root.shape.dimensions
+        and next(member.shape.leaves()).non_degenerate_dimensions == written_part(root).shape.non_degenerate_dimensions
         and reduced_count(member) > SMALL_REDUCTION
     }

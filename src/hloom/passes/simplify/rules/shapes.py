@@ -61,6 +61,11 @@ def _squeeze_operand(m: Match) -> Instruction:
     return _spread(m, operand, tuple(m.op.broadcast_dimensions[d] for d in _non_unit_dimensions(m.x.shape)))
 
 
+def _adds_only_ones(m: Match) -> bool:
+    dimensions = list(m.op.broadcast_dimensions)
+    return bool(dimensions) and dimensions == sorted(dimensions) and _is_degenerate(m.x.shape, m.root.shape)
+
+
 BROADCASTS = [
     Rule("broadcast-same", "broadcast(x)", lambda m: m.x, "nothing is repeated",
          when=lambda m: m.op.broadcast_dimensions == tuple(range(m.root.shape.rank))),
@@ -69,6 +74,9 @@ BROADCASTS = [
          "the maps of dimensions compose"),
     Rule("broadcast-of-ones", "broadcast(x)", _squeeze_operand, "repeating a dimension of size 1 is adding a new one",
          when=lambda m: 1 in m.x.shape.dimensions),
+    Rule("broadcast-adds-ones", "broadcast(x)", lambda m: m.result(Reshape(), m.x),
+         "dimensions of size 1 repeat nothing: what follows knows that the result is the operand's memory",
+         when=_adds_only_ones),
 ]  # fmt: skip
 
 # Transposes and reverses
