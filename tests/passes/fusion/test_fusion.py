@@ -263,7 +263,11 @@ ENTRY e {
 @pytest.mark.parametrize("sizes", ["0", "1", "7", "1,1", "5,1,3", "300,40"])
 def test_loops_that_collect_what_they_pass_on(sizes: str, value: str) -> None:
     """Or functions of it."""
-    text = LOOP.replace("reshape(g)", f"reshape({value})").replace("SIZES", sizes).replace("STARTS", ", ".join(["zero"] * len(sizes.split(","))))
+    text = (
+        LOOP.replace("reshape(g)", f"reshape({value})")
+        .replace("SIZES", sizes)
+        .replace("STARTS", ", ".join(["zero"] * len(sizes.split(","))))
+    )
     arrays = arrays_for(hl.parse(text))
     for found, expected in zip(hl.compile(text)(*arrays), interpreted(hl.parse(text), *arrays), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

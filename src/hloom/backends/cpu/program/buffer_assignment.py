@@ -156,6 +156,8 @@ class _Assigner:
         loop = Region(self.position, [])
         loop.branches.append(loop)
         self.loops.append((step, (*region, loop)))
+        for buffer in step.filled:
+            self._add_use(buffer, False, True, step, region)
         self._visit(step.condition, (*region, loop))
         self.position += 1
         self._add_uses(step, (*region, loop))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from hloom.analysis.counted_loop import carried_index, trip_count
 from hloom.backends.cpu.elements.ops import can_apply
 from hloom.backends.cpu.kernels.code import KernelCode
+from hloom.backends.cpu.program.filled_arrays import filled_elements, unread_values
 from hloom.backends.cpu.program.functions import functions_of, running_computations
 from hloom.backends.cpu.program.hoist_packing import hoist_packing
 from hloom.backends.cpu.program.kernel_codes import KernelCodes
@@ -114,6 +115,8 @@ class _Builder:
         self.shared = shared
         self.counts: dict[str, int] = {}
         self.constants: dict[Any, Buffer] = {}
+        self.filled: dict[Instruction, Set[int]] = {}
+        """Elements of the states of loops whose values before the loop nobody reads."""
 
     def build(self, computation: Computation) -> Program:
         program = self.program
@@ -187,6 +190,9 @@ class _Builder:
         """Appends the steps of a computation and returns its result."""
         plan = self.program.plans[id(computation)]
         values: dict[Instruction, BufferTree] = dict(zip(computation.parameters, arguments, strict=True))
+        filled = filled_elements(computation)
+        self.filled |= filled
+        values |= {unread: self._new_value(unread.shape) for unread in unread_values(filled)}
 
         def value_of(instruction: Instruction) -> BufferTree:
             if instruction not in values:
@@ -195,6 +201,8 @@ class _Builder:
 
         for planned in plan.steps:
             instruction = planned.instruction
+            if instruction in values:
+                continue
             operands = [value_of(operand) for operand in instruction.operands]
             values[instruction] = result = self._instruction(instruction, operands, steps)
             for leaf in leaves(result) if not isinstance(instruction.op, (Tuple, GetTupleElement)) else ():
@@ -323,7 +331,7 @@ class _Builder:
             # Loop-invariant elements keep the buffers of the initial values.
             unchanged = loop_invariant_elements(op.body)
             state = tuple(i if k in unchanged else s for k, (s, i) in enumerate(zip(state, initial, strict=True)))
-        self._copy(state, initial, steps)
+        filled = self._begin(instruction, state, initial, steps)
         condition: list[Step] = []
         body: list[Step] = []
         predicate = self._apply(op.condition, [state], condition)
@@ -331,10 +339,21 @@ class _Builder:
         self._copy_in_parallel(state, result, body)
         steps += hoist_packing(condition, body, self._bytes)
         parallel = self._parallel_loop(instruction, state, body)
-        steps.append(WhileStep(instruction.name, condition, predicate, body, len(self.program.loops), parallel))
+        steps.append(WhileStep(instruction.name, condition, predicate, body, len(self.program.loops), parallel, filled))
         name = f"%{instruction.name} ({instruction.location or 'a loop'})"
         self.program.loops.append(LoopInfo(name, trip_count(instruction) is not None))
         return state
+
+    def _begin(self, loop: Instruction, state: BufferTree, initial: BufferTree, steps: list[Step]) -> Sequence[Buffer]:
+        """Copies the initial values of a loop to its state, but for the arrays that it fills, which are returned."""
+        filled = self.filled.get(loop)
+        if not filled or not isinstance(state, tuple) or not isinstance(initial, tuple):
+            self._copy(state, initial, steps)
+            return ()
+        for k, (element, value) in enumerate(zip(state, initial, strict=True)):
+            if k not in filled:
+                self._copy(element, value, steps)
+        return buffers_of([state[k] for k in filled])
 
     def _parallel_loop(self, loop: Instruction, state: BufferTree, body: list[Step]) -> ParallelLoop | None:
         """Returns the parallel loop if its iterations are independent and keep the threads busy, else None."""

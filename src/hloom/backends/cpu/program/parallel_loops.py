@@ -53,7 +53,7 @@ def independent_iterations(loop: Instruction) -> tuple[CountedLoop, list[int]] |
     if counted is None or counted.trips < 1 or counted.step < 0:
         return None
     changing = [k for k in range(len(loop.shape.elements)) if k != counted.index and not _is_invariant(op.body, k)]
-    if not changing or not all(_is_updated_by_slices(op.body, k, counted) for k in changing):
+    if not changing or not all(is_updated_by_slices(op.body, k, counted) for k in changing):
         return None
     return counted, changing
 
@@ -131,7 +131,7 @@ def _combine(op: Operation, left: _Subscript, right: _Subscript) -> _Subscript |
     return replace(left, unit=left.unit * value) if isinstance(op, Divide) else replace(left, count=value)
 
 
-def _is_updated_by_slices(body: Computation, index: int, loop: CountedLoop) -> bool:
+def is_updated_by_slices(body: Computation, index: int, loop: CountedLoop) -> bool:
     """Whether each iteration only updates a slice of the array, disjoint from all other iterations'."""
     after = resolve(body.root.operands[index])
     if (

@@ -201,6 +201,8 @@ class WhileStep(Step):
     """Index of the loop in `Program.loops`."""
     parallel: ParallelLoop | None = None
     """Description of the parallel iterations; None for a serial loop."""
+    filled: Sequence[Buffer] = ()
+    """Arrays of which the loop writes every element before it reads any: they begin with it, with any content."""
 
     @property
     def reads(self) -> Sequence[Buffer]:
