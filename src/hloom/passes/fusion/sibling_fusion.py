@@ -20,6 +20,7 @@ from hloom.passes.edit import runs_effects
 from hloom.passes.fusion.access_patterns import reduced_count
 from hloom.passes.fusion.costs import SMALL_REDUCTION
 from hloom.passes.fusion.in_place import written_part
+from hloom.shape import Shape
 
 MAX_CANDIDATES = 6
 MAX_SEARCH = 300
@@ -126,9 +127,7 @@ class _Merger:
             return False
         parts = written_part(a), written_part(b)
         are_whole = parts == (a, b)
-        shapes = [part.shape for part in parts]
-        first, second = (s.dimensions if are_whole else s.non_degenerate_dimensions for s in shapes)
-        return first == second and self.reductions[a] == self.reductions[b]
+        return _has_sizes(parts[0].shape, parts[1].shape, are_whole) and self.reductions[a] == self.reductions[b]
 
     def _add_span(self, first: int, last: int) -> None:
         """Adds the range of a merged group, joined with the ranges that it overlaps.
@@ -198,11 +197,19 @@ def _is_alike(instruction: Instruction, part: Instruction) -> bool:
 
 
 def _reductions(root: Instruction, members: Iterable[Instruction]) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """The long reductions whose results have the sizes of the root: the reduced dimensions and the operand's sizes."""
+    """The long reductions whose results have the sizes of the root, or of the part that it writes but for dimensions of
+    size 1: the reduced dimensions and the operand's sizes."""
+    part = written_part(root)
     return {
         (tuple(member.op.dimensions), member.operands[0].shape.dimensions)
         for member in members
         if isinstance(member.op, Reduce)
-        and next(member.shape.leaves()).non_degenerate_dimensions == written_part(root).shape.non_degenerate_dimensions
+        and _has_sizes(next(member.shape.leaves()), part.shape, part is root)
         and reduced_count(member) > SMALL_REDUCTION
     }
+
+
+def _has_sizes(shape: Shape, other: Shape, is_whole: bool) -> bool:
+    if is_whole:
+        return shape.dimensions == other.dimensions
+    return shape.non_degenerate_dimensions == other.non_degenerate_dimensions
