@@ -419,6 +419,15 @@ def test_tasks_with_many_rows_pack_the_panels_that_they_multiply(m: int, n: int,
     assert emit_matmul("product", spec, Target(64, threads)).scratch_bytes == 0
 
 
+def test_each_panel_is_a_task_unless_it_is_small() -> None:
+    """Threads whose processors are not equally fast end together."""
+    large, small, serial = plan_of(512, 3072, 768), plan_of(256, 4096, 4), plan_of(512, 3072, 768, threads=1)
+    assert {large.b_storage, small.b_storage, serial.b_storage} == {"panels"}
+    assert large.tasks == -(-3072 // large.tile.columns)
+    assert TASKS_PER_THREAD * 2 <= small.tasks < 4096 / small.tile.columns
+    assert serial.tasks == 1
+
+
 @pytest.mark.parametrize("m, n, k, threads", [(128, 512, 2048, 8), (300, 384, 4096, 16)])
 def test_blocks_of_few_rows_share_a_packed_matrix(m: int, n: int, k: int, threads: int) -> None:
     assert plan_of(m, n, k, threads=threads).b_storage == "shared"

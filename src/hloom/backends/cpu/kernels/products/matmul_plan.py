@@ -342,9 +342,12 @@ def _has_rows_for_panels(p: Product, tile: Tile, threads: int) -> bool:
 
 def _wanted_tasks(p: Product, columns: int, threads: int) -> float:
     """Returns how many tasks the threads want for all products of a batch, of a number of columns."""
-    if threads == 1:
-        return 1
-    return min(p.batch * p.m * columns * p.k * MULTIPLY_ADD_COST / MIN_PRODUCT_WORK, TASKS_PER_THREAD * threads)
+    return 1 if threads == 1 else min(_most_tasks(p, columns), TASKS_PER_THREAD * threads)
+
+
+def _most_tasks(p: Product, columns: int) -> float:
+    """Returns how many tasks of all products of a batch are worth their start."""
+    return p.batch * p.m * columns * p.k * MULTIPLY_ADD_COST / MIN_PRODUCT_WORK
 
 
 def _row_blocks_of_panels(p: Product, tile: Tile, wanted: float) -> int:
@@ -375,6 +378,9 @@ def _split_into_tasks(undivided: MatmulPlan, threads: int) -> MatmulPlan:
     with_rows = replace(undivided, row_blocks=blocks)
     if undivided.b_storage == "private":
         return with_rows
+    if undivided.b_storage == "panels" and threads > 1:
+        # Each task packs its own panels, so more of them cost nothing, and threads end together.
+        wanted = math.ceil(_most_tasks(p, undivided.columns) / batch)
     groups = min(math.ceil(wanted / blocks), undivided.column_tiles)
     if undivided.has_partial_sums:
         max_fitting = max(1, _max_tiles_of_sums(undivided) // with_rows.row_tiles)
