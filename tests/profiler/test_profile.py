@@ -86,6 +86,25 @@ def test_kernels_account_for_the_call(found: Profile) -> None:
     assert 0.3 < found.accounted <= 1.05
 
 
+def test_kernels_of_a_called_computation_count_its_calls() -> None:
+    """Forks of the computation are timed once, though its parts run inside of others that time theirs."""
+    shape = "f32[256,256]"
+    text = f"""
+HloModule called
+
+twice {{ a = {shape} parameter(0)
+  b = {shape} parameter(1)
+  c = {shape} dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT d = {shape} dot(c, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}
+
+ENTRY main {{ x = {shape} parameter(0)
+  y = {shape} call(x, x), to_apply=twice, frontend_attributes={{inlineable="false"}}
+  ROOT z = {shape} call(y, x), to_apply=twice, frontend_attributes={{inlineable="false"}} }}
+"""
+    found = hl.profile(text, np.ones((256, 256), np.float32), seconds=0.05)
+    assert {kernel.runs for kernel in found.kernels if kernel.kind == "dot"} == {2}
+
+
 def test_events_are_the_steps_of_one_call_in_order(found: Profile) -> None:
     steps = [event for event in found.events if not event.thread and event.kind != ITERATION]
     assert [event.kernel.kind for event in steps if event.kernel].count("dot") == 50

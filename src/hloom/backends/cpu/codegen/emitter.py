@@ -132,7 +132,7 @@ class ProgramEmitter(StepEmitter):
         """Returns all modules except those of kernels."""
         parts = self.program.parts()
         main = [function for subroutine in self.program.subroutines for function in self._subroutine(subroutine)]
-        main += [self._part(f"hloom_main.part{k}", steps) for k, steps in enumerate(parts)]
+        main += [self._part(f"hloom_main.part{k}", steps, self.timer is not None) for k, steps in enumerate(parts)]
         call_only_nests, nests = split_call_only(merge_functions(list(self._nests())))
         groups, rest = partition_units([*kernels.rest, *nests])
         main = [*self._inlined_functions(), *self.tasks.values(), *main]
@@ -162,12 +162,14 @@ class ProgramEmitter(StepEmitter):
                 nest.function.is_exported = nest.function.name in self.called
                 yield nest.unit(MERGED_NESTS)
 
-    def _part(self, name: str, steps: list[Step]) -> Function:
-        """Returns `i32 @name(ptr table)`, a part of the program."""
+    def _part(self, name: str, steps: list[Step], times_forks: bool = False) -> Function:
+        """Returns `i32 @name(ptr table)`, a part of the program; the tables of subroutines have timed forks if the
+        program's parts do.
+        """
         table = Parameter("table", PTR)
         with self.function(FunctionBuilder(Function(name, [table], I32))) as b:
             self.current.values["table"] = table
-            if self.timer is not None:
+            if times_forks:
                 self._time_forks()
             self.write_steps(steps, depth=0)
             b.ret(constant(I32, 0))
