@@ -43,6 +43,7 @@ from hloom.passes.legalize.product_types import ProductTypes
 from hloom.passes.legalize.scan import ScanExpander
 from hloom.passes.optimize.arg_max import ArgMax
 from hloom.passes.optimize.convolution_operands import ConvolutionOperandSwapper
+from hloom.passes.optimize.convolution_products import ConvolutionProducts
 from hloom.passes.optimize.dot_strength_reduction import DotStrengthReduction
 from hloom.passes.optimize.double_buffering import DoubleBuffering
 from hloom.passes.optimize.gathered_products import GatheredProducts
@@ -89,6 +90,7 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
             BitsExpander(),
             ProductTypes(can_multiply),
             *([] if batch_invariant else [ConvolutionOperandSwapper()]),
+            *([] if batch_invariant else [ConvolutionProducts()]),
             BatchNormExpander(),
             LinearAlgebraToLapack(),
             FftLengths(),
