@@ -2,7 +2,7 @@
 
 A tile register has up to 16 rows of 64 bytes. An instruction multiplies a tile of A, whose rows have 16 words of K, by
 one of B, with a row of 16 columns for each word of K, and adds the product to a tile of sums. The kernel keeps up to
-four tiles of sums, and K is padded with zeros to whole tiles.
+three tiles of sums (tile_choice.py), and K is padded with zeros to whole tiles.
 
 Products of bf16 are added in f32: those of 16 words from zero, in two chains, before their sum is added to the tile.
 Subnormal numbers are taken for zero.
@@ -67,7 +67,7 @@ def tile_instruction(p: Product, sums: Type, target: Target) -> TileInstruction 
 
 @dataclass(frozen=True)
 class TileRegisters:
-    """The numbers of the registers that hold the sums of a tile, and parts of a panel of A and of one of B."""
+    """The numbers of the registers that hold the sums of a tile, a part of a panel of A, and a row of one of B."""
 
     tile: Tile
 
@@ -85,17 +85,18 @@ class TileRegisters:
         """Returns the register of sums of a part of the rows and a vector of columns."""
         return constant(I8, part * self.tile.vectors + vector)
 
-    def a(self, part: int) -> Value:
-        """Returns the register of a part of A's rows."""
-        return constant(I8, self.parts * self.tile.vectors + part)
+    @property
+    def a(self) -> Value:
+        """The register of a part of A's rows."""
+        return constant(I8, self.parts * self.tile.vectors)
 
     def b(self, vector: int) -> Value:
         """Returns the register of a vector of B's columns."""
-        return constant(I8, self.parts * (self.tile.vectors + 1) + vector)
+        return constant(I8, self.parts * self.tile.vectors + 1 + vector)
 
     def configure(self, f: KernelFunction, name: str) -> None:
         """Sets the sizes of the registers."""
-        rows = [self.rows] * (self.parts * (self.tile.vectors + 1)) + [WORDS] * self.tile.vectors
+        rows = [self.rows] * (self.parts * self.tile.vectors + 1) + [WORDS] * self.tile.vectors
         configure(f, name, [(count, WORDS * WORD_BYTES) for count in rows])
 
 
@@ -198,9 +199,9 @@ class TileKernel:
             for part in range(registers.parts):
                 row = f.multiply(part * registers.rows, self.row_of_a)
                 of_a = f.at(f["a"], f.add(row, loop.index), element)
-                move(f, "tileloadd64", registers.a(part), of_a, self.row_of_a)
+                move(f, "tileloadd64", registers.a, of_a, self.row_of_a)
                 for vector in range(tile.vectors):
-                    factors = registers.a(part), registers.b(vector)
+                    factors = registers.a, registers.b(vector)
                     f.call_void(f"llvm.x86.{self.instruction.name}", registers.sums(part, vector), *factors)
 
 
