@@ -125,7 +125,7 @@ def zero(type: Type) -> Constant:
     return Constant("zeroinitializer", type, (0,) * max(type.width, 1))
 
 
-def poison(type: Type) -> Value:
+def poison(type: Type) -> Constant:
     """Returns a value that must not be used."""
     return Constant("poison", type, (None,) * max(type.width, 1))
 
@@ -148,10 +148,11 @@ def mask_constant(active: int, lanes: int) -> Value:
 
 
 def shuffled_constant(a: Value, b: Value | None, order: Sequence[int]) -> Constant | None:
-    """Returns the constant that lanes of two masks or zeros are; None for other values."""
+    """Returns the constant that lanes of two masks, zeros or values not to be used are; None for other values."""
     operands = [a] if b is None else [a, b]
-    if all(isinstance(each, Constant) and each.text == "zeroinitializer" for each in operands):
-        return zero(type_of(a.type.element, len(order)))
+    for make in (zero, poison):
+        if all(isinstance(each, Constant) and each.text == make(a.type).text for each in operands):
+            return make(type_of(a.type.element, len(order)))
     known = [lane for each in operands if isinstance(each, Constant) for lane in each.lanes]
     if a.type.element != "i1" or len(known) != len(operands) * a.type.width or None in known:
         return None

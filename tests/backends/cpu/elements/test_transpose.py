@@ -9,7 +9,8 @@ import pytest
 
 from hloom.backends.cpu.elements.transpose import transpose, transpose_squares
 from hloom.backends.cpu.llvm.processor import processor
-from hloom.lir import PTR, Builder, Function, FunctionBuilder, LirModule, Parameter, Value, type_of
+from hloom.lir import PTR, Builder, Function, FunctionBuilder, LirModule, Parameter, Value, poison, type_of
+from hloom.lir.instructions import Convert, Shuffle
 from hloom.lir.interpret import Interpreter
 
 
@@ -40,3 +41,21 @@ def test_each_square_of_several_is_transposed(count: int, squares: int) -> None:
     rows = np.arange(count * count * squares, dtype=np.int32).reshape(count, squares * count)
     expected = rows.reshape(count, squares, count).transpose(2, 1, 0).reshape(rows.shape)
     np.testing.assert_array_equal(shuffled(rows, transpose_squares), expected)
+
+
+@pytest.mark.parametrize("element", ["float", "i32"])
+@pytest.mark.parametrize("given", [16, 5])
+def test_no_more_than_two_shuffles_are_a_chain(element: str, given: int) -> None:
+    """Rows after the first `given` ones are not used, and nothing is computed from them alone."""
+    f = FunctionBuilder(Function("run", [Parameter("source", PTR)]), processor().vector_bytes)
+    (source,), type = f.function.parameters, type_of(element, 16)
+    rows = [f.load(f.at(source, k * 16, element), type, 4) for k in range(given)]
+    transpose(f, rows + [poison(type)] * (16 - given))
+    lengths: dict[object, int] = {}
+    for instruction in f.body:
+        if isinstance(instruction, (Convert, Shuffle)):
+            lengths[instruction] = max(lengths.get(operand, 0) for operand in instruction.operands)
+        if isinstance(instruction, Shuffle):
+            lengths[instruction] += 1
+            assert {operand.text for operand in instruction.operands} != {"poison"}
+    assert max(lengths.values()) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hloom.lir import Builder, Value
+from hloom.lir import Builder, Constant, Value, type_of
 
 
 def transpose(b: Builder, rows: Sequence[Value], span: int = 1, nearest_first: bool = False) -> list[Value]:
@@ -15,7 +15,8 @@ def transpose(b: Builder, rows: Sequence[Value], span: int = 1, nearest_first: b
     """
     count, rows = len(rows), list(rows)
     bits = [1 << k for k in range(count.bit_length() - 1)]
-    for bit in bits if nearest_first else reversed(bits):
+    for step, bit in enumerate(bits if nearest_first else reversed(bits)):
+        rows = _fenced(b, rows, step)
         low = [item if not item & bit else count + (item ^ bit) for item in range(count)]
         high = [item | bit if not item & bit else count + item for item in range(count)]
         masks = [[item * span + k for item in items for k in range(span)] for items in (low, high)]
@@ -35,7 +36,25 @@ def transpose_squares(b: Builder, rows: Sequence[Value]) -> list[Value]:
     low = [square + lane // 2 + lane % 2 * width for square in squares for lane in range(size)]
     high = [lane + half for lane in low]
     rows = list(rows)
-    for _ in range(half.bit_length()):
+    for step in range(half.bit_length()):
+        rows = _fenced(b, rows, step)
         pairs = [(rows[i], rows[i + half]) for i in range(half)]
         rows = [b.shuffle(a, c, lanes) for a, c in pairs for lanes in (low, high)]
     return rows
+
+
+def _fenced(b: Builder, rows: list[Value], step: int) -> list[Value]:
+    """Ends the chains of shuffles in the rows after every second step.
+
+    LLVM looks for ways to combine shuffles of shuffles, which takes it longer than all its other work, and finds none
+    beyond two steps.
+    """
+    return [_fence(b, row) for row in rows] if step and step % 2 == 0 else rows
+
+
+def _fence(b: Builder, row: Value) -> Value:
+    """Returns the bits of a row as floats behind an arithmetic fence, for which there is no code."""
+    if isinstance(row, Constant):
+        return row
+    floats = row.type if row.type.element in ("float", "double") else type_of("float", row.type.byte_size // 4)
+    return b.bitcast(b.intrinsic("arithmetic.fence", b.bitcast(row, floats)), row.type)
