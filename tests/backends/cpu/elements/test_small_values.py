@@ -102,17 +102,19 @@ ENTRY e {{
 
 
 @pytest.mark.parametrize("codes", ["s8", "u4"])
-def test_products_are_rounded_by_multiply_adds(codes: str) -> None:
+@pytest.mark.parametrize(("k", "is_shared"), [(1, True), (0, True), (0, False)])
+def test_products_are_rounded_by_multiply_adds(k: int, is_shared: bool, codes: str) -> None:
+    """Scales of rows or columns of the weights; multiples of one for each step of K would be more work than rounding."""
     text = f"""HloModule m
 ENTRY e {{
-  x = bf16[1,2048] parameter(0)
-  w = {codes}[64,2048] parameter(1)
-  s = bf16[64] parameter(2)
-  c = bf16[64,2048] convert(w)
-  b = bf16[64,2048] broadcast(s), dimensions={{0}}
-  m = bf16[64,2048] multiply(c, b)
-  ROOT r = f32[1,64] dot(x, m), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+  x = bf16[1,512] parameter(0)
+  w = {codes}[512,512] parameter(1)
+  s = bf16[512] parameter(2)
+  c = bf16[512,512] convert(w)
+  b = bf16[512,512] broadcast(s), dimensions={{{1 - k if is_shared else k}}}
+  m = bf16[512,512] multiply(c, b)
+  ROOT r = f32[1,512] dot(x, m), lhs_contracting_dims={{1}}, rhs_contracting_dims={{{k}}}
 }}"""
     llvm = stage_text(hl.parse(text), "llvm")
     assert "fmuladd" in llvm
-    assert "65536" not in llvm and "32767" not in llvm
+    assert ("32767" not in llvm) == is_shared

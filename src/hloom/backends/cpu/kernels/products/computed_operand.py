@@ -157,14 +157,14 @@ def computed_operand(operand: Instruction, roles: Roles, sources: Sources) -> Co
 
 
 def with_rounded_products(operand: ComputedOperand) -> ComputedOperand:
-    """Returns an operand of bf16 that is a small value times a factor which lanes share, such as a scale, in f32, with
-    products rounded by multiply-adds; other operands as they are.
+    """Returns an operand of bf16 that is a small value times a factor which steps of K share, such as a scale, in f32,
+    with products rounded by multiply-adds; other operands as they are.
     """
-    value, axis = operand.value, operand.contiguous
-    if axis is None or not isinstance(value, Apply) or not isinstance(value.op, Multiply):
+    value, within = operand.value, operand.contracted.within
+    if operand.contiguous is None or not isinstance(value, Apply) or not isinstance(value.op, Multiply):
         return operand
     for number, factor in (value.operands, value.operands[::-1]):
-        if axis.within not in factor.variables:
+        if within not in factor.variables:
             found = as_rounded_product(operand.space, number, factor)
             return operand if found is None else replace(operand, value=found)
     return operand
