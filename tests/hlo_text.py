@@ -42,6 +42,19 @@ def dot_module(lhs: str, rhs: str, out: str, dimensions: str) -> hl.Module:
     )
 
 
+def convolution_module(line: str) -> hl.Module:
+    """A module that convolves two parameters: `f32[2,5,4,3] f32[1,1,3,7] size=1x1 stride=2x2 b01f_01io->b01f`."""
+    image, kernel, *words = line.split()
+    window = " ".join(word for word in words if "=" in word and "group" not in word)
+    (labels,) = (word for word in words if "->" in word)
+    groups = "".join(f", {word}" for word in words if "group" in word)
+    attributes = f"{f'window={{{window}}}, ' if window else ''}dim_labels={labels}{groups}"
+    return hl.parse(
+        f"HloModule m\nENTRY e {{ x = {image} parameter(0)\n k = {kernel} parameter(1)\n"
+        f" ROOT c = convolution(x, k), {attributes} }}"
+    )
+
+
 SOFTMAX = """
 x = f32[ROWS,COLUMNS] parameter(0)
 zero = f32[] constant(0)

@@ -23,6 +23,7 @@ from hloom.passes.legalize.top_k import TopKDecomposer
 from hloom.passes.optimize import dot_strength_reduction, sort_keys, split_contractions
 from hloom.passes.optimize.arg_max import ArgMax
 from hloom.passes.optimize.convolution_operands import ConvolutionOperandSwapper
+from hloom.passes.optimize.convolution_patches import ConvolutionPatches
 from hloom.passes.optimize.convolution_products import ConvolutionProducts
 from hloom.passes.optimize.update_scheduler import UpdateScheduler
 from hloom.passes.pipeline import Pass
@@ -87,6 +88,7 @@ PASSES = (
     PassCase(MapInliner(), ("map(*)",)),
     PassCase(ConvolutionOperandSwapper(), ("convolution(x, y)",)),
     PassCase(ConvolutionProducts(), ("convolution(x, y)",)),
+    PassCase(ConvolutionPatches(min_kernel=1), ("convolution(x, y)",)),
     PassCase(
         dot_strength_reduction.DotStrengthReduction(), ("dot(x, y)",),
         {"hloom.passes.optimize.dot_strength_reduction.MIN_BATCHES": 2},

@@ -37,6 +37,7 @@ from hloom.passes.legalize.scan import ScanExpander
 from hloom.passes.legalize.top_k import TopKDecomposer
 from hloom.passes.optimize.arg_max import ArgMax
 from hloom.passes.optimize.convolution_operands import ConvolutionOperandSwapper
+from hloom.passes.optimize.convolution_patches import ConvolutionPatches
 from hloom.passes.optimize.convolution_products import ConvolutionProducts
 from hloom.passes.optimize.dot_strength_reduction import DotStrengthReduction
 from hloom.passes.optimize.double_buffering import DoubleBuffering
@@ -78,6 +79,7 @@ PASSES: dict[str, type[Any]] = {
         BitsExpander,
         CollectiveDimensions,
         ConvolutionOperandSwapper,
+        ConvolutionPatches,
         ConvolutionProducts,
         DeclaredExpander,
         ArgMax,

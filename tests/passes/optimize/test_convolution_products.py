@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from hlo_text import arrays_for, interpreted
+from hlo_text import arrays_for, convolution_module, interpreted
 from hloom.ops.attributes import Precision
 from hloom.passes import clone_module, run_passes
 from hloom.passes.optimize.convolution_products import ConvolutionProducts
@@ -47,21 +47,9 @@ OTHERS = {
 }
 
 
-def convolution(line: str) -> hl.Module:
-    image, kernel, *words = line.split()
-    window = " ".join(word for word in words if "=" in word and "group" not in word)
-    (labels,) = (word for word in words if "->" in word)
-    groups = "".join(f", {word}" for word in words if "group" in word)
-    attributes = f"{f'window={{{window}}}, ' if window else ''}dim_labels={labels}{groups}"
-    return hl.parse(
-        f"HloModule m\nENTRY e {{ x = {image} parameter(0)\n k = {kernel} parameter(1)\n"
-        f" ROOT c = convolution(x, k), {attributes} }}"
-    )
-
-
 @pytest.mark.parametrize("line", PRODUCTS.values(), ids=PRODUCTS)
 def test_dots_have_the_results_of_convolutions(line: str) -> None:
-    module = convolution(line)
+    module = convolution_module(line)
     after = clone_module(module)
     assert run_passes(after, ConvolutionProducts(), verify=True)[0].changes == 1
     assert {i.opcode for i in after.instructions()} <= {"parameter", "slice", "reshape", "dot"}
@@ -73,11 +61,11 @@ def test_dots_have_the_results_of_convolutions(line: str) -> None:
 
 @pytest.mark.parametrize("line", OTHERS.values(), ids=OTHERS)
 def test_other_convolutions_stay(line: str) -> None:
-    assert ConvolutionProducts().run(convolution(line)) == 0
+    assert ConvolutionProducts().run(convolution_module(line)) == 0
 
 
 def test_precisions_stay_with_their_operands() -> None:
-    module = convolution(PRODUCTS["features first"])
+    module = convolution_module(PRODUCTS["features first"])
     root = module.entry.root
     root.op = root.op.replace(operand_precision=(Precision.HIGHEST, Precision.DEFAULT))
     assert ConvolutionProducts().run(module) == 1

@@ -43,6 +43,7 @@ from hloom.passes.legalize.product_types import ProductTypes
 from hloom.passes.legalize.scan import ScanExpander
 from hloom.passes.optimize.arg_max import ArgMax
 from hloom.passes.optimize.convolution_operands import ConvolutionOperandSwapper
+from hloom.passes.optimize.convolution_patches import ConvolutionPatches
 from hloom.passes.optimize.convolution_products import ConvolutionProducts
 from hloom.passes.optimize.dot_strength_reduction import DotStrengthReduction
 from hloom.passes.optimize.double_buffering import DoubleBuffering
@@ -112,6 +113,7 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
             CholeskyCalls(lambda order, count: can_factorise(order, count, batch_invariant)),
             SmallSystems(min_count=1 if batch_invariant else MIN_COUNT),
             WinogradConvolution(per_image=batch_invariant),
+            *([] if batch_invariant else [ConvolutionPatches()]),
             DotOperands(),
             *([] if batch_invariant else [SplitContractions()]),
             JoinedSlices(),

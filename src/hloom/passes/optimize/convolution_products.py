@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,7 +12,10 @@ from hloom.ops.convolution import Convolution
 from hloom.ops.dot import Dot
 from hloom.ops.slice import Slice
 from hloom.passes.op_builder import OpBuilder, expand_each
-from hloom.shape import Shape
+from hloom.shape import Ints, Shape
+
+Side = tuple[Instruction, Ints]
+"""An operand of a dot, and its contracting dimensions."""
 
 
 @dataclass(frozen=True)
@@ -34,18 +37,23 @@ class ConvolutionProducts:
 
 
 def _product(op: Convolution, build: OpBuilder, old: Instruction, _: Module) -> Instruction | None:
-    n, (image, kernel) = op.dimension_numbers, old.operands
-    parts = _parts_read(op, image.shape)
-    image_first = _is_image_first(op, old.shape)
+    n, (image, kernel), summed = op.dimension_numbers, old.operands, _summed_dimensions(op)
+    parts, image_first = _parts_read(op, image.shape), is_image_first(op, old.shape, summed)
     if op.feature_group_count * op.batch_group_count != 1 or parts is None or image_first is None:
         return None
-    summed = _summed_dimensions(op)
     kept = sorted([n.kernel_output_feature_dimension, *summed.values()])
     left = image if all(map(_is_all, parts, image.shape.dimensions)) else build(Slice(slice=parts), image)
     right = build.reshape(kernel, tuple(kernel.shape.dimensions[d] for d in kept))
-    sides = [(left, tuple(summed)), (right, tuple(map(kept.index, summed.values())))]
-    (lhs, of_lhs), (rhs, of_rhs) = sides if image_first else reversed(sides)
+    terms = tuple(map(kept.index, summed.values()))
+    return product_of(op, build, old, (left, tuple(summed)), (right, terms), image_first)
+
+
+def product_of(
+    op: Convolution, build: OpBuilder, old: Instruction, image: Side, kernel: Side, image_first: bool
+) -> Instruction:
+    """Builds the dot of an image and a kernel, each with its contracting dimensions, for a convolution."""
     precision = op.operand_precision if image_first else tuple(reversed(op.operand_precision))
+    (lhs, of_lhs), (rhs, of_rhs) = (image, kernel) if image_first else (kernel, image)
     dot = Dot(lhs_contracting_dims=of_lhs, rhs_contracting_dims=of_rhs, operand_precision=precision)
     product = build(dot, lhs, rhs, shape=dot.result_shape(lhs.shape, rhs.shape, old.shape.element_type))
     return build.reshape(product, old.shape.dimensions)
@@ -76,11 +84,11 @@ def _summed_dimensions(op: Convolution) -> dict[int, int]:
     return dict(sorted([*pairs, (n.input_feature_dimension, n.kernel_input_feature_dimension)]))
 
 
-def _is_image_first(op: Convolution, result: Shape) -> bool | None:
+def is_image_first(op: Convolution, result: Shape, summed: Collection[int]) -> bool | None:
     """Whether the image is the first operand of the dot that has the elements of the result in order; None if no dot
-    has.
+    has. `summed` are the image's contracting dimensions.
     """
-    n, summed = op.dimension_numbers, _summed_dimensions(op)
+    n = op.dimension_numbers
     outputs = {n.input_batch_dimension: n.output_batch_dimension}
     outputs |= dict(zip(n.input_spatial_dimensions, n.output_spatial_dimensions, strict=True))
     free = [outputs[d] for d in sorted(outputs) if d not in summed]
