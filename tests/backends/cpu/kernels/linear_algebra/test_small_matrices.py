@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import scipy.linalg.lapack
 
 import hloom as hl
 from hlo_text import compiled, module_text
+from hloom.backends.cpu.kernels.linear_algebra.small.factorisations import MAX_UNROLLED
 from hloom.backends.cpu.kernels.linear_algebra.small.matrices import (
     MAX_ORDER,
     MIN_COUNT,
@@ -159,6 +161,22 @@ def test_triangular_systems(
     matrix = triangle if transpose == "NO_TRANSPOSE" else triangle.swapaxes(1, 2)
     matrix = matrix.conj() if transpose == "ADJOINT" else matrix
     np.testing.assert_allclose(matrix @ x if left == "true" else x @ matrix, b, atol=1e-4)
+
+
+@pytest.mark.parametrize("type", ["f32", "f64"])
+@pytest.mark.parametrize("swapped", [[], [3], range(19)])
+@pytest.mark.parametrize("n", [1, 4, 7, 16])
+def test_systems_swap_rows_of_no_one_or_all_matrices(n: int, swapped: Sequence[int], type: str) -> None:
+    count, rng, letter = 19, np.random.default_rng(n), "sd"[type == "f64"]
+    a = normal(rng, (count, n, n), type) / n + 3 * np.eye(n, dtype=DTYPES[type])
+    a[swapped] = a[swapped, ::-1]
+    b = normal(rng, (count, n, 2), type)
+    shapes = f"{type}[{count},{n},{n}]", f"{type}[{count},{n},2]"
+    lines = f"a = {shapes[0]} parameter(0)\nb = {shapes[1]} parameter(1)\n"
+    text = module_text(f'{lines}ROOT r = {shapes[1]} custom-call(a, b), custom_call_target="lapack_{letter}gesv"')
+    assert ("reduce.or" in stage_text(hl.parse(text), "llvm")) is (n > MAX_UNROLLED)
+    (x,) = compiled(text, a, b)
+    np.testing.assert_allclose(x, np.linalg.solve(a, b), rtol=0, atol=1e-5 if type == "f32" else 1e-13)
 
 
 @pytest.mark.parametrize(

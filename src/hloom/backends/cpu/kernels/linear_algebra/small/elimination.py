@@ -2,33 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hloom.backends.cpu.elements.functions.lanes import Lanes, muladd, where
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.kernels.linear_algebra.small.factorisations import MatrixLanes, steps
+from hloom.backends.cpu.kernels.linear_algebra.small.factorisations import MAX_UNROLLED, MatrixLanes, steps
 from hloom.backends.cpu.kernels.linear_algebra.small.scalars import Sum, real_part
-from hloom.lir import IndexValue, Type
+from hloom.lir import I1, IndexValue, Type, Value
 from hloom.runtime.custom_calls.fortran import RoutineCall
 
-COLUMNS = 8
-"""Columns that are swapped and eliminated together: with both rows of the swap they fill half of 32 registers."""
+COLUMNS = 16
+"""Columns that are eliminated together: the pivots' row fills half of 32 registers."""
+SWAPPED = 8
+"""Columns that are swapped together: both rows fill half of the registers."""
 
 
 def gesv(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -> MatrixLanes:
     """Solves the systems; of a zero pivot come infinities or NaN, as from getrf, laswp and two calls of trsm.
 
-    Right-hand sides are further columns of the matrix, so that rows are swapped, and multiples of them subtracted,
-    in one pass; the factors below the diagonal are not kept in order, since nobody reads them.
+    Right-hand sides are further columns of the matrix, so that multiples of rows are subtracted in one pass, which
+    also finds the next pivot; the factors below the diagonal are not kept in order, since nobody reads them. Rows that
+    are in memory are passed for swaps only if any lane needs one: matrices with a heavy diagonal do not. The unknowns
+    of a right-hand side are computed in registers.
     """
     a, b = arrays
     system = _System(a, b, call.operands[0].sizes[0], call.operands[1].sizes[1])
+    largest, pivots = system.largest_of_column(), list[_Pivot]()
     for step in range(system.order):
-        system.eliminate(step)
-    for step in reversed(range(system.order)):
-        system.substitute(step)
+        pivots.append(_Pivot(largest.row, largest.value))
+        largest = system.eliminate(step, pivots[-1])
+    for side in steps(f, 0, system.sides, 1):
+        system.substitute(side, pivots)
     return b
+
+
+class _Largest:
+    """The first of the largest magnitudes of a column, row after row; NaN and the first row's number if all are NaN."""
+
+    def __init__(self, f: KernelFunction, like: Lanes, row: Lanes) -> None:
+        self._size, self._value, self._row = (Sum(f, x) for x in (like.like(-1.0), like.like(math.nan), row))
+
+    def add(self, value: Lanes, row: Lanes) -> None:
+        """Considers the element of a row."""
+        is_larger = abs(value) > real_part(self._size.get())
+        for kept, new in ((self._size, abs(value)), (self._value, value), (self._row, row)):
+            kept.set(where(is_larger, new, real_part(kept.get())))
+
+    @property
+    def value(self) -> Lanes:
+        """The element."""
+        return real_part(self._value.get())
+
+    @property
+    def row(self) -> Lanes:
+        """The number of its row."""
+        return real_part(self._row.get())
+
+
+class _Pivot:
+    """A pivot, the number of its row, and a reciprocal in two factors.
+
+    The reciprocal of a subnormal number may overflow: it is multiplied by a power of two first, and so is what is
+    divided by it.
+    """
+
+    def __init__(self, row: Lanes, value: Lanes) -> None:
+        self.row, self.value = row, value
+        self._power = where(abs(value) < value.pick(2.0**-126, 2.0**-1022), 2.0**64, value.like(1.0))
+        self._reciprocal = 1.0 / (value * self._power)
+
+    def divide(self, x: Lanes) -> Lanes:
+        """x divided by the pivot."""
+        return x * self._power * self._reciprocal
+
+    def factor(self, below: Lanes) -> Lanes:
+        """An element below the pivot, which is not larger, divided by it: zero by zero is zero."""
+        return below * self._power * where(self.value.equals(0.0), 1.0, self._reciprocal)
 
 
 @dataclass(frozen=True)
@@ -58,73 +109,67 @@ class _System:
         else:
             self.b[i, j - self.order] = value
 
-    def eliminate(self, step: int) -> None:
-        """Swaps the pivot of a column to the diagonal, and subtracts multiples of its row from those below."""
-        row, pivot = self._pivot(step)
-        upper = self.get(step, step)
-        scales = self._scales(pivot)
-        for i in steps(self.f, step + 1, self.order):
-            below = where(self._is_row(row, i), upper, self.get(i, step))
-            self.set(i, step, below * scales[0] * scales[1])
-        self.set(step, step, pivot)
-        columns = range(step + 1, self.order + self.sides)
-        blocks = -(-len(columns) // COLUMNS)
-        for k in range(blocks):
-            self._eliminate(step, row, columns[len(columns) * k // blocks : len(columns) * (k + 1) // blocks])
+    def largest_of_column(self) -> _Largest:
+        """Finds the first pivot."""
+        largest = _Largest(self.f, self.get(0, 0), self._number(0))
+        for i in steps(self.f, 0, self.order):
+            largest.add(self.get(i, 0), self._number(i))
+        return largest
 
-    def _eliminate(self, step: int, row: Lanes, columns: range) -> None:
+    def eliminate(self, step: int, pivot: _Pivot) -> _Largest:
+        """Subtracts multiples of the pivot's row, once it is swapped to the diagonal, from those below; returns the
+        largest element of the next column there.
+        """
+        columns = range(step + 1, self.order + self.sides)
+        with self.f.when(None if self.order <= MAX_UNROLLED else self._is_elsewhere(pivot, step)):
+            for block in _blocks(range(step, columns.stop), SWAPPED):
+                self._swap(step, pivot, block)
+        largest = _Largest(self.f, pivot.value, self._number(step + 1))
+        for block in _blocks(columns, COLUMNS):
+            self._subtract(step, pivot, block, largest if block[0] == columns[0] else None)
+        return largest
+
+    def _swap(self, step: int, pivot: _Pivot, columns: range) -> None:
+        """Swaps elements of the diagonal's row with those of the pivot's, which are in other rows in each lane."""
         f, uppers = self.f, [self.get(step, j) for j in columns]
         found = [Sum(f, upper) for upper in uppers]
         for i in steps(f, step + 1, self.order):
-            is_pivot = self._is_row(row, i)
-            for j, each in zip(columns, found, strict=True):
-                each.set(where(is_pivot, self.get(i, j), real_part(each.get())))
-        pivots = [real_part(each.get()) for each in found]
+            is_pivot = self._is_row(pivot.row, i)
+            for j, upper, each in zip(columns, uppers, found, strict=True):
+                lower = self.get(i, j)
+                each.set(where(is_pivot, lower, real_part(each.get())))
+                self.set(i, j, where(is_pivot, upper, lower))
+        for j, each in zip(columns, found, strict=True):
+            self.set(step, j, real_part(each.get()))
+
+    def _subtract(self, step: int, pivot: _Pivot, columns: range, largest: _Largest | None) -> None:
+        """Eliminates some columns; the first ones, of which the first gives the next pivot, store the multiples."""
+        f, uppers = self.f, [self.get(step, j) for j in columns]
         for i in steps(f, step + 1, self.order):
-            is_pivot, factor = self._is_row(row, i), -self.get(i, step)
-            for j, upper, pivot in zip(columns, uppers, pivots, strict=True):
-                self.set(i, j, muladd(factor, pivot, where(is_pivot, upper, self.get(i, j))))
-        for j, pivot in zip(columns, pivots, strict=True):
-            self.set(step, j, pivot)
+            factor = self.get(i, step)
+            if largest:
+                factor = -pivot.factor(factor)
+                self.set(i, step, factor)
+            values = [muladd(factor, upper, self.get(i, j)) for j, upper in zip(columns, uppers, strict=True)]
+            for j, value in zip(columns, values, strict=True):
+                self.set(i, j, value)
+            if largest:
+                largest.add(values[0], self._number(i))
 
-    def _pivot(self, step: int) -> tuple[Lanes, Lanes]:
-        """Returns the row of the first of the largest magnitudes from the diagonal on, and its element.
+    def substitute(self, side: IndexValue, pivots: Sequence[_Pivot]) -> None:
+        """Computes the unknowns of a right-hand side from the last one on."""
+        left = [real_part(self.b[i, side]) for i in range(self.order)]
+        for step in reversed(range(self.order)):
+            left[step] = pivots[step].divide(left[step])
+            for i in range(step):
+                left[i] = muladd(-self.get(i, step), left[step], left[i])
+        for i, unknown in enumerate(left):
+            self.b[i, side] = unknown
 
-        It is the diagonal's if all are NaN.
-        """
-        f = self.f
-        first = self.get(step, step)
-        largest = Sum(f, where(first.compare("uno", first), -1.0, abs(first)))
-        row, pivot = Sum(f, self._number(step)), Sum(f, first)
-        for i in steps(f, step + 1, self.order):
-            value = self.get(i, step)
-            is_larger = abs(value) > real_part(largest.get())
-            largest.set(where(is_larger, abs(value), real_part(largest.get())))
-            pivot.set(where(is_larger, value, real_part(pivot.get())))
-            row.set(where(is_larger, self._number(i), real_part(row.get())))
-        return real_part(row.get()), real_part(pivot.get())
-
-    def _scales(self, pivot: Lanes) -> tuple[Lanes, Lanes]:
-        """Returns two factors whose product is the reciprocal of a pivot; 1 of zero, which has only zeros below it.
-
-        The reciprocal of a subnormal number may overflow: it is multiplied by a power of two first, and so are the
-        elements below it, which are not larger.
-        """
-        power = where(abs(pivot) < pivot.pick(2.0**-126, 2.0**-1022), 2.0**64, pivot.like(1.0))
-        divisor = where(pivot.equals(0.0), 1.0, pivot * power)
-        return power, 1.0 / divisor
-
-    def substitute(self, step: int) -> None:
-        """Computes an unknown of each right-hand side, and eliminates it from the equations above."""
-        divisor = self.get(step, step)
-        columns = range(self.order, self.order + self.sides)
-        unknowns = [self.get(step, j) / divisor for j in columns]
-        for j, unknown in zip(columns, unknowns, strict=True):
-            self.set(step, j, unknown)
-        for i in steps(self.f, 0, step):
-            factor = -self.get(i, step)
-            for j, unknown in zip(columns, unknowns, strict=True):
-                self.set(i, j, muladd(factor, unknown, self.get(i, j)))
+    def _is_elsewhere(self, pivot: _Pivot, step: int) -> Value:
+        """Whether the pivot of any lane is below the diagonal."""
+        below = (~self._is_row(pivot.row, step)).value
+        return self.f.call(f"llvm.vector.reduce.or.{below.type.suffix}", I1, below) if below.type.width else below
 
     def _is_row(self, row: Lanes, i: IndexValue) -> Lanes:
         return row.equals(self._number(i))
@@ -133,3 +178,10 @@ class _System:
         """The number of a row, in each lane."""
         f = self.f
         return Lanes(f, f.splat(f.convert("trunc", f.index(i), "i32"), self.rows.width))
+
+
+def _blocks(columns: range, most: int) -> Iterator[range]:
+    """Divides columns into as few blocks as possible, of about the same size."""
+    count = -(-len(columns) // most)
+    for k in range(count):
+        yield columns[len(columns) * k // count : len(columns) * (k + 1) // count]
