@@ -135,6 +135,7 @@ ELSEWHERE = {
     "product-sums": "adds products in another order (`tests/passes/control_flow/test_product_sums.py`)",
     "product-blocking": "works on large arrays (`tests/passes/blocking`)",
     "product-operands": "works on large arrays (`tests/backends/cpu/kernels/products/test_fused_dot.py`)",
+    "product-slices": "works on large arrays (`tests/backends/cpu/kernels/products/test_sliced_dot.py`)",
     "scatter-updates": "works on large arrays (`tests/backends/cpu/kernels/scatter/test_fused_scatter.py`)",
     "dynamic-padder": "works on dynamic sizes (`tests/passes/legalize/test_dynamic_padder.py`)",
     "spmd": "is for several devices (`tests/passes/spmd`)",

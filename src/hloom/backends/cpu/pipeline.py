@@ -8,7 +8,7 @@ from hloom.backends.cpu.codegen.outline import ScalarComputationOutliner
 from hloom.backends.cpu.elements.ops import can_apply
 from hloom.backends.cpu.kernels.linear_algebra.routine import can_factorise
 from hloom.backends.cpu.kernels.linear_algebra.small.matrices import MIN_COUNT
-from hloom.backends.cpu.kernels.products import fused_dot
+from hloom.backends.cpu.kernels.products import fused_dot, sliced_dot
 from hloom.backends.cpu.kernels.products.dot import can_multiply
 from hloom.backends.cpu.kernels.scatter import fused_scatter
 from hloom.backends.cpu.llvm.processor import processor
@@ -30,6 +30,7 @@ from hloom.passes.fusion.dot_operands import DotOperands
 from hloom.passes.fusion.fusion import FusionPass
 from hloom.passes.fusion.joined_slices import JoinedSlices
 from hloom.passes.fusion.product_operands import ProductOperands
+from hloom.passes.fusion.product_slices import ProductSlices
 from hloom.passes.fusion.scatter_updates import ScatterUpdates
 from hloom.passes.legalize.asynchronous import AsyncToSync
 from hloom.passes.legalize.batch_norm import BatchNormExpander
@@ -118,6 +119,7 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
             *([] if batch_invariant else [SplitContractions()]),
             JoinedSlices(),
             *([] if batch_invariant else [ProductOperands(_can_lower, fused_dot.can_compute)]),
+            ProductSlices(sliced_dot.can_multiply),
             ScatterUpdates(_can_lower, fused_scatter.can_compute),
             ScalarComputationOutliner(processor().vector_bytes),
             FusionPass(_can_lower),

@@ -112,6 +112,16 @@ def resized(b: Builder, value: Value, element: str, is_signed: bool = False) -> 
     return b.convert("trunc" if bits < value.type.bits else "sext" if is_signed else "zext", value, element)
 
 
+def clamped(b: Builder, value: Value, is_signed: bool, low: int, high: int) -> Value:
+    """Clamps an integer to bounds, the lower of which is not negative, in its own type."""
+    bits = value.type.bits
+    if is_signed:
+        value = b.intrinsic("smax", value, constant(value.type, low))
+    if high >= 1 << (bits - is_signed):
+        return value
+    return b.intrinsic("smin" if is_signed else "umin", value, constant(value.type, high))
+
+
 def rounded_arithmetic(b: Builder, value: Value, type: PrimitiveType) -> Value:
     """Rounds the result of one arithmetic instruction on values of the type, whose NaNs are representable."""
     if type is not PrimitiveType.BF16:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from hloom.affine import Atom, Index, Quotient, Remainder, RuntimeIndex, Variable
-from hloom.backends.cpu.elements.types import resized
+from hloom.backends.cpu.elements.types import clamped, resized
 from hloom.backends.cpu.nests.state import NestState
 from hloom.lir import I64, Constant, Value, constant, lane_indices, type_of
 
@@ -116,13 +116,7 @@ def emit_runtime_index(e: NestState, atom: RuntimeIndex) -> Value:
     """Emits a run-time integer, clamped in its own type, which may be wider than an index."""
     b, type = e.builder, atom.value.type
     value = cast(Value, e.value(atom.value))
-    bits = value.type.bits
-    if type.is_signed:
-        value = b.intrinsic("smax", value, constant(value.type, atom.low))
-        if atom.high < 1 << (bits - 1):
-            value = b.intrinsic("smin", value, constant(value.type, atom.high))
-    elif atom.high < 1 << bits:
-        value = b.intrinsic("umin", value, constant(value.type, atom.high))
+    value = clamped(b, value, type.is_signed, atom.low, atom.high)
     return resized(b, value, e.index_element if value.type.width else "i64", type.is_signed)
 
 

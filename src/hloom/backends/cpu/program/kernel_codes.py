@@ -60,7 +60,7 @@ def _import_kernels() -> None:
         importlib.import_module(module)
 
 
-_FUSIONS = _from("products.fused_dot"), _from("scatter.fused_scatter")
+_FUSIONS = _from("products.sliced_dot"), _from("products.fused_dot"), _from("scatter.fused_scatter")
 
 
 def _fusion(op: Fusion, *arguments: Any) -> KernelCode | None:

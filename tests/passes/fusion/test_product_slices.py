@@ -1,0 +1,64 @@
+"""product-slices: which slices dots read where they are."""
+
+from __future__ import annotations
+
+import pytest
+
+import hloom as hl
+from hloom.ops.control_flow import Fusion
+from hloom.ops.slice import DynamicSlice, Slice
+from hloom.passes.fusion.product_slices import ProductSlices
+
+DYNAMIC = "dynamic-slice(w, k, zero, zero), dynamic_slice_sizes={1,64,64}"
+
+
+def program(lines: str, root: str = "dot(x, r), lhs_contracting_dims={1}, rhs_contracting_dims={0}") -> hl.Module:
+    return hl.parse(f"""HloModule slices
+ENTRY e {{ w = f32[8,64,64] parameter(0)
+  x = f32[16,64] parameter(1)
+  k = s32[] parameter(2)
+  zero = s32[] constant(0)
+  {lines}
+  ROOT p = f32[16,64] {root} }}""")
+
+
+@pytest.mark.parametrize(
+    ("lines", "fused"),
+    [
+        (f"s = f32[1,64,64] {DYNAMIC}\nr = f32[64,64] reshape(s)", True),
+        ("s = f32[1,64,64] slice(w), slice={[3:4],[0:64],[0:64]}\nr = f32[64,64] reshape(s)", True),
+        ("v = f32[512,64] reshape(w)\nr = f32[64,64] slice(v), slice={[7:71],[0:64]}", True),
+        ("v = f32[512,64] reshape(w)\nr = f32[64,64] slice(v), slice={[0:128:2],[0:64]}", False),  # every second row
+        ("v = f32[64,512] reshape(w)\nr = f32[64,64] slice(v), slice={[0:64],[0:64]}", False),  # parts of rows
+        (f"s = f32[1,64,64] {DYNAMIC}\nn = f32[1,64,64] negate(s)\nr = f32[64,64] reshape(n)", False),
+    ],
+)
+def test_contiguous_slices_are_read_in_place(lines: str, fused: bool) -> None:
+    module = program(lines)
+    assert ProductSlices(lambda _: True).run(module) == fused
+    entry = [i.op for i in module.entry.instructions]
+    assert any(isinstance(op, Fusion) for op in entry) is fused
+    assert any(isinstance(op, (Slice, DynamicSlice)) for op in entry) is not fused
+
+
+def test_slices_with_other_users_and_of_other_products_stay() -> None:
+    lines = f"s = f32[1,64,64] {DYNAMIC}\nr = f32[64,64] reshape(s)\nd = f32[16,64] dot(x, r), "
+    lines += "lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+    several = program(f"{lines}n = f32[64,64] negate(r)\nt = f32[16,64] slice(n), slice={{[0:16],[0:64]}}", "add(d, t)")
+    assert ProductSlices(lambda _: True).run(several) == 0
+    assert ProductSlices(lambda _: False).run(program(lines)) == 0  # no code
+
+
+def test_the_smaller_operand_stays() -> None:
+    """A loop over time steps packs its weights once."""
+    lines = "s = f32[1,16,64] dynamic-slice(w, k, zero, zero), dynamic_slice_sizes={1,16,64}\n"
+    lines += "step = f32[16,64] reshape(s)\nr = f32[64,64] parameter(3)"
+    module = program(lines, "dot(step, r), lhs_contracting_dims={1}, rhs_contracting_dims={0}")
+    assert ProductSlices(lambda _: True).run(module) == 0
+
+
+def test_two_products_read_one_slice() -> None:
+    lines = f"s = f32[1,64,64] {DYNAMIC}\nr = f32[64,64] reshape(s)\n"
+    lines += "a = f32[16,64] dot(x, r), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+    module = program(lines, "dot(a, r), lhs_contracting_dims={1}, rhs_contracting_dims={0}")
+    assert ProductSlices(lambda _: True).run(module) == 2
