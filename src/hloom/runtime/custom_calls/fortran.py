@@ -51,7 +51,9 @@ class ArrayArgument:
     With `columns` the routine gets a column-major copy: the operand is transposed into it, and it is transposed into
     the result. With `bounds` it gets a copy of an s32 operand that is clamped to them, because it uses the values as
     indices. With `finite` all elements of its copy are NaN, which it refuses, if any is infinite or NaN: it may not end
-    otherwise. The routine gets the address of element `offset`.
+    otherwise. With `factor` it is a status: where the routine reports no failure although there is a NaN on the
+    diagonal of that result, as OpenBLAS does, its value is the number of the first one. The routine gets the address of
+    element `offset`.
     """
 
     operand: int | None = None
@@ -60,6 +62,7 @@ class ArrayArgument:
     offset: int = 0
     bounds: tuple[int, int] | None = None
     finite: bool = False
+    factor: int | None = None
 
     @property
     def is_copy(self) -> bool:
@@ -149,9 +152,17 @@ def run(call: RoutineCall, operands: tuple[Array, ...]) -> tuple[Array, ...]:
             columns = call.results[argument.result].sizes[::-1]
             elements = math.prod(columns)
             results[argument.result][...] = array[:, :elements].reshape(call.count, *columns).transpose(0, 2, 1)
+        if isinstance(argument, ArrayArgument) and argument.factor is not None and argument.result is not None:
+            _report_nan(results[argument.result], results[argument.factor])
     for result in results if failed.any() else ():
         result.reshape(call.count, -1).view(np.uint8)[failed] = 0xFF
     return tuple(results)
+
+
+def _report_nan(status: Array, factors: Array) -> None:
+    is_nan = np.isnan(np.diagonal(factors, axis1=-2, axis2=-1))
+    found = (status == 0) & is_nan.any(-1)
+    status[found] = is_nan[found].argmax(-1) + 1
 
 
 def _in_memory(call: RoutineCall, argument: Argument, operands: list[Array], results: list[Array]) -> Array | None:

@@ -96,9 +96,13 @@ class Batch:
         source = None if operand is None else self._binding.operands[operand][0]
         return ArrayArgument(source, None if result is None else self._binding.results[result][0], columns=True)
 
-    def info(self) -> ArrayArgument | Status:
-        """The status of the routine: the result `info`, if the target has it."""
-        return self.result("info") if "info" in self._binding.results else Status()
+    def info(self, factor: str | None = None) -> ArrayArgument | Status:
+        """The status of the routine: the result `info`, if the target has it; a NaN on the diagonal of a result
+        `factor` is a failure.
+        """
+        if "info" not in self._binding.results:
+            return Status()
+        return replace(self.result("info"), factor=None if factor is None else self._binding.results[factor][0])
 
     def work(self) -> WorkspaceQuery:
         """A workspace whose size the routine reports."""
@@ -196,7 +200,7 @@ def _routine_call(name: str, letter: str, binding: Binding) -> RoutineCall:
 def _potrf(b: Batch) -> Arguments:
     """Factorises the transpose, whose other triangle is given: conj(a) = conj(l) conj(l)^H."""
     n, uplo = b.size("n"), b.attributes["uplo"]
-    return ("U" if uplo == "L" else "L", n, b.updated("a", "factor"), max(1, n), b.info())
+    return ("U" if uplo == "L" else "L", n, b.updated("a", "factor"), max(1, n), b.info("factor"))
 
 
 @_target(
@@ -237,8 +241,7 @@ def _cholesky_target(binding: Binding, a: Array) -> Array:
     given = (a + np.swapaxes(a, -1, -2)) * a.dtype.type(0.5) if symmetric else a
     factor, info = call("potrf", (given,), [(a.shape, a.dtype), (a.shape[:-2], _INT)], f"{{uplo = {ord('L')} : ui8}}")
     triangle = np.tril(np.ones(a.shape[-2:], bool))
-    fails = (info != 0) | np.isnan(np.diagonal(factor, axis1=-2, axis2=-1)).any(-1)
-    fails = fails[..., None, None] & (triangle | whole)
+    fails = (info != 0)[..., None, None] & (triangle | whole)
     return np.where(fails, np.nan, np.where(triangle, factor, 0)).astype(a.dtype)
 
 

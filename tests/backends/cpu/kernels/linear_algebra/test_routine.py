@@ -143,3 +143,21 @@ def test_singular_values_of_infinite_matrices_are_refused_by_a_status(backend: s
     _, values, _, _, status = hl.compile(call, backend=backend)(x)
     assert status[0] == status[2] == 0 and status[1] != 0
     np.testing.assert_allclose(values[[0, 2]], np.linalg.svd(x[[0, 2]], compute_uv=False), rtol=1e-5)
+
+
+@pytest.mark.parametrize("letter", TYPES)
+@pytest.mark.parametrize("uplo", "LU")
+@pytest.mark.parametrize(("count", "n"), [(3, 5), (20, 5), (3, 40), (1, 200)])
+def test_a_nan_is_a_failed_factorisation(letter: str, uplo: str, count: int, n: int) -> None:
+    """OpenBLAS reports none in some of these; the first NaN of the diagonal is where the factorisation fails."""
+    element_type, dtype = TYPES[letter]
+    rng = np.random.default_rng(n)
+    a = np.broadcast_to(np.eye(n, dtype=dtype), (count, n, n)) + rng.standard_normal((count, n, n)) / (8 * n)
+    a = ((a + a.swapaxes(1, 2)) / 2).astype(dtype)
+    a[0, n // 2, n // 2], a[-1, n - 1, n - 1] = np.nan, np.nan
+    shape = f"{element_type}[{count},{n},{n}]"
+    program = text(f"lapack_{letter}potrf_ffi", [shape], f"({shape}, s32[{count}])", f"{{uplo = {ord(uplo)} : ui8}}")
+    first = n // 2 + 1
+    want = [first, *[0] * (count - 2), n][:count] if count > 1 else [first]
+    for backend in ("cpu", "interpreter"):
+        assert hl.compile(program, backend)(a)[1].tolist() == want

@@ -100,6 +100,8 @@ class _Batch:
                     result = call.results[argument.result]
                     m, n = result.sizes
                     self.transposes.emit(f, pointer, targets[argument.result], result.dtype.itemsize, (n, m))
+                elif isinstance(argument, ArrayArgument) and argument.factor is not None:
+                    _report_nan(f, pointer, targets[argument.factor], call.results[argument.factor])
                 elif isinstance(argument, Status):
                     self._mark_failure(f, pointer, targets)
         return f
@@ -149,6 +151,18 @@ class _Batch:
                 limit = constant(I32, bound)
                 value = f.select(f.compare(order, value, limit), value, limit)
             f.store(value, f.at(target, k, "i32"), 4)
+
+
+def _report_nan(f: KernelFunction, status: Value, factor: Value, matrices: Matrices) -> None:
+    """Makes the number of the first NaN on a factor's diagonal the status, where the routine reports no failure."""
+    parts, n = 2 if matrices.dtype.kind == "c" else 1, matrices.sizes[0]
+    type = type_of(_REALS[matrices.dtype.itemsize // parts])
+    with f.when(f.compare("eq", f.load(status, I32, 4), constant(I32, 0))), f.each(0, n) as step:
+        last = f.subtract(n, step)  # the number of an element, from the last one on
+        position = f.multiply(f.subtract(last, 1), parts * (n + 1))
+        real = f.load(f.at(factor, position, type.element), type, type.bits // 8)
+        number = f.convert("trunc", f.index(last), "i32")
+        f.store(f.select(f.compare("uno", real, real), number, f.load(status, I32, 4)), status, 4)
 
 
 def _replace_infinities(f: KernelFunction, pointer: Value, matrices: Matrices) -> None:
