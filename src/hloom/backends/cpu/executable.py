@@ -121,6 +121,7 @@ class CpuExecutable(DeviceExecutable):
         make = ctypes.PYFUNCTYPE if compiled.is_brief else ctypes.CFUNCTYPE
         self._call = make(*_CALL_ARGUMENTS)(call_address())
         self._outputs = [(b.dimensions, b.type.dtype) for b in signature.of_kind("output")]
+        self._allocators = [buffers.allocator(*output) for output in self._outputs]
         self._is_plain = not compiled.host.is_needed and self.device_count == 1
         self._parameters_are_flat = all(isinstance(tree, Buffer) for tree in signature.parameters)
         result = signature.result
@@ -204,7 +205,7 @@ class CpuExecutable(DeviceExecutable):
 
     def _allocated_results(self, arguments: Sequence[Any], caller_arrays: Sequence[Any]) -> tuple[Array, ...]:
         if not self._donated:
-            return tuple([buffers.empty(sizes, dtype) for sizes, dtype in self._outputs])
+            return tuple([allocate() for allocate in self._allocators])
         shared = sharing_memory(caller_arrays)
         results = []
         for index, (sizes, dtype) in enumerate(self._outputs):

@@ -9,7 +9,9 @@ the memory.
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -59,18 +61,31 @@ def allocate(byte_size: int) -> Block:
 
 
 def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Returns an uninitialised row-major array: in a block if it has SMALLEST bytes or more, else NumPy's.
+    """Returns an uninitialised row-major array, as `allocator` makes them."""
+    return allocator(shape, dtype)()
 
-    NumPy aligns memory to 16 bytes. Raises ResourceExhaustedError if the system has no memory.
+
+def allocator(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Callable[[], npt.NDArray[Any]]:
+    """Returns a function that makes uninitialised row-major arrays: in blocks if they have SMALLEST bytes or more, else
+    NumPy's.
+
+    NumPy aligns memory to 16 bytes. The function raises ResourceExhaustedError if the system has no memory.
     """
     dtype = np.dtype(dtype)
     byte_size = math.prod(shape) * dtype.itemsize
-    if byte_size < SMALLEST:
-        try:
-            return np.empty(shape, dtype)  # the C library caches small allocations
-        except ValueError as error:
-            raise ResourceExhaustedError(f"no array of shape {shape}: {error}") from None
-    return np.ndarray(shape, dtype, allocate(byte_size))
+    if byte_size >= SMALLEST:
+        return lambda: np.ndarray(shape, dtype, allocate(byte_size))
+    if byte_size:
+        return functools.partial(np.empty, shape, dtype)  # the C library caches small allocations
+    return lambda: _without_elements(shape, dtype)
+
+
+def _without_elements(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Returns an array without elements, whose other sizes may be too large for NumPy."""
+    try:
+        return np.empty(shape, dtype)
+    except ValueError as error:
+        raise ResourceExhaustedError(f"no array of shape {shape}: {error}") from None
 
 
 def owns_memory(owner: object) -> bool:
