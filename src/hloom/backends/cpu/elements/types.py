@@ -126,21 +126,26 @@ def rounded_arithmetic(b: Builder, value: Value, type: PrimitiveType) -> Value:
     """Rounds the result of one arithmetic instruction on values of the type, whose NaNs are representable."""
     if type is not PrimitiveType.BF16:
         return rounded(b, value, type)
-    return b.bitcast(_nearest_bfloat16(b, b.bitcast(value, value.type.integer)), value.type)
+    return b.bitcast(_upper_half(b, _with_half(b, b.bitcast(value, value.type.integer))), value.type)
 
 
 def _rounded_to_bfloat16(b: Builder, value: Value) -> Value:
     """Rounds f32 to nearest, ties to even, with integer operations: the conversion in hardware flushes subnormals."""
     bits = b.bitcast(value, value.type.integer)
-    quiet = b.binary("and", b.binary("or", bits, constant(bits.type, 0x400000)), constant(bits.type, _UPPER_HALF))
-    return b.bitcast(b.select(b.compare("uno", value, value), quiet, _nearest_bfloat16(b, bits)), value.type)
+    quiet = b.binary("or", bits, constant(bits.type, 0x400000))
+    chosen = b.select(b.compare("uno", value, value), quiet, _with_half(b, bits))
+    return b.bitcast(_upper_half(b, chosen), value.type)
 
 
-def _nearest_bfloat16(b: Builder, bits: Value) -> Value:
-    """Rounds the bits of f32 to those of the nearest bf16, ties to even: up if the last bit that is kept is set."""
+def _with_half(b: Builder, bits: Value) -> Value:
+    """Adds what rounds the upper half of f32 to the nearest, ties to even: up if its last bit is set."""
     is_even = b.compare("eq", b.binary("and", bits, constant(bits.type, 0x10000)), constant(bits.type, 0))
     almost_half = b.select(is_even, constant(bits.type, 0x7FFF), constant(bits.type, 0x8000))
-    return b.binary("and", b.binary("add", bits, almost_half), constant(bits.type, _UPPER_HALF))
+    return b.binary("add", bits, almost_half)
+
+
+def _upper_half(b: Builder, bits: Value) -> Value:
+    return b.binary("and", bits, constant(bits.type, _UPPER_HALF))
 
 
 def register_type(type: PrimitiveType, lanes: int) -> Type:
