@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hloom.lir import I1, I64, PTR, Builder, Function, LirModule, Parameter, constant, type_of
+from hloom.lir import I1, I64, PTR, Builder, Function, LirModule, Parameter, constant, poison, type_of
+from hloom.lir.instructions import Shuffle
 from hloom.lir.verify import check_module
 
 X, Y, P, C = Parameter("x", I64), Parameter("y", I64), Parameter("p", PTR), Parameter("c", I1)
@@ -40,6 +41,22 @@ def test_lanes_and_elements_distinguish_values() -> None:
     moves += [b.insert(V, X, 0), b.insert(V, X, 1), b.insert(V, Y, 0)]
     addresses = [b.element_pointer(P, X, "i64"), b.element_pointer(P, X, "i32"), b.element_pointer(P, Y, "i64")]
     assert len(set(map(id, moves + addresses))) == 9
+
+
+def test_vectors_are_concatenated_in_pairs() -> None:
+    b = _builder()
+    other = b.shuffle(V, None, [1, 0])
+    whole = b.concatenated([V, other, other, V])
+    shuffles = [each for each in b.body if isinstance(each, Shuffle) and each is not other]
+    assert [each.type.width for each in shuffles] == [4, 4, 8]
+    assert whole is shuffles[-1]
+    assert b.concatenated([V]) is V
+
+
+def test_lanes_of_poison_are_poison() -> None:
+    b, nothing = _builder(), poison(V.type)
+    assert b.shuffle(nothing, nothing, [0, 3]).text == b.shuffle(nothing, None, [1]).text == "poison"
+    assert b.shuffle(V, nothing, [0, 3]).text != "poison"
 
 
 def test_a_branch_computes_its_own_values() -> None:

@@ -326,6 +326,12 @@ class InstructionBuilder:
             b = self.shuffle(b, None, [min(lane, second - 1) for lane in range(first)])
         return self.shuffle(a, b, range(first + second))
 
+    def concatenated(self, parts: Sequence[Value]) -> Value:
+        """Concatenates a power of two of vectors of one width, so that all vectors on the way are whole registers."""
+        while len(parts) > 1:
+            parts = [self.joined(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        return parts[0]
+
     def extract(self, a: Value, lane: int) -> Value:
         """Returns the scalar in a lane."""
         return self.append(Extract(self.name(), a, lane))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 from hloom.backends.cpu.llvm.processor import processor
@@ -29,7 +28,7 @@ def emit_avx512(b: Builder, name: str, *operands: Value, immediates: Sequence[Va
         _register(b, name, [b.shuffle(value, None, range(first, first + lanes)) for value in operands], immediates)
         for first in range(0, type.width, lanes)
     ]
-    return functools.reduce(b.joined, parts)
+    return b.concatenated(parts)
 
 
 def _register(b: Builder, name: str, operands: Sequence[Value], immediates: Sequence[Value]) -> Value:

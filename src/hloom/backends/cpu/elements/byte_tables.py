@@ -54,7 +54,7 @@ def look_up(b: Builder, codes: Value, table: Table) -> Value:
         quarters += [
             b.bitcast(b.shuffle(nothing, half, _interleaved(part, 2)), type_of("float", 16)) for part in range(2)
         ]
-    return b.joined(b.joined(quarters[0], quarters[1]), b.joined(quarters[2], quarters[3]))
+    return b.concatenated(quarters)
 
 
 def _interleaved(part: int, size: int) -> list[int]:

@@ -89,18 +89,11 @@ def pack_columns_of_b(
             along = f.multiply(step.index, source.per_step)
             addresses = [f.at(line, along, source.element) for line in lines]
             parts = [source.load_steps(f, address, part, None if is_whole else left) for address in addresses]
-            rows = [_concatenated(f, parts[i :: part.width]) for i in range(part.width)]
+            rows = [f.concatenated(parts[i :: part.width]) for i in range(part.width)]
             for i, row in enumerate(transpose_squares(f, rows)):
                 offset = f.multiply(f.add(step.index, i), tile.columns)
                 f.store(row, f.at(target, offset, type.element), size_of(type.element))
     return f
-
-
-def _concatenated(f: KernelFunction, parts: list[Value]) -> Value:
-    """Concatenates a power of two of vectors."""
-    while len(parts) > 1:
-        parts = [f.joined(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
-    return parts[0]
 
 
 def pack_any_b(name: str, source: Matrix, tile: Tile, depth: int, steps: int, is_complex: bool) -> KernelFunction:
