@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -33,6 +34,12 @@ PLAIN = Case(8, 512, 96, "s8", "bf16", transposed=True)
 def test_rows_of_bf16_are_multiplied_in_tile_registers(case: Case, has_tiles: bool) -> None:
     assert (INSTRUCTION in stage_text(hl.parse(case.text()), "llvm")) == has_tiles
     check(case)
+
+
+def test_four_registers_are_used() -> None:
+    """A busy second thread of the core halves the rate of products that use more."""
+    text = stage_text(hl.parse(PLAIN.text()), "llvm")
+    assert set(re.findall(r"llvm\.x86\.t\w+\(i8 (\d)", text)) == set("0123")
 
 
 def test_batch_invariant_products_have_no_tiles() -> None:

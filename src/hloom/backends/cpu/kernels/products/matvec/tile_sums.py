@@ -21,7 +21,6 @@ from hloom.backends.cpu.kernels.products.matmul_plan import MULTIPLY_ADD_COST
 from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers
 from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import ComputedMatrix, Row
 from hloom.backends.cpu.kernels.products.operand_emitter import OperandEmitter
-from hloom.backends.cpu.kernels.products.sums import add_pairwise
 from hloom.backends.cpu.kernels.products.tile_registers import (
     BF16,
     WORDS,
@@ -39,10 +38,10 @@ from hloom.types import PrimitiveType
 
 MIN_VECTORS = 4  # fewer are multiplied as fast as words are stored
 STEP = 2 * WORDS  # elements of K in a row of a register
-SQUARES, CHAINS = 2, 2  # registers along the rows, and of sums of alternate steps of K for each of them
+SQUARES = 2  # registers of sums, along the rows
 ROWS = SQUARES * WORDS
 PART = 8 * STEP  # elements of K of the rows that are in the first cache
-BLOCK = 16 * PART  # elements of K whose sums are added in one chain
+BLOCK = 8 * PART  # elements of K whose sums are added in one chain
 UNIT = 2 * STEP  # elements of K that are computed together
 ROW_WORDS = PART // 2  # from the computed words of a row to those of the next one
 F32, WORD = type_of("float", WORDS), type_of("i32", WORDS)
@@ -70,16 +69,13 @@ def tile_sums_code(name: str, f: KernelFunction, p: Matvec, target: Target, at: 
     return code_of(name, [sums.task(shares), f], aligned(p.batch * sums.packed_bytes))
 
 
-def _sums(square: int, chain: int) -> Value:
-    """Returns the register of sums of a square of rows and a chain."""
-    return constant(I8, square * CHAINS + chain)
+def _sums(square: int) -> Value:
+    """Returns the register of sums of a square of rows."""
+    return constant(I8, square)
 
 
-def _matrix(square: int) -> Value:
-    return constant(I8, SQUARES * CHAINS + square)
-
-
-_VECTORS = constant(I8, SQUARES * (CHAINS + 1))
+_MATRIX, _VECTORS = constant(I8, SQUARES), constant(I8, SQUARES + 1)
+"""The registers of words: few, as in other products (tile_choice.py)."""
 
 
 @dataclass(frozen=True)
@@ -156,8 +152,9 @@ class _TileSums:
         return f
 
     def _configure(self, f: KernelFunction) -> None:
-        own = [(WORDS, 4 * self.p.count)] * (SQUARES * CHAINS) + [(WORDS, 4 * WORDS)] * SQUARES
-        configure(f, f"{self.name}.registers", [*own, (WORDS, 4 * self.p.count)])
+        of_sums = [(WORDS, 4 * self.p.count)] * SQUARES
+        words = (WORDS, 4 * WORDS), (WORDS, 4 * self.p.count)
+        configure(f, f"{self.name}.registers", [*of_sums, *words])
 
 
 class _Rows:
@@ -166,7 +163,7 @@ class _Rows:
     def __init__(self, f: KernelFunction, p: Matvec, matrix: ComputedMatrix, vectors: Value) -> None:
         self.f, self.p, self.matrix, self.vectors = f, p, matrix, vectors
         self.words = f.slot(WORD, ROWS * ROW_WORDS // WORDS)
-        self.block, self.totals = f.slot(F32, ROWS * CHAINS), f.slot(F32, ROWS)
+        self.block, self.totals = f.slot(F32, ROWS), f.slot(F32, ROWS)
 
     def add_products(self, first: IndexValue) -> None:
         """Writes the sums of the rows from `first` on, of which each has a vector, to the totals."""
@@ -186,17 +183,14 @@ class _Rows:
     def _block(self) -> Iterator[None]:
         """Sets the registers of sums to zero, and afterwards adds them to the totals."""
         f = self.f
-        registers = [_sums(square, chain) for chain in range(CHAINS) for square in range(SQUARES)]
-        for register in registers:
-            f.call_void("llvm.x86.tilezero", register)
+        for square in range(SQUARES):
+            f.call_void("llvm.x86.tilezero", _sums(square))
         yield
-        for i, register in enumerate(registers):
-            move(f, "tilestored64", register, f.at(self.block, i * WORDS * WORDS, "float"), WORDS)
+        for square in range(SQUARES):
+            move(f, "tilestored64", _sums(square), f.at(self.block, square * WORDS * WORDS, "float"), WORDS)
         with f.loop(ROWS * WORDS, WORDS) as row:
-            addresses = [f.at(self.block, f.add(row.index, chain * ROWS * WORDS), "float") for chain in range(CHAINS)]
-            chains = [f.load(address, F32, 64) for address in addresses]
-            total = f.at(self.totals, row.index, "float")
-            f.store(add_pairwise(f, f.load(total, F32, 64), *chains), total, 64)
+            sums, total = f.at(self.block, row.index, "float"), f.at(self.totals, row.index, "float")
+            f.store(f.binary("fadd", f.load(total, F32, 64), f.load(sums, F32, 64)), total, 64)
 
     def _add_part(self, first: IndexValue, start: IndexValue, count: int) -> None:
         """Computes `count` elements of K of each row, and adds their products to the sums."""
@@ -210,14 +204,8 @@ class _Rows:
                     self._compute(own, f.add(start, unit.index), UNIT, f.at(line, f.divide(unit.index, 2), "i32"))
             if count > whole:
                 self._compute(own, f.add(start, whole), count - whole, f.at(line, whole // 2, "i32"))
-        steps = math.ceil(count / STEP)
-        pairs = steps // CHAINS * CHAINS
-        if pairs:
-            with f.loop(pairs, CHAINS) as step:
-                for chain in range(CHAINS):
-                    self._multiply(start, f.add(step.index, chain), chain)
-        for chain in range(steps - pairs):
-            self._multiply(start, pairs + chain, chain)
+        with f.loop(math.ceil(count / STEP)) as step:
+            self._multiply(start, step.index)
 
     def _compute(self, row: Row, start: IndexValue, count: int, target: Value) -> None:
         """Writes the words of `count` elements of a row, the last ones with zeros."""
@@ -231,15 +219,15 @@ class _Rows:
         for i, (low, high) in enumerate(zip(vectors[::2], vectors[1::2], strict=True)):
             f.store(_words(f, low, high), f.at(target, i * WORDS, "i32"), 64)
 
-    def _multiply(self, start: IndexValue, step: IndexValue, chain: int) -> None:
+    def _multiply(self, start: IndexValue, step: IndexValue) -> None:
         """Adds the products of a step of K, counted from the first one of the computed words, to the sums."""
         f, count = self.f, self.p.count
         of_vectors = f.multiply(f.add(f.divide(start, STEP), step), WORDS * count)
         move(f, "tileloadd64", _VECTORS, f.at(self.vectors, of_vectors, "i32"), count)
         for square in range(SQUARES):
             own = f.add(f.multiply(step, WORDS), square * WORDS * ROW_WORDS)
-            move(f, "tileloadd64", _matrix(square), f.at(self.words, own, "i32"), ROW_WORDS)
-            f.call_void("llvm.x86.tdpbf16ps", _sums(square, chain), _matrix(square), _VECTORS)
+            move(f, "tileloadd64", _MATRIX, f.at(self.words, own, "i32"), ROW_WORDS)
+            f.call_void("llvm.x86.tdpbf16ps", _sums(square), _MATRIX, _VECTORS)
 
     def store(self, out: Value, first: IndexValue) -> None:
         """Stores the totals of the rows from `first` on to the result."""
