@@ -210,6 +210,43 @@ def test_functions_of_values_are_collected_by_the_kernel_that_computes_these(res
     assert found.count("get-tuple-element") == count
 
 
+COLUMNS = """a = f32[64,1] reshape(s)
+n = f32[64] negate(s)
+b = f32[64,1] reshape(n)
+"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "is_one_kernel"),
+    [
+        ("ROOT r = f32[64,2] concatenate(a, b), dimensions={1}", True),
+        ("ROOT r = f32[128,1] concatenate(a, b), dimensions={0}", False),
+        ("ROOT r = f32[64,9] concatenate(a, b, a, b, a, b, a, b, a), dimensions={1}", False),
+    ],
+)
+def test_columns_of_one_loop_share_what_they_are_computed_from(rest: str, is_one_kernel: bool) -> None:
+    """A sum of each row, which columns one after the other would repeat."""
+    rows = XY + Z + "p = f32[64,32] multiply(x, y)\ns = f32[64] reduce(p, zero), dimensions={1}, to_apply=sum\n"
+    assert (len(fused(rows + COLUMNS + rest)) == 1) == is_one_kernel
+
+
+@pytest.mark.parametrize("rows", [1, 5, 64, 300])
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_joined_columns_compiled(rows: int, count: int) -> None:
+    columns = "".join(
+        f"m{k} = f32[ROWS] multiply(s, c{k})\nc{k + 1} = f32[ROWS] add(m{k}, s)\nd{k} = f32[ROWS,1] reshape(m{k})\n"
+        for k in range(count)
+    )
+    text = module_text(
+        "x = f32[ROWS,40] parameter(0)\nc0 = f32[ROWS] parameter(1)\nzero = f32[] constant(0)\n"
+        "s = f32[ROWS] reduce(x, zero), dimensions={1}, to_apply=sum\n"
+        f"{columns}ROOT r = f32[ROWS,{count}] concatenate({', '.join(f'd{k}' for k in range(count))}), dimensions={{1}}"
+    ).replace("ROWS", str(rows))
+    x, c = arrays_for(hl.parse(text))
+    (expected,) = interpreted(hl.parse(text), x, c)
+    np.testing.assert_allclose(hl.compile(text)(x, c), expected, rtol=1e-4, atol=1e-4)
+
+
 def test_a_padded_value_is_not_computed_in_each_row() -> None:
     """An update of a broadcast is stored whole, so it has other loops than the value."""
     padded = SCAN.replace("y = f32[4,1,32] parameter(0)", "o = f32[] parameter(0)\ny = f32[4,1,32] broadcast(o)")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from hloom.ir import Instruction
 from hloom.ops.broadcast import Broadcast
+from hloom.ops.pad import Concatenate
 from hloom.ops.reduce import Reduce
 from hloom.ops.reshape import Reshape
 from hloom.ops.traits import Reduction, View
@@ -17,6 +18,9 @@ MIN_COLUMNS = 64
 """Columns that make a loop over vectors of columns worthwhile."""
 MIN_ROWS = 16
 """Rows that make a loop over rows worthwhile, unless the array is small."""
+
+MAX_COLUMNS_JOINED = 8
+"""Columns whose elements one loop computes and stores together, each in registers."""
 
 AccessPattern = tuple[tuple[int, ...], ...]
 """Description of how a consumer reads a value that contains a reduction: ELEMENTWISE (compatible with every other
@@ -29,7 +33,7 @@ def access_pattern(user: Instruction, operand: Instruction) -> AccessPattern | N
     """Returns the pattern in which a user reads an operand that contains a reduction; None if no fused loop nest would
     compute each reduction once."""
     op, sizes = user.op, operand.shape.dimensions
-    if op.elementwise:
+    if op.elementwise or joins_columns(user):
         return ELEMENTWISE
     if isinstance(op, Broadcast):
         rest, rows = row_length(op, user.shape.dimensions), math.prod(sizes)
@@ -43,6 +47,14 @@ def access_pattern(user: Instruction, operand: Instruction) -> AccessPattern | N
         return BY_ROWS if _are_leading(kept, sizes) else _column_pattern(sizes, op.dimensions)
     is_same = isinstance(op, Reshape) and without_ones(sizes) == without_ones(user.shape.dimensions)
     return ELEMENTWISE if is_same else None
+
+
+def joins_columns(user: Instruction) -> bool:
+    """Whether an instruction joins columns side by side: one loop over the rows computes and stores them all."""
+    op = user.op
+    if not isinstance(op, Concatenate) or len(user.operands) > MAX_COLUMNS_JOINED:
+        return False
+    return all(math.prod(column.shape.dimensions[op.dimension :]) == 1 for column in user.operands)
 
 
 def columns_of_broadcast(op: Broadcast, sizes: tuple[int, ...]) -> AccessPattern | None:

@@ -14,7 +14,13 @@ from hloom.ops.pad import Concatenate, Pad
 from hloom.ops.structure import Constant, Parameter, Tuple
 from hloom.ops.traits import Update
 from hloom.passes.edit import has_control_edges, runs_effects
-from hloom.passes.fusion.access_patterns import AccessPattern, access_pattern, average_reads, reads_same_index
+from hloom.passes.fusion.access_patterns import (
+    AccessPattern,
+    access_pattern,
+    average_reads,
+    joins_columns,
+    reads_same_index,
+)
 from hloom.passes.fusion.costs import (
     RECOMPUTED_COST,
     chain_costs,
@@ -203,7 +209,8 @@ class Decisions:
 
     def _reads_same_index(self, user: Instruction, operand: Instruction) -> bool:
         if isinstance(user.op, Concatenate):
-            return self.of[user].is_inlined  # Only gathers inline it, and they know which operand they read.
+            # Only gathers inline it, and they know which operand they read.
+            return self.of[user].is_inlined or joins_columns(user)
         return reads_same_index(user, operand)
 
     def _pays(self, instruction: Instruction, roots: set[Instruction], evaluations: float) -> bool:

@@ -26,11 +26,12 @@ from hloom.backends.cpu.elements.types import (
 from hloom.backends.cpu.nests.indices import index_value
 from hloom.backends.cpu.nests.interleaved_accesses import load_group, store_group
 from hloom.backends.cpu.nests.memory import emit_load, emit_store
+from hloom.backends.cpu.nests.peeling import holds
 from hloom.backends.cpu.nests.prefetch import prefetch_row
 from hloom.backends.cpu.nests.reductions import emit_ready_reductions, emit_reductions, results_of
 from hloom.backends.cpu.nests.state import NestState
 from hloom.backends.cpu.nests.tiles import allocate_transposed, emit_tiles
-from hloom.lir import I64, Function, IndexValue, Value, constant, mask_constant
+from hloom.lir import I64, Function, IndexValue, Value, constant, mask_constant, type_of
 from hloom.loops.expressions import Apply, Argument, Constant, FromIndex, InRange, Load, ReductionResult, Where
 from hloom.loops.nest import Kernel, Nest, Store, invariant_select
 from hloom.types import PrimitiveType
@@ -160,11 +161,22 @@ class NestEmitter(NestState):
                 has_vectors = b.compare("ult", first, end)
                 has_remainder = b.compare("eq", last, b.index(variable.high + 1))
             with b.when(has_vectors):
-                self.counted_loop(first, end, lanes, body)
+                if isinstance(first, int) and isinstance(end, int):
+                    self._peeled_loop(variable, lanes, end, body)
+                else:
+                    self.counted_loop(first, end, lanes, body)
             if rest:
                 with b.when(has_remainder):
                     self._masked_iteration(main, rest, body)
         self.vector, self.lanes = saved
+
+    def _peeled_loop(self, variable: Variable, lanes: int, last: int, body: Callable[[Value], None]) -> None:
+        """Emits a loop over whole vectors, and those at the edges of padded rows on their own."""
+        for span in self.spans(variable, lanes, last, self.nest.expressions):
+            if span.last - span.first == lanes:
+                body(constant(I64, span.first))
+            else:
+                self.counted_loop(span.first, span.last, lanes, body)
 
     def _short_vectors(self, variable: Variable, body: Callable[[Value], None]) -> None:
         """Emits an iteration for each power of two in the extent, without a loop."""
@@ -264,8 +276,10 @@ class NestEmitter(NestState):
         return rounded(b, resized(b, index, register_element(type), is_signed=True), type)
 
     def _in_range(self, expression: InRange) -> Element:
-        index = index_value(self, expression.index)
         b = self.builder
+        if self.inside is not None and holds(expression, *self.inside):
+            return constant(type_of("i1"), 1)
+        index = index_value(self, expression.index)
         size = expression.high - expression.low
         shifted = b.binary("sub", index, constant(index.type, expression.low)) if expression.low else index
         return b.compare("ult", shifted, constant(index.type, size))

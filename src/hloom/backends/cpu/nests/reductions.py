@@ -247,7 +247,7 @@ def vector_reductions(e: NestState, reductions: list[Reduction], variable: Varia
             if any(needs_vector_blocks(reduction, variable, lanes) for reduction in reductions):
                 states = summed_in_blocks(e, reductions, variable, lanes, states, step)
             else:
-                states = loop_elements(e, 0, main, lanes, states, step)
+                states = _peeled(e, reductions, variable, main, states, step)
         if main < variable.extent:
             e.tail = tail = mask_constant(variable.extent - main, lanes)
             new = step(constant(I64, main), identities)
@@ -268,6 +268,19 @@ def vector_reductions(e: NestState, reductions: list[Reduction], variable: Varia
         total = horizontal_reduction(e, reduction, values[0])
         results.append(rounded_results(e, reduction, [combine_unrounded(e, reduction, first[0], total)]))
     return results
+
+
+def _peeled(
+    e: NestState, reductions: list[Reduction], variable: Variable, last: int, states: States, body: LoopBody
+) -> States:
+    """Emits a loop over whole vectors, and those at the edges of padded rows on their own."""
+    values = walk([value for reduction in reductions for value in reduction.values])
+    for span in e.spans(variable, e.lanes, last, values):
+        if span.last - span.first == e.lanes:
+            states = body(constant(I64, span.first), states)
+        else:
+            states = loop_elements(e, span.first, span.last, e.lanes, states, body)
+    return states
 
 
 def fixed_lane_loop(over: Sequence[Variable]) -> Variable | None:

@@ -11,6 +11,7 @@ from hloom.affine import Expression, Index, Quotient, Remainder, Variable
 from hloom.backends.cpu.elements.called_functions import called_functions
 from hloom.backends.cpu.elements.types import Element, map_parts, width_of
 from hloom.backends.cpu.llvm.processor import processor
+from hloom.backends.cpu.nests.peeling import Span, spans
 from hloom.lir import I8, I64, PTR, Builder, Function, IndexValue, Parameter, Value
 from hloom.loops.expressions import Load, Reduction, Where, walk
 from hloom.loops.interleaved_accesses import AccessGroup, load_groups, max_record_length, store_groups
@@ -63,6 +64,8 @@ class NestState(ABC):
         self.lanes = 0
         self.tail: Value | None = None
         """The mask of the active lanes in the remainder of the vector loop."""
+        self.inside: tuple[Variable, int, int] | None = None
+        """The vector loop's variable, and the range of its values in the part of the loop where no edge is."""
         self.mask: Value | None = None
         """The condition under which the current value is used, for loads that may be out of bounds."""
         self.index_element = "i32" if _fits_32_bits(nest) else "i64"
@@ -93,6 +96,14 @@ class NestState(ABC):
         """Emits a loop from `first` until `last` (excluded); `body` takes the counter."""
         with self.builder.loop(last, step, first=first) as loop:
             body(self.builder.index(loop.index))
+
+    def spans(self, variable: Variable, lanes: int, last: int, expressions: Sequence[Expression]) -> Iterator[Span]:
+        """Yields the parts of a loop over whole vectors; what holds in a part is known while it is emitted."""
+        saved = self.inside
+        for span in spans(variable, lanes, last, expressions):
+            self.inside = (variable, span.first, span.last) if span.is_inner else saved
+            yield span
+        self.inside = saved
 
     @contextmanager
     def bound(self, variable: Variable, value: Value) -> Iterator[None]:
