@@ -210,7 +210,7 @@ def test_functions_of_values_are_collected_by_the_kernel_that_computes_these(res
     assert found.count("get-tuple-element") == count
 
 
-COLUMNS = """a = f32[64,1] reshape(s)
+SIDE_BY_SIDE = """a = f32[64,1] reshape(s)
 n = f32[64] negate(s)
 b = f32[64,1] reshape(n)
 """
@@ -227,7 +227,7 @@ b = f32[64,1] reshape(n)
 def test_columns_of_one_loop_share_what_they_are_computed_from(rest: str, is_one_kernel: bool) -> None:
     """A sum of each row, which columns one after the other would repeat."""
     rows = XY + Z + "p = f32[64,32] multiply(x, y)\ns = f32[64] reduce(p, zero), dimensions={1}, to_apply=sum\n"
-    assert (len(fused(rows + COLUMNS + rest)) == 1) == is_one_kernel
+    assert (len(fused(rows + SIDE_BY_SIDE + rest)) == 1) == is_one_kernel
 
 
 @pytest.mark.parametrize("rows", [1, 5, 64, 300])
