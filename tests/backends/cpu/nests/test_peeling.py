@@ -31,11 +31,9 @@ def _text(form: str, n: int, low: int, high: int, type: str = "f32") -> str:
 
 @pytest.mark.parametrize("form", [ROWS, SUMS])
 def test_only_edges_are_masked(form: str) -> None:
-    """Two loads at the first vector of a row and two at the last one; a loop of few vectors has one copy of them."""
-    for n, masked, plain in ((512, 4, 2), (32, 2, 0)):
-        lines = emitted(_text(form, n, 1, 1)).splitlines()
-        assert sum("@llvm.masked.load" in line for line in lines) == masked
-        assert sum(" = load <" in line for line in lines) == plain
+    """Two masks at the first vector of a row and two at the last one; a loop of few vectors has one copy of them."""
+    for n, masks in ((512, 4), (32, 2)):
+        assert emitted(_text(form, n, 1, 1)).count("icmp ult <") == masks
 
 
 def _spans(low: int, high: int, last: int, count: int = 1) -> list[Span]:
