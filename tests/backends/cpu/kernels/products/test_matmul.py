@@ -439,6 +439,18 @@ def test_each_panel_is_a_task_unless_it_is_small() -> None:
     assert serial.tasks == 1
 
 
+@pytest.mark.parametrize("m, n, k, groups", [(1024, 1024, 256, 2), (768, 2048, 512, 4), (1024, 640, 256, 1)])
+def test_the_second_cache_holds_a_group_of_columns_of_a_shared_matrix(m: int, n: int, k: int, groups: int) -> None:
+    plan = plan_of(m, n, k, "bji bij bij")
+    assert (plan.b_storage, plan.column_groups) == ("shared", groups)
+
+
+@pytest.mark.parametrize("types", ["f32 f32 f32", "f64 f64 f64", "bf16 f32 f32"])
+@pytest.mark.parametrize("sizes", [(1, 130, 1030, 260), (2, 70, 1200, 515)])
+def test_groups_of_columns_of_a_shared_matrix(sizes: tuple[int, int, int, int], types: str) -> None:
+    check(spec_of(*sizes, types, orders="bji bij bij"), threads=2)
+
+
 @pytest.mark.parametrize("m, n, k, threads", [(128, 512, 2048, 8), (300, 384, 4096, 16)])
 def test_blocks_of_few_rows_share_a_packed_matrix(m: int, n: int, k: int, threads: int) -> None:
     assert plan_of(m, n, k, threads=threads).b_storage == "shared"

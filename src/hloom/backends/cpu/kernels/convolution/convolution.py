@@ -26,8 +26,7 @@ from hloom.backends.cpu.kernels.convolution.packing import ImageCopy, KernelPack
 from hloom.backends.cpu.kernels.convolution.plan import MAX_ENTRIES, ConvolutionPlan, make_plan
 from hloom.backends.cpu.kernels.convolution.tile import StoreTile, SumTile
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of, task_function
-from hloom.backends.cpu.kernels.products.matmul_plan import accumulator
-from hloom.backends.cpu.kernels.products.sums import sums_of_group
+from hloom.backends.cpu.kernels.products.sums import accumulator, sums_of_group
 from hloom.ir import Instruction
 from hloom.lir import I64, PTR, IndexValue, Value, type_of
 from hloom.ops.convolution import Convolution

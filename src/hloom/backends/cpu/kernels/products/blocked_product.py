@@ -245,7 +245,10 @@ class BlockedProduct:
         context, chunk = f.parameters
         a, b, c, packed, columns = f.unpack(context, *CONTEXT)
         p, plan, tile = self.product, self.plan, self.tile
-        batch, block, group = f.digits(chunk, (plan.row_blocks, plan.column_groups))
+        if plan.finds_groups_in_cache:
+            batch, group, block = f.digits(chunk, (plan.column_groups, plan.row_blocks))
+        else:
+            batch, block, group = f.digits(chunk, (plan.row_blocks, plan.column_groups))
         if plan.b_storage != "shared":
             a, b, c = _batch_pointers(f, p, (a, b, c), batch)
         row, rows = f.share(p.m, tile.rows, plan.row_blocks, block)

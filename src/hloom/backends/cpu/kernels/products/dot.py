@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.kernels.products.matmul import MatmulSpec, emit_matmul, emit_packed_matmul
-from hloom.backends.cpu.kernels.products.matmul_plan import accumulator
+from hloom.backends.cpu.kernels.products.sums import accumulator
 from hloom.ir import Instruction
 from hloom.ops.dot import Dot
 from hloom.passes.fusion.dot_operands import stride_of

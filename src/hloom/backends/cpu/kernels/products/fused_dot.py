@@ -14,10 +14,11 @@ from hloom.backends.cpu.kernels.products.computed_operand import (
 from hloom.backends.cpu.kernels.products.dot import can_multiply, matmul_spec
 from hloom.backends.cpu.kernels.products.dot_instructions import are_multiplied_as_words
 from hloom.backends.cpu.kernels.products.matmul import computed_matmul_code, sum_vector
-from hloom.backends.cpu.kernels.products.matmul_plan import MatmulSpec, Product, accumulator
+from hloom.backends.cpu.kernels.products.matmul_plan import MatmulSpec, Product
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers, matvec_code
 from hloom.backends.cpu.kernels.products.matvec.tile_sums import has_tiles, tile_sums_code
+from hloom.backends.cpu.kernels.products.sums import accumulator
 from hloom.ir import Instruction
 from hloom.ops.control_flow import Fusion
 from hloom.ops.dot import Dot

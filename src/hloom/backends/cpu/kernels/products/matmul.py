@@ -16,12 +16,12 @@ from hloom.backends.cpu.kernels.products.matmul_plan import (
     MatmulPlan,
     MatmulSpec,
     Product,
-    accumulator,
     make_plan,
     normalised,
 )
 from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers, matvec_code, transposed, transposition
 from hloom.backends.cpu.kernels.products.scaled_product import scaled_product
+from hloom.backends.cpu.kernels.products.sums import accumulator
 from hloom.backends.cpu.kernels.products.tile_registers import tile_instruction
 from hloom.lir import IndexValue, Type, constant, type_of
 from hloom.target import Target

@@ -24,7 +24,7 @@ from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.sums import block_length, group_length
 from hloom.backends.cpu.kernels.products.tile import Tile
 from hloom.backends.cpu.kernels.products.tile_choice import MAX_VECTORS, cheapest_tile, cheapest_tile_of_registers
-from hloom.lir import Type, type_of
+from hloom.lir import Type
 from hloom.target import L1_BYTES, L2_BYTES, L3_BYTES, MIN_TASK_WORK, TASKS_PER_THREAD, Target
 from hloom.types import PrimitiveType
 
@@ -153,27 +153,6 @@ def _real_view(type: PrimitiveType, row: int, column: int) -> Matrix:
     return Matrix(type.real, 2 * row, 2 * column, paired=True)
 
 
-def accumulator(lhs: PrimitiveType, rhs: PrimitiveType, out: PrimitiveType) -> Type:
-    """Returns the type of the sums. Raises ValueError if there is no code for the element types."""
-    types = (lhs, rhs, out)
-    real = [type.real for type in types]
-    is_one_kind = len({(type.is_integer, type.is_complex) for type in types}) == 1
-    if not is_one_kind or not all(map(_is_supported, real)):
-        raise ValueError(f"no matrix product of {types[0]} and {types[1]} to {types[2]}")
-    if out.is_integer:
-        return type_of("i64" if out.bits == 64 else "i32")
-    if PrimitiveType.F64 not in real:
-        return type_of("float")
-    if real[2].bits == 16:
-        raise ValueError(f"a product of f64 would be rounded twice to {types[2]}")
-    return type_of("double")
-
-
-def _is_supported(type: PrimitiveType) -> bool:
-    """Whether products of real numbers of a type have code."""
-    return (type.is_integer and type.bits >= 8) or (type.is_float and type.bits >= 16)
-
-
 @dataclass(frozen=True)
 class MatmulPlan:
     """Tile, blocks and tasks of a product.
@@ -200,6 +179,11 @@ class MatmulPlan:
     def tasks(self) -> int:
         """Number of tasks of a product."""
         return self.row_blocks * self.column_groups
+
+    @property
+    def finds_groups_in_cache(self) -> bool:
+        """Whether tasks of one group of columns follow each other, since B is shared and rows of A are packed."""
+        return self.b_storage == "shared" and not (self.a_is_direct or self.in_tile_registers)
 
     @property
     def streams_b(self) -> bool:
@@ -382,10 +366,20 @@ def _split_into_tasks(undivided: MatmulPlan, threads: int) -> MatmulPlan:
         # Each task packs its own panels, so more of them cost nothing, and threads end together.
         wanted = math.ceil(_most_tasks(p, undivided.columns) / batch)
     groups = min(math.ceil(wanted / blocks), undivided.column_tiles)
+    if undivided.finds_groups_in_cache:
+        groups = max(groups, _groups_for_the_cache(undivided))
     if undivided.has_partial_sums:
         max_fitting = max(1, _max_tiles_of_sums(undivided) // with_rows.row_tiles)
         groups = max(groups, math.ceil(undivided.column_tiles / max_fitting))
     return replace(with_rows, column_groups=groups)
+
+
+def _groups_for_the_cache(plan: MatmulPlan) -> int:
+    """Returns into how many groups of columns to divide a shared B so that the second cache holds one; each task packs
+    its rows of A, which many columns have to pay for.
+    """
+    size = plan.product.k * plan.columns * size_of(plan.tile.type.element)
+    return max(1, min(math.ceil(size / BLOCK_BYTES), plan.columns // MIN_COLUMNS))
 
 
 def _max_tiles_of_sums(plan: MatmulPlan) -> int:

@@ -12,11 +12,33 @@ from __future__ import annotations
 import math
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.lir import IndexValue, Type, Value, constant
+from hloom.lir import IndexValue, Type, Value, constant, type_of
+from hloom.types import PrimitiveType
 
 MAX_STEPS = 512  # of a block
 MIN_STEPS = 64  # of a block: shorter ones would be stored and added more often than accuracy requires
 MIN_GROUP_BLOCKS = 16
+
+
+def accumulator(lhs: PrimitiveType, rhs: PrimitiveType, out: PrimitiveType) -> Type:
+    """Returns the type of the sums. Raises ValueError if there is no code for the element types."""
+    types = (lhs, rhs, out)
+    real = [type.real for type in types]
+    is_one_kind = len({(type.is_integer, type.is_complex) for type in types}) == 1
+    if not is_one_kind or not all(map(_is_supported, real)):
+        raise ValueError(f"no matrix product of {types[0]} and {types[1]} to {types[2]}")
+    if out.is_integer:
+        return type_of("i64" if out.bits == 64 else "i32")
+    if PrimitiveType.F64 not in real:
+        return type_of("float")
+    if real[2].bits == 16:
+        raise ValueError(f"a product of f64 would be rounded twice to {types[2]}")
+    return type_of("double")
+
+
+def _is_supported(type: PrimitiveType) -> bool:
+    """Whether products of real numbers of a type have code."""
+    return (type.is_integer and type.bits >= 8) or (type.is_float and type.bits >= 16)
 
 
 def block_length(steps: int, depth: int, parts: int = 1) -> int:
