@@ -66,13 +66,13 @@ def product_of_two(n: int) -> tuple[int, int] | None:
 def radices_of(n: int) -> tuple[int, ...] | None:
     """Returns the radices of the butterflies of a length, in order; None if a prime factor exceeds `MAX_PRIME`.
 
-    A power of two has as few factors as possible: each passes over the sequence once.
+    Powers of two and of three have as few factors as possible: each passes over the sequence once.
     """
     twos = (n & -n).bit_length() - 1
     fours = (-twos % 3) if twos > 1 else 0
     found = [8] * ((twos - 2 * fours) // 3) + [4] * fours + [2] * (twos == 1)
     n >>= twos
-    for radix in range(3, MAX_PRIME + 1, 2):
+    for radix in (9, *range(3, MAX_PRIME + 1, 2)):
         while n % radix == 0:
             found.append(radix)
             n //= radix

@@ -37,7 +37,7 @@ def run_step(step: Step, source: Array, target: Array) -> None:
             before = after
 
 
-@pytest.mark.parametrize("n", [1, 2, 8, 9, 31, 60, 64, 72, 125, 243, 961, 1024, 2048, 4096])
+@pytest.mark.parametrize("n", [1, 2, 8, 9, 27, 31, 60, 64, 72, 81, 125, 243, 729, 961, 1024, 2048, 4096])
 def test_plans_give_the_transform(n: int) -> None:
     random = np.random.default_rng(0)
     x = random.standard_normal(n) + 1j * random.standard_normal(n)
@@ -61,3 +61,8 @@ def test_the_next_row_or_column_is_prefetched() -> None:
     """Rows of a later batch would displace each other: powers of two apart, they share sets of a cache."""
     assert [next(step.stages()).source[3] for step in steps_of(1024)] == [16, 1]
     assert [next(step.stages()).source[3] for step in steps_of(256)] == [1, 1]
+
+
+def test_powers_of_two_and_three_have_few_stages() -> None:
+    stages = {n: sorted(radix for step in steps_of(n) for radix in step.radices) for n in (576, 1152, 2187)}
+    assert stages == {576: [8, 8, 9], 1152: [4, 4, 8, 9], 2187: [3, 9, 9, 9]}

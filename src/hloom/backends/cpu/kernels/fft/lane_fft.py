@@ -1,8 +1,9 @@
 """Transforms of sequences in lanes: [n][lanes], with real and imaginary parts in separate arrays.
 
-Stockham's algorithm with radices 8, 4, 2 and odd primes: a sequence of r m elements, interleaved with others, becomes r
-sequences of length m: element k of the p-th butterfly, times w^(p k), is stored at r p + k. Every load and store is a
-vector of lanes, and the results of all stages but the last of a step stay in the first-level cache (see steps.py).
+Stockham's algorithm with radices 8, 4, 2, 9 and odd primes: a sequence of r m elements, interleaved with others,
+becomes r sequences of length m: element k of the p-th butterfly, times w^(p k), is stored at r p + k. Every load and
+store is a vector of lanes, and the results of all stages but the last of a step stay in the first-level cache (see
+steps.py).
 """
 
 from __future__ import annotations
@@ -330,7 +331,22 @@ def butterfly(f: KernelFunction, a: Sequence[Complex]) -> list[Complex]:
     if len(a) == 8:
         pairs = [*zip(butterfly(f, a[::2]), _rotated(f, butterfly(f, a[1::2])), strict=True)]
         return [_plus(f, even, odd, sign * scale) for sign in (1, -1) for even, (odd, scale) in pairs]
-    return _odd_butterfly(f, a)
+    return _square_butterfly(f, a, 3) if len(a) == 9 else _odd_butterfly(f, a)
+
+
+def _square_butterfly(f: KernelFunction, a: Sequence[Complex], n: int) -> list[Complex]:
+    """Transforms n n elements along the columns of a matrix [n][n], and then, times factors, along its rows."""
+    columns = [butterfly(f, a[column::n]) for column in range(n)]
+    rows = [[_times_root(f, columns[column][k], column * k, n * n) for column in range(n)] for k in range(n)]
+    return [value for values in zip(*(butterfly(f, row) for row in rows), strict=True) for value in values]
+
+
+def _times_root(f: KernelFunction, a: Complex, power: int, order: int) -> Complex:
+    """Returns a times a power of the root of unity of an order."""
+    if power == 0:
+        return a
+    root, type = complex(roots_of_unity(np.array(power), order)), a[0].type
+    return multiply(f, a, (constant(type, root.real), constant(type, root.imag)))
 
 
 def _rotated(f: KernelFunction, a: Sequence[Complex]) -> list[tuple[Complex, float]]:
