@@ -108,7 +108,7 @@ PAIR, EIGHT = type_of("float", 2), type_of("float", 8)
         lambda b, size: b.slot(F32, size + 1),
         lambda b, size: b.extract(poison(EIGHT), size),
         lambda b, size: b.binary("add", b.convert("trunc", n(b), "i32"), constant(I32, size)),
-        lambda b, size: b.shuffle(poison(PAIR), poison(PAIR), [size, 0]),
+        lambda b, size: b.shuffle(b.load(p(b), PAIR, 8), None, [size, 0]),
         lambda b, size: b.store(constant(F32, size), p(b), 4),
     ],
 )
@@ -159,11 +159,11 @@ LAYERS = """HloModule layers
 ENTRY e {
   x = f32[1,28,28,128] parameter(0)
   k = f32[3,3,128,128] parameter(1)
-  y = f32[1,14,14,256] parameter(2)
+  y = f32[1,20,20,256] parameter(2)
   l = f32[3,3,256,256] parameter(3)
   a = f32[1,28,28,128] convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, operand_precision={highest,highest}
-  b = f32[1,14,14,256] convolution(y, l), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, operand_precision={highest,highest}
-  ROOT t = (f32[1,28,28,128], f32[1,14,14,256]) tuple(a, b)
+  b = f32[1,20,20,256] convolution(y, l), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, operand_precision={highest,highest}
+  ROOT t = (f32[1,28,28,128], f32[1,20,20,256]) tuple(a, b)
 }
 """
 
