@@ -17,7 +17,7 @@ MAX_VECTORS = 6  # in a row of the tile
 REGISTER_ROWS = 16
 TILE_REGISTERS = 5
 """The registers in use, of eight: two threads of a core share those behind them, so that with more in use, loads and
-products wait for each other where the second thread is busy (0.4 times the rate with eight, 0.8 with five).
+products wait for each other where the second thread is busy (a quarter of the rate with eight, half of it with five).
 """
 
 
