@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import functools
 import mmap
 import os
 import sys
@@ -147,7 +148,7 @@ def _arena_arrays(
 
 
 def compile_on(side: Side, module: hl.Module) -> CpuExecutable:
-    """The program with its temporary arrays and constants on a side; none is small enough for the stack."""
+    """The program with temporary arrays, constants and results on a side; none is small enough for the stack."""
     os.environ["HLOOM_CACHE_DIR"] = ""  # there the same program lies with other offsets
     compiler.assign_buffers = side.assign
     buffer_assignment.best_fit, buffer_assignment.STACK_BYTES = side.fit, 0
@@ -157,6 +158,7 @@ def compile_on(side: Side, module: hl.Module) -> CpuExecutable:
     for constant in signature.of_kind("constant"):
         if not isinstance(constant, Routine):
             executable._template[first + constant.index] = side.copy(constant.data).ctypes.data
+    executable._allocators = [functools.partial(side.empty, *output) for output in executable._outputs]
     return executable
 
 
