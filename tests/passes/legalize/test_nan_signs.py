@@ -101,7 +101,10 @@ def test_only_computed_and_observed_nans_are_changed(body: str, settled: int) ->
     values = np.array([np.nan, -np.nan, np.inf, -1.0], np.float32)
     for y in (values, values[::-1], -values):
         one, other = (hl.compile(text, backend)(values, y.copy()) for backend in ("interpreter", "cpu"))
-        assert np.array_equal(np.asarray(one).view(np.uint8), np.asarray(other).view(np.uint8))
+        if settled or np.asarray(one).dtype.kind in "ub":
+            assert np.array_equal(np.asarray(one).view(np.uint8), np.asarray(other).view(np.uint8))
+        else:  # of computed NaNs in results, which processors give either sign
+            np.testing.assert_array_equal(np.asarray(one, np.float32), np.asarray(other, np.float32))
 
 
 def test_data_keep_their_signs() -> None:
