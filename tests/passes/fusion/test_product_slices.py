@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import hloom as hl
@@ -62,3 +67,26 @@ def test_two_products_read_one_slice() -> None:
     lines += "a = f32[16,64] dot(x, r), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
     module = program(lines, "dot(a, r), lhs_contracting_dims={1}, rhs_contracting_dims={0}")
     assert ProductSlices(lambda _: True).run(module) == 2
+
+
+@pytest.mark.parametrize("batch_invariant", [False, True])
+def test_layers_of_a_loop_and_an_array_that_it_updates(batch_invariant: bool) -> None:
+    """Weights of layers, and rows of an array that each iteration overwrites after it has read them."""
+    rng = np.random.default_rng(2)
+    w = rng.standard_normal((5, 64, 64), np.float32) / 8
+    x = rng.standard_normal((6, 64), np.float32)
+
+    def step(carried: Any, k: jax.Array) -> Any:
+        x, w = carried
+        x = jnp.tanh(x @ jax.lax.dynamic_index_in_dim(w, k, keepdims=False))
+        update = jnp.broadcast_to(x.sum(0), (1, 64, 64))
+        return (x, jax.lax.dynamic_update_slice(w, update, (k, 0, 0))), None
+
+    def function(w: jax.Array, x: jax.Array) -> Any:
+        after, _ = jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, w)
+        return after, *jax.lax.scan(step, (x, w), jnp.array([3, 1, 3, 0, 0, 4]))[0]
+
+    module = hl.from_jax(function, w, x)
+    found = hl.compile(module, batch_invariant=batch_invariant)(w, x)
+    for got, want in zip(found, jax.jit(function)(w, x), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)

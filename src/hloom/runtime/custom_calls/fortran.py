@@ -162,7 +162,8 @@ def run(call: RoutineCall, operands: tuple[Array, ...]) -> tuple[Array, ...]:
 def _report_nan(status: Array, factors: Array) -> None:
     is_nan = np.isnan(np.diagonal(factors, axis1=-2, axis2=-1))
     found = (status == 0) & is_nan.any(-1)
-    status[found] = is_nan[found].argmax(-1) + 1
+    if found.any():
+        status[found] = is_nan[found].argmax(-1) + 1
 
 
 def _in_memory(call: RoutineCall, argument: Argument, operands: list[Array], results: list[Array]) -> Array | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hloom.backends.cpu.elements.called_functions import MIN_CALLS
 
-LENGTHS = 128, 64, 32, 24, 9, 25, 49, 80, 81, 100, 196, 256, 1280, 16, 512, 2048, 384, 1152, 896, 1600
+LENGTHS = 128, 64, 32, 24, 9, 25, 49, 80, 729, 100, 196, 256, 1280, 16, 512, 2048, 384, 1152, 896, 1600
 """Lengths of transforms with all small radices, as first and as last ones of one step, of two, and of rows."""
 COLUMNS = 128, 64, 24, 9, 25, 49, 80, 36, 72, 120, 250, 288, 1024, 4096, 200, 576
 """Lengths of transforms along columns with all small radices, as first and as last ones."""

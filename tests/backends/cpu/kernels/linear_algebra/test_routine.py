@@ -161,3 +161,9 @@ def test_a_nan_is_a_failed_factorisation(letter: str, uplo: str, count: int, n: 
     want = [first, *[0] * (count - 2), n][:count] if count > 1 else [first]
     for backend in ("cpu", "interpreter"):
         assert hl.compile(program, backend)(a)[1].tolist() == want
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_empty_matrices_have_factors(backend: str) -> None:
+    program = text("lapack_spotrf_ffi", ["f32[3,0,0]"], "(f32[3,0,0], s32[3])", "{uplo = 76 : ui8}")
+    assert hl.compile(program, backend)(np.zeros((3, 0, 0), np.float32))[1].tolist() == [0, 0, 0]
