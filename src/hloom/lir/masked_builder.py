@@ -7,12 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hloom.lir.builder import InstructionBuilder
-from hloom.lir.types import I32, I64, PTR, Type, type_of
+from hloom.lir.types import I1, I32, I64, PTR, Type, type_of
 from hloom.lir.values import Constant, Value, constant, zero
 
 
 class Builder(InstructionBuilder):
     """Appends instructions; masked accesses of vectors longer than registers are divided."""
+
+    def any_lane(self, mask: Value) -> Value:
+        """Returns whether any lane of a mask is on, as i1."""
+        return self.call(f"llvm.vector.reduce.or.{mask.type.suffix}", I1, mask) if mask.type.width else mask
 
     def load_masked(
         self, pointer: Value, type: Type, align: int, mask: Value | None, rest: Value | None = None

@@ -212,12 +212,12 @@ class CpuExecutable(DeviceExecutable):
             parameter = self._donated.get(index)
             taken = None if parameter is None else arguments[parameter]
             if not is_dense_array(taken, sizes, dtype):
-                results.append(buffers.empty(sizes, dtype))
+                results.append(self._allocators[index]())
             elif parameter not in shared and taken.flags.writeable and buffers.is_well_aligned(taken):
                 results.append(taken.reshape(sizes))
             else:
                 # The memory is shared, read-only or misaligned: the program reads the value from a copy.
-                results.append(buffers.empty(sizes, dtype))
+                results.append(self._allocators[index]())
                 results[-1][...] = taken.reshape(sizes)
         return tuple(results)
 

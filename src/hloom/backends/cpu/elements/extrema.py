@@ -37,7 +37,7 @@ def extremum_of_lanes(b: Builder, intrinsic: str, lanes: Value) -> Value | None:
         return None
     first, second = _halves(b, lanes)
     unordered = b.compare("uno", first, second)
-    is_nan = b.call(f"llvm.vector.reduce.or.{unordered.type.suffix}", unordered.type.scalar, unordered)
+    is_nan = b.any_lane(unordered)
     operand, least = _range_operand(intrinsic), 128 // lanes.type.bits
     while lanes.type.width > least:
         lanes = emit_avx512(b, "range", *_halves(b, lanes), immediates=[operand])

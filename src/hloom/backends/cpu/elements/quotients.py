@@ -16,7 +16,7 @@ import math
 
 from hloom.affine import Expression
 from hloom.backends.cpu.elements.avx512 import has_avx512
-from hloom.lir import I1, Builder, Value, constant, type_of
+from hloom.lir import Builder, Value, constant, type_of
 from hloom.loops.expressions import Apply
 from hloom.ops.elementwise_binary import Divide
 from hloom.types import PrimitiveType
@@ -82,7 +82,7 @@ def _corrected(b: Builder, x: Value, inverse: Value, divisor: Value) -> Value:
     is_outside = b.compare("ugt", b.binary("sub", magnitude, constant(word, least)), constant(word, most - least))
     is_zero = b.binary("or", b.bitcast(x, word), b.bitcast(near, word))
     must_divide = b.binary("and", is_outside, b.compare("ne", is_zero, constant(word, 0)))
-    with b.when(b.call(f"llvm.vector.reduce.or.{must_divide.type.suffix}", I1, must_divide)):
+    with b.when(b.any_lane(must_divide)):
         b.store(b.binary("fdiv", x, divisor), found, _align(x))
     return b.load(found, x.type, _align(x))
 

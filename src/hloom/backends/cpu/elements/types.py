@@ -138,7 +138,9 @@ def _rounded_to_bfloat16(b: Builder, value: Value) -> Value:
 
 
 def _with_half(b: Builder, bits: Value) -> Value:
-    """Adds what rounds the upper half of f32 to the nearest, ties to even: up if its last bit is set."""
+    """Adds half of the last unit of bf16 to the bits of f32, or just less if the upper half is even: truncated, they
+    are then rounded to nearest, ties to even.
+    """
     is_even = b.compare("eq", b.binary("and", bits, constant(bits.type, 0x10000)), constant(bits.type, 0))
     almost_half = b.select(is_even, constant(bits.type, 0x7FFF), constant(bits.type, 0x8000))
     return b.binary("add", bits, almost_half)

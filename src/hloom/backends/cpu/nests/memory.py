@@ -77,13 +77,8 @@ def guarded_index(e: NestState, index: Value, otherwise: int = 0) -> Value:
     """
     if e.mask is None:
         return index
-    condition = any_lane(e, e.mask) if e.mask.type.width else e.mask
+    condition = e.builder.any_lane(e.mask)
     return e.builder.select(condition, index, constant(I64, otherwise))
-
-
-def any_lane(e: NestState, mask: Value) -> Value:
-    """Whether some lane of a mask is on, as i1."""
-    return e.builder.call(f"llvm.vector.reduce.or.{mask.type.suffix}", type_of("i1"), mask)
 
 
 def reversed_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType, mask: Value | None) -> Element:

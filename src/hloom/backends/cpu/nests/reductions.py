@@ -19,7 +19,6 @@ from hloom.backends.cpu.elements.types import (
     select_element,
     width_of,
 )
-from hloom.backends.cpu.nests.memory import any_lane
 from hloom.backends.cpu.nests.state import NestState
 from hloom.lir import I64, IndexValue, Type, Value, constant, mask_constant
 from hloom.loops.expressions import Apply, Argument, Reduction, walk
@@ -71,7 +70,7 @@ def emit_reductions(e: NestState, reductions: list[Reduction]) -> None:
         saved = e.vector, e.lanes, e.tail, e.mask
         e.vector, e.lanes, e.tail = None, 0, None
         if e.mask is not None and e.mask.type.width:
-            e.mask = any_lane(e, e.mask)
+            e.mask = e.builder.any_lane(e.mask)
         e.hoist(values)
         variable, lanes = reduction_lanes(reductions, e.vector_bytes)
         if e.nest.has_fixed_order(reductions[0]):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
-from hloom.analysis.counted_loop import counted_loop, resolve
-from hloom.backends.cpu.program.parallel_loops import is_updated_by_slices
+from hloom.analysis.counted_loop import resolve
+from hloom.backends.cpu.program.parallel_loops import ascending_loop, is_updated_by_slices
 from hloom.ir import Computation, Instruction
 from hloom.ops.control_flow import While
 from hloom.ops.structure import Tuple
@@ -41,8 +41,8 @@ def _filled(loop: Instruction) -> set[int]:
     op = loop.op
     if not isinstance(op, While) or not isinstance(op.body.root.op, Tuple):
         return set()
-    counted = counted_loop(loop)
-    if counted is None or counted.trips < 1 or counted.step < 0:
+    counted = ascending_loop(loop)
+    if counted is None:
         return set()
     found = set()
     for k, shape in enumerate(loop.shape.elements):

@@ -43,14 +43,20 @@ MIN_UTILIZATION = 0.75
 """Minimum fraction of threads that must be busy on average."""
 
 
+def ascending_loop(loop: Instruction) -> CountedLoop | None:
+    """Returns how a loop counts if it counts up and has iterations, else None."""
+    counted = counted_loop(loop)
+    return None if counted is None or counted.trips < 1 or counted.step < 0 else counted
+
+
 def independent_iterations(loop: Instruction) -> tuple[CountedLoop, list[int]] | None:
     """Returns how a loop counts and the tuple elements that its iterations update by disjoint slices.
 
     Returns None if the loop may have loop-carried dependences.
     """
-    op, counted = loop.op, counted_loop(loop)
+    op, counted = loop.op, ascending_loop(loop)
     assert isinstance(op, While)
-    if counted is None or counted.trips < 1 or counted.step < 0:
+    if counted is None:
         return None
     changing = [k for k in range(len(loop.shape.elements)) if k != counted.index and not _is_invariant(op.body, k)]
     if not changing or not all(is_updated_by_slices(op.body, k, counted) for k in changing):

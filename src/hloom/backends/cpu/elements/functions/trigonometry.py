@@ -14,7 +14,6 @@ from hloom.backends.cpu.elements.shared import shared
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import (
     F64,
-    I1,
     PTR,
     Builder,
     CallAttribute,
@@ -129,7 +128,7 @@ def _reduce(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
     b = x.b
     quick = _reduce_moderate(x)
     large = _is_large(x)
-    any_large = b.call(f"llvm.vector.reduce.or.{large.type.suffix}", I1, large.value) if x.type.width else large.value
+    any_large = b.any_lane(large.value)
     entry, slow, join = b.block, b.label("large"), b.label("reduced")
     b.branch_if(any_large, slow, join)
     b.start(slow)

@@ -63,9 +63,8 @@ class BlockedProduct:
             return PanelStrides(rows * a.row, a.column, a.row)
         if self._packs_steps_of_a():
             return PanelStrides(rows * self.plan.depth + width, rows)
-        pitch = (
-            align_up(self.plan.depth, width) + width
-        )  # not a power of two, so that rows map to different sets of the cache
+        # Not a power of two, so that rows map to different sets of the cache.
+        pitch = align_up(self.plan.depth, width) + width
         return PanelStrides(rows * pitch, 1, pitch)
 
     def _packs_steps_of_a(self) -> bool:

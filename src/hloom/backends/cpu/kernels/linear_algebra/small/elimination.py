@@ -10,7 +10,7 @@ from hloom.backends.cpu.elements.functions.lanes import Lanes, muladd, where
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.linear_algebra.small.factorisations import MAX_UNROLLED, MatrixLanes, steps
 from hloom.backends.cpu.kernels.linear_algebra.small.scalars import Sum, real_part
-from hloom.lir import I1, IndexValue, Type, Value
+from hloom.lir import IndexValue, Type, Value
 from hloom.runtime.custom_calls.fortran import RoutineCall
 
 COLUMNS = 16
@@ -168,8 +168,7 @@ class _System:
 
     def _is_elsewhere(self, pivot: _Pivot, step: int) -> Value:
         """Whether the pivot of any lane is below the diagonal."""
-        below = (~self._is_row(pivot.row, step)).value
-        return self.f.call(f"llvm.vector.reduce.or.{below.type.suffix}", I1, below) if below.type.width else below
+        return self.f.any_lane((~self._is_row(pivot.row, step)).value)
 
     def _is_row(self, row: Lanes, i: IndexValue) -> Lanes:
         return row.equals(self._number(i))
