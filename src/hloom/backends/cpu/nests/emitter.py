@@ -162,21 +162,14 @@ class NestEmitter(NestState):
                 has_remainder = b.compare("eq", last, b.index(variable.high + 1))
             with b.when(has_vectors):
                 if isinstance(first, int) and isinstance(end, int):
-                    self._peeled_loop(variable, lanes, end, body)
+                    for span in self.spans(variable, lanes, end, self.nest.expressions):
+                        self.counted_loop(span.first, span.last, lanes, body)
                 else:
                     self.counted_loop(first, end, lanes, body)
             if rest:
                 with b.when(has_remainder):
                     self._masked_iteration(main, rest, body)
         self.vector, self.lanes = saved
-
-    def _peeled_loop(self, variable: Variable, lanes: int, last: int, body: Callable[[Value], None]) -> None:
-        """Emits a loop over whole vectors, and those at the edges of padded rows on their own."""
-        for span in self.spans(variable, lanes, last, self.nest.expressions):
-            if span.last - span.first == lanes:
-                body(constant(I64, span.first))
-            else:
-                self.counted_loop(span.first, span.last, lanes, body)
 
     def _short_vectors(self, variable: Variable, body: Callable[[Value], None]) -> None:
         """Emits an iteration for each power of two in the extent, without a loop."""
