@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from hloom.backends.cpu.elements.conversions import convert
 from hloom.backends.cpu.elements.functions import complex_math
-from hloom.backends.cpu.elements.functions.complex_math import Pair
+from hloom.backends.cpu.elements.functions.complex_arithmetic import Pair, modulus, multiply
 from hloom.backends.cpu.elements.functions.lanes import Lanes
 from hloom.backends.cpu.elements.scalar_function import ScalarFunctionCall, apply_function
 from hloom.backends.cpu.elements.types import Element, map_parts
@@ -48,12 +48,12 @@ def _lanes(b: Builder, z: Values, element: str) -> Pair:
 
 for _declaration, _function in complex_math.FUNCTIONS.items():
     COMPLEX.add(_declaration, _on_pairs(_function))
-COMPLEX.add(Multiply, _on_pairs(complex_math.multiply, in_f64=False))
+COMPLEX.add(Multiply, _on_pairs(multiply, in_f64=False))
 
 
 @COMPLEX.rule(Abs)
 def _abs(op: Abs, b: Builder, e: Apply, z: Values) -> Element:
-    return complex_math.modulus(_lanes(b, z, z[0].type.element)).value
+    return modulus(_lanes(b, z, z[0].type.element)).value
 
 
 # Operations on each part

@@ -10,8 +10,8 @@ from hloom.backends.cpu.elements import narrow_floats
 from hloom.backends.cpu.elements.complex_ops import COMPLEX
 from hloom.backends.cpu.elements.conversions import convert, reduce_precision
 from hloom.backends.cpu.elements.extrema import float_extremum
-from hloom.backends.cpu.elements.functions.exponentials import power
 from hloom.backends.cpu.elements.functions.lanes import Lanes
+from hloom.backends.cpu.elements.functions.logarithms import power
 from hloom.backends.cpu.elements.functions.vector_math import FUNCTIONS
 from hloom.backends.cpu.elements.scalar_function import ScalarFunctionCall, apply_function
 from hloom.backends.cpu.elements.small_values import (

@@ -11,6 +11,8 @@ from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import Builder, Type, Value, constant
 
 Number = float | int
+INF = float("inf")
+NAN = float("nan")
 
 
 class Lanes:

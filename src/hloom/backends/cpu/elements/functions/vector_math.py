@@ -38,9 +38,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hloom.backends.cpu.elements.functions import exponentials, trigonometry
-from hloom.backends.cpu.elements.functions.exponentials import INF
-from hloom.backends.cpu.elements.functions.lanes import Lanes, bit_pattern, fma, sqrt, where, with_sign_of
+from hloom.backends.cpu.elements.functions import exponentials, logarithms, trigonometry
+from hloom.backends.cpu.elements.functions.lanes import INF, Lanes, bit_pattern, fma, sqrt, where, with_sign_of
 from hloom.lir import Function, Type
 from hloom.ops.elementwise_binary import Atan2
 from hloom.ops.elementwise_unary import (
@@ -114,18 +113,18 @@ def cbrt(x: Lanes) -> Lanes:
 FUNCTIONS: dict[type[Operation], Callable[..., Lanes]] = {
     Atan2: trigonometry.atan2,
     Acos: trigonometry.acos,
-    Acosh: exponentials.acosh,
+    Acosh: logarithms.acosh,
     Asin: trigonometry.asin,
-    Asinh: exponentials.asinh,
-    Atanh: exponentials.atanh,
+    Asinh: logarithms.asinh,
+    Atanh: logarithms.atanh,
     Cbrt: cbrt,
     Cosh: exponentials.cosh,
     Cosine: trigonometry.cos,
     Erf: exponentials.erf,
     Exponential: exponentials.exp,
     Expm1: exponentials.expm1,
-    Log: exponentials.log,
-    Log1p: exponentials.log1p,
+    Log: logarithms.log,
+    Log1p: logarithms.log1p,
     Logistic: exponentials.logistic,
     Rsqrt: rsqrt,
     Sine: trigonometry.sin,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hloom.backends.cpu.elements.functions import complex_math
+from hloom.backends.cpu.elements.functions import complex_arithmetic
 from hloom.backends.cpu.elements.functions.lanes import Lanes, muladd, where
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 
@@ -66,7 +66,7 @@ def product(a: Scalar, b: Scalar) -> Scalar:
     """Returns a * b."""
     if isinstance(a, Lanes) or isinstance(b, Lanes):
         return scalar([x * y for x in parts_of(a) for y in parts_of(b)])
-    return Complex(*complex_math.multiply((a.real, a.imag), (b.real, b.imag)))
+    return Complex(*complex_arithmetic.multiply((a.real, a.imag), (b.real, b.imag)))
 
 
 def quotient(a: Scalar, b: Scalar) -> Scalar:
@@ -74,7 +74,7 @@ def quotient(a: Scalar, b: Scalar) -> Scalar:
     if isinstance(b, Lanes):
         return scalar([x / b for x in parts_of(a)])
     real, imag = parts_of(a)
-    return Complex(*complex_math.quotient((real, imag), (b.real, b.imag)))
+    return Complex(*complex_arithmetic.quotient((real, imag), (b.real, b.imag)))
 
 
 def less_product(value: Scalar, a: Scalar, b: Scalar) -> Scalar:
