@@ -18,7 +18,8 @@ from typing import Generic, TypeVar
 from hloom.affine import Expression, Index, Variable
 from hloom.loops.expressions import Apply, ExpressionSpace, Load, Reduction, ReductionResult
 from hloom.loops.lanes import min_masked_bits, native_lanes
-from hloom.loops.nest import Nest, Store, loads_of, substitute
+from hloom.loops.nest import Nest, Store, loads_of
+from hloom.loops.transformations import substitute
 from hloom.ops.convert import Convert
 
 MAX_LANES = 16

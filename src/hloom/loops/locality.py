@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from hloom.affine import Index, Variable
 from hloom.loops.expressions import ExpressionSpace
-from hloom.loops.nest import Nest, split_loop
+from hloom.loops.nest import Nest
+from hloom.loops.transformations import split_loop
 from hloom.target import CACHE_LINE
 
 TILE_EXTENTS = (2048, 1024, 512, 256, 128)

@@ -24,16 +24,13 @@ from hloom.loops.nest import (
     Kernel,
     Nest,
     Schedule,
-    collapse,
-    collapse_reductions,
     expression_cost,
     loads_of,
     nest_cost,
     reductions_of,
-    split_at_divisors,
-    split_loop,
 )
 from hloom.loops.split_reduction import split_reductions
+from hloom.loops.transformations import collapse, collapse_reductions, split_at_divisors, split_loop
 from hloom.target import (
     CACHE_LINE,
     L2_BYTES,
