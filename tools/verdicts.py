@@ -20,7 +20,8 @@ import verdicts_tables
 from hloom.instances.palette import ARRAY_TYPES
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.traits import Movement
-from hloom.passes.rewrite import Pattern, always
+from hloom.passes.pattern import Pattern
+from hloom.passes.rewrite import always
 from hloom.prove.verdicts import Evidence, prove_rule, prove_transform
 from verdict_cases import ALLOWED, ELSEWHERE, LIKE, PASSES, RULES
 

@@ -8,7 +8,7 @@ import pytest
 
 import hloom as hl
 from hloom.instances.draw import Instance
-from hloom.passes.rewrite import parse_pattern
+from hloom.passes.pattern import parse_pattern
 from hloom.prove.verdicts import instances
 from hloom.verifier import verify_module
 

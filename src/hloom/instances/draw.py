@@ -21,7 +21,7 @@ from hloom.literal import Literal
 from hloom.ops.broadcast import Broadcast
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.structure import Constant, Parameter
-from hloom.passes.rewrite import Pattern, parse_pattern
+from hloom.passes.pattern import Pattern, parse_pattern
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 from hloom.verifier import verify_module

@@ -23,8 +23,9 @@ from hloom.instances.palette import ARRAY_TYPES
 from hloom.ir import Instruction, Module
 from hloom.ops.operation import Operation
 from hloom.ops.structure import Constant, Parameter
+from hloom.passes.pattern import splat_source
 from hloom.passes.pipeline import clone_module
-from hloom.passes.rewrite import Match, Rule, RuleSet, always, splat_source
+from hloom.passes.rewrite import Match, Rule, RuleSet, always
 from hloom.prove.equivalence import Proved, Refuted, prove
 from hloom.text.attributes import write
 from hloom.text.literals import print_literal

@@ -32,7 +32,7 @@ from hloom.ops.select import Select
 from hloom.ops.slice import Slice
 from hloom.passes.edit import constant_value
 from hloom.passes.op_builder import Expanders, OpBuilder, ScalarComputations, expand_all, reduced
-from hloom.passes.rewrite import splat_source
+from hloom.passes.pattern import splat_source
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 

@@ -27,7 +27,7 @@ from hloom.ops.traits import Update
 from hloom.passes.edit import constant_value
 from hloom.passes.op_builder import S32, OpBuilder, expand_each
 from hloom.passes.origins import Origins, Position
-from hloom.passes.rewrite import splat_source
+from hloom.passes.pattern import splat_source
 
 MAX_SEARCH = 512
 """Positions visited in the proof that no element is -0."""

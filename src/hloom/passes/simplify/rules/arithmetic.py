@@ -24,7 +24,8 @@ from hloom.ops.elementwise_binary import (
 )
 from hloom.ops.elementwise_unary import Abs, Negate
 from hloom.ops.select import Select
-from hloom.passes.rewrite import Match, Rule, splat_source
+from hloom.passes.pattern import splat_source
+from hloom.passes.rewrite import Match, Rule
 from hloom.types import PrimitiveType
 from hloom.values import Array
 

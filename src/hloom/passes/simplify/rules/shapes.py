@@ -10,7 +10,8 @@ from hloom.ir import Instruction
 from hloom.ops.broadcast import Broadcast
 from hloom.ops.reshape import Reshape
 from hloom.ops.transpose import Reverse, Transpose
-from hloom.passes.rewrite import Match, Rule, splat_source
+from hloom.passes.pattern import splat_source
+from hloom.passes.rewrite import Match, Rule
 from hloom.shape import Shape
 
 Ints = tuple[int, ...]

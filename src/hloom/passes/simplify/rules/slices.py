@@ -9,7 +9,8 @@ from hloom.ops.pad import Concatenate
 from hloom.ops.reshape import Reshape
 from hloom.ops.slice import Slice, clamped_starts
 from hloom.passes.edit import constant_value
-from hloom.passes.rewrite import Match, Rule, splat_source
+from hloom.passes.pattern import splat_source
+from hloom.passes.rewrite import Match, Rule
 from hloom.shape import Shape
 from hloom.values import Array
 
