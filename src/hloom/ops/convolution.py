@@ -115,6 +115,11 @@ class Convolution(Operation, opcode="convolution"):
             if sorted(dimensions) != list(range(lhs.rank)):
                 self.reject("CONVGENERAL-1", f"{what} dimension numbers must be 0 .. {lhs.rank - 1}, got {dimensions}")
 
+    @property
+    def has_groups(self) -> bool:
+        """Whether groups of features, or of the batch, are convolved apart."""
+        return self.feature_group_count > 1 or self.batch_group_count > 1
+
     def exchanged(self, image: Ints) -> tuple[Convolution, Ints] | None:
         """Returns the convolution with swapped operands if the window is much larger than the image, else None.
 
@@ -123,8 +128,7 @@ class Convolution(Operation, opcode="convolution"):
         """
         n, window = self.dimension_numbers, self.window
         sizes = [image[d] for d in n.input_spatial_dimensions]
-        has_groups = self.feature_group_count != 1 or self.batch_group_count != 1
-        if has_groups or 0 in sizes or not all(w.is_plain for w in window):
+        if self.has_groups or 0 in sizes or not all(w.is_plain for w in window):
             return None
         if math.prod(d.size for d in window) < MIN_WINDOW_IMAGE_RATIO * math.prod(sizes):
             return None

@@ -39,7 +39,7 @@ class ConvolutionProducts:
 def _product(op: Convolution, build: OpBuilder, old: Instruction, _: Module) -> Instruction | None:
     n, (image, kernel), summed = op.dimension_numbers, old.operands, _summed_dimensions(op)
     parts, image_first = _parts_read(op, image.shape), is_image_first(op, old.shape, summed)
-    if op.feature_group_count * op.batch_group_count != 1 or parts is None or image_first is None:
+    if parts is None or image_first is None:
         return None
     kept = sorted([n.kernel_output_feature_dimension, *summed.values()])
     left = image if all(map(_is_all, parts, image.shape.dimensions)) else build(Slice(slice=parts), image)
@@ -88,6 +88,8 @@ def is_image_first(op: Convolution, result: Shape, summed: Collection[int]) -> b
     """Whether the image is the first operand of the dot that has the elements of the result in order; None if no dot
     has. `summed` are the image's contracting dimensions.
     """
+    if op.has_groups:
+        return None
     n = op.dimension_numbers
     outputs = {n.input_batch_dimension: n.output_batch_dimension}
     outputs |= dict(zip(n.input_spatial_dimensions, n.output_spatial_dimensions, strict=True))

@@ -69,7 +69,7 @@ def tiling_of(op: Convolution, convolution: Instruction) -> Tiling | None:
     """
     out = convolution.shape
     lhs, rhs = convolution.operand_shapes
-    if op.feature_group_count > 1 or op.batch_group_count > 1 or not all(w.is_plain for w in op.window):
+    if op.has_groups or not all(w.is_plain for w in op.window):
         return None
     if not out.element_type.is_float or any(p is not Precision.DEFAULT for p in op.operand_precision):
         return None

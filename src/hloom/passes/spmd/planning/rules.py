@@ -174,11 +174,10 @@ def _dot(op: Dot, instruction: Instruction) -> Rule:
 def _convolution(op: Convolution, instruction: Instruction) -> Rule:
     """Batch and output features are free, input features are summed over, spatial dimensions stay whole."""
     n, rank = op.dimension_numbers, instruction.shape.rank
-    features = op.feature_group_count == 1 and op.batch_group_count == 1
     lhs, rhs, out = (list[Label | None]([None] * rank) for _ in range(3))
     if op.batch_group_count == 1:
         lhs[n.input_batch_dimension] = out[n.output_batch_dimension] = "batch"
-    if features:
+    if not op.has_groups:
         lhs[n.input_feature_dimension] = rhs[n.kernel_input_feature_dimension] = "input"
         rhs[n.kernel_output_feature_dimension] = out[n.output_feature_dimension] = "output"
     return Rule((tuple(lhs), tuple(rhs)), (tuple(out),), Add)
