@@ -144,6 +144,14 @@ def constant_value(instruction: Instruction) -> Any:
     return instruction.op.literal.value if isinstance(instruction.op, Constant) else None
 
 
+def reshape_chain(instruction: Instruction) -> list[Instruction]:
+    """Returns the instruction, the array that it reshapes if it is a reshape, and so on."""
+    chain = [instruction]
+    while isinstance(chain[-1].op, Reshape):
+        chain += chain[-1].operands
+    return chain
+
+
 def is_filled(array: Instruction, number: float) -> bool:
     """Whether all elements of an array are a number, which may be NaN, of a constant."""
     while isinstance(array.op, Broadcast):

@@ -20,6 +20,7 @@ from hloom.ops.transpose import Transpose
 from hloom.passes.blocking.dimensions import TiledDimension, Untileable, follow, result_dimension
 from hloom.passes.blocking.regions import Region
 from hloom.passes.blocking.tiling import is_zero
+from hloom.passes.edit import reshape_chain
 from hloom.types import PrimitiveType
 
 WIDE = (PrimitiveType.F32, PrimitiveType.F64)
@@ -126,8 +127,8 @@ def _find_scores_and_shift(region: Region) -> Softmax | None:
     scores, shift = exponentials[0].operands[0].operands
     if not isinstance(shift.op, Broadcast) or scores.shape.element_type not in WIDE:
         return None
-    maximum = _unshaped(shift.operands[0])
-    if not _reduces_by(maximum, Maximum) or _unshaped(maximum.operands[0]) is not _unshaped(scores):
+    maximum = reshape_chain(shift.operands[0])[-1]
+    if not _reduces_by(maximum, Maximum) or reshape_chain(maximum.operands[0])[-1] is not reshape_chain(scores)[-1]:
         return None
     assert isinstance(maximum.op, Reduce)
     (dimension,) = maximum.op.dimensions
@@ -138,12 +139,6 @@ def _find_scores_and_shift(region: Region) -> Softmax | None:
     if scores not in key_dimensions or any(tiled.multiple != 1 for tiled in key_dimensions.values()):
         return None
     return Softmax(key_dimensions, key_dimensions[scores].index, scores, maximum, shift, exponentials[0])
-
-
-def _unshaped(instruction: Instruction) -> Instruction:
-    while isinstance(instruction.op, Reshape):
-        instruction = instruction.operands[0]
-    return instruction
 
 
 def _reduces_by(member: Instruction, monoid: type[Monoid]) -> bool:

@@ -11,7 +11,7 @@ from hloom.ops.dot import Dot
 from hloom.ops.reshape import Reshape
 from hloom.ops.slice import DynamicSlice, Slice
 from hloom.ops.structure import Constant
-from hloom.passes.edit import Edit, has_control_edges, is_dynamic, running_computations
+from hloom.passes.edit import Edit, has_control_edges, is_dynamic, reshape_chain, running_computations
 from hloom.passes.fusion.build import build_fusion
 
 MIN_BYTES = 1 << 12
@@ -54,11 +54,9 @@ class ProductSlices:
 
 def _part_read_by(dot: Instruction, operand: Instruction) -> list[Instruction]:
     """Returns the slice that an operand is, with its reshapes and constant starts; nothing if it stays in memory."""
-    size, chain = operand.shape.byte_size, [operand]
+    size, chain = operand.shape.byte_size, reshape_chain(operand)
     if size < MIN_BYTES or size < max(other.shape.byte_size for other in dot.operands):
         return []
-    while isinstance(chain[-1].op, Reshape):
-        chain.append(chain[-1].operands[0])
     part = chain[-1]
     if not is_contiguous_part(part) or not all(map(_is_read_by_dots, chain)):
         return []

@@ -12,9 +12,9 @@ from hloom.ir import Instruction
 from hloom.lir import IndexValue, Value, type_of
 from hloom.ops.control_flow import Fusion
 from hloom.ops.dot import Dot
-from hloom.ops.reshape import Reshape
 from hloom.ops.slice import DynamicSlice, Slice
 from hloom.ops.structure import Constant, Parameter
+from hloom.passes.edit import reshape_chain
 from hloom.target import Target
 
 
@@ -41,16 +41,9 @@ def can_multiply(dot: Instruction) -> bool:
     return spec is not None and products.can_multiply(spec.lhs_type, spec.rhs_type, spec.out_type)
 
 
-def _part(operand: Instruction) -> Instruction:
-    """The slice that an operand is, perhaps reshaped, or the operand itself."""
-    while isinstance(operand.op, Reshape):
-        (operand,) = operand.operands
-    return operand
-
-
 def _array(operand: Instruction) -> Instruction:
     """The array in memory that an operand is a slice of, or is."""
-    part = _part(operand)
+    part = reshape_chain(operand)[-1]
     return part.operands[0] if isinstance(part.op, (Slice, DynamicSlice)) else part
 
 
@@ -61,7 +54,7 @@ def _parameter(f: KernelFunction, instruction: Instruction) -> Value:
 
 def _address(f: KernelFunction, operand: Instruction) -> Value:
     """Returns the address of the first element of an operand."""
-    part, array = _part(operand), _array(operand)
+    part, array = reshape_chain(operand)[-1], _array(operand)
     offset: IndexValue = 0
     for d, size in enumerate(array.shape.dimensions if part is not array else ()):
         offset = f.add(f.multiply(offset, size), _start(f, part, d))
