@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from hloom.backends.cpu.codegen.blocked_loop import BlockedLoop
+from hloom.backends.cpu.codegen.polls import call_poll
 from hloom.backends.cpu.codegen.step_function import StepFunction
 from hloom.backends.cpu.kernels.kernel_function import PARALLEL_FOR, task_function
 from hloom.backends.cpu.program.buffer_assignment import ParallelLoopMemory
@@ -62,9 +63,6 @@ class StepWriter(Protocol):
 
     def function(self, builder: FunctionBuilder) -> AbstractContextManager[FunctionBuilder]:
         """Context manager in which another function is emitted."""
-
-    def call_poll(self, loop: int, point: int) -> Value:
-        """Emits a call of the poll function for a loop; the result is not 0 if the program is to stop."""
 
     def write_steps(self, steps: Sequence[Step], depth: int) -> None:
         """Emits steps; `depth` is the number of enclosing loops."""
@@ -176,7 +174,7 @@ def _run_task(
     fork = emitter.current.value("pool"), emitter.current.value("parallel_for")
     b.run_chunks(task.function.name, emitter.current.frame(captured), chunks, fork)
     # A task that was stopped cannot return a status, so the caller polls for it.
-    return_if(b, emitter.call_poll(loop_site(step.loop_index), AFTER_BLOCKS))
+    return_if(b, call_poll(emitter.current, loop_site(step.loop_index), AFTER_BLOCKS))
     with emitter.function(task):
         memory, emitter.current.values["chunk"] = task.function.parameters
         *values, poll, host_data = task.unpack(memory, *(value.type for value in captured))
@@ -191,7 +189,7 @@ def _leave_if_stopped(emitter: StepWriter, done: str) -> None:
     """Emits a branch to `done` if another task was stopped."""
     b = emitter.current.builder
     go = b.label("go")
-    b.branch_if(b.compare("eq", emitter.call_poll(0, BEFORE_BLOCK), constant(I32, 0)), go, done)
+    b.branch_if(b.compare("eq", call_poll(emitter.current, 0, BEFORE_BLOCK), constant(I32, 0)), go, done)
     b.start(go)
 
 

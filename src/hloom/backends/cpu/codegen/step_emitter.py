@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
@@ -25,19 +24,14 @@ from hloom.backends.cpu.codegen.loop_tasks import (
     write_parallel_loop,
 )
 from hloom.backends.cpu.codegen.nest_functions import NestFunction, NestFunctions
+from hloom.backends.cpu.codegen.polls import emit_poll, poll_period
 from hloom.backends.cpu.codegen.step_function import StepFunction
 from hloom.backends.cpu.codegen.step_timer import StepTimer, is_timed
-from hloom.backends.cpu.codegen.timer_functions import read_clock
 from hloom.backends.cpu.program.buffer_assignment import Assignment
 from hloom.backends.cpu.program.interface import (
-    BEFORE_BLOCK,
-    IN_BLOCK,
-    IN_LOOP,
-    POLL_CYCLES,
     REQUEST_MASK,
     REQUEST_WORD,
     TABLE,
-    loop_site,
     table_starts,
 )
 from hloom.backends.cpu.program.program import (
@@ -75,8 +69,6 @@ INLINED_COST = 2048
 """Maximum work of an inlined function in element additions; otherwise the cost of a call is negligible."""
 INLINED_CALLS = 64
 """Maximum number of calls that inline one function."""
-POLL_COST = 8192
-"""Work in element additions after which a loop reads the clock, some microseconds."""
 
 
 class StepEmitter:
@@ -275,67 +267,11 @@ class StepEmitter:
         b.start(done)
 
     def poll(self, step: WhileStep, done: str) -> None:
-        """Emits code that reads the clock every few microseconds and polls the host every few milliseconds.
-
-        If the host stops the program, the function returns 1, or a task branches to `done`.
-        """
-        b = self.current.builder
-        counter, last = self.current.poll_memory()
-        look, poll, stop, go = (b.label(hint) for hint in ("look", "poll", "stop", "go"))
+        """Emits a poll of the host, after which a task that is to stop branches to `done`."""
         part = self.task.part if self.task is not None else None
         share = part.loop.block / part.loop.size if part is not None else 1.0
-        period = self._poll_period(step, share)
-        if period > 1:
-            ticks = b.binary("add", b.load(counter, I32, 4), constant(I32, 1))
-            b.store(ticks, counter, 4)
-            due = b.compare("eq", b.binary("and", ticks, constant(I32, period - 1)), constant(I32, 0))
-            b.branch_if(due, look, go)
-        else:
-            b.branch(look)
-        b.start(look)
-        now = read_clock(b)
-        passed = b.binary("sub", now, b.load(last, I64, 8))
-        b.branch_if(b.compare("ugt", passed, constant(I64, POLL_CYCLES)), poll, go)
-        b.start(poll)
-        b.store(now, last, 8)
-        failed = self.call_poll(loop_site(step.loop_index), IN_LOOP if self.task is None else IN_BLOCK)
-        b.branch_if(b.compare("ne", failed, constant(I32, 0)), stop, go)
-        b.start(stop)
-        if self.task is None:
-            b.ret(constant(I32, 1))
-        else:
-            b.branch(done)
-        b.start(go)
-
-    def call_poll(self, loop: int, point: int) -> Value:
-        """Emits a call of the poll function for a loop; the result is not 0 if the program is to stop."""
-        arguments = self.current.value("host_data"), constant(I64, loop), constant(I64, point)
-        attribute = CallAttribute.COLD if point != BEFORE_BLOCK else None
-        return self.current.builder.call_pointer(self.current.value("poll"), I32, *arguments, attribute=attribute)
-
-    def _poll_period(self, step: WhileStep, share: float) -> int:
-        """Returns after how many iterations a loop reads the clock, a power of 2.
-
-        In blocked loops an iteration does only the `share` of the work of the whole arrays.
-        """
-        cost = 8.0 + sum(map(self._work, (*step.condition, *step.body)))
-        return 1 << max(0, (POLL_COST // max(8, int(cost * share))).bit_length() - 1)
-
-    def _work(self, step: Step) -> float:
-        """Returns an upper bound of the work of a step in element additions, beside that of inner loops, which poll."""
-        match step:
-            case KernelStep():
-                return step.nest_work
-            case CopyStep():
-                return 0 if self.assignment.is_elided(step) else step.target.byte_size // 16
-            case CodeStep():
-                # No kernel does more than read all of its elements once for each of them.
-                return float(sum(math.prod(buffer.dimensions) for buffer in step.buffers)) ** 2
-            case ConditionalStep():
-                return max(sum(map(self._work, branch)) for branch in step.branches)
-            case WhileStep():
-                return 0
-        return POLL_COST
+        period = poll_period(step, self.assignment, share)
+        emit_poll(self.current, step.loop_index, period, None if self.task is None else done)
 
     def _conditional(self, step: ConditionalStep, depth: int) -> None:
         b = self.current.builder

@@ -6,8 +6,6 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from hloom.analysis.counted_loop import carried_index, trip_count
 from hloom.backends.cpu.elements.ops import can_apply
 from hloom.backends.cpu.kernels.code import KernelCode
@@ -29,7 +27,6 @@ from hloom.backends.cpu.program.program import (
     LoopInfo,
     ParallelLoop,
     Program,
-    Routine,
     Slot,
     Step,
     Subroutine,
@@ -37,6 +34,7 @@ from hloom.backends.cpu.program.program import (
     buffers_of,
     leaves,
 )
+from hloom.backends.cpu.program.program_buffers import ProgramBuffers
 from hloom.backends.interpreter.plan import Plans
 from hloom.ir import Computation, Instruction, Module
 from hloom.loops.lower import Lowered, can_lower, copy_kernel, lower
@@ -49,7 +47,7 @@ from hloom.ops.reshape import Reshape
 from hloom.ops.scatter import Scatter
 from hloom.ops.structure import AfterAll, GetTupleElement, Tuple
 from hloom.ops.traits import ControlFlow, Identity
-from hloom.passes.edit import constant_value, inlined_size
+from hloom.passes.edit import inlined_size
 from hloom.passes.optional import is_left_out, optional
 from hloom.shape import Shape
 from hloom.target import Target
@@ -113,76 +111,17 @@ class _Builder:
     def __init__(self, program: Program, shared: _Shared) -> None:
         self.program = program
         self.shared = shared
-        self.counts: dict[str, int] = {}
-        self.constants: dict[Any, Buffer] = {}
+        self.buffers = ProgramBuffers(program)
         self.filled: dict[Instruction, Set[int]] = {}
         """Elements of the states of loops whose values before the loop nobody reads."""
 
     def build(self, computation: Computation) -> Program:
         program = self.program
-        program.parameters = [self._new_value(p.shape, "parameter") for p in computation.parameters]
+        program.parameters = [self.buffers.new_value(p.shape, "parameter") for p in computation.parameters]
         value = self._inline(computation, program.parameters, program.steps)
-        program.result = self._new_outputs(value, computation.result_shape)
+        program.result = self.buffers.new_outputs(value, computation.result_shape)
         self._copy(program.result, value, program.steps)
         return program
-
-    # Buffers
-
-    def _buffer(self, shape: Shape, kind: str, data: Any = None) -> Buffer:
-        buffer = Buffer(kind, self._next_index(kind), shape.element_type, shape.dimensions, data)
-        self.program.buffers.append(buffer)
-        return buffer
-
-    def _bytes(self, size: int) -> Buffer:
-        """Returns a temporary of `size` bytes."""
-        return self._buffer(Shape.array(PrimitiveType.U8, (size,)), "temp")
-
-    def _next_index(self, kind: str) -> int:
-        """Returns the index of the next buffer of a kind."""
-        index = self.counts.get(kind, 0)
-        self.counts[kind] = index + 1
-        return index
-
-    def _new_value(self, shape: Shape, kind: str = "temp") -> BufferTree:
-        if shape.is_tuple:
-            return tuple(self._new_value(element, kind) for element in shape.elements)
-        if shape.is_array and not shape.is_dynamic:
-            return self._buffer(shape, kind)
-        if shape.is_token:
-            return TOKEN_SLOT
-        self.program.slot_count += 1
-        return Slot(self.program.slot_count - 1)
-
-    def _new_outputs(self, value: BufferTree, shape: Shape) -> BufferTree:
-        """Returns buffers for the results; slots are kept, since the host reads them at the end."""
-        if isinstance(value, tuple):
-            return tuple(self._new_outputs(v, s) for v, s in zip(value, shape.elements, strict=True))
-        return value if isinstance(value, Slot) else self._buffer(shape, "output")
-
-    def _constant(self, instruction: Instruction) -> Buffer:
-        value = np.ascontiguousarray(constant_value(instruction))
-        return self._constant_array(Shape.array(instruction.shape.element_type, instruction.shape.dimensions), value)
-
-    def _constant_array(self, shape: Shape, value: np.ndarray[Any, Any]) -> Buffer:
-        key = (shape.element_type, shape.dimensions, value.tobytes())
-        buffer = self.constants.get(key)
-        if buffer is None:
-            buffer = self.constants[key] = self._buffer(shape, "constant", value)
-        return buffer
-
-    def _routine(self, name: str) -> Buffer:
-        if name not in self.constants:
-            index = self._next_index("constant")
-            self.constants[name] = Routine("constant", index, PrimitiveType.U8, (0,), name=name)
-            self.program.buffers.append(self.constants[name])
-        return self.constants[name]
-
-    def _constant_like(self, buffer: Buffer) -> Buffer:
-        """Returns the buffer of this program that holds a constant of a subroutine."""
-        if isinstance(buffer, Routine):
-            return self._routine(buffer.name)
-        assert buffer.data is not None
-        return self._constant_array(Shape.array(buffer.type, buffer.dimensions), buffer.data)
 
     # Computations
 
@@ -192,11 +131,11 @@ class _Builder:
         values: dict[Instruction, BufferTree] = dict(zip(computation.parameters, arguments, strict=True))
         filled = filled_elements(computation)
         self.filled |= filled
-        values |= {unread: self._new_value(unread.shape) for unread in unread_values(filled)}
+        values |= {unread: self.buffers.new_value(unread.shape) for unread in unread_values(filled)}
 
         def value_of(instruction: Instruction) -> BufferTree:
             if instruction not in values:
-                values[instruction] = self._constant(instruction)
+                values[instruction] = self.buffers.constant(instruction)
             return values[instruction]
 
         for planned in plan.steps:
@@ -224,7 +163,7 @@ class _Builder:
             case Conditional() as op:
                 return self._conditional(op, instruction, operands, steps)
             case BitcastConvert() if self._is_reinterpreted(instruction):
-                result = self._new_value(instruction.shape)
+                result = self.buffers.new_value(instruction.shape)
                 self._copy(result, operands[0], steps)
                 return result
             case Fusion(calls=computation) if not isinstance(computation.root.op, (Dot, Scatter)):
@@ -271,9 +210,9 @@ class _Builder:
         subroutine = self.shared.subroutines.get(computation)
         if subroutine is None:
             return self._inline(computation, arguments, steps)
-        result = self._new_value(computation.result_shape)
-        constants = [self._constant_like(buffer) for buffer in subroutine.program.of_kind("constant")]
-        scratch = self._bytes(0)
+        result = self.buffers.new_value(computation.result_shape)
+        constants = [self.buffers.constant_like(buffer) for buffer in subroutine.program.of_kind("constant")]
+        scratch = self.buffers.new_bytes(0)
         subroutine.scratches.append(scratch)
         steps.append(CallStep(subroutine, buffers_of(arguments), buffers_of([result]), constants, scratch))
         return result
@@ -281,19 +220,21 @@ class _Builder:
     def _code_step(
         self, instruction: Instruction, code: KernelCode, operands: list[BufferTree], steps: list[Step]
     ) -> BufferTree:
-        result = self._new_value(instruction.shape)
+        result = self.buffers.new_value(instruction.shape)
         inputs, results = buffers_of(operands), buffers_of([result])
         if isinstance(instruction.op, Scatter):
             # The kernel updates its first operands in place.
             for k, (target, source) in enumerate(zip(results, inputs, strict=False)):
                 self._copy(target, source, steps)
                 inputs[k] = target
-        inputs += [self._routine(name) for name in code.routines]
+        inputs += [self.buffers.routine(name) for name in code.routines]
         if code.table is not None:
-            inputs.append(self._constant_array(Shape.array(BY_DTYPE[code.table.dtype], code.table.shape), code.table))
+            inputs.append(
+                self.buffers.constant_array(Shape.array(BY_DTYPE[code.table.dtype], code.table.shape), code.table)
+            )
         buffers = [*inputs, *results]
         if code.scratch_bytes:
-            buffers.append(self._bytes(code.scratch_bytes))
+            buffers.append(self.buffers.new_bytes(code.scratch_bytes))
         steps.append(CodeStep(code, instruction.name, buffers, len(inputs)))
         return result
 
@@ -307,10 +248,10 @@ class _Builder:
     def _kernel(self, instruction: Instruction, operands: list[BufferTree], steps: list[Step]) -> BufferTree:
         lowered = self._lowered(instruction)
         kernel = lowered.kernel
-        result = self._new_value(instruction.shape)
+        result = self.buffers.new_value(instruction.shape)
         outputs = list(leaves(result))
         buffers: list[Buffer] = [operands[k] for k in lowered.operands] + outputs
-        buffers += [self._buffer(_shape_of(kind), "temp") for kind in kernel.buffers[len(buffers) :]]
+        buffers += [self.buffers.new(_shape_of(kind)) for kind in kernel.buffers[len(buffers) :]]
         for output, source in lowered.copies:
             self._copy(buffers[output], buffers[source], steps)
         steps.append(KernelStep(kernel, buffers, instruction.name, tuple(output for output, _ in lowered.copies)))
@@ -326,7 +267,7 @@ class _Builder:
         return lowered
 
     def _while(self, op: While, instruction: Instruction, initial: BufferTree, steps: list[Step]) -> BufferTree:
-        state = self._new_value(instruction.shape)
+        state = self.buffers.new_value(instruction.shape)
         if isinstance(state, tuple):
             # Loop-invariant elements keep the buffers of the initial values.
             unchanged = loop_invariant_elements(op.body)
@@ -337,7 +278,7 @@ class _Builder:
         predicate = self._apply(op.condition, [state], condition)
         result = self._apply(op.body, [state], body)
         self._copy_in_parallel(state, result, body)
-        steps += hoist_packing(condition, body, self._bytes)
+        steps += hoist_packing(condition, body, self.buffers.new_bytes)
         parallel = self._parallel_loop(instruction, state, body)
         steps.append(WhileStep(instruction.name, condition, predicate, body, len(self.program.loops), parallel, filled))
         name = f"%{instruction.name} ({instruction.location or 'a loop'})"
@@ -371,7 +312,7 @@ class _Builder:
     def _conditional(
         self, op: Conditional, instruction: Instruction, operands: list[BufferTree], steps: list[Step]
     ) -> BufferTree:
-        result = self._new_value(instruction.shape)
+        result = self.buffers.new_value(instruction.shape)
         branches: list[list[Step]] = []
         for computation, operand in zip(op.branch_computations, operands[1:], strict=True):
             branch: list[Step] = []
@@ -381,7 +322,7 @@ class _Builder:
         return result
 
     def _host(self, instruction: Instruction, operands: list[BufferTree], steps: list[Step]) -> BufferTree:
-        result = self._new_value(instruction.shape)
+        result = self.buffers.new_value(instruction.shape)
         step = HostStep(instruction, operands, result, len(self.program.host_steps))
         self.program.host_steps.append(step)
         steps.append(step)
@@ -401,7 +342,7 @@ class _Builder:
         for _, source_leaf in pairs:
             if source_leaf in targets and source_leaf not in saved:
                 shape = Shape.array(source_leaf.type, source_leaf.dimensions)
-                saved[source_leaf] = self._buffer(shape, "temp")
+                saved[source_leaf] = self.buffers.new(shape)
                 steps.append(self._copy_step(saved[source_leaf], source_leaf))
         for to, origin in pairs:
             steps.append(self._copy_step(to, saved.get(origin, origin)))
