@@ -26,7 +26,7 @@ from hloom.backends.cpu.runtime.arrays import (
     sharing_memory,
     with_copies,
 )
-from hloom.backends.cpu.runtime.dispatch import DOES_NOT_FIT, HEADER_WORDS, call_address, layout_is_known, template
+from hloom.backends.cpu.runtime.dispatch import DOES_NOT_FIT, HEADER_WORDS, bound_call, layout_is_known, template
 from hloom.backends.cpu.runtime.exchange import REFUSED, WAITS, exchange_address
 from hloom.backends.cpu.runtime.interrupts import Host, host, poll_address, take_raised
 from hloom.backends.cpu.runtime.mpi_calls import DeviceContext, exchanges_of
@@ -42,7 +42,6 @@ from hloom.system.python_api import c_address
 from hloom.values import Array, Value
 
 _HOST_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_size_t)
-_CALL_ARGUMENTS = (ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 STOPPED = 1
 """Status of a program that the host stopped."""
 EXCHANGES_WORD = Host.layout["exchanges"][0] // 8
@@ -115,11 +114,9 @@ class CpuExecutable(DeviceExecutable):
                 "host_data": self._host.ctypes.data,
                 "poll": poll_address(),
             },
+            keeps_lock=compiled.is_brief,  # since releasing it would cost as much as the run
         )
-        self._template_address = self._template.ctypes.data
-        # Brief programs keep the GIL, since releasing it would cost as much as the run.
-        make = ctypes.PYFUNCTYPE if compiled.is_brief else ctypes.CFUNCTYPE
-        self._call = make(*_CALL_ARGUMENTS)(call_address())
+        self._call = bound_call(self._template)
         self._outputs = [(b.dimensions, b.type.dtype) for b in signature.of_kind("output")]
         self._allocators = [buffers.allocator(*output) for output in self._outputs]
         self._is_plain = not compiled.host.is_needed and self.device_count == 1
@@ -223,14 +220,12 @@ class CpuExecutable(DeviceExecutable):
 
     def _native(self, arguments: tuple[Any, ...], results: tuple[Array, ...]) -> int:
         arena = self._arena() if self._arena_bytes else None
-        status = self._call(
-            id(arguments), id(results), self._template_address if arena is None else arena.template_address
-        )
+        status = (self._call if arena is None else arena.call)(arguments, results)
         if status and self.world is not None:
             self.world.keep_alive(arena, arguments, results, self._exchanges)
         elif arena is not None and self._arena_bytes <= KEPT_ARENA_BYTES:
             self._arenas.append(arena)
-        return int(status)
+        return status
 
     def _arena(self) -> _Arena:
         try:
@@ -368,10 +363,10 @@ def _host_callback(executable: CpuExecutable) -> Any:
 
 
 class _Arena:
-    """Arena of a run, and a copy of the program's template that holds its address."""
+    """Arena of a run, and the program's call with a copy of the template that holds its address."""
 
     def __init__(self, size: int, template: np.ndarray[Any, np.dtype[np.uint64]]) -> None:
         self.block = buffers.allocate(size)
-        self.template = template.copy()
-        self.template[HEADER_WORDS + TABLE.index("arena")] = self.block.address
-        self.template_address = self.template.ctypes.data
+        own = template.copy()
+        own[HEADER_WORDS + TABLE.index("arena")] = self.block.address
+        self.call = bound_call(own)

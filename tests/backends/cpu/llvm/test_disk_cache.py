@@ -29,7 +29,7 @@ TEXT = "HloModule m\nENTRY e {\n  x = f32[5] parameter(0)\n  ROOT y = f32[5] add
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # The code that all programs share is not counted.
-    dispatch.call_address()
+    dispatch.method()
     interrupts.poll_address()
     shared_pool()
     monkeypatch.setenv("HLOOM_CACHE_DIR", str(tmp_path))

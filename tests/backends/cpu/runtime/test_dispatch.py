@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pickle
 import sys
+import threading
+import time
 from collections.abc import Callable
-from types import FrameType
+from types import BuiltinFunctionType, FrameType
 from typing import Any
 
 import ml_dtypes
@@ -14,7 +16,7 @@ import pytest
 
 import hloom as hl
 from hloom.backends.cpu.executable import CpuExecutable
-from hloom.backends.cpu.runtime.dispatch import layout_is_known
+from hloom.backends.cpu.runtime.dispatch import DOES_NOT_FIT, bound_call, layout_is_known
 
 TEXT = """HloModule m
 ENTRY e {
@@ -223,3 +225,40 @@ def test_an_executable_may_be_called_after_its_results_and_arguments_are_freed()
     assert isinstance(run, CpuExecutable)
     for _ in range(1000):
         assert run(X.copy(), N.copy())[1, 2] == 10
+
+
+def test_the_entry_is_a_function_of_python_that_refuses_other_arguments() -> None:
+    run = hl.compile(TEXT, backend="cpu")
+    assert isinstance(run, CpuExecutable)
+    call, result = run._call, np.zeros_like(X)
+    assert isinstance(call, BuiltinFunctionType)
+    for given in ((), ((X, N),), ((X,), (result,)), ((N, X), (result,)), ((X, N), (result,), ())):
+        assert call(*given) == DOES_NOT_FIT
+    assert not result.any()
+    assert call((X, N), (result,)) == 0
+    assert result.tolist() == (X + N).tolist()
+
+
+def test_the_entry_keeps_its_template() -> None:
+    run = hl.compile(TEXT, backend="cpu")
+    assert isinstance(run, CpuExecutable)
+    template = run._template.copy()
+    count = sys.getrefcount(template)
+    call = bound_call(template)
+    assert sys.getrefcount(template) == count + 1
+    del call
+    assert sys.getrefcount(template) == count
+
+
+def test_other_threads_run_python_during_long_programs_alone() -> None:
+    product = "HloModule m\nENTRY e {\n  x = f64[1500,1500] parameter(0)\n  ROOT r = f64[1500,1500] dot(x, x), \
+lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}"
+    run, brief = hl.compile(product, backend="cpu"), hl.compile(TEXT, backend="cpu")
+    assert isinstance(run, CpuExecutable) and isinstance(brief, CpuExecutable)
+    assert (run._template[1], brief._template[1]) == (0, 1)
+    thread, counted = threading.Thread(target=run, args=(np.ones((1500, 1500)),)), 0
+    thread.start()
+    while thread.is_alive():
+        counted += 1
+        time.sleep(1e-3)
+    assert counted > 3
