@@ -36,25 +36,39 @@ def is_exact(expression: Apply) -> bool:
     """Whether a sum, difference or product is of converted integers, or integral constants, that are so few that the
     type has all results, as that of a quantised weight and its zero point.
     """
-    op, type = expression.op, expression.type
-    if not isinstance(op, (Add, Subtract, Multiply)) or not (type.is_float and type.bits == 16):
-        return False
-    left, right = map(_range, expression.operands)
-    if left is None or right is None:
-        return False
-    largest = max(abs(op.function(float(x), float(y))) for x, y in itertools.product(left, right))
-    return bool(largest <= 2 ** (ml_dtypes.finfo(type.dtype).nmant + 1))
+    is_sum = isinstance(expression.op, (Add, Subtract, Multiply))
+    return is_sum and expression.type.is_float and expression.type.bits == 16 and integers_of(expression) is not None
 
 
-def _range(operand: Expression) -> tuple[int, int] | None:
-    """Returns the least and the largest value of an integer; None for other operands."""
-    if isinstance(operand, Constant):
-        value = float(operand.value)
+def integers_of(expression: Expression) -> tuple[int, int] | None:
+    """Returns the least and the largest value of floats that are integers without any rounding: converted ones,
+    integral constants, and sums, differences and products of these that are so few that the type has all; else None.
+    """
+    if not expression.type.is_float:
+        return None
+    found = _range(expression)
+    if found is None:
+        return None
+    return found if max(map(abs, found)) <= 2 ** (ml_dtypes.finfo(expression.type.dtype).nmant + 1) else None
+
+
+def _range(expression: Expression) -> tuple[int, int] | None:
+    if isinstance(expression, Constant):
+        value = float(expression.value)
         return (int(value), int(value)) if value.is_integer() else None
-    if isinstance(operand, Apply) and isinstance(operand.op, Convert) and operand.operands[0].type.is_integer:
-        limits = ml_dtypes.iinfo(operand.operands[0].type.dtype)
+    if not isinstance(expression, Apply):
+        return None
+    op, operands = expression.op, expression.operands
+    if isinstance(op, Convert) and operands[0].type.is_integer:
+        limits = ml_dtypes.iinfo(operands[0].type.dtype)
         return int(limits.min), int(limits.max)
-    return None
+    if not isinstance(op, (Add, Subtract, Multiply)):
+        return None
+    left, right = map(integers_of, operands)
+    if left is None or right is None:
+        return None
+    values = [int(op.function(float(x), float(y))) for x, y in itertools.product(left, right)]
+    return min(values), max(values)
 
 
 class Multiple(Operation):

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from hloom.affine import Expression, Index, IndexSpace, Quotient, Variable
 from hloom.backends.cpu.elements.byte_tables import CODES, LANES, ORDER_OF_HALVES, has_byte_tables
-from hloom.backends.cpu.elements.small_values import as_rounded_product
+from hloom.backends.cpu.elements.small_values import as_rounded_product, integers_of
 from hloom.backends.cpu.kernels.products.tabulated import ByteFunction, byte_function, coded_part
 from hloom.ir import Instruction
 from hloom.lir import Type
@@ -27,6 +27,8 @@ from hloom.types import PrimitiveType
 
 VECTOR, STEPS = 16, 8
 """Elements of a vector, and indices across vectors, that are emitted together, so that they have to be in one group."""
+MAX_EXPONENT = 127
+"""The largest exponent of f32."""
 Sources = Mapping[Instruction, int]
 """The instructions in memory from which an operand is computed, and the positions of their pointers."""
 Roles = tuple[Sequence[int], Sequence[int], Sequence[int]]
@@ -56,8 +58,18 @@ class Axis:
 
 
 @dataclass(frozen=True)
+class Factor:
+    """A factor of sums: the products of elements and factors up to a limit do not overflow."""
+
+    value: Expression
+    limit: float
+
+
+@dataclass(frozen=True)
 class ComputedOperand:
-    """The element of an operand, and the arrays that it is computed from."""
+    """The element of an operand, and the arrays that it is computed from; with a factor, what sums are multiplied by
+    instead of their terms.
+    """
 
     space: ExpressionSpace
     value: Expression
@@ -65,6 +77,7 @@ class ComputedOperand:
     batch: Axis
     free: Axis
     contracted: Axis
+    factor: Factor | None = None
 
     @property
     def largest(self) -> Load:
@@ -170,6 +183,25 @@ def with_rounded_products(operand: ComputedOperand) -> ComputedOperand:
     return operand
 
 
+def with_factor(operand: ComputedOperand) -> ComputedOperand | None:
+    """Returns an operand of integers times a factor that all steps of K share, such as a scale, in f32, with the factor
+    outside of sums; None for other operands.
+
+    A multiply-add has the product with an integer exactly, a subnormal one too, so that sums are rounded less often.
+    """
+    value, axis = operand.value, operand.contracted
+    if value.type is not PrimitiveType.F32 or not isinstance(value, Apply) or not isinstance(value.op, Multiply):
+        return None
+    for number, factor in (value.operands, value.operands[::-1]):
+        limits = integers_of(number)
+        is_shared = axis.within not in factor.variables and axis.group not in factor.variables
+        if limits is not None and is_shared and loads_of([number]):
+            largest = max(map(abs, limits))
+            found = Factor(factor, 2.0 ** (MAX_EXPONENT - largest.bit_length()))
+            return replace(operand, value=number, factor=found)
+    return None
+
+
 def _is_stored_float(part: Expression) -> bool:
     """Whether a value is loaded as sums have it."""
     return isinstance(part, Load) and part.type is PrimitiveType.F32
@@ -202,7 +234,8 @@ def _pulled(
         role_sizes = tuple(operand.shape.dimensions[d] for d in role)
         position |= dict(zip(role, space.indices.delinearize(axis.index(space.indices), role_sizes), strict=True))
     value = Puller(space, sources).element(operand, tuple(position[d] for d in range(operand.shape.rank)))
-    return ComputedOperand(space, value, buffers, *axes)
+    batch, free, contracted = axes
+    return ComputedOperand(space, value, buffers, batch, free, contracted)
 
 
 def _group_size(value: Expression, axis: Axis, unit: int) -> int:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from hloom.backends.cpu.kernels.code import KernelCode, entry_function
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.computed_operand import (
     ComputedOperand,
     Roles,
     computed_operand,
+    with_factor,
     with_rounded_products,
 )
 from hloom.backends.cpu.kernels.products.dot import can_multiply, matmul_spec
@@ -18,6 +20,7 @@ from hloom.backends.cpu.kernels.products.matmul_plan import MatmulSpec, Product
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers, matvec_code
 from hloom.backends.cpu.kernels.products.matvec.tile_sums import has_tiles, tile_sums_code
+from hloom.backends.cpu.kernels.products.repeated_product import can_be_repeated, repeated_if_infinite
 from hloom.backends.cpu.kernels.products.sums import accumulator
 from hloom.ir import Instruction
 from hloom.ops.control_flow import Fusion
@@ -25,6 +28,8 @@ from hloom.ops.dot import Dot
 from hloom.ops.structure import Parameter
 from hloom.target import Target
 
+Entry = Callable[[str], tuple[KernelFunction, Pointers]]
+"""Returns an empty entry of a name, and its pointers."""
 MIN_COLUMNS = 16
 """Columns of the computed operand."""
 MAX_VECTORS = 16
@@ -38,21 +43,38 @@ def emit(op: Fusion, name: str, instruction: Instruction, target: Target) -> Ker
         return None
     computed, other = dot.operands if isinstance(dot.operands[1].op, Parameter) else reversed(dot.operands)
     assert isinstance(other.op, Parameter)
+    number = other.op.number
     sources = [p for p in op.calls.parameters if p is not other or [*p.users] != [dot]]  # both sides may read one array
     found = _product(dot, computed, sources)
     assert found is not None
     spec, weights = found
-    f = entry_function(name, instruction)
-    arrays = [f[f"operand{p.op.number}"] for p in sources if isinstance(p.op, Parameter)]
-    pointers = Pointers(f[f"operand{other.op.number}"], f["result0"], arrays)
-    matvec = _matvec(spec, weights)
+
+    def entry(name: str) -> tuple[KernelFunction, Pointers]:
+        f = entry_function(name, instruction)
+        arrays = [f[f"operand{p.op.number}"] for p in sources if isinstance(p.op, Parameter)]
+        return f, Pointers(f[f"operand{number}"], f["result0"], arrays)
+
+    return _code(name, spec, weights, target, entry)
+
+
+def _code(name: str, spec: MatmulSpec, weights: ComputedOperand, target: Target, entry: Entry) -> KernelCode:
+    """Returns the code of a product with computed weights."""
+    matvec, (f, pointers) = _matvec(spec, weights), entry(name)
     if has_tiles(matvec, target):
         return tile_sums_code(name, f, matvec, target, pointers)
     weights = with_rounded_products(weights)
     if spec.m > MAX_VECTORS:
         return computed_matmul_code(name, f, _matmul(spec, weights), weights, target, pointers)
-    sums = accumulator(spec.lhs_type, spec.rhs_type, spec.out_type)
-    return matvec_code(name, f, _matvec(spec, weights), sum_vector(sums, target), target, pointers)
+    vector = sum_vector(accumulator(spec.lhs_type, spec.rhs_type, spec.out_type), target)
+
+    def few(name: str, weights: ComputedOperand) -> KernelCode:
+        f, pointers = entry(name)
+        return matvec_code(name, f, _matvec(spec, weights), vector, target, pointers)
+
+    factored = with_factor(weights) if can_be_repeated(spec, target) else None
+    if factored is None:
+        return few(name, weights)
+    return repeated_if_infinite(f, few(f"{name}.fast", factored), few(f"{name}.exact", weights), pointers.out, spec)
 
 
 def can_compute(dot: Instruction, operand: Instruction, sources: Iterable[Instruction]) -> bool:

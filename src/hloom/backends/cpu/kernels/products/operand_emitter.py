@@ -24,7 +24,7 @@ from hloom.backends.cpu.kernels.products.tabulated import ByteFunction, byte_fun
 from hloom.backends.cpu.nests.emitter import NestEmitter
 from hloom.backends.cpu.nests.indices import lane_index, sum_terms
 from hloom.backends.cpu.nests.memory import element_address
-from hloom.lir import I64, IndexValue, Type, Value, type_of, zero
+from hloom.lir import I64, IndexValue, Type, Value, constant, type_of, zero
 from hloom.loops.expressions import Load
 from hloom.loops.nest import Nest, Store, loads_of
 
@@ -147,6 +147,16 @@ class OperandEmitter(NestEmitter):
                 with self.bound(axis.within, self.f.index(self.f.add(within, i))):
                     found.append(self._element())
         return found
+
+    def factor(self, lanes: int) -> Value:
+        """Returns the factor of sums at the bound indices, as a scalar if there are no lanes; NaN beyond its limit."""
+        f, factor = self.f, self.operand.factor
+        assert factor is not None
+        value = self.value(factor.value)
+        assert isinstance(value, Value)
+        value = f.splat(value, lanes)
+        is_usual = f.compare("ole", f.intrinsic("fabs", value), constant(value.type, factor.limit))
+        return f.select(is_usual, value, constant(value.type, math.nan))
 
     def prefetch(self, *indices: tuple[Axis, IndexValue]) -> None:
         """Prefetches the weights of an element."""

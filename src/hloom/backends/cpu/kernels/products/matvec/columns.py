@@ -6,6 +6,7 @@ the sums of the blocks. The rows of a task are many, because memory is read fast
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -102,7 +103,8 @@ class BlockOfColumns:
         if self.plan.blocks > 1:
             self._keep(tile, block, start, rows)
         else:
-            store_sums(self.plan, self.work, lambda at, vector: self._sums(tile, at, vector), start, rows)
+            sums = functools.partial(self._sums, tile)
+            store_sums(self.plan, self.matrix, self.work, sums, start, rows)
 
     def add_columns(self, tile: Value, first: IndexValue, count: int, start: IndexValue, rows: IndexValue) -> None:
         """Adds the sums of `count` columns from `first` on, each times its elements of the vectors, to the tile."""
@@ -191,14 +193,19 @@ def for_columns(f: KernelFunction, plan: ColumnSums, block: IndexValue, add: Cal
 
 
 def store_sums(
-    plan: ColumnSums, work: Vectors, sums: Callable[[IndexValue, int], Value], start: IndexValue, rows: IndexValue
+    plan: ColumnSums,
+    matrix: StreamedMatrix,
+    work: Vectors,
+    sums: Callable[[IndexValue, int], Value],
+    start: IndexValue,
+    rows: IndexValue,
 ) -> None:
     """Stores `sums(row, vector)`, of rows counted from `start` on, to the result."""
     f, type = work.f, plan.type
     with f.loop(rows, type.width) as loop:
         mask = mask_of(plan, f, rows, loop.index, type.width)
         for vector in range(plan.count):
-            value = sums(loop.index, vector)
+            value = matrix.scaled(sums(loop.index, vector), f.add(start, loop.index), mask)
             if work.out.row == 1:
                 work.store(value, f.add(start, loop.index), vector, mask)
                 continue
@@ -210,7 +217,9 @@ def store_sums(
                 work.store(one, f.add(f.add(start, loop.index), lane.index), vector)
 
 
-def add_blocks(plan: ColumnSums, work: Vectors, sums: Value, first: IndexValue, count: IndexValue) -> None:
+def add_blocks(
+    plan: ColumnSums, matrix: StreamedMatrix, work: Vectors, sums: Value, first: IndexValue, count: IndexValue
+) -> None:
     """Writes the sums over all blocks of `count` rows from `first` on to the result."""
     f, type = work.f, plan.type
 
@@ -223,7 +232,7 @@ def add_blocks(plan: ColumnSums, work: Vectors, sums: Value, first: IndexValue, 
             block.carried = [f.binary(addition(type), block.carried[0], value)]
         return block.carried[0]
 
-    store_sums(plan, work, total, first, count)
+    store_sums(plan, matrix, work, total, first, count)
 
 
 def mask_of(plan: ColumnSums, f: KernelFunction, rows: IndexValue, at: IndexValue, lanes: int) -> Value | None:

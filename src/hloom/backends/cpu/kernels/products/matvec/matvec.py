@@ -288,8 +288,8 @@ class _Emitter:
         """Returns the task that adds the sums of the blocks of K for a share of the rows."""
         f = task_function(f"{self.name}.add")
         batch, share = f.divide(f["chunk"], shares), f.remainder(f["chunk"], shares)
-        _, work, sums = self._operands(f, batch)
-        add_blocks(self.plan, work, sums, *f.share(self.p.m, self.plan.lanes, shares, share))
+        matrix, work, sums = self._operands(f, batch)
+        add_blocks(self.plan, matrix, work, sums, *f.share(self.p.m, self.plan.lanes, shares, share))
         return f
 
     def _operands(self, f: KernelFunction, batch: IndexValue) -> tuple[StreamedMatrix, Vectors, Value]:

@@ -116,7 +116,7 @@ class RowSums:
         """Stores the results of a group of rows."""
         for i, total in enumerate(horizontal_sums(self.work.f, sums)):
             vector, row = divmod(i, self.rows)
-            self.work.store(total, rows[row], vector)
+            self.work.store(self.matrix.scaled(total, rows[row], None), rows[row], vector)
 
     @property
     def step(self) -> int:

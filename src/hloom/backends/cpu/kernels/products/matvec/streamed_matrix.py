@@ -64,6 +64,10 @@ class StreamedMatrix(ABC):
     def columns(self, first: IndexValue, count: int) -> Columns:
         """Returns access to adjacent columns, each of contiguous elements."""
 
+    def scaled(self, sums: Value, row: IndexValue, mask: Value | None) -> Value:
+        """Returns sums, of one row or of as many rows as they have lanes, times the factors of the rows."""
+        return sums
+
 
 @dataclass(frozen=True)
 class StoredMatrix(StreamedMatrix):
@@ -205,6 +209,15 @@ class ComputedMatrix(StreamedMatrix):
                 return e.elements(axes.contracted, first, count)
 
         return load
+
+    def scaled(self, sums: Value, row: IndexValue, mask: Value | None) -> Value:
+        e, axes, lanes = self.emitter, self.emitter.operand, sums.type.width
+        if axes.factor is None:
+            return sums
+        along_rows = e.lanes_along(axes.free, mask) if lanes else nullcontext()
+        with along_rows, e.at(axes.batch, self.batch), e.at(axes.free, row):
+            factor = e.factor(lanes)
+        return e.f.fmuladd(sums, factor, constant(sums.type, 0))  # sums of zeros are not negative
 
 
 @dataclass(frozen=True)
