@@ -18,8 +18,8 @@ from benchmarks.results import collect, matching, with_selection
 def main(pattern: str, path: Path, plot: Path | None) -> None:
     """Real programs through JAX, on hloom and on XLA's CPU backend alternately.
 
-    Steps are medians of repetitions; compilation and initialisation start with empty caches; memory is the peak of the
-    process. An interrupted run can be resumed.
+    Steps are medians of repetitions; compilation and initialisation start with empty caches, "warmed" compilation with
+    what `hloom warm` keeps; memory is the peak of the process. An interrupted run can be resumed.
     """
     results = collect(matching(PROGRAMS, pattern), path)
     show(results)

@@ -1,4 +1,6 @@
-"""Measures one program or module on both sides: steps, compilation with empty and with full caches, memory."""
+"""Measures one program or module on both sides: steps, compilation with caches empty, full and after `hloom warm`,
+memory.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.kept_kernels import caches_in, folder_with_kept_kernels
 from benchmarks.process import Process
 from benchmarks.program import PROGRAMS
 
@@ -38,13 +41,15 @@ class Side:
 class Result:
     """The measurements of a program on both platforms.
 
-    `cached` is the time of hloom's compilation with a full cache; `difference` is relative to `tolerance`.
+    `cached` is the time of hloom's compilation with a full cache, `warmed` with a cache that has what `hloom warm`
+    keeps and nothing else; `difference` is relative to `tolerance`.
     """
 
     name: str
     hloom: Side
     xla: Side
     cached: float
+    warmed: float
     difference: float
 
     @property
@@ -78,7 +83,7 @@ def measure_program(name: str, seconds: float = REPETITION_SECONDS, compiles: in
             name,
             str(folder / f"{platform}.npz"),
             JAX_PLATFORMS=platform,
-            XDG_CACHE_HOME=str(folder / "cache"),
+            **caches_in(folder),
             JAX_ENABLE_COMPILATION_CACHE="0",
         )
 
@@ -106,15 +111,16 @@ def measure(
         with start(SIDES[0], folder) as again:
             again.request("ready")
             cached = again.request("compile")["compile"]
-    compiled = [[run.compiled for run in runs]]
+    compiled, warmed = [[run.compiled for run in runs]], [_compile_warmed(start)]
     for _ in range(compiles - 1):
         with tempfile.TemporaryDirectory() as made, _workers(SIDES, start, Path(made)) as workers:
             compiled.append(_compile_alternately(workers))
+        warmed.append(_compile_warmed(start))
     sides = [
         Side(float(np.median(run.steps)), **_medians(each), memory=run.memory)
         for run, each in zip(runs, zip(*compiled, strict=True), strict=True)
     ]
-    return Result(name, sides[0], sides[1], cached, difference)
+    return Result(name, sides[0], sides[1], cached, float(np.median(warmed)), difference)
 
 
 @contextlib.contextmanager
@@ -146,6 +152,13 @@ def _compile_alternately(workers: Sequence[Process]) -> list[dict[str, float]]:
         time.sleep(REST_SECONDS)
         found.append(worker.request("compile"))
     return found
+
+
+def _compile_warmed(start: Start) -> float:
+    """Returns the time of hloom's compilation after `hloom warm`."""
+    with folder_with_kept_kernels() as folder, _workers(SIDES[:1], start, folder) as workers:
+        (found,) = _compile_alternately(workers)
+        return found["compile"]
 
 
 def _medians(found: tuple[dict[str, float], ...]) -> dict[str, float]:

@@ -13,6 +13,7 @@ Ratios = dict[str, Callable[[Result], float]]
 RATIOS: Ratios = {
     "step, XLA / hloom": lambda r: r.xla.step / r.hloom.step,
     "compile, hloom / XLA": lambda r: r.hloom.compile / r.xla.compile,
+    "warmed compile, hloom / XLA": lambda r: r.warmed / r.xla.compile,
     "initialise, hloom / XLA": lambda r: r.hloom.initialise / r.xla.initialise,
     "memory, hloom / XLA": lambda r: r.hloom.memory / r.xla.memory,
     "cached compile, hloom / XLA": lambda r: r.cached / r.xla.compile,

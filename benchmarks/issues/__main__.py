@@ -10,6 +10,7 @@ import click
 import benchmarks.issues.programs  # noqa: F401
 from benchmarks.issues.issue import ISSUES
 from benchmarks.issues.page import SHOWN, page
+from benchmarks.kept_kernels import kept_kernels
 from benchmarks.measure import measure_program
 from benchmarks.report import draw, show
 from benchmarks.results import collect, matching, with_selection
@@ -25,7 +26,7 @@ def main(pattern: str, path: Path, quick: bool, target: Path | None) -> None:
     results = collect(matching(sorted(ISSUES, key=_number), pattern), path, measure)
     show(results)
     if target is not None:
-        target.write_text(page(results))
+        target.write_text(page(results, kept_kernels()))
         draw(results, target.with_suffix(".svg"), SHOWN)
 
 

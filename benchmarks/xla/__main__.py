@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 import hloom
+from benchmarks.kept_kernels import caches_in, kept_kernels
 from benchmarks.measure import Result, measure
 from benchmarks.process import Process
 from benchmarks.report import draw, show
@@ -50,7 +51,7 @@ def main(checkout: Path, pattern: str, path: Path, target: Path | None) -> None:
     results = collect(present, path, lambda name: measured(modules[name]))
     show(results, RATIOS)
     if target is not None:
-        target.write_text(page([modules[name] for name in names], results))
+        target.write_text(page([modules[name] for name in names], results, kept_kernels()))
         draw(results, target.with_suffix(".svg"), RATIOS)
 
 
@@ -88,7 +89,7 @@ def _start(inputs: Path, recipe: int, side: str, folder: Path) -> Process:
         str(folder / f"{side}.npz"),
         str(recipe),
         JAX_PLATFORMS="cpu",
-        XDG_CACHE_HOME=str(folder / "cache"),
+        **caches_in(folder),
     )
 
 

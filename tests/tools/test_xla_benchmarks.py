@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from benchmarks.kept_kernels import KeptKernels
 from benchmarks.measure import Result, Side
 from benchmarks.xla.modules import FOLDER, RECIPES, arguments, listed, parameters
 from benchmarks.xla.page import page
@@ -46,8 +47,8 @@ def test_arguments_have_their_types_and_repeat() -> None:
 def test_page_names_what_was_not_measured(tmp_path: Path) -> None:
     modules = listed(_checkout(tmp_path))
     modules[2].path.touch()
-    result = Result("one", Side(1.0, 0.5, 0.5, 10), Side(3.0, 3.0, 1.0, 40), 0.25, 0.0)
-    text = page(modules, [result])
-    assert "| one | 1e+03 | 3e+03 | 1e+03 | 4e+03 | 3.00 | 0.25 | 0.19 | 0.25 |" in text
+    result = Result("one", Side(1.0, 0.5, 0.5, 10), Side(3.0, 3.0, 1.0, 40), 0.25, 1.5, 0.0)
+    text = page(modules, [result], KeptKernels(tmp_path, 9.2, 361, 800_000))
+    assert "| one | 1e+03 | 3e+03 | 1e+03 | 4e+03 | 3.00 | 0.25 | 0.50 | 0.19 | 0.25 |" in text
     assert "- two.2: the checkout lacks its text" in text
     assert "- three: needs more memory" in text
