@@ -18,7 +18,7 @@ from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
-from hloom.backends.cpu.program.kernel_codes import KernelCodes, codes_before_fusion, import_kernels_meanwhile
+from hloom.backends.cpu.program.kernel_codes import KernelCodes, codes_before_fusion
 from hloom.backends.cpu.program.overlap import overlap_collectives
 from hloom.backends.cpu.program.program import (
     Buffer,
@@ -172,9 +172,7 @@ def _compile(
 ) -> CompiledModule:
     """Compiles a module; this thread calls `meanwhile` while others run LLVM."""
     options = machine, donate, topology, timer, meanwhile
-    compiled = without_defects(module, lambda: _compile_once(clone_module(module), *options))
-    import_kernels_meanwhile()
-    return compiled
+    return without_defects(module, lambda: _compile_once(clone_module(module), *options))
 
 
 def _compile_once(

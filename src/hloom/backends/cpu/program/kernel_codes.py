@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,39 +24,19 @@ from hloom.ops.scatter import Scatter
 from hloom.ops.sort import Sort, TopK
 from hloom.passes.edit import applied_computations, calls, loops_of
 from hloom.shape import Shape
-from hloom.system.shield import Job, checkpoint, shielded
 from hloom.target import Target
 
 KERNELS = Registry[[str, Instruction, Target], KernelCode | None]()
 """The code of kernels that are more than a loop nest, from (op, name, instruction, target)."""
 
 
-_PACKAGE = "hloom.backends.cpu.kernels"
-_MODULES: list[str] = []
-"""The modules with kernels, in the order in which they are registered."""
-
-
 def _from(module: str) -> Callable[[Operation, str, Instruction, Target], KernelCode | None]:
-    """Returns `emit` of a module in `kernels`, which is imported when first needed."""
-    _MODULES.append(f"{_PACKAGE}.{module}")
+    """Returns `emit` of a module in `kernels`, which is imported when a program first needs it."""
 
     def emit(op: Operation, *arguments: Any) -> Any:
-        return importlib.import_module(f"{_PACKAGE}.{module}").emit(op, *arguments)
+        return importlib.import_module(f"hloom.backends.cpu.kernels.{module}").emit(op, *arguments)
 
     return emit
-
-
-@functools.cache
-def import_kernels_meanwhile() -> None:
-    """Begins to import the kernels that no program needed yet, which takes longer than to compile many of them."""
-    Job(_import_kernels).start()
-
-
-@shielded
-def _import_kernels() -> None:
-    for module in _MODULES:
-        checkpoint()
-        importlib.import_module(module)
 
 
 _FUSIONS = _from("products.sliced_dot"), _from("products.fused_dot"), _from("scatter.fused_scatter")
