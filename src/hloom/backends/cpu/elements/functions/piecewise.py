@@ -22,13 +22,13 @@ LANES = INTERVALS // 2
 MANTISSA_BITS = 23 - 2
 """Bits of an f32 below those that number the intervals."""
 DEGREE = 5
-CENTRES = 64
-"""Numbers in the middle half of an interval, of which the one is taken whose function value is closest to an f32."""
+CENTRES = [k / 4096 for k in range(-64, 64)]
+"""Numbers near a zero, of which the one is taken as a centre whose function value is closest to an f32."""
 
 SMALLEST = 0.0625
 """Smaller numbers belong to the first interval, which ends a quarter above it."""
-TANH_IS_ONE = 9.99
-"""The hyperbolic tangent of larger numbers is 1 after rounding, and so is the last polynomial here."""
+TANH_IS_ONE, ERF_IS_ONE = 9.99, 3.99
+"""The hyperbolic tangent or error function of larger numbers is 1 in f32, and so is the last polynomial."""
 
 Piece = tuple[float, ...]
 """The centre of an interval, and the coefficients of the differences from it, from the highest power."""
@@ -42,18 +42,31 @@ def has_piecewise(x: Lanes) -> bool:
 
 def tanh(x: Lanes) -> Lanes:
     """The hyperbolic tangent of f32."""
-    a = at_most(abs(x), TANH_IS_ONE)
-    return with_sign_of(_piecewise(a, _table(math.tanh, TANH_IS_ONE)), x)
+    difference, coefficients = _piece_of(at_most(abs(x), TANH_IS_ONE), _table(math.tanh, TANH_IS_ONE))
+    return with_sign_of(_polynomial(difference, coefficients), x)
 
 
-def _piecewise(x: Lanes, table: tuple[Piece, ...]) -> Lanes:
-    """Evaluates the polynomials of the intervals of x."""
+def erf(x: Lanes) -> Lanes:
+    """The error function of f32.
+
+    Its slope at 0, unlike that of tanh, is rounded, so near 0 nothing else may be rounded with it.
+    """
+    difference, coefficients = _piece_of(at_most(abs(x), ERF_IS_ONE), _table(math.erf, ERF_IS_ONE))
+    *curved, slope, at_centre = coefficients
+    rest = muladd(difference * difference, _polynomial(difference, curved), at_centre)
+    return with_sign_of(muladd(difference, slope, rest), x)
+
+
+def _piece_of(x: Lanes, table: tuple[Piece, ...]) -> tuple[Lanes, list[Lanes]]:
+    """Returns the differences of x from the centres of its intervals, and the coefficients there."""
     indices = at_least(x.bits, bit_pattern("float", SMALLEST)) >> MANTISSA_BITS
     centre, *coefficients = _look_up(indices, table)
-    difference, result = x - centre, coefficients[0]
-    for coefficient in coefficients[1:]:
-        result = muladd(result, difference, coefficient)
-    return result
+    return x - centre, coefficients
+
+
+def _polynomial(x: Lanes, coefficients: list[Lanes]) -> Lanes:
+    """Evaluates a polynomial with coefficients of each lane."""
+    return functools.reduce(lambda result, coefficient: muladd(result, x, coefficient), coefficients)
 
 
 def _look_up(indices: Lanes, table: tuple[Piece, ...]) -> list[Lanes]:
@@ -99,14 +112,17 @@ def _table(function: Callable[[float], float], last: float) -> tuple[Piece, ...]
 
 
 def _piece(function: Callable[[float], float], low: float, high: float) -> Piece:
-    """Returns the polynomial that interpolates a function at the zeros of one of Chebyshev's, in the difference from a
-    centre."""
+    """Returns the polynomial that interpolates a function at a centre and at the zeros of one of Chebyshev's, in the
+    difference from the centre, which replaces a zero but in the interval around 0."""
     middle, half = (low + high) / 2, (high - low) / 2
-    shifts = range(-CENTRES // 2, CENTRES // 2) if middle else (0,)
-    centres = [_single(middle + half * shift / CENTRES) for shift in shifts]
+    zeros = [math.cos(math.pi * (k + 0.5) / (DEGREE + bool(middle))) for k in range(DEGREE + bool(middle))]
+    centres = [0.0]
+    if middle:
+        replaced = zeros.pop(DEGREE // 2)
+        centres = [_single(middle + half * (replaced + shift)) for shift in CENTRES]
     centre = min(centres, key=lambda c: abs(function(c) - _single(function(c))))
     at_centre = function(centre)
-    nodes = [middle + half * math.cos(math.pi * (k + 0.5) / DEGREE) - centre for k in range(DEGREE)]
+    nodes = [middle + half * zero - centre for zero in zeros]
     slopes = [(function(centre + node) - at_centre) / node for node in nodes]
     return (centre, *(_single(each) for each in (*_interpolated(nodes, slopes), at_centre)))
 
