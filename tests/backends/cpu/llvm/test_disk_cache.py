@@ -21,6 +21,7 @@ from hloom.backends.cpu.llvm import disk_cache, machine_code
 from hloom.backends.cpu.runtime import dispatch, interrupts
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.system import own_files
+from hloom.types import BY_NAME
 
 CONTRACTING = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 TEXT = "HloModule m\nENTRY e {\n  x = f32[5] parameter(0)\n  ROOT y = f32[5] add(x, x)\n}\n"
@@ -272,18 +273,30 @@ def test_programs_share_functions(folder: Path) -> None:
     assert len(first) >= 5 and len(second) == 1
 
 
-def test_products_of_several_sizes_share_their_tile(folder: Path) -> None:
-    def made(terms: int) -> tuple[int, Any]:
+@pytest.mark.parametrize("terms_of", [(1, 0), (1, 1), (0, 0)])
+@pytest.mark.parametrize(("factor", "result"), [("f32", "f32"), ("f64", "f64"), ("bf16", "f32"), ("s8", "s32")])
+def test_products_of_several_sizes_share_their_tile(
+    folder: Path, factor: str, result: str, terms_of: tuple[int, int]
+) -> None:
+    of_lhs, of_rhs = terms_of
+
+    def made(terms: int) -> tuple[list[str], Any]:
         before = {*folder.glob("*.o")}
-        text = f"HloModule m  ENTRY e {{ x = f32[256,{terms}] parameter(0)  y = f32[{terms},256] parameter(1)"
-        run = hl.compile(f"{text}  ROOT z = f32[256,256] dot(x, y), {CONTRACTING} }}")
-        return len({*folder.glob("*.o")} - before), run
+        lhs, rhs = (f"{factor}[{f'256,{terms}' if of else f'{terms},256'}]" for of in terms_of)
+        run = hl.compile(
+            f"HloModule m  ENTRY e {{ x = {lhs} parameter(0)  y = {rhs} parameter(1)  ROOT z = {result}[256,256] dot(x, y),"
+            f" lhs_contracting_dims={{{of_lhs}}}, rhs_contracting_dims={{{of_rhs}}} }}"
+        )
+        return sorted({*folder.glob("*.o")} - before), run
 
     first, _ = made(200)
-    second, run = made(240)
-    x, y = np.random.default_rng(0).standard_normal((2, 256, 240)).astype(np.float32)
-    np.testing.assert_allclose(run(x, y.reshape(240, 256)), x @ y.reshape(240, 256), rtol=0, atol=1e-4)
-    assert second < first, "the tile is kept"
+    second, run = made(232)
+    shapes = [(256, 232) if of else (232, 256) for of in terms_of]
+    x, y = (np.random.default_rng(0).integers(-5, 5, shape) for shape in shapes)
+    expected = (x if of_lhs else x.T) @ (y.T if of_rhs else y)
+    arguments = (each.astype(BY_NAME[factor].dtype) for each in (x, y))
+    assert np.array_equal(np.asarray(run(*arguments)).astype(np.float64), expected)
+    assert len(second) <= 2 < len(first), "tiles and packing are kept"
 
 
 @pytest.mark.long

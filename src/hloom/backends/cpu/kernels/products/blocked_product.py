@@ -22,6 +22,7 @@ from hloom.backends.cpu.kernels.products.micro_kernel import (
     pack_steps_of_a,
 )
 from hloom.backends.cpu.kernels.products.packing.packed_b import CONTEXT, PackedB
+from hloom.backends.cpu.kernels.products.packing.packing import Packing
 from hloom.backends.cpu.kernels.products.sums import sums_of_group
 from hloom.backends.cpu.kernels.products.tile_registers import (
     WORDS,
@@ -90,8 +91,6 @@ class BlockedProduct:
         """Completes the entry of the product of A and of B, which is an array or computed from several."""
         self._run(f, a, arrays, out)
         functions = [self._block(), self._task(), f]
-        if not self.plan.a_is_direct:
-            functions.append(self._pack_a())
         if self.plan.b_storage != "direct":
             functions += self.packed_b.functions()
         if self.plan.b_storage == "shared":
@@ -112,8 +111,7 @@ class BlockedProduct:
         a, packed = factors(f, self.product.swapped)
         context = f.pack(a, packed, f["out"], packed, f.index(self.product.n))
         f.run_chunks(f"{self.name}.task", context, self.plan.tasks, f.threads_if(self.plan.parallel))
-        pack_a = [] if self.plan.a_is_direct else [self._pack_a()]
-        return code_of(self.name, [*pack_a, self._block(), self._task(), f])
+        return code_of(self.name, [self._block(), self._task(), f])
 
     def _kernel(self) -> MicroKernel | TileKernel:
         plan, instruction = self.plan, self.instruction
@@ -136,13 +134,13 @@ class BlockedProduct:
             instruction.types if instruction else "",
         )
 
-    def _pack_a(self) -> KernelFunction:
-        name, a = f"{self.name}.pack_a", self.product.a
+    def _pack_a(self) -> Packing:
+        a = self.product.a
         if self.plan.in_tile_registers and not a.has_contiguous_k(a.column):
-            return pack_columns_of_a(name, a, self.a.row, self.product.k)
+            return pack_columns_of_a(a, self.a.row, self.product.k)
         if self._packs_steps_of_a():
-            return pack_steps_of_a(name, a, self.tile, self.a.panel)
-        return pack_rows_of_a(name, a, self.tile, self.a.row)
+            return pack_steps_of_a(a, self.tile, self.a.panel)
+        return pack_rows_of_a(a, self.tile, self.a.row)
 
     def _block(self) -> KernelFunction:
         """Writes `(a, b, c, rows, columns)`: a block of the result, from rows of A in place and panels of B."""
@@ -161,7 +159,7 @@ class BlockedProduct:
             last = f.compare("uge", f.index(f.add(first.index, depth)), f.index(k))
             panels_of_a = f.at(rows_of_a, a.offset(f, 0, first.index), a.element)
             if packed:
-                f.call_void(f"{self.name}.pack_a", panels_of_a, packed, rows, elements)
+                self._pack_a().call(f, f"{self.name}.pack_a.distances", panels_of_a, packed, rows, elements)
                 panels_of_a = packed
             if self.plan.b_storage == "panels":
                 panels_of_b = f.at(b, self.product.b.offset(f, first.index, 0), self.product.b.element)

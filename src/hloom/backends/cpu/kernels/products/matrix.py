@@ -85,16 +85,26 @@ class Matrix:
         return element_offset(f, (row, column), (self.row, self.column), self.paired)
 
     def load_step(
-        self, f: KernelFunction, pointer: Value, type: Type, left: IndexValue, mask: Value | None = None
+        self,
+        f: KernelFunction,
+        pointer: Value,
+        type: Type,
+        left: IndexValue,
+        mask: Value | None = None,
+        distance: IndexValue | None = None,
     ) -> Value:
-        """Loads one step of K, for neighbours across K: an element or a word of each. `left` elements of K remain."""
+        """Loads one step of K, for neighbours across K: an element or a word of each. `left` elements of K remain.
+
+        The elements of a word are `distance` apart, if it is given, else as the matrix says.
+        """
         words = self.words
         if words is None:
             return f.load_as(pointer, self.type, type, mask)
         word = type.of("i32")
         whole = self._shifted_elements(f, pointer, word, 0, mask)
         for i in range(1, words.count):
-            address = f.at(pointer, i * words.distance, self.element)
+            apart = words.distance if distance is None else distance
+            address = f.at(pointer, f.multiply(i, apart), self.element)
             exists = f.compare("ugt", f.index(left), f.index(i)) if words.is_ragged else None
             part = self._shifted_elements(
                 f, address if exists is None else f.select(exists, address, pointer), word, i, mask

@@ -11,15 +11,16 @@ panel for each step of K, and zeros past the last column.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.kernels.distances import Distances, addresses_of_rows
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.matrix import Matrix
+from hloom.backends.cpu.kernels.products.packing.packing import UNITS_OF_A, PackedMatrix, Packing
 from hloom.backends.cpu.kernels.products.sums import addition
 from hloom.backends.cpu.kernels.products.tile import Tile, TileStore, tile_function
-from hloom.lir import I64, PTR, Function, IndexValue, Type, Value, constant
+from hloom.lir import Function, IndexValue, Type, Value, constant
 
 
 @dataclass(frozen=True)
@@ -198,46 +199,47 @@ def _load_real(f: KernelFunction, pointer: Value, type: Type, mask: Value | None
     return f.load_masked(pointer, type, _align(type), mask)
 
 
-def pack_rows_of_a(name: str, source: Matrix, tile: Tile, pitch: IndexValue) -> KernelFunction:
-    """Returns `name(source, target, rows, elements)`, which packs A in rows that are `pitch` steps apart.
+def pack_rows_of_a(source: Matrix, tile: Tile, pitch: IndexValue) -> Packing:
+    """Returns the packing of A in rows that are `pitch` steps apart.
 
-    Rows past the last one repeat it. `elements` of K count as the source's. It stores whole vectors, so `pitch` is a
-    multiple of their width.
+    Rows past the last one repeat it. It stores whole vectors, so `pitch` is a multiple of their width.
     """
-    f = KernelFunction(name, source=PTR, target=PTR, rows=I64, elements=I64)
-    source_address, target_address, rows, elements = f.parameters
     type = tile.type if source.has_contiguous_k(source.column) else tile.type.scalar
-    panels = f.ceil_divide(rows, tile.rows)
-    with f.loop(f.multiply(panels, tile.rows)) as row:
-        row_in_source = f.minimum(row.index, f.subtract(rows, 1))
-        line = f.at(target_address, f.multiply(row.index, pitch), type.element)
-        with f.loop(f.ceil_divide(elements, source.per_step), max(type.width, 1)) as step:
-            pointer = f.at(source_address, source.offset(f, row_in_source, step.index), source.element)
-            left = f.subtract(elements, f.multiply(step.index, source.per_step))
-            load = source.load_steps if type.width else source.load_step
-            f.store(load(f, pointer, type, left), f.at(line, step.index, type.element), _align(type))
-    return f
+
+    def write(f: KernelFunction, matrix: PackedMatrix, sizes: Sequence[IndexValue]) -> None:
+        (pitch,), rows, elements = sizes, f["rows"], f["elements"]
+        with f.loop(f.multiply(f.ceil_divide(rows, tile.rows), tile.rows)) as row:
+            row_in_source = f.minimum(row.index, f.subtract(rows, 1))
+            line = f.at(f["target"], f.multiply(row.index, pitch), type.element)
+            with f.loop(f.ceil_divide(elements, source.per_step), max(type.width, 1)) as step:
+                pointer = f.at(f["source"], matrix.offset(f, row_in_source, step.index), source.element)
+                left = f.subtract(elements, f.multiply(step.index, source.per_step))
+                load = source.load_steps if type.width else matrix.load_step
+                f.store(load(f, pointer, type, left), f.at(line, step.index, type.element), _align(type))
+
+    return Packing(["rows_of_a", f"{tile.rows}.{type.suffix}"], source, UNITS_OF_A, (pitch,), write)
 
 
-def pack_steps_of_a(name: str, source: Matrix, tile: Tile, panel: int) -> KernelFunction:
-    """Returns `name(source, target, rows, elements)`, which packs A in panels `panel` elements apart, each step
-    contiguous.
+def pack_steps_of_a(source: Matrix, tile: Tile, panel: IndexValue) -> Packing:
+    """Returns the packing of A in panels `panel` elements apart, each step contiguous.
 
     It is for an A whose columns are contiguous (`source.row == 1`). A store may write up to a vector past a step's end,
     which the next step overwrites; `panel` has room for that of the last step.
     """
-    f = KernelFunction(name, source=PTR, target=PTR, rows=I64, elements=I64)
-    source_address, target_address, rows, elements = f.parameters
     type = tile.type
-    panels = f.ceil_divide(rows, tile.rows)
-    with f.loop(f.ceil_divide(elements, source.per_step)) as step, f.loop(panels) as panel_index:
-        first = f.multiply(panel_index.index, tile.rows)
-        line = f.at(source_address, f.add(first, f.multiply(step.index, source.column)), source.element)
-        left = f.subtract(elements, f.multiply(step.index, source.per_step))
-        offset = f.add(f.multiply(panel_index.index, panel), f.multiply(step.index, tile.rows))
-        target = f.at(target_address, offset, type.element)
-        for start in range(0, tile.rows, type.width):
-            mask = f.first_lanes(f.left(rows, f.add(first, start)), type.width)
-            value = source.load_step(f, f.at(line, start, source.element), type, left, mask)
-            f.store(value, f.at(target, start, type.element), _align(type))
-    return f
+
+    def write(f: KernelFunction, matrix: PackedMatrix, sizes: Sequence[IndexValue]) -> None:
+        (panel,), rows, elements = sizes, f["rows"], f["elements"]
+        panels = f.ceil_divide(rows, tile.rows)
+        with f.loop(f.ceil_divide(elements, source.per_step)) as step, f.loop(panels) as panel_index:
+            first = f.multiply(panel_index.index, tile.rows)
+            line = f.at(f["source"], f.add(first, f.multiply(step.index, matrix.column)), source.element)
+            left = f.subtract(elements, f.multiply(step.index, source.per_step))
+            offset = f.add(f.multiply(panel_index.index, panel), f.multiply(step.index, tile.rows))
+            target = f.at(f["target"], offset, type.element)
+            for start in range(0, tile.rows, type.width):
+                mask = f.first_lanes(f.left(rows, f.add(first, start)), type.width)
+                value = matrix.load_step(f, f.at(line, start, source.element), type, left, mask)
+                f.store(value, f.at(target, start, type.element), _align(type))
+
+    return Packing(["steps_of_a", f"{tile.rows}.{type.suffix}"], source, UNITS_OF_A, (panel,), write)

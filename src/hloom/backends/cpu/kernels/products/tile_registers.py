@@ -14,13 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.elements.transpose import transpose
-from hloom.backends.cpu.kernels.distances import Distances
+from hloom.backends.cpu.kernels.distances import Distances, addresses_of_rows
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.matmul_plan import Product
 from hloom.backends.cpu.kernels.products.matrix import Matrix
+from hloom.backends.cpu.kernels.products.packing.packing import UNITS_OF_A, PackedMatrix, Packing
 from hloom.backends.cpu.kernels.products.tile import Tile, TileStore, tile_function
 from hloom.backends.cpu.llvm.processor import TILE_REGISTERS, processor
-from hloom.lir import I8, I64, PTR, Function, Global, IndexValue, Type, Value, constant, type_of
+from hloom.lir import I8, Function, Global, IndexValue, Type, Value, constant, type_of
 from hloom.target import Target
 from hloom.types import PrimitiveType
 
@@ -210,29 +211,31 @@ def move(f: KernelFunction, instruction: str, register: Value, memory: Value, di
     f.call_void(f"llvm.x86.{instruction}", register, memory, f.index(f.multiply(distance, WORD_BYTES)))
 
 
-def pack_columns_of_a(name: str, source: Matrix, pitch: IndexValue, steps: int) -> KernelFunction:
-    """Returns `name(source, target, rows, elements)`, which packs an A whose columns are contiguous (`source.row == 1`)
-    in rows that are `pitch` words apart.
+def pack_columns_of_a(source: Matrix, pitch: IndexValue, steps: int) -> Packing:
+    """Returns the packing of an A whose columns are contiguous (`source.row == 1`) in rows `pitch` words apart.
 
     Squares of 16 rows and 16 words are transposed in registers. Rows past the last one, and words past the last step of
     all `steps`, are zeros.
     """
-    f = KernelFunction(name, source=PTR, target=PTR, rows=I64, elements=I64)
-    source_address, target, rows, elements = f.parameters
-    type = type_of("i32", WORDS)
-    count = f.ceil_divide(elements, source.per_step)
-    with f.loop(rows, WORDS) as row, f.loop(count, WORDS) as step:
-        left = f.subtract(rows, row.index)
-        lines = []
-        for word in range(WORDS):
-            index = f.add(step.index, word)
-            exists = f.compare("ult", f.index(index), f.index(count)) if steps % WORDS else None
-            inside = f.index(left) if exists is None else f.select(exists, f.index(left), f.index(0))
-            index = index if exists is None else f.minimum(index, f.subtract(count, 1))
-            address = f.at(source_address, f.add(row.index, f.multiply(index, source.column)), source.element)
-            of_step = f.subtract(elements, f.multiply(index, source.per_step))
-            lines.append(source.load_step(f, address, type, of_step, f.first_lanes(inside, WORDS)))
-        corner = f.at(target, f.add(f.multiply(row.index, pitch), step.index), type.element)
-        for i, line in enumerate(transpose(f, lines)):
-            f.store(line, f.at(corner, f.multiply(i, pitch), type.element), WORD_BYTES)
-    return f
+    type, is_ragged = type_of("i32", WORDS), steps % WORDS != 0
+
+    def write(f: KernelFunction, matrix: PackedMatrix, sizes: Sequence[IndexValue]) -> None:
+        (pitch,), rows, elements = sizes, f["rows"], f["elements"]
+        count = f.ceil_divide(elements, source.per_step)
+        with f.loop(rows, WORDS) as row, f.loop(count, WORDS) as step:
+            left = f.subtract(rows, row.index)
+            lines = []
+            for word in range(WORDS):
+                index = f.add(step.index, word)
+                exists = f.compare("ult", f.index(index), f.index(count)) if is_ragged else None
+                inside = f.index(left) if exists is None else f.select(exists, f.index(left), f.index(0))
+                index = index if exists is None else f.minimum(index, f.subtract(count, 1))
+                address = f.at(f["source"], f.add(row.index, f.multiply(index, matrix.column)), source.element)
+                of_step = f.subtract(elements, f.multiply(index, source.per_step))
+                lines.append(matrix.load_step(f, address, type, of_step, f.first_lanes(inside, WORDS)))
+            corner = f.at(f["target"], f.add(f.multiply(row.index, pitch), step.index), type.element)
+            at = addresses_of_rows(f, corner, pitch, WORDS, type.element)
+            for address, line in zip(at(0), transpose(f, lines), strict=True):
+                f.store(line, address, WORD_BYTES)
+
+    return Packing(["columns_of_a", *["ragged"] * is_ragged], source, UNITS_OF_A, (pitch,), write)

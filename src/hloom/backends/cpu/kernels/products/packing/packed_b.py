@@ -10,6 +10,7 @@ from hloom.backends.cpu.kernels.products.computed_operand import ComputedOperand
 from hloom.backends.cpu.kernels.products.matmul_plan import MatmulPlan
 from hloom.backends.cpu.kernels.products.packing import pack_b
 from hloom.backends.cpu.kernels.products.packing.pack_computed import pack_computed_columns, pack_computed_rows
+from hloom.backends.cpu.kernels.products.packing.packing import Packing
 from hloom.lir import I64, PTR, IndexValue, Value, type_of
 
 CONTEXT = (PTR, PTR, PTR, PTR, I64)
@@ -52,40 +53,47 @@ class PackedB:
         packed, columns = f.slot(type_of(self._element), self.elements), self.plan.product.n
         self._clear_padding(f, packed)
         units = f.index(self._units(f, columns))
-        f.call_void(f"{self.name}.pack_b", b, packed, f.index(columns), f.index(0), units)
+        self._pack(f, b, packed, f.index(columns), f.index(0), units)
         if self.corrected:
-            panels = f.index(f.ceil_divide(columns, self.plan.tile.columns))
-            f.call_void(f"{self.name}.sum_b", packed, f.index(0), panels)
+            self._add_sums(f, packed, f.index(0), f.index(f.ceil_divide(columns, self.plan.tile.columns)))
         return packed
 
     def panel_on_stack(self, f: KernelFunction, b: Value, columns: Value, steps: Value) -> Value:
         """Packs some steps of one panel on the stack, from its first element on; returns its address."""
         rows = align_up(self.plan.depth, self.plan.tile.type.width)
         packed = f.slot(type_of(self._element), rows * self.plan.tile.columns)
-        f.call_void(f"{self.name}.pack_b", b, packed, columns, f.index(0), steps)
+        self._pack(f, b, packed, columns, f.index(0), steps)
         return packed
 
     def functions(self) -> list[KernelFunction]:
-        """Returns the functions that write panels, and that add up their columns."""
-        if not self.corrected:
-            return [self._pack()]
-        return [
-            self._pack(),
-            pack_b.sum_columns_of_b(f"{self.name}.sum_b", self.plan.tile, self.depth, self.plan.product.k),
-        ]
-
-    def _pack(self) -> KernelFunction:
-        name, p, ragged = f"{self.name}.pack_b", self.plan.product, self.plan.has_ragged_columns
-        if self.computed is not None and p.b.has_contiguous_rows:
-            return pack_computed_rows(name, self.computed, self.plan.tile, self.depth, ragged)
-        if self.computed is not None:
-            return pack_computed_columns(name, self.computed, self.plan.tile, self.depth, p.k)
+        """Returns the function that writes panels, unless products share it."""
+        if self.computed is None:
+            return []
+        name, p, tile = f"{self.name}.pack_b", self.plan.product, self.plan.tile
         if p.b.has_contiguous_rows:
-            return pack_b.pack_rows_of_b(name, p.b, self.plan.tile, self.depth, p.k, ragged, p.is_complex)
+            return [pack_computed_rows(name, self.computed, tile, self.depth, self.plan.has_ragged_columns)]
+        return [pack_computed_columns(name, self.computed, tile, self.depth, p.k)]
+
+    def _pack(self, f: KernelFunction, *arguments: Value) -> None:
+        """Calls the function that writes panels."""
+        name = f"{self.name}.pack_b"
+        if self.computed is not None:
+            f.call_void(name, *arguments)
+        else:
+            self._packing().call(f, f"{name}.distances", *arguments)
+
+    def _packing(self) -> Packing:
+        p, tile, ragged = self.plan.product, self.plan.tile, self.plan.has_ragged_columns
+        if p.b.has_contiguous_rows:
+            return pack_b.pack_rows_of_b(p.b, tile, self.depth, p.k, ragged, p.is_complex)
         if p.b.has_contiguous_k(p.b.row) and not p.is_complex:
-            one_panel = self.plan.b_storage == "panels"
-            return pack_b.pack_columns_of_b(name, p.b, self.plan.tile, self.depth, p.k, ragged, one_panel)
-        return pack_b.pack_any_b(name, p.b, self.plan.tile, self.depth, p.k, p.is_complex)
+            return pack_b.pack_columns_of_b(p.b, tile, self.depth, p.k, ragged, self.plan.b_storage == "panels")
+        return pack_b.pack_any_b(p.b, tile, self.depth, p.k, p.is_complex)
+
+    def _add_sums(self, f: KernelFunction, *arguments: Value) -> None:
+        """Calls the function that adds up the columns of panels."""
+        sizes = f.index(self.depth), f.index(self.plan.product.k)
+        f.call_function(pack_b.sum_columns_of_b(self.plan.tile), *arguments, *sizes)
 
     def _units(self, f: KernelFunction, columns: IndexValue) -> IndexValue:
         """Returns the units that the packing of B counts: steps of K if its rows are contiguous, else panels."""
@@ -109,7 +117,7 @@ class PackedB:
         _, b, _, packed, columns = f.unpack(context, *CONTEXT)
         first, count = f.share(self._units(f, columns), 1, self._pack_chunks(f), chunk)
         with f.when(f.compare("ne", f.index(count), f.index(0))):
-            f.call_void(f"{self.name}.pack_b", b, packed, columns, f.index(first), f.index(count))
+            self._pack(f, b, packed, columns, f.index(first), f.index(count))
         if not self.corrected:
             return [f]
         s = KernelFunction(f"{self.name}.sum_task", context=PTR, chunk=I64).as_call_only()
@@ -117,7 +125,7 @@ class PackedB:
         _, _, _, packed, columns = s.unpack(context, *CONTEXT)
         first, count = s.share(s.ceil_divide(columns, self.plan.tile.columns), 1, self._sum_chunks(), chunk)
         with s.when(s.compare("ne", s.index(count), s.index(0))):
-            s.call_void(f"{self.name}.sum_b", packed, s.index(first), s.index(count))
+            self._add_sums(s, packed, s.index(first), s.index(count))
         return [f, s]
 
     def run(self, f: KernelFunction, packed: Value, context: Value) -> None:
