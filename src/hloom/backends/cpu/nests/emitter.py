@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from hloom.affine import Expression, Variable
 from hloom.backends.cpu.elements import ops as element_ops
-from hloom.backends.cpu.elements import quotients
+from hloom.backends.cpu.elements import quotients, roots
 from hloom.backends.cpu.elements.called_functions import call_function
 from hloom.backends.cpu.elements.types import (
     Element,
@@ -243,6 +243,9 @@ class NestEmitter(NestState):
 
     def _apply(self, expression: Apply) -> Element:
         operands = [self.value(operand) for operand in expression.operands]
+        if roots.is_root_comparison(expression):
+            # LLVM removes the root, unless it has other users.
+            return roots.compare_root(self.builder, expression, self.value(expression.operands[0].children[0]))
         inverse = self.known(_inverse_key(expression.operands[1])) if quotients.is_quotient(expression) else None
         if inverse is not None and (width_of(operands[0]) or expression.type is PrimitiveType.BF16):
             quotient = quotients.quotient(self.builder, cast(Value, operands[0]), inverse, expression.type)

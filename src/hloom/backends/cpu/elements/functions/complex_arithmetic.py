@@ -64,16 +64,27 @@ def quotient(a: Pair, b: Pair) -> Pair:
     return where(by_zero, a[0] * INF, real), where(by_zero, a[1] * INF, imaginary)
 
 
-def scaled_parts(z: Pair) -> tuple[Lanes, Lanes, Lanes]:
-    """The larger and smaller absolute part, scaled by 2^-exponent so that squares stay in range, and the exponent."""
+def _ordered(z: Pair) -> Pair:
+    """The larger and smaller absolute part."""
     x, y = abs(z[0]), abs(z[1])
     swap = x < y
-    large, small = where(swap, y, x), where(swap, x, y)
+    return where(swap, y, x), where(swap, x, y)
+
+
+def scaled_parts(z: Pair) -> tuple[Lanes, Lanes, Lanes]:
+    """The larger and smaller absolute part, scaled by 2^-exponent so that squares stay in range, and the exponent."""
+    large, small = _ordered(z)
     step = 75 if large.type.bits == 32 else 600
     is_large, is_small = large > large.pick(2.0**60, 2.0**500), large < large.pick(2.0**-50, 2.0**-400)
     scale = where(is_large, large.like(2.0**-step), where(is_small, large.like(2.0**step), 1.0))
     exponent = where(is_large, large.like(step), where(is_small, large.like(-step), 0.0))
     return large * scale, small * scale, exponent
+
+
+def squared_modulus(z: Pair) -> Lanes:
+    """The number of which `modulus` takes the root where it does not scale; infinite or nearly 0 where it would."""
+    large, small = _ordered(z)
+    return fma(large, large, small * small)
 
 
 def modulus(z: Pair) -> Lanes:
