@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import threading
 import time
 import weakref
@@ -196,13 +197,13 @@ class CpuExecutable(DeviceExecutable):
     def _results(self, arguments: Sequence[Any], caller_arrays: Sequence[Any]) -> tuple[Array, ...]:
         """Returns arrays for the results, new or donated; `caller_arrays` are the arguments before conversion."""
         try:
-            return self._allocated_results(arguments, caller_arrays)
+            if self._donated:
+                return self._donated_results(arguments, caller_arrays)
+            return tuple(map(operator.call, self._allocators))
         except ResourceExhaustedError as error:
             raise error.at(self._largest_buffers) from None
 
-    def _allocated_results(self, arguments: Sequence[Any], caller_arrays: Sequence[Any]) -> tuple[Array, ...]:
-        if not self._donated:
-            return tuple([allocate() for allocate in self._allocators])
+    def _donated_results(self, arguments: Sequence[Any], caller_arrays: Sequence[Any]) -> tuple[Array, ...]:
         shared = sharing_memory(caller_arrays)
         results = []
         for index, (sizes, dtype) in enumerate(self._outputs):
