@@ -22,6 +22,9 @@ from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
 from hloom.values import Array, Value
 
+Marked = tuple[Arrays, Array]
+"""Arrays, and a mask of the elements that are present, as opposed to padding and holes."""
+
 
 def check_window(op: Operation, clause: str, window: Window, sizes: Sequence[int]) -> list[int]:
     """Checks a window over dimensions of the given sizes (WIN-6); returns the number of positions along each
@@ -102,7 +105,7 @@ class ReduceWindow(Reduction, Operation, opcode="reduce-window"):
 
 def _reduce_window_axis(
     ctx: Context, computation: Computation, arrays: Arrays, present: Array, axis: int, window: WindowDimension
-) -> tuple[Arrays, Array]:
+) -> Marked:
     """Reduces the windows along one axis; `present` marks elements, as opposed to padding and holes.
 
     A run of 2k elements is reduced from two runs of k, so that a window of n elements takes log2(n) steps; runs for the
@@ -112,35 +115,28 @@ def _reduce_window_axis(
     low, high = window.padding_low, window.padding_high
     arrays = tuple(np.moveaxis(_padded(np.moveaxis(a, axis, 0), window, base, low, high), 0, -1) for a in arrays)
     present = np.moveaxis(_padded(np.moveaxis(present, axis, 0), window, base, low, high), 0, -1)
-    count = _positions(present.shape[-1], window)
-    starts = np.arange(count) * window.stride
-    run, run_present, length = arrays, present, 1
-    result: Arrays | None = None
-    result_present = np.zeros(0, bool)
-    offset = 0
+    starts = np.arange(_positions(present.shape[-1], window)) * window.stride
+    run: Marked = arrays, present
+    result: Marked | None = None
+    offset, length = 0, 1
     while True:
         if window.size & length:
-            positions = starts + offset * window.window_dilation
-            piece, piece_present = tuple(a[..., positions] for a in run), run_present[..., positions]
-            if result is None:
-                result, result_present = piece, piece_present
-            else:
-                result, result_present = _join(ctx, computation, result, result_present, piece, piece_present)
+            piece = _part(run, starts + offset * window.window_dilation)
+            result = piece if result is None else _join(ctx, computation, result, piece)
             offset += length
         if length * 2 > window.size:
             break
         step = length * window.window_dilation
-        run, run_present = _join(
-            ctx,
-            computation,
-            tuple(a[..., : max(0, a.shape[-1] - step)] for a in run),
-            run_present[..., : max(0, run_present.shape[-1] - step)],
-            tuple(a[..., step:] for a in run),
-            run_present[..., step:],
-        )
+        rest = max(0, run[1].shape[-1] - step)
+        run = _join(ctx, computation, _part(run, slice(rest)), _part(run, slice(step, None)))
         length *= 2
     assert result is not None
-    return tuple(np.moveaxis(a, -1, axis) for a in result), np.moveaxis(result_present, -1, axis)
+    return tuple(np.moveaxis(a, -1, axis) for a in result[0]), np.moveaxis(result[1], -1, axis)
+
+
+def _part(run: Marked, index: Array | slice) -> Marked:
+    """Returns elements along the last axis."""
+    return tuple(a[..., index] for a in run[0]), run[1][..., index]
 
 
 def _positions(padded: int, window: WindowDimension) -> int:
@@ -159,16 +155,14 @@ def _padded(array: Array, window: WindowDimension, base: int, low: int, high: in
     return result
 
 
-def _join(
-    ctx: Context, computation: Computation, left: Arrays, left_present: Array, right: Arrays, right_present: Array
-) -> tuple[Arrays, Array]:
+def _join(ctx: Context, computation: Computation, left: Marked, right: Marked) -> Marked:
     """Combines two runs where both are present; elsewhere takes the one that is."""
-    reduced = combine(ctx, computation, left, right) if left_present.size else left
-    both = left_present & right_present
+    reduced = combine(ctx, computation, left[0], right[0]) if left[1].size else left[0]
+    both = left[1] & right[1]
     values = tuple(
-        np.where(both, f, np.where(left_present, a, b)) for f, a, b in zip(reduced, left, right, strict=True)
+        np.where(both, f, np.where(left[1], a, b)) for f, a, b in zip(reduced, left[0], right[0], strict=True)
     )
-    return values, left_present | right_present
+    return values, left[1] | right[1]
 
 
 class SelectAndScatter(AppliesScalar, Operation, opcode="select-and-scatter"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from hloom.ops.context import Computation, Context
@@ -116,13 +118,19 @@ class Scatter(Update, AppliesScalar, Operation, opcode="scatter"):
             self.scatter_indices_batching_dims,
             "scatter_dims_to_operand_dims",
         )
+        self._check_update(update, operand, [d for d in range(operand.rank) if d not in collapsed], indices, batch)
+
+    def _check_update(
+        self, update: Shape, operand: Shape, targets: Sequence[int], indices: Shape, batch: Sequence[int]
+    ) -> None:
+        """Checks the sizes of windows against the dimensions `targets` of the operand, others against the indices."""
+        window = self.update_window_dims
         if update.rank != len(window) + len(batch):
             self.reject(
                 "SCATTER-10",
                 f"updates need rank {len(window) + len(batch)} = windows + scatter dimensions, got {update}",
             )
         check_dimensions(self, "SCATTER-10", window, update.rank, "update_window_dims", increasing=True)
-        targets = [d for d in range(operand.rank) if d not in collapsed]
         for u, d in zip(window, targets, strict=True):
             if update.dimensions[u] > operand.dimensions[d]:
                 self.reject("SCATTER-10", f"window size {update.dimensions[u]} exceeds dimension {d} of {operand}")

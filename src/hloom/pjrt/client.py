@@ -108,9 +108,12 @@ def client() -> Client:
         _add_device(device, device in new_client.addressable_devices, device.id % count)
         for device in new_client.devices
     ]
-    handles = [device.handle for device in new_client.devices]
-    addressable_handles = [device.handle for device in new_client.addressable_devices]
-    memories = [memory.handle for device in new_client.addressable_devices for memory in device.memories]
+    _add_client(new_client, descriptions)
+    return new_client
+
+
+def _add_client(new_client: Client, descriptions: list[int]) -> None:
+    """Makes the records of a client and of its topology, the descriptions of devices."""
     name, name_size = immortal_text(PLATFORM)
     version, version_size = immortal_text(_version())
     platform = {
@@ -119,7 +122,7 @@ def client() -> Client:
         "platform_version": version,
         "platform_version_size": version_size,
     }
-    topology = new_record(
+    new_client.topology = new_record(
         "TopologyDescription",
         new_client,
         is_immortal=True,
@@ -130,22 +133,22 @@ def client() -> Client:
         serialized_topology_deleter=code().noop,
         **platform,
     )
-    new_client.topology = topology
+    addressable = new_client.addressable_devices
+    memories = [memory.handle for device in addressable for memory in device.memories]
     new_client.handle = new_record(
         "Client",
         new_client,
         is_immortal=True,
-        devices=immortal_words(handles),
-        num_devices=len(handles),
-        process_index=process,
-        addressable_devices=immortal_words(addressable_handles),
-        num_addressable_devices=len(addressable_handles),
+        devices=immortal_words([device.handle for device in new_client.devices]),
+        num_devices=len(new_client.devices),
+        process_index=new_client.process,
+        addressable_devices=immortal_words([device.handle for device in addressable]),
+        num_addressable_devices=len(addressable),
         addressable_memories=immortal_words(memories),
         num_addressable_memories=len(memories),
-        topology=topology,
+        topology=new_client.topology,
         **platform,
     )
-    return new_client
 
 
 def _version() -> str:
@@ -177,6 +180,12 @@ def _add_device(device: PjrtDevice, is_addressable: bool, local_id: int) -> int:
         is_addressable=int(is_addressable),
         local_hardware_id=local_id,
     )
+    _add_memories(device)
+    return description
+
+
+def _add_memories(device: PjrtDevice) -> None:
+    """Makes the records of the memories of a device."""
     this = immortal_words([device.handle])
     for kind_id, memory_kind in enumerate(MEMORY_KINDS):
         memory = Memory(device, memory_kind)
@@ -200,7 +209,6 @@ def _add_device(device: PjrtDevice, is_addressable: bool, local_id: int) -> int:
     set_word("Device", device.handle, "memories", immortal_words(handles))
     set_word("Device", device.handle, "num_memories", len(handles))
     set_word("Device", device.handle, "memory", handles[0])
-    return description
 
 
 def memory_of(device: int, memory: int) -> Memory:

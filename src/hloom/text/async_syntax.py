@@ -6,7 +6,8 @@ created here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import itertools
+from collections.abc import Callable, Collection, Sequence
 
 from hloom.errors import ArgumentError
 from hloom.ir import Computation, Instruction, callees_first
@@ -61,22 +62,25 @@ def expand_async(
         for field in declaration.fields:
             texts.pop(field.text or "", None)
         return AsyncUpdate() if step == "update" else AsyncDone()
+    if shape is None or not shape.is_tuple or len(shape.elements) < 2:
+        raise ArgumentError(f"the result of {opcode} is ((operands), result, contexts..), got {shape}")
     thread = texts.pop("async_execution_thread", ('"main"', 0))[0].strip('"')
-    index = 0
-    while f"async_computation.{index}" in names:
-        index += 1
-    wrapped = Computation(f"async_computation.{index}")
-    wrapped.execution_thread = thread
     # If the wrapped operation has the attribute too, the aliases are its own.
     declared = {field.text for field in declaration.fields}
     aliases = None if "output_to_operand_aliasing" in declared else texts.pop("output_to_operand_aliasing", None)
-    parameters = [
-        wrapped.add(Instruction(f"param_{i}", operand.shape, Parameter(number=i))) for i, operand in enumerate(operands)
-    ]
-    if shape is None or not shape.is_tuple or len(shape.elements) < 2:
-        raise ArgumentError(f"the result of {opcode} is ((operands), result, contexts..), got {shape}")
-    wrapped.add(Instruction(f"{base}.{index}", shape.elements[1], create_operation(declaration), parameters))
+    wrapped = _wrapped(create_operation(declaration), shape.elements[1], operands, names)
     for computation in callees_first(wrapped):
         computation.execution_thread = thread
     aliasing = scan_list(Scanner(aliases[0]), scan_alias) if aliases else ()
     return AsyncStart(async_execution_thread=thread, calls=wrapped, output_to_operand_aliasing=tuple(aliasing))
+
+
+def _wrapped(op: Operation, shape: Shape, operands: Sequence[Instruction], names: Collection[str]) -> Computation:
+    """Returns a computation, whose name is not in `names`, that applies an operation to its parameters."""
+    index = next(index for index in itertools.count() if f"async_computation.{index}" not in names)
+    wrapped = Computation(f"async_computation.{index}")
+    parameters = [
+        wrapped.add(Instruction(f"param_{i}", operand.shape, Parameter(number=i))) for i, operand in enumerate(operands)
+    ]
+    wrapped.add(Instruction(f"{op.opcode}.{index}", shape, op, parameters))
+    return wrapped

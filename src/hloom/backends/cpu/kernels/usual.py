@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from hloom.backends.cpu.elements.called_functions import MIN_CALLS
@@ -35,28 +36,16 @@ FUNCTIONS = "sine", "cosine", "tan", "tanh", "erf", "log", "logistic", "log-plus
 """Functions of elements that kernels call if they apply them often, or that call one for large operands."""
 
 
+TRANSFORMED = (
+    ("64,64", "64"), ("64,512", "512"), ("64,1024", "1024"), ("33,30", "30"), ("64,64", "64,64"), ("65536", "65536"),
+)  # fmt: skip
+"""Sizes of arrays, with the lengths of their transforms."""
+
+
 def usual_programs() -> Iterator[str]:
     """Yields programs as HLO text."""
-    for real, complex in (("f32", "c64"), ("f64", "c128")):
-        for n in LENGTHS:
-            yield _fft("FFT", f"{complex}[64,{n}]", f"{complex}[64,{n}]", f"{n}")
-        for sizes, lengths in (
-            ("64,64", "64"),
-            ("64,512", "512"),
-            ("64,1024", "1024"),
-            ("33,30", "30"),
-            ("64,64", "64,64"),
-            ("65536", "65536"),
-        ):
-            for kind in ("FFT", "IFFT"):
-                yield _fft(kind, f"{complex}[{sizes}]", f"{complex}[{sizes}]", lengths)
-        for n in COLUMNS:
-            for width in WIDTHS:
-                for kind in ("FFT", "IFFT"):
-                    yield _fft(kind, f"{complex}[{n},{width}]", f"{complex}[{n},{width}]", f"{n},{width}")
-        for rows in (64, 33):
-            yield _fft("RFFT", f"{real}[{rows},512]", f"{complex}[{rows},257]", "512")
-            yield _fft("IRFFT", f"{complex}[{rows},257]", f"{real}[{rows},512]", "512")
+    yield from _transforms("f32", "c64")
+    yield from _transforms("f64", "c128")
     for type in SORTED:
         yield _sort(type, f"{type}[10000]", "keys")
         yield _sort(type, f"({type}[10000], s32[10000])", "keys, positions")
@@ -64,19 +53,35 @@ def usual_programs() -> Iterator[str]:
         for product in PRODUCTS:
             for terms in ((1, 0), (1, 1), (0, 0)):
                 yield _dot(factor, result, product, terms)
-    for convolution in CONVOLUTIONS:
-        for labels in ("b01f", "bf01"):
-            yield _convolution(*convolution, labels)
-    for n, features, window in DEPTHWISE:
-        yield _convolution(n, features, features, window, "b01f", groups=features)
-    for strided in STRIDED:
-        for labels in ("b01f", "bf01"):
-            yield _convolution(*strided, labels, stride=2)
-    for transposed in TRANSPOSED:
-        yield _convolution(*transposed, "b01f", scale=2)
+    yield from _convolutions()
     for type in ("f32", "f64"):
         for function in FUNCTIONS:
             yield _chain(function, f"{type}[100000]")
+
+
+def _transforms(real: str, complex: str) -> Iterator[str]:
+    for n in LENGTHS:
+        yield _fft("FFT", f"{complex}[64,{n}]", f"{complex}[64,{n}]", f"{n}")
+    for kind in ("FFT", "IFFT"):
+        for sizes, lengths in TRANSFORMED:
+            yield _fft(kind, f"{complex}[{sizes}]", f"{complex}[{sizes}]", lengths)
+        for n, width in itertools.product(COLUMNS, WIDTHS):
+            yield _fft(kind, f"{complex}[{n},{width}]", f"{complex}[{n},{width}]", f"{n},{width}")
+    for rows in (64, 33):
+        yield _fft("RFFT", f"{real}[{rows},512]", f"{complex}[{rows},257]", "512")
+        yield _fft("IRFFT", f"{complex}[{rows},257]", f"{real}[{rows},512]", "512")
+
+
+def _convolutions() -> Iterator[str]:
+    for labels in ("b01f", "bf01"):
+        for convolution in CONVOLUTIONS:
+            yield _convolution(*convolution, labels)
+        for strided in STRIDED:
+            yield _convolution(*strided, labels, stride=2)
+    for n, features, window in DEPTHWISE:
+        yield _convolution(n, features, features, window, "b01f", groups=features)
+    for transposed in TRANSPOSED:
+        yield _convolution(*transposed, "b01f", scale=2)
 
 
 def _chain(function: str, shape: str) -> str:
