@@ -321,19 +321,9 @@ class ExpressionSpace:
             return self.apply(expression.op, expression.type, *(new[id(o)] for o in expression.operands))
         if isinstance(expression, Where):
             condition, then, otherwise = (new[id(child)] for child in expression.children)
-            known = condition.value if isinstance(condition, Constant) else condition
-            return self.where(bool(known) if isinstance(condition, Constant) else condition, then, otherwise)
+            return self.where(bool(condition.value) if isinstance(condition, Constant) else condition, then, otherwise)
         if isinstance(expression, ReductionResult):
-            reduction = expression.reduction
-            if expression.position:
-                first = new[id(expression.children[0])]
-                assert isinstance(first, ReductionResult)
-                return self._result(first.reduction, expression.position, first)
-            over = tuple(_replaced(variable, values) for variable in reduction.over)
-            parts = [tuple(new[id(e)] for e in group) for group in (reduction.values, reduction.initial)]
-            return self.reduction(tuple(v for v in over if v), parts[0], parts[1], reduction.combine, reduction.monoid)[
-                0
-            ]
+            return self._substituted_reduction(expression, values, new)
         index = self.substitute_index(expression.indices[0], values, new, atoms)
         if isinstance(expression, Load):
             return self.load(expression.type, expression.buffer, index)
@@ -342,6 +332,18 @@ class ExpressionSpace:
         assert isinstance(expression, InRange)
         inside = self.in_range(index, expression.low, expression.high)
         return self.constant(PRED, np.asarray(inside)) if isinstance(inside, bool) else inside
+
+    def _substituted_reduction(
+        self, expression: ReductionResult, values: Mapping[Variable, Index], new: dict[int, Expression]
+    ) -> Expression:
+        reduction = expression.reduction
+        if expression.position:
+            first = new[id(expression.children[0])]
+            assert isinstance(first, ReductionResult)
+            return self._result(first.reduction, expression.position, first)
+        over = (_replaced(variable, values) for variable in reduction.over)
+        terms, initial = (tuple(new[id(e)] for e in group) for group in (reduction.values, reduction.initial))
+        return self.reduction(tuple(v for v in over if v), terms, initial, reduction.combine, reduction.monoid)[0]
 
     def substitute_index(
         self,

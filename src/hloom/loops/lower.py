@@ -71,19 +71,19 @@ def can_lower(instruction: Instruction, can_apply: CanApply, any_window: bool = 
         return False
     if isinstance(op, AppliesScalar):
         (computation,) = op.computations
-        has_large_windows = (
-            not any_window and isinstance(op, ReduceWindow) and _has_large_windows(op, operands[0].dimensions)
-        )
-        if has_large_windows and not any(isinstance(i.op, FunctionCall) for i in computation.instructions):
+        is_limited = isinstance(op, ReduceWindow) and not any_window and _has_large_windows(op, operands[0].dimensions)
+        if is_limited and not any(isinstance(i.op, FunctionCall) for i in computation.instructions):
             return False
         return can_compute(computation, can_apply)
-    if isinstance(op, Constant):
-        return _is_uniform(op)
     if isinstance(op, Bitcast):
-        layouts = [instruction.shape.layout, instruction.operands[0].shape.layout]
-        same_type = instruction.shape.element_type is instruction.operands[0].shape.element_type
-        return same_type and all(layout is not None and layout.is_dense_row_major for layout in layouts)
-    return True
+        return _keeps_elements(instruction.shape, operands[0])
+    return not isinstance(op, Constant) or _is_uniform(op)
+
+
+def _keeps_elements(new: Shape, old: Shape) -> bool:
+    """Whether a bitcast between these shapes is a reshape."""
+    same_type = new.element_type is old.element_type
+    return same_type and all(layout is not None and layout.is_dense_row_major for layout in (new.layout, old.layout))
 
 
 def _has_large_windows(op: ReduceWindow, sizes: tuple[int, ...]) -> bool:

@@ -135,14 +135,7 @@ def _scan_layout_fields(scanner: Scanner) -> dict[str, Any]:
                 tiles.append(_scan_tile(scanner))
             fields["tiles"] = tuple(tiles)
         elif scanner.take("SC("):
-            dimension = scanner.integer()
-            scanner.expect(":")
-            splits = [scanner.integer()]
-            while scanner.take(","):
-                splits.append(scanner.integer())
-            scanner.expect(")")
-            previous = fields.get("split_configs", ())
-            fields["split_configs"] = (*previous, SplitConfig(dimension, tuple(splits)))
+            fields["split_configs"] = (*fields.get("split_configs", ()), _scan_split_config(scanner))
         elif scanner.take("P("):
             fields["physical_shape"] = _scan(scanner, 1)
             scanner.expect(")")
@@ -151,15 +144,24 @@ def _scan_layout_fields(scanner: Scanner) -> dict[str, Any]:
         elif scanner.take("*("):
             fields["pointer_primitive_type"] = _scan_type(scanner)
         else:
-            for prefix, name in _NUMBER_FIELDS.items():
-                if scanner.take(prefix + "("):
-                    fields[name] = scanner.integer()
-                    scanner.expect(")")
-                    break
-            else:
+            prefix = next((prefix for prefix in _NUMBER_FIELDS if scanner.take(prefix + "(")), None)
+            if prefix is None:
                 scanner.fail(f"expected a layout field T, L, #, *, E, S, SC, P or M, got {scanner.preview()}")
+            fields[_NUMBER_FIELDS[prefix]] = scanner.integer()
+            scanner.expect(")")
         scanner.skip()
     return fields
+
+
+def _scan_split_config(scanner: Scanner) -> SplitConfig:
+    """Reads a split configuration, whose opening parenthesis is read."""
+    dimension = scanner.integer()
+    scanner.expect(":")
+    splits = [scanner.integer()]
+    while scanner.take(","):
+        splits.append(scanner.integer())
+    scanner.expect(")")
+    return SplitConfig(dimension, tuple(splits))
 
 
 _NUMBER_FIELDS = {

@@ -8,7 +8,7 @@ no part of a row is contiguous, and it cannot be tiled there.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hloom.affine import Variable
@@ -120,11 +120,6 @@ def follow(seed: Instruction, dimension: int, members: Sequence[Instruction]) ->
     inside = frozenset(members)
     found: dict[Instruction, TiledDimension] = {}
     stack = [(seed, TiledDimension(dimension))]
-
-    def reach(instruction: Instruction, tiled: TiledDimension | None) -> None:
-        if tiled is not None and instruction in inside:
-            stack.append((instruction, tiled))
-
     while stack:
         instruction, tiled = stack.pop()
         if instruction in found:
@@ -132,15 +127,24 @@ def follow(seed: Instruction, dimension: int, members: Sequence[Instruction]) ->
                 raise Untileable
             continue
         found[instruction] = tiled
-        for position, operand in enumerate(instruction.operands):
-            reach(operand, operand_dimension(instruction, position, tiled))
-        for user in instruction.users:
-            for position, operand in enumerate(user.operands if user in inside else ()):
-                if operand is not instruction:
-                    continue
-                reach(user, result_dimension(user, position, tiled))
-                if result_dimension(user, position, tiled) is None:
-                    other = contracted_dimension(user, position, tiled)
-                    if other is not None:
-                        reach(user.operands[other[0]], other[1])
+        reached = _reached(instruction, tiled, inside)
+        stack += [(other, its) for other, its in reached if its is not None and other in inside]
     return found
+
+
+def _reached(
+    instruction: Instruction, tiled: TiledDimension, inside: frozenset[Instruction]
+) -> Iterator[tuple[Instruction, TiledDimension | None]]:
+    """Yields operands and users of an instruction, each with the dimension that corresponds to `tiled` there, if any.
+
+    Where a product sums over the dimension, they include the other operand.
+    """
+    for position, operand in enumerate(instruction.operands):
+        yield operand, operand_dimension(instruction, position, tiled)
+    for user in instruction.users:
+        for position, operand in enumerate(user.operands if user in inside else ()):
+            if operand is instruction:
+                result = result_dimension(user, position, tiled)
+                yield user, result
+                if result is None and (other := contracted_dimension(user, position, tiled)) is not None:
+                    yield user.operands[other[0]], other[1]

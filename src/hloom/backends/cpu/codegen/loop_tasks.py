@@ -6,7 +6,7 @@ own thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -82,18 +82,13 @@ def write_blocked_loop(emitter: StepWriter, step: WhileStep, blocked: BlockedLoo
 
     Each task copies the scalars as they were before the loop; the task of block 0 copies the final values back.
     """
-    scalars, snapshots = blocked.scalars, []
-    for scalar in scalars:
-        snapshot = emitter.current.stack_memory(scalar.byte_size)
-        emitter.copy_memory(snapshot, emitter.pointer(scalar), constant(I64, scalar.byte_size))
-        snapshots.append(snapshot)
+    scalars = blocked.scalars
+    snapshots = _copied(emitter, scalars, map(emitter.pointer, scalars))
     context = [*snapshots, *map(emitter.pointer, (*scalars, *blocked.shared))]
 
     def write(b: FunctionBuilder, captured: Sequence[Value]) -> None:
         pointers = dict(zip(blocked.shared, captured[2 * len(scalars) :], strict=True))
-        for scalar, snapshot in zip(scalars, captured, strict=False):
-            pointers[scalar] = emitter.current.stack_memory(scalar.byte_size)
-            emitter.copy_memory(pointers[scalar], snapshot, constant(I64, scalar.byte_size))
+        pointers |= zip(scalars, _copied(emitter, scalars, captured), strict=True)
         done = b.label("done")
         _leave_if_stopped(emitter, done)
         chunk = emitter.current.values["chunk"]
@@ -111,6 +106,15 @@ def write_blocked_loop(emitter: StepWriter, step: WhileStep, blocked: BlockedLoo
         b.start(done)
 
     _run_task(emitter, step, context, -(-blocked.size // blocked.block), write)
+
+
+def _copied(emitter: StepWriter, scalars: Sequence[Buffer], sources: Iterable[Value]) -> list[Value]:
+    """Copies scalars from their addresses to stack memory of the current function; returns the new addresses."""
+    copies = []
+    for scalar, source in zip(scalars, sources, strict=False):
+        copies.append(emitter.current.stack_memory(scalar.byte_size))
+        emitter.copy_memory(copies[-1], source, constant(I64, scalar.byte_size))
+    return copies
 
 
 # Parallel loops
