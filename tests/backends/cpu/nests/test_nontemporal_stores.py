@@ -37,3 +37,11 @@ def test_a_large_table_that_is_hardly_read_does_not_count() -> None:
     line = "x = f32[50000,256] parameter(0) i = s32[8192] parameter(1) ROOT r = f32[8192,256] gather(x, i), "
     line += "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,256}"
     assert not _is_nontemporal(line)
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(50_000, True), (100, False)])
+def test_rows_that_are_read_often_count_each_time_unless_a_private_cache_holds_them(rows: int, expected: bool) -> None:
+    line = f"""x = f32[{rows},64] parameter(0) i = s32[200000,1] parameter(1)
+        ROOT r = f32[200000,64] gather(x, i), offset_dims={{1}}, collapsed_slice_dims={{0}}, start_index_map={{0}},
+        index_vector_dim=1, slice_sizes={{1,64}}"""
+    assert _is_nontemporal(line) is expected

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from hloom.affine import Index, Quotient
+from hloom.affine import Index, Quotient, RuntimeIndex
 from hloom.backends.cpu.elements.memory import load_lanes, store_lanes
 from hloom.backends.cpu.elements.types import (
     Element,
@@ -22,7 +22,7 @@ from hloom.backends.cpu.nests.state import NestState
 from hloom.lir import I64, Constant, Value, constant, lane_indices, type_of, zero
 from hloom.loops.expressions import Load
 from hloom.loops.nest import BufferType
-from hloom.target import CACHE_LINE, L3_BYTES
+from hloom.target import CACHE_LINE, L2_BYTES, L3_BYTES
 from hloom.types import PrimitiveType
 
 MIN_NONTEMPORAL_BYTES = L3_BYTES * 5 // 4
@@ -196,20 +196,30 @@ def is_nontemporal(e: NestState, buffer: int, index: Index) -> bool:
         and e.lanes % per_line == 0
         and index.constant % per_line == 0
         and all(c % per_line == 0 for atom, c in index.terms if atom is not e.vector)
-        and pays_nontemporal(e.buffers, kind.byte_size)
+        and pays_nontemporal(e.buffers, e.nest.loads, kind.byte_size)
     )
 
 
-def pays_nontemporal(buffers: Sequence[BufferType], written: int) -> bool:
+def pays_nontemporal(buffers: Sequence[BufferType], loads: Sequence[Load], written: int) -> bool:
     """Whether non-temporal stores of `written` bytes pay: the last-level cache cannot hold the traffic of the kernel.
 
     A kernel that mostly writes has no operands worth keeping in the caches, and is as fast with normal stores.
     """
     if written * len(buffers) < MIN_NONTEMPORAL_BYTES:
         return False
-    # A kernel may read only a part of an operand larger than the result, such as a table.
-    read = sum(min(kind.byte_size, written) for kind in buffers if kind.role == "input")
+    # A kernel may read only a part of an operand larger than the result, such as a table, and rows of a table often.
+    gathered = {load.buffer for load in loads if _is_gathered(load) and buffers[load.buffer].byte_size > L2_BYTES}
+    read = sum(
+        written if k in gathered else min(kind.byte_size, written)
+        for k, kind in enumerate(buffers)
+        if kind.role == "input"
+    )
     return read + written >= MIN_NONTEMPORAL_BYTES and 2 * read >= written
+
+
+def _is_gathered(load: Load) -> bool:
+    """Whether a loop computes where a load reads."""
+    return any(isinstance(atom, RuntimeIndex) and atom.variables for atom, _ in load.index.terms)
 
 
 def scatter(
