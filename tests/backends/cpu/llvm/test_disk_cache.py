@@ -16,8 +16,10 @@ import hloom as hl
 from hloom.backends.cpu import compiler
 from hloom.backends.cpu.codegen import modules
 from hloom.backends.cpu.elements import shared
+from hloom.backends.cpu.kernels.sort.network import has_networks
 from hloom.backends.cpu.kernels.usual import usual_programs
 from hloom.backends.cpu.llvm import disk_cache, machine_code
+from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.runtime import dispatch, interrupts
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.system import own_files
@@ -297,6 +299,27 @@ def test_products_of_several_sizes_share_their_tile(
     arguments = (each.astype(BY_NAME[factor].dtype) for each in (x, y))
     assert np.array_equal(np.asarray(run(*arguments)).astype(np.float64), expected)
     assert len(second) <= 2 < len(first), "tiles and packing are kept"
+
+
+def test_sorts_of_several_sizes_share_their_merge(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modules, "is_strict", lambda: False)
+    monkeypatch.setattr(shared, "_shared", {})
+
+    def sort(size: int) -> str:
+        parameters = "a = s32[] parameter(0)  b = s32[] parameter(1)"
+        return (
+            f"HloModule m  less {{ {parameters}  ROOT l = pred[] compare(a, b), direction=LT }}  ENTRY e {{"
+            f" x = s32[{size}] parameter(0)  ROOT y = s32[{size}] sort(x), dimensions={{0}}, to_apply=less }}"
+        )
+
+    compiler.compile_shared(hl.parse(sort(10_000)))
+    merges = [name for _, name in shared._shared if name.startswith("sort.merge")]
+    assert bool(merges) == (has_networks(processor().vector_bytes) and shared_pool().threads > 1)
+    shared._shared.clear()
+    run = hl.compile(sort(20_011))
+    assert all(function.write for function in shared._shared.values()), "all are kept"
+    x = np.random.default_rng(0).integers(-9000, 9000, 20_011, np.int32)
+    assert np.array_equal(run(x), np.sort(x))
 
 
 @pytest.mark.long

@@ -312,14 +312,27 @@ class QuickSort:
 
     def _merge(self) -> KernelFunction:
         """Writes the task that merges two runs of `step` parts each, from source to target: one part of the result."""
-        f = self.row.task("merge")
-        (source,), (target,) = (self.row.get(f, f["context"], field) for field in (RowField.SOURCE, RowField.TARGET))
-        (step,), width = self.row.get(f, f["context"], RowField.STEP), self.type.width
+        f = self.row.task("merge").as_call_only()
+        (source,), (target,), (step,) = (
+            self.row.get(f, f["context"], field) for field in (RowField.SOURCE, RowField.TARGET, RowField.STEP)
+        )
+        sizes = f.index(self.size), f.index(self.parts)
+        f.call_function(self._merging(), source, target, step, f["chunk"], *sizes)
+        return f
+
+    def _merging(self) -> Function:
+        """Returns the function `(source, target, step, part, size, parts)`, which writes a part of the result."""
+        words = dict.fromkeys(("step", "part", "size", "parts"), I64)
+        return shared_function(f"sort.merge.{self.type.suffix}", self._write_merging, source=PTR, target=PTR, **words)
+
+    def _write_merging(self, f: KernelFunction) -> None:
+        source, target, step, part, size, parts = f.parameters
+        width = self.type.width
         pair = f.add(step, step)
-        parts = f.index(f.multiply(f.binary("udiv", f["chunk"], f.index(pair)), pair))
-        ends = [f.minimum(f.add(parts, distance), self.parts) for distance in (0, step, pair)]
-        runs = [f.index(f.share(self.size, 1, self.parts, part)[0]) for part in ends]
-        first, count = f.share(self.size, 1, self.parts, f["chunk"])
+        run = f.multiply(f.binary("udiv", part, f.index(pair)), pair)
+        ends = [f.minimum(f.add(run, distance), parts) for distance in (0, step, pair)]
+        runs = [f.index(f.share(size, 1, parts, end)[0]) for end in ends]
+        first, count = f.share(size, 1, parts, part)
         positions = [f.variable(position) for position in self._merge_path(f, source, runs, f.subtract(first, runs[0]))]
         carried = f.variable(self._next_vector(f, source, positions[0], runs[1]))
         with f.each(0, count, width) as start:
@@ -332,7 +345,6 @@ class QuickSort:
             carried.set(high)
             positions[0].set(f.select(is_second, positions[0].get(), chosen.get()))
             positions[1].set(f.select(is_second, chosen.get(), positions[1].get()))
-        return f
 
     def _next_vector(self, f: KernelFunction, source: Value, position: StackVariable, end: Value) -> Value:
         """Loads the next vector of a run."""
