@@ -62,10 +62,13 @@ class Edit:
         self._names.add(name)
         return name
 
-    def replace(self, old: Instruction, new: Instruction) -> None:
-        """Redirects all uses of `old` to `new`, and removes `old` and its operands if they become unused."""
+    def replace(self, old: Instruction, new: Instruction) -> list[Instruction]:
+        """Redirects all uses of `old` to `new`, and removes `old` and its operands if they become unused.
+
+        Returns the removed instructions.
+        """
         self.redirect(old, new)
-        self.remove_unused(old)
+        return self.remove_unused(old)
 
     def redirect(self, old: Instruction, new: Instruction) -> None:
         """Makes all users of `old`, and the root, refer to `new`; bitcasts read a copy of it in the layout of `old`."""
@@ -80,15 +83,20 @@ class Edit:
         for operand in instruction.operands:
             operand.users.pop(instruction, None)
 
-    def remove_unused(self, instruction: Instruction) -> None:
-        """Removes an instruction if it is unused and has no effects, and then its operands by the same rule."""
-        stack = [instruction]
+    def remove_unused(self, instruction: Instruction) -> list[Instruction]:
+        """Removes an instruction if it is unused and has no effects, and then its operands by the same rule.
+
+        Returns the removed instructions.
+        """
+        stack, removed = [instruction], list[Instruction]()
         while stack:
             candidate = stack.pop()
             if candidate in self.removed or not self._is_unused(candidate):
                 continue
             self.remove(candidate)
+            removed.append(candidate)
             stack += candidate.operands
+        return removed
 
     def _is_unused(self, instruction: Instruction) -> bool:
         return not (

@@ -29,7 +29,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from hloom.errors import HloomError
 from hloom.ir import Computation, Module, clone_computation
@@ -44,7 +44,8 @@ FIXPOINT_LIMIT = 30
 class Pass(Protocol):
     """A transformation of a module.
 
-    A pass made of rewrite rules also has `apply(module) -> Counter[str]`, which returns the number of changes by rule.
+    A pass made of rewrite rules also has `apply(module, settled) -> Counter[str]`, which returns the number of changes
+    by rule; `settled` knows from earlier runs in the pipeline where none applies.
 
     >>> from hloom import passes
     >>> module = hl.parse("HloModule m  ENTRY e { x = f32[] parameter(0) y = f32[] negate(x) ROOT z = f32[] copy(x) }")
@@ -201,6 +202,8 @@ class _Run:
     statistics: list[PassStatistics] = field(default_factory=list)
     done: dict[str, Pass] = field(default_factory=dict)
     """Passes, by name, that are known to have nothing to do on the current module."""
+    settled: dict[Any, Any] = field(default_factory=dict)
+    """Instructions to which rules are known not to apply (`rewrite.Settled`)."""
 
     def run(self, step: Pass | Pipeline) -> int:
         """Runs a pass or pipeline; returns the number of changes."""
@@ -240,8 +243,8 @@ class _Run:
             self.before(step)
         size = sum(len(computation.instructions) for computation in self.module.computations)
         started = time.perf_counter()
-        apply: Callable[[Module], Counter[str]] | None = getattr(step, "apply", None)
-        rules = Counter[str]() if apply is None else apply(self.module)
+        apply: Callable[[Module, object], Counter[str]] | None = getattr(step, "apply", None)
+        rules = Counter[str]() if apply is None else apply(self.module, self.settled)
         changes = step.run(self.module) if apply is None else rules.total()
         seconds = time.perf_counter() - started
         self.statistics.append(PassStatistics(step.name, changes, seconds, size, rules=rules))

@@ -11,6 +11,7 @@ rule does not apply if its replacement has another shape or layout than the root
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -69,9 +70,14 @@ class Rule:
         """Applies the rule until it matches nowhere; returns the number of applications."""
         return self.apply(module).total()
 
-    def apply(self, module: Module) -> Counter[str]:
+    def apply(self, module: Module, settled: Settled | None = None) -> Counter[str]:
         """Applies the rule until it matches nowhere; returns the number of applications by the rule's name."""
-        return RuleSet([self]).apply(module)
+        return _alone(self).apply(module, settled)
+
+
+@functools.cache
+def _alone(rule: Rule) -> RuleSet:
+    return RuleSet([rule])
 
 
 def rewrite(
@@ -184,6 +190,8 @@ class Match:
 # The engine
 
 
+PATTERN_LEVELS = 3
+"""The largest number of levels of operations in a pattern."""
 MAX_KEPT, MAX_KEPT_OPERANDS = 1024, 3
 """The largest number of lists of opcodes whose rules are kept, and of operands in them: long ones hardly recur."""
 
@@ -194,6 +202,12 @@ class Applications(Counter[str]):
     def __init__(self) -> None:
         super().__init__()
         self.replaced: list[tuple[str, str]] = []
+
+
+State = tuple[Operation, tuple[Instruction, ...], int, bool]
+"""What rules look at in an instruction: operation, operands, number of users, and whether it is the root."""
+Settled = dict[tuple["RuleSet", Computation], dict[Instruction, State]]
+"""Instructions among which no rule of a set applied any more, by the state that they had."""
 
 
 class RuleSet:
@@ -217,15 +231,21 @@ class RuleSet:
                 self._by_opcodes[opcodes] = found
         return found
 
-    def apply(self, module: Module) -> Counter[str]:
-        """Rewrites every computation until no rule applies; returns the number of applications of each rule."""
+    def apply(self, module: Module, settled: Settled | None = None) -> Counter[str]:
+        """Rewrites every computation until no rule applies; returns the number of applications of each rule.
+
+        Only what changed since the last time that `settled` knows, and what is near to it, is looked at.
+        """
         applied = Applications()
         for computation in module.computations:
-            self._rewrite(computation, applied)
+            known = settled.get((self, computation), {}) if settled is not None else {}
+            self._rewrite(computation, _near_changes(computation, known), applied)
+            if settled is not None:
+                settled[self, computation] = {i: _state(i, computation) for i in computation.instructions}
         return applied
 
-    def _rewrite(self, computation: Computation, applied: Applications) -> None:
-        worklist = deque(i for i in computation.instructions if i.op.opcode in self.by_opcode)
+    def _rewrite(self, computation: Computation, near: Iterable[Instruction], applied: Applications) -> None:
+        worklist = deque(i for i in near if i.op.opcode in self.by_opcode)
         if not worklist:
             return
         edit = Edit(computation)
@@ -273,14 +293,34 @@ def _apply_first(
         applied.replaced.append((rule.name, root.name))
         if root.sharding is not None and new in match.made:
             new.sharding = root.sharding
-        users, operands = [*root.users], root.operands
-        edit.replace(root, new)
-        return [*match.made, *_affected(users, operands)]
+        users = [*root.users]
+        removed = edit.replace(root, new)
+        return [*match.made, *_affected(users, removed)]
     return ()
 
 
-def _affected(users: Sequence[Instruction], operands: Sequence[Instruction]) -> Iterable[Instruction]:
-    """Yields the instructions that rules may match after the replacement of one with these users and operands.
+def _state(instruction: Instruction, computation: Computation) -> State:
+    is_root = instruction is computation.root
+    return instruction.op, tuple(instruction.operands), len(instruction.users), is_root
+
+
+def _near_changes(computation: Computation, known: dict[Instruction, State]) -> list[Instruction]:
+    """Returns the instructions that rules may match because of a change since their states became known, in order.
+
+    Instructions that call computations count as changed: these may have.
+    """
+    if not known:
+        return computation.instructions
+    changed = [i for i in computation.instructions if i.op.calling_fields or known.get(i) != _state(i, computation)]
+    near = set(changed)
+    for _ in range(PATTERN_LEVELS):
+        changed = [user for each in changed for user in each.users if user not in near]
+        near.update(changed)
+    return [i for i in computation.instructions if i in near]
+
+
+def _affected(users: Sequence[Instruction], removed: Sequence[Instruction]) -> Iterable[Instruction]:
+    """Yields the instructions that rules may match after the replacement of one with these users, and removals.
 
     Patterns have up to three levels of operations, and conditions depend on whether an operand has other users.
     """
@@ -289,7 +329,7 @@ def _affected(users: Sequence[Instruction], operands: Sequence[Instruction]) -> 
         for following in user.users:
             yield following
             yield from following.users
-    for operand in operands:
+    for operand in (operand for each in removed for operand in each.operands):
         yield operand
         if len(operand.users) == 1:
             yield from operand.users

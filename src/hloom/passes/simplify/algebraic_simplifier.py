@@ -22,7 +22,7 @@ from typing import ClassVar
 
 from hloom.errors import ArgumentError
 from hloom.ir import Module
-from hloom.passes.rewrite import Rule, RuleSet
+from hloom.passes.rewrite import Rule, RuleSet, Settled
 from hloom.passes.simplify.rules import arithmetic, reductions, shapes, slices, updates
 
 RULES: tuple[Rule, ...] = (*arithmetic.RULES, *shapes.RULES, *slices.RULES, *updates.RULES, *reductions.RULES)
@@ -44,9 +44,9 @@ class AlgebraicSimplifier:
         """Applies the rules; returns the number of applications."""
         return self.apply(module).total()
 
-    def apply(self, module: Module) -> Counter[str]:
-        """Applies the rules; returns the number of applications of each."""
-        return _rule_set(self.without).apply(module)
+    def apply(self, module: Module, settled: Settled | None = None) -> Counter[str]:
+        """Applies the rules, where `settled` does not rule them out; returns the number of applications of each."""
+        return _rule_set(self.without).apply(module, settled)
 
 
 @functools.cache
