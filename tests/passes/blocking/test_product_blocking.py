@@ -12,7 +12,10 @@ import pytest
 import hloom as hl
 from hlo_text import COMBINERS
 from hloom.passes import clone_module, run_passes, simplification_pipeline
+from hloom.passes.blocking import product_blocking
 from hloom.passes.blocking.product_blocking import ProductBlocking
+from hloom.passes.blocking.regions import Region
+from hloom.passes.blocking.softmax import Softmax, find_softmax
 from hloom.verifier import verify_module
 
 HEADS = "lhs_batch_dims={0,1}, rhs_batch_dims={0,1}"
@@ -157,6 +160,20 @@ def test_few_smaller_softmaxes_are_blocked() -> None:
         found = layers(count)
         run_passes(found, simplification_pipeline())
         assert ProductBlocking(1 << 30, 1000, 1, 5, 6, 24, 1, max_small=2).run(found) == blocked_count
+
+
+def test_more_softmaxes_than_are_blocked_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Region] = []
+
+    def find(region: Region) -> Softmax | None:
+        looked.append(region)
+        return find_softmax(region)
+
+    monkeypatch.setattr(product_blocking, "find_softmax", find)
+    found = layers(5)
+    run_passes(found, simplification_pipeline())
+    assert ProductBlocking(1 << 30, 1000, 1, 5, 6, 24, 1, max_small=1).run(found) == 0
+    assert len(looked) == 2
 
 
 @pytest.mark.parametrize(("smallest", "count"), [(SCORE_BYTES, 1), (SCORE_BYTES + 1, 0)])

@@ -51,3 +51,18 @@ ENTRY e {{ x = f32[8,64] parameter(0)
   w = f32[64,64] convert({last})
   ROOT p = f32[8,64] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}""")
         ProductOperands(lambda _: True, lambda *_: True).run(module)
+
+
+def test_the_search_ends_at_a_source_as_wide_as_the_operand() -> None:
+    lines = [f"v{k + 1} = f32[64,64] negate(v{k})" for k in range(30)]
+    module = hl.parse(f"""HloModule chain
+ENTRY e {{ x = f32[8,64] parameter(0)
+  v0 = f32[64,64] parameter(1)
+  bias = f32[64,64] parameter(2)
+  {chr(10).join(lines)}
+  w = f32[64,64] add(v30, bias)
+  ROOT p = f32[8,64] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}""")
+    looked: list[str] = []
+    step = ProductOperands(lambda instruction: not looked.append(instruction.name), lambda *_: True)  # type: ignore[func-returns-value]
+    assert step.run(module) == 0
+    assert looked == ["w"]

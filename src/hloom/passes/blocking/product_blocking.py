@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import ClassVar
 
 from hloom.ir import Computation, Module
@@ -73,10 +74,12 @@ class ProductBlocking:
     def _regions(self, computation: Computation) -> Iterator[Region]:
         yield from find_regions(computation, self.min_bytes, self.min_repeated_bytes)
         smaller = find_regions(computation, self.min_softmax_bytes, self.min_repeated_bytes)
-        softmaxes = [region for region in smaller if find_softmax(region) is not None]
-        yield from softmaxes if len(softmaxes) <= self.max_small else ()
+        softmaxes = [*islice((region for region in smaller if find_softmax(region)), self.max_small + 1)]
+        if len(softmaxes) > self.max_small:
+            return
+        yield from softmaxes
         masked = find_regions(computation, self.min_masked_bytes, self.min_repeated_bytes, MIN_MASKED_GROWTH)
-        found = [region for region in masked if _is_masked(region)]
+        found = [*islice(filter(_is_masked, masked), self.max_small + 1)]
         yield from found if len(softmaxes) + len(found) <= self.max_small else ()
 
     def _block(self, module: Module, computation: Computation, region: Region) -> bool:

@@ -65,23 +65,22 @@ class ProductOperands:
         """Returns the instructions that compute an operand in the dot, operands first; None if it stays in memory."""
         if operand.shape.byte_size < MIN_BYTES or [*dot.operands].count(operand) > 1:
             return None
-        found: dict[Instruction, None] = {}
+        seen, found, room = set[Instruction](), set[Instruction](), operand.shape.byte_size / SHRINKAGE
         stack = [operand]
         while stack:
             member = stack.pop()
-            if member in found:
+            if member in seen:
                 continue
+            seen.add(member)
             if self._is_computed(member, operand.shape.element_count) and not _is_wide_gather(member, operand):
-                found[member] = None
+                found.add(member)
                 stack += member.operands
-                if len(found) > MAX_INSTRUCTIONS:
-                    return None
+            else:
+                room -= member.shape.byte_size
+            if room < 0 or len(found) > MAX_INSTRUCTIONS:
+                return None
         members = [i for i in dot.parent.instructions if i in found] if dot.parent else []
         sources = tuple(dict.fromkeys(o for i in members for o in i.operands if o not in found))
-        if not members:
-            return None
-        if SHRINKAGE * sum(source.shape.byte_size for source in sources) > operand.shape.byte_size:
-            return None
         return members if self.can_compute(dot, operand, sources) else None
 
     def _is_computed(self, instruction: Instruction, elements: int) -> bool:
