@@ -205,7 +205,7 @@ class Applications(Counter[str]):
 
 
 State = tuple[Operation, tuple[Instruction, ...], int, bool]
-"""What rules look at in an instruction: operation, operands, number of users, and whether it is the root."""
+"""Operation, operands and number of users of an instruction, and whether it is the root: all that rules look at."""
 Settled = dict[tuple["RuleSet", Computation], dict[Instruction, State]]
 """Instructions among which no rule of a set applied any more, by the state that they had."""
 
