@@ -451,6 +451,24 @@ def test_groups_of_columns_of_a_shared_matrix(sizes: tuple[int, int, int, int], 
     check(spec_of(*sizes, types, orders="bji bij bij"), threads=2)
 
 
+@pytest.mark.parametrize("k, adds", [(1024, False), (2048, True), (8192, True)])
+def test_many_rows_of_a_packed_matrix_share_a_panel_of_a_long_sum(k: int, adds: bool) -> None:
+    """A gradient of weights: blocks of K are short enough for many rows, and the result holds the sums between them."""
+    plan = plan_of(768, 768, k, "bji bij bij")
+    assert plan.adds_to_result == adds
+    assert not plan.has_partial_sums
+    assert not adds or plan.row_tiles * plan.tile.rows >= 64
+
+
+@pytest.mark.parametrize(
+    "types", ["f32 f32 f32", "f64 f64 f64", "f32 f32 bf16", "bf16 f32 f32", "u8 s8 s32", "s64 s64 s64"]
+)
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize("sizes", [(1, 130, 67, 2060), (2, 61, 300, 1500), (1, 200, 48, 9300)])
+def test_sums_of_blocks_of_k_in_the_result(sizes: tuple[int, int, int, int], vector_bytes: int, types: str) -> None:
+    check(spec_of(*sizes, types, orders="bji bij bij"), 2, vector_bytes)
+
+
 @pytest.mark.parametrize("m, n, k, threads", [(128, 512, 2048, 8), (300, 384, 4096, 16)])
 def test_blocks_of_few_rows_share_a_packed_matrix(m: int, n: int, k: int, threads: int) -> None:
     assert plan_of(m, n, k, threads=threads).b_storage == "shared"

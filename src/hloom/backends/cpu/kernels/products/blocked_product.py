@@ -127,6 +127,7 @@ class BlockedProduct:
             plan.summed_steps,
             plan.summed_steps < plan.depth,
             plan.has_partial_sums,
+            plan.adds_to_result,
             plan.has_ragged_rows,
             plan.has_ragged_columns,
             self.corrected,
@@ -156,6 +157,7 @@ class BlockedProduct:
             steps = f.index(f.minimum(depth, f.subtract(k, first.index)))
             left = a.elements_left(f, k, first.index)
             elements = f.index(f.minimum(f.multiply(steps, a.per_step), left))
+            is_first = f.compare("eq", f.index(first.index), f.index(0))
             last = f.compare("uge", f.index(f.add(first.index, depth)), f.index(k))
             panels_of_a = f.at(rows_of_a, a.offset(f, 0, first.index), a.element)
             if packed:
@@ -166,7 +168,7 @@ class BlockedProduct:
             else:
                 panels_of_b = f.at(b, f.multiply(first.index, self.b.step), self.element)
             sums = partial if totals is None else self._group_sums(f, partial, totals, first.index, last)
-            self._tiles(f, (panels_of_a, panels_of_b, c, sums), steps, rows, columns, last)
+            self._tiles(f, (panels_of_a, panels_of_b, c, sums), steps, rows, columns, (is_first, last))
         if self.registers is not None:
             release(f)
         return f
@@ -177,10 +179,16 @@ class BlockedProduct:
         return sums_of_group(f, self.tile.type, partial, totals, self._partial_count, is_first, last)
 
     def _tiles(
-        self, f: KernelFunction, pointers: tuple[Value, ...], steps: Value, rows: Value, columns: Value, last: Value
+        self,
+        f: KernelFunction,
+        pointers: tuple[Value, ...],
+        steps: Value,
+        rows: Value,
+        columns: Value,
+        block: tuple[Value, Value],
     ) -> None:
         """Calls the kernel for each tile. B, the larger operand, is read once: the block of A stays in the L2 cache,
-        and so does a panel of B.
+        and so does a panel of B. `block` says whether the block of K is the first, and the last.
         """
         a, b, c, partial = pointers
         tile, kernel = self.tile, self._kernel()
@@ -206,7 +214,7 @@ class BlockedProduct:
                     steps,
                     f.index(f.minimum(f.subtract(rows, row), tile.rows)),
                     width,
-                    last,
+                    *block,
                     f.address_of(kernel.distances.table(f"{self.name}.distances")),
                 )
 
@@ -224,7 +232,7 @@ class BlockedProduct:
         """Returns zeros for all tiles of a task's block, or for one tile if K is one block; null if registers hold all
         sums.
         """
-        if self.plan.summed_steps >= self.product.k:
+        if self.plan.summed_steps >= self.plan.depth and not self.plan.has_partial_sums:
             return constant(PTR, 0)
         sums = f.slot(type_of(self.element), self._partial_count)
         size = f.index(self._partial_count * size_of(self.element))

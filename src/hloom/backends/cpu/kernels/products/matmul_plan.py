@@ -43,6 +43,7 @@ MULTIPLY_ADD_COST = 0.625  # in additions
 MIN_PRODUCT_WORK = 5 * MIN_TASK_WORK  # of the smallest task, which packs operands
 REGISTER_DEPTH = 1024  # words of a block of K for tile registers, which are loaded from the second cache as fast
 MIN_PANEL_ROWS = 256  # of a block of A, if each packs B anew
+MIN_PACKED_ROWS = 128  # of a block of A on the stack, for which a panel of B is read once
 MIN_ALIGNED_ROWS = 128  # of a result, whose B is packed even if it is small
 PANEL_OF_B_BYTES = L2_BYTES // 4  # which the second cache holds
 BLOCK_BYTES = L2_BYTES // 2  # of a block of A in place, or for tile registers, for which a panel of B is read once
@@ -191,9 +192,19 @@ class MatmulPlan:
         return self.b_storage == "direct" and _streams(self.product, self.tile.type)
 
     @property
+    def adds_to_result(self) -> bool:
+        """Whether K has several blocks, between which the result holds the sums.
+
+        It does not where rows of an A that is read in place are repeated, which would be added twice.
+        """
+        c, has_blocks = self.product.c, self.depth < self.product.k
+        is_plain = c.has_contiguous_rows and c.element == self.tile.type.element
+        return has_blocks and is_plain and not (self.a_is_direct or self.in_tile_registers or self.has_groups)
+
+    @property
     def has_partial_sums(self) -> bool:
-        """Whether K has several blocks, between which memory holds the sums."""
-        return self.depth < self.product.k
+        """Whether K has several blocks, between which the stack holds the sums."""
+        return self.depth < self.product.k and not self.adds_to_result
 
     @property
     def summed_steps(self) -> int:
@@ -253,7 +264,7 @@ def make_plan(
     a_is_direct = _reads_a_in_place(p, tile, in_tile_registers)
     packs_panels = a_is_direct and not (in_tile_registers or shares_b)
     b_storage = _choose_b_storage(p, tile, threads, packs_panels)
-    depth = _depth(p, tile, b_storage == "direct", in_tile_registers, target.batch_invariant)
+    depth = _depth(p, tile, b_storage == "direct", a_is_direct, in_tile_registers, target.batch_invariant)
     columns = p.n
     if b_storage == "shared":
         passes = math.ceil(p.n / max(MIN_COLUMNS, MAX_PACKED_B_BYTES // (p.k * size_of(vector.element))))
@@ -273,16 +284,20 @@ def _reads_a_in_place(p: Product, tile: Tile, in_tile_registers: bool) -> bool:
     return needs_no_conversion and (p.a.column == 1 or is_small)
 
 
-def _depth(p: Product, tile: Tile, is_direct: bool, in_tile_registers: bool, is_fixed: bool) -> int:
-    """Returns the steps of a block of K, for a B that is read in place or packed; they depend on no threads."""
+def _depth(
+    p: Product, tile: Tile, b_is_direct: bool, a_is_direct: bool, in_tile_registers: bool, is_fixed: bool
+) -> int:
+    """Returns the steps of a block of K, for operands that are read in place or packed; they depend on no threads."""
     size = size_of(tile.type.element)
     block_of_k = min(PANEL_BYTES // (tile.rows * size), PANEL_OF_B_BYTES // (tile.columns * size))
     if is_fixed:
         block_of_k = FIXED_BLOCK_BYTES // size
     elif in_tile_registers:
         block_of_k = REGISTER_DEPTH
-    elif is_direct:
+    elif b_is_direct:
         block_of_k = min(block_of_k, STREAMED_DEPTH if _streams(p, tile.type) else MAX_DIRECT_ROWS)
+    elif p.k > block_of_k and not a_is_direct:
+        block_of_k = min(block_of_k, STACK_BYTES // (min(p.m, MIN_PACKED_ROWS) * size))
     blocks = math.ceil(p.k / block_of_k)
     return p.k if blocks == 1 else align_up(math.ceil(p.k / blocks), tile.type.width)
 

@@ -39,12 +39,13 @@ class PanelStrides:
 
 @dataclass(frozen=True)
 class MicroKernel:
-    """The shared function `(a, b, c, partial, steps, rows, columns, last, distances)`.
+    """The shared function `(a, b, c, partial, steps, rows, columns, first, last, distances)`.
 
     It multiplies a panel of A by a panel of B over `steps` of K, and stores the sums to the first `rows` and `columns`
-    of `c`. With `has_partial_sums` it adds those in `partial`, and stores all there unless `last`. With `has_blocks`,
-    each `summed_steps` are summed from zero (sums.py), and `partial` holds zeros even without partial sums. With
-    `corrected`, a panel of B has one more row, which is added to the sums. `rule` names `multiply_add`.
+    of `c`. With `has_partial_sums` it adds those in `partial`, and stores all there unless `last`; with `adds` it adds
+    those in `c` unless `first`. With `has_blocks`, each `summed_steps` are summed from zero (sums.py), and `partial`
+    holds zeros even without partial sums. With `corrected`, a panel of B has one more row, which is added to the sums.
+    `rule` names `multiply_add`.
 
     Distances and `summed_steps` are read from `distances`, unless they follow from the tile.
     """
@@ -56,6 +57,7 @@ class MicroKernel:
     summed_steps: IndexValue
     has_blocks: bool
     has_partial_sums: bool
+    adds: bool
     has_ragged_rows: bool
     has_ragged_columns: bool
     corrected: bool
@@ -77,7 +79,7 @@ class MicroKernel:
 
     @property
     def _name(self) -> str:
-        flags = "has_blocks", "has_partial_sums", "has_ragged_rows", "has_ragged_columns", "corrected"
+        flags = "has_blocks", "has_partial_sums", "adds", "has_ragged_rows", "has_ragged_columns", "corrected"
         words = [flag.removeprefix("has_") for flag in flags if getattr(self, flag)]
         words += [word for word in ("masked", "streamed") if getattr(self.b, word)]
         words += ["paired"] if self.c.paired else []
@@ -93,7 +95,7 @@ class MicroKernel:
     @property
     def _store(self) -> TileStore:
         ragged = self.has_ragged_rows, self.has_ragged_columns
-        return TileStore(self.tile, self.c, self.distances_of_c, *ragged)
+        return TileStore(self.tile, self.c, self.distances_of_c, *ragged, adds=self.adds)
 
     def _write_tile(self, f: KernelFunction) -> None:
         sums, spilled = self._sum_blocks(f)
@@ -102,18 +104,30 @@ class MicroKernel:
             return
         is_whole = self._store.is_whole(f, f["last"] if self.has_partial_sums else None)
         with f.when(is_whole):
-            self._store_sums(f, sums)
+            if self.adds:
+                with f.unless(f["first"]):
+                    self._store_sums(f, self._added_to_result(f, sums))
+            with f.when(f["first"] if self.adds else None):
+                self._store_sums(f, sums)
         if is_whole is not None:
             with f.unless(is_whole):
                 self._store_through_stack(f, sums, spilled)
 
     def _store_sums(self, f: KernelFunction, sums: list[Value]) -> None:
         """Stores sums from registers to the result."""
-        c = f.parameters[2]
-        for i, value in enumerate(sums):
-            row, vector = divmod(i, self.tile.vectors)
-            offset = f.add(f.multiply(row, self.distances_of_c[0]), vector * self.tile.type.width)
-            f.store_as(value, f.at(c, offset, self.c.element), self.c.type)
+        for value, address in zip(sums, self._addresses(f), strict=True):
+            f.store_as(value, address, self.c.type)
+
+    def _added_to_result(self, f: KernelFunction, sums: list[Value]) -> list[Value]:
+        """Returns the sums added to those of the preceding blocks, in the result."""
+        type, pairs = self.tile.type, zip(sums, self._addresses(f), strict=True)
+        return [f.binary(addition(type), f.load_as(address, self.c.type, type), value) for value, address in pairs]
+
+    def _addresses(self, f: KernelFunction) -> list[Value]:
+        """Returns the addresses in the result of the vectors of the tile."""
+        row, width = self.distances_of_c[0], self.tile.type.width
+        indices = [divmod(i, self.tile.vectors) for i in range(self.tile.rows * self.tile.vectors)]
+        return [f.at(f["c"], f.add(f.multiply(i, row), j * width), self.c.element) for i, j in indices]
 
     def _store_through_stack(self, f: KernelFunction, sums: list[Value], spilled: Value | None) -> None:
         """Spills the sums to memory and, if they are finished, copies those inside of the result."""
@@ -185,7 +199,7 @@ class MicroKernel:
         b, steps, last = f["b"], f["steps"], f["last"]
         type, row = self.tile.type, f.at(b, f.multiply(steps, self.b.step), self.tile.type.element)
         added = [_load_real(f, f.at(row, j * type.width, type.element), type) for j in range(self.tile.vectors)]
-        if self.has_partial_sums:
+        if self.has_partial_sums or self.adds:
             added = [f.select(last, value, constant(type, 0)) for value in added]
         return [f.binary("add", value, added[i % self.tile.vectors]) for i, value in enumerate(sums)]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
 from hloom.backends.cpu.kernels.products.matrix import Matrix, element_offset
+from hloom.backends.cpu.kernels.products.sums import addition
 from hloom.lir import I1, I64, PTR, Function, IndexValue, Type, Value
 from hloom.types import PrimitiveType
 
@@ -38,17 +39,21 @@ class Tile:
 
 
 def tile_function(name: str, write: Callable[[KernelFunction], None]) -> Function:
-    """Returns the shared function `(a, b, c, partial, steps, rows, columns, last, distances)` of a kernel of tiles."""
+    """Returns the shared function `(a, b, c, partial, steps, rows, columns, first, last, distances)` of a kernel.
+
+    `first` and `last` say whether the block of K is the first or the last one.
+    """
     parameters = {"a": PTR, "b": PTR, "c": PTR, "partial": PTR, "steps": I64, "rows": I64, "columns": I64}
-    return shared_function(name, write, **parameters, last=I1, distances=PTR)
+    return shared_function(name, write, **parameters, first=I1, last=I1, distances=PTR)
 
 
 @dataclass(frozen=True)
 class TileStore:
     """The store of the first `rows` and `columns` of a tile to C, whose elements have these distances.
 
-    Tiles at the last rows and columns of the result may be ragged: parts of them are outside of it. Where the product
-    takes subnormal numbers for zero, so may rounding to bf16, which is one instruction then.
+    Tiles at the last rows and columns of the result may be ragged: parts of them are outside of it. With `adds`, the
+    sums of all blocks of K but the first are added to the result. Where the product takes subnormal numbers for zero,
+    so may rounding to bf16, which is one instruction then.
     """
 
     tile: Tile
@@ -57,6 +62,7 @@ class TileStore:
     has_ragged_rows: bool
     has_ragged_columns: bool
     flushes: bool = False
+    adds: bool = False
 
     def is_whole(self, f: KernelFunction, last: Value | None) -> Value | None:
         """Whether a tile is finished, which it is in the last block of K, and all of it in the result; None: always."""
@@ -84,6 +90,10 @@ class TileStore:
             value = f.load(f.at(line, start, type.element), type, 64)
             left = f.left(columns, start) if self.has_ragged_columns else type.width
             address, stored = f.at(target, start, self.c.element), self.c.type
+            if self.adds:
+                mask = f.first_lanes(left, type.width) if self.has_ragged_columns else None
+                total = f.binary(addition(type), f.load_as(address, stored, type, mask), value)
+                value = f.select(f["first"], value, total)
             if self.flushes and stored is PrimitiveType.BF16:
                 value, stored = f.bitcast(f.convert("fptrunc", value, "bfloat"), type.of("i16")), PrimitiveType.U16
             f.store_first(value, address, stored, left)

@@ -117,7 +117,7 @@ def release(f: KernelFunction) -> None:
 
 @dataclass(frozen=True)
 class TileKernel:
-    """The shared function `(a, b, c, partial, steps, rows, columns, last, distances)`, as of a `MicroKernel`.
+    """The shared function `(a, b, c, partial, steps, rows, columns, first, last, distances)`, as of a `MicroKernel`.
 
     It multiplies a panel of A, whose rows of words are `row_of_a` apart, by a packed panel of B, and stores the sums to
     the first `rows` and `columns` of `c`. With `has_partial_sums` it adds those in `partial`, and stores all there
