@@ -15,7 +15,7 @@ import numpy as np
 
 from hloom.affine import Expression
 from hloom.lir import Builder, Value, constant
-from hloom.loops.expressions import Apply, Constant, ExpressionSpace
+from hloom.loops.expressions import Apply, Constant, ExpressionSpace, Where
 from hloom.ops.convert import Convert
 from hloom.ops.elementwise_binary import Add, Multiply, Subtract
 from hloom.ops.kinds import INT
@@ -56,6 +56,8 @@ def _range(expression: Expression) -> tuple[int, int] | None:
     if isinstance(expression, Constant):
         value = float(expression.value)
         return (int(value), int(value)) if value.is_integer() else None
+    if isinstance(expression, Where):
+        return _union(expression.then, expression.otherwise)
     if not isinstance(expression, Apply):
         return None
     op, operands = expression.op, expression.operands
@@ -69,6 +71,11 @@ def _range(expression: Expression) -> tuple[int, int] | None:
         return None
     values = [int(op.function(float(x), float(y))) for x, y in itertools.product(left, right)]
     return min(values), max(values)
+
+
+def _union(*expressions: Expression) -> tuple[int, int] | None:
+    found = [limits for limits in map(integers_of, expressions) if limits is not None]
+    return (min(low for low, _ in found), max(high for _, high in found)) if len(found) == len(expressions) else None
 
 
 class Multiple(Operation):

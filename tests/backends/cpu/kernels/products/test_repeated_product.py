@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from backends.cpu.kernels.products.test_fused_dot import Case, _inner_loops
+from backends.cpu.kernels.products.test_fused_dot import Case, _inner_loops, _unpacking, check
 from hloom.backends.cpu.llvm.processor import TILE_REGISTERS, processor
+from hloom.cli.pipelines import stage_text
 
 PLAIN = Case(1, 512, 96, "s8", "f32", "columns", transposed=True)
 UNUSUAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-45, 3e38, 1e30, -1e-30]
@@ -47,9 +48,9 @@ def test_unusual_factors(scales: str, rows: int, transposed: bool) -> None:
 
 
 @pytest.mark.parametrize("value", UNUSUAL)
-@pytest.mark.parametrize("rows", [1, 3, 8])
-def test_unusual_rows(rows: int, value: float) -> None:
-    case = replace(PLAIN, rows=rows)
+@pytest.mark.parametrize(("rows", "k"), [(1, 512), (3, 512), (8, 512), (8, 128)])
+def test_unusual_rows(rows: int, k: int, value: float) -> None:
+    case = replace(PLAIN, rows=rows, k=k)
     x, w, s = case.arguments()
     x[0, 5::7] = value
     w[:9] = 0
@@ -75,3 +76,52 @@ def _agree(text: str, *arguments: np.ndarray) -> None:
     got, want = (np.asarray(hl.compile(module, backend=b)(*arguments)) for b in ("cpu", "interpreter"))
     x, w, s = arguments
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * np.abs(want[np.isfinite(want)]).max(initial=1e-3))
+
+
+PACKED = Case(16, 512, 96, "s4", "f32", "columns", transposed=True)
+
+
+@pytest.mark.skipif(not has_tiles(), reason="there are no tile registers")
+@pytest.mark.parametrize(
+    ("case", "is_packed", "has_tile_sums"),
+    [
+        (PACKED, True, True),
+        (replace(PACKED, scales="none"), True, True),
+        (replace(PACKED, scales="groups"), True, False),
+        (replace(PLAIN, rows=8), False, True),
+        (replace(PLAIN, rows=4), False, False),  # words are stored as fast as they are multiplied
+        (replace(PLAIN, rows=8, transposed=False), False, False),
+        (replace(PLAIN, rows=8, weights="f8e4m3fn"), False, False),  # sums of small floats may underflow
+    ],
+)
+def test_vectors_of_f32_are_multiplied_in_tile_registers(case: Case, is_packed: bool, has_tile_sums: bool) -> None:
+    text = _unpacking(case, "bitcast") if is_packed else case.text()
+    assert ("x86.tdpbf16ps" in stage_text(hl.parse(text), "llvm")) == has_tile_sums
+
+
+@pytest.mark.parametrize("scales", ["none", "columns", "groups", "64", "96"])
+@pytest.mark.parametrize("has_zero_points", [False, True])
+@pytest.mark.parametrize(("rows", "k", "n"), [(1, 960, 33), (3, 5184, 40), (5, 1152, 70), (6, 576, 64), (16, 672, 48)])
+def test_codes_of_groups(rows: int, k: int, n: int, has_zero_points: bool, scales: str) -> None:
+    if (scales == "none" and has_zero_points) or (scales == "64" and k % 64):
+        return
+    case = Case(rows, k, n, "u8", "f32", scales, has_zero_points, transposed=True)
+    text = _unpacking(case, "stack")
+    x, _, *adjustments = case.arguments()
+    if has_zero_points:
+        zero = adjustments[0]
+        text = text.replace(f"z = f32{[*zero.shape]} parameter(2)", f"zu = u8{[*zero.shape]} parameter(2)")
+        text = text.replace("c = f32", f"z = f32{[*zero.shape]} convert(zu)\nc = f32", 1)
+    codes = np.random.default_rng(5).integers(0, 256, (n, k // 2), np.uint8)
+    exact, bound = case.expected(x, np.stack([codes & 15, codes >> 4], -1).reshape(n, k), *adjustments)
+    given = [a.astype(np.uint8) if has_zero_points and i == 0 else a for i, a in enumerate(adjustments)]
+    got = np.asarray(hl.compile(hl.parse(text))(x, codes, *given))
+    assert (np.abs(got - exact) <= bound).all()
+
+
+@pytest.mark.parametrize("weights", ["s8", "u8", "s4"])
+@pytest.mark.parametrize("scales", ["columns", "groups", "96"])
+@pytest.mark.parametrize("sizes", [(288, 512), (576, 33), (4608, 77), (9120, 40)])
+@pytest.mark.parametrize("rows", [8, 11])
+def test_bytes_of_groups(rows: int, sizes: tuple[int, int], scales: str, weights: str) -> None:
+    check(Case(rows, *sizes, weights, "f32", scales, transposed=True))

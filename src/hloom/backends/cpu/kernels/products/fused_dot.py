@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.code import KernelCode, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
@@ -19,7 +20,7 @@ from hloom.backends.cpu.kernels.products.matmul import computed_matmul_code, sum
 from hloom.backends.cpu.kernels.products.matmul_plan import MatmulSpec, Product
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers, matvec_code
-from hloom.backends.cpu.kernels.products.matvec.tile_sums import has_tiles, tile_sums_code
+from hloom.backends.cpu.kernels.products.matvec.tile_sums import tile_columns, tile_sums_code
 from hloom.backends.cpu.kernels.products.repeated_product import can_be_repeated, repeated_if_infinite
 from hloom.backends.cpu.kernels.products.sums import accumulator
 from hloom.ir import Instruction
@@ -27,6 +28,7 @@ from hloom.ops.control_flow import Fusion
 from hloom.ops.dot import Dot
 from hloom.ops.structure import Parameter
 from hloom.target import Target
+from hloom.types import PrimitiveType
 
 Entry = Callable[[str], tuple[KernelFunction, Pointers]]
 """Returns an empty entry of a name, and its pointers."""
@@ -59,22 +61,49 @@ def emit(op: Fusion, name: str, instruction: Instruction, target: Target) -> Ker
 
 def _code(name: str, spec: MatmulSpec, weights: ComputedOperand, target: Target, entry: Entry) -> KernelCode:
     """Returns the code of a product with computed weights."""
-    matvec, (f, pointers) = _matvec(spec, weights), entry(name)
-    if has_tiles(matvec, target):
-        return tile_sums_code(name, f, matvec, target, pointers)
-    weights = with_rounded_products(weights)
     if spec.m > MAX_VECTORS:
-        return computed_matmul_code(name, f, _matmul(spec, weights), weights, target, pointers)
-    vector = sum_vector(accumulator(spec.lhs_type, spec.rhs_type, spec.out_type), target)
-
-    def few(name: str, weights: ComputedOperand) -> KernelCode:
+        weights = with_rounded_products(weights)
         f, pointers = entry(name)
-        return matvec_code(name, f, _matvec(spec, weights), vector, target, pointers)
+        return computed_matmul_code(name, f, _matmul(spec, weights), weights, target, pointers)
+    few = _Few(spec, target, entry)
+    if spec.rhs_type is not PrimitiveType.F32:
+        return few.in_tiles(name, weights) or few.plain(name, with_rounded_products(weights))
+    fast = few.without_factor(f"{name}.fast", weights) if can_be_repeated(spec, target) else None
+    if fast is None:
+        return few.plain(name, weights)
+    f, pointers = entry(name)
+    return repeated_if_infinite(f, fast, few.plain(f"{name}.exact", weights), pointers.out, spec)
 
-    factored = with_factor(weights) if can_be_repeated(spec, target) else None
-    if factored is None:
-        return few(name, weights)
-    return repeated_if_infinite(f, few(f"{name}.fast", factored), few(f"{name}.exact", weights), pointers.out, spec)
+
+@dataclass(frozen=True)
+class _Few:
+    """Products of a few rows with computed weights, which are computed where they are read."""
+
+    spec: MatmulSpec
+    target: Target
+    entry: Entry
+
+    def plain(self, name: str, weights: ComputedOperand) -> KernelCode:
+        """Returns the code with vectors."""
+        spec = self.spec
+        vector = sum_vector(accumulator(spec.lhs_type, spec.rhs_type, spec.out_type), self.target)
+        f, pointers = self.entry(name)
+        return matvec_code(name, f, _matvec(spec, weights), vector, self.target, pointers)
+
+    def in_tiles(self, name: str, weights: ComputedOperand) -> KernelCode | None:
+        """Returns the code in tile registers; None for other products."""
+        matvec = _matvec(self.spec, weights)
+        columns = tile_columns(matvec, self.target)
+        if columns is None:
+            return None
+        f, pointers = self.entry(name)
+        return tile_sums_code(name, f, matvec, columns, self.target, pointers)
+
+    def without_factor(self, name: str, weights: ComputedOperand) -> KernelCode | None:
+        """Returns the code that adds products without the factor of the weights; None if that is not faster."""
+        factored = with_factor(weights)
+        tiles = self.in_tiles(name, factored or weights)
+        return tiles if tiles is not None or factored is None else self.plain(name, factored)
 
 
 def can_compute(dot: Instruction, operand: Instruction, sources: Iterable[Instruction]) -> bool:

@@ -1,18 +1,22 @@
-"""A computed matrix times a few vectors of bf16, in tile registers: AMX of x86-64 (see tile_registers.py).
+"""A computed matrix times a few vectors, in tile registers: AMX of x86-64 (see tile_registers.py).
 
 Some rows of the matrix are computed along K, a few hundred elements of each, as words of two bf16. They stay in the
 first cache, from which an instruction multiplies 16 rows by 16 words at a time: the work for each element of the matrix
 hardly depends on the number of vectors. Elements have the order in which they are computed, in which the vectors are
 packed before.
+
+A vector of f32 is three columns of bf16, whose sum it is, and the matrix consists of integers that bf16 has, so that
+products are exact.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from hloom.backends.cpu.elements.small_values import integers_of
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
@@ -20,7 +24,9 @@ from hloom.backends.cpu.kernels.products.computed_operand import ComputedOperand
 from hloom.backends.cpu.kernels.products.matmul_plan import MULTIPLY_ADD_COST
 from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers
 from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import ComputedMatrix, Row
+from hloom.backends.cpu.kernels.products.matvec.tile_columns import F32, PARTS, STEP, WORD, TileColumns, words_of
 from hloom.backends.cpu.kernels.products.operand_emitter import OperandEmitter
+from hloom.backends.cpu.kernels.products.sums import add_pairwise
 from hloom.backends.cpu.kernels.products.tile_registers import (
     BF16,
     WORDS,
@@ -29,108 +35,93 @@ from hloom.backends.cpu.kernels.products.tile_registers import (
     move,
     release,
 )
-from hloom.lir import I8, PTR, IndexValue, Value, constant, type_of
+from hloom.lir import I8, PTR, IndexValue, Value, constant
 from hloom.loops.expressions import Apply
 from hloom.ops.elementwise_binary import Multiply
 from hloom.ops.traits import Linear
 from hloom.target import Target
 from hloom.types import PrimitiveType
 
-MIN_VECTORS = 4  # fewer are multiplied as fast as words are stored
-STEP = 2 * WORDS  # elements of K in a row of a register
-SQUARES = 2  # registers of sums, along the rows
-ROWS = SQUARES * WORDS
+MIN_VECTORS = {BF16: 4, PrimitiveType.F32: 8}  # fewer are multiplied as fast as words are stored
 PART = 8 * STEP  # elements of K of the rows that are in the first cache
+MAX_INTEGER = 1 << 8  # up to which bf16 has all
+PITCH = (PART // STEP | 1) * WORDS  # words of a row, an odd number of lines of the cache, which rows share evenly
 BLOCK = 8 * PART  # elements of K whose sums are added in one chain
 UNIT = 2 * STEP  # elements of K that are computed together
-ROW_WORDS = PART // 2  # from the computed words of a row to those of the next one
-F32, WORD = type_of("float", WORDS), type_of("i32", WORDS)
 
 
-def has_tiles(p: Matvec, target: Target) -> bool:
-    """Whether a product is computed in tile registers."""
-    is_bf16 = p.computed is not None and {p.computed.value.type, p.vectors.type} == {BF16}
+def tile_columns(p: Matvec, target: Target) -> TileColumns | None:
+    """Returns the columns of a product in tile registers; None for other products."""
+    operand, type = p.computed, p.vectors.type
+    if operand is None or type is not operand.value.type or type not in MIN_VECTORS or target.batch_invariant:
+        return None
     has_registers = has_tile_instruction(BF16, BF16) and target.vector_bytes == WORDS * 4
-    if not is_bf16 or not has_registers or target.batch_invariant or p.alternates:
-        return False
-    has_vectors = p.is_by_rows and p.vectors.row == 1 and p.out.row == 1
-    return has_vectors and MIN_VECTORS <= p.count <= WORDS and p.m >= ROWS and p.k >= STEP
+    has_vectors = p.is_by_rows and p.vectors.row == 1 and p.out.row == 1 and not p.alternates
+    is_large = MIN_VECTORS[type] <= p.count <= WORDS and p.m >= 2 * WORDS and p.k >= STEP
+    if not has_registers or not has_vectors or not is_large:
+        return None
+    columns = TileColumns(p.count, 1, _order(operand))
+    if type is BF16:
+        return columns
+    limits = integers_of(operand.value)
+    return replace(columns, parts=PARTS) if limits is not None and max(map(abs, limits)) <= MAX_INTEGER else None
 
 
-def tile_sums_code(name: str, f: KernelFunction, p: Matvec, target: Target, at: Pointers) -> KernelCode:
+def _order(operand: ComputedOperand) -> Sequence[int] | None:
+    """Returns which of the elements of a step the halves of words have; None if they are in order."""
+    order = operand.order(F32)
+    return None if order is None else [*order, *(WORDS + lane for lane in order)]
+
+
+def tile_sums_code(
+    name: str, f: KernelFunction, p: Matvec, columns: TileColumns, target: Target, at: Pointers
+) -> KernelCode:
     """Completes the entry `f` of a product in tile registers; returns its code."""
     assert p.computed is not None
     p = replace(p, computed=_unrounded(p.computed))
-    sums = _TileSums(name, p)
-    sums.pack(f, at.other)
-    shares = max(1, min(math.ceil(p.tasks(F32, target) / p.batch), p.m // ROWS))
+    packed_bytes = columns.size(p.k)
+    with f.loop(p.batch) as batch:
+        of_product = f.at(at.other, f.multiply(batch.index, p.batch_strides[1]), p.vectors.element)
+        packed = f.at(f["scratch"], f.multiply(batch.index, packed_bytes), "i8")
+        columns.pack(f, p.vectors, p.k, of_product, packed)
+    plan = _Plan(name, p, columns)
+    shares = max(1, min(math.ceil(p.tasks(F32, target) / p.batch), p.m // plan.rows))
     on = f.threads_if(target.is_worth_threads(p.batch * p.m * p.k * MULTIPLY_ADD_COST))
     f.run_chunks(f"{name}.task", f.pack(f["scratch"], at.out, *at.arrays), p.batch * shares, on)
-    return code_of(name, [sums.task(shares), f], aligned(p.batch * sums.packed_bytes))
-
-
-def _sums(square: int) -> Value:
-    """Returns the register of sums of a square of rows."""
-    return constant(I8, square)
-
-
-_MATRIX, _VECTORS = constant(I8, SQUARES), constant(I8, SQUARES + 1)
-"""The registers of words: few, as in other products (tile_choice.py)."""
+    return code_of(name, [plan.task(shares), f], aligned(p.batch * packed_bytes))
 
 
 @dataclass(frozen=True)
-class _TileSums:
-    """Writes the functions of a product."""
+class _Plan:
+    """A product by rows of squares, which are registers of sums, and by parts of K."""
 
     name: str
     p: Matvec
+    columns: TileColumns
 
     @property
-    def steps(self) -> int:
-        """Registers of words along K."""
-        return math.ceil(self.p.k / STEP)
+    def squares(self) -> int:
+        """Registers of sums along the rows: few, as in other products (tile_choice.py)."""
+        return 2 if self.columns.tiles == 1 else 1
 
     @property
-    def packed_bytes(self) -> int:
-        """Bytes of the packed vectors of a product: a word of each side by side. A vector past the last one is written
-        with them.
-        """
-        return (self.steps * WORDS * self.p.count + WORDS) * 4
+    def rows(self) -> int:
+        """Rows that are multiplied together."""
+        return self.squares * WORDS
 
-    # Packing
+    def sums(self, square: int, tile: int) -> Value:
+        """Returns the register of the sums of a square and a tile of columns."""
+        return constant(I8, square * self.columns.tiles + tile)
 
-    def pack(self, f: KernelFunction, source: Value) -> None:
-        """Writes the packed vectors of all products to the workspace."""
-        p = self.p
-        with f.loop(p.batch) as batch:
-            of_product = f.at(source, f.multiply(batch.index, p.batch_strides[1]), p.vectors.element)
-            target = f.at(f["scratch"], f.multiply(batch.index, self.packed_bytes), "i8")
-            whole = p.k // STEP
-            if whole:
-                with f.loop(whole) as step:
-                    self._pack_step(f, of_product, target, step.index, STEP)
-            if p.k % STEP:
-                self._pack_step(f, of_product, target, whole, p.k % STEP)
+    @property
+    def matrix(self) -> Value:
+        """The register of words of rows."""
+        return constant(I8, self.squares * self.columns.tiles)
 
-    def _pack_step(self, f: KernelFunction, source: Value, target: Value, step: IndexValue, count: int) -> None:
-        """Packs `count` elements of each vector; rows are stored in order, each over what follows the one before."""
-        p, order = self.p, self.p.order(F32)
-        columns = []
-        for vector in range(p.count):
-            start = f.add(f.multiply(step, STEP), vector * p.vectors.column)
-            halves = []
-            for first in (0, WORDS):
-                mask = f.first_lanes(max(count - first, 0), WORDS) if count - first < WORDS else None
-                address = f.at(source, f.add(start, first), p.vectors.element)
-                value = f.load_as(address, p.vectors.type, F32, mask)
-                halves.append(f.shuffle(value, None, order) if order else value)
-            columns.append(_words(f, *halves))
-        lines = transpose(f, columns + [constant(WORD, 0)] * (WORDS - p.count))
-        for i, line in enumerate(lines):
-            offset = f.multiply(f.add(f.multiply(step, WORDS), i), p.count)
-            f.store(line, f.at(target, offset, "i32"), 4)
-
-    # Products
+    @property
+    def vectors(self) -> Value:
+        """The register of words of columns."""
+        return constant(I8, self.squares * self.columns.tiles + 1)
 
     def task(self, shares: int) -> KernelFunction:
         """Returns the task of a share of the rows of a product."""
@@ -138,37 +129,43 @@ class _TileSums:
         assert p.computed is not None
         vectors, out, *arrays = f.unpack(f["context"], *[PTR] * (2 + len(p.computed.buffers)))
         batch, share = f.divide(f["chunk"], shares), f.remainder(f["chunk"], shares)
-        vectors = f.at(vectors, f.multiply(batch, self.packed_bytes), "i8")
+        vectors = f.at(vectors, f.multiply(batch, self.columns.size(p.k)), "i8")
         out = f.at(out, f.multiply(batch, p.batch_strides[2]), p.out.element)
-        first, count = f.share(p.m, ROWS, shares, share)
+        first, count = f.share(p.m, self.rows, shares, share)
         emitter = OperandEmitter(f, p.computed, arrays, F32, p.computed.parts(F32))
-        rows = _Rows(f, p, ComputedMatrix(emitter, batch), vectors)
+        rows = _Rows(f, self, ComputedMatrix(emitter, batch), vectors)
         self._configure(f)
-        with f.loop(count, ROWS) as group:
-            start = f.minimum(f.add(first, group.index), p.m - ROWS)
+        with f.loop(count, self.rows) as group:
+            start = f.minimum(f.add(first, group.index), p.m - self.rows)
             rows.add_products(start)
             rows.store(out, start)
         release(f)
         return f
 
     def _configure(self, f: KernelFunction) -> None:
-        of_sums = [(WORDS, 4 * self.p.count)] * SQUARES
-        words = (WORDS, 4 * WORDS), (WORDS, 4 * self.p.count)
+        columns = self.columns
+        of_sums = [(WORDS, 4 * columns.width)] * (self.squares * columns.tiles)
+        words = (WORDS, 4 * WORDS), (WORDS, 4 * columns.width)
         configure(f, f"{self.name}.registers", [*of_sums, *words])
 
 
 class _Rows:
     """Writes the products of some rows: their words and the sums are on the stack."""
 
-    def __init__(self, f: KernelFunction, p: Matvec, matrix: ComputedMatrix, vectors: Value) -> None:
-        self.f, self.p, self.matrix, self.vectors = f, p, matrix, vectors
-        self.words = f.slot(WORD, ROWS * ROW_WORDS // WORDS)
-        self.block, self.totals = f.slot(F32, ROWS), f.slot(F32, ROWS)
+    def __init__(self, f: KernelFunction, plan: _Plan, matrix: ComputedMatrix, vectors: Value) -> None:
+        self.f, self.plan, self.columns, self.matrix, self.vectors = f, plan, plan.columns, matrix, vectors
+        self.line = plan.columns.tiles * WORDS
+        self.words = f.slot(WORD, plan.rows * PITCH // WORDS)
+        self.sums, self.totals = (f.slot(F32, plan.rows * plan.columns.tiles) for _ in range(2))
+        self._clear(self.sums)
+
+    def _clear(self, sums: Value) -> None:
+        self.f.fill(sums, 0, self.plan.rows * self.line * 4)
 
     def add_products(self, first: IndexValue) -> None:
-        """Writes the sums of the rows from `first` on, of which each has a vector, to the totals."""
-        f, k = self.f, self.p.k
-        f.fill(self.totals, 0, ROWS * 4 * WORDS)
+        """Writes the sums of the rows from `first` on, of which each has a line, to the totals."""
+        f, k = self.f, self.plan.p.k
+        self._clear(self.totals)
         whole = k // PART * PART
         if whole:
             with f.loop(whole, BLOCK) as block, self._block():
@@ -183,66 +180,86 @@ class _Rows:
     def _block(self) -> Iterator[None]:
         """Sets the registers of sums to zero, and afterwards adds them to the totals."""
         f = self.f
-        for square in range(SQUARES):
-            f.call_void("llvm.x86.tilezero", _sums(square))
+        for register in range(self.plan.squares * self.columns.tiles):
+            f.call_void("llvm.x86.tilezero", constant(I8, register))
         yield
-        for square in range(SQUARES):
-            move(f, "tilestored64", _sums(square), f.at(self.block, square * WORDS * WORDS, "float"), WORDS)
-        with f.loop(ROWS * WORDS, WORDS) as row:
-            sums, total = f.at(self.block, row.index, "float"), f.at(self.totals, row.index, "float")
+        self._keep()
+        with f.loop(self.plan.rows * self.line, WORDS) as at:
+            sums, total = f.at(self.sums, at.index, "float"), f.at(self.totals, at.index, "float")
             f.store(f.binary("fadd", f.load(total, F32, 64), f.load(sums, F32, 64)), total, 64)
+
+    def _keep(self) -> None:
+        """Stores the registers of sums."""
+        f = self.f
+        for square in range(self.plan.squares):
+            for tile in range(self.columns.tiles):
+                address = f.at(self.sums, square * WORDS * self.line + tile * WORDS, "float")
+                move(f, "tilestored64", self.plan.sums(square, tile), address, self.line)
 
     def _add_part(self, first: IndexValue, start: IndexValue, count: int) -> None:
         """Computes `count` elements of K of each row, and adds their products to the sums."""
         f = self.f
-        with f.loop(ROWS) as row:
-            own = self.matrix.row(f.add(first, row.index), ROWS)
-            line = f.at(self.words, f.multiply(row.index, ROW_WORDS), "i32")
-            whole = count // UNIT * UNIT
-            if whole:
-                with f.loop(whole, UNIT) as unit:
-                    self._compute(own, f.add(start, unit.index), UNIT, f.at(line, f.divide(unit.index, 2), "i32"))
-            if count > whole:
-                self._compute(own, f.add(start, whole), count - whole, f.at(line, whole // 2, "i32"))
+        self._compute_part(first, start, count)
         with f.loop(math.ceil(count / STEP)) as step:
             self._multiply(start, step.index)
 
+    def _row(self, first: IndexValue, row: IndexValue) -> Row:
+        return self.matrix.row(self.f.add(first, row), self.plan.rows)
+
+    def _compute_part(self, first: IndexValue, start: IndexValue, count: int) -> None:
+        """Computes words of `count` elements of K of each row."""
+        f = self.f
+        with f.loop(self.plan.rows) as row:
+            own = self._row(first, row.index)
+            line = f.at(self.words, f.multiply(row.index, PITCH), "i32")
+            whole = count // UNIT * UNIT
+            if whole:
+                with f.loop(whole, UNIT) as at:
+                    self._compute(own, f.add(start, at.index), UNIT, f.at(line, f.divide(at.index, 2), "i32"))
+            if count > whole:
+                self._compute(own, f.add(start, whole), count - whole, f.at(line, whole // 2, "i32"))
+
     def _compute(self, row: Row, start: IndexValue, count: int, target: Value) -> None:
         """Writes the words of `count` elements of a row, the last ones with zeros."""
-        f, lanes = self.f, self.matrix.parts * WORDS
+        f = self.f
         row.prefetch(start)
+        lanes = self.matrix.parts * WORDS
         vectors: list[Value] = []
         for first in range(0, count, lanes):
             mask = f.first_lanes(count - first, lanes) if count - first < lanes else None
             vectors += row.load(f.add(start, first), mask)
         vectors += [constant(F32, 0)] * (len(vectors) % 2)
         for i, (low, high) in enumerate(zip(vectors[::2], vectors[1::2], strict=True)):
-            f.store(_words(f, low, high), f.at(target, i * WORDS, "i32"), 64)
+            f.store(words_of(f, low, high), f.at(target, i * WORDS, "i32"), 64)
 
     def _multiply(self, start: IndexValue, step: IndexValue) -> None:
         """Adds the products of a step of K, counted from the first one of the computed words, to the sums."""
-        f, count = self.f, self.p.count
-        of_vectors = f.multiply(f.add(f.divide(start, STEP), step), WORDS * count)
-        move(f, "tileloadd64", _VECTORS, f.at(self.vectors, of_vectors, "i32"), count)
-        for square in range(SQUARES):
-            own = f.add(f.multiply(step, WORDS), square * WORDS * ROW_WORDS)
-            move(f, "tileloadd64", _MATRIX, f.at(self.words, own, "i32"), ROW_WORDS)
-            f.call_void("llvm.x86.tdpbf16ps", _sums(square), _MATRIX, _VECTORS)
+        f, own = self.f, self.columns
+        of_vectors = f.multiply(f.add(f.divide(start, STEP), step), own.step_words)
+        for square in range(self.plan.squares):
+            of_rows = f.add(f.multiply(step, WORDS), square * WORDS * PITCH)
+            move(f, "tileloadd64", self.plan.matrix, f.at(self.words, of_rows, "i32"), PITCH)
+            for tile in range(own.tiles):
+                if square == 0:
+                    address = f.at(self.vectors, f.add(of_vectors, tile * WORDS * own.width), "i32")
+                    move(f, "tileloadd64", self.plan.vectors, address, own.width)
+                f.call_void("llvm.x86.tdpbf16ps", self.plan.sums(square, tile), self.plan.matrix, self.plan.vectors)
 
     def store(self, out: Value, first: IndexValue) -> None:
         """Stores the totals of the rows from `first` on to the result."""
-        f, p = self.f, self.p
-        for square in range(0, ROWS, WORDS):
-            lines = [f.load(f.at(self.totals, (square + i) * WORDS, "float"), F32, 64) for i in range(WORDS)]
-            for vector, line in enumerate(transpose(f, lines)[: p.count]):
-                offset = f.add(f.add(first, square), vector * p.out.column)
-                f.store_as(line, f.at(out, offset, p.out.element), p.out.type)
-
-
-def _words(f: KernelFunction, low: Value, high: Value) -> Value:
-    """Returns two vectors of f32, rounded to bf16, as words of neighbours."""
-    bf16 = type_of("bfloat", STEP)
-    return f.bitcast(f.call("llvm.x86.avx512bf16.cvtne2ps2bf16.512", bf16, high, low), WORD)
+        f, p, own = self.f, self.plan.p, self.columns
+        for square in range(0, self.plan.rows, WORDS):
+            columns: list[Value] = []
+            for tile in range(own.tiles):
+                lines = [f.at(self.totals, (square + i) * self.line + tile * WORDS, "float") for i in range(WORDS)]
+                columns += transpose(f, [f.load(line, F32, 64) for line in lines])
+            start = f.add(first, square)
+            for vector in range(own.count):
+                first_part, *others = columns[vector * own.parts : (vector + 1) * own.parts]
+                sums = add_pairwise(f, first_part, *others) if others else first_part
+                sums = self.matrix.scaled(sums, start, None)
+                address = f.at(out, f.add(start, vector * p.out.column), p.out.element)
+                f.store_as(sums, address, p.out.type)
 
 
 def _unrounded(operand: ComputedOperand) -> ComputedOperand:

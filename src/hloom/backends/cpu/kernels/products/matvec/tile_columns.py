@@ -1,0 +1,115 @@
+"""Packed vectors as the columns of tile registers (see tile_sums.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hloom.backends.cpu.elements.transpose import transpose
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.backends.cpu.kernels.products.matrix import Matrix
+from hloom.backends.cpu.kernels.products.tile_registers import WORDS
+from hloom.lir import IndexValue, Value, constant, type_of, vector_constant
+
+STEP = 2 * WORDS  # elements of K in a row of a register
+PARTS = 3  # columns of bf16 whose sum is one of f32
+MIN_NUMBER, MAX_NUMBER = 2.0**-100, 2.0**100  # magnitudes whose parts and their products are normal numbers
+F32, WORD, HALVES = type_of("float", WORDS), type_of("i32", WORDS), type_of("i16", STEP)
+
+
+@dataclass(frozen=True)
+class TileColumns:
+    """The columns of a product with `count` vectors: the parts of each. Elements of a step have an order."""
+
+    count: int
+    parts: int
+    order: Sequence[int] | None
+
+    @property
+    def tiles(self) -> int:
+        """Registers of a step."""
+        return -(-self.count * self.parts // WORDS)
+
+    @property
+    def width(self) -> int:
+        """Columns of a register."""
+        return min(self.count * self.parts, WORDS)
+
+    @property
+    def step_words(self) -> int:
+        """Packed words of a step."""
+        return self.tiles * WORDS * self.width
+
+    def size(self, k: int) -> int:
+        """Returns the bytes of packed vectors."""
+        return -(-k // STEP) * self.step_words * 4
+
+    def pack(self, f: KernelFunction, vectors: Matrix, k: int, source: Value, target: Value) -> None:
+        """Writes the packed vectors of a product."""
+        packing, whole = _Packing(f, self, vectors, source, target), k // STEP
+        if whole:
+            with f.loop(whole) as step:
+                packing.pack(step.index, STEP)
+        if k % STEP:
+            packing.pack(whole, k % STEP)
+
+
+@dataclass(frozen=True)
+class _Packing:
+    """Packs the vectors of a product from a source."""
+
+    f: KernelFunction
+    columns: TileColumns
+    vectors: Matrix
+    source: Value
+    target: Value
+
+    def pack(self, step: IndexValue, count: int) -> None:
+        """Packs `count` elements of each vector."""
+        f, own = self.f, self.columns
+        columns = [words for vector in range(own.count) for words in self._parts(step, vector, count)]
+        columns += [constant(WORD, 0)] * (-len(columns) % WORDS)
+        base = f.multiply(step, own.step_words)
+        mask = f.first_lanes(own.width, WORDS) if own.width < WORDS else None
+        for first in range(0, len(columns), WORDS):
+            for i, line in enumerate(transpose(f, columns[first : first + WORDS])):
+                address = f.at(self.target, f.add(base, (first + i) * own.width), "i32")
+                f.store_masked(line, address, 4, mask)
+
+    def _parts(self, step: IndexValue, vector: int, count: int) -> list[Value]:
+        """Returns words of `count` elements of a vector, or of the parts whose sum they are."""
+        f, order = self.f, self.columns.order
+        halves = [self._half(step, vector, first, count - first) for first in (0, WORDS)]
+        parts = []
+        for _ in range(self.columns.parts):
+            words = f.bitcast(words_of(f, *halves), HALVES)
+            rest = zip(halves, (0, WORDS), strict=True)
+            halves = [f.binary("fsub", half, _widened(f, words, first)) for half, first in rest]
+            parts.append(f.bitcast(f.shuffle(words, None, order) if order else words, WORD))
+        return parts
+
+    def _half(self, step: IndexValue, vector: int, first: int, count: int) -> Value:
+        """Returns half of the elements of a step; NaN instead of numbers whose parts are not exact."""
+        f, own = self.f, self.vectors
+        mask = f.first_lanes(max(count, 0), WORDS) if count < WORDS else None
+        start = f.add(f.multiply(step, STEP), vector * own.column + first)
+        value = f.load_as(f.at(self.source, start, own.element), own.type, F32, mask)
+        if self.columns.parts == 1:
+            return value
+        magnitude, zero = f.intrinsic("fabs", value), constant(F32, 0)
+        is_large = f.compare("oge", magnitude, constant(F32, MIN_NUMBER))
+        is_usual = f.binary("and", is_large, f.compare("ole", magnitude, constant(F32, MAX_NUMBER)))
+        is_usual = f.binary("or", is_usual, f.compare("oeq", value, zero))
+        return f.select(is_usual, value, constant(F32, float("nan")))
+
+
+def words_of(f: KernelFunction, low: Value, high: Value) -> Value:
+    """Returns two vectors of f32, rounded to bf16, as words of neighbours."""
+    bf16 = type_of("bfloat", STEP)
+    return f.bitcast(f.call("llvm.x86.avx512bf16.cvtne2ps2bf16.512", bf16, high, low), WORD)
+
+
+def _widened(f: KernelFunction, words: Value, first: int) -> Value:
+    """Returns half of a vector of bf16 as f32."""
+    half = f.convert("zext", f.shuffle(words, None, range(first, first + WORDS)), "i32")
+    return f.bitcast(f.binary("shl", half, vector_constant("i32", [16] * WORDS)), F32)
