@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.kernels.code import KernelCode, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
@@ -72,7 +72,7 @@ def _code(name: str, spec: MatmulSpec, weights: ComputedOperand, target: Target,
     if fast is None:
         return few.plain(name, weights)
     f, pointers = entry(name)
-    return repeated_if_infinite(f, fast, few.plain(f"{name}.exact", weights), pointers.out, spec)
+    return repeated_if_infinite(f, fast, few.plain(f"{name}.exact", weights, is_short=True), pointers.out, spec)
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,13 @@ class _Few:
     target: Target
     entry: Entry
 
-    def plain(self, name: str, weights: ComputedOperand) -> KernelCode:
-        """Returns the code with vectors."""
+    def plain(self, name: str, weights: ComputedOperand, is_short: bool = False) -> KernelCode:
+        """Returns the code with vectors; short rather than fast code if it rarely runs."""
         spec = self.spec
         vector = sum_vector(accumulator(spec.lhs_type, spec.rhs_type, spec.out_type), self.target)
         f, pointers = self.entry(name)
-        return matvec_code(name, f, _matvec(spec, weights), vector, self.target, pointers)
+        matvec = replace(_matvec(spec, weights), is_short=is_short)
+        return matvec_code(name, f, matvec, vector, self.target, pointers)
 
     def in_tiles(self, name: str, weights: ComputedOperand) -> KernelCode | None:
         """Returns the code in tile registers; None for other products."""
@@ -103,7 +104,8 @@ class _Few:
         """Returns the code that adds products without the factor of the weights; None if that is not faster."""
         factored = with_factor(weights)
         tiles = self.in_tiles(name, factored or weights)
-        return tiles if tiles is not None or factored is None else self.plain(name, factored)
+        is_in_table = weights.coded is not None  # a table of codes has products with the factor
+        return tiles if tiles is not None or factored is None or is_in_table else self.plain(name, factored)
 
 
 def can_compute(dot: Instruction, operand: Instruction, sources: Iterable[Instruction]) -> bool:

@@ -46,7 +46,8 @@ SUM_TYPES = {memory_element(t): t for t in (PrimitiveType.F32, PrimitiveType.F64
 class Matvec:
     """out[b, i, r] = sum over k of matrix[b, i, k] * vectors[b, k, r].
 
-    The matrix is in memory or, with `computed`, computed from other arrays. With an `instruction`, k counts words.
+    The matrix is in memory or, with `computed`, computed from other arrays. With an `instruction`, k counts words. Code
+    that rarely runs `is_short` rather than fast.
     """
 
     batch: int
@@ -59,6 +60,7 @@ class Matvec:
     batch_strides: tuple[int, int, int]
     computed: ComputedOperand | None = None
     instruction: DotInstruction | None = None
+    is_short: bool = False
 
     @property
     def is_by_rows(self) -> bool:
@@ -264,7 +266,7 @@ class _Emitter:
 
     def _emit_rows(self, f: KernelFunction, batch: IndexValue, first: IndexValue, count: IndexValue) -> None:
         matrix, work, _ = self._operands(f, batch)
-        RowSums(matrix, work, self.type, self.p.m, self.p.k, self.p.count).emit(first, count)
+        RowSums(matrix, work, self.type, self.p.m, self.p.k, self.p.count, self.p.is_short).emit(first, count)
 
     def _task_of_columns(self, shares: int) -> KernelFunction:
         f, blocks = task_function(f"{self.name}.task"), self.plan.blocks

@@ -36,6 +36,7 @@ class RowSums:
     m: int
     k: int
     count: int
+    is_short: bool = False
 
     @property
     def rows(self) -> int:
@@ -47,6 +48,8 @@ class RowSums:
     @property
     def _sums(self) -> int:
         """Vectors of sums in registers: more where there are more registers, and one of each vector takes many."""
+        if self.is_short:
+            return self.count
         if self.count == 1 and self.matrix.order:
             return SUMS_OF_HALVES
         return MANY_SUMS if self.count > 4 and self.type.width * self.type.bits == 512 else SUMS
