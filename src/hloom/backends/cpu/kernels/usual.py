@@ -19,8 +19,9 @@ FACTORS = {"f32": "f32", "f64": "f64", "bf16": "bf16", "s8": "s32"}
 PRODUCTS = (
     (512, 512, 512), (320, 320, 320), (500, 500, 500), (100, 100, 100), (64, 64, 64), (512, 512, 4096), (256, 256, 64),
     (128, 3072, 768), (16, 1024, 1024),
+    *itertools.product((4, 16, 64, 200, 512), (64, 100, 1000, 1024), (64, 256, 1024)),
 )  # fmt: skip
-"""Rows, columns and terms of products."""
+"""Rows, columns and terms of products, whose tiles have many heights and widths, and are whole or ragged."""
 CONVOLUTIONS = (
     (32, 64, 64, 3), (16, 128, 128, 3), (28, 256, 512, 1), (224, 3, 64, 7), (28, 1, 32, 3), (224, 3, 96, 11),
 )  # fmt: skip
