@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
+import hloom as hl
 from backends.cpu.kernels.run_kernel import Kernel
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.kernels.linear_algebra import solve
@@ -15,6 +16,8 @@ from hloom.ir import Instruction
 from hloom.ops.custom_call import CustomCall
 from hloom.runtime.custom_calls.targets import routine_call
 from hloom.target import Target
+
+FLAGS = "side", "uplo", "trans_x", "diag"
 
 
 def emit(op: CustomCall, name: str, instruction: Instruction, target: Target) -> KernelCode | None:
@@ -61,3 +64,18 @@ def test_singular_systems_have_infinities_and_nan() -> None:
     a[5, 5] = 0
     x = solved("f64", a[None], b[None], 1, side="L", uplo="L", trans_x="N", diag="N")[0]
     assert np.isinf(x[5]).all() and (x[:5] == 1).all()
+
+
+@pytest.mark.parametrize("vector_bytes, sides", [(64, 70), (32, 41), (16, 33)])
+def test_rows_of_a_slab_follow_each_other(vector_bytes: int, sides: int) -> None:
+    """Two vectors of 70 unknowns, padded to 128, in each of as many slabs as the right-hand sides need."""
+    lines = "a = f32[70,70] parameter(0)\nb = f32[70,{0}] parameter(1)\nROOT x = f32[70,{0}] custom-call(a, b)"
+    flags = ", ".join(f"{key} = {ord(value)} : ui8" for key, value in zip(FLAGS, "LLNN", strict=True))
+    target = 'custom_call_target="lapack_strsm_ffi", api_version=API_VERSION_TYPED_FFI'
+    module = hl.parse(f"HloModule m\nENTRY e {{\n{lines.format(sides)}, {target}, backend_config={{{flags}}}\n}}")
+    instruction = module.entry.root
+    assert isinstance(instruction.op, CustomCall)
+    code = emit(instruction.op, "solve", instruction, Target(vector_bytes, 2))
+    slab = vector_bytes // 2
+    triangle, scales = 128 * (128 + 16) * 4, 128 * 4
+    assert code is not None and code.scratch_bytes == triangle + -(-sides // slab) * slab * 128 * 4 + scales

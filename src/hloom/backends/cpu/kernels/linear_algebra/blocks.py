@@ -86,6 +86,15 @@ class Square:
             f.copy(line, self.at(f, matrix, row, 0), self.order * self.bytes)
 
 
+class Slab(Square):
+    """The copy of a slab of columns in memory of its own, whose rows are contiguous: a page has those of many steps."""
+
+    @property
+    def pitch(self) -> int:
+        """Distance of rows."""
+        return self.slab
+
+
 def store_number(f: KernelFunction, address: Value, row: IndexValue) -> None:
     """Stores the number of a row as LAPACK counts them, from 1 on, in 32 bits."""
     f.store(f.convert("trunc", f.index(f.add(row, 1)), "i32"), address, 4)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.linear_algebra.blocks import SIDE, Inner, Square
+from hloom.backends.cpu.kernels.linear_algebra.blocks import SIDE, VECTORS, Inner, Slab, Square
 from hloom.backends.cpu.kernels.linear_algebra.views import View, copy_square
 from hloom.ir import Instruction
 from hloom.lir import PTR, Value, constant, type_of
@@ -50,14 +50,16 @@ class _Solve:
         type = type_of("float" if size == 4 else "double", target.vector_bytes // size)
         order = call.operands[0].sizes[0]
         self.triangle = Square(order, type, SIDE)
-        self.sides = Square(call.operands[1].elements // order, type, SIDE)
-        self.side_bytes = self.triangle.padded * self.sides.pitch * size
+        self.count = call.operands[1].elements // order
+        self.sides = Slab(VECTORS * type.width, type, SIDE)
+        self.slabs = -(-self.count // self.sides.slab)
+        self.slab_elements = self.triangle.padded * self.sides.pitch
 
     def code(self) -> KernelCode:
-        f, triangle, sides = entry_function(self.name, self.instruction), self.triangle, self.sides
+        f, triangle = entry_function(self.name, self.instruction), self.triangle
         on = f.threads_if(self.target.threads > 1)
         rows = f.at(f["scratch"], triangle.matrix_bytes, "i8")
-        scales = f.at(rows, self.side_bytes, "i8")
+        scales = f.at(rows, self.slabs * self.slab_elements, triangle.type.element)
         sizes = [matrices.byte_size for matrices in self.call.operands]
         with f.loop(self.call.count) as k:
             a, b, x = (
@@ -67,18 +69,19 @@ class _Solve:
             context = f.pack(a, b, x, f["scratch"], rows, scales)
             for step, tasks in (
                 ("triangle", triangle.padded // triangle.line),
-                ("slab", sides.padded // sides.slab),
+                ("slab", self.slabs),
             ):
                 f.run_chunks(f"{self.name}.{step}", context, tasks, on)
-        inner = Inner(sides, triangle.pitch)
+        inner = Inner(self.sides, triangle.pitch)
         functions = [self._triangle(), self._slab(), f]
         functions += [inner.update(f"{self.name}.update"), inner.substitution(f"{self.name}.solve", self.is_unit)]
-        scratch = triangle.matrix_bytes + aligned(self.side_bytes) + aligned(triangle.padded * triangle.bytes)
+        elements = self.slabs * self.slab_elements + triangle.padded
+        scratch = triangle.matrix_bytes + aligned(elements * triangle.bytes)
         return code_of(self.name, functions, scratch)
 
     def _view(self, memory: Value) -> View:
         """The right-hand sides, or the solutions, as columns, in an array of the program."""
-        order, count = self.triangle.order, self.sides.order
+        order, count = self.triangle.order, self.count
         pitch, back = (count if self.is_left else order), (not self.is_forward, False)
         return View(memory, self.triangle.type.element, (order, count), pitch, not self.is_left, back)
 
@@ -104,18 +107,19 @@ class _Solve:
         """Writes the task that solves for a slab of columns."""
         f, triangle, sides = task_function(f"{self.name}.slab"), self.triangle, self.sides
         _, b, x, rows, memory, scales = f.unpack(f["context"], *[PTR] * 6)
-        own = View(memory, sides.type.element, (triangle.order, sides.order), sides.pitch)
-        column = f.index(f.multiply(f["chunk"], sides.slab))
-        with f.each(0, triangle.padded) as row:
-            f.fill(sides.at(f, memory, row, column), 0, sides.slab * sides.bytes)
+        column, slab = f.index(f.multiply(f["chunk"], sides.slab)), f.multiply(f["chunk"], self.slab_elements)
+        memory = f.at(memory, slab, sides.type.element)
+        f.fill(memory, 0, self.slab_elements * sides.bytes)
+        before = f.at(memory, f.subtract(0, column), sides.type.element)
+        own = View(before, sides.type.element, (triangle.order, self.count), sides.pitch)
         self._copy(f, self._view(b), own, column)
         with f.loop(triangle.padded, SIDE) as block:
-            first, solved = f.index(block.index), sides.at(f, memory, block.index, column)
+            first, solved = f.index(block.index), sides.at(f, memory, block.index, 0)
             f.call_void(
                 f"{self.name}.solve", triangle.at(f, rows, first, first), f.at(scales, first, own.element), solved
             )
             with f.each(f.add(first, SIDE), triangle.padded, sides.tile_rows) as row:
-                target = sides.at(f, memory, row, column)
+                target = sides.at(f, memory, row, 0)
                 f.call_void(f"{self.name}.update", triangle.at(f, rows, first, row), solved, target)
         self._copy(f, own, self._view(x), column)
         return f
