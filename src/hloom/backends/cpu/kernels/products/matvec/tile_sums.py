@@ -45,7 +45,7 @@ from hloom.types import PrimitiveType
 MIN_VECTORS = {BF16: 4, PrimitiveType.F32: 8}  # fewer are multiplied as fast as words are stored
 PART = 8 * STEP  # elements of K of the rows that are in the first cache
 MAX_INTEGER = 1 << 8  # up to which bf16 has all
-PITCH = (PART // STEP | 1) * WORDS  # words of a row, an odd number of lines of the cache, which rows share evenly
+PITCH = PART // 2  # words from a row to the next one
 BLOCK = 8 * PART  # elements of K whose sums are added in one chain
 UNIT = 2 * STEP  # elements of K that are computed together
 
