@@ -451,12 +451,12 @@ def test_groups_of_columns_of_a_shared_matrix(sizes: tuple[int, int, int, int], 
     check(spec_of(*sizes, types, orders="bji bij bij"), threads=2)
 
 
-@pytest.mark.parametrize("k, adds", [(1024, False), (2048, True), (8192, True)])
+@pytest.mark.parametrize("k, adds", [(1024, False), (2048, True), (8192, True), (16384, False)])
 def test_many_rows_of_a_packed_matrix_share_a_panel_of_a_long_sum(k: int, adds: bool) -> None:
     """A gradient of weights: blocks of K are short enough for many rows, and the result holds the sums between them."""
     plan = plan_of(768, 768, k, "bji bij bij")
     assert plan.adds_to_result == adds
-    assert not plan.has_partial_sums
+    assert plan.has_partial_sums == plan.has_groups == (k > 8192)
     assert not adds or plan.row_tiles * plan.tile.rows >= 64
 
 

@@ -296,7 +296,7 @@ def _depth(
         block_of_k = REGISTER_DEPTH
     elif b_is_direct:
         block_of_k = min(block_of_k, STREAMED_DEPTH if _streams(p, tile.type) else MAX_DIRECT_ROWS)
-    elif p.k > block_of_k and not a_is_direct:
+    elif not a_is_direct and block_of_k < p.k <= group_length(p.k):  # without groups, whose sums the stack holds
         block_of_k = min(block_of_k, STACK_BYTES // (min(p.m, MIN_PACKED_ROWS) * size))
     blocks = math.ceil(p.k / block_of_k)
     return p.k if blocks == 1 else align_up(math.ceil(p.k / blocks), tile.type.width)
