@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hloom.affine import Atom, Index, IndexSpace, Quotient, Remainder, Variable, row_major_strides
-from hloom.loops.expressions import ExpressionSpace
+from hloom.loops.expression_space import ExpressionSpace
 
 Values = Mapping[Variable, int]
 Reference = Callable[[Values], int]

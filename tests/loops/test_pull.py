@@ -8,7 +8,8 @@ import pytest
 import hloom as hl
 from hlo_text import arrays_for, interpreted, module_text
 from hloom.affine import Expression
-from hloom.loops.expressions import ExpressionSpace, Load, ReductionResult, walk
+from hloom.loops.expression_space import ExpressionSpace
+from hloom.loops.expressions import Load, ReductionResult, walk
 from hloom.loops.pull import Puller
 
 X = "x = f32[4,6] parameter(0)\n"

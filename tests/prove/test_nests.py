@@ -12,7 +12,7 @@ import hloom as hl
 from hloom.backends.cpu.elements.ops import can_apply
 from hloom.instances.palette import ARRAY_TYPES
 from hloom.loops import locality, split_reduction
-from hloom.loops.expressions import ExpressionSpace
+from hloom.loops.expression_space import ExpressionSpace
 from hloom.loops.lower import can_lower, lower
 from hloom.loops.schedule import schedule
 from hloom.prove import Proved, Undecided

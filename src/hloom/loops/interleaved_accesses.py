@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from hloom.affine import Expression, Index, Variable
-from hloom.loops.expressions import Apply, ExpressionSpace, Load, Reduction, ReductionResult
+from hloom.loops.expression_space import ExpressionSpace
+from hloom.loops.expressions import Apply, Load, Reduction, ReductionResult
 from hloom.loops.lanes import min_masked_bits, native_lanes
 from hloom.loops.nest import Nest, Store, loads_of
 from hloom.loops.transformations import substitute

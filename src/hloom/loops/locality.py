@@ -8,7 +8,7 @@ strip-mined vector loop.
 from __future__ import annotations
 
 from hloom.affine import Index, Variable
-from hloom.loops.expressions import ExpressionSpace
+from hloom.loops.expression_space import ExpressionSpace
 from hloom.loops.nest import Nest
 from hloom.loops.transformations import split_loop
 from hloom.target import CACHE_LINE

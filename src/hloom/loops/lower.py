@@ -11,7 +11,8 @@ import numpy as np
 
 from hloom.affine import Index, Variable, row_major_strides
 from hloom.ir import Computation, Instruction
-from hloom.loops.expressions import ExpressionSpace, FunctionCall, Load, ReductionResult
+from hloom.loops.expression_space import ExpressionSpace
+from hloom.loops.expressions import FunctionCall, Load, ReductionResult
 from hloom.loops.moved_bits import with_bits_moved
 from hloom.loops.nest import BufferType, Kernel, Nest, Store, in_place_pairs
 from hloom.loops.pull import Puller, PullIndexing, can_pull

@@ -13,7 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from hloom.affine import Expression
-from hloom.loops.expressions import Apply, Constant, ExpressionSpace, Load, Where
+from hloom.loops.expression_space import ExpressionSpace
+from hloom.loops.expressions import Apply, Constant, Load, Where
 from hloom.loops.nest import BufferType, Nest, Store
 from hloom.ops.compare import Compare
 from hloom.ops.convert import BitcastConvert

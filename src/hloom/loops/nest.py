@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hloom.affine import Atom, Expression, Index, Quotient, Remainder, Variable
-from hloom.loops.expressions import Apply, ExpressionSpace, Load, Reduction, ReductionResult, Where, walk
+from hloom.loops.expression_space import ExpressionSpace
+from hloom.loops.expressions import Apply, Load, Reduction, ReductionResult, Where, walk
 from hloom.ops.elementwise_binary import Add, Multiply
 from hloom.ops.select import Select
 from hloom.types import PrimitiveType

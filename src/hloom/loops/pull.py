@@ -15,7 +15,8 @@ from hloom.affine import Expression, Index, Variable, row_major_strides
 from hloom.analysis.monoids import monoid_of
 from hloom.ir import Computation, Instruction
 from hloom.loops import expressions
-from hloom.loops.expressions import Apply, ExpressionSpace, FunctionCall, walk
+from hloom.loops.expression_space import ExpressionSpace
+from hloom.loops.expressions import Apply, FunctionCall, walk
 from hloom.loops.scalar_computation import compute
 from hloom.ops.broadcast import Iota
 from hloom.ops.convert import BitcastConvert

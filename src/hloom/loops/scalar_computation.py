@@ -14,7 +14,7 @@ import numpy as np
 
 from hloom.affine import Expression
 from hloom.ir import Computation, Instruction
-from hloom.loops.expressions import ExpressionSpace
+from hloom.loops.expression_space import ExpressionSpace
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.compare import Compare
 from hloom.ops.control_flow import Call, Conditional, Fusion

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hloom.affine import Expression, Index, Variable
-from hloom.loops.expressions import Apply, ExpressionSpace, InRange, Reduction, is_function_call, walk
+from hloom.loops.expression_space import ExpressionSpace
+from hloom.loops.expressions import Apply, InRange, Reduction, is_function_call, walk
 from hloom.loops.interleaved_accesses import (
     MAX_LANES,
     interleaved_loops,

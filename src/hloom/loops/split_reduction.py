@@ -17,7 +17,8 @@ import math
 from dataclasses import replace
 
 from hloom.affine import Expression, Index, Variable, row_major_strides
-from hloom.loops.expressions import Apply, ExpressionSpace, Reduction, ReductionResult, walk
+from hloom.loops.expression_space import ExpressionSpace
+from hloom.loops.expressions import Apply, Reduction, ReductionResult, walk
 from hloom.loops.nest import BufferType, Kernel, Nest, Store, loads_of, nest_cost, reductions_of
 from hloom.target import L2_BYTES, MIN_PARALLEL_WORK
 

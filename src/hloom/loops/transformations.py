@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hloom.affine import Index, Quotient, Remainder, Variable
-from hloom.loops.expressions import ExpressionSpace
+from hloom.loops.expression_space import ExpressionSpace
 from hloom.loops.nest import Nest, Store
 
 MIN_SPLIT = 16

@@ -15,7 +15,8 @@ import numpy as np
 
 from hloom.affine import Expression
 from hloom.lir import Builder, Value, constant
-from hloom.loops.expressions import Apply, Constant, ExpressionSpace, Where
+from hloom.loops.expression_space import ExpressionSpace
+from hloom.loops.expressions import Apply, Constant, Where
 from hloom.ops.convert import Convert
 from hloom.ops.elementwise_binary import Add, Multiply, Subtract
 from hloom.ops.kinds import INT

@@ -9,7 +9,8 @@ from hloom.backends.cpu.elements import ops as element_ops
 from hloom.backends.cpu.elements.types import Element, constant_element, is_native, width_of
 from hloom.ir import Computation
 from hloom.lir import Builder
-from hloom.loops.expressions import Apply, Argument, Constant, ExpressionSpace, is_function_call, walk
+from hloom.loops.expression_space import ExpressionSpace
+from hloom.loops.expressions import Apply, Argument, Constant, is_function_call, walk
 from hloom.loops.scalar_computation import can_compute, compute
 
 

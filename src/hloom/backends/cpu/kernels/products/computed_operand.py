@@ -18,7 +18,8 @@ from hloom.backends.cpu.elements.small_values import as_rounded_product, integer
 from hloom.backends.cpu.kernels.products.tabulated import ByteFunction, byte_function, coded_part
 from hloom.ir import Instruction
 from hloom.lir import Type
-from hloom.loops.expressions import Apply, ExpressionSpace, Load, walk
+from hloom.loops.expression_space import ExpressionSpace
+from hloom.loops.expressions import Apply, Load, walk
 from hloom.loops.nest import BufferType, atoms_of, loads_of
 from hloom.loops.pull import Puller
 from hloom.ops.elementwise_binary import Multiply

@@ -12,7 +12,8 @@ import numpy as np
 
 from hloom.affine import Expression, Variable
 from hloom.backends.cpu.elements.byte_tables import CODES, Table, can_look_up
-from hloom.loops.expressions import Apply, Constant, ExpressionSpace, FromIndex, Load, Where, walk
+from hloom.loops.expression_space import ExpressionSpace
+from hloom.loops.expressions import Apply, Constant, FromIndex, Load, Where, walk
 from hloom.ops.convert import BitcastConvert
 from hloom.shape import Shape
 

@@ -10,7 +10,8 @@ from hloom.backends.cpu.elements import narrow_floats
 from hloom.backends.cpu.elements.types import Element, memory_element, register_element, store_element
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation, emit_expressions
 from hloom.lir import Builder, Value, constant, type_of
-from hloom.loops.expressions import Apply, Argument, Constant, ExpressionSpace, walk
+from hloom.loops.expression_space import ExpressionSpace
+from hloom.loops.expressions import Apply, Argument, Constant, walk
 from hloom.ops.attributes import ComparisonDirection, ComparisonType
 from hloom.ops.compare import Compare
 from hloom.ops.select import Select
