@@ -21,6 +21,7 @@ from hloom.backends.cpu.kernels.products.matmul_plan import (
 )
 from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers, matvec_code, transposed, transposition
 from hloom.backends.cpu.kernels.products.scaled_product import scaled_product
+from hloom.backends.cpu.kernels.products.split.split_product import split_product
 from hloom.backends.cpu.kernels.products.sums import accumulator
 from hloom.backends.cpu.kernels.products.tile_registers import tile_instruction
 from hloom.lir import IndexValue, Type, constant, type_of
@@ -39,7 +40,13 @@ def emit_matmul(name: str, spec: MatmulSpec, target: Target) -> KernelCode:
     if spec.batch * spec.m * spec.n * spec.k == 0:
         return _zeros_code(name, spec)
     if (scaled := scaled_product(spec, vector, target)) is not None:
-        return scaled.code(name, _plain_code(f"{name}.plain", spec, vector, target))
+        return scaled.code(name, _unscaled_code(f"{name}.plain", spec, vector, target))
+    return _unscaled_code(name, spec, vector, target)
+
+
+def _unscaled_code(name: str, spec: MatmulSpec, vector: Type, target: Target) -> KernelCode:
+    if (split := split_product(spec, target)) is not None:
+        return split.code(name, _plain_code(f"{name}.whole", spec, vector, target))
     return _plain_code(name, spec, vector, target)
 
 

@@ -1,0 +1,152 @@
+"""Factors of f32 as three parts of bf16, packed for tile registers.
+
+A number of f32, which has 24 significant bits, is the sum of three of bf16, with 8 each: the number rounded, what is
+left rounded, and what is left then. A packed factor has panels of 16 lines, which are rows of the left matrix or
+columns of the right one. A panel has a square of 16 x 16 words for each part of each step of K, one of 32 elements.
+
+Numbers are multiplied by 2^24 first: no part of even the smallest is subnormal then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hloom.backends.cpu.elements.transpose import transpose
+from hloom.backends.cpu.kernels.code import align_up
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function
+from hloom.backends.cpu.kernels.products.tile_registers import WORD_BYTES, WORDS
+from hloom.lir import I64, PTR, Function, IndexValue, Value, constant, type_of
+
+PARTS = 3
+LINES = 16  # of a panel
+STEP = 2 * WORDS  # elements of K
+ROW_BYTES = WORDS * WORD_BYTES
+SQUARE_BYTES = LINES * ROW_BYTES
+STEP_BYTES = PARTS * SQUARE_BYTES
+PAIR = 2  # panels of the right matrix that are multiplied together
+SCALE = 24  # the power of two
+MANTISSA = 23
+VECTOR, WORD = type_of("float", LINES), type_of("i32", LINES)
+TASK = {"context": PTR, "chunk": I64}
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A factor of a product: its lines, and the distances in elements of lines, of elements along K, and of the batch.
+
+    One of the first two is 1.
+    """
+
+    lines: int
+    line: int
+    step: int
+    batch: int
+    is_right: bool
+
+    @property
+    def panels(self) -> int:
+        """Panels of all lines."""
+        return align_up(-(-self.lines // LINES), PAIR if self.is_right else 1)
+
+    @property
+    def packing(self) -> Function:
+        """The shared task `(context, chunk)` that packs a panel; the context has what `Packing` unpacks."""
+        kind = "along" if self.step == 1 else "across"
+        name = f"split.pack.{kind}.{'right' if self.is_right else 'left'}"
+        return shared_function(name, Packing(self.step == 1, self.is_right).write, **TASK)
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Writes the task that packs a panel of a factor whose elements are beside each other along K, or across."""
+
+    is_along: bool
+    is_right: bool
+
+    def write(self, f: KernelFunction) -> None:
+        """Packs all steps of a panel, and stores the exponent in the bits of its largest number.
+
+        The context has the source, the panels, the exponents, the bytes of a panel, the lines, the elements of K, and
+        the distances of lines and of what is not beside each other.
+        """
+        source, packed, largest, size, of_all, elements, line, other = f.unpack(f["context"], PTR, PTR, PTR, *[I64] * 5)
+        first = f.multiply(f["chunk"], LINES)
+        sizes = f.index(f.minimum(f.left(of_all, first), LINES)), elements
+        source = f.at(source, f.multiply(first, line), "float")
+        panel = f.at(packed, f.multiply(f["chunk"], size), "i8")
+        with f.loop(elements, STEP, carried=[constant(WORD, 0)]) as k:
+            squares = f.at(panel, f.multiply(f.divide(k.index, STEP), STEP_BYTES), "i8")
+            with f.loop(LINES, carried=list(k.carried)) as row:
+                pair = [self._load(f, source, (row.index, k.index, half), sizes, other) for half in range(2)]
+                row.carried[0] = _largest(f, row.carried[0], pair)
+                for part, words in enumerate(self._parts(f, pair)):
+                    f.store(
+                        words, f.at(squares, f.add(part * SQUARE_BYTES, f.multiply(row.index, ROW_BYTES)), "i8"), 64
+                    )
+            k.carried[0] = row.carried[0]
+            if self.is_along == self.is_right:
+                _transpose(f, squares)
+        found = f.call(f"llvm.vector.reduce.umax.{WORD.suffix}", WORD.scalar, k.carried[0])
+        exponent = f.convert("zext", f.binary("lshr", found, constant(WORD.scalar, MANTISSA)), "i64")
+        f.store(exponent, f.at(largest, f["chunk"], "i64"), 8)
+
+    def _load(
+        self,
+        f: KernelFunction,
+        source: Value,
+        at: tuple[IndexValue, IndexValue, int],
+        sizes: tuple[Value, Value],
+        other: Value,
+    ) -> Value:
+        """Loads half a row of words, zeros past the ends: elements of a line along K, or every second one of K across
+        lines.
+        """
+        (row, k, half), (lines, elements) = at, sizes
+        if self.is_along:
+            element = f.add(k, half * WORDS)
+            exists, count = f.compare("ult", f.index(row), lines), f.left(elements, element)
+            offset = f.add(f.multiply(row, other), element)
+        else:
+            element = f.add(k, f.add(f.multiply(row, 2), half))
+            exists, count = f.compare("ult", f.index(element), elements), lines
+            offset = f.multiply(element, other)
+        mask = f.first_lanes(f.select(exists, f.index(count), f.index(0)), WORDS)
+        return f.load_masked(f.at(source, offset, "float"), VECTOR, WORD_BYTES, mask)
+
+    def _parts(self, f: KernelFunction, pair: Sequence[Value]) -> list[Value]:
+        """Returns the words of each part of two vectors."""
+        rest, parts = [f.binary("fmul", value, constant(VECTOR, 2.0**SCALE)) for value in pair], []
+        for part in range(PARTS):
+            rounded = [f.convert("fptrunc", value, "bfloat") for value in rest]
+            parts.append(self._words(f, rounded))
+            if part < PARTS - 1:
+                wide = [f.convert("fpext", value, "float") for value in rounded]
+                rest = [f.binary("fsub", a, b) for a, b in zip(rest, wide, strict=True)]
+        return parts
+
+    def _words(self, f: KernelFunction, pair: Sequence[Value]) -> Value:
+        """Returns words of two vectors of bf16: one vector after the other along K, or an element of each across."""
+        halves = [f.bitcast(value, type_of("i16", WORDS)) for value in pair]
+        if self.is_along:
+            return f.bitcast(f.joined(*halves), WORD)
+        low, high = (f.convert("zext", half, "i32") for half in halves)
+        return f.binary("or", low, f.binary("shl", high, constant(WORD, 16)))
+
+
+def _largest(f: KernelFunction, largest: Value, values: Sequence[Value]) -> Value:
+    """Returns the bits of the largest magnitudes."""
+    for value in values:
+        magnitude = f.binary("and", f.bitcast(value, WORD), constant(WORD, 0x7FFFFFFF))
+        largest = f.intrinsic("umax", largest, magnitude)
+    return largest
+
+
+def _transpose(f: KernelFunction, squares: Value) -> None:
+    """Transposes the square of each part."""
+    with f.loop(PARTS) as part:
+        square = f.at(squares, f.multiply(part.index, SQUARE_BYTES), "i8")
+        addresses = [f.at(square, i * WORDS, "i32") for i in range(LINES)]
+        rows = transpose(f, [f.load(address, WORD, 64) for address in addresses])
+        for row, address in zip(rows, addresses, strict=True):
+            f.store(row, address, 64)
