@@ -11,7 +11,7 @@ import numpy as np
 from hloom.backends.cpu.elements.types import is_native
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.ir import Instruction, flatten
-from hloom.lir import PTR, Function
+from hloom.lir import PTR, VOID, Declaration, Function
 from hloom.shape import Shape
 from hloom.target import CACHE_LINE
 
@@ -87,6 +87,12 @@ def code_of(
 ) -> KernelCode:
     """Returns the code of a kernel from its functions, one of which has the name `entry`."""
     return KernelCode(tuple(f.finish() for f in functions), aligned(scratch_bytes), entry, routines, table)
+
+
+def call_code(f: KernelFunction, code: KernelCode) -> None:
+    """Calls the code of another kernel with the parameters of the entry `f`."""
+    entry = f.address_of(Declaration(code.entry, VOID, (PTR,) * len(f.parameters)))
+    f.call_pointer(entry, VOID, *f.parameters)
 
 
 def aligned(size: int) -> int:

@@ -124,6 +124,10 @@ def test_other_products_have_no_parts(sizes: tuple[int, int, int, int], types: s
     assert split_product(spec_of(*sizes, types), TARGET) is None
 
 
+def test_products_in_shorter_vectors_have_no_parts() -> None:
+    assert split_product(spec_of(1, 512, 512, 512), Target(32, 2)) is None
+
+
 def test_batch_invariant_products_have_no_parts() -> None:
     assert split_product(spec_of(1, 512, 512, 512), Target(64, 2, batch_invariant=True)) is None
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hloom.backends.cpu.kernels.code import KernelCode
+from hloom.backends.cpu.kernels.code import KernelCode, call_code
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function
 from hloom.backends.cpu.kernels.products.matmul_plan import MatmulSpec
 from hloom.backends.cpu.kernels.scaled_floats import ScaledFloats
-from hloom.lir import I64, PTR, VOID, Attribute, Declaration, Function, Type, Value, type_of
+from hloom.lir import I64, PTR, Attribute, Function, Type, Value, type_of
 from hloom.target import Target
 from hloom.types import PrimitiveType
 
@@ -31,22 +31,18 @@ def repeated_if_infinite(
     f: KernelFunction, fast: KernelCode, exact: KernelCode, out: Value, spec: MatmulSpec
 ) -> KernelCode:
     """Completes the entry `f`, which calls the fast code, and the exact one if a result is not finite."""
-    _call(f, fast)
+    call_code(f, fast)
     found = f.slot(I64, 1)
     f.call_function(_look(type_of("float", f.register_bytes // 4)), out, f.index(spec.batch * spec.m * spec.n), found)
     (is_infinite,) = f.unpack(found, I64)
     with f.when(f.convert("trunc", is_infinite, "i1")):
-        _call(f, exact)
+        call_code(f, exact)
     for function in exact.functions:
         function.attributes |= {Attribute.CALL_ONLY}  # rarely runs, so that LLVM need not optimise it
     functions = *fast.functions, *exact.functions, f.finish()
     return replace(
         fast, functions=functions, scratch_bytes=max(fast.scratch_bytes, exact.scratch_bytes), entry=f.function.name
     )
-
-
-def _call(f: KernelFunction, code: KernelCode) -> None:
-    f.call_pointer(f.address_of(Declaration(code.entry, VOID, (PTR,) * len(f.parameters))), VOID, *f.parameters)
 
 
 def _look(type: Type) -> Function:

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from hloom.backends.cpu.kernels.code import KernelCode, align_up, entry_of
+from hloom.backends.cpu.kernels.code import KernelCode, align_up, call_code, entry_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, StackVariable
 from hloom.backends.cpu.kernels.products.matmul_plan import MatmulSpec, normalised
 from hloom.backends.cpu.kernels.products.split.blocks import block_task
-from hloom.backends.cpu.kernels.products.split.factors import LINES, PAIR, SCALE, STEP, STEP_BYTES, Factor
+from hloom.backends.cpu.kernels.products.split.factors import LINES, PAIR, SCALE, STEP, STEP_BYTES, VECTOR, Factor
 from hloom.backends.cpu.kernels.products.tile_registers import has_tile_instruction
-from hloom.lir import I1, I64, PTR, VOID, Declaration, IndexValue, Value, constant
+from hloom.lir import I1, I64, IndexValue, Value, constant
 from hloom.target import CACHE_LINE, TASKS_PER_THREAD, Target
 from hloom.types import PrimitiveType
 
@@ -80,8 +80,7 @@ class SplitProduct:
                 with f.when(fits.get()):
                     self._multiply(f, left, right, (batch.index, row.index, column.index, k.index))
         with f.unless(fits.get()):
-            entry = f.address_of(Declaration(plain.entry, VOID, (PTR,) * len(f.parameters)))
-            f.call_pointer(entry, VOID, *f.parameters)
+            call_code(f, plain)
         scratch_bytes = max(plain.scratch_bytes, scratch_bytes)
         return replace(plain, functions=(*plain.functions, f.finish()), entry=name, scratch_bytes=scratch_bytes)
 
@@ -150,9 +149,9 @@ class SplitProduct:
 
 def split_product(spec: MatmulSpec, target: Target) -> SplitProduct | None:
     """Returns the product of f32 as one of parts; None for others, and if it does not pay."""
-    types = {spec.lhs_type, spec.rhs_type, spec.out_type}
-    bf16 = PrimitiveType.BF16
-    if types != {PrimitiveType.F32} or not has_tile_instruction(bf16, bf16) or target.batch_invariant:
+    bf16, types = PrimitiveType.BF16, {spec.lhs_type, spec.rhs_type, spec.out_type}
+    can_split = has_tile_instruction(bf16, bf16) and target.vector_bytes == VECTOR.byte_size
+    if types != {PrimitiveType.F32} or not can_split or target.batch_invariant:
         return None
     p = normalised(spec)
     of_a, of_b, of_c = p.batch_strides
