@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.kernels.code import KernelCode, align_up, call_code, entry_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, StackVariable
-from hloom.backends.cpu.kernels.products.matmul_plan import MatmulSpec, normalised
+from hloom.backends.cpu.kernels.products.matmul_plan import MatmulSpec, Product, normalised
 from hloom.backends.cpu.kernels.products.split.blocks import block_task
 from hloom.backends.cpu.kernels.products.split.factors import LINES, PAIR, SCALE, STEP, STEP_BYTES, VECTOR, Factor
 from hloom.backends.cpu.kernels.products.tile_registers import has_tile_instruction
 from hloom.lir import I1, I64, IndexValue, Value, constant
-from hloom.target import CACHE_LINE, TASKS_PER_THREAD, Target
+from hloom.target import CACHE_LINE, L2_BYTES, TASKS_PER_THREAD, Target
 from hloom.types import PrimitiveType
 
 BIAS = 127
@@ -33,7 +33,9 @@ LARGEST_EXPONENT = 100  # of a factor
 LARGEST_SUM = 126 - 2 * SCALE  # exponent of K products
 CHUNK = 1024  # lines and elements of K that are packed at once
 BLOCK = 256  # rows and columns of the result in a task
-MIN_LINES, MIN_WORK = 64, 1 << 23  # of a product that pays
+MIN_K = 64
+MIN_REUSE, MIN_REUSE_IN_CACHE = 200, 100
+"""Multiply-adds for each packed element of a product that pays: more if the packed factors leave the second cache."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,12 @@ def split_product(spec: MatmulSpec, target: Target) -> SplitProduct | None:
     left = Factor(p.m, p.a.row, p.a.column, of_a, is_right=False)
     right = Factor(p.n, p.b.column, p.b.row, of_b, is_right=True)
     is_dense = 1 in (left.line, left.step) and 1 in (right.line, right.step) and p.c.column == 1
-    if not is_dense or min(p.m, p.n, p.k) < MIN_LINES or p.m * p.n * p.k < MIN_WORK:
+    if not is_dense or not _pays(p):
         return None
     return SplitProduct(left, right, p.k, p.batch, p.c.row, of_c, p.swapped, target.threads)
+
+
+def _pays(p: Product) -> bool:
+    packed_bytes = (p.m + p.n) * p.k * STEP_BYTES // (LINES * STEP)
+    reuse = MIN_REUSE_IN_CACHE if packed_bytes <= L2_BYTES else MIN_REUSE
+    return p.k >= MIN_K and p.m * p.n >= reuse * (p.m + p.n)
