@@ -1,4 +1,4 @@
-"""The task of a product of packed factors: a block of the result in tile registers."""
+"""The tasks of a product: a panel of the left factor, and a block of the result in tile registers."""
 
 from __future__ import annotations
 
@@ -9,58 +9,93 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_fu
 from hloom.backends.cpu.kernels.products.split.factors import (
     LINES,
     PAIR,
+    PARTS,
     ROW_BYTES,
     SCALE,
     SQUARE_BYTES,
+    STEP,
     STEP_BYTES,
-    TASK,
     VECTOR,
+    WORD,
 )
 from hloom.backends.cpu.kernels.products.tile_registers import WORD_BYTES, WORDS, configure, move, release
-from hloom.lir import I8, I64, PTR, Function, IndexValue, Value, constant
+from hloom.lir import I8, I64, PTR, VOID, Function, IndexValue, Value, constant
 from hloom.target import CACHE_LINE
 
 PAIRS = (2, 0), (1, 0), (0, 0), (0, 1), (1, 1), (0, 2)  # of parts that are multiplied, the left one first
 SUMS, OF_A, OF_B = (constant(I8, 0), constant(I8, 1)), constant(I8, 2), (constant(I8, 3), constant(I8, 4))
 COLUMNS = PAIR * WORDS  # of a tile of the result
-DEPTH = 16  # steps of K whose products registers sum
-LINES_AHEAD = 12  # of the next step, which reach the first cache beside each product of squares
+TASK = {"context": PTR, "chunk": I64}
+DEPTH = 5  # steps of K whose products registers sum: the panels of the right factor stay in the first cache
+LINES_AHEAD = 4  # of the next step of the left factor, read into the first cache beside each product of squares
+
+
+def packing_task() -> Function:
+    """Returns the shared task `(context, chunk)` that packs a panel of the left factor.
+
+    The context has the factor, the panels, the exponents of their largest numbers, the function that packs, the bytes
+    of a panel, the lines, the elements along K, and the distances of lines and of what is not beside each other.
+    """
+    return shared_function("split.pack", _write_packing, **TASK)
+
+
+def _write_packing(f: KernelFunction) -> None:
+    source, panels, exponents, pack, *words = f.unpack(f["context"], PTR, PTR, PTR, PTR, *[I64] * 5)
+    size, lines, elements, line, other = words
+    first = f.multiply(f["chunk"], LINES)
+    exponent = f.at(exponents, f["chunk"], "i64")
+    f.store(f.index(0), exponent, 8)
+    panel, source = f.at(panels, f.multiply(f["chunk"], size), "i8"), f.at(source, f.multiply(first, line), "float")
+    f.call_pointer(
+        pack, VOID, source, panel, exponent, f.index(f.minimum(f.left(lines, first), LINES)), elements, other
+    )
 
 
 def block_task() -> Function:
     """Returns the shared task `(context, chunk)` that computes a block of the result.
 
-    The context has the panels of both factors, the result, the bytes of a panel, the rows and columns of the result,
-    the steps of K, the distance of rows of the result, the number of blocks of rows and of columns, and the elements of
-    K before and after these steps.
+    The context has the panels of the left factor, the right factor, the result, the exponents of the largest numbers
+    that each task packs, and the function that packs; then the bytes of a panel, the rows, the columns, the elements
+    along K, the distance of rows of the result, the number of blocks of rows and of columns, the elements along K
+    before and after these, and the distances of the right factor: of lines, along K, and of what is not beside each
+    other.
     """
-    return shared_function("split.product", _write_task, **TASK)
+    return shared_function("split.product", _write_block, **TASK)
 
 
-def _write_task(f: KernelFunction) -> None:
-    a, b, c, *words = f.unpack(f["context"], PTR, PTR, PTR, *[I64] * 9)
-    size, rows_of_all, columns_of_all, steps, row_of_c, row_blocks, column_blocks, before, after = words
+def _write_block(f: KernelFunction) -> None:
+    a, b, c, exponents, pack, *words = f.unpack(f["context"], *[PTR] * 5, *[I64] * 12)
+    size, of_all_rows, of_all_columns, elements, row_of_c, row_blocks, column_blocks, before, after, *of_b = words
+    line, along, other = of_b
     row_block, column_block = f.digits(f["chunk"], (column_blocks,))
-    row, rows = f.share(rows_of_all, LINES, row_blocks, row_block)
-    column, columns = f.share(columns_of_all, COLUMNS, column_blocks, column_block)
+    row, rows = f.share(of_all_rows, LINES, row_blocks, row_block)
+    column, columns = f.share(of_all_columns, COLUMNS, column_blocks, column_block)
     a = f.at(a, f.multiply(f.divide(row, LINES), size), "i8")
-    b = f.at(b, f.multiply(f.divide(column, WORDS), size), "i8")
+    b = f.at(b, f.multiply(column, line), "float")
     c = f.at(c, f.add(f.multiply(row, row_of_c), column), "float")
-    sums = f.slot(VECTOR, PAIR * LINES)
+    exponent, sums = f.at(exponents, f["chunk"], "i64"), f.slot(VECTOR, PAIR * LINES)
+    panels = [f.slot(WORD, DEPTH * PARTS * LINES) for _ in range(PAIR)]
+    f.store(f.index(0), exponent, 8)
     with f.when(f.compare("ne", f.index(f.multiply(rows, columns)), f.index(0))):
         configure(f, "split.registers", [(LINES, ROW_BYTES)] * (len(SUMS) + 1 + len(OF_B)))
-        with f.loop(steps, DEPTH) as step:
-            is_first = f.compare("eq", f.index(f.add(before, step.index)), f.index(0))
-            left = f.add(f.left(steps, f.add(step.index, DEPTH)), after)
-            is_last = f.compare("eq", f.index(left), f.index(0))
-            count, offset = f.minimum(f.subtract(steps, step.index), DEPTH), f.multiply(step.index, STEP_BYTES)
-            with f.loop(columns, COLUMNS) as j, f.loop(rows, LINES) as i:
-                of_a = f.at(a, f.add(offset, f.multiply(f.divide(i.index, LINES), size)), "i8")
-                of_b = f.at(b, f.add(offset, f.multiply(f.divide(j.index, WORDS), size)), "i8")
-                _sum_products(f, (of_a, of_b, f.at(of_b, size, "i8")), count, sums)
-                tile = f.at(c, f.add(f.multiply(i.index, row_of_c), j.index), "float")
-                sizes = f.minimum(f.subtract(rows, i.index), LINES), f.subtract(columns, j.index)
-                _add_to_result(f, sums, tile, row_of_c, sizes, is_first, is_last)
+        with f.loop(elements, DEPTH * STEP) as k:
+            end = f.add(k.index, DEPTH * STEP)
+            is_first = f.compare("eq", f.index(f.add(before, k.index)), f.index(0))
+            is_last = f.compare("eq", f.index(f.add(f.left(elements, end), after)), f.index(0))
+            count = f.minimum(f.subtract(elements, k.index), DEPTH * STEP)
+            steps, of_a = f.ceil_divide(count, STEP), f.at(a, f.multiply(f.divide(k.index, STEP), STEP_BYTES), "i8")
+            with f.loop(columns, COLUMNS) as j:
+                for number, panel in enumerate(panels):
+                    first = f.add(j.index, number * LINES)
+                    source = f.at(b, f.add(f.multiply(first, line), f.multiply(k.index, along)), "float")
+                    lines = f.index(f.minimum(f.left(columns, first), LINES))
+                    f.call_pointer(pack, VOID, source, panel, exponent, lines, f.index(count), other)
+                with f.loop(rows, LINES) as i:
+                    panel_of_a = f.at(of_a, f.multiply(f.divide(i.index, LINES), size), "i8")
+                    _sum_products(f, (panel_of_a, *panels), steps, sums)
+                    tile = f.at(c, f.add(f.multiply(i.index, row_of_c), j.index), "float")
+                    sizes = f.minimum(f.subtract(rows, i.index), LINES), f.subtract(columns, j.index)
+                    _add_to_result(f, sums, tile, row_of_c, sizes, is_first, is_last)
         release(f)
 
 
@@ -74,7 +109,7 @@ def _sum_products(f: KernelFunction, panels: Sequence[Value], steps: IndexValue,
         f.call_void("llvm.x86.tilezero", register)
     with f.loop(steps) as step:
         squares = [f.at(panel, f.multiply(step.index, STEP_BYTES), "i8") for panel in panels]
-        registers, ahead = (OF_A, *OF_B), _next_lines(f, squares)
+        registers, ahead = (OF_A, *OF_B), _next_lines(f, squares[0])
         loaded: list[int | None] = [None] * len(registers)
         for i, j in PAIRS:
             for operand, part in enumerate((i, j, j)):
@@ -90,11 +125,10 @@ def _sum_products(f: KernelFunction, panels: Sequence[Value], steps: IndexValue,
         move(f, "tilestored64", register, f.at(sums, k * WORDS, "float"), COLUMNS)
 
 
-def _next_lines(f: KernelFunction, squares: Sequence[Value]) -> Iterator[Value]:
+def _next_lines(f: KernelFunction, squares: Value) -> Iterator[Value]:
     """Yields the addresses of the cache lines of the next step."""
-    for square in squares:
-        for offset in range(STEP_BYTES, 2 * STEP_BYTES, CACHE_LINE):
-            yield f.at(square, offset, "i8")
+    for offset in range(STEP_BYTES, 2 * STEP_BYTES, CACHE_LINE):
+        yield f.at(squares, offset, "i8")
 
 
 def _add_to_result(

@@ -28,7 +28,6 @@ PAIR = 2  # panels of the right matrix that are multiplied together
 SCALE = 24  # the power of two
 MANTISSA = 23
 VECTOR, WORD = type_of("float", LINES), type_of("i32", LINES)
-TASK = {"context": PTR, "chunk": I64}
 
 
 @dataclass(frozen=True)
@@ -50,35 +49,42 @@ class Factor:
         return align_up(-(-self.lines // LINES), PAIR if self.is_right else 1)
 
     @property
+    def other(self) -> int:
+        """The distance of what is not beside each other."""
+        return self.line if self.step == 1 else self.step
+
+    @property
     def packing(self) -> Function:
-        """The shared task `(context, chunk)` that packs a panel; the context has what `Packing` unpacks."""
-        kind = "along" if self.step == 1 else "across"
-        name = f"split.pack.{kind}.{'right' if self.is_right else 'left'}"
-        return shared_function(name, Packing(self.step == 1, self.is_right).write, **TASK)
+        """The shared function of `Packing`."""
+        return Packing(self.step == 1, self.is_right).function()
 
 
 @dataclass(frozen=True)
 class Packing:
-    """Writes the task that packs a panel of a factor whose elements are beside each other along K, or across."""
+    """The shared function `(source, panel, exponent, lines, elements, other)`, which packs some elements along K of a
+    panel with up to 16 lines.
+
+    Elements are beside each other along K, or across lines; `other` is the distance in the other direction. The
+    exponent in the bits of the largest number replaces that in memory if it is larger.
+    """
 
     is_along: bool
     is_right: bool
 
-    def write(self, f: KernelFunction) -> None:
-        """Packs all steps of a panel, and stores the exponent in the bits of its largest number.
+    def function(self) -> Function:
+        """Returns the function."""
+        name = f"split.pack.{'along' if self.is_along else 'across'}.{'right' if self.is_right else 'left'}"
+        pointers, sizes = ("source", "panel", "exponent"), ("lines", "elements", "other")
+        return shared_function(name, self._write, **dict.fromkeys(pointers, PTR), **dict.fromkeys(sizes, I64))
 
-        The context has the source, the panels, the exponents, the bytes of a panel, the lines, the elements of K, and
-        the distances of lines and of what is not beside each other.
-        """
-        source, packed, largest, size, of_all, elements, line, other = f.unpack(f["context"], PTR, PTR, PTR, *[I64] * 5)
-        first = f.multiply(f["chunk"], LINES)
-        sizes = f.index(f.minimum(f.left(of_all, first), LINES)), elements
-        source = f.at(source, f.multiply(first, line), "float")
-        panel = f.at(packed, f.multiply(f["chunk"], size), "i8")
+    def _write(self, f: KernelFunction) -> None:
+        source, panel, exponent, lines, elements, other = f.parameters
         with f.loop(elements, STEP, carried=[constant(WORD, 0)]) as k:
             squares = f.at(panel, f.multiply(f.divide(k.index, STEP), STEP_BYTES), "i8")
             with f.loop(LINES, carried=list(k.carried)) as row:
-                pair = [self._load(f, source, (row.index, k.index, half), sizes, other) for half in range(2)]
+                pair = [
+                    self._load(f, source, (row.index, k.index, half), (lines, elements), other) for half in range(2)
+                ]
                 row.carried[0] = _largest(f, row.carried[0], pair)
                 for part, words in enumerate(self._parts(f, pair)):
                     f.store(
@@ -88,8 +94,8 @@ class Packing:
             if self.is_along == self.is_right:
                 _transpose(f, squares)
         found = f.call(f"llvm.vector.reduce.umax.{WORD.suffix}", WORD.scalar, k.carried[0])
-        exponent = f.convert("zext", f.binary("lshr", found, constant(WORD.scalar, MANTISSA)), "i64")
-        f.store(exponent, f.at(largest, f["chunk"], "i64"), 8)
+        largest = f.convert("zext", f.binary("lshr", found, constant(WORD.scalar, MANTISSA)), "i64")
+        f.store(f.intrinsic("umax", f.load(exponent, I64, 8), largest), exponent, 8)
 
     def _load(
         self,
@@ -112,7 +118,10 @@ class Packing:
             exists, count = f.compare("ult", f.index(element), elements), lines
             offset = f.multiply(element, other)
         mask = f.first_lanes(f.select(exists, f.index(count), f.index(0)), WORDS)
-        return f.load_masked(f.at(source, offset, "float"), VECTOR, WORD_BYTES, mask)
+        address = f.at(source, offset, "float")
+        if not self.is_along:  # rows are in other pages, so that the processor does not read ahead
+            f.prefetch(f.at(address, f.multiply(other, STEP), "float"))
+        return f.load_masked(address, VECTOR, WORD_BYTES, mask)
 
     def _parts(self, f: KernelFunction, pair: Sequence[Value]) -> list[Value]:
         """Returns the words of each part of two vectors."""

@@ -10,47 +10,33 @@ The instruction takes subnormal numbers for zero. Since factors are multiplied b
 2^48, what vanishes is far below the smallest number. Where sums could overflow, or a number is not finite, the plain
 product runs instead: packing finds the largest numbers.
 
-Lines and K are packed in chunks, which bounds the memory, by all threads. Then they compute blocks of the result. The
-order of sums depends on K alone.
+All threads pack a chunk of the left factor, which bounds the memory. Then they compute blocks of the result, for which
+they pack the columns of the right factor just before they multiply them. The order of sums depends on K alone.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
-from hloom.backends.cpu.kernels.code import KernelCode, align_up, call_code, entry_of
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction, StackVariable
+from hloom.backends.cpu.kernels.code import KernelCode, call_code, entry_of
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.matmul_plan import MatmulSpec, Product, normalised
-from hloom.backends.cpu.kernels.products.split.blocks import block_task
+from hloom.backends.cpu.kernels.products.split.blocks import block_task, packing_task
 from hloom.backends.cpu.kernels.products.split.factors import LINES, PAIR, SCALE, STEP, STEP_BYTES, VECTOR, Factor
 from hloom.backends.cpu.kernels.products.tile_registers import has_tile_instruction
 from hloom.lir import I1, I64, IndexValue, Value, constant
-from hloom.target import CACHE_LINE, L2_BYTES, TASKS_PER_THREAD, Target
+from hloom.target import L2_BYTES, TASKS_PER_THREAD, Target
 from hloom.types import PrimitiveType
 
 BIAS = 127
 LARGEST_EXPONENT = 100  # of a factor
 LARGEST_SUM = 126 - 2 * SCALE  # exponent of K products
-CHUNK = 1024  # lines and elements of K that are packed at once
-BLOCK = 256  # rows and columns of the result in a task
+CHUNK = 1024  # rows and elements of K that are packed at once
+BLOCK = 512  # rows of the result in a task, each of which packs columns anew
 MIN_K = 64
-MIN_REUSE, MIN_REUSE_IN_CACHE = 200, 100
+MIN_REUSE, MIN_REUSE_IN_CACHE = 150, 100
 """Multiply-adds for each packed element of a product that pays: more if the packed factors leave the second cache."""
-
-
-@dataclass(frozen=True)
-class Packed:
-    """A factor, its array, and where its panels and the exponents of their largest numbers are."""
-
-    factor: Factor
-    array: Value
-    panels: Value
-    exponents: Value
-
-    @property
-    def chunk(self) -> int:
-        """Lines of the largest chunk, of whole panels."""
-        return min(self.factor.panels * LINES, CHUNK)
 
 
 @dataclass(frozen=True)
@@ -73,80 +59,90 @@ class SplitProduct:
         """Returns the code of the product from that of the plain one."""
         f = entry_of(name, "lhs", "rhs", "out")
         fits = f.variable(constant(I1, True))
-        left, right, scratch_bytes = self._workspace(f)
-        with f.loop(self.batch) as batch, f.loop(self.k, CHUNK) as k, f.loop(left.factor.panels * LINES, CHUNK) as row:
-            of_left = self._pack(f, left, (batch.index, row.index, k.index))
-            with f.loop(right.factor.panels * LINES, CHUNK) as column:
-                of_right = self._pack(f, right, (batch.index, column.index, k.index))
-                self._exclude(f, fits, of_left, of_right)
-                with f.when(fits.get()):
-                    self._multiply(f, left, right, (batch.index, row.index, column.index, k.index))
+        with f.loop(self.batch) as batch, f.loop(self.k, CHUNK) as k, f.loop(self.left.lines, CHUNK) as row:
+            at = batch.index, row.index, k.index
+            with f.when(fits.get()):
+                fits.set(self._fits(f, self._pack(f, at), self._multiply(f, at)))
         with f.unless(fits.get()):
             call_code(f, plain)
-        scratch_bytes = max(plain.scratch_bytes, scratch_bytes)
+        scratch_bytes = max(plain.scratch_bytes, self._panels * (self._panel_bytes + 8) + self._tasks * 8)
         return replace(plain, functions=(*plain.functions, f.finish()), entry=name, scratch_bytes=scratch_bytes)
+
+    @property
+    def _panels(self) -> int:
+        """Panels of the left factor that are packed at once."""
+        return min(self.left.panels, CHUNK // LINES)
 
     @property
     def _panel_bytes(self) -> int:
         return -(-min(self.k, CHUNK) // STEP) * STEP_BYTES
 
-    def _workspace(self, f: KernelFunction) -> tuple[Packed, Packed, int]:
-        """Returns both factors in the workspace, and its bytes."""
-        arrays = (f["rhs"], f["lhs"]) if self.swapped else (f["lhs"], f["rhs"])
-        packed, end = [], 0
-        for factor, array in zip((self.left, self.right), arrays, strict=True):
-            panels = min(factor.panels, CHUNK // LINES)
-            exponents = end + panels * self._panel_bytes
-            at = (f.at(f["scratch"], offset, "i8") for offset in (end, exponents))
-            packed.append(Packed(factor, array, *at))
-            end = exponents + align_up(panels * 8, CACHE_LINE)
-        return packed[0], packed[1], end
+    @property
+    def _blocks(self) -> tuple[int, int]:
+        """Blocks of rows and of columns of the result, for a chunk of rows."""
+        rows = -(-min(self.left.lines, CHUNK) // BLOCK)
+        wanted = TASKS_PER_THREAD * self.threads if self.threads > 1 else 1
+        return rows, min(-(-wanted // rows), self.right.panels // PAIR)
 
-    def _pack(self, f: KernelFunction, packed: Packed, at: tuple[IndexValue, IndexValue, IndexValue]) -> Value:
-        """Packs the chunk at an index of the batch, a line and an element of K; returns the largest exponent."""
-        factor, (batch, line, k) = packed.factor, at
-        offset = f.add(f.multiply(line, factor.line), f.multiply(k, factor.step))
-        source = f.at(packed.array, f.add(f.multiply(batch, factor.batch), offset), "float")
-        other = factor.line if factor.step == 1 else factor.step
-        words = self._panel_bytes, f.left(factor.lines, line), self._elements(f, k), factor.line, other
-        context = f.pack(source, packed.panels, packed.exponents, *map(f.index, words))
-        panels = f.minimum(f.subtract(factor.panels, f.divide(line, LINES)), CHUNK // LINES)
-        f.run_chunks(factor.packing, context, panels, f.threads_if(self.threads > 1))
-        with f.loop(panels, carried=[f.index(0)]) as panel:
-            exponent = f.load(f.at(packed.exponents, panel.index, "i64"), I64, 8)
-            panel.carried[0] = f.intrinsic("umax", panel.carried[0], exponent)
-        return panel.carried[0]
+    @property
+    def _tasks(self) -> int:
+        return math.prod(self._blocks)
+
+    def _pack(self, f: KernelFunction, at: tuple[IndexValue, ...]) -> Value:
+        """Packs the chunk of the left factor at an index of the batch, a row and an element of K; returns the largest
+        exponent.
+        """
+        batch, row, k = at
+        factor, panels = self.left, f.minimum(f.ceil_divide(f.subtract(self.left.lines, row), LINES), CHUNK // LINES)
+        words = self._panel_bytes, f.subtract(factor.lines, row), self._elements(f, k), factor.line, factor.other
+        source = self._element(f, factor, f["rhs"] if self.swapped else f["lhs"], (batch, row, k))
+        pointers = source, f["scratch"], self._exponents(f), f.address_of(factor.packing)
+        f.run_chunks(packing_task(), f.pack(*pointers, *map(f.index, words)), panels, f.threads_if(self.threads > 1))
+        return self._largest(f, panels)
+
+    def _multiply(self, f: KernelFunction, at: tuple[IndexValue, ...]) -> Value:
+        """Multiplies the packed rows by all columns; returns the largest exponent of the right factor."""
+        batch, row, k = at
+        factor = self.right
+        rows, after = f.minimum(f.subtract(self.left.lines, row), CHUNK), f.left(self.k, f.add(k, CHUNK))
+        sizes = self._panel_bytes, rows, factor.lines, self._elements(f, k), self.row_of_c, *self._blocks, k, after
+        words = *sizes, factor.line, factor.step, factor.other
+        source = self._element(f, factor, f["lhs"] if self.swapped else f["rhs"], (batch, 0, k))
+        target = f.at(f["out"], f.add(f.multiply(batch, self.batch_of_c), f.multiply(row, self.row_of_c)), "float")
+        pointers = f["scratch"], source, target, self._exponents(f), f.address_of(factor.packing)
+        f.run_chunks(block_task(), f.pack(*pointers, *map(f.index, words)), self._tasks, f.threads_if(self.threads > 1))
+        return self._largest(f, self._tasks)
+
+    def _element(self, f: KernelFunction, factor: Factor, array: Value, at: tuple[IndexValue, ...]) -> Value:
+        """Returns the address of the element at an index of the batch, a line and an element of K."""
+        distances = factor.batch, factor.line, factor.step
+        offset: IndexValue = 0
+        for index, distance in zip(at, distances, strict=True):
+            offset = f.add(offset, f.multiply(index, distance))
+        return f.at(array, offset, "float")
 
     def _elements(self, f: KernelFunction, k: IndexValue) -> IndexValue:
         """Returns the elements of the chunk of K at `k`."""
         return f.minimum(f.subtract(self.k, k), CHUNK)
 
-    def _exclude(self, f: KernelFunction, fits: StackVariable, left: Value, right: Value) -> None:
-        """Sets `fits` to false if a sum may overflow. An exponent e stands for magnitudes below 2^(e + 1 - bias)."""
+    def _exponents(self, f: KernelFunction) -> Value:
+        """Returns the address of the largest exponent of each task."""
+        return f.at(f["scratch"], self._panels * self._panel_bytes, "i8")
+
+    def _largest(self, f: KernelFunction, tasks: IndexValue) -> Value:
+        """Returns the largest exponent of all tasks."""
+        exponents = self._exponents(f)
+        with f.loop(tasks, carried=[f.index(0)]) as task:
+            exponent = f.load(f.at(exponents, task.index, "i64"), I64, 8)
+            task.carried[0] = f.intrinsic("umax", task.carried[0], exponent)
+        return task.carried[0]
+
+    def _fits(self, f: KernelFunction, left: Value, right: Value) -> Value:
+        """Whether no sum can overflow. An exponent e stands for magnitudes below 2^(e + 1 - bias)."""
         limit = LARGEST_SUM + 2 * (BIAS - 1) - self.k.bit_length()
         are_small = f.compare("ule", f.binary("add", left, right), f.index(limit))
         is_finite = f.compare("ule", f.intrinsic("umax", left, right), f.index(LARGEST_EXPONENT + BIAS))
-        fits.set(f.binary("and", fits.get(), f.binary("and", are_small, is_finite)))
-
-    def _multiply(self, f: KernelFunction, left: Packed, right: Packed, at: tuple[IndexValue, ...]) -> None:
-        """Multiplies the packed chunks at an index of the batch, a row, a column and an element of K."""
-        batch, row, column, k = at
-        offset = f.add(f.multiply(batch, self.batch_of_c), f.add(f.multiply(row, self.row_of_c), column))
-        sizes = [f.minimum(f.left(x.factor.lines, start), CHUNK) for x, start in ((left, row), (right, column))]
-        blocks = self._blocks(left.chunk, right.chunk), self._blocks(right.chunk, left.chunk)
-        around = k, f.left(self.k, f.add(k, CHUNK))
-        steps = f.ceil_divide(self._elements(f, k), STEP)
-        words = self._panel_bytes, *sizes, steps, self.row_of_c, *blocks, *around
-        context = f.pack(left.panels, right.panels, f.at(f["out"], offset, "float"), *map(f.index, words))
-        f.run_chunks(block_task(), context, blocks[0] * blocks[1], f.threads_if(self.threads > 1))
-
-    def _blocks(self, lines: int, others: int) -> int:
-        """Returns into how many blocks of the result the lines of a chunk are divided, beside those of the others."""
-        fitting = -(-lines // BLOCK)
-        if self.threads == 1:
-            return fitting
-        wanted = -(-TASKS_PER_THREAD * self.threads // -(-others // BLOCK))
-        return max(fitting, min(wanted, lines // (PAIR * LINES)))
+        return f.binary("and", are_small, is_finite)
 
 
 def split_product(spec: MatmulSpec, target: Target) -> SplitProduct | None:
