@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function
 from hloom.backends.cpu.kernels.products.split.factors import (
@@ -19,7 +20,7 @@ from hloom.backends.cpu.kernels.products.split.factors import (
     WORD,
 )
 from hloom.backends.cpu.kernels.products.tile_registers import WORD_BYTES, WORDS, configure, move, release
-from hloom.lir import I8, I64, PTR, VOID, Function, IndexValue, Value, constant
+from hloom.lir import I8, I64, PTR, VOID, Function, IndexValue, Type, Value, constant
 from hloom.target import CACHE_LINE
 
 PAIRS = (2, 0), (1, 0), (0, 0), (0, 1), (1, 1), (0, 2)  # of parts that are multiplied, the left one first
@@ -30,73 +31,133 @@ DEPTH = 5  # steps of K whose products registers sum: the panels of the right fa
 LINES_AHEAD = 4  # of the next step of the left factor, read into the first cache beside each product of squares
 
 
-def packing_task() -> Function:
-    """Returns the shared task `(context, chunk)` that packs a panel of the left factor.
+class PanelContext(NamedTuple):
+    """The context of tasks that pack panels of the left factor: addresses, and numbers from the bytes of a panel on."""
 
-    The context has the factor, the panels, the exponents of their largest numbers, the function that packs, the bytes
-    of a panel, the lines, the elements along K, and the distances of lines and of what is not beside each other.
-    """
+    source: Value
+    panels: Value
+    exponents: Value  # of the largest number that each task packs
+    function: Value  # of `Packing`
+    panel_bytes: Value
+    lines: Value
+    elements: Value  # along K
+    line: Value  # distances, as those of a `Factor`
+    other: Value
+
+
+class BlockContext(NamedTuple):
+    """The context of tasks that compute blocks of the result: addresses, and numbers from the bytes of a panel on."""
+
+    panels: Value  # of the left factor
+    source: Value  # the right factor
+    out: Value
+    exponents: Value
+    function: Value
+    panel_bytes: Value
+    rows: Value
+    columns: Value
+    elements: Value
+    row_of_out: Value
+    row_blocks: Value
+    column_blocks: Value
+    before: Value  # elements along K that are in the result already
+    after: Value  # elements along K that follow
+    line: Value
+    step: Value
+    other: Value
+
+
+def packing_task() -> Function:
+    """Returns the shared task `(context, chunk)` that packs a panel of the left factor."""
     return shared_function("split.pack", _write_packing, **TASK)
 
 
-def _write_packing(f: KernelFunction) -> None:
-    source, panels, exponents, pack, *words = f.unpack(f["context"], PTR, PTR, PTR, PTR, *[I64] * 5)
-    size, lines, elements, line, other = words
-    first = f.multiply(f["chunk"], LINES)
-    exponent = f.at(exponents, f["chunk"], "i64")
-    f.store(f.index(0), exponent, 8)
-    panel, source = f.at(panels, f.multiply(f["chunk"], size), "i8"), f.at(source, f.multiply(first, line), "float")
-    f.call_pointer(
-        pack, VOID, source, panel, exponent, f.index(f.minimum(f.left(lines, first), LINES)), elements, other
-    )
-
-
 def block_task() -> Function:
-    """Returns the shared task `(context, chunk)` that computes a block of the result.
-
-    The context has the panels of the left factor, the right factor, the result, the exponents of the largest numbers
-    that each task packs, and the function that packs; then the bytes of a panel, the rows, the columns, the elements
-    along K, the distance of rows of the result, the number of blocks of rows and of columns, the elements along K
-    before and after these, and the distances of the right factor: of lines, along K, and of what is not beside each
-    other.
-    """
+    """Returns the shared task `(context, chunk)` that computes a block of the result."""
     return shared_function("split.product", _write_block, **TASK)
 
 
-def _write_block(f: KernelFunction) -> None:
-    a, b, c, exponents, pack, *words = f.unpack(f["context"], *[PTR] * 5, *[I64] * 12)
-    size, of_all_rows, of_all_columns, elements, row_of_c, row_blocks, column_blocks, before, after, *of_b = words
-    line, along, other = of_b
-    row_block, column_block = f.digits(f["chunk"], (column_blocks,))
-    row, rows = f.share(of_all_rows, LINES, row_blocks, row_block)
-    column, columns = f.share(of_all_columns, COLUMNS, column_blocks, column_block)
-    a = f.at(a, f.multiply(f.divide(row, LINES), size), "i8")
-    b = f.at(b, f.multiply(column, line), "float")
-    c = f.at(c, f.add(f.multiply(row, row_of_c), column), "float")
-    exponent, sums = f.at(exponents, f["chunk"], "i64"), f.slot(VECTOR, PAIR * LINES)
-    panels = [f.slot(WORD, DEPTH * PARTS * LINES) for _ in range(PAIR)]
+def _types(context: type[PanelContext | BlockContext]) -> list[Type]:
+    addresses = context._fields.index("panel_bytes")
+    return [PTR] * addresses + [I64] * (len(context._fields) - addresses)
+
+
+def _write_packing(f: KernelFunction) -> None:
+    context = PanelContext(*f.unpack(f["context"], *_types(PanelContext)))
+    first = f.multiply(f["chunk"], LINES)
+    panel = f.at(context.panels, f.multiply(f["chunk"], context.panel_bytes), "i8")
+    source = f.at(context.source, f.multiply(first, context.line), "float")
+    sizes = f.index(f.minimum(f.left(context.lines, first), LINES)), context.elements
+    f.call_pointer(context.function, VOID, source, panel, _first_exponent(f, context), *sizes, context.other)
+
+
+def _first_exponent(f: KernelFunction, context: PanelContext | BlockContext) -> Value:
+    """Returns the address of the exponent of the task, which is set to zero."""
+    exponent = f.at(context.exponents, f["chunk"], "i64")
     f.store(f.index(0), exponent, 8)
+    return exponent
+
+
+def _write_block(f: KernelFunction) -> None:
+    """Writes a block of the result: a few steps of K after the other, of which two panels of columns meet all rows."""
+    context = BlockContext(*f.unpack(f["context"], *_types(BlockContext)))
+    row_block, column_block = f.digits(f["chunk"], (context.column_blocks,))
+    row, rows = f.share(context.rows, LINES, context.row_blocks, row_block)
+    column, columns = f.share(context.columns, COLUMNS, context.column_blocks, column_block)
+    context = context._replace(
+        panels=f.at(context.panels, f.multiply(f.divide(row, LINES), context.panel_bytes), "i8"),
+        source=f.at(context.source, f.multiply(column, context.line), "float"),
+        out=f.at(context.out, f.add(f.multiply(row, context.row_of_out), column), "float"),
+        exponents=_first_exponent(f, context),
+        rows=f.index(rows),
+        columns=f.index(columns),
+    )
+    sums, panels = f.slot(VECTOR, PAIR * LINES), [f.slot(WORD, DEPTH * PARTS * LINES) for _ in range(PAIR)]
     with f.when(f.compare("ne", f.index(f.multiply(rows, columns)), f.index(0))):
         configure(f, "split.registers", [(LINES, ROW_BYTES)] * (len(SUMS) + 1 + len(OF_B)))
-        with f.loop(elements, DEPTH * STEP) as k:
-            end = f.add(k.index, DEPTH * STEP)
-            is_first = f.compare("eq", f.index(f.add(before, k.index)), f.index(0))
-            is_last = f.compare("eq", f.index(f.add(f.left(elements, end), after)), f.index(0))
-            count = f.minimum(f.subtract(elements, k.index), DEPTH * STEP)
-            steps, of_a = f.ceil_divide(count, STEP), f.at(a, f.multiply(f.divide(k.index, STEP), STEP_BYTES), "i8")
-            with f.loop(columns, COLUMNS) as j:
-                for number, panel in enumerate(panels):
-                    first = f.add(j.index, number * LINES)
-                    source = f.at(b, f.add(f.multiply(first, line), f.multiply(k.index, along)), "float")
-                    lines = f.index(f.minimum(f.left(columns, first), LINES))
-                    f.call_pointer(pack, VOID, source, panel, exponent, lines, f.index(count), other)
-                with f.loop(rows, LINES) as i:
-                    panel_of_a = f.at(of_a, f.multiply(f.divide(i.index, LINES), size), "i8")
-                    _sum_products(f, (panel_of_a, *panels), steps, sums)
-                    tile = f.at(c, f.add(f.multiply(i.index, row_of_c), j.index), "float")
-                    sizes = f.minimum(f.subtract(rows, i.index), LINES), f.subtract(columns, j.index)
-                    _add_to_result(f, sums, tile, row_of_c, sizes, is_first, is_last)
+        with f.loop(context.elements, DEPTH * STEP) as k, f.loop(columns, COLUMNS) as column_of_tile:
+            elements = f.minimum(f.subtract(context.elements, k.index), DEPTH * STEP)
+            _pack_columns(f, context, panels, (column_of_tile.index, k.index), elements)
+            _write_tiles(f, context, (*panels, sums), (column_of_tile.index, k.index), elements)
         release(f)
+
+
+def _pack_columns(
+    f: KernelFunction,
+    context: BlockContext,
+    panels: Sequence[Value],
+    at: tuple[IndexValue, IndexValue],
+    elements: IndexValue,
+) -> None:
+    """Packs the columns of a tile, from a column and an element of K on."""
+    column, k = at
+    for position, panel in enumerate(panels):
+        first = f.add(column, position * LINES)
+        offset = f.add(f.multiply(first, context.line), f.multiply(k, context.step))
+        sizes = f.index(f.minimum(f.left(context.columns, first), LINES)), f.index(elements)
+        source = f.at(context.source, offset, "float")
+        f.call_pointer(context.function, VOID, source, panel, context.exponents, *sizes, context.other)
+
+
+def _write_tiles(
+    f: KernelFunction,
+    context: BlockContext,
+    memory: Sequence[Value],
+    at: tuple[IndexValue, IndexValue],
+    elements: IndexValue,
+) -> None:
+    """Adds the products of all rows by packed columns to the tiles at a column, for some elements from one of K on."""
+    (*panels, sums), (column, k) = memory, at
+    is_first = f.compare("eq", f.index(f.add(context.before, k)), f.index(0))
+    left = f.add(f.subtract(context.elements, f.add(k, elements)), context.after)
+    is_last = f.compare("eq", f.index(left), f.index(0))
+    of_left = f.at(context.panels, f.multiply(f.divide(k, STEP), STEP_BYTES), "i8")
+    with f.loop(context.rows, LINES) as row:
+        panel = f.at(of_left, f.multiply(f.divide(row.index, LINES), context.panel_bytes), "i8")
+        _sum_products(f, (panel, *panels), f.ceil_divide(elements, STEP), sums)
+        tile = f.at(context.out, f.add(f.multiply(row.index, context.row_of_out), column), "float")
+        sizes = f.minimum(f.subtract(context.rows, row.index), LINES), f.subtract(context.columns, column)
+        _add_to_result(f, sums, tile, context.row_of_out, sizes, is_first, is_last)
 
 
 def _sum_products(f: KernelFunction, panels: Sequence[Value], steps: IndexValue, sums: Value) -> None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from hloom.backends.cpu.kernels.code import KernelCode, call_code, entry_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.matmul_plan import MatmulSpec, Product, normalised
-from hloom.backends.cpu.kernels.products.split.blocks import block_task, packing_task
+from hloom.backends.cpu.kernels.products.split.blocks import BlockContext, PanelContext, block_task, packing_task
 from hloom.backends.cpu.kernels.products.split.factors import LINES, PAIR, SCALE, STEP, STEP_BYTES, VECTOR, Factor
 from hloom.backends.cpu.kernels.products.tile_registers import has_tile_instruction
 from hloom.lir import I1, I64, IndexValue, Value, constant
@@ -92,25 +92,48 @@ class SplitProduct:
         """Packs the chunk of the left factor at an index of the batch, a row and an element of K; returns the largest
         exponent.
         """
-        batch, row, k = at
-        factor, panels = self.left, f.minimum(f.ceil_divide(f.subtract(self.left.lines, row), LINES), CHUNK // LINES)
-        words = self._panel_bytes, f.subtract(factor.lines, row), self._elements(f, k), factor.line, factor.other
-        source = self._element(f, factor, f["rhs"] if self.swapped else f["lhs"], (batch, row, k))
-        pointers = source, f["scratch"], self._exponents(f), f.address_of(factor.packing)
-        f.run_chunks(packing_task(), f.pack(*pointers, *map(f.index, words)), panels, f.threads_if(self.threads > 1))
+        _, row, k = at
+        factor, lines = self.left, f.subtract(self.left.lines, row)
+        context = PanelContext(
+            source=self._element(f, factor, f["rhs"] if self.swapped else f["lhs"], at),
+            panels=f["scratch"],
+            exponents=self._exponents(f),
+            function=f.address_of(factor.packing),
+            panel_bytes=f.index(self._panel_bytes),
+            lines=f.index(lines),
+            elements=f.index(self._elements(f, k)),
+            line=f.index(factor.line),
+            other=f.index(factor.other),
+        )
+        panels = f.minimum(f.ceil_divide(lines, LINES), CHUNK // LINES)
+        f.run_chunks(packing_task(), f.pack(*context), panels, f.threads_if(self.threads > 1))
         return self._largest(f, panels)
 
     def _multiply(self, f: KernelFunction, at: tuple[IndexValue, ...]) -> Value:
         """Multiplies the packed rows by all columns; returns the largest exponent of the right factor."""
         batch, row, k = at
-        factor = self.right
-        rows, after = f.minimum(f.subtract(self.left.lines, row), CHUNK), f.left(self.k, f.add(k, CHUNK))
-        sizes = self._panel_bytes, rows, factor.lines, self._elements(f, k), self.row_of_c, *self._blocks, k, after
-        words = *sizes, factor.line, factor.step, factor.other
-        source = self._element(f, factor, f["lhs"] if self.swapped else f["rhs"], (batch, 0, k))
-        target = f.at(f["out"], f.add(f.multiply(batch, self.batch_of_c), f.multiply(row, self.row_of_c)), "float")
-        pointers = f["scratch"], source, target, self._exponents(f), f.address_of(factor.packing)
-        f.run_chunks(block_task(), f.pack(*pointers, *map(f.index, words)), self._tasks, f.threads_if(self.threads > 1))
+        factor, (row_blocks, column_blocks) = self.right, self._blocks
+        offset = f.add(f.multiply(batch, self.batch_of_c), f.multiply(row, self.row_of_c))
+        context = BlockContext(
+            panels=f["scratch"],
+            source=self._element(f, factor, f["lhs"] if self.swapped else f["rhs"], (batch, 0, k)),
+            out=f.at(f["out"], offset, "float"),
+            exponents=self._exponents(f),
+            function=f.address_of(factor.packing),
+            panel_bytes=f.index(self._panel_bytes),
+            rows=f.index(f.minimum(f.subtract(self.left.lines, row), CHUNK)),
+            columns=f.index(factor.lines),
+            elements=f.index(self._elements(f, k)),
+            row_of_out=f.index(self.row_of_c),
+            row_blocks=f.index(row_blocks),
+            column_blocks=f.index(column_blocks),
+            before=f.index(k),
+            after=f.index(f.left(self.k, f.add(k, CHUNK))),
+            line=f.index(factor.line),
+            step=f.index(factor.step),
+            other=f.index(factor.other),
+        )
+        f.run_chunks(block_task(), f.pack(*context), self._tasks, f.threads_if(self.threads > 1))
         return self._largest(f, self._tasks)
 
     def _element(self, f: KernelFunction, factor: Factor, array: Value, at: tuple[IndexValue, ...]) -> Value:
