@@ -34,7 +34,9 @@ LARGEST_EXPONENT = 100  # of a factor
 LARGEST_SUM = 126 - 2 * SCALE  # exponent of K products
 CHUNK = 1024  # rows and elements of K that are packed at once
 BLOCK = 512  # rows of the result in a task, each of which packs columns anew
-MIN_K = 64
+MIN_K, MAX_K = 64, 1 << 13
+"""Terms of a sum. Sums of few steps follow each other in the result, in one chain: with more of them it errs more than
+the sums of blocks in vectors (sums.py)."""
 MIN_REUSE, MIN_REUSE_IN_CACHE = 150, 100
 """Multiply-adds for each packed element of a product that pays: more if the packed factors leave the second cache."""
 
@@ -187,4 +189,4 @@ def split_product(spec: MatmulSpec, target: Target) -> SplitProduct | None:
 def _pays(p: Product) -> bool:
     packed_bytes = (p.m + p.n) * p.k * STEP_BYTES // (LINES * STEP)
     reuse = MIN_REUSE_IN_CACHE if packed_bytes <= L2_BYTES else MIN_REUSE
-    return p.k >= MIN_K and p.m * p.n >= reuse * (p.m + p.n)
+    return MIN_K <= p.k <= MAX_K and p.m * p.n >= reuse * (p.m + p.n)
