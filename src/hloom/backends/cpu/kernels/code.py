@@ -11,7 +11,7 @@ import numpy as np
 from hloom.backends.cpu.elements.types import is_native
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.ir import Instruction, flatten
-from hloom.lir import PTR, VOID, Declaration, Function
+from hloom.lir import PTR, VOID, Declaration, Function, Value
 from hloom.shape import Shape
 from hloom.target import CACHE_LINE
 
@@ -89,10 +89,14 @@ def code_of(
     return KernelCode(tuple(f.finish() for f in functions), aligned(scratch_bytes), entry, routines, table)
 
 
+def entry_address(f: KernelFunction, code: KernelCode) -> Value:
+    """Returns the address of the entry of another kernel, with the parameters of the entry `f`."""
+    return f.address_of(Declaration(code.entry, VOID, (PTR,) * len(f.parameters)))
+
+
 def call_code(f: KernelFunction, code: KernelCode) -> None:
     """Calls the code of another kernel with the parameters of the entry `f`."""
-    entry = f.address_of(Declaration(code.entry, VOID, (PTR,) * len(f.parameters)))
-    f.call_pointer(entry, VOID, *f.parameters)
+    f.call_pointer(entry_address(f, code), VOID, *f.parameters)
 
 
 def aligned(size: int) -> int:

@@ -9,17 +9,13 @@ import pytest
 
 import hloom as hl
 from backends.cpu.kernels.products.test_fused_dot import Case, _inner_loops, _unpacking, check
-from hloom.backends.cpu.llvm.processor import TILE_REGISTERS, processor
+from hloom.backends.cpu.kernels.products.tile_registers import BF16, has_tile_instruction
 from hloom.cli.pipelines import stage_text
 
 PLAIN = Case(1, 512, 96, "s8", "f32", "columns", transposed=True)
 UNUSUAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-45, 3e38, 1e30, -1e-30]
 LARGE = -3e36
 """A factor whose products with some bytes overflow."""
-
-
-def has_tiles() -> bool:
-    return processor().has(TILE_REGISTERS) and processor().has("amx-bf16")
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -81,7 +77,7 @@ def _agree(text: str, *arguments: np.ndarray) -> None:
 PACKED = Case(16, 512, 96, "s4", "f32", "columns", transposed=True)
 
 
-@pytest.mark.skipif(not has_tiles(), reason="there are no tile registers")
+@pytest.mark.skipif(not has_tile_instruction(BF16, BF16), reason="there are no tile registers")
 @pytest.mark.parametrize(
     ("case", "is_packed", "has_tile_sums"),
     [

@@ -7,15 +7,15 @@ import re
 import numpy as np
 import pytest
 
-from backends.cpu.kernels.products.test_matmul import check, product, run, spec_of
+from backends.cpu.kernels.products.test_matmul import check, run, spec_of, squared_errors
 from hloom.backends.cpu.kernels.products.matmul import emit_matmul
 from hloom.backends.cpu.kernels.products.split.split_product import split_product
-from hloom.backends.cpu.llvm.processor import TILE_REGISTERS, generating_for, host_processor
+from hloom.backends.cpu.kernels.products.tile_registers import BF16, has_tile_instruction
 from hloom.lir import LirModule
 from hloom.target import Target
 
 pytestmark = pytest.mark.skipif(
-    not (host_processor().has(TILE_REGISTERS) and host_processor().has("amx-bf16")),
+    not has_tile_instruction(BF16, BF16),
     reason="there are no tile registers",
 )
 TARGET = Target(64, 2)
@@ -49,14 +49,8 @@ def test_chunks_of_rows_columns_and_k(sizes: tuple[int, int, int, int]) -> None:
 
 @pytest.mark.parametrize("k", [256, 8192])
 def test_errors_are_smaller_than_those_in_vectors(k: int) -> None:
-    spec = spec_of(1, 416, 416, k)
-    errors = []
-    for each in (host_processor(), host_processor().without_tile_registers()):
-        with generating_for(each):
-            lhs, rhs, out = product(spec)
-        exact = lhs.view.astype(np.float64) @ rhs.view.astype(np.float64)
-        errors.append(float(np.square(out.view - exact).sum()))
-    assert 0 < errors[0] < errors[1]
+    tiles, vectors = squared_errors(spec_of(1, 416, 416, k))
+    assert 0 < tiles < vectors
 
 
 def test_products_with_powers_of_two_are_exact() -> None:

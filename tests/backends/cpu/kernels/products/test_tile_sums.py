@@ -10,12 +10,12 @@ import pytest
 
 import hloom as hl
 from backends.cpu.kernels.products.test_fused_dot import Case, check
-from hloom.backends.cpu.llvm.processor import TILE_REGISTERS, host_processor
+from hloom.backends.cpu.kernels.products.tile_registers import BF16, has_tile_instruction
 from hloom.cli.pipelines import stage_text
 
 INSTRUCTION = "x86.tdpbf16ps"
 pytestmark = pytest.mark.skipif(
-    not (host_processor().has(TILE_REGISTERS) and host_processor().has("amx-bf16")),
+    not has_tile_instruction(BF16, BF16),
     reason="there are no tile registers",
 )
 PLAIN = Case(8, 512, 96, "s8", "bf16", transposed=True)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from hloom.backends.cpu.elements.types import memory_element
-from hloom.backends.cpu.kernels.code import KernelCode, entry_of
+from hloom.backends.cpu.kernels.code import KernelCode, entry_address, entry_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
 from hloom.backends.cpu.kernels.products.matmul_plan import MatmulSpec
 from hloom.backends.cpu.kernels.scaled_floats import Found, ScaledFloats
 from hloom.backends.cpu.llvm.processor import processor
-from hloom.lir import I1, I64, PTR, VOID, Attribute, Declaration, Function, Global, Type, Value, constant, index_value
+from hloom.lir import I1, I64, PTR, VOID, Attribute, Function, Global, Type, Value, constant, index_value
 from hloom.target import CACHE_LINE, L2_BYTES, Target
 
 MIN_WORK = 1 << 21
@@ -47,10 +47,9 @@ class ScaledProduct:
         f = entry_of(name, "lhs", "rhs", "out")
         sizes = *self._sizes(self.lhs), *self._sizes(self.rhs), self.out, self.terms
         table = f.address_of(Global(f"{name}.sizes", [index_value(number) for number in sizes]))
-        entry = f.address_of(Declaration(plain.entry, VOID, (PTR,) * len(f.parameters)))
         writer = _Writer(ScaledFloats(self.type))
         product = shared_function(f"scaled.product.{self.type.suffix}", writer.product, [writer.copies()], **PARAMETERS)
-        f.call_function(product, *f.parameters, entry, table)
+        f.call_function(product, *f.parameters, entry_address(f, plain), table)
         return replace(plain, functions=(*plain.functions, f.finish()), entry=name)
 
     def _sizes(self, elements: int) -> tuple[int, int, int]:

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.matrix import Matrix
+from hloom.backends.cpu.kernels.products.split.factors import STEP, parts_of
 from hloom.backends.cpu.kernels.products.tile_registers import WORDS
-from hloom.lir import IndexValue, Value, constant, type_of, vector_constant
+from hloom.lir import IndexValue, Value, constant, type_of
 
-STEP = 2 * WORDS  # elements of K in a row of a register
-PARTS = 3  # columns of bf16 whose sum is one of f32
 MIN_NUMBER, MAX_NUMBER = 2.0**-100, 2.0**100  # magnitudes whose parts and their products are normal numbers
-F32, WORD, HALVES = type_of("float", WORDS), type_of("i32", WORDS), type_of("i16", STEP)
+F32, WORD = type_of("float", WORDS), type_of("i32", WORDS)
 
 
 @dataclass(frozen=True)
@@ -79,14 +78,10 @@ class _Packing:
     def _parts(self, step: IndexValue, vector: int, count: int) -> list[Value]:
         """Returns words of `count` elements of a vector, or of the parts whose sum they are."""
         f, order = self.f, self.columns.order
-        halves = [self._half(step, vector, first, count - first) for first in (0, WORDS)]
-        parts = []
-        for _ in range(self.columns.parts):
-            words = f.bitcast(words_of(f, *halves), HALVES)
-            rest = zip(halves, (0, WORDS), strict=True)
-            halves = [f.binary("fsub", half, _widened(f, words, first)) for half, first in rest]
-            parts.append(f.bitcast(f.shuffle(words, None, order) if order else words, WORD))
-        return parts
+        halves = (self._half(step, vector, first, count - first) for first in (0, WORDS))
+        parts = zip(*(parts_of(f, half, self.columns.parts) for half in halves), strict=True)
+        elements = (f.joined(*pair) for pair in parts)
+        return [f.bitcast(f.shuffle(each, None, order) if order else each, WORD) for each in elements]
 
     def _half(self, step: IndexValue, vector: int, first: int, count: int) -> Value:
         """Returns half of the elements of a step; NaN instead of numbers whose parts are not exact."""
@@ -107,9 +102,3 @@ def words_of(f: KernelFunction, low: Value, high: Value) -> Value:
     """Returns two vectors of f32, rounded to bf16, as words of neighbours."""
     bf16 = type_of("bfloat", STEP)
     return f.bitcast(f.call("llvm.x86.avx512bf16.cvtne2ps2bf16.512", bf16, high, low), WORD)
-
-
-def _widened(f: KernelFunction, words: Value, first: int) -> Value:
-    """Returns half of a vector of bf16 as f32."""
-    half = f.convert("zext", f.shuffle(words, None, range(first, first + WORDS)), "i32")
-    return f.bitcast(f.binary("shl", half, vector_constant("i32", [16] * WORDS)), F32)

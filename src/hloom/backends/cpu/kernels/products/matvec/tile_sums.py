@@ -24,8 +24,9 @@ from hloom.backends.cpu.kernels.products.computed_operand import ComputedOperand
 from hloom.backends.cpu.kernels.products.matmul_plan import MULTIPLY_ADD_COST
 from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers
 from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import ComputedMatrix, Row
-from hloom.backends.cpu.kernels.products.matvec.tile_columns import F32, PARTS, STEP, WORD, TileColumns, words_of
+from hloom.backends.cpu.kernels.products.matvec.tile_columns import F32, WORD, TileColumns, words_of
 from hloom.backends.cpu.kernels.products.operand_emitter import OperandEmitter
+from hloom.backends.cpu.kernels.products.split.factors import PARTS, STEP
 from hloom.backends.cpu.kernels.products.sums import add_pairwise
 from hloom.backends.cpu.kernels.products.tile_registers import (
     BF16,

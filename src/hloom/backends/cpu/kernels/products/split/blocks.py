@@ -37,12 +37,12 @@ class PanelContext(NamedTuple):
     source: Value
     panels: Value
     exponents: Value  # of the largest number that each task packs
-    function: Value  # of `Packing`
+    function: Value  # of `PartsPacking`
     panel_bytes: Value
     lines: Value
     elements: Value  # along K
     line: Value  # distances, as those of a `Factor`
-    other: Value
+    step: Value
 
 
 class BlockContext(NamedTuple):
@@ -64,7 +64,6 @@ class BlockContext(NamedTuple):
     after: Value  # elements along K that follow
     line: Value
     step: Value
-    other: Value
 
 
 def packing_task() -> Function:
@@ -88,7 +87,9 @@ def _write_packing(f: KernelFunction) -> None:
     panel = f.at(context.panels, f.multiply(f["chunk"], context.panel_bytes), "i8")
     source = f.at(context.source, f.multiply(first, context.line), "float")
     sizes = f.index(f.minimum(f.left(context.lines, first), LINES)), context.elements
-    f.call_pointer(context.function, VOID, source, panel, _first_exponent(f, context), *sizes, context.other)
+    f.call_pointer(
+        context.function, VOID, source, panel, _first_exponent(f, context), *sizes, context.line, context.step
+    )
 
 
 def _first_exponent(f: KernelFunction, context: PanelContext | BlockContext) -> Value:
@@ -135,8 +136,8 @@ def _pack_columns(
         first = f.add(column, position * LINES)
         offset = f.add(f.multiply(first, context.line), f.multiply(k, context.step))
         sizes = f.index(f.minimum(f.left(context.columns, first), LINES)), f.index(elements)
-        source = f.at(context.source, offset, "float")
-        f.call_pointer(context.function, VOID, source, panel, context.exponents, *sizes, context.other)
+        pointers = f.at(context.source, offset, "float"), panel, context.exponents
+        f.call_pointer(context.function, VOID, *pointers, *sizes, context.line, context.step)
 
 
 def _write_tiles(

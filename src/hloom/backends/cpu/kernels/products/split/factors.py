@@ -49,22 +49,17 @@ class Factor:
         return align_up(-(-self.lines // LINES), PAIR if self.is_right else 1)
 
     @property
-    def other(self) -> int:
-        """The distance of what is not beside each other."""
-        return self.line if self.step == 1 else self.step
-
-    @property
     def packing(self) -> Function:
-        """The shared function of `Packing`."""
-        return Packing(self.step == 1, self.is_right).function()
+        """The shared function of `PartsPacking`."""
+        return PartsPacking(self.step == 1, self.is_right).function()
 
 
 @dataclass(frozen=True)
-class Packing:
-    """The shared function `(source, panel, exponent, lines, elements, other)`, which packs some elements along K of a
-    panel with up to 16 lines.
+class PartsPacking:
+    """The shared function `(source, panel, exponent, lines, elements, line, step)`, which packs some elements along K
+    of a panel with up to 16 lines.
 
-    Elements are beside each other along K, or across lines; `other` is the distance in the other direction. The
+    Elements are beside each other along K, or across lines; `line` and `step` are the distances of a `Factor`. The
     exponent in the bits of the largest number replaces that in memory if it is larger.
     """
 
@@ -74,17 +69,17 @@ class Packing:
     def function(self) -> Function:
         """Returns the function."""
         name = f"split.pack.{'along' if self.is_along else 'across'}.{'right' if self.is_right else 'left'}"
-        pointers, sizes = ("source", "panel", "exponent"), ("lines", "elements", "other")
+        pointers, sizes = ("source", "panel", "exponent"), ("lines", "elements", "line", "step")
         return shared_function(name, self._write, **dict.fromkeys(pointers, PTR), **dict.fromkeys(sizes, I64))
 
     def _write(self, f: KernelFunction) -> None:
-        source, panel, exponent, lines, elements, other = f.parameters
+        source, panel, exponent, lines, elements, line, step = f.parameters
+        distance = line if self.is_along else step
         with f.loop(elements, STEP, carried=[constant(WORD, 0)]) as k:
             squares = f.at(panel, f.multiply(f.divide(k.index, STEP), STEP_BYTES), "i8")
             with f.loop(LINES, carried=list(k.carried)) as row:
-                pair = [
-                    self._load(f, source, (row.index, k.index, half), (lines, elements), other) for half in range(2)
-                ]
+                halves = [(row.index, k.index, half) for half in range(2)]
+                pair = [self._load(f, source, at, (lines, elements), distance) for at in halves]
                 row.carried[0] = _largest(f, row.carried[0], pair)
                 for part, words in enumerate(self._parts(f, pair)):
                     f.store(
@@ -103,7 +98,7 @@ class Packing:
         source: Value,
         at: tuple[IndexValue, IndexValue, int],
         sizes: tuple[Value, Value],
-        other: Value,
+        distance: Value,
     ) -> Value:
         """Loads half a row of words, zeros past the ends: elements of a line along K, or every second one of K across
         lines.
@@ -112,35 +107,39 @@ class Packing:
         if self.is_along:
             element = f.add(k, half * WORDS)
             exists, count = f.compare("ult", f.index(row), lines), f.left(elements, element)
-            offset = f.add(f.multiply(row, other), element)
+            offset = f.add(f.multiply(row, distance), element)
         else:
             element = f.add(k, f.add(f.multiply(row, 2), half))
             exists, count = f.compare("ult", f.index(element), elements), lines
-            offset = f.multiply(element, other)
+            offset = f.multiply(element, distance)
         mask = f.first_lanes(f.select(exists, f.index(count), f.index(0)), WORDS)
         address = f.at(source, offset, "float")
         if not self.is_along:  # rows are in other pages, so that the processor does not read ahead
-            f.prefetch(f.at(address, f.multiply(other, STEP), "float"))
+            f.prefetch(f.at(address, f.multiply(distance, STEP), "float"))
         return f.load_masked(address, VECTOR, WORD_BYTES, mask)
 
     def _parts(self, f: KernelFunction, pair: Sequence[Value]) -> list[Value]:
         """Returns the words of each part of two vectors."""
-        rest, parts = [f.binary("fmul", value, constant(VECTOR, 2.0**SCALE)) for value in pair], []
-        for part in range(PARTS):
-            rounded = [f.convert("fptrunc", value, "bfloat") for value in rest]
-            parts.append(self._words(f, rounded))
-            if part < PARTS - 1:
-                wide = [f.convert("fpext", value, "float") for value in rounded]
-                rest = [f.binary("fsub", a, b) for a, b in zip(rest, wide, strict=True)]
-        return parts
+        scaled = (f.binary("fmul", value, constant(VECTOR, 2.0**SCALE)) for value in pair)
+        parts = zip(*(parts_of(f, value) for value in scaled), strict=True)
+        return [self._words(f, halves) for halves in parts]
 
-    def _words(self, f: KernelFunction, pair: Sequence[Value]) -> Value:
+    def _words(self, f: KernelFunction, halves: Sequence[Value]) -> Value:
         """Returns words of two vectors of bf16: one vector after the other along K, or an element of each across."""
-        halves = [f.bitcast(value, type_of("i16", WORDS)) for value in pair]
         if self.is_along:
             return f.bitcast(f.joined(*halves), WORD)
         low, high = (f.convert("zext", half, "i32") for half in halves)
         return f.binary("or", low, f.binary("shl", high, constant(WORD, 16)))
+
+
+def parts_of(f: KernelFunction, value: Value, count: int = PARTS) -> list[Value]:
+    """Returns the numbers of bf16 whose sum a vector of f32 is, or the first of them, as i16."""
+    parts = []
+    for _ in range(count):
+        rounded = f.convert("fptrunc", value, "bfloat")
+        parts.append(f.bitcast(rounded, rounded.type.of("i16")))
+        value = f.binary("fsub", value, f.convert("fpext", rounded, "float"))
+    return parts
 
 
 def _largest(f: KernelFunction, largest: Value, values: Sequence[Value]) -> Value:

@@ -105,7 +105,7 @@ class SplitProduct:
             lines=f.index(lines),
             elements=f.index(self._elements(f, k)),
             line=f.index(factor.line),
-            other=f.index(factor.other),
+            step=f.index(factor.step),
         )
         panels = f.minimum(f.ceil_divide(lines, LINES), CHUNK // LINES)
         f.run_chunks(packing_task(), f.pack(*context), panels, f.threads_if(self.threads > 1))
@@ -133,7 +133,6 @@ class SplitProduct:
             after=f.index(f.left(self.k, f.add(k, CHUNK))),
             line=f.index(factor.line),
             step=f.index(factor.step),
-            other=f.index(factor.other),
         )
         f.run_chunks(block_task(), f.pack(*context), self._tasks, f.threads_if(self.threads > 1))
         return self._largest(f, self._tasks)
