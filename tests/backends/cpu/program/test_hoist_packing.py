@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.backends.cpu.kernels.products import matmul_plan
+from hloom.backends.cpu.kernels.products.blocked import planning
 from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.program.program import CodeStep, Step, WhileStep
@@ -23,8 +23,8 @@ STATE = f"(s32[], f32[{SIZE},{SIZE}], f32[{SIZE},{SIZE}])"
 @pytest.fixture(autouse=True)
 def _products_pack_their_right_operand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products of this size too: as though it were too large to be read in place, or packed by each thread."""
-    monkeypatch.setattr(matmul_plan, "MAX_DIRECT_BYTES", 0)
-    monkeypatch.setattr(matmul_plan, "STACK_BYTES", 0)
+    monkeypatch.setattr(planning, "MAX_DIRECT_BYTES", 0)
+    monkeypatch.setattr(planning, "STACK_BYTES", 0)
 
 
 def loop(name: str, body: str, inner: str = "") -> str:

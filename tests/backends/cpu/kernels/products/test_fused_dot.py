@@ -18,7 +18,7 @@ import pytest
 import hloom as hl
 from backends.cpu.runtime.guarded import Side
 from hloom.backends.cpu.elements.byte_tables import has_byte_tables
-from hloom.backends.cpu.kernels.products import computed_operand
+from hloom.backends.cpu.kernels.products.computed import computed_operand
 from hloom.backends.cpu.kernels.products.dot_instructions import are_multiplied_as_words
 from hloom.backends.cpu.pipeline import cpu_pipeline
 from hloom.cli.pipelines import stage_text

@@ -19,8 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.cpu.kernels.run_kernel import caller
-from hloom.backends.cpu.kernels.products.matmul import MatmulSpec, emit_matmul
-from hloom.backends.cpu.kernels.products.matmul_plan import BLOCK_BYTES, MatmulPlan, make_plan, normalised
+from hloom.backends.cpu.kernels.products.blocked.matmul_plan import MatmulPlan
+from hloom.backends.cpu.kernels.products.blocked.planning import BLOCK_BYTES, make_plan
+from hloom.backends.cpu.kernels.products.matmul import emit_matmul
+from hloom.backends.cpu.kernels.products.product import MatmulSpec, normalised
 from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object
 from hloom.backends.cpu.llvm.processor import TILE_REGISTERS, Processor, generating_for, host_processor
 from hloom.backends.cpu.runtime.thread_pool import ThreadPool

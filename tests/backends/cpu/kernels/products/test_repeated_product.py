@@ -9,7 +9,7 @@ import pytest
 
 import hloom as hl
 from backends.cpu.kernels.products.test_fused_dot import Case, _inner_loops, _unpacking, check
-from hloom.backends.cpu.kernels.products.tile_registers import BF16, has_tile_instruction
+from hloom.backends.cpu.kernels.products.tiles.tile_registers import BF16, has_tile_instruction
 from hloom.cli.pipelines import stage_text
 
 PLAIN = Case(1, 512, 96, "s8", "f32", "columns", transposed=True)

@@ -11,7 +11,7 @@ import pytest
 from backends.cpu.kernels.products.test_matmul import spec_of
 from backends.cpu.kernels.run_kernel import Kernel
 from hloom.backends.cpu.kernels.products import dot
-from hloom.backends.cpu.kernels.products.matmul import MatmulSpec
+from hloom.backends.cpu.kernels.products.product import MatmulSpec
 from hloom.backends.cpu.kernels.products.scaled_product import scaled_product
 from hloom.backends.cpu.llvm.processor import Processor, generating_for, processor
 from hloom.lir import type_of

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterable
 
 from hloom.backends.cpu.kernels.convolution.geometry import Geometry, Mode, Role
-from hloom.backends.cpu.kernels.products.tile import Tile
+from hloom.backends.cpu.kernels.products.tiles.tile import Tile
 from hloom.target import L2_BYTES
 
 PASS_BYTES = 2 * L2_BYTES  # of the images that a pass copies

@@ -19,7 +19,7 @@ from functools import cached_property
 from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.convolution.form import Axis, Form
 from hloom.backends.cpu.kernels.products.matrix import Matrix
-from hloom.backends.cpu.kernels.products.tile import Tile
+from hloom.backends.cpu.kernels.products.tiles.tile import Tile
 
 SHORT_RUN = 16  # elements
 

@@ -15,8 +15,8 @@ from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
 from hloom.backends.cpu.kernels.convolution.form import Axis, Form, Tap
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.products.matmul_plan import MULTIPLY_ADD_COST
-from hloom.backends.cpu.kernels.products.tile_choice import max_accumulators
+from hloom.backends.cpu.kernels.products.product import MULTIPLY_ADD_COST
+from hloom.backends.cpu.kernels.products.tiles.tile_choice import max_accumulators
 from hloom.ir import Instruction
 from hloom.lir import PTR, IndexValue, Type, Value, constant, type_of, vector_constant
 from hloom.target import Target

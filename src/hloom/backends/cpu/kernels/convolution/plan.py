@@ -17,10 +17,10 @@ from hloom.backends.cpu.kernels.convolution.cost import PASS_BYTES, cheapest_til
 from hloom.backends.cpu.kernels.convolution.form import Form, Tap
 from hloom.backends.cpu.kernels.convolution.geometry import FEATURE, Geometry, Mode, phase, position
 from hloom.backends.cpu.kernels.kernel_function import size_of
-from hloom.backends.cpu.kernels.products.matmul_plan import MULTIPLY_ADD_COST
+from hloom.backends.cpu.kernels.products.product import MULTIPLY_ADD_COST
 from hloom.backends.cpu.kernels.products.sums import block_length, group_length
-from hloom.backends.cpu.kernels.products.tile import Tile
-from hloom.backends.cpu.kernels.products.tile_choice import MAX_VECTORS, max_accumulators
+from hloom.backends.cpu.kernels.products.tiles.tile import Tile
+from hloom.backends.cpu.kernels.products.tiles.tile_choice import MAX_VECTORS, max_accumulators
 from hloom.lir import Type
 from hloom.target import L2_BYTES, TASKS_PER_THREAD, Target
 

@@ -6,7 +6,8 @@ import functools
 from dataclasses import replace
 
 from hloom.backends.cpu.kernels.code import KernelCode
-from hloom.backends.cpu.kernels.products.matmul import MatmulSpec, emit_matmul, emit_packed_matmul
+from hloom.backends.cpu.kernels.products.matmul import emit_matmul, emit_packed_matmul
+from hloom.backends.cpu.kernels.products.product import MatmulSpec
 from hloom.backends.cpu.kernels.products.sums import accumulator
 from hloom.ir import Instruction
 from hloom.ops.dot import Dot

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.kernels.products.matmul_plan import Product
 from hloom.backends.cpu.kernels.products.matrix import Matrix, Words
+from hloom.backends.cpu.kernels.products.product import Product
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import Type, Value, constant, type_of
 from hloom.types import PrimitiveType

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.kernels.code import KernelCode, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.kernels.products.computed_operand import (
+from hloom.backends.cpu.kernels.products.computed.computed_operand import (
     ComputedOperand,
     Roles,
     computed_operand,
@@ -17,10 +17,10 @@ from hloom.backends.cpu.kernels.products.computed_operand import (
 from hloom.backends.cpu.kernels.products.dot import can_multiply, matmul_spec
 from hloom.backends.cpu.kernels.products.dot_instructions import are_multiplied_as_words
 from hloom.backends.cpu.kernels.products.matmul import computed_matmul_code, sum_vector
-from hloom.backends.cpu.kernels.products.matmul_plan import MatmulSpec, Product
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers, matvec_code
 from hloom.backends.cpu.kernels.products.matvec.tile_sums import tile_columns, tile_sums_code
+from hloom.backends.cpu.kernels.products.product import MatmulSpec, Product
 from hloom.backends.cpu.kernels.products.repeated_product import can_be_repeated, repeated_if_infinite
 from hloom.backends.cpu.kernels.products.sums import accumulator
 from hloom.ir import Instruction

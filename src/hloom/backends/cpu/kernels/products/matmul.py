@@ -1,7 +1,6 @@
 """Matrix products as LLVM IR: sizes, strides and types of the operands are constants of the code.
 
-A product is a matrix times a few vectors (matvec), or is computed by blocks and tiles (blocked_product.py) as
-matmul_plan.py plans.
+A product is a matrix times a few vectors (matvec), or of f32 from bf16 parts (split), or by blocks and tiles (blocked).
 """
 
 from __future__ import annotations
@@ -9,26 +8,19 @@ from __future__ import annotations
 from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.code import KernelCode, PackedCode, code_of, entry_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
-from hloom.backends.cpu.kernels.products.blocked_product import ARRAYS, BlockedProduct, Instruction, factors
-from hloom.backends.cpu.kernels.products.computed_operand import ComputedOperand
+from hloom.backends.cpu.kernels.products.blocked.blocked_product import ARRAYS, BlockedProduct, Instruction, factors
+from hloom.backends.cpu.kernels.products.blocked.matmul_plan import MatmulPlan
+from hloom.backends.cpu.kernels.products.blocked.planning import make_plan
+from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand
 from hloom.backends.cpu.kernels.products.dot_instructions import dot_instruction, in_words
-from hloom.backends.cpu.kernels.products.matmul_plan import (
-    MatmulPlan,
-    MatmulSpec,
-    Product,
-    make_plan,
-    normalised,
-)
 from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers, matvec_code, transposed, transposition
+from hloom.backends.cpu.kernels.products.product import MatmulSpec, Product, normalised
 from hloom.backends.cpu.kernels.products.scaled_product import scaled_product
 from hloom.backends.cpu.kernels.products.split.split_product import split_product
 from hloom.backends.cpu.kernels.products.sums import accumulator
-from hloom.backends.cpu.kernels.products.tile_registers import tile_instruction
+from hloom.backends.cpu.kernels.products.tiles.tile_registers import tile_instruction
 from hloom.lir import IndexValue, Type, constant, type_of
 from hloom.target import Target
-
-__all__ = ["MatmulSpec", "emit_matmul", "emit_packed_matmul"]
-
 
 MAX_VECTORS_OF_WORDS = 8
 """Vectors of words by which a matrix is multiplied where it is read."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from hloom.backends.cpu.kernels.code import KernelCode, call_code
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function
-from hloom.backends.cpu.kernels.products.matmul_plan import MatmulSpec
+from hloom.backends.cpu.kernels.products.product import MatmulSpec
 from hloom.backends.cpu.kernels.scaled_floats import ScaledFloats
 from hloom.lir import I64, PTR, Attribute, Function, Type, Value, type_of
 from hloom.target import Target

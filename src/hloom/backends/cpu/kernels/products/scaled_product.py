@@ -15,7 +15,7 @@ from typing import NamedTuple
 from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.code import KernelCode, entry_address, entry_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
-from hloom.backends.cpu.kernels.products.matmul_plan import MatmulSpec
+from hloom.backends.cpu.kernels.products.product import MatmulSpec
 from hloom.backends.cpu.kernels.scaled_floats import Found, ScaledFloats
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import I1, I64, PTR, VOID, Attribute, Function, Global, Type, Value, constant, index_value

@@ -14,8 +14,8 @@ import numpy as np
 from hloom.backends.cpu.elements.types import Element, register_type
 from hloom.backends.cpu.kernels.code import KernelCode, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.products.computed_operand import VECTOR, ComputedOperand, computed_operand
-from hloom.backends.cpu.kernels.products.operand_emitter import OperandEmitter
+from hloom.backends.cpu.kernels.products.computed.computed_operand import VECTOR, ComputedOperand, computed_operand
+from hloom.backends.cpu.kernels.products.computed.operand_emitter import OperandEmitter
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.kernels.scatter.scatter import MAX_PREFETCHED_LINES, TASK_COPY_BYTES, ScatterEmitter
 from hloom.ir import Instruction

@@ -15,9 +15,9 @@ from hloom.backends.cpu.elements.byte_tables import CODES
 from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.code import KernelCode, align_up, aligned, code_of, entry_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of, task_function
-from hloom.backends.cpu.kernels.products.computed_operand import ComputedOperand
+from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand
+from hloom.backends.cpu.kernels.products.computed.operand_emitter import OperandEmitter
 from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction, correction
-from hloom.backends.cpu.kernels.products.matmul_plan import MULTIPLY_ADD_COST
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.matvec.columns import BlockOfColumns, ColumnSums, add_blocks, emit_side_by_side
 from hloom.backends.cpu.kernels.products.matvec.rows import ROWS_PER_ITERATION, RowSums, horizontal_sum
@@ -28,7 +28,7 @@ from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import (
     Vectors,
     parts_of,
 )
-from hloom.backends.cpu.kernels.products.operand_emitter import OperandEmitter
+from hloom.backends.cpu.kernels.products.product import MULTIPLY_ADD_COST
 from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.lir import PTR, IndexValue, Type, Value, constant, zero
 from hloom.target import L2_BYTES, Target

@@ -8,9 +8,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.backends.cpu.kernels.products.computed.operand_emitter import OperandEmitter, Resume, Shared
 from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction
 from hloom.backends.cpu.kernels.products.matrix import Matrix
-from hloom.backends.cpu.kernels.products.operand_emitter import OperandEmitter, Resume, Shared
 from hloom.backends.cpu.kernels.products.sums import addition, multiplication
 from hloom.lir import IndexValue, Type, Value, constant, type_of
 

@@ -20,15 +20,15 @@ from hloom.backends.cpu.elements.small_values import integers_of
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.products.computed_operand import ComputedOperand
-from hloom.backends.cpu.kernels.products.matmul_plan import MULTIPLY_ADD_COST
+from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand
+from hloom.backends.cpu.kernels.products.computed.operand_emitter import OperandEmitter
 from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers
 from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import ComputedMatrix, Row
 from hloom.backends.cpu.kernels.products.matvec.tile_columns import F32, WORD, TileColumns, words_of
-from hloom.backends.cpu.kernels.products.operand_emitter import OperandEmitter
+from hloom.backends.cpu.kernels.products.product import MULTIPLY_ADD_COST
 from hloom.backends.cpu.kernels.products.split.factors import PARTS, STEP
 from hloom.backends.cpu.kernels.products.sums import add_pairwise
-from hloom.backends.cpu.kernels.products.tile_registers import (
+from hloom.backends.cpu.kernels.products.tiles.tile_registers import (
     BF16,
     WORDS,
     configure,

@@ -15,7 +15,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_fu
 from hloom.backends.cpu.kernels.products.dot_instructions import correction
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.packing.packing import UNITS_OF_B, PackedMatrix, Packing, Write
-from hloom.backends.cpu.kernels.products.tile import Tile
+from hloom.backends.cpu.kernels.products.tiles.tile import Tile
 from hloom.lir import I64, PTR, Function, IndexValue, Value, constant, type_of
 
 

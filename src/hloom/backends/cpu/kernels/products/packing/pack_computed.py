@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
-from hloom.backends.cpu.kernels.products.computed_operand import ComputedOperand
+from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand
+from hloom.backends.cpu.kernels.products.computed.operand_emitter import OperandEmitter
 from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import ComputedMatrix
-from hloom.backends.cpu.kernels.products.operand_emitter import OperandEmitter
-from hloom.backends.cpu.kernels.products.tile import Tile
+from hloom.backends.cpu.kernels.products.tiles.tile import Tile
 from hloom.lir import I64, PTR, IndexValue
 
 

@@ -19,7 +19,7 @@ from hloom.backends.cpu.kernels.products.split.factors import (
     VECTOR,
     WORD,
 )
-from hloom.backends.cpu.kernels.products.tile_registers import WORD_BYTES, WORDS, configure, move, release
+from hloom.backends.cpu.kernels.products.tiles.tile_registers import WORD_BYTES, WORDS, configure, move, release
 from hloom.lir import I8, I64, PTR, VOID, Function, IndexValue, Type, Value, constant
 from hloom.target import CACHE_LINE
 

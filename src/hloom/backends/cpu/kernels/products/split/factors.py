@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function
-from hloom.backends.cpu.kernels.products.tile_registers import WORD_BYTES, WORDS
+from hloom.backends.cpu.kernels.products.tiles.tile_registers import WORD_BYTES, WORDS
 from hloom.lir import I64, PTR, Function, IndexValue, Value, constant, type_of
 
 PARTS = 3

@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.kernels.code import KernelCode, call_code, entry_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.kernels.products.matmul_plan import MatmulSpec, Product, normalised
+from hloom.backends.cpu.kernels.products.product import MatmulSpec, Product, normalised
 from hloom.backends.cpu.kernels.products.split.blocks import BlockContext, PanelContext, block_task, packing_task
 from hloom.backends.cpu.kernels.products.split.factors import LINES, PAIR, SCALE, STEP, STEP_BYTES, VECTOR, Factor
-from hloom.backends.cpu.kernels.products.tile_registers import has_tile_instruction
+from hloom.backends.cpu.kernels.products.tiles.tile_registers import has_tile_instruction
 from hloom.lir import I1, I64, IndexValue, Value, constant
 from hloom.target import L2_BYTES, TASKS_PER_THREAD, Target
 from hloom.types import PrimitiveType

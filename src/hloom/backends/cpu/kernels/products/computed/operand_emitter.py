@@ -19,8 +19,8 @@ from hloom.backends.cpu.elements.byte_tables import (
 )
 from hloom.backends.cpu.elements.types import Element, resized
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.kernels.products.computed_operand import Axis, ComputedOperand
-from hloom.backends.cpu.kernels.products.tabulated import ByteFunction, byte_function
+from hloom.backends.cpu.kernels.products.computed.computed_operand import Axis, ComputedOperand
+from hloom.backends.cpu.kernels.products.computed.tabulated import ByteFunction, byte_function
 from hloom.backends.cpu.nests.emitter import NestEmitter
 from hloom.backends.cpu.nests.indices import lane_index, sum_terms
 from hloom.backends.cpu.nests.memory import element_address

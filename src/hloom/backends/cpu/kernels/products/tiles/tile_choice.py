@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hloom.backends.cpu.kernels.products.tile import Tile
+from hloom.backends.cpu.kernels.products.tiles.tile import Tile
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import Type
 

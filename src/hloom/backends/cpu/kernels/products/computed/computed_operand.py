@@ -15,7 +15,7 @@ from functools import cached_property
 from hloom.affine import Expression, Index, IndexSpace, Quotient, Variable
 from hloom.backends.cpu.elements.byte_tables import CODES, LANES, ORDER_OF_HALVES, has_byte_tables
 from hloom.backends.cpu.elements.small_values import as_rounded_product, integers_of
-from hloom.backends.cpu.kernels.products.tabulated import ByteFunction, byte_function, coded_part
+from hloom.backends.cpu.kernels.products.computed.tabulated import ByteFunction, byte_function, coded_part
 from hloom.ir import Instruction
 from hloom.lir import Type
 from hloom.loops.expression_space import ExpressionSpace

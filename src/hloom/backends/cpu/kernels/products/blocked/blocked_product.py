@@ -12,19 +12,20 @@ from collections.abc import Sequence
 
 from hloom.backends.cpu.kernels.code import KernelCode, align_up, code_of, entry_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
-from hloom.backends.cpu.kernels.products.computed_operand import ComputedOperand
+from hloom.backends.cpu.kernels.products.blocked.matmul_plan import MatmulPlan
+from hloom.backends.cpu.kernels.products.blocked.packed_b import CONTEXT, PackedB
+from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand
 from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction
-from hloom.backends.cpu.kernels.products.matmul_plan import MatmulPlan, Product
-from hloom.backends.cpu.kernels.products.micro_kernel import (
+from hloom.backends.cpu.kernels.products.packing.packing import Packing
+from hloom.backends.cpu.kernels.products.product import Product
+from hloom.backends.cpu.kernels.products.sums import sums_of_group
+from hloom.backends.cpu.kernels.products.tiles.micro_kernel import (
     MicroKernel,
     PanelStrides,
     pack_rows_of_a,
     pack_steps_of_a,
 )
-from hloom.backends.cpu.kernels.products.packing.packed_b import CONTEXT, PackedB
-from hloom.backends.cpu.kernels.products.packing.packing import Packing
-from hloom.backends.cpu.kernels.products.sums import sums_of_group
-from hloom.backends.cpu.kernels.products.tile_registers import (
+from hloom.backends.cpu.kernels.products.tiles.tile_registers import (
     WORDS,
     TileInstruction,
     TileKernel,

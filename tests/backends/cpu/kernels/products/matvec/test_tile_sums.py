@@ -10,7 +10,7 @@ import pytest
 
 import hloom as hl
 from backends.cpu.kernels.products.test_fused_dot import Case, check
-from hloom.backends.cpu.kernels.products.tile_registers import BF16, has_tile_instruction
+from hloom.backends.cpu.kernels.products.tiles.tile_registers import BF16, has_tile_instruction
 from hloom.cli.pipelines import stage_text
 
 INSTRUCTION = "x86.tdpbf16ps"

@@ -10,7 +10,7 @@ import pytest
 from backends.cpu.kernels.products.test_matmul import check, run, spec_of, squared_errors
 from hloom.backends.cpu.kernels.products.matmul import emit_matmul
 from hloom.backends.cpu.kernels.products.split.split_product import split_product
-from hloom.backends.cpu.kernels.products.tile_registers import BF16, has_tile_instruction
+from hloom.backends.cpu.kernels.products.tiles.tile_registers import BF16, has_tile_instruction
 from hloom.lir import LirModule
 from hloom.target import Target
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
-from hloom.backends.cpu.kernels.products.computed_operand import ComputedOperand
-from hloom.backends.cpu.kernels.products.matmul_plan import MatmulPlan
+from hloom.backends.cpu.kernels.products.blocked.matmul_plan import MatmulPlan
+from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand
 from hloom.backends.cpu.kernels.products.packing import pack_b
 from hloom.backends.cpu.kernels.products.packing.pack_computed import pack_computed_columns, pack_computed_rows
 from hloom.backends.cpu.kernels.products.packing.packing import Packing

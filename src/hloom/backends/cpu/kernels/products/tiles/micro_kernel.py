@@ -19,7 +19,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.packing.packing import UNITS_OF_A, PackedMatrix, Packing
 from hloom.backends.cpu.kernels.products.sums import addition
-from hloom.backends.cpu.kernels.products.tile import Tile, TileStore, tile_function
+from hloom.backends.cpu.kernels.products.tiles.tile import Tile, TileStore, tile_function
 from hloom.lir import Function, IndexValue, Type, Value, constant
 
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.distances import Distances, addresses_of_rows
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.kernels.products.matmul_plan import Product
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.packing.packing import UNITS_OF_A, PackedMatrix, Packing
-from hloom.backends.cpu.kernels.products.tile import Tile, TileStore, tile_function
+from hloom.backends.cpu.kernels.products.product import Product
+from hloom.backends.cpu.kernels.products.tiles.tile import Tile, TileStore, tile_function
 from hloom.backends.cpu.llvm.processor import TILE_REGISTERS, processor
 from hloom.lir import I8, Function, Global, IndexValue, Type, Value, constant, type_of
 from hloom.target import Target

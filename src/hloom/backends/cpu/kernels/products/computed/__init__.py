@@ -1,0 +1,1 @@
+"""Operands of products that are computed where they are read."""
