@@ -37,6 +37,13 @@ def fail(*arguments: object) -> int:
     raise Broken("a defect")
 
 
+def plant_defect(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes a pass fail, on any module."""
+    cls = OPTIONAL[name]
+    monkeypatch.setattr(cls, "apply" if hasattr(cls, "apply") else "run", fail)
+    monkeypatch.setattr(cls, "operations", (object,), raising=False)
+
+
 @pytest.fixture(autouse=True)
 def without_strictness(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(optional, "strict", False)
@@ -56,8 +63,7 @@ def check(x: np.ndarray) -> list[str]:
 
 @pytest.mark.parametrize("name", OPTIONAL)
 def test_programs_compile_without_a_pass_that_fails(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    cls = OPTIONAL[name]
-    monkeypatch.setattr(cls, "apply" if hasattr(cls, "apply") else "run", fail)
+    plant_defect(name, monkeypatch)
     x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
     (warning,) = check(x)
     assert f"{name} fails on the module m (Broken: 'a defect')" in warning
@@ -67,8 +73,8 @@ def test_programs_compile_without_a_pass_that_fails(name: str, monkeypatch: pyte
 
 
 def test_all_optional_parts_may_fail_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for cls in OPTIONAL.values():
-        monkeypatch.setattr(cls, "apply" if hasattr(cls, "apply") else "run", fail)
+    for name in OPTIONAL:
+        plant_defect(name, monkeypatch)
     monkeypatch.setattr(build_program, "independent_iterations", fail)
     assert len(check(np.eye(64, dtype=np.float32))) >= len(OPTIONAL)
 

@@ -15,8 +15,10 @@ from hloom.backends.cpu.pipeline import Topology, cpu_pipeline, targeted_passes
 from hloom.cli import main
 from hloom.cli.pipelines import pipeline_named
 from hloom.errors import ArgumentError, HloomError
+from hloom.ops.dot import Dot
 from hloom.passes import (
     PASSES,
+    Pass,
     Pipeline,
     clone_module,
     parse_passes,
@@ -25,6 +27,7 @@ from hloom.passes import (
     totals,
 )
 from hloom.passes.fusion.fusion import FusionPass
+from hloom.passes.pipeline import operations_of
 from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from hloom.passes.simplify.constant_folding import ConstantFolding
 from hloom.passes.simplify.dead_code import DeadCodeElimination
@@ -179,3 +182,27 @@ def test_passes_that_settle_have_nothing_to_do_after_themselves(name: str) -> No
         changes += PASSES[name]().run(one)
         assert PASSES[name]().run(one) == 0, path.parent.name
     assert changes
+
+
+STEPS = [step for step in cpu_pipeline().leaves() if operations_of(step) != (object,)]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=[step.name for step in STEPS])
+def test_passes_change_nothing_without_the_operations_that_they_name(step: Pass) -> None:
+    modules = [hl.parse(path.read_text()) for path in CORPUS]
+    without = [one for one in modules if not any(isinstance(i.op, operations_of(step)) for i in one.instructions())]
+    assert without and not any(step.run(one) for one in without)
+
+
+@dataclass(frozen=True)
+class OfProducts(Countdown):
+    """A countdown that has nothing to do in modules without products."""
+
+    name: ClassVar[str] = "of-products"
+    operations: ClassVar[tuple[type, ...]] = (Dot,)
+
+
+def test_a_pass_is_not_run_on_modules_without_the_operations_that_it_names() -> None:
+    assert not run_passes(module("x"), OfProducts([1]))
+    product = module("ROOT y = f32[] dot(x, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}")
+    assert run_passes(product, OfProducts([1]))

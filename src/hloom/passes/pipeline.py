@@ -7,6 +7,7 @@ The law of passes:
 - A pass is deterministic: its changes depend on the module and its options only. A pass that changed nothing is not run
   again, in a repeated group or later in a pipeline, before another pass has changed something.
 - A pass that `settles` has nothing left to do after itself, so its own changes don't make it run again either.
+- A pass that names `operations`, or traits of them, has nothing to do in a module without any, and is not run there.
 - A pass that is `optional` only makes programs faster; if it fails, they are compiled without it (`optional.py`).
 - The time of a pass is linear in the size of the module: at most a few microseconds per instruction.
 
@@ -67,6 +68,13 @@ class Pass(Protocol):
 def settles(step: Pass) -> bool:
     """Whether the pass has nothing left to do after itself, declared by `settles: ClassVar[bool] = True`."""
     return getattr(step, "settles", False)
+
+
+def operations_of(step: Pass) -> tuple[type, ...]:
+    """Returns the classes of operations, of which the pass needs one to have anything to do, declared by
+    `operations: ClassVar[tuple[type, ...]]`; `object` by default.
+    """
+    return getattr(step, "operations", (object,))
 
 
 def is_optional(step: Pass) -> bool:
@@ -204,6 +212,8 @@ class _Run:
     """Passes, by name, that are known to have nothing to do on the current module."""
     settled: dict[Any, Any] = field(default_factory=dict)
     """Instructions to which rules are known not to apply (`rewrite.Settled`)."""
+    operations: set[type] = field(default_factory=set)
+    """The classes of the operations of the current module, with their bases; empty if they are not known."""
 
     def run(self, step: Pass | Pipeline) -> int:
         """Runs a pass or pipeline; returns the number of changes."""
@@ -227,7 +237,7 @@ class _Run:
 
     def run_pass(self, step: Pass) -> int:
         """Runs a pass unless it has nothing to do or failed before; returns the number of changes."""
-        if step == self.done.get(step.name):
+        if step == self.done.get(step.name) or not self.has_any(operations_of(step)):
             return 0
         checkpoint()
         if not is_optional(step):
@@ -236,6 +246,13 @@ class _Run:
             return 0
         with optional(step.name):
             return self.run_once(step)
+
+    def has_any(self, operations: tuple[type, ...]) -> bool:
+        """Whether the module has an operation of one of the classes."""
+        if not self.operations:
+            classes = {type(instruction.op) for instruction in self.module.instructions()}
+            self.operations = {base for each in classes for base in each.__mro__}
+        return not self.operations.isdisjoint(operations)
 
     def run_once(self, step: Pass) -> int:
         """Runs a pass and records its statistics; returns the number of changes."""
@@ -250,6 +267,7 @@ class _Run:
         self.statistics.append(PassStatistics(step.name, changes, seconds, size, rules=rules))
         if changes:
             self.done.clear()
+            self.operations = set()
             self.observe(step.name)
             if self.after is not None:
                 self.after(step, len(self.statistics))

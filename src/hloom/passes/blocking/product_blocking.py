@@ -8,6 +8,7 @@ from itertools import islice
 from typing import ClassVar
 
 from hloom.ir import Computation, Module
+from hloom.ops.dot import Dot
 from hloom.passes.blocking.block_loop import make_loop
 from hloom.passes.blocking.masks import masking_of
 from hloom.passes.blocking.online_softmax import make_online_softmax
@@ -38,6 +39,7 @@ class ProductBlocking:
 
     name: ClassVar[str] = "product-blocking"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (Dot,)
     min_bytes: int = 64 << 20
     """The minimum size of a product that is tiled, in bytes."""
     block_bytes: int = 16 << 20

@@ -43,6 +43,7 @@ class CholeskyCalls:
 
     name: ClassVar[str] = "cholesky-calls"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (CustomCall,)
     can_factorise: CanFactorise = field(compare=False)
 
     def run(self, module: Module) -> int:

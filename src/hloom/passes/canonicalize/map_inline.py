@@ -21,6 +21,7 @@ class MapInliner:
     """
 
     name: ClassVar[str] = "map-inline"
+    operations: ClassVar[tuple[type, ...]] = (Map,)
     max_callee: int = 500
 
     def run(self, module: Module) -> int:

@@ -19,6 +19,7 @@ class MarkerRemover:
     """
 
     name: ClassVar[str] = "markers"
+    operations: ClassVar[tuple[type, ...]] = (CustomCall,)
 
     def run(self, module: Module) -> int:
         """Removes the custom calls; returns their number."""

@@ -77,6 +77,7 @@ class PivotLoops:
 
     name: ClassVar[str] = "pivot-loops"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (While,)
 
     def run(self, module: Module) -> int:
         """Replaces the permutations of the loops; returns the number of loops."""

@@ -21,6 +21,7 @@ class TopKCalls:
     """
 
     name: ClassVar[str] = "topk-calls"
+    operations: ClassVar[tuple[type, ...]] = (CustomCall,)
 
     def run(self, module: Module) -> int:
         """Replaces the calls; returns their number."""

@@ -21,6 +21,7 @@ class ConditionalSimplifier:
 
     name: ClassVar[str] = "simplify-conditional"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (Conditional,)
 
     def run(self, module: Module) -> int:
         """Inlines known branches; returns the number of conditionals replaced."""

@@ -31,6 +31,7 @@ class WhileLoopUnroller:
 
     name: ClassVar[str] = "while-loop-unroller"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (While,)
     max_trips: int = 8
     max_instructions: int = 512
     max_inlined: int = 4096

@@ -42,6 +42,7 @@ class ProductSums:
 
     name: ClassVar[str] = "product-sums"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (While,)
     min_ratio: int = 4
     """Elements of the result for each element of the operands."""
 

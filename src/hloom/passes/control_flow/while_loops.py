@@ -40,6 +40,7 @@ class WhileLoopSimplifier:
 
     name: ClassVar[str] = "simplify-while-loops"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (While,)
 
     def run(self, module: Module) -> int:
         """Removes the loops; returns their number."""
@@ -80,6 +81,7 @@ class WhileLoopInvariantCodeMotion:
 
     name: ClassVar[str] = "while-loop-invariant-code-motion"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (While,)
 
     def run(self, module: Module) -> int:
         """Hoists instructions; returns their number."""

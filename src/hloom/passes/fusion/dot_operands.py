@@ -23,6 +23,7 @@ class DotOperands:
 
     name: ClassVar[str] = "dot-operands"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (Dot,)
 
     def run(self, module: Module) -> int:
         """Transposes the operands; returns the number of dots changed."""

@@ -38,6 +38,7 @@ class JoinedSlices:
 
     name: ClassVar[str] = "joined-slices"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (Concatenate, Slice)
 
     def run(self, module: Module) -> int:
         """Replaces the concatenations and slices; returns their number."""

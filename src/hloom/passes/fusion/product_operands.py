@@ -42,6 +42,7 @@ class ProductOperands:
 
     name: ClassVar[str] = "product-operands"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (Dot,)
     can_fuse: CanFuse = field(compare=False)
     can_compute: CanCompute = field(compare=False)
 

@@ -33,6 +33,7 @@ class ProductSlices:
 
     name: ClassVar[str] = "product-slices"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (Dot,)
     can_multiply: CanMultiply = field(compare=False)
 
     def run(self, module: Module) -> int:

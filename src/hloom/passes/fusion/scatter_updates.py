@@ -35,6 +35,7 @@ class ScatterUpdates:
 
     name: ClassVar[str] = "scatter-updates"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (Scatter,)
     can_fuse: CanFuse = field(compare=False)
     can_compute: CanCompute = field(compare=False)
 

@@ -25,6 +25,7 @@ class BatchNormExpander:
     """
 
     name: ClassVar[str] = "batchnorm_expander"
+    operations: ClassVar[tuple[type, ...]] = (BatchNorm,)
 
     def run(self, module: Module) -> int:
         """Expands the instructions; returns their number."""

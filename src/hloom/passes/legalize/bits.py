@@ -36,6 +36,7 @@ class BitsExpander:
     """
 
     name: ClassVar[str] = "bits"
+    operations: ClassVar[tuple[type, ...]] = (Bitcast, BitcastConvert, StochasticConvert)
 
     def run(self, module: Module) -> int:
         """Expands the instructions; returns their number."""

@@ -46,6 +46,7 @@ class FftLengths:
     """
 
     name: ClassVar[str] = "fft-lengths"
+    operations: ClassVar[tuple[type, ...]] = (Fft,)
 
     def run(self, module: Module) -> int:
         """Expands the transforms; returns their number."""

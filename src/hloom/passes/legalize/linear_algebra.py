@@ -34,6 +34,7 @@ class LinearAlgebraToLapack:
     """
 
     name: ClassVar[str] = "linear-algebra-to-lapack"
+    operations: ClassVar[tuple[type, ...]] = (Cholesky, TriangularSolve, CustomCall)
 
     def run(self, module: Module) -> int:
         """Expands the instructions; returns their number."""

@@ -27,6 +27,7 @@ class ProductTypes:
 
     can_multiply: CanMultiply
     name: ClassVar[str] = "product-types"
+    operations: ClassVar[tuple[type, ...]] = (Dot, Convolution)
 
     def run(self, module: Module) -> int:
         """Converts operands and results; returns the number of instructions changed."""

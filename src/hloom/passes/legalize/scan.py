@@ -27,6 +27,7 @@ class ScanExpander:
     """
 
     name: ClassVar[str] = "scan_expander"
+    operations: ClassVar[tuple[type, ...]] = (Scan,)
 
     def run(self, module: Module) -> int:
         """Expands the scans; returns their number."""

@@ -50,6 +50,7 @@ class ArgMax:
 
     name: ClassVar[str] = "arg-max"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (Reduce,)
 
     def run(self, module: Module) -> int:
         """Replaces the reductions; returns their number."""

@@ -21,6 +21,7 @@ class ConvolutionOperandSwapper:
     """
 
     name: ClassVar[str] = "convolution-operands"
+    operations: ClassVar[tuple[type, ...]] = (Convolution,)
 
     def run(self, module: Module) -> int:
         """Swaps operands; returns the number of convolutions changed."""

@@ -31,6 +31,7 @@ class ConvolutionPatches:
 
     name: ClassVar[str] = "convolution-patches"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (Convolution,)
     min_kernel: int = 1 << 16
     """Elements of the kernel."""
     max_taps: int = 32

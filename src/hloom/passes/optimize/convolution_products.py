@@ -30,6 +30,7 @@ class ConvolutionProducts:
 
     name: ClassVar[str] = "convolution-products"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (Convolution,)
 
     def run(self, module: Module) -> int:
         """Replaces the convolutions; returns their number."""

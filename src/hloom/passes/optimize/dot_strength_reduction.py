@@ -32,6 +32,7 @@ class DotStrengthReduction:
 
     name: ClassVar[str] = "dot-strength-reduction"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (Dot,)
     max_terms: int = 12
 
     def run(self, module: Module) -> int:

@@ -36,6 +36,7 @@ class DoubleBuffering:
 
     name: ClassVar[str] = "double-buffering"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (While,)
 
     def run(self, module: Module) -> int:
         """Repeats the bodies; returns the number of loops."""

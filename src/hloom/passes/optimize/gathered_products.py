@@ -58,6 +58,7 @@ class GatheredProducts:
 
     name: ClassVar[str] = "gathered-products"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (Dot, Scatter)
 
     def run(self, module: Module) -> int:
         """Rewrites the products; returns their number."""

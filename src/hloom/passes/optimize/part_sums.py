@@ -43,6 +43,7 @@ class PartSums:
 
     name: ClassVar[str] = "part-sums"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (While,)
 
     def run(self, module: Module) -> int:
         """Replaces the sums; returns their number."""

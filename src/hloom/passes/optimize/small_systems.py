@@ -46,6 +46,7 @@ class SmallSystems:
 
     name: ClassVar[str] = "small-systems"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (CustomCall,)
     min_count: int = 4
 
     def run(self, module: Module) -> int:

@@ -29,6 +29,7 @@ class SortKeys:
 
     name: ClassVar[str] = "sort-keys"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (Sort,)
 
     def run(self, module: Module) -> int:
         """Hoists keys; returns the number of sorts changed."""

@@ -32,6 +32,7 @@ class SplitContractions:
 
     name: ClassVar[str] = "split-contractions"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (Dot,)
     min_terms: int = 2048
     min_ratio: int = 8
     """Terms for each row and each column of the result."""

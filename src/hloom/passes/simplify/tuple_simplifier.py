@@ -50,6 +50,7 @@ class TupleSimplifier:
 
     name: ClassVar[str] = "tuple-simplifier"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (GetTupleElement,)
 
     def run(self, module: Module) -> int:
         """Applies the rules; returns the number of applications."""

@@ -36,6 +36,7 @@ class ScalarComputationOutliner:
 
     vector_bytes: int
     name: ClassVar[str] = "scalar-computation-outlining"
+    operations: ClassVar[tuple[type, ...]] = (AppliesScalar,)
 
     def run(self, module: Module) -> int:
         """Outlines the applied computations of a module. Returns the number of changes."""

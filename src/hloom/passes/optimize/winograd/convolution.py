@@ -44,6 +44,7 @@ class WinogradConvolution:
 
     name: ClassVar[str] = "winograd-convolution"
     optional: ClassVar[bool] = True
+    operations: ClassVar[tuple[type, ...]] = (Convolution,)
     move_cost: int = 8
     """Cost of moving a factor of the image or a product, in multiply-adds."""
     window_cost: int = 48
