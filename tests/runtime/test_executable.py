@@ -45,7 +45,10 @@ def test_python_scalars_lists_and_foreign_arrays_are_accepted() -> None:
             [np.ones((2, 3), np.float32), (2**40, [True, True])],
             r"argument 1 \(%t\)\[0\] has shape s32\[\], got 1099511627776",
         ),
-        ([object(), (1, [True, True])], "there is no element type for arrays of object"),
+        (
+            [None, (1, [True, True])],
+            r"argument 0 \(%x\) has shape f32\[2,3\], got NoneType: there is no element type for arrays of object",
+        ),
     ],
 )
 def test_arguments_that_do_not_fit(arguments: list[object], message: str) -> None:

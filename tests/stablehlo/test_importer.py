@@ -471,6 +471,12 @@ ERRORS = [
         "tensor<2xi1>",
         "2:1: stablehlo.compare: there is no comparison_direction 'XX'; there is: EQ, NE",
     ),
+    (
+        "return %a : tensor<2xf32>",
+        "tensor<3xf32>",
+        r"1:1: func.func: the function is declared to return \(tensor<3xf32>\), but returns \(tensor<2xf32>\)",
+    ),
+    ("return %a, %a : tensor<2xf32>, tensor<2xf32>", "tensor<2xf32>", r"but returns \(tensor<2xf32>, tensor<2xf32>\)"),
 ]
 
 

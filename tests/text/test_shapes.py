@@ -112,7 +112,7 @@ def test_the_text_of_a_padded_layout_leaves_the_padding_out() -> None:
         ("(f32[2]", 8, "expected ',' between tuple elements, got the end of the text"),
         ("(f32[2] f32[2])", 9, "expected ',' between tuple elements, got 'f32[2])'"),
         ("(f32[2],)", 9, "expected a shape"),
-        ("token[2]", 1, "a token has no dimensions"),
+        ("token[2]", 1, "token has no dimensions"),
         ("(" * 500, 202, "tuples nest more than 200 deep"),
     ],
 )

@@ -188,6 +188,8 @@ def _emit(emit: str | None, target: BuildTarget) -> Emit:
 
 
 def _check_names(modules: Mapping[str, object], name: str | None) -> None:
+    if not isinstance(modules, Mapping):
+        raise ArgumentError(f"build takes a dictionary of names and modules, got {type(modules).__name__}")
     if not modules:
         raise ArgumentError("build takes at least one module")
     for word in (*modules, *([name] if name is not None else [])):

@@ -78,7 +78,7 @@ def content_format(content: bytes) -> Format:
 
 def path_format(path: str | os.PathLike[str]) -> Format:
     """The format of a path's extension. Raises ArgumentError for an unknown one."""
-    suffix = Path(path).suffix.lower()
+    suffix = _checked(path).suffix.lower()
     if suffix not in EXTENSIONS:
         raise ArgumentError(
             f"the extension of {os.fspath(path)!r} is not a format of modules; these are: {', '.join(EXTENSIONS)}"
@@ -191,7 +191,7 @@ def content_of(module: Module, format: Format, *, metadata: bool = True) -> byte
 def write_file(path: str | os.PathLike[str], content: bytes) -> None:
     """Writes a file atomically: an existing file is unchanged if writing fails. Raises ArgumentError."""
     try:
-        file = Path(os.path.realpath(path))
+        file = Path(os.path.realpath(_checked(path)))
         if file.exists() and not file.is_file():
             file.write_bytes(content)  # a device or a pipe cannot be replaced
             return
@@ -210,8 +210,13 @@ def write_file(path: str | os.PathLike[str], content: bytes) -> None:
 def read_file(path: str | os.PathLike[str]) -> bytes:
     """Reads a file. Raises ArgumentError."""
     try:
-        return Path(path).read_bytes()
-    except TypeError:
-        raise ArgumentError(f"a path is a string or path object, got {path!r}") from None
+        return _checked(path).read_bytes()
     except (OSError, ValueError) as error:
         raise ArgumentError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _checked(path: str | os.PathLike[str]) -> Path:
+    try:
+        return Path(path)
+    except TypeError:
+        raise ArgumentError(f"a path is a string or path object, got {path!r}") from None

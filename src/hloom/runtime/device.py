@@ -10,6 +10,9 @@ from hloom.literal import Literal
 from hloom.shape import Shape
 from hloom.values import Value
 
+MAX_DEVICES = 65_536
+"""The maximum number of devices of one module: each is a thread that runs the program."""
+
 
 class Device:
     """A device that runs programs, with an infeed and an outfeed queue (INFEED-1, INFEED-4).

@@ -17,7 +17,7 @@ from hloom.errors import ArgumentError, HloomError, ResourceExhaustedError, RunE
 from hloom.ir import Module
 from hloom.literal import Literal
 from hloom.ops.structure import ElidedConstant
-from hloom.runtime.device import Device
+from hloom.runtime.device import MAX_DEVICES, Device
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.shape import UNBOUNDED, Shape
 from hloom.system.float_state import ieee_floats
@@ -146,6 +146,8 @@ class DeviceExecutable(Executable):
         self.module = module
         self.replica_count = replica_count
         self.device_count = replica_count * module.num_partitions
+        if self.device_count > MAX_DEVICES:
+            raise ArgumentError(f"a module runs on at most {MAX_DEVICES} devices, got {self.device_count}")
         self.devices = [Device(i) for i in range(self.device_count)] if devices is None else list(devices)
         self.timeout = options.timeout
         self.seed = options.seed
@@ -337,7 +339,10 @@ def check_argument(value: Any, shape: Shape, what: str) -> Value:
     elif isinstance(value, (bool, int, float, complex, list)):
         array = _from_python(value, dtype, shape, what)
     else:
-        array = Literal.from_value(value).value
+        try:
+            array = Literal.from_value(value).value
+        except ArgumentError as error:
+            raise ArgumentError(f"{what} has shape {shape}, got {_describe(value)}: {error.message}") from None
     if not isinstance(array, np.ndarray) or array.dtype != dtype:
         raise ArgumentError(f"{what} has element type {shape.element_type}, got {_describe(array)}")
     fits = len(array.shape) == shape.rank and all(

@@ -82,7 +82,7 @@ def _scan(scanner: Scanner, depth: int) -> Shape:
     dimensions, dynamic = [size for size, _ in sizes], [is_dynamic for _, is_dynamic in sizes]
     if not element_type.is_array:
         if dimensions:
-            scanner.fail(f"a {element_type} has no dimensions", start)
+            scanner.fail(f"{element_type} has no dimensions", start)
         if scanner.text.startswith("{}", scanner.pos):
             scanner.pos += 2
         return TOKEN if element_type is PrimitiveType.TOKEN else _OPAQUE

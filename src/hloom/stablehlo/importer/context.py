@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from hloom.errors import HloomError, ParseError
 from hloom.ir import Computation
 from hloom.stablehlo.mlir.ir import FunctionType, Operation, Value
+from hloom.stablehlo.mlir.types import type_text
 
 RuleOf = Callable[[Operation], Callable[..., Any] | None]
 """Finds the rule of an op (see `body.Rule`), or None."""
@@ -75,8 +76,13 @@ class ImportContext:
         return self.defined(self.functions[name])
 
     def function_type(self, function: Operation) -> FunctionType:
-        """The type of a function; raises ParseError if it is missing or does not match the arguments."""
+        """The type of a function; raises ParseError if it is missing or does not match the arguments and the return."""
         type_ = function.attributes.get("function_type")
-        if not isinstance(type_, FunctionType) or len(type_.inputs) != len(function.regions[0].block.arguments):
+        block = function.regions[0].block
+        if not isinstance(type_, FunctionType) or len(type_.inputs) != len(block.arguments):
             self.error(function, "function_type is missing, or does not fit the arguments")
+        returned = tuple(operand.type for operand in block.operations[-1].operands) if block.operations else ()
+        if returned != type_.results:
+            shown = ["(" + ", ".join(map(type_text, types)) + ")" for types in (type_.results, returned)]
+            self.error(function, f"the function is declared to return {shown[0]}, but returns {shown[1]}")
         return type_
