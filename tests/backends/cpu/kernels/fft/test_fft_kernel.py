@@ -173,6 +173,11 @@ def test_columns_are_read_and_written_by_the_first_and_the_last_stage() -> None:
     assert any(".from.c64" in name for name in names) and any(".to.c64" in name for name in names)
 
 
+@pytest.mark.parametrize(("sizes", "axes"), [((2187,), 1), ((1000,), 1), ((64, 9), 2)])
+def test_columns_fewer_than_lanes_are_read_and_written_as_columns(sizes: Sequence[int], axes: int) -> None:
+    assert not any(".elements." in name for name in called(code_of(sizes, axes)))
+
+
 def test_elements_far_apart_are_prefetched() -> None:
     assert not any("prefetched" in name for name in called(code_of((64, 64), 2)))
     assert any("prefetched" in name for name in called(code_of((64, 1024), 2)))

@@ -33,15 +33,21 @@ class BlockView:
     length: int
     inner: int
 
-    def order(self, fft: LaneFft) -> Order:
-        """The order in which sequences are moved: columns if there are enough adjacent ones for all lanes."""
-        if self.inner >= fft.lanes and self.inner > 1:
+    def order(self, fft: LaneFft, sequences: int) -> Order:
+        """The order in which sequences are moved: columns if all sequences of a block are adjacent."""
+        if 1 < self.inner >= min(fft.lanes, sequences):
             return "columns"
         return "rows" if self.inner == 1 and fft.vector.width else "elements"
 
 
 def move_function(
-    fft: LaneFft, view: BlockView, is_full: bool, stores: bool, is_scaled: bool = False, is_twisted: bool = False
+    fft: LaneFft,
+    type: PrimitiveType,
+    order: Order,
+    is_full: bool,
+    stores: bool,
+    is_scaled: bool = False,
+    is_twisted: bool = False,
 ) -> Function:
     """Returns `(memory, first, count, length, inner, scale, arrays ..)`, which loads or stores a block.
 
@@ -50,7 +56,7 @@ def move_function(
     these factors, `blocks`, the number of blocks, and the `block`. For each element, the factors have the powers of the
     first sequence of each block; then, those of the lanes.
     """
-    order, type, vector = view.order(fft), view.type, fft.vector
+    vector = fft.vector
     flags = [".full"] * is_full + [".scaled"] * is_scaled + [".twisted"] * is_twisted
     name = f"fft.{'store' if stores else 'load'}.{order}.{type}.{fft.lanes}.{vector.suffix}{''.join(flags)}"
     sizes = dict.fromkeys(("first", "count", "length", "inner"), I64)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from hloom.backends.cpu.kernels.fft.blocks import BlockView, move_function
+from hloom.backends.cpu.kernels.fft.blocks import BlockView, Order, move_function
 from hloom.backends.cpu.kernels.fft.half_spectrum import convert_ends, convert_pair
 from hloom.backends.cpu.kernels.fft.lane_fft import Access, Complex, LaneFft
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
@@ -38,10 +38,14 @@ class FftPass:
     twiddle: tuple[int, int] | None = None
     scale: float = 1.0
 
+    def order(self, view: BlockView) -> Order:
+        """The order in which the sequences of the source or the target are moved."""
+        return view.order(self.fft, self.sequences)
+
     @property
     def inner(self) -> int:
         """Sequences in a range whose boundaries no block crosses."""
-        return self.source.inner if self.source.order(self.fft) == "columns" else self.sequences
+        return self.source.inner if self.order(self.source) == "columns" else self.sequences
 
     @property
     def blocks(self) -> int:
@@ -56,9 +60,7 @@ class FftPass:
     def accesses(self, is_inverse: bool) -> tuple[Access | None, Access | None]:
         """The accesses of memory by the first and the last stage, where these read or write columns."""
         source, target = (
-            Access(view.type, view.inner, self.is_full, is_inverse, scale)
-            if view.order(self.fft) == "columns"
-            else None
+            Access(view.type, view.inner, self.is_full, is_inverse, scale) if self.order(view) == "columns" else None
             for view, scale in ((self.source, 1.0), (self.target, self.scale))
         )
         return source, target
@@ -127,7 +129,7 @@ class FftTask:
         """Moves a block between memory and arrays."""
         f, p, scale = self.f, self.p, constant(self.fft.vector.scalar, self.p.scale)
         is_scaled = stores and p.scale != 1.0
-        function = move_function(self.fft, view, p.is_full, stores, is_scaled, bool(twist))
+        function = move_function(self.fft, view.type, p.order(view), p.is_full, stores, is_scaled, bool(twist))
         sizes = self.first, self.count, f.index(view.length), f.index(view.inner)
         f.call_function(function, memory, *sizes, scale, *arrays, *twist)
 
