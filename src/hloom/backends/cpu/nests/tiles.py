@@ -15,6 +15,8 @@ from hloom.target import CACHE_LINE
 
 NARROW_BYTES = 2
 """The largest element size for which a vector of `lanes` elements is much shorter than a cache line."""
+BLOCKS_ACROSS = 2
+"""Adjacent blocks that follow each other: processors read, and memory writes, two adjacent cache lines at once."""
 FAR_BYTES = 512
 """The distance of rows below which they stay in the L1 cache while their vectors are stored."""
 
@@ -28,22 +30,29 @@ def emit_tiles(e: NestState, depth: int, first: IndexValue, last: IndexValue) ->
     tiled_end = tile.extent // step * step if vector_end else 0
     wide = _staged_width(e, tile, vector)
     wide_end = vector_end // wide * wide if wide > lanes else 0
+    pair = lanes * BLOCKS_ACROSS if step > lanes else lanes
+    paired_end = wide_end + (vector_end - wide_end) // pair * pair
 
     def emit_rows(row: Value) -> None:
         """Emits `step` rows: whole blocks, and then the remainder of each row."""
         end = b.binary("add", row, constant(I64, step))
         if wide_end:
             e.counted_loop(0, wide_end, wide, lambda column: _staged_blocks(e, depth, (row, step), (column, wide)))
-        if wide_end < vector_end:
-            e.counted_loop(wide_end, vector_end, lanes, lambda column: emit_blocks(row, end, column))
+        if wide_end < paired_end:
+            e.counted_loop(wide_end, paired_end, pair, lambda column: emit_blocks(row, end, column, pair))
+        if paired_end < vector_end:
+            e.counted_loop(paired_end, vector_end, lanes, lambda column: emit_blocks(row, end, column, lanes))
         if vector_end < vector.extent:
             e.counted_loop(row, end, 1, lambda r: _row(e, depth, r, vector_end))
 
-    def emit_blocks(row: Value, end: Value, column: Value) -> None:
+    def emit_blocks(row: Value, end: Value, column: Value, columns: int) -> None:
         if step == lanes:
             _block(e, depth, row, column)
         else:
-            e.counted_loop(row, end, lanes, lambda r: _block(e, depth, r, column))
+            last = b.binary("add", column, constant(I64, columns))
+            e.counted_loop(
+                row, end, lanes, lambda r: e.counted_loop(column, last, lanes, lambda c: _block(e, depth, r, c))
+            )
 
     if tiled_end:
         end, has_blocks = b.index(tiled_end), None
