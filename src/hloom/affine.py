@@ -49,22 +49,21 @@ class Atom:
 
 
 class Variable(Atom):
-    """The counter of a loop, in [low, low + extent)."""
+    """The counter of a loop, in [0, extent)."""
 
     __slots__ = ("name",)
 
-    def __init__(self, name: str, ordinal: int, extent: int, low: int = 0) -> None:
+    def __init__(self, name: str, ordinal: int, extent: int) -> None:
         self.name = name
         self.ordinal = ordinal
-        self.low = low
-        self.high = low + extent - 1
+        self.low, self.high = 0, extent - 1
         self.variables = frozenset((self,))
         self.reads = ()
 
     @property
     def extent(self) -> int:
         """The number of iterations of the loop."""
-        return self.high - self.low + 1
+        return self.high + 1
 
     def __repr__(self) -> str:
         return self.name
@@ -160,6 +159,10 @@ class Index:
                 return coefficient
         return 0
 
+    def is_atom(self, atom: Atom) -> bool:
+        """Whether the index is that atom alone."""
+        return self.terms == ((atom, 1),) and not self.constant
+
     def is_affine_in(self, variable: Variable) -> bool:
         """Whether the index has the variable as a term or not at all, but not inside a quotient or remainder."""
         return all(atom is variable or variable not in atom.variables for atom, _ in self.terms)
@@ -183,9 +186,9 @@ class IndexSpace:
         self._count += 1
         return self._count
 
-    def variable(self, name: str, extent: int, low: int = 0) -> Variable:
-        """Makes a loop variable in [low, low + extent)."""
-        return Variable(name, self.next_ordinal(), extent, low)
+    def variable(self, name: str, extent: int) -> Variable:
+        """Makes a loop variable in [0, extent)."""
+        return Variable(name, self.next_ordinal(), extent)
 
     def constant(self, value: int) -> Index:
         """A constant index."""

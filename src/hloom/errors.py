@@ -117,6 +117,6 @@ class ResourceExhaustedError(RunError):
     """A failure to allocate the memory or the threads that a run needs."""
 
 
-def counted(count: int, noun: str, plural: str = "") -> str:
+def counted(count: int, noun: str) -> str:
     """A count with its noun in the singular or plural: `1 element`, `2 elements`, `1,000 elements`."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+    return f"{count:,} {noun if count == 1 else noun + 's'}"

@@ -181,7 +181,7 @@ def _padding(shape: Shape) -> Any:
     return np.zeros((), element_type.dtype)
 
 
-def extreme(element_type: PrimitiveType, highest: bool) -> Array:
+def extreme(element_type: PrimitiveType, *, highest: bool) -> Array:
     """Returns the highest or lowest value of an ordered element type as a scalar: an infinity if the type has one."""
     import ml_dtypes
 

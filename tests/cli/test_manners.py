@@ -211,8 +211,8 @@ def test_tables_wrap_names_and_keep_figures_whole() -> None:
 
 
 def test_counts_have_their_number() -> None:
-    assert [counted(1, "entry", "entries"), counted(2, "entry", "entries"), counted(1000, "step")] == [
-        "1 entry", "2 entries", "1,000 steps"
+    assert [counted(1, "step"), counted(2, "step"), counted(1000, "step")] == [
+        "1 step", "2 steps", "1,000 steps"
     ]  # fmt: skip
 
 

@@ -135,7 +135,7 @@ def _sized(build: OpBuilder, value: Instruction, shape: Shape, sizes: Iterator[I
 def _static(build: OpBuilder, value: Instruction) -> Instruction:
     """Pads an array to its bounds with zeros."""
     for d in _dynamic(value.shape):
-        bound, shape = build.constant(value.shape.dimensions[d], S32), value.shape.with_dynamic(d, False)
+        bound, shape = build.constant(value.shape.dimensions[d], S32), value.shape.with_dynamic(d, is_dynamic=False)
         value = build(SetDimensionSize(dimension=d), value, bound, shape=shape)
     return value
 

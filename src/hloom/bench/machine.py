@@ -128,8 +128,8 @@ def _kernels(width: int) -> str:
     parallel_for, chunks, times)`, which runs loops whose tasks only wait for each other."""
     vector = type_of("float", width)
     functions = [_spin(name, vector) for name in SPINS]
-    functions += [_traversal(name, vector, False) for name in ("read", "write", "copy")]
-    functions += [_traversal(name, vector, True) for name in ("write", "copy")]
+    functions += [_traversal(name, vector, is_streaming=False) for name in ("read", "write", "copy")]
+    functions += [_traversal(name, vector, is_streaming=True) for name in ("write", "copy")]
     functions.append(_forks())
     for f in functions:
         f.finish().is_exported = True
@@ -158,7 +158,7 @@ def _spin(name: str, vector: Type) -> KernelFunction:
     return f
 
 
-def _traversal(name: str, vector: Type, is_streaming: bool) -> KernelFunction:
+def _traversal(name: str, vector: Type, *, is_streaming: bool) -> KernelFunction:
     f = KernelFunction(
         f"hloom_{name}{'_streaming' if is_streaming else ''}", target=PTR, source=PTR, floats=I64, passes=I64
     )

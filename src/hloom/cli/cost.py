@@ -69,7 +69,7 @@ def show_cost(
     return {
         "devices": count,
         "seconds": prediction.seconds,
-        "collective_seconds": prediction.seconds_of(True),
+        "collective_seconds": prediction.seconds_of(collectives=True),
         "peak_bytes": prediction.peak_bytes,
         "parts": [
             {
@@ -119,7 +119,7 @@ def _show_prediction(prediction: Prediction, count: int, cluster: Cluster) -> No
         console.print(f".. and {rest} shorter ones")
     sent = sum(part.sent for part in prediction.parts)
     unknown = "; loops of unknown length counted once" if prediction.has_unknown_loops else ""
-    together, collectives = readable(prediction.seconds), readable(prediction.seconds_of(True))
+    together, collectives = readable(prediction.seconds), readable(prediction.seconds_of(collectives=True))
     console.print(
         f"a step on {counted(count, 'device')}: {together}, with {collectives} in collectives; "
         f"a device sends {sent:,} bytes and holds {prediction.peak_bytes:,} at most{unknown}",

@@ -30,7 +30,7 @@ def changes_of(diffs: Sequence[ComputationDiff], applied: Sequence[tuple[str, st
     }
 
 
-def replacements(diffs: Sequence[ComputationDiff], applied: Sequence[tuple[str, str]] = ()) -> list[list[str]]:
+def replacements(diffs: Sequence[ComputationDiff], applied: Sequence[tuple[str, str]]) -> list[list[str]]:
     """Returns rows: a removed instruction, the one that replaced it, the rules, and the computation to which it moved.
 
     Each may be "". What changed or moved replaced itself. `applied` is that of `changes_of`.

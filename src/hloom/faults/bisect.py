@@ -38,7 +38,7 @@ def run_on_xla(module: Module, arguments: Sequence[Value]) -> Value:
 RUNNERS: dict[str, Runner] = {"cpu": run_on_cpu, "interpreter": interpret, "xla": run_on_xla}
 
 
-def describe_difference(case: Case, left: Runner, right: Runner, tolerance: Tolerance | None = None) -> str | None:
+def describe_difference(case: Case, left: Runner, right: Runner, tolerance: Tolerance | None) -> str | None:
     """Describes how the results of two runners differ, by a tolerance or the rule of `hloom.comparison`; None if they
     agree or both fail.
 
@@ -94,9 +94,7 @@ def first_difference(
     return result, message
 
 
-def first_difference_of_modules(
-    case: Case, other: Module, tolerance: Tolerance | None = None
-) -> tuple[str, str] | None:
+def first_difference_of_modules(case: Case, other: Module, tolerance: Tolerance | None) -> tuple[str, str] | None:
     """Returns the first instruction whose value differs from that of the same name in another module, and how it
     differs.
 

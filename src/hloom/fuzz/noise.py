@@ -88,11 +88,11 @@ class Noisy:
     def evaluate(self, ctx: Context, *operands: Any) -> Value:
         """Computes the value with errors; where an intermediate result may overflow, it is NaN or not."""
         error = self.error
-        changed = [perturbed(self.rng, operand, error.operands, error.by_norm) for operand in operands]
+        changed = [perturbed(self.rng, operand, error.operands, by_norm=error.by_norm) for operand in operands]
         if error.flushes and self.rng.random() < 0.5:
             changed = [flushed(operand) for operand in changed]
         # Errors of a Fourier transform are relative to the norm of its result (Higham, 2002, section 24.1).
-        value = perturbed(self.rng, self.op.evaluate(ctx, *changed), error.result, isinstance(self.op, Fft))
+        value = perturbed(self.rng, self.op.evaluate(ctx, *changed), error.result, by_norm=isinstance(self.op, Fft))
         if error.flushes and self.rng.random() < 0.5:
             value = flushed(value)
         if isinstance(self.op, (Cholesky, TriangularSolve)):
@@ -154,10 +154,10 @@ def _mixed(rng: np.random.Generator, value: Any, sizes: Any) -> Any:
     return np.where(open_, either, value)
 
 
-def perturbed(rng: np.random.Generator, value: Any, ulps: float, by_norm: bool = False) -> Any:
+def perturbed(rng: np.random.Generator, value: Any, ulps: float, *, by_norm: bool) -> Any:
     """Returns floats and complex numbers with an error of up to `ulps` units in the last place."""
     if isinstance(value, tuple):
-        return tuple(perturbed(rng, element, ulps, by_norm) for element in value)
+        return tuple(perturbed(rng, element, ulps, by_norm=by_norm) for element in value)
     if not ulps or not _is_inexact(value) or not value.size:
         return value
     sizes = np.abs(widen(value)).astype(np.longdouble)
@@ -241,10 +241,10 @@ def on_replicas(executable: Executable, case: Case) -> Value:
 class NoisyRuns:
     """The interpreter on a module, with other errors in each run."""
 
-    def __init__(self, case: Case, seed: int = 0, noise: Noise = noise_of) -> None:
-        self.case, self.rng, self.is_exact = case, np.random.default_rng(seed), True
+    def __init__(self, case: Case, noise: Noise) -> None:
+        self.case, self.rng, self.is_exact = case, np.random.default_rng(0), True
         module = prepare(case.module)
-        self.executable = InterpreterExecutable(module, RunOptions(module.replica_count, None, 30.0, 0, False))
+        self.executable = InterpreterExecutable(module, RunOptions(module.replica_count, seed=0))
         combiners: set[int] = set()
         for plan in reversed(self.executable.plans.values()):
             for step in plan.steps:

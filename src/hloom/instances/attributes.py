@@ -144,7 +144,7 @@ def special_value(type: PrimitiveType, chance: random.Random) -> Array:
     if type.is_complex:
         parts = [float(special_value(type.real, chance)) for _ in range(2)]
         return np.asarray(complex(parts[0], chance.choice([0.0, parts[1]])), type.dtype)
-    values: list[Any] = [0, 1, -1, 2, 3, 8, extreme(type, True), extreme(type, False)]
+    values: list[Any] = [0, 1, -1, 2, 3, 8, extreme(type, highest=True), extreme(type, highest=False)]
     if type.is_float:
         tiny = ml_dtypes.finfo(type.dtype).smallest_subnormal
         values += [0.0, -0.0, -0.0, 0.5, -4, np.nan, tiny, 2.0 ** chance.randint(-140, 127)]

@@ -22,7 +22,7 @@ from hloom.values import Array
 class HostBuffer:
     """An array of the program as a callback sees it. Arrays that are made from it share its memory."""
 
-    def __init__(self, array: Array, writeable: bool) -> None:
+    def __init__(self, array: Array, *, writeable: bool) -> None:
         self._array = array.view()
         self._array.flags.writeable = writeable
 
@@ -87,8 +87,8 @@ def lowering_rule(
             arrays[shared[k]] if k in shared else np.empty(aval.shape, aval.dtype)
             for k, aval in enumerate(ctx.avals_out)
         ]
-        args, kwargs = tree_util.tree_unflatten(in_tree, [HostBuffer(array, False) for array in arrays])
-        out = tree_util.tree_unflatten(out_tree, [HostBuffer(array, True) for array in results])
+        args, kwargs = tree_util.tree_unflatten(in_tree, [HostBuffer(array, writeable=False) for array in arrays])
+        out = tree_util.tree_unflatten(out_tree, [HostBuffer(array, writeable=True) for array in results])
         if callback(HostContext(), out, *args, **kwargs) is not None:
             raise ValueError("buffer_callback callback must not return any values.")
         return results

@@ -84,7 +84,7 @@ class InstructionBuilder:
         self.body.append(instruction)
         return instruction
 
-    def label(self, hint: str = "b") -> str:
+    def label(self, hint: str) -> str:
         """Returns a new label name."""
         self._count += 1
         return f"{hint}{self._count}"

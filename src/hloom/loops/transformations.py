@@ -99,9 +99,7 @@ def _split_factors(nest: Nest, loop: Variable) -> set[int]:
     """The divisors of the loop's counter in quotients and remainders that also divide the loop's extent."""
     atoms = {atom for index in nest.indices for atom, _ in index.terms if loop in atom.variables}
     divisors = {
-        atom.divisor
-        for atom in atoms
-        if isinstance(atom, (Quotient, Remainder)) and atom.operand.terms == ((loop, 1),) and not atom.operand.constant
+        atom.divisor for atom in atoms if isinstance(atom, (Quotient, Remainder)) and atom.operand.is_atom(loop)
     }
     return {d for d in divisors if d < loop.extent and loop.extent % d == 0}
 

@@ -73,14 +73,13 @@ class DotDimensions(Operation):
                 if lhs.dimensions[a] != rhs.dimensions[b]:
                     self.reject("DOTGENERAL-2", f"{what} dimensions {a} of {lhs} and {b} of {rhs} differ in size")
 
-    def free(self, rank: int, left: bool) -> list[int]:
-        """Returns the free dimensions of a side, in increasing order."""
-        used = (
-            {*self.lhs_batch_dims, *self.lhs_contracting_dims}
-            if left
-            else {*self.rhs_batch_dims, *self.rhs_contracting_dims}
-        )
-        return [d for d in range(rank) if d not in used]
+    def lhs_free_dims(self, rank: int) -> list[int]:
+        """Returns the dimensions of the left side that are neither batch nor contracting ones, in increasing order."""
+        return [d for d in range(rank) if d not in {*self.lhs_batch_dims, *self.lhs_contracting_dims}]
+
+    def rhs_free_dims(self, rank: int) -> list[int]:
+        """Returns those of the right side."""
+        return [d for d in range(rank) if d not in {*self.rhs_batch_dims, *self.rhs_contracting_dims}]
 
 
 def accumulator(*types: PrimitiveType) -> np.dtype[Any]:
@@ -146,7 +145,7 @@ class Dot(DotDimensions, opcode="dot"):
 
     def result_shape(self, lhs: Shape, rhs: Shape, element_type: PrimitiveType) -> Shape:
         """Returns the result shape with an element type."""
-        left, right = self.free(lhs.rank, True), self.free(rhs.rank, False)
+        left, right = self.lhs_free_dims(lhs.rank), self.rhs_free_dims(rhs.rank)
         sources = [*((lhs, d) for d in self.lhs_batch_dims), *((lhs, d) for d in left), *((rhs, d) for d in right)]
         return Shape.array(
             element_type,
@@ -156,7 +155,7 @@ class Dot(DotDimensions, opcode="dot"):
 
     def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
         dtype = ctx.shape.element_type.dtype
-        left, right = self.free(lhs.ndim, True), self.free(rhs.ndim, False)
+        left, right = self.lhs_free_dims(lhs.ndim), self.rhs_free_dims(rhs.ndim)
         computing = accumulator(BY_DTYPE[lhs.dtype], BY_DTYPE[rhs.dtype], ctx.shape.element_type)
         batch = [lhs.shape[d] for d in self.lhs_batch_dims]
         a = _matrix(lhs, self.lhs_batch_dims, left, self.lhs_contracting_dims, computing)
@@ -168,7 +167,7 @@ class Dot(DotDimensions, opcode="dot"):
     def indexing(self, at: Indexing, index: Indices) -> list[Read]:
         lhs, rhs = at.operands
         summed = [at.reduction(lhs.dimensions[d], k) for k, d in enumerate(self.lhs_contracting_dims)]
-        left, right = self.free(lhs.rank, True), self.free(rhs.rank, False)
+        left, right = self.lhs_free_dims(lhs.rank), self.rhs_free_dims(rhs.rank)
         count = len(self.lhs_batch_dims)
         batch, rows, columns = index[:count], index[count : count + len(left)], index[count + len(left) :]
         sides = (
@@ -277,7 +276,7 @@ class RaggedDot(DotDimensions, opcode="ragged-dot"):
         check_dimensions(self, "DOTGENERAL-6", self.lhs_ragged_dims, lhs.rank, "lhs_ragged_dims")
         if not group_sizes.element_type.is_integer or not group_sizes.rank:
             self.reject("DOTGENERAL-6", f"group_sizes are integers, at least a vector, got {group_sizes}")
-        free_ragged = self.lhs_ragged_dims[0] in self.free(lhs.rank, True)
+        free_ragged = self.lhs_ragged_dims[0] in self.lhs_free_dims(lhs.rank)
         if (len(self.rhs_group_dims) == 1) != free_ragged:
             self.reject("DOTGENERAL-6", "one rhs group dimension is needed exactly where the ragged dimension is free")
         inferred = self.result_shape(lhs, rhs, group_sizes, result.element_type)
@@ -286,8 +285,8 @@ class RaggedDot(DotDimensions, opcode="ragged-dot"):
 
     def result_shape(self, lhs: Shape, rhs: Shape, group_sizes: Shape, element_type: PrimitiveType) -> Shape:
         """Returns the result shape with an element type."""
-        left = self.free(lhs.rank, True)
-        right = [d for d in self.free(rhs.rank, False) if d not in self.rhs_group_dims]
+        left = self.lhs_free_dims(lhs.rank)
+        right = [d for d in self.rhs_free_dims(rhs.rank) if d not in self.rhs_group_dims]
         sizes = [lhs.dimensions[d] for d in (*self.lhs_batch_dims, *left)] + [rhs.dimensions[d] for d in right]
         if self.lhs_ragged_dims[0] in self.lhs_contracting_dims:
             sizes = [group_sizes.dimensions[-1], *sizes]
@@ -309,7 +308,7 @@ class RaggedDot(DotDimensions, opcode="ragged-dot"):
     def _group_masks(self, lhs: Array, ragged: int, ends: Array) -> list[Array]:
         """Masks over `lhs`, one for each group; group sizes may differ by leading batch indices."""
         position = np.arange(lhs.shape[ragged]).reshape([-1 if d == ragged else 1 for d in range(lhs.ndim)])
-        leading = [d for d in (*self.lhs_batch_dims, *self.free(lhs.ndim, True)) if d != ragged][: ends.ndim - 1]
+        leading = [d for d in (*self.lhs_batch_dims, *self.lhs_free_dims(lhs.ndim)) if d != ragged][: ends.ndim - 1]
         masks = []
         for g in range(ends.shape[-1]):
             sizes = [1] * lhs.ndim
@@ -328,7 +327,7 @@ class RaggedDot(DotDimensions, opcode="ragged-dot"):
 
 
 def _product(dot: DotDimensions, lhs: Array, rhs: Array, dtype: np.dtype[Any]) -> Array:
-    left, right = dot.free(lhs.ndim, True), dot.free(rhs.ndim, False)
+    left, right = dot.lhs_free_dims(lhs.ndim), dot.rhs_free_dims(rhs.ndim)
     a = _matrix(lhs, dot.lhs_batch_dims, left, dot.lhs_contracting_dims, dtype)
     b = _matrix(rhs, dot.rhs_batch_dims, dot.rhs_contracting_dims, right, dtype)
     batch = [lhs.shape[d] for d in dot.lhs_batch_dims]
@@ -366,8 +365,8 @@ class ScaledDot(DotDimensions, opcode="scaled-dot"):
                 s < 1 or n % s for n, s in zip(operand.dimensions, scale.dimensions, strict=True)
             ):
                 self.reject("DOTGENERAL-6", f"scale sizes divide the operand's, got {scale} for {operand}")
-        sizes = [lhs.dimensions[d] for d in (*self.lhs_batch_dims, *self.free(lhs.rank, True))]
-        sizes += [rhs.dimensions[d] for d in self.free(rhs.rank, False)]
+        sizes = [lhs.dimensions[d] for d in (*self.lhs_batch_dims, *self.lhs_free_dims(lhs.rank))]
+        sizes += [rhs.dimensions[d] for d in self.rhs_free_dims(rhs.rank)]
         if list(result.dimensions) != sizes:
             self.reject("GEN-2", f"the result has the dimensions {sizes}, got {result}")
 

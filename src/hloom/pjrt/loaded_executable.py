@@ -77,7 +77,7 @@ class LoadedExecutable:
         self.is_cached = True
         known, compiled = found
         self.shardings = known.shardings
-        where = RunOptions(1, [device.runtime for device in self.devices], math.inf, None, False)
+        where = RunOptions(devices=[device.runtime for device in self.devices], timeout=math.inf)
         return CpuExecutable(known.in_memory, where, compiled), known.module
 
     def _compiled(self) -> tuple[DeviceExecutable, Module]:

@@ -89,7 +89,7 @@ def profile(
         raise ArgumentError(f"a profile runs on one device, and {ready.name} is for several")
     compiled = compile_timed(ready)
     assert compiled.optimized is not None
-    timed = CpuExecutable(ready, RunOptions(1, None, math.inf, 0, False), compiled)
+    timed = CpuExecutable(ready, RunOptions(timeout=math.inf, seed=0), compiled)
     limits = limits_of_machine()
     calls = run_alternately(timed, len(compiled.timed), compile(ready, seed=0), arguments, seconds)
     frequency = clock_frequency(timed)

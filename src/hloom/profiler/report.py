@@ -51,7 +51,7 @@ def table(profile: Measured, shown: int = SHOWN) -> Table:
     return result
 
 
-def totals_table(totals: Sequence[Total], profile: Measured, by: str, shown: int = SHOWN) -> Table:
+def totals_table(totals: Sequence[Total], profile: Measured, by: str, shown: int) -> Table:
     """A table of totals by scope, source or opcode; scopes inside others are indented."""
     result = Table(by, "kernels", "us", "share")
     for column in result.columns[1:]:

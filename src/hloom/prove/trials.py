@@ -39,7 +39,7 @@ SPECIAL_FLOATS = [
 SPECIAL_INTEGERS = (0, 1, -1, 2, 3, 5, 7, 12, 31, 64, 100)
 
 
-def trials(module: Module, count: int = TRIALS) -> Iterator[tuple[Value, ...]]:
+def trials(module: Module, count: int) -> Iterator[tuple[Value, ...]]:
     """Yields arguments of a module: special numbers, or random ones in every third trial.
 
     All are random if sums, which may overflow in one order only, are open.

@@ -79,7 +79,7 @@ def prove_transform(
     patterns: Sequence[str],
     transform: Transform,
     *,
-    per_type: int = 4,
+    per_type: int,
     types: Sequence[PrimitiveType] = ARRAY_TYPES,
 ) -> Evidence:
     """Proves a transformation on instances of patterns: `per_type` for each of them and each element type.

@@ -123,11 +123,11 @@ class Executable(ABC):
 class RunOptions:
     """The devices and limits of a run, as documented for `hloom.compile`."""
 
-    replicas: int
-    devices: Sequence[Device] | None
-    timeout: float
-    seed: int | None
-    distributed: bool | Sequence[int]
+    replicas: int = 1
+    devices: Sequence[Device] | None = None
+    timeout: float = 30.0
+    seed: int | None = None
+    distributed: bool | Sequence[int] = False
     """Whether MPI ranks share the devices, or the rank of each device."""
 
 

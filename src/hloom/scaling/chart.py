@@ -26,7 +26,7 @@ def draw(prediction: Prediction, title: str, path: Path) -> None:
     whole, parts = figure.subplots(2, 1, height_ratios=[1, max(1, len(shown)) / 2 + 1])
     start = 0.0
     for name, collectives, color in (("computing", False, COMPUTING), ("collectives", True, COMMUNICATING)):
-        seconds = prediction.seconds_of(collectives)
+        seconds = prediction.seconds_of(collectives=collectives)
         share = seconds / prediction.seconds if prediction.seconds else 0.0
         whole.barh([0], [1e3 * seconds], left=1e3 * start, color=color, label=f"{name}: {share:.0%}")
         start += seconds

@@ -61,7 +61,7 @@ class Prediction:
         """The time of the step."""
         return sum(part.seconds for part in self.parts)
 
-    def seconds_of(self, collectives: bool) -> float:
+    def seconds_of(self, *, collectives: bool) -> float:
         """The time of the collectives, or of all other parts."""
         return sum(part.seconds for part in self.parts if part.is_collective is collectives)
 

@@ -118,7 +118,10 @@ def _arg_reduce(body: Body, operand: Instruction) -> Instruction:
     first = inner.add(And(), equal, inner.add(Compare(direction=ComparisonDirection.LT), i, j))
     keep = inner.add(Or(), better, first)
     inner.end([inner.add(Select(), keep, a, b), inner.add(Select(), keep, i, j)])
-    starts = [body.constant(extreme(element_type, not largest)), body.constant(extreme(index_type, True))]
+    starts = [
+        body.constant(extreme(element_type, highest=not largest)),
+        body.constant(extreme(index_type, highest=True)),
+    ]
     dimensions, index_shape = draw.some(range(operand.shape.rank), 0.6), operand.shape.with_element_type(index_type)
     if along_one:
         dimensions = (draw.below(operand.shape.rank),)

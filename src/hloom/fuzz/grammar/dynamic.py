@@ -44,7 +44,9 @@ def _dynamic(body: Body, declaration: type[Operation]) -> Instruction:
     draw, value = body.draw, body.array("set-dimension-size", low=1)
     for d in draw.shuffled(range(value.shape.rank))[: draw.weighted({1: 3, 2: 1})]:
         bound = value.shape.dimensions[d]
-        value = _resized(body, value, d, draw.pick((draw.between(0, bound), draw.between(0, bound), bound)), True)
+        value = _resized(
+            body, value, d, draw.pick((draw.between(0, bound), draw.between(0, bound), bound)), dynamic=True
+        )
     if declaration is DynamicReshape:
         value = _reshaped(body, value)
     for _ in range(draw.below(4)):
@@ -54,11 +56,11 @@ def _dynamic(body: Body, declaration: type[Operation]) -> Instruction:
             continue  # an operation that takes no such operand
     if value.shape.is_dynamic and draw.chance(0.5):
         for d in [d for d, dynamic in enumerate(value.shape.dynamic_dimensions) if dynamic]:
-            value = _resized(body, value, d, value.shape.dimensions[d], False)
+            value = _resized(body, value, d, value.shape.dimensions[d], dynamic=False)
     return value
 
 
-def _resized(body: Body, value: Instruction, dimension: int, size: int, dynamic: bool) -> Instruction:
+def _resized(body: Body, value: Instruction, dimension: int, size: int, *, dynamic: bool) -> Instruction:
     """Sets a dimension's size, which the program knows or not; the bound makes it static (SETDIMENSIONSIZE-5)."""
     flags = list(value.shape.dynamic_dimensions)
     flags[dimension] = dynamic

@@ -115,7 +115,7 @@ def _fusion_to_call(instruction: Instruction) -> None:
         instruction.frontend_attributes.pop("inlineable", None)
 
 
-def inline_calls(computation: Computation, kept: AbstractSet[Computation] = frozenset()) -> int:
+def inline_calls(computation: Computation, kept: AbstractSet[Computation]) -> int:
     """Inlines the calls of one computation recursively, except calls of `kept`; returns the number of calls inlined."""
     worklist = [i for i in computation.instructions if _is_inlined(i, kept)]
     if not worklist:

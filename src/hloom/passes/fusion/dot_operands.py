@@ -42,8 +42,8 @@ def _arrange(edit: Edit, dot: Instruction, op: Dot) -> int:
     if is_dynamic(dot):
         return 0
     lhs, rhs = dot.operands
-    left = (op.lhs_batch_dims, op.free(lhs.shape.rank, True), op.lhs_contracting_dims)
-    right = (op.rhs_batch_dims, op.rhs_contracting_dims, op.free(rhs.shape.rank, False))
+    left = (op.lhs_batch_dims, op.lhs_free_dims(lhs.shape.rank), op.lhs_contracting_dims)
+    right = (op.rhs_batch_dims, op.rhs_contracting_dims, op.rhs_free_dims(rhs.shape.rank))
     new: list[Instruction] = []
     attributes = {}
     for side, operand, roles in (("lhs", lhs, left), ("rhs", rhs, right)):

@@ -54,14 +54,15 @@ class DotStrengthReduction:
             return False
         if _has_adjacent_batches(op, lhs, rhs) or (terms <= MAX_COMPUTED_TERMS and _computes_matrix(op, old)):
             return True
-        return terms <= self.max_terms and (rhs.rank - 1 in op.free(rhs.rank, False) or old.shape.element_count == 1)
+        return terms <= self.max_terms and (rhs.rank - 1 in op.rhs_free_dims(rhs.rank) or old.shape.element_count == 1)
 
 
 def _has_adjacent_batches(op: Dot, lhs: Shape, rhs: Shape) -> bool:
     """Whether the batches are products of vectors and matrices, whose elements of different batches are adjacent."""
-    left, right = (lhs, op.lhs_batch_dims, True), (rhs, op.rhs_batch_dims, False)
-    for (vector, _, side), (matrix, batch, _) in ((left, right), (right, left)):
-        is_vector = all(vector.dimensions[d] == 1 for d in op.free(vector.rank, side))
+    left = lhs, op.lhs_batch_dims, op.lhs_free_dims(lhs.rank)
+    right = rhs, op.rhs_batch_dims, op.rhs_free_dims(rhs.rank)
+    for (vector, _, free), (matrix, batch, _) in ((left, right), (right, left)):
+        is_vector = all(vector.dimensions[d] == 1 for d in free)
         if is_vector and matrix.rank - 1 in batch and matrix.dimensions[-1] >= MIN_BATCHES:
             return True
     return False
@@ -70,8 +71,9 @@ def _has_adjacent_batches(op: Dot, lhs: Shape, rhs: Shape) -> bool:
 def _computes_matrix(op: Dot, old: Instruction) -> bool:
     """Whether a dot is of a vector and a matrix that is computed element by element, and has no other user."""
     lhs, rhs = old.operands
-    for vector, matrix, side in ((lhs, rhs, True), (rhs, lhs, False)):
-        is_vector = all(vector.shape.dimensions[d] == 1 for d in op.free(vector.shape.rank, side))
+    left, right = op.lhs_free_dims(lhs.shape.rank), op.rhs_free_dims(rhs.shape.rank)
+    for vector, matrix, free in ((lhs, rhs, left), (rhs, lhs, right)):
+        is_vector = all(vector.shape.dimensions[d] == 1 for d in free)
         if is_vector and matrix.op.elementwise and len(matrix.users) == 1:
             return True
     return False
@@ -83,7 +85,7 @@ def _sum_of_products(op: Dot, build: OpBuilder, old: Instruction, add: Computati
     rank, terms = old.shape.rank, [lhs.shape.dimensions[d] for d in op.lhs_contracting_dims]
     element_type = old.shape.element_type
     whole = Shape.array(element_type, [*old.shape.dimensions, *terms])
-    left, right = op.free(lhs.shape.rank, True), op.free(rhs.shape.rank, False)
+    left, right = op.lhs_free_dims(lhs.shape.rank), op.rhs_free_dims(rhs.shape.rank)
     batch = len(op.lhs_batch_dims)
     products = []
     for operand, free, first, batches, contracted in (

@@ -102,7 +102,7 @@ def evaluate(instruction: Instruction) -> Array | None:
     values = [constant_value(operand) for operand in instruction.operands]
     try:
         with np.errstate(all="ignore"):
-            value = instruction.op.evaluate(Site(execution, instruction, False), *instruction.op.bind(values))
+            value = instruction.op.evaluate(Site(execution, instruction, on_arrays=False), *instruction.op.bind(values))
     except HloomError:
         return None
     array = np.array(value, order="C")

@@ -16,7 +16,7 @@ MEMORY_COST = 0.25
 
 
 def choose_assignment(
-    rule: Rule, operands: Sequence[Cell], results: Sequence[Cell], mesh: Mesh, excluded: Iterable[int] = ()
+    rule: Rule, operands: Sequence[Cell], results: Sequence[Cell], mesh: Mesh, excluded: Iterable[int]
 ) -> Assignment:
     """Returns the cheapest of three assignments of axes to the labels of a rule.
 

@@ -122,7 +122,7 @@ class _Machine:
             self.buffers.append(list(inputs[copies[k]]) if is_copy else [_unset(buffer.type, k)] * buffer.size)
         for nest in self.kernel.nests:
             self.known.clear()
-            for values in itertools.product(*(range(loop.low, loop.high + 1) for loop in nest.loops)):
+            for values in itertools.product(*(range(loop.extent) for loop in nest.loops)):
                 self.deadline.check("the evaluation of nests")
                 self._iteration(nest, dict(zip(nest.loops, values, strict=True)))
         return [b for b, kind in zip(self.buffers, self.kernel.buffers, strict=True) if kind.role == "output"]
@@ -237,7 +237,7 @@ def _ordinal(variable: Variable) -> int:
 
 
 def _inner(loops: Sequence[Variable], counters: Counters) -> Iterator[dict[Atom, int]]:
-    for values in itertools.product(*(range(loop.low, loop.high + 1) for loop in loops)):
+    for values in itertools.product(*(range(loop.extent) for loop in loops)):
         yield {**counters, **dict(zip(loops, values, strict=True))}
 
 

@@ -40,7 +40,7 @@ def _dot(op: Dot, evaluator: Evaluator, instruction: Instruction, operands: Sequ
 
 def product(dot: DotDimensions, lhs: Array, rhs: Array, wide: PrimitiveType, type: PrimitiveType) -> Array:
     """Returns the dot of two arrays, computed in `wide`."""
-    left, right = dot.free(lhs.ndim, True), dot.free(rhs.ndim, False)
+    left, right = dot.lhs_free_dims(lhs.ndim), dot.rhs_free_dims(rhs.ndim)
     a = _matrix(lhs, dot.lhs_batch_dims, left, dot.lhs_contracting_dims)
     b = _matrix(rhs, dot.rhs_batch_dims, right, dot.rhs_contracting_dims)
     rows = [[[converted(x, wide) for x in row] for row in matrix] for matrix in a]

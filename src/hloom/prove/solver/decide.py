@@ -96,7 +96,9 @@ def _is_reordered(before: Term, after: Term) -> bool:
     for of_instructions in (False, True):
         if of_instructions and _adds_sums(normal(before, Sums(any_order=True))):
             return False
-        forms = [Sums(True, of_instructions, from_zero) for from_zero in (True, False)]
+        forms = [
+            Sums(any_order=True, of_instructions=of_instructions, from_zero=from_zero) for from_zero in (True, False)
+        ]
         if {normal(after, form) for form in forms} <= {normal(before, form) for form in forms}:
             return True
     return False

@@ -43,7 +43,7 @@ def print_stablehlo(module: Module, *, locations: bool = True) -> str:
     return print_mlir(export_module(module, locations=locations))
 
 
-def export_module(module: Module, *, locations: bool = True) -> Operation:
+def export_module(module: Module, *, locations: bool) -> Operation:
     """The `builtin.module` operation with a function for the entry and for each computation that is called.
 
     A module that embeds StableHLO text (`stablehlo/embedded_text.py`) gives that program. Raises ArgumentError as

@@ -85,7 +85,7 @@ def evaluated(instruction: Instruction, operands: Sequence[Any]) -> Array | None
 
     execution = Execution({}, Device(0), Rendezvous(1, 1, 1.0), 0, 0, seed=0)
     try:
-        value = instruction.op.evaluate(Site(execution, instruction, False), *instruction.op.bind(operands))
+        value = instruction.op.evaluate(Site(execution, instruction, on_arrays=False), *instruction.op.bind(operands))
     except HloomError:
         return None
     return np.asarray(value)

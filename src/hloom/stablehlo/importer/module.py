@@ -65,7 +65,7 @@ def import_module(operation: Operation, text: str = "", parameters: Sequence[Sha
 class ModuleImporter(ImportContext):
     """Collects the functions of a module, imports callees before callers, and sets the module's attributes."""
 
-    def __init__(self, operation: Operation, text: str, parameters: Sequence[Shape] | None = None) -> None:
+    def __init__(self, operation: Operation, text: str, parameters: Sequence[Shape] | None) -> None:
         super().__init__(text, rule_of)
         self.operation = operation
         self.parameters = parameters

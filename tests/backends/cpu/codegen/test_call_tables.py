@@ -37,7 +37,7 @@ ENTRY e {{
 
 def main_lines(layers: int) -> int:
     program = build_program(hl.parse(straight(layers)), Target(32, 2))
-    main, *_ = emit_program(program, assign_buffers(program, False), 32)
+    main, *_ = emit_program(program, assign_buffers(program), 32)
     parts = re.findall(r"^define internal i32 @hloom_main\.part\d+\(.*?^\}", main, re.M | re.S)
     return sum(part.count("\n") for part in parts)
 

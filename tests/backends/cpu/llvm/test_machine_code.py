@@ -82,7 +82,7 @@ def check(run: hl.Executable) -> None:
 
 def texts_of(text: str, threads: int = 2) -> list[str]:
     program = build_program(hl.parse(text), Target(processor().vector_bytes, threads))
-    return emit_program(program, assign_buffers(program, False), processor().vector_bytes)
+    return emit_program(program, assign_buffers(program), processor().vector_bytes)
 
 
 @pytest.mark.parametrize("cost", [1, 2_000, 1 << 40])

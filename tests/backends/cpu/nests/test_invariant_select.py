@@ -49,7 +49,7 @@ def test_in_place_checks_wake_no_thread(made: str, choices: str, forks: bool) ->
     module = hl.parse(SORTED.format(made=made, choices=choices))
     run_passes(module, cpu_pipeline())
     program = build_program(module, Target(32, 2))
-    text = "\n".join(emit_program(program, assign_buffers(program, False), 32))
+    text = "\n".join(emit_program(program, assign_buffers(program), 32))
     chosen = set(re.findall(r"void @(nest\d+)\([^\n]*\nentry:(?:\n  %[^\n]*)*icmp ne ptr", text))
     forked = set(re.findall(r"call void %\w+\(.*ptr @(nest\d+)\.task", text))
     assert len(chosen) == 1

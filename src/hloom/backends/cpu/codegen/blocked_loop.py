@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hloom.affine import Index, Variable
+from hloom.affine import Index
 from hloom.backends.cpu.program.buffer_assignment import STACK_BYTES, Assignment
 from hloom.backends.cpu.program.program import Buffer, CopyStep, KernelStep, Step, WhileStep
 from hloom.loops.expressions import Load
@@ -81,9 +81,7 @@ def _keeps_elements(step: Step, assignment: Assignment, arrays: set[Buffer], siz
         return False
     variable = nest.loops[0]
     accessed = [(step.buffers[k], index) for k, index in _array_accesses(nest)]
-    return all(
-        _is_element(index, variable) for buffer, index in accessed if assignment.representative(buffer) in arrays
-    )
+    return all(index.is_atom(variable) for buffer, index in accessed if assignment.representative(buffer) in arrays)
 
 
 def _array_accesses(nest: Nest) -> Iterator[tuple[int, Index]]:
@@ -92,10 +90,6 @@ def _array_accesses(nest: Nest) -> Iterator[tuple[int, Index]]:
     for expression in nest.all_expressions:
         if isinstance(expression, Load):
             yield expression.buffer, expression.index
-
-
-def _is_element(index: Index, variable: Variable) -> bool:
-    return index.constant == 0 and index.terms == ((variable, 1),)
 
 
 def is_blocked_step(step: Step, assignment: Assignment, blocked: BlockedLoop) -> bool:

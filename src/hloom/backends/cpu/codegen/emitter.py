@@ -27,7 +27,6 @@ from hloom.backends.cpu.codegen.modules import (
     split_call_only,
 )
 from hloom.backends.cpu.codegen.step_emitter import StepEmitter
-from hloom.backends.cpu.codegen.step_timer import StepTimer
 from hloom.backends.cpu.codegen.timer_functions import FORK, TIMED_FORK
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.kernels.kernel_function import PARALLEL_FOR
@@ -113,11 +112,9 @@ def _kernel_unit(code: KernelCode) -> Unit:
     return Unit([*code.functions, kernel_call(code)], MERGED_KERNELS)
 
 
-def emit_program(
-    program: Program, assignment: Assignment, vector_bytes: int, timer: StepTimer | None = None
-) -> list[str]:
-    """Returns the texts of the modules; `hloom_main` is in the first. With a `timer` steps are timed."""
-    return [*map(module_text, ProgramEmitter(program, assignment, vector_bytes, timer).all_modules())]
+def emit_program(program: Program, assignment: Assignment, vector_bytes: int) -> list[str]:
+    """Returns the texts of the modules; `hloom_main` is in the first."""
+    return [*map(module_text, ProgramEmitter(program, assignment, vector_bytes).all_modules())]
 
 
 class ProgramEmitter(StepEmitter):

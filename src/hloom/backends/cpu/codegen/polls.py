@@ -62,7 +62,7 @@ def call_poll(function: StepFunction, loop: int, point: int) -> Value:
     return function.builder.call_pointer(function.value("poll"), I32, *arguments, attribute=attribute)
 
 
-def poll_period(step: WhileStep, assignment: Assignment, share: float = 1.0) -> int:
+def poll_period(step: WhileStep, assignment: Assignment, share: float) -> int:
     """Returns after how many iterations a loop reads the clock, a power of 2.
 
     In blocked loops an iteration does only the `share` of the work of the whole arrays.

@@ -126,8 +126,8 @@ class NestEmitter(NestState):
         variable = self.nest.loops[depth]
         schedule = self.nest.schedule
         chunked = depth == 0 and schedule.chunk
-        first: IndexValue = self.first if chunked else variable.low
-        last: IndexValue = self.last if chunked else variable.high + 1
+        first: IndexValue = self.first if chunked else 0
+        last: IndexValue = self.last if chunked else variable.extent
 
         def body(value: Value) -> None:
             with self.bound(variable, value):
@@ -149,7 +149,7 @@ class NestEmitter(NestState):
         """
         b = self.builder
         rest = variable.extent % lanes
-        main = variable.low + variable.extent - rest
+        main = variable.extent - rest
         saved = self.vector, self.lanes
         self.vector, self.lanes = variable, lanes
         if variable.extent < lanes and isinstance(first, int):
@@ -159,7 +159,7 @@ class NestEmitter(NestState):
             if rest and isinstance(first, Value) and isinstance(last, Value):
                 end = b.intrinsic("umin", last, b.index(main))
                 has_vectors = b.compare("ult", first, end)
-                has_remainder = b.compare("eq", last, b.index(variable.high + 1))
+                has_remainder = b.compare("eq", last, b.index(variable.extent))
             with b.when(has_vectors):
                 if isinstance(first, int) and isinstance(end, int):
                     for span in self.spans(variable, lanes, end, self.nest.expressions):
@@ -173,7 +173,7 @@ class NestEmitter(NestState):
 
     def _short_vectors(self, variable: Variable, body: Callable[[Value], None]) -> None:
         """Emits an iteration for each power of two in the extent, without a loop."""
-        first, rest = variable.low, variable.extent
+        first, rest = 0, variable.extent
         while rest:
             width = 1 << (rest.bit_length() - 1)
             self.vector, self.lanes = (variable, width) if width > 1 else (None, 0)

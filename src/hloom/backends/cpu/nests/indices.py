@@ -76,8 +76,7 @@ def _is_lane(e: NestState, atom: Atom) -> bool:
     """Whether an atom grows by one from lane to lane: the counter of the vector loop, or its rest by whole vectors."""
     if e.vector is None or not isinstance(atom, Remainder):
         return atom is e.vector
-    is_counter = atom.operand.terms == ((e.vector, 1),) and not atom.operand.constant and not e.vector.low
-    return is_counter and atom.divisor % e.lanes == 0
+    return atom.operand.is_atom(e.vector) and atom.divisor % e.lanes == 0
 
 
 def atom_value(e: NestState, atom: Atom) -> Value:

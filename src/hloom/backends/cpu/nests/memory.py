@@ -107,10 +107,9 @@ def strided_loads(
 def _repetition(e: NestState, index: Index) -> Quotient | None:
     """The atom i // d of an index that is otherwise the same in all lanes, if d divides their number; else None."""
     (atom, coefficient), *more = [(a, c) for a, c in index.terms if e.vector in a.variables]
-    if more or coefficient != 1 or not isinstance(atom, Quotient) or e.vector is None or e.vector.low:
+    if more or coefficient != 1 or not isinstance(atom, Quotient) or e.vector is None:
         return None
-    is_counter = atom.operand.terms == ((e.vector, 1),) and not atom.operand.constant
-    return atom if is_counter and e.lanes % atom.divisor == 0 else None
+    return atom if atom.operand.is_atom(e.vector) and e.lanes % atom.divisor == 0 else None
 
 
 def repeated_load(e: NestState, load: Load, quotient: Quotient, mask: Value | None) -> Element:

@@ -33,18 +33,18 @@ def spans(variable: Variable, lanes: int, last: int, expressions: Sequence[Expre
 
     `expressions` are all those that the loop computes.
     """
-    low, high = variable.low, last
+    low, high = 0, last
     for expression in expressions:
         if isinstance(expression, InRange) and variable in expression.variables:
             first, end = _where_it_holds(expression, variable)
             low, high = max(low, first), min(high, end)
-    first = variable.low + -(-(low - variable.low) // lanes) * lanes
+    first = -(-low // lanes) * lanes
     end = first + (high - first) // lanes * lanes
-    parts = [Span(variable.low, first), Span(first, end, is_inner=True), Span(end, last)]
+    parts = [Span(0, first), Span(first, end, is_inner=True), Span(end, last)]
     found = [part for part in parts if part.first < part.last]
-    is_at_edges = first <= variable.low + lanes and last - lanes <= end
+    is_at_edges = first <= lanes and last - lanes <= end
     pays = len(found) == 1 or (end - first >= MIN_INNER * lanes and len(expressions) <= MAX_PEELED)
-    return found if is_at_edges and pays else [Span(variable.low, last)]
+    return found if is_at_edges and pays else [Span(0, last)]
 
 
 def holds(condition: InRange, variable: Variable, low: int, end: int) -> bool:

@@ -157,7 +157,7 @@ class _Assigner:
         loop.branches.append(loop)
         self.loops.append((step, (*region, loop)))
         for buffer in step.filled:
-            self._add_use(buffer, False, True, step, region)
+            self._add_use(buffer, step, region, writes=True)
         self._visit(step.condition, (*region, loop))
         self.position += 1
         self._add_uses(step, (*region, loop))
@@ -179,9 +179,11 @@ class _Assigner:
         """Records the uses of a step itself at the current position."""
         read, written = dict.fromkeys(step.reads), dict.fromkeys(step.writes)
         for buffer in read | written:
-            self._add_use(buffer, buffer in read, buffer in written, step, region)
+            self._add_use(buffer, step, region, reads=buffer in read, writes=buffer in written)
 
-    def _add_use(self, buffer: Buffer, reads: bool, writes: bool, step: Step, region: tuple[Region, ...]) -> None:
+    def _add_use(
+        self, buffer: Buffer, step: Step, region: tuple[Region, ...], *, reads: bool = False, writes: bool = False
+    ) -> None:
         self.uses.setdefault(buffer, []).append(Use(self.position, reads, writes, step, region, self.part))
 
     def _add_result_uses(self) -> None:
@@ -189,7 +191,7 @@ class _Assigner:
         self.position += 1
         for leaf in leaves(self.program.result):
             if isinstance(leaf, Buffer):
-                self._add_use(leaf, True, False, CopyStep(leaf, leaf), ())
+                self._add_use(leaf, CopyStep(leaf, leaf), (), reads=True)
 
     # Coalescing
 

@@ -42,7 +42,7 @@ TransferFunction = tuple[bool, bool]
 def live_intervals(uses: Sequence[Use], start: int, end: int) -> list[Interval]:
     """Returns the intervals between `start` and `end` in which a buffer is live. `uses` are in program order."""
     walk = _Walk()
-    walk.scan(list(uses), 0, start, end, False)
+    walk.scan(list(uses), 0, start, end, live=False)
     return walk.intervals
 
 

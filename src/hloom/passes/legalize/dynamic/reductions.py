@@ -113,8 +113,8 @@ def dot(op: Dot, site: Site, operands: Sequence[Padded]) -> list[Padded]:
         arrays.append(site.masked(operand.array, dynamic, site.zero(operand.array)))
     sizes = [
         *paired(op.lhs_batch_dims, op.rhs_batch_dims),
-        *(site.size(lhs, d) for d in op.free(len(lhs.bounds), True)),
-        *(site.size(rhs, d) for d in op.free(len(rhs.bounds), False)),
+        *(site.size(lhs, d) for d in op.lhs_free_dims(len(lhs.bounds))),
+        *(site.size(rhs, d) for d in op.rhs_free_dims(len(rhs.bounds))),
     ]
     return [Padded(site.apply(*arrays), _dynamic_ones(sizes, site.old.shape))]
 

@@ -66,12 +66,14 @@ def _is_ones(m: Match) -> bool:
     return bool(c == True) if c.dtype == bool else bool(widen(c) == widen(np.asarray(-1).astype(c.dtype)))  # noqa: E712
 
 
-def _is_extreme(highest: bool) -> Any:
+def _is_extreme(*, highest: bool) -> Any:
     """Returns the condition that $c is the highest or lowest value of a real type: an infinity if it has one."""
 
     def condition(m: Match) -> bool:
         element_type = m.element_type
-        return not element_type.is_complex and bool(widen(m.value("c")) == widen(extreme(element_type, highest)))
+        return not element_type.is_complex and bool(
+            widen(m.value("c")) == widen(extreme(element_type, highest=highest))
+        )
 
     return condition
 
@@ -247,13 +249,13 @@ ARITHMETIC = [
     ),
     Rule("xor-self", "xor(x, x)", lambda m: m.splat(0), "equal bits cancel"),
     Rule("maximum-lowest", "maximum(x, $c)", lambda m: m.x, "no value is below the lowest; NaN stays NaN",
-         when=_is_extreme(False)),
+         when=_is_extreme(highest=False)),
     Rule("minimum-highest", "minimum(x, $c)", lambda m: m.x, "no value is above the highest; NaN stays NaN",
-         when=_is_extreme(True)),
+         when=_is_extreme(highest=True)),
     Rule("maximum-highest", "maximum(x, $c)", lambda m: m.c, "integers: no value is above",
-         when=_integer(_is_extreme(True))),
+         when=_integer(_is_extreme(highest=True))),
     Rule("minimum-lowest", "minimum(x, $c)", lambda m: m.c, "integers: no value is below",
-         when=_integer(_is_extreme(False))),
+         when=_integer(_is_extreme(highest=False))),
 ]  # fmt: skip
 
 LOGIC = [
@@ -280,8 +282,8 @@ LOGIC = [
          when=lambda m: m.element_type.is_pred and bool(m.value("c")) and not m.value("d")),
     Rule("clamp-unbounded", "clamp($c, x, $d)", lambda m: m.x, "integers: every value is between lowest and highest",
          when=_integer(lambda m: bool(
-             widen(m.value("c")) == widen(extreme(m.element_type, False))
-             and widen(m.value("d")) == widen(extreme(m.element_type, True))))),
+             widen(m.value("c")) == widen(extreme(m.element_type, highest=False))
+             and widen(m.value("d")) == widen(extreme(m.element_type, highest=True))))),
     Rule("clamp-clamp", "clamp(a, clamp(a, x, b), b)", lambda m: m.root.operands[1], "clamping is idempotent"),
 ]  # fmt: skip
 

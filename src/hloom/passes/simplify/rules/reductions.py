@@ -86,7 +86,8 @@ def _untransposed(m: Match, side: str) -> Dot | None:
     if not isinstance(operand.op, Transpose):
         return None
     permutation = operand.op.permutation
-    free = [permutation[d] for d in op.free(operand.shape.rank, left=side == "lhs")]
+    free_dims = op.lhs_free_dims if side == "lhs" else op.rhs_free_dims
+    free = [permutation[d] for d in free_dims(operand.shape.rank)]
     if free != sorted(free):
         return None
     names = (f"{side}_batch_dims", f"{side}_contracting_dims")
@@ -103,7 +104,7 @@ def _ends_with_left_dimension(m: Match) -> bool:
     """Whether the last dimension of a transposed dot is a free one of the left operand, and so not the dot's last."""
     dot, last = m.root.operands[0], m.op.permutation[-1:]
     op: Dot = m.inner
-    batch, left = len(op.lhs_batch_dims), len(op.free(m.x.shape.rank, True))
+    batch, left = len(op.lhs_batch_dims), len(op.lhs_free_dims(m.x.shape.rank))
     is_left = bool(last) and batch <= last[0] < batch + left < dot.shape.rank
     return is_left and len(dot.users) == 1 and dot.sharding is None
 
@@ -112,7 +113,7 @@ def _swap_operands(m: Match) -> Instruction:
     """Swaps the operands of the transposed dot, and applies the rest of the transpose if there is one."""
     dot = m.root.operands[0]
     op: Dot = m.inner
-    batch, left = len(op.lhs_batch_dims), len(op.free(m.x.shape.rank, True))
+    batch, left = len(op.lhs_batch_dims), len(op.lhs_free_dims(m.x.shape.rank))
     right = dot.shape.rank - batch - left
     swapped = op.replace(
         lhs_batch_dims=op.rhs_batch_dims,
@@ -136,7 +137,9 @@ def _sliced_operands(m: Match) -> tuple[Slices, Slices]:
     dot = m.root.operands[0]
     op: Dot = m.inner
     left, right = ([SliceDimension(0, n) for n in x.shape.dimensions] for x in dot.operands)
-    free = [(left, d) for d in op.free(m.x.shape.rank, True)] + [(right, d) for d in op.free(m.y.shape.rank, False)]
+    free = [(left, d) for d in op.lhs_free_dims(m.x.shape.rank)] + [
+        (right, d) for d in op.rhs_free_dims(m.y.shape.rank)
+    ]
     batch = len(op.lhs_batch_dims)
     for part, a, b in zip(m.op.slice, op.lhs_batch_dims, op.rhs_batch_dims, strict=False):
         left[a] = right[b] = part

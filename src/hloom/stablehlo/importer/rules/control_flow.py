@@ -41,7 +41,7 @@ def _free_values(body: Body, region: Region) -> tuple[Value, ...]:
 
 
 def _region_computation(
-    body: Body, region: Region, values: Sequence[Value], shape: Shape, name: str, returns_state: bool
+    body: Body, region: Region, values: Sequence[Value], shape: Shape, name: str, *, returns_state: bool = False
 ) -> Computation:
     """Imports a region as a computation whose one parameter holds `values`.
 
@@ -75,9 +75,11 @@ def _while(body: Body, operation: Operation, operands: list[XlaOp]) -> list[XlaO
     state = body.packed([*operands, *(body.value(value, operation) for value in outside)])
     op = While(
         condition=_region_computation(
-            body, condition, [*condition.block.arguments, *outside], state.shape, "condition", False
+            body, condition, [*condition.block.arguments, *outside], state.shape, "condition"
         ),
-        body=_region_computation(body, loop, [*loop.block.arguments, *outside], state.shape, "body", True),
+        body=_region_computation(
+            body, loop, [*loop.block.arguments, *outside], state.shape, "body", returns_state=True
+        ),
     )
     result = body._add(op, [state])
     return body.unpacked(result, len(operands) + len(outside))[: len(operands)]
@@ -91,7 +93,7 @@ def _branches(body: Body, operation: Operation, operands: list[XlaOp]) -> list[X
         outside = captured(body, [region])
         state = body.packed([body.value(value, operation) for value in outside])
         states.append(state)
-        computations.append(_region_computation(body, region, outside, state.shape, f"branch_{i}", False))
+        computations.append(_region_computation(body, region, outside, state.shape, f"branch_{i}"))
     op = Conditional(branch_computations=tuple(computations))
     result = body._add(op, [*operands, *states])
     return body.unpacked(result, len(operation.results))

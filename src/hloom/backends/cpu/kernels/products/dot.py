@@ -40,9 +40,9 @@ def matmul_spec(op: Dot, instruction: Instruction) -> MatmulSpec | None:
     """Returns the sizes and strides of a dot; None if a role has no single stride."""
     lhs, rhs = instruction.operand_shapes
     batch, m, k = (
-        stride_of(lhs, role) for role in (op.lhs_batch_dims, op.free(lhs.rank, True), op.lhs_contracting_dims)
+        stride_of(lhs, role) for role in (op.lhs_batch_dims, op.lhs_free_dims(lhs.rank), op.lhs_contracting_dims)
     )
-    right = (op.rhs_batch_dims, op.rhs_contracting_dims, op.free(rhs.rank, False))
+    right = (op.rhs_batch_dims, op.rhs_contracting_dims, op.rhs_free_dims(rhs.rank))
     rhs_batch, rhs_k, n = (stride_of(rhs, role) for role in right)
     if batch is None or m is None or k is None or rhs_batch is None or rhs_k is None or n is None:
         return None

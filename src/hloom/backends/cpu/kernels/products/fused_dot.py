@@ -132,10 +132,10 @@ def _product(
 
 
 def _roles(op: Dot, operand: Instruction, is_lhs: bool) -> Roles:
-    free = op.free(operand.shape.rank, is_lhs)
+    rank = operand.shape.rank
     if is_lhs:
-        return op.lhs_batch_dims, free, op.lhs_contracting_dims
-    return op.rhs_batch_dims, free, op.rhs_contracting_dims
+        return op.lhs_batch_dims, op.lhs_free_dims(rank), op.lhs_contracting_dims
+    return op.rhs_batch_dims, op.rhs_free_dims(rank), op.rhs_contracting_dims
 
 
 def _matvec(spec: MatmulSpec, computed: ComputedOperand) -> Matvec:

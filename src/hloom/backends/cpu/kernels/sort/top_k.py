@@ -39,7 +39,7 @@ def emit(op: TopK, name: str, instruction: Instruction, target: Target) -> Kerne
     key = natural_key(operand.element_type, descending=op.largest)
     records = KeyedPositions([operand.element_type], key, rows, writes_positions=True)
     if not _is_short(op.k, size):
-        return SortRows(name, instruction, rows, records, False, target, op.k).code()
+        return SortRows(name, instruction, rows, records, in_place=False, target=target, result_size=op.k).code()
     return _Selection(name, instruction, rows, records, op.k, target).code()
 
 

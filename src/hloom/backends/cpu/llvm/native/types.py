@@ -45,7 +45,7 @@ class Integer:
         ctypes.memmove(address, self(value).to_bytes(self.size, "little", signed=self.signed), self.size)
 
 
-WORD = Integer(64, False)
+WORD = Integer(64, signed=False)
 
 if TYPE_CHECKING:
     i8: TypeAlias = int
@@ -57,10 +57,10 @@ if TYPE_CHECKING:
     Address: TypeAlias = int
     boolean: TypeAlias = bool
 else:
-    i8, i32, i64 = (Integer(bits, True) for bits in (8, 32, 64))
-    u8, u32, u64 = (Integer(bits, False) for bits in (8, 32, 64))
-    Address = Integer(64, False, is_address=True)
-    boolean = Integer(1, False)
+    i8, i32, i64 = (Integer(bits, signed=True) for bits in (8, 32, 64))
+    u8, u32, u64 = (Integer(bits, signed=False) for bits in (8, 32, 64))
+    Address = Integer(64, signed=False, is_address=True)
+    boolean = Integer(1, signed=False)
 
 T = TypeVar("T")
 
