@@ -13,7 +13,7 @@ import pytest
 import hloom as hl
 from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
 from hloom.passes import run_passes
-from hloom.runtime.custom_calls.lapack import MAX_SOLVED
+from hloom.runtime.custom_calls.lapack.factorisations import MAX_SOLVED
 
 TOLERANCE = {np.float32: 2e-4, np.float64: 1e-11}
 

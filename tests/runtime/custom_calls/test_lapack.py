@@ -287,7 +287,7 @@ def test_empty_batches() -> None:
 
 
 def test_every_routine_is_registered_for_every_type() -> None:
-    for name in lapack._TARGETS.keys() - lapack._OWN.keys():
+    for name in lapack.TARGETS.keys() - lapack.OWN.keys():
         for letter in TYPES:
             lookup(f"lapack_{lapack.routine_name(name, letter)}_ffi")
 

@@ -15,7 +15,7 @@ import pytest
 import hloom as hl
 from hloom.passes.canonicalize.top_k_calls import TopKCalls
 from hloom.runtime.custom_calls.fortran import ArrayArgument, RoutineCall, Status
-from hloom.runtime.custom_calls.lapack import Batch
+from hloom.runtime.custom_calls.lapack.targets import Batch
 from hloom.runtime.custom_calls.registry import ROUTINES, declare_routine
 from hloom.runtime.custom_calls.signature import Attribute, Binding, Signature
 from hloom.runtime.custom_calls.targets import signatures

@@ -19,7 +19,8 @@ from hloom.ops.pad import Concatenate
 from hloom.ops.select import Select
 from hloom.ops.slice import Slice
 from hloom.passes.op_builder import OpBuilder, reduced
-from hloom.runtime.custom_calls.lapack import NOT_FINITE, unpacked_geev
+from hloom.runtime.custom_calls.lapack import unpacked_geev
+from hloom.runtime.custom_calls.lapack.spectra import NOT_FINITE
 from hloom.runtime.custom_calls.registry import REGISTERED, binding_of
 from hloom.shape import Shape
 from hloom.types import PrimitiveType

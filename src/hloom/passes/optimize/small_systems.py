@@ -26,7 +26,7 @@ from hloom.ops.structure import GetTupleElement
 from hloom.ops.transpose import Transpose
 from hloom.passes.edit import counts_along_last, is_filled, keeps_order
 from hloom.passes.op_builder import OpBuilder, expand_each
-from hloom.runtime.custom_calls.lapack import MAX_SOLVED
+from hloom.runtime.custom_calls.lapack.factorisations import MAX_SOLVED
 from hloom.runtime.custom_calls.signature import parse_attributes
 from hloom.runtime.custom_calls.targets import is_lapack_call
 from hloom.shape import Shape
