@@ -9,6 +9,7 @@ import numpy as np
 from hloom.affine import Index
 from hloom.errors import RunError
 from hloom.ops.context import Context
+from hloom.ops.index_vectors import IndexVectors, aligned
 from hloom.ops.indexing import Indexing, Indices, Read
 from hloom.ops.kinds import BOOL, INT, INTS
 from hloom.ops.operation import Operation, attribute
@@ -67,22 +68,18 @@ class Gather(Movement, Operation, opcode="gather"):
         BOOL, default=False, doc="promise that start indices ascend; no effect here (GATHER-12)"
     )
 
+    @property
+    def index_vectors(self) -> IndexVectors:
+        """The dimensions of `start_indices`."""
+        batching = self.operand_batching_dims, self.start_indices_batching_dims
+        return IndexVectors(self.index_vector_dim, self.start_index_map, "start_index_map", *batching)
+
     def infer(self, operand: Shape, start_indices: Shape) -> Shape:
         check_array(self, "GATHER-11", operand, start_indices)
         if not start_indices.element_type.is_integer:
             self.reject("GATHER-11", f"start_indices are integers, got {start_indices}")
         offsets = iter(self._offset_sizes(operand))
-        batch = check_index_vectors(
-            self,
-            "GATHER-11",
-            start_indices,
-            self.index_vector_dim,
-            self.start_index_map,
-            operand,
-            self.operand_batching_dims,
-            self.start_indices_batching_dims,
-            "start_index_map",
-        )
+        batch = self.index_vectors.check(self, "GATHER-11", start_indices, operand)
         rank = len(batch) + len(self.offset_dims)
         check_dimensions(self, "GATHER-11", self.offset_dims, rank, "offset_dims", increasing=True)
         batches = ((start_indices.dimensions[d], start_indices.dynamic_dimensions[d]) for d in batch)
@@ -94,7 +91,7 @@ class Gather(Movement, Operation, opcode="gather"):
         rank, sizes = operand.rank, self.slice_sizes
         check_dimensions(self, "GATHER-11", self.collapsed_slice_dims, rank, "collapsed_slice_dims", increasing=True)
         check_dimensions(self, "GATHER-13", self.operand_batching_dims, rank, "operand_batching_dims", increasing=True)
-        collapsed = {*self.collapsed_slice_dims, *self.operand_batching_dims}
+        collapsed = self._collapsed
         if len(collapsed) != len(self.collapsed_slice_dims) + len(self.operand_batching_dims):
             self.reject("GATHER-13", "collapsed_slice_dims and operand_batching_dims must not share dimensions")
         if rank != len(self.offset_dims) + len(collapsed):
@@ -118,44 +115,47 @@ class Gather(Movement, Operation, opcode="gather"):
         ]
 
     def evaluate(self, ctx: Context, operand: Array, start_indices: Array) -> Array:
-        collapsed = (*self.collapsed_slice_dims, *self.operand_batching_dims)
-        sizes = [min(part, size) for part, size in zip(self.slice_sizes, operand.shape, strict=True)]
-        for d, (part, size) in enumerate(zip(self.slice_sizes, operand.shape, strict=True)):
-            is_whole = d not in collapsed and part == ctx.operand_shapes[0].dimensions[d]
-            if size < part and not is_whole:
-                raise RunError(f"SETDIMENSIONSIZE-3: gather of {part} elements along dimension {d} from {size}")
-        starts = index_columns(start_indices, self.index_vector_dim, self.start_index_map)
+        sizes = self._actual_sizes(ctx.operand_shapes[0], operand.shape)
+        vectors = self.index_vectors
+        starts = vectors.columns(start_indices)
         batch_sizes = [n for d, n in enumerate(start_indices.shape) if d != self.index_vector_dim]
-        count = len(batch_sizes)
-        offsets = [d for d in range(operand.ndim) if d not in collapsed]
+        offsets = [d for d in range(operand.ndim) if d not in self._collapsed]
+        result_sizes = [*batch_sizes, *(sizes[d] for d in offsets)]
+        count, rank = len(batch_sizes), len(result_sizes)
         # An index array for each operand dimension, over the batch dimensions of the result, then its offset
         # dimensions.
         index = []
         for d in range(operand.ndim):
-            axes = np.zeros((1,) * count, np.int64)
+            positions = np.zeros((1,) * rank, np.int64)
             if d in starts:
-                axes = np.clip(starts[d], 0, operand.shape[d] - sizes[d])
+                positions = aligned(np.clip(starts[d], 0, operand.shape[d] - sizes[d]), range(count), rank)
             elif d in self.operand_batching_dims:
-                batching = self.start_indices_batching_dims[self.operand_batching_dims.index(d)]
-                axis = batching - (batching > self.index_vector_dim)
-                axes = np.arange(operand.shape[d]).reshape([-1 if k == axis else 1 for k in range(count)])
-            axes = axes.reshape(axes.shape + (1,) * len(offsets))
+                positions = aligned(np.arange(operand.shape[d]), [vectors.batch_axis(d)], rank)
             if d in offsets:
-                axis = count + offsets.index(d)
-                axes = axes + np.arange(sizes[d]).reshape([-1 if k == axis else 1 for k in range(count + len(offsets))])
-            index.append(axes)
-        result_sizes = [*batch_sizes, *(sizes[d] for d in offsets)]
-        gathered = operand[tuple(index)] if index else operand
-        gathered = np.broadcast_to(gathered, result_sizes)
-        batch_dims = [d for d in range(len(result_sizes)) if d not in self.offset_dims]
-        return np.moveaxis(gathered, range(len(result_sizes)), [*batch_dims, *self.offset_dims])
+                positions = positions + aligned(np.arange(sizes[d]), [count + offsets.index(d)], rank)
+            index.append(positions)
+        gathered = np.broadcast_to(operand[tuple(index)] if index else operand, result_sizes)
+        batch_dims = [d for d in range(rank) if d not in self.offset_dims]
+        return np.moveaxis(gathered, range(rank), [*batch_dims, *self.offset_dims])
+
+    @property
+    def _collapsed(self) -> set[int]:
+        """The operand dimensions of which the result has none."""
+        return {*self.collapsed_slice_dims, *self.operand_batching_dims}
+
+    def _actual_sizes(self, declared: Shape, actual: Sequence[int]) -> list[int]:
+        """Returns the sizes of slices of an operand of an actual size: a dynamic dimension may be taken whole."""
+        for d, (part, size) in enumerate(zip(self.slice_sizes, actual, strict=True)):
+            is_whole = d not in self._collapsed and part == declared.dimensions[d]
+            if size < part and not is_whole:
+                raise RunError(f"SETDIMENSIONSIZE-3: gather of {part} elements along dimension {d} from {size}")
+        return [*map(min, self.slice_sizes, actual)]
 
     def indexing(self, at: Indexing, index: Indices) -> list[Read]:
         operand, starts = at.operands
         batch = [i for d, i in enumerate(index) if d not in self.offset_dims]
-        collapsed = {*self.collapsed_slice_dims, *self.operand_batching_dims}
         inner: list[Index] = [at.space.constant(0)] * operand.rank
-        for d, r in zip((d for d in range(operand.rank) if d not in collapsed), self.offset_dims, strict=True):
+        for d, r in zip((d for d in range(operand.rank) if d not in self._collapsed), self.offset_dims, strict=True):
             inner[d] = index[r]
         for component, d in enumerate(self.start_index_map):
             vector = list(batch)
@@ -163,50 +163,10 @@ class Gather(Movement, Operation, opcode="gather"):
                 vector.insert(self.index_vector_dim, at.space.constant(component))
             start = at.runtime(1, tuple(vector), 0, operand.dimensions[d] - self.slice_sizes[d])
             inner[d] = at.space.add(inner[d], start)
-        for d, source in zip(self.operand_batching_dims, self.start_indices_batching_dims, strict=True):
-            inner[d] = batch[source - (source > self.index_vector_dim)]
+        for d in self.operand_batching_dims:
+            inner[d] = batch[self.index_vectors.batch_axis(d)]
         return [Read(0, tuple(inner))]
 
     def on_blocks(self, whole: Sequence[Shape], blocks: Sequence[Shape], result: Shape) -> Gather:
         sizes = zip(self.slice_sizes, whole[0].dimensions, blocks[0].dimensions, strict=True)
         return self.replace(slice_sizes=tuple(min(part, new) if part == old else part for part, old, new in sizes))
-
-
-def check_index_vectors(
-    op: Operation,
-    clause: str,
-    indices: Shape,
-    index_vector_dim: int,
-    index_map: Sequence[int],
-    operand: Shape,
-    operand_batching: Sequence[int],
-    indices_batching: Sequence[int],
-    map_name: str,
-) -> list[int]:
-    """Checks the index vectors of gather and scatter; returns the batch dimensions of `indices`."""
-    if not 0 <= index_vector_dim <= indices.rank:
-        op.reject(clause, f"index_vector_dim {index_vector_dim} must be in [0, {indices.rank}] for {indices}")
-    length = indices.dimensions[index_vector_dim] if index_vector_dim < indices.rank else 1
-    if len(index_map) != length:
-        op.reject(clause, f"{map_name} needs {length} entries for {indices}, got {list(index_map)}")
-    check_dimensions(op, clause, index_map, operand.rank, map_name)
-    check_dimensions(op, clause, indices_batching, indices.rank, "indices batching dimensions")
-    if len(operand_batching) != len(indices_batching) or index_vector_dim in indices_batching:
-        op.reject(clause, f"batching dimensions {list(operand_batching)} and {list(indices_batching)} must pair up")
-    for d, e in zip(operand_batching, indices_batching, strict=True):
-        if operand.dimensions[d] != indices.dimensions[e]:
-            op.reject(clause, f"batching dimension {d} of {operand} and {e} of {indices} must have one size")
-    return [d for d in range(indices.rank) if d != index_vector_dim]
-
-
-def index_columns(indices: Array, index_vector_dim: int, index_map: Sequence[int]) -> dict[int, Array]:
-    """Returns, by operand dimension, the int64 array of start indices over the batch dimensions (GATHER-5, steps 1 and
-    2).
-    """
-    if index_vector_dim == indices.ndim:
-        indices = indices[..., None]
-    vectors = np.moveaxis(indices, index_vector_dim, 0)
-    if indices.dtype == np.uint64:
-        # Indices beyond int64 are out of bounds anyway.
-        vectors = np.minimum(vectors, np.uint64(2**63 - 1))
-    return {d: vectors[k].astype(np.int64) for k, d in enumerate(index_map)}

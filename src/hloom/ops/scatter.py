@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hloom.ops.context import Computation, Context
-from hloom.ops.gather import check_index_vectors, index_columns
+from hloom.ops.index_vectors import IndexVectors, aligned
 from hloom.ops.kinds import BOOL, COMPUTATION, INT, INTS
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_computation, check_dimensions, reduction_signature
@@ -74,6 +74,12 @@ class Scatter(Update, AppliesScalar, Operation, opcode="scatter"):
         doc="combiner of old elements and updates: a scalar of each operand, then one of each update",
     )
 
+    @property
+    def index_vectors(self) -> IndexVectors:
+        """The dimensions of `scatter_indices`."""
+        batching, name = (self.input_batching_dims, self.scatter_indices_batching_dims), "scatter_dims_to_operand_dims"
+        return IndexVectors(self.index_vector_dim, self.scatter_dims_to_operand_dims, name, *batching)
+
     def infer(self, operands: tuple[Shape, ...], scatter_indices: Shape, updates: tuple[Shape, ...]) -> Shape:
         if not operands:
             self.reject("SCATTER-1", "needs at least one operand")
@@ -107,17 +113,7 @@ class Scatter(Update, AppliesScalar, Operation, opcode="scatter"):
                 f"the rank of {operand} must be the number of update_window_dims {list(window)}, inserted_window_dims "
                 f"{list(inserted)} and input_batching_dims {list(self.input_batching_dims)}, which are distinct",
             )
-        batch = check_index_vectors(
-            self,
-            "SCATTER-10",
-            indices,
-            self.index_vector_dim,
-            self.scatter_dims_to_operand_dims,
-            operand,
-            self.input_batching_dims,
-            self.scatter_indices_batching_dims,
-            "scatter_dims_to_operand_dims",
-        )
+        batch = self.index_vectors.check(self, "SCATTER-10", indices, operand)
         self._check_update(update, operand, [d for d in range(operand.rank) if d not in collapsed], indices, batch)
 
     def _check_update(
@@ -158,7 +154,7 @@ class Scatter(Update, AppliesScalar, Operation, opcode="scatter"):
         """The linear index in the operand of each element of `update`, and whether the element's whole window is
         inside.
         """
-        starts = index_columns(indices, self.index_vector_dim, self.scatter_dims_to_operand_dims)
+        starts = self.index_vectors.columns(indices)
         scatter_dims = [u for u in range(update.ndim) if u not in self.update_window_dims]
         collapsed = {*self.inserted_window_dims, *self.input_batching_dims}
         windowed = [d for d in range(operand.ndim) if d not in collapsed]
@@ -168,17 +164,16 @@ class Scatter(Update, AppliesScalar, Operation, opcode="scatter"):
             position = np.zeros((1,) * update.ndim, np.int64)
             extent = 1
             if d in starts:
-                position = position + _aligned(starts[d], scatter_dims, update.ndim)
+                position = position + aligned(starts[d], scatter_dims, update.ndim)
             elif d in self.input_batching_dims:
-                batching = self.scatter_indices_batching_dims[self.input_batching_dims.index(d)]
-                axis = scatter_dims[batching - (batching > self.index_vector_dim)]
-                position = position + _aligned(np.arange(operand.shape[d]), [axis], update.ndim)
+                axis = scatter_dims[self.index_vectors.batch_axis(d)]
+                position = position + aligned(np.arange(operand.shape[d]), [axis], update.ndim)
             if d in windowed:
                 extent = update.shape[self.update_window_dims[windowed.index(d)]]
             inside = inside & (position >= 0) & (position <= operand.shape[d] - extent)
             if d in windowed:
                 axis = self.update_window_dims[windowed.index(d)]
-                position = position + _aligned(np.arange(extent), [axis], update.ndim)
+                position = position + aligned(np.arange(extent), [axis], update.ndim)
             linear = linear * operand.shape[d] + position
         return np.broadcast_to(linear, update.shape), np.broadcast_to(inside, update.shape)
 
@@ -196,14 +191,6 @@ def apply_updates(
         combined = ctx.map(computation, *current, *(value[ordinals] for value in values))
         for result, new in zip(results, combined if len(results) > 1 else (combined,), strict=True):
             result[indices] = new
-
-
-def _aligned(values: Array, axes: list[int], rank: int) -> Array:
-    """Reshapes an array so that its dimensions become `axes` (increasing) of `rank` dimensions."""
-    sizes = [1] * rank
-    for axis, size in zip(axes, values.shape, strict=True):
-        sizes[axis] = size
-    return values.reshape(sizes)
 
 
 def _batches(targets: Array) -> list[tuple[Array, Array]]:
