@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from hloom.analysis.counted_loop import trip_count
 from hloom.ir import Computation, Instruction, Module, callees_first
-from hloom.ops.collectives import AllGather, AllReduce, Collective, CollectivePermute
+from hloom.ops.collectives import AllGather, AllReduce, CollectivePermute
 from hloom.ops.control_flow import While
+from hloom.ops.replica_groups import Collective
 from hloom.ops.traits import CallLike, Communication
 
 Runs = Iterable[tuple[Computation, int | None]]

@@ -1,147 +1,32 @@
-"""Collective communication among replicas and partitions (spec 2, 3, 4, 16, 97; COLL-1 to COLL-7).
-
-Every device runs the program: device d is replica d // P and partition d % P of P partitions. The mode determines the
-groups (COLL-7): without a channel, ids are replica ids, within each partition; with a channel, they are partition ids
-within each replica (all-to-all, permute, broadcast), or replica ids with all their partitions (all-reduce and others),
-or with `use_global_device_ids` device ids.
-"""
+"""Collective communication among replicas and partitions (spec 2, 3, 4, 16, 97)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
 from hloom.errors import RunError
-from hloom.ops.attributes import AnyReplicaGroups, ReplicaGroups
 from hloom.ops.context import Computation, Context
-from hloom.ops.kinds import BOOL, COMPUTATION, DIMENSION, INT, PAIRS, REPLICA_GROUPS
+from hloom.ops.kinds import BOOL, COMPUTATION, DIMENSION, INT, PAIRS
 from hloom.ops.operation import Operation, attribute
-from hloom.ops.rules import check_array, check_computation, check_dimension, reduction_signature
+from hloom.ops.replica_groups import CHANNEL, Collective, device_groups, listed
+from hloom.ops.rules import (
+    check_array,
+    check_computation,
+    check_dimension,
+    reduction_signature,
+    result_shape,
+    result_shapes,
+)
 from hloom.ops.traits import AppliesScalar, Communication
 from hloom.shape import Shape
 from hloom.values import Array, Value
 
-NO_GROUPS = ReplicaGroups()
-CHANNEL = "operations of one kind and channel communicate (COLL-5)"
 GLOBAL_IDS = "whether groups hold ids of devices instead of replicas (COLL-7)"
 COMBINER = "combiner of two scalars"
-
-
-def device_groups(
-    groups: Sequence[Sequence[int]], channel_id: int | None, use_global: bool | None, replicas: int, partitions: int
-) -> list[list[int]]:
-    """Returns the groups as device ids (COLL-2, COLL-7).
-
-    `use_global` is None for operations without the attribute `use_global_device_ids`.
-    """
-    if channel_id is None:
-        ids = groups or [range(replicas)]
-        return [[r * partitions + p for r in group] for p in range(partitions) for group in ids]
-    if use_global:
-        return [list(group) for group in groups or [range(replicas * partitions)]]
-    if use_global is None:
-        ids = groups or [range(partitions)]
-        return [[r * partitions + p for p in group] for r in range(replicas) for group in ids]
-    ids = groups or [range(replicas)]
-    return [[r * partitions + p for r in group for p in range(partitions)] for group in ids]
-
-
-class Collective(Communication, Operation):
-    """Base class of collectives: groups of replicas and a channel."""
-
-    has_side_effect = True
-    operands: ClassVar[dict[str, str]] = {"*operands": "arrays, of equal shapes on all members of a group"}
-    channel_id: int | None = attribute(INT, default=None, doc=CHANNEL)
-    replica_groups: AnyReplicaGroups = attribute(
-        REPLICA_GROUPS,
-        default=NO_GROUPS,
-        doc="ids of the members of each group, in order; empty: one group of all (COLL-2)",
-    )
-    constrain_layout: bool = attribute(
-        BOOL,
-        default=False,
-        doc="whether layouts are those of the caller, in modules of several programs; no effect here",
-    )
-    shard_clause: ClassVar[str] = "COLL-3"
-
-    def shard_count(self, result: Shape, operands: Sequence[Shape]) -> int | None:
-        """Returns the size of a group that the shapes imply; None if they imply none."""
-        return None
-
-    @property
-    def global_ids(self) -> bool | None:
-        """The attribute `use_global_device_ids`; None for operations without it."""
-        return getattr(self, "use_global_device_ids", None)
-
-    def check_run(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:
-        """Checks that the groups hold each id exactly once (COLL-3), and have the size that the shapes imply."""
-        groups = self.replica_groups.groups
-        whole = self.device_groups(replicas, partitions)
-        shards = self.shard_count(result, operands)
-        if shards is not None and {len(group) for group in whole} != {shards}:
-            sizes = sorted({len(group) for group in whole})
-            self.reject(self.shard_clause, f"the shapes say {shards} members to a group, but the groups have {sizes}")
-        if not groups:
-            return
-        if self.channel_id is not None and self.global_ids:
-            count = replicas * partitions
-        elif self.channel_id is not None and self.global_ids is None:
-            count = partitions
-        else:
-            count = replicas
-        ids = sorted(i for group in groups for i in group)
-        if ids != list(range(count)):
-            self.reject("COLL-3", f"replica_groups must hold each of 0 .. {count - 1} once, got {_listed(groups)}")
-
-    def device_groups(self, replicas: int, partitions: int) -> list[list[int]]:
-        """Returns the groups of devices that communicate."""
-        return device_groups(self.replica_groups.groups, self.channel_id, self.global_ids, replicas, partitions)
-
-    def group(self, ctx: Context) -> list[int]:
-        """Returns the devices of this device's group, in group order."""
-        me = ctx.replica_id * ctx.partition_count + ctx.partition_id
-        for group in self.device_groups(ctx.replica_count, ctx.partition_count):
-            if me in group:
-                return group
-        return [me]
-
-    def exchange(self, ctx: Context, value: Value, combine: Callable[[list[Value]], Value] = tuple) -> Value:
-        """Returns `combine` of the values of this device's group, computed once; by default the tuple of the values."""
-        return ctx.exchange(self.group(ctx), value, self.channel_id, combine)
-
-    def position(self, ctx: Context) -> int:
-        """Returns the position of this device in its group."""
-        return self.group(ctx).index(ctx.replica_id * ctx.partition_count + ctx.partition_id)
-
-    def group_sizes(self) -> set[int]:
-        """Returns the sizes of the groups that the attribute lists."""
-        return {len(group) for group in self.replica_groups.groups}
-
-    def may_have(self, members: int) -> bool:
-        """Whether each group can have `members` members; groups of one are not checked before a run, as in XLA.
-
-        With a channel and without global ids a replica in a group stands for all of its partitions, whose number is not
-        known from the instruction.
-        """
-        sizes = self.group_sizes() - {1}
-        if self.channel_id is not None and self.global_ids is False:
-            return all(size and members % size == 0 for size in sizes)
-        return not sizes - {members}
-
-
-def _listed(groups: Sequence[Sequence[int]]) -> str:
-    return "{" + ",".join("{" + ",".join(map(str, group)) + "}" for group in groups) + "}"
-
-
-def _one_or_tuple(shapes: Sequence[Shape]) -> Shape:
-    return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
-
-
-def _elements(shape: Shape) -> tuple[Shape, ...]:
-    return shape.elements if shape.is_tuple else (shape,)
 
 
 def _scaled(op: Operation, clause: str, operand: Shape, dimension: int, result: Shape) -> int:
@@ -179,18 +64,18 @@ class AllGather(Collective, opcode="all-gather"):
     use_global_device_ids: bool = attribute(BOOL, default=False, doc=GLOBAL_IDS)
 
     def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
-        results = _elements(result)
+        results = result_shapes(result)
         if not operands or len(results) != len(operands) or result.is_tuple != (len(operands) > 1):
             self.reject("ALLGATHER-6", f"{len(operands)} operands give as many results, got {result}")
         for operand, gathered in zip(operands, results, strict=True):
             factor = _scaled(self, "ALLGATHER-5", operand, self.all_gather_dim, gathered)
             if factor and not self.may_have(factor):
-                groups = _listed(self.replica_groups.groups)
+                groups = listed(self.replica_groups.groups)
                 self.reject("ALLGATHER-3", f"shard_count {factor} must be the size of each group, got {groups}")
 
     def shard_count(self, result: Shape, operands: Sequence[Shape]) -> int | None:
         small = operands[0].dimensions[self.all_gather_dim]
-        large = _elements(self._gathered(result))[0].dimensions[self.all_gather_dim]
+        large = result_shapes(self._gathered(result))[0].dimensions[self.all_gather_dim]
         return large // small if small else None
 
     def _gathered(self, result: Shape) -> Shape:
@@ -224,7 +109,7 @@ class AllReduce(AppliesScalar, Collective, opcode="all-reduce"):
         check_array(self, "ALLREDUCE-2", *operands)
         for operand in operands:
             _check_reducer(self, "ALLREDUCE-1", self.computation, operand)
-        return _one_or_tuple([operand.without_layout() for operand in operands])
+        return result_shape([operand.without_layout() for operand in operands])
 
     def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
         reduced = self.exchange(ctx, operands, partial(reduce_members, ctx, self.computation))
@@ -258,18 +143,18 @@ class ReduceScatter(AppliesScalar, Collective, opcode="reduce-scatter"):
     computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids", doc=COMBINER)
 
     def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
-        results = _elements(result)
+        results = result_shapes(result)
         if not operands or len(results) != len(operands) or result.is_tuple != (len(operands) > 1):
             self.reject("REDUCESCATTER-3", f"{len(operands)} operands give as many results, got {result}")
         for operand, block in zip(operands, results, strict=True):
             factor = _scaled(self, "REDUCESCATTER-4", block, self.scatter_dimension, operand)
             if factor and not self.may_have(factor):
-                groups = _listed(self.replica_groups.groups)
+                groups = listed(self.replica_groups.groups)
                 self.reject("REDUCESCATTER-4", f"shard_count {factor} must be the size of each group, got {groups}")
             _check_reducer(self, "REDUCESCATTER-1", self.computation, operand)
 
     def shard_count(self, result: Shape, operands: Sequence[Shape]) -> int | None:
-        small = _elements(result)[0].dimensions[self.scatter_dimension]
+        small = result_shapes(result)[0].dimensions[self.scatter_dimension]
         return operands[0].dimensions[self.scatter_dimension] // small if small else None
 
     def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
@@ -355,7 +240,7 @@ class CollectivePermute(Communication, Operation, opcode="collective-permute"):
         if not operands:
             self.reject("COLLECTIVEPERMUTE-1", "needs an operand")
         self._check_pairs(1)
-        return _one_or_tuple([operand.without_layout() for operand in operands])
+        return result_shape([operand.without_layout() for operand in operands])
 
     def _check_pairs(self, most: int) -> None:
         for side, ids in (("source", 0), ("target", 1)):
@@ -418,15 +303,13 @@ class CollectiveBroadcast(Collective, opcode="collective-broadcast", builder="co
         check_array(self, "COLL-4", *operands)
         if not operands:
             self.reject("COLL-4", "needs an operand")
-        return _one_or_tuple([operand.without_layout() for operand in operands])
+        return result_shape([operand.without_layout() for operand in operands])
 
     def check_run(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:
         count = replicas if self.channel_id is None else partitions
         ids = [i for group in self.replica_groups.groups for i in group]
         if len(set(ids)) != len(ids) or any(not 0 <= i < count for i in ids):
-            self.reject(
-                "COLL-3", f"ids must be distinct and in [0, {count}), got {_listed(self.replica_groups.groups)}"
-            )
+            self.reject("COLL-3", f"ids must be distinct and in [0, {count}), got {listed(self.replica_groups.groups)}")
 
     def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
         group = self.group(ctx)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hloom.ops.collectives import Collective
 from hloom.ops.context import Context
+from hloom.ops.replica_groups import Collective
 from hloom.ops.rules import check_array
 from hloom.shape import Shape
 from hloom.values import Array

@@ -11,7 +11,7 @@ from hloom.ops.elementwise_binary import check_actual_sizes
 from hloom.ops.indexing import Indexing, Indices, Read
 from hloom.ops.kinds import COMPUTATION, INTS
 from hloom.ops.operation import Operation, attribute
-from hloom.ops.rules import check_array, check_computation, check_dimensions, reduction_signature
+from hloom.ops.rules import check_array, check_computation, check_dimensions, reduction_signature, result_shape
 from hloom.ops.traits import AppliesScalar, Reduction
 from hloom.shape import Ints, Shape, scalar
 from hloom.values import Array, Value
@@ -94,7 +94,7 @@ class Reduce(Reduction, Operation, opcode="reduce"):
             )
             for operand in operands
         ]
-        return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
+        return result_shape(shapes)
 
     def evaluate(self, ctx: Context, operands: Arrays, init_values: Arrays) -> Value:
         check_actual_sizes(*operands)

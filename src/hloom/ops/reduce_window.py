@@ -15,7 +15,7 @@ from hloom.ops.indexing import Indexing, Indices, Range, Read
 from hloom.ops.kinds import COMPUTATION, WINDOW
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.reduce import Arrays, check_reduction, combine
-from hloom.ops.rules import check_array, check_computation
+from hloom.ops.rules import check_array, check_computation, result_shape
 from hloom.ops.scatter import apply_updates
 from hloom.ops.traits import AppliesScalar, Reduction
 from hloom.shape import Shape, scalar
@@ -75,7 +75,7 @@ class ReduceWindow(Reduction, Operation, opcode="reduce-window"):
         check_reduction(self, "REDUCEWINDOW-7", operands, init_values, self.computation)
         counts = check_window(self, "REDUCEWINDOW-7", self.window, operands[0].dimensions)
         shapes = [Shape.array(operand.element_type, counts, operand.dynamic_dimensions) for operand in operands]
-        return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
+        return result_shape(shapes)
 
     def evaluate(self, ctx: Context, operands: Arrays, init_values: Arrays) -> Value:
         check_actual_sizes(*operands)

@@ -54,16 +54,27 @@ def check_computation(
     want = list(parameters)
     got = computation.parameter_shapes
     if len(got) != len(want) or not all(a.compatible(b) for a, b in zip(got, want, strict=True)):
-        op.reject(clause, f"{what} {computation.name} must take {_listed(want)}, it takes {_listed(got)}")
+        op.reject(clause, f"{what} {computation.name} must take {listed(want)}, it takes {listed(got)}")
     if result is not None and not computation.result_shape.compatible(result):
         op.reject(clause, f"{what} {computation.name} must return {result}, it returns {computation.result_shape}")
 
 
-def _listed(shapes: Sequence[Shape]) -> str:
-    return "(" + ", ".join(map(str, shapes)) + ")"
+def listed(shapes: Sequence[Shape]) -> str:
+    """The text of shapes: `(f32[2], s32[])`."""
+    return f"({', '.join(map(str, shapes))})"
+
+
+def result_shape(shapes: Sequence[Shape]) -> Shape:
+    """Returns the shape of an operation with these results: that of the only one, or a tuple."""
+    return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
+
+
+def result_shapes(shape: Shape) -> tuple[Shape, ...]:
+    """Returns the shapes of the results of an operation: the elements of a tuple, or the shape itself."""
+    return shape.elements if shape.is_tuple else (shape,)
 
 
 def reduction_signature(types: Sequence[PrimitiveType]) -> tuple[list[Shape], Shape]:
     """Returns the parameter and result shapes of a combiner of arrays of these types (REDUCE-2)."""
     scalars = [scalar(t) for t in types]
-    return scalars * 2, scalars[0] if len(scalars) == 1 else Shape.tuple_of(scalars)
+    return scalars * 2, result_shape(scalars)

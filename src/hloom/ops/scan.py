@@ -11,7 +11,7 @@ from hloom.errors import RunError
 from hloom.ops.context import Computation, Context
 from hloom.ops.kinds import BOOL, COMPUTATION, DIMENSION, INT, EnumKind
 from hloom.ops.operation import Operation, attribute
-from hloom.ops.rules import check_array, check_computation, check_dimension
+from hloom.ops.rules import check_array, check_computation, check_dimension, result_shapes
 from hloom.shape import Shape
 from hloom.values import Array, Value
 
@@ -71,7 +71,7 @@ class Scan(Operation, opcode="scan"):
         slices = [shape.delete_dimensions([d]).without_layout() for shape in inputs]
         check_computation(self, "GEN-8", self.computation, [*slices, *carries], None)
         returned = self.computation.result_shape
-        results = returned.elements if returned.is_tuple else (returned,)
+        results = result_shapes(returned)
         ends = results[len(results) - self.num_carries :]
         if len(results) < self.num_carries or any(not a.compatible(b) for a, b in zip(ends, carries, strict=True)):
             self.reject("GEN-8", f"to_apply must return outputs and then the carries, it returns {returned}")
@@ -110,7 +110,7 @@ class Scan(Operation, opcode="scan"):
             carries = tuple(results[len(results) - self.num_carries :])
         if self.is_reverse:
             stacked.reverse()
-        shapes = ctx.shape.elements if ctx.shape.is_tuple else (ctx.shape,)
+        shapes = result_shapes(ctx.shape)
         outputs = [
             np.stack([step[k] for step in stacked], d)
             if stacked

@@ -10,7 +10,7 @@ from hloom.ops.context import Computation, Context
 from hloom.ops.index_vectors import IndexVectors, aligned
 from hloom.ops.kinds import BOOL, COMPUTATION, INT, INTS
 from hloom.ops.operation import Operation, attribute
-from hloom.ops.rules import check_array, check_computation, check_dimensions, reduction_signature
+from hloom.ops.rules import check_array, check_computation, check_dimensions, reduction_signature, result_shape
 from hloom.ops.traits import AppliesScalar, Update
 from hloom.shape import Ints, Shape
 from hloom.values import Array, Value
@@ -96,7 +96,7 @@ class Scatter(Update, AppliesScalar, Operation, opcode="scatter"):
         parameters, result = reduction_signature([shape.element_type for shape in operands])
         check_computation(self, "SCATTER-2", self.update_computation, parameters, result)
         shapes = [shape.without_layout() for shape in operands]
-        return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
+        return result_shape(shapes)
 
     def _check_dimensions(self, operand: Shape, indices: Shape, update: Shape) -> None:
         window, inserted = self.update_window_dims, self.inserted_window_dims

@@ -9,7 +9,7 @@ from hloom.ops.context import Computation, Context
 from hloom.ops.elementwise_binary import check_actual_sizes
 from hloom.ops.kinds import BOOL, COMPUTATION, DIMENSION, INT
 from hloom.ops.operation import Operation, attribute
-from hloom.ops.rules import check_array, check_computation, check_dimension
+from hloom.ops.rules import check_array, check_computation, check_dimension, result_shape
 from hloom.ops.traits import AppliesScalar
 from hloom.shape import Shape, scalar
 from hloom.types import BY_DTYPE, PrimitiveType
@@ -45,7 +45,7 @@ class Sort(AppliesScalar, Operation, opcode="sort"):
         parameters = [scalar(operand.element_type) for operand in operands for _ in range(2)]
         check_computation(self, "SORT-3", self.comparator, parameters, scalar(PrimitiveType.PRED), "comparator")
         shapes = [operand.without_layout() for operand in operands]
-        return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
+        return result_shape(shapes)
 
     def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
         check_actual_sizes(*operands)

@@ -17,6 +17,7 @@ from hloom.ops import elementwise_unary as unary
 from hloom.ops.batch_norm import BatchNorm
 from hloom.ops.convolution import Convolution
 from hloom.ops.dot import DotDimensions
+from hloom.ops.rules import listed
 from hloom.ops.traits import Reduction
 from hloom.prove.meanings.evaluator import Evaluator, OpenSize, Refused, Symbol
 from hloom.prove.solver.decide import Deadline, Found, Outcome, Pair, are_different, decide
@@ -207,11 +208,7 @@ def _check_interfaces(before: Module, after: Module) -> None:
         ("results", [sides[0][1]], [sides[1][1]]),
     ):
         if len(a) != len(b) or not all(x.compatible(y) for x, y in zip(a, b, strict=True)):
-            raise ArgumentError(f"the modules have different {kind}: ({_listed(a)}) and ({_listed(b)})")
-
-
-def _listed(shapes: Sequence[Shape]) -> str:
-    return ", ".join(map(str, shapes))
+            raise ArgumentError(f"the modules have different {kind}: {listed(a)} and {listed(b)}")
 
 
 def variables(shape: Shape, name: str) -> Symbol:

@@ -18,8 +18,9 @@ from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.ir import Computation, Instruction, Module, callees_first
-from hloom.ops.collectives import Collective, CollectivePermute
+from hloom.ops.collectives import CollectivePermute
 from hloom.ops.control_flow import Call, Conditional, While
+from hloom.ops.replica_groups import Collective
 from hloom.ops.traits import Communication, ControlFlow, NoWork
 from hloom.passes import clone_module, run_passes
 from hloom.scaling.cluster import Cluster

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.custom_call import CustomCall
+from hloom.ops.rules import result_shape
 from hloom.ops.structure import Parameter
-from hloom.shape import Shape
 from hloom.stablehlo.mlir.ir import FunctionType
 from hloom.stablehlo.mlir.types import open_shape_of
 
@@ -34,7 +34,7 @@ def embed_text(name: str, interface: FunctionType, names: Sequence[str], text: s
         for i, (word, type_) in enumerate(zip(names, interface.inputs, strict=True))
     ]
     results = [open_shape_of(type_) for type_ in interface.results]
-    shape = results[0] if len(results) == 1 else Shape.tuple_of(results)
+    shape = result_shape(results)
     program = entry.add(Instruction(PROGRAM, shape, CustomCall(target_name=TARGET), parameters))
     program.backend_config = text
     module = Module(re.sub(r"[^\w.\-]", "_", name))

@@ -30,6 +30,7 @@ from typing import NoReturn
 
 from hloom.errors import HloomError, VerifyError
 from hloom.ir import Computation, Instruction, Module
+from hloom.ops.rules import listed
 from hloom.ops.structure import Parameter
 from hloom.shape import Shape
 from hloom.verifier.annotations import check_annotations
@@ -166,7 +167,7 @@ def _verify_entry(module: Module) -> None:
     if layouts is not None and (
         len(layouts) != len(parameters) or not all(a.compatible(b) for a, b in zip(layouts, parameters, strict=True))
     ):
-        _fail(f"entry_computation_layout has parameters {_listed(layouts)}, the entry {_listed(parameters)}")
+        _fail(f"entry_computation_layout has parameters {listed(layouts)}, the entry {listed(parameters)}")
     result = module.entry_result_layout
     if result is not None and not result.compatible(entry.result_shape):
         _fail(f"entry_computation_layout has the result {result}, the entry {entry.result_shape}")
@@ -201,10 +202,6 @@ def _subshape(shape: Shape, index: tuple[int, ...], what: str) -> Shape:
 def _location(instruction: Instruction) -> str:
     where = f" ({instruction.location})" if instruction.location else ""
     return f"{instruction!r}{where}"
-
-
-def _listed(shapes: list[Shape]) -> str:
-    return "(" + ", ".join(map(str, shapes)) + ")"
 
 
 def _fail(message: str, instruction: Instruction | None = None) -> NoReturn:

@@ -10,8 +10,9 @@ from typing import Any
 
 from hloom.errors import RuleError
 from hloom.ir import Computation, Instruction, Module, callees_first
-from hloom.ops.collectives import Collective, CollectivePermute
+from hloom.ops.collectives import CollectivePermute
 from hloom.ops.communication import Infeed, Recv, RecvDone, Send, Transfer, transfer_pairs
+from hloom.ops.replica_groups import Collective
 
 
 def check_runnable(module: Module, replicas: int, partitions: int) -> None:

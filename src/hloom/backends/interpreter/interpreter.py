@@ -17,6 +17,7 @@ from hloom.backends.interpreter.plan import Plan, Step
 from hloom.errors import HloomError, RunError
 from hloom.ir import Computation, Instruction
 from hloom.ops.context import Context
+from hloom.ops.rules import result_shapes
 from hloom.runtime.custom_calls.registry import HostFunctionCaller, read_only_copy
 from hloom.runtime.custom_calls.targets import lookup
 from hloom.runtime.device import Device
@@ -76,7 +77,7 @@ class Execution:
 
     def _map_by_index(self, plan: Plan, arrays: Sequence[Array], sizes: tuple[int, ...]) -> Value:
         shape = plan.computation.result_shape
-        leaves = shape.elements if shape.is_tuple else (shape,)
+        leaves = result_shapes(shape)
         results = [np.empty(sizes, leaf.element_type.dtype) for leaf in leaves]
         for index in np.ndindex(sizes):
             value = self._evaluate(plan, [np.asarray(array[index]) for array in arrays], on_arrays=False)

@@ -14,6 +14,7 @@ from hloom.fuzz.grammar.proposals import proposal
 from hloom.ir import Instruction
 from hloom.ops.attributes import CustomCallApiVersion
 from hloom.ops.custom_call import REFUSE_SIZES, SLICE_TO_DYNAMIC, CustomCall
+from hloom.ops.rules import result_shape
 from hloom.runtime.custom_calls.signature import Attribute, Pattern, Signature
 from hloom.runtime.custom_calls.standard_targets import SHARD_MARKERS
 from hloom.runtime.custom_calls.targets import signatures
@@ -87,7 +88,7 @@ def _drawn(draw: Draw, target: str, signature: Signature) -> DrawnCall:
         ]
         for patterns in (signature.operands, signature.results)
     )
-    result = results[0] if len(results) == 1 else Shape.tuple_of(results)
+    result = result_shape(results)
     return DrawnCall(target, tuple(operands), result, _config(signature, attributes))
 
 

@@ -26,6 +26,7 @@ from hloom.ops.device_index import ReplicaId
 from hloom.ops.elementwise_binary import Add, Multiply
 from hloom.ops.operation import Operation
 from hloom.ops.ragged_all_to_all import RaggedAllToAll
+from hloom.ops.rules import result_shape
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
 
@@ -50,7 +51,7 @@ def _scaled(shapes: list[Shape], dimension: int, size: Any) -> Shape:
         Shape.array(s.element_type, (size(n) if d == dimension else n for d, n in enumerate(s.dimensions)))
         for s in shapes
     ]
-    return changed[0] if len(changed) == 1 else Shape.tuple_of(changed)
+    return result_shape(changed)
 
 
 def _opened(body: Body, made: Instruction) -> Instruction:
@@ -75,7 +76,7 @@ def _all_gather(body: Body, declaration: type[AllGather]) -> Instruction:
     shapes = [operand.shape for operand in operands]
     result = _scaled(shapes, dimension, lambda n: n * size)
     if body.draw.chance(0.3):
-        sources = shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
+        sources = result_shape(shapes)
         op = AllGatherStart(all_gather_dim=dimension, **groups)
         start = body.add(op, *operands, shape=Shape.tuple_of([sources, result]))
         return _opened(body, body.add(AllGatherDone(), start))

@@ -14,6 +14,7 @@ from hloom.ops.communication import CopyDone, CopyStart
 from hloom.ops.compare import Compare
 from hloom.ops.control_flow import AsyncDone, AsyncStart, AsyncUpdate, Call, Conditional, Fusion, While
 from hloom.ops.elementwise_binary import Add
+from hloom.ops.rules import result_shapes
 from hloom.ops.structure import (
     AddDependency,
     AfterAll,
@@ -147,7 +148,7 @@ def _branch(body: Body, operand: Instruction, result: Shape) -> Body:
     inner = body.child("branch", [operand.shape], uniform=False)
     inner.opened(inner.computation.parameters[0])
     grow(inner, body.draw.between(0, 3))
-    leaves = [inner.computed(element) for element in (result.elements if result.is_tuple else [result])]
+    leaves = [inner.computed(element) for element in result_shapes(result)]
     inner.computation.root = inner.add(Tuple(), *leaves) if result.is_tuple else leaves[0]
     return inner
 

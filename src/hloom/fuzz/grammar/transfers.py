@@ -7,6 +7,7 @@ from hloom.fuzz.grammar.proposals import proposal
 from hloom.ir import Instruction
 from hloom.literal import Literal
 from hloom.ops.communication import PAIRS_ATTRIBUTE, Infeed, Outfeed, Recv, RecvDone, Send, SendDone
+from hloom.ops.rules import result_shape
 from hloom.shape import TOKEN, Shape
 from hloom.values import zeros
 
@@ -41,7 +42,7 @@ def _infeed(body: Body, declaration: type[Infeed]) -> Instruction:
     """An item of the host: an array, or a tuple of arrays."""
     token, draw = _queue_token(body, "infeed"), body.draw
     item = [Shape.array(draw.element_type("infeed"), draw.sizes()) for _ in range(draw.between(1, 2))]
-    data = item[0] if len(item) == 1 else Shape.tuple_of(item)
+    data = result_shape(item)
     made = body.add(Infeed(), token, shape=Infeed.result_of(Literal.from_value(zeros(data)).shape))
     body.opened(made)
     body.program.queue_token = body.computation.instructions[-1]

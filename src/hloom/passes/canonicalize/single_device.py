@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
-from hloom.ops.collectives import Collective, CollectivePermute
+from hloom.ops.collectives import CollectivePermute
 from hloom.ops.device_index import PartitionId, ReplicaId
 from hloom.ops.operation import Operation
 from hloom.ops.ragged_all_to_all import RaggedAllToAll
+from hloom.ops.replica_groups import Collective
 from hloom.ops.traits import Start
 from hloom.passes.op_builder import Expanders, OpBuilder, expand_all
 from hloom.types import PrimitiveType

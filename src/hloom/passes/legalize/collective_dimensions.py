@@ -10,6 +10,7 @@ from typing import ClassVar
 from hloom.ir import Instruction, Module
 from hloom.ops.collectives import AllGather, AllToAll, ReduceScatter
 from hloom.ops.operation import Operation
+from hloom.ops.rules import result_shapes
 from hloom.ops.traits import Start
 from hloom.ops.transpose import Transpose
 from hloom.passes.op_builder import Expanders, OpBuilder, expand_all
@@ -44,7 +45,7 @@ def _along(dimension: str) -> Callable[[Operation, OpBuilder, Instruction, Modul
         forth = (axis, *(d for d in range(old.operand_shapes[0].rank) if d != axis))
         back = tuple(forth.index(d) for d in range(len(forth)))
         operands = [build(Transpose(permutation=forth), operand) for operand in old.operands]
-        results = old.shape.elements if old.shape.is_tuple else (old.shape,)
+        results = result_shapes(old.shape)
         shapes = [Shape.array(s.element_type, [s.dimensions[d] for d in forth]) for s in results]
         shape = Shape.tuple_of(shapes) if old.shape.is_tuple else shapes[0]
         new = build(op.replace(**{dimension: 0}), *operands, shape=shape)

@@ -9,6 +9,7 @@ from hloom.ir import Instruction, Module
 from hloom.ops.control_flow import Call
 from hloom.ops.elementwise_binary import Subtract
 from hloom.ops.reshape import Reshape
+from hloom.ops.rules import result_shapes
 from hloom.ops.scan import Scan
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
 from hloom.passes.op_builder import OpBuilder, counted_loop, expand_each
@@ -36,7 +37,7 @@ class ScanExpander:
 
 def _expand(op: Scan, build: OpBuilder, old: Instruction, module: Module) -> Instruction:
     count = len(old.operands) - op.num_carries
-    results = old.shape.elements if old.shape.is_tuple else (old.shape,)
+    results = result_shapes(old.shape)
     outputs = [
         build.broadcast(build.constant(0, shape.element_type), shape)
         for shape in results[: len(results) - op.num_carries]

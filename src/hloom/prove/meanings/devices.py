@@ -14,11 +14,12 @@ import numpy as np
 from hloom.errors import RuleError
 from hloom.ir import Instruction
 from hloom.ops.async_collectives import AllGatherDone, AllReduceDone, CollectivePermuteDone
-from hloom.ops.collectives import Collective, CollectivePermute
+from hloom.ops.collectives import CollectivePermute
 from hloom.ops.communication import CopyDone, Infeed, Outfeed, Recv, RecvDone, Send, SendDone
 from hloom.ops.device_index import PartitionId, ReplicaId
 from hloom.ops.operation import Operation
 from hloom.ops.ragged_all_to_all import RaggedAllToAll
+from hloom.ops.replica_groups import Collective
 from hloom.prove.meanings.evaluator import RULES, Evaluator, Symbol
 from hloom.prove.meanings.structure import symbol_of
 from hloom.prove.terms.term import Term, Unknown, Unsupported, array_of, constant, node

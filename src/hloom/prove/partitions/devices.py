@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from hloom.ir import Computation, Instruction, callees_first
-from hloom.ops.collectives import Collective, CollectivePermute
+from hloom.ops.collectives import CollectivePermute
 from hloom.ops.context import Context
 from hloom.ops.control_flow import Call, Conditional, While
 from hloom.ops.device_index import PartitionId, ReplicaId
 from hloom.ops.ragged_all_to_all import RaggedAllToAll
+from hloom.ops.replica_groups import Collective
 from hloom.ops.structure import Parameter
 from hloom.ops.traits import Communication, DeviceIndex
 from hloom.prove.meanings.control_flow import MAX_ITERATIONS, branch_result

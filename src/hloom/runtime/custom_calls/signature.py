@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from hloom.errors import RuleError
+from hloom.ops.rules import result_shapes
 from hloom.shape import Shape
 from hloom.types import BY_NAME, PrimitiveType
 
@@ -162,7 +163,7 @@ class _Binder:
         self.attributes = {name: self._attribute(name, each, given) for name, each in signature.attributes.items()}
 
     def bind(self, operands: Sequence[Shape], result: Shape) -> Binding:
-        results = result.elements if result.is_tuple else (result,)
+        results = result_shapes(result)
         if len(self.signature.results) == 1 and self.signature.results[0].sizes is None:
             results = (result,)
         given: list[tuple[str, int, Pattern, Shape]] = []

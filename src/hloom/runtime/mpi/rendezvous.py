@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from hloom.ir import Instruction, Module
-from hloom.ops.collectives import AllReduce, Collective, CollectivePermute, ReduceScatter
+from hloom.ops.collectives import AllReduce, CollectivePermute, ReduceScatter
+from hloom.ops.replica_groups import Collective
 from hloom.runtime.mpi.reductions import MakeReduction, Reduction, as_mpi_buffer, reduction_of
 from hloom.runtime.mpi.world import World, as_arrays, as_bytes, ranks_of
 from hloom.runtime.rendezvous import Rendezvous

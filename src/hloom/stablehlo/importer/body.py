@@ -8,7 +8,7 @@ row in the table of correspondences (`operations.BY_NAME`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -18,6 +18,7 @@ from hloom.builder import XlaBuilder, XlaOp
 from hloom.errors import ArgumentError
 from hloom.ir import Computation, Instruction
 from hloom.ops.operation import Operation as HloOperation
+from hloom.ops.rules import result_shape
 from hloom.ops.structure import ElidedConstant, Tuple
 from hloom.shape import Shape
 from hloom.stablehlo.importer.annotations import annotate
@@ -247,17 +248,17 @@ class Body(XlaBuilder):
     def _result_shape(self, op: HloOperation, operands: Sequence[XlaOp], types: Sequence[Type]) -> Shape:
         """The declared shape, or the inferred one if the declaration leaves sizes open."""
         if not any(isinstance(type_, TensorType) and None in type_.dimensions for type_ in types):
-            return packed_shape(map(shape_of, types))
+            return result_shape([*map(shape_of, types)])
         bound: Any = op.bind([operand.shape for operand in operands])
         try:
-            result_shape = getattr(op, "result_shape", None)
-            if result_shape is not None:
-                return result_shape(*bound, shape_of(_element_type(types[0])).element_type)
+            of_element_type = getattr(op, "result_shape", None)
+            if of_element_type is not None:
+                return of_element_type(*bound, shape_of(_element_type(types[0])).element_type)
             return op.infer(*bound)
         except NotImplementedError:
-            return (
-                packed_shape(map(shape_of, types)) if all(map(is_sized, types)) else self._same_sizes(operands, types)
-            )
+            if all(map(is_sized, types)):
+                return result_shape([*map(shape_of, types)])
+            return self._same_sizes(operands, types)
 
     def _same_sizes(self, operands: Sequence[XlaOp], types: Sequence[Type]) -> Shape:
         """The shape of an op that changes only the element type of its operand."""
@@ -364,12 +365,6 @@ def computation_of(
 def _arity_message(operation: Operation) -> str:
     counts = f"{len(operation.operands)} operands, {len(operation.results)} results, {len(operation.regions)} regions"
     return f"does not have {counts}, or a region without one block"
-
-
-def packed_shape(shapes: Iterable[Shape]) -> Shape:
-    """A single shape itself, otherwise that of a tuple."""
-    shapes = list(shapes)
-    return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
 
 
 def parameter_name(argument: Value, index: int) -> str:

@@ -19,19 +19,12 @@ import numpy as np
 from hloom.backends.cpu.program.program import Buffer, HostStep, WaitStep
 from hloom.backends.cpu.runtime.exchange import UNUSED, WORDS, ragged_address
 from hloom.ir import Computation
-from hloom.ops.collectives import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    Collective,
-    CollectiveBroadcast,
-    CollectivePermute,
-    ReduceScatter,
-)
+from hloom.ops.collectives import AllGather, AllReduce, AllToAll, CollectiveBroadcast, CollectivePermute, ReduceScatter
 from hloom.ops.communication import Send, Transfer, transfer_pairs
 from hloom.ops.device_index import PartitionId
 from hloom.ops.ragged_all_to_all import RaggedAllToAll
 from hloom.ops.registry import Registry
+from hloom.ops.replica_groups import Collective
 from hloom.ops.traits import DeviceIndex, Done, Start
 from hloom.runtime.mpi.reductions import MakeReduction, mpi_functions, reduction_of
 from hloom.runtime.mpi.world import World, ranks_of

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from hloom.errors import ArgumentError
 from hloom.ir import Instruction, Module, flatten
 from hloom.ops.custom_call import CustomCall
+from hloom.ops.rules import listed
 from hloom.passes.spmd.planning.rules import Label, Labels, Rule
 from hloom.shape import Shape
 from hloom.sharding import Sharding
@@ -99,7 +100,7 @@ def sharding_rule(instruction: Instruction) -> Rule:
     left, right = (_labels(side, fixed) for side in sides.groups()) if sides else ((), ())
     if [*map(len, left)] != [s.rank for s in operands] or [*map(len, right)] != [s.rank for s in results]:
         raise ArgumentError(
-            f"a sharding rule has the factors of each dimension of {_listed(operands)} -> {_listed(results)}, "
+            f"a sharding rule has the factors of each dimension of {listed(operands)} -> {listed(results)}, "
             f"got {text!r}"
         ).at(repr(instruction))
     return Rule(left, right)
@@ -117,7 +118,3 @@ def _labels(side: str, fixed: set[str]) -> tuple[Labels, ...]:
 def _label(dimension: str, fixed: set[str]) -> Label | None:
     factors = _FACTOR.findall(dimension)
     return factors[0] if factors and factors[0] not in fixed else None
-
-
-def _listed(shapes: Sequence[Shape]) -> str:
-    return f"({', '.join(map(str, shapes))})"

@@ -9,11 +9,12 @@ from hloom.errors import ArgumentError
 from hloom.layout import Layout
 from hloom.ops.collectives import AllReduce, AllToAll
 from hloom.ops.communication import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
+from hloom.ops.rules import result_shape
 from hloom.ops.structure import AfterAll, Tuple
 from hloom.shape import Shape
 from hloom.stablehlo.attributes.communication import Groups
 from hloom.stablehlo.attributes.values import integer, integers, required, table
-from hloom.stablehlo.importer.body import Body, Rule, packed_shape
+from hloom.stablehlo.importer.body import Body, Rule
 from hloom.stablehlo.mlir.ir import Attribute, DenseElements, Operation
 from hloom.stablehlo.mlir.types import shape_of
 from hloom.stablehlo.operations import BY_NAME
@@ -131,7 +132,7 @@ def _send(body: Body, operation: Operation, operands: Ops) -> XlaOp:
 def _recv(body: Body, operation: Operation, operands: Ops) -> Ops:
     fields = BY_NAME["recv"].fields(operation.attributes, ())
     shapes = [shape_of(type_) for type_ in operation.result_types[:-1]]
-    data = packed_shape(shapes)
+    data = result_shape(shapes)
     started = body._add(Recv(**fields), operands, Recv.result_of(data))
     _transfer_pairs(operation, started)
     done = body._add(RecvDone(**fields), [started])

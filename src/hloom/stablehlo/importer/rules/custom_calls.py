@@ -15,11 +15,12 @@ from hloom.layout import Layout
 from hloom.ops.attributes import CustomCallApiVersion, OutputOperandAlias
 from hloom.ops.custom_call import CustomCall
 from hloom.ops.ragged_all_to_all import RaggedAllToAll
+from hloom.ops.rules import result_shape
 from hloom.ops.sort import Sort
 from hloom.shape import Shape
 from hloom.stablehlo.attributes.communication import Groups
 from hloom.stablehlo.attributes.values import entries, integer, integers, parameters, required, string
-from hloom.stablehlo.importer.body import Body, Rule, packed_shape
+from hloom.stablehlo.importer.body import Body, Rule
 from hloom.stablehlo.importer.rules import chlo, dynamic
 from hloom.stablehlo.importer.rules.calls import called_computation
 from hloom.stablehlo.mlir.attribute_text import dictionary_text
@@ -78,7 +79,7 @@ def _custom_call(body: Body, operation: Operation, operands: Ops) -> Ops:
         fields["operand_layout_constraints"] = _layouts(inputs, attributes["operand_layouts"])
     if isinstance(attributes.get("result_layouts"), list):
         shapes = _layouts(shapes, attributes["result_layouts"])
-    result = body._add(CustomCall(**fields).canonical(()), operands, packed_shape(shapes))
+    result = body._add(CustomCall(**fields).canonical(()), operands, result_shape(shapes))
     result.instruction.backend_config = _backend_config(attributes)
     return body.unpacked(result, len(shapes))
 

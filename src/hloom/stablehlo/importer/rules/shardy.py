@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from hloom.builder import XlaOp
 from hloom.ops.control_flow import Call
 from hloom.ops.custom_call import CustomCall
+from hloom.ops.rules import result_shape
 from hloom.shape import Shape
 from hloom.stablehlo.attributes.values import required
-from hloom.stablehlo.importer.body import Body, Rule, packed_shape
+from hloom.stablehlo.importer.body import Body, Rule
 from hloom.stablehlo.importer.meshes import mesh_axes, with_named_meshes
 from hloom.stablehlo.mlir.assembly.shardy import COLLECTIVES
 from hloom.stablehlo.mlir.attribute_text import attribute_text
@@ -74,7 +75,7 @@ def _shape_change(
     if not shapes:
         return []
     op = CustomCall(target_name=f"xla.sdy.{target}", has_effect=True)
-    changed = body._add(op, operands, packed_shape(shapes))
+    changed = body._add(op, operands, result_shape(shapes))
     changed.instruction.frontend_attributes |= {
         f"xla.sdy.{shardings}": f"#sdy.sharding_per_value<{_text(body, operation, shardings)}>",
         "xla.sdy.manual_axes": f"#sdy<manual_axes{{{_text(body, operation, 'manual_axes')}}}>",
