@@ -126,7 +126,7 @@ def random_value(rng: np.random.Generator, shape: Shape) -> Value:
     return convert(values, element_type.dtype)
 
 
-def difference(got: Array, want: Array, rtol: float, atol: float, of_largest: float) -> str | None:
+def difference(got: Array, want: Array, rtol: float, atol: float, of_largest: float = 0.0) -> str | None:
     """Describes how an array differs from the expected one, by the tolerances of `mismatches`; None if not."""
     want = from_raw_bits(want, got.dtype)
     return type_mismatch(got, want) or describe_mismatches(got, want, mismatches(got, want, rtol, atol, of_largest))
