@@ -59,6 +59,14 @@ class _Writer:
         self._program_shape(
             proto.host_program_shape, module.entry, module.entry_parameter_layouts, module.entry_result_layout
         )
+        self._schedule_and_aliases()
+        proto.frontend_attributes.map.update(utf8_entries(module.frontend_attributes))
+        if module.stack_frames:
+            write_stack_frames(module.stack_frames, proto.stack_frame_index)
+        return proto
+
+    def _schedule_and_aliases(self) -> None:
+        proto, module = self.proto, self.module
         if module.is_scheduled:
             for computation in self.order:
                 sequence = proto.schedule.sequences[self._id(computation)]
@@ -74,10 +82,6 @@ class _Writer:
             proto.buffer_donor.entries.add(
                 parameter_number=donor.parameter_number, parameter_shape_index=donor.parameter_index
             )
-        proto.frontend_attributes.map.update(utf8_entries(module.frontend_attributes))
-        if module.stack_frames:
-            write_stack_frames(module.stack_frames, proto.stack_frame_index)
-        return proto
 
     def _unique(self, name: str) -> str:
         """A name that is unique in the module, as XLA requires; HLO text requires that in a computation only."""

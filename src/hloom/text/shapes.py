@@ -71,6 +71,11 @@ def _scan(scanner: Scanner, depth: int) -> Shape:
         buffer = Shape.buffer_of(_scan(scanner, depth + 1))
         scanner.expect(")", "at the end of a buffer")
         return buffer
+    return _scan_array(scanner)
+
+
+def _scan_array(scanner: Scanner) -> Shape:
+    """Reads the shape of an array, or of a token or an opaque value, which have no dimensions."""
     start = scanner.pos
     match = scanner.match(_ELEMENT_TYPE)
     if not match or match[0] not in BY_NAME or match[0] in ("tuple", "buffer"):
