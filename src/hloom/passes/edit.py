@@ -196,6 +196,14 @@ def applied_computations(module: Module) -> set[Computation]:
     return {c for i in module.instructions() if not isinstance(i.op, ControlFlow) for c in calls(i.op)}
 
 
+def edits(computations: Iterable[Computation]) -> Iterator[Edit]:
+    """Yields an edit of each computation, and finishes it before the next one."""
+    for computation in computations:
+        edit = Edit(computation)
+        yield edit
+        edit.finish()
+
+
 def running_computations(module: Module) -> list[Computation]:
     """Returns the computations that run instruction by instruction, unlike those that reductions and fusions apply."""
     applied = applied_computations(module)

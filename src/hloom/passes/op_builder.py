@@ -23,7 +23,7 @@ from hloom.ops.reshape import Reshape
 from hloom.ops.slice import Slice
 from hloom.ops.structure import AfterAll, Constant, GetTupleElement, Parameter, Tuple
 from hloom.ops.transpose import Transpose
-from hloom.passes.edit import Edit, callees_first_of, has_control_edges, is_dynamic
+from hloom.passes.edit import Edit, callees_first_of, edits, has_control_edges, is_dynamic
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
 
@@ -251,9 +251,8 @@ def expand_all(module: Module, expanders: Expanders) -> int:
     Instructions with control edges or dynamic shapes are left alone.
     """
     changes = 0
-    for computation in [*module.computations]:
-        edit = Edit(computation)
-        for old in [old for old in computation.instructions if expanders.get(old.op) is not None]:
+    for edit in edits([*module.computations]):
+        for old in [old for old in edit.computation.instructions if expanders.get(old.op) is not None]:
             expander = expanders[old.op]
             if has_control_edges(old) or is_dynamic(old):
                 continue
@@ -265,7 +264,6 @@ def expand_all(module: Module, expanders: Expanders) -> int:
                 if old not in edit.removed:
                     edit.remove(old)  # It stayed because of its effects, which the replacement has too.
                 changes += 1
-        edit.finish()
     if changes:
         module.computations = callees_first_of(module)
     return changes

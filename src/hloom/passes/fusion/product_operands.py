@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from hloom.ir import Computation, Instruction, Module
+from hloom.ir import Instruction, Module
 from hloom.ops.broadcast import Iota
 from hloom.ops.convert import BitcastConvert, Convert
 from hloom.ops.dot import Dot
 from hloom.ops.gather import Gather
 from hloom.ops.structure import Constant
 from hloom.ops.traits import Movement
-from hloom.passes.edit import Edit, is_dynamic, running_computations
+from hloom.passes.edit import edits, is_dynamic, running_computations
 from hloom.passes.fusion.build import build_fusion
 from hloom.passes.fusion.decisions import CanFuse
 
@@ -48,18 +48,15 @@ class ProductOperands:
 
     def run(self, module: Module) -> int:
         """Makes the fusions; returns their number."""
-        return sum(self._run(module, computation) for computation in running_computations(module))
-
-    def _run(self, module: Module, computation: Computation) -> int:
-        edit, changes = Edit(computation), 0
-        for dot in computation.instructions:
-            if not isinstance(dot.op, Dot) or is_dynamic(dot):
-                continue
-            members = next(filter(None, (self._members(dot, operand) for operand in dot.operands)), None)
-            if members is not None:
-                build_fusion(module, edit, [dot], [*members, dot])
-                changes += 1
-        edit.finish()
+        changes = 0
+        for edit in edits(running_computations(module)):
+            for dot in edit.computation.instructions:
+                if not isinstance(dot.op, Dot) or is_dynamic(dot):
+                    continue
+                members = next(filter(None, (self._members(dot, operand) for operand in dot.operands)), None)
+                if members is not None:
+                    build_fusion(module, edit, [dot], [*members, dot])
+                    changes += 1
         return changes
 
     def _members(self, dot: Instruction, operand: Instruction) -> list[Instruction] | None:

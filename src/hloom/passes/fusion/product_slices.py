@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from hloom.ir import Computation, Instruction, Module
+from hloom.ir import Instruction, Module
 from hloom.ops.dot import Dot
 from hloom.ops.reshape import Reshape
 from hloom.ops.slice import DynamicSlice, Slice
 from hloom.ops.structure import Constant
-from hloom.passes.edit import Edit, has_control_edges, is_dynamic, reshape_chain, running_computations
+from hloom.passes.edit import edits, has_control_edges, is_dynamic, reshape_chain, running_computations
 from hloom.passes.fusion.build import build_fusion
 
 MIN_BYTES = 1 << 12
@@ -38,18 +38,15 @@ class ProductSlices:
 
     def run(self, module: Module) -> int:
         """Makes the fusions; returns their number."""
-        return sum(self._run(module, computation) for computation in running_computations(module))
-
-    def _run(self, module: Module, computation: Computation) -> int:
-        edit, changes = Edit(computation), 0
-        for dot in computation.instructions:
-            if not isinstance(dot.op, Dot) or is_dynamic(dot) or not self.can_multiply(dot):
-                continue
-            found = {i for operand in dot.operands for i in _part_read_by(dot, operand)}
-            if found:
-                build_fusion(module, edit, [dot], [*(i for i in computation.instructions if i in found), dot])
-                changes += 1
-        edit.finish()
+        changes = 0
+        for edit in edits(running_computations(module)):
+            for dot in edit.computation.instructions:
+                if not isinstance(dot.op, Dot) or is_dynamic(dot) or not self.can_multiply(dot):
+                    continue
+                found = {i for operand in dot.operands for i in _part_read_by(dot, operand)}
+                if found:
+                    build_fusion(module, edit, [dot], [*(i for i in edit.computation.instructions if i in found), dot])
+                    changes += 1
         return changes
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from hloom.ir import Computation, Instruction, Module
+from hloom.ir import Instruction, Module
 from hloom.ops.scatter import Scatter
 from hloom.ops.structure import Constant
 from hloom.ops.traits import Movement, Update
-from hloom.passes.edit import Edit, is_dynamic, running_computations
+from hloom.passes.edit import edits, is_dynamic, running_computations
 from hloom.passes.fusion.build import build_fusion
 from hloom.passes.fusion.decisions import CanFuse
 
@@ -41,20 +41,17 @@ class ScatterUpdates:
 
     def run(self, module: Module) -> int:
         """Makes the fusions; returns their number."""
-        return sum(self._run(module, computation) for computation in running_computations(module))
-
-    def _run(self, module: Module, computation: Computation) -> int:
-        edit, changes = Edit(computation), 0
-        for scatter in computation.instructions:
-            if not isinstance(scatter.op, Scatter) or is_dynamic(scatter) or scatter.shape.is_tuple:
-                continue
-            members = self._members(scatter)
-            if members:
-                repeated = scatter.operands[0]
-                inner = dict.fromkeys([*repeated.operands, repeated, *members, scatter])
-                build_fusion(module, edit, [scatter], inner)
-                changes += 1
-        edit.finish()
+        changes = 0
+        for edit in edits(running_computations(module)):
+            for scatter in edit.computation.instructions:
+                if not isinstance(scatter.op, Scatter) or is_dynamic(scatter) or scatter.shape.is_tuple:
+                    continue
+                members = self._members(scatter)
+                if members:
+                    repeated = scatter.operands[0]
+                    inner = dict.fromkeys([*repeated.operands, repeated, *members, scatter])
+                    build_fusion(module, edit, [scatter], inner)
+                    changes += 1
         return changes
 
     def _members(self, scatter: Instruction) -> list[Instruction]:

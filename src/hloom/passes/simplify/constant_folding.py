@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from hloom.errors import HloomError
-from hloom.ir import Computation, Instruction, Module
+from hloom.ir import Instruction, Module
 from hloom.literal import Literal
 from hloom.ops.convert import BitcastConvert
 from hloom.ops.dot import Dot
@@ -21,7 +21,7 @@ from hloom.ops.reshape import Reshape
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
 from hloom.ops.structure import Constant
 from hloom.ops.transpose import Reverse, Transpose
-from hloom.passes.edit import Edit, constant_value, has_control_edges
+from hloom.passes.edit import Edit, constant_value, edits, has_control_edges
 from hloom.values import Array
 from hloom.verifier.precision import is_mixed
 
@@ -52,21 +52,11 @@ class ConstantFolding:
 
     def run(self, module: Module) -> int:
         """Evaluates instructions; returns the number that became constants."""
-        return sum(self._fold(computation) for computation in module.computations)
-
-    def _fold(self, computation: Computation) -> int:
-        edit = Edit(computation)
         changes = 0
-        for instruction in computation.instructions:
-            if instruction.operands and instruction not in edit.removed and self._is_foldable(instruction):
-                value = evaluate(instruction)
-                if value is not None:
-                    literal = Literal(instruction.shape, value)
-                    constant = edit.add(Constant(literal=literal), (), instruction.shape, instruction)
-                    constant.sharding = instruction.sharding
-                    edit.replace(instruction, constant)
-                    changes += 1
-        edit.finish()
+        for edit in edits(module.computations):
+            for instruction in edit.computation.instructions:
+                if instruction.operands and instruction not in edit.removed and self._is_foldable(instruction):
+                    changes += _fold(edit, instruction)
         return changes
 
     def _is_foldable(self, instruction: Instruction) -> bool:
@@ -90,6 +80,17 @@ class ConstantFolding:
         return steps <= self.max_steps and (
             shape.byte_size <= self.max_bytes or shape.byte_size <= sum(operand.byte_size for operand in operands)
         )
+
+
+def _fold(edit: Edit, instruction: Instruction) -> bool:
+    """Replaces an instruction by the constant that it computes, unless evaluating it raises an error."""
+    value = evaluate(instruction)
+    if value is not None:
+        literal = Literal(instruction.shape, value)
+        constant = edit.add(Constant(literal=literal), (), instruction.shape, instruction)
+        constant.sharding = instruction.sharding
+        edit.replace(instruction, constant)
+    return value is not None
 
 
 def evaluate(instruction: Instruction) -> Array | None:

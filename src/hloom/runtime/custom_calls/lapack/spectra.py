@@ -87,6 +87,7 @@ def _eigenvalues(b: Batch) -> list[ArrayArgument]:
 
 
 def geev_target(letter: str, binding: Binding, a: Array) -> tuple[Array, ...]:
+    """Returns what JAX's target for eigenvectors does: complex ones, and NOT_FINITE for matrices that are not."""
     finite = np.asarray(np.isfinite(a).all(axis=(-1, -2)))
     given = np.where(finite[..., None, None], a, 0).astype(a.dtype)
     parts = 1 if letter in "cz" else 2

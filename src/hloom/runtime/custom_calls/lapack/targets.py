@@ -157,6 +157,7 @@ def call(name: str, operands: tuple[Array, ...], results: list[tuple[tuple[int, 
 
 
 def routine_call(name: str, letter: str, binding: Binding) -> RoutineCall:
+    """Returns the call of the routine of a target, with its workspaces."""
     batch = Batch(binding)
     arguments = tuple(np.int32(a) if isinstance(a, int) else a for a in TARGETS[name][0](batch))
     routine = routine_name(name, letter)
