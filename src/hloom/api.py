@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from hloom.errors import ArgumentError, HloomError
 from hloom.ir import Computation, Module
 from hloom.system.float_state import ieee_floats
-from hloom.system.garbage import older_objects_frozen
+from hloom.system.garbage import freeze_imported, older_objects_frozen
 from hloom.system.shield import shielded
 
 if TYPE_CHECKING:
@@ -170,6 +170,7 @@ def compile(
             from hloom.backends.cpu.executable import CpuExecutable
             from hloom.backends.cpu.pipeline import Topology
 
+            freeze_imported()
             topology = Topology.of(count * module.num_partitions, distributed)
             executable = CpuExecutable(module, options, compile_module(module, donate, topology, batch_invariant))
         else:

@@ -52,6 +52,25 @@ print(sum(node() is not None for node in nodes))
 """
 
 
+FIRST_COMPILATION = """
+import gc, sys
+import hloom as hl
+
+sizes = []
+gc.callbacks.append(lambda phase, _: sizes.append(len(gc.get_objects(generation=0)) if phase == "start" else 0))
+before = len(sys.modules)
+hl.compile("ENTRY e { x = f32[3] parameter(0) ROOT r = f32[3] sine(x) }")
+kept = [[] for _ in range(1000)]
+print(len(sys.modules) - before, max(sizes))
+"""
+
+
+def test_the_collector_does_not_look_through_imported_code() -> None:
+    done = subprocess.run([sys.executable, "-c", FIRST_COMPILATION], capture_output=True, text=True, check=True)
+    modules, largest = map(int, done.stdout.split())
+    assert modules > 100 and largest < 20_000
+
+
 def test_garbage_of_many_compilations_is_collected() -> None:
     """Freezing makes garbage old, and Python would never collect it: it counts what has survived collections."""
     done = subprocess.run([sys.executable, "-c", MANY_COMPILATIONS], capture_output=True, text=True, check=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import threading
 from collections.abc import Iterator
@@ -54,6 +55,16 @@ def older_objects_frozen() -> Iterator[None]:
         yield
     finally:
         _leave()
+
+
+@functools.cache
+def freeze_imported() -> None:
+    """Freezes what was allocated since older objects were, when it is first called: imported code, which lasts.
+
+    Otherwise Python would look for garbage in it afterwards, which takes longer than compiling a small program.
+    """
+    if _inside.locked():
+        gc.freeze()
 
 
 def _is_collection_due() -> bool:
