@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.matrix import Matrix
-from hloom.backends.cpu.kernels.products.split.factors import STEP, parts_of
+from hloom.backends.cpu.kernels.products.split.factors import STEP, low_halves, parts_of
 from hloom.backends.cpu.kernels.products.tiles.tile_registers import WORDS
 from hloom.lir import IndexValue, Value, constant, type_of
 
@@ -80,7 +80,7 @@ class _Packing:
         f, order = self.f, self.columns.order
         halves = (self._half(step, vector, first, count - first) for first in (0, WORDS))
         parts = zip(*(parts_of(f, half, self.columns.parts) for half in halves), strict=True)
-        elements = (f.joined(*pair) for pair in parts)
+        elements = (f.joined(*(f.convert("trunc", low_halves(f, half), "i16") for half in pair)) for pair in parts)
         return [f.bitcast(f.shuffle(each, None, order) if order else each, WORD) for each in elements]
 
     def _half(self, step: IndexValue, vector: int, first: int, count: int) -> Value:
