@@ -83,7 +83,11 @@ PACKED = Case(16, 512, 96, "s4", "f32", "columns", transposed=True)
     [
         (PACKED, True, True),
         (replace(PACKED, scales="none"), True, True),
-        (replace(PACKED, scales="groups"), True, False),
+        (replace(PACKED, rows=4), True, True),
+        (replace(PACKED, rows=1), True, False),
+        (replace(PACKED, scales="64"), True, True),
+        (replace(PLAIN, rows=8, scales="64"), False, True),
+        (replace(PACKED, scales="groups"), True, False),  # sums of groups are stored as fast as they are scaled
         (replace(PLAIN, rows=8), False, True),
         (replace(PLAIN, rows=4), False, False),  # words are stored as fast as they are multiplied
         (replace(PLAIN, rows=8, transposed=False), False, False),

@@ -103,7 +103,7 @@ class _Few:
     def without_factor(self, name: str, weights: ComputedOperand) -> KernelCode | None:
         """Returns the code that adds products without the factor of the weights; None if that is not faster."""
         factored = with_factor(weights)
-        tiles = self.in_tiles(name, factored or weights)
+        tiles = self.in_tiles(name, with_factor(weights, of_groups=True) or weights)
         is_in_table = weights.coded is not None  # a table of codes has products with the factor
         return tiles if tiles is not None or factored is None or is_in_table else self.plain(name, factored)
 

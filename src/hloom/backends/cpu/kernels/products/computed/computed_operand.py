@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hloom.affine import Expression, Index, IndexSpace, Quotient, Variable
-from hloom.backends.cpu.elements.byte_tables import CODES, LANES, ORDER_OF_HALVES, has_byte_tables
+from hloom.backends.cpu.elements.byte_tables import CODES, LANES, ORDER_OF_HALVES, can_look_up, has_byte_tables
 from hloom.backends.cpu.elements.small_values import as_rounded_product, integers_of
 from hloom.backends.cpu.kernels.products.computed.tabulated import ByteFunction, byte_function, coded_part
 from hloom.ir import Instruction
@@ -146,6 +146,19 @@ class ComputedOperand:
             return None
         return coded_part(self.space, self.value, self.contiguous.within)
 
+    @property
+    def has_words(self) -> bool:
+        """Whether elements are halves of bytes that the processor looks up as bf16, along K."""
+        if self.coded is None or self.contiguous is not self.contracted:
+            return False
+        part, function = self.coded
+        return part is self.value and function.half is not None and can_look_up(function.table)
+
+    @property
+    def has_group_factor(self) -> bool:
+        """Whether groups along K have factors of their own."""
+        return self.factor is not None and self.contracted.group in self.factor.value.variables
+
     def order(self, type: Type) -> Sequence[int] | None:
         """Returns which of adjacent elements of K the lanes of a vector of a type have; None if they are in order."""
         if self.coded is None or self.coded[1].half is None or (type.element, type.width) != ("float", CODES):
@@ -184,9 +197,9 @@ def with_rounded_products(operand: ComputedOperand) -> ComputedOperand:
     return operand
 
 
-def with_factor(operand: ComputedOperand) -> ComputedOperand | None:
+def with_factor(operand: ComputedOperand, of_groups: bool = False) -> ComputedOperand | None:
     """Returns an operand of integers times a factor that all steps of K share, such as a scale, in f32, with the factor
-    outside of sums; None for other operands.
+    outside of sums; None for other operands. Groups along K may have factors of their own if `of_groups`.
 
     A multiply-add has the product with an integer exactly, a subnormal one too, so that sums are rounded less often.
     """
@@ -195,11 +208,12 @@ def with_factor(operand: ComputedOperand) -> ComputedOperand | None:
         return None
     for number, factor in (value.operands, value.operands[::-1]):
         limits = integers_of(number)
-        is_shared = axis.within not in factor.variables and axis.group not in factor.variables
+        has_groups = axis.group in factor.variables
+        is_shared = axis.within not in factor.variables and not (has_groups and not of_groups)
         if limits is not None and is_shared and loads_of([number]):
             largest = max(map(abs, limits))
             found = Factor(factor, 2.0 ** (MAX_EXPONENT - largest.bit_length()))
-            return replace(operand, value=number, factor=found)
+            return None if has_groups and not all(_is_along(factor, axis.group)) else replace(operand, value=number, factor=found)
     return None
 
 

@@ -15,6 +15,7 @@ from hloom.backends.cpu.elements.byte_tables import (
     has_byte_tables,
     look_up,
     look_up_codes,
+    look_up_halves,
     table_of_codes,
 )
 from hloom.backends.cpu.elements.types import Element, resized
@@ -24,7 +25,7 @@ from hloom.backends.cpu.kernels.products.computed.tabulated import ByteFunction,
 from hloom.backends.cpu.nests.emitter import NestEmitter
 from hloom.backends.cpu.nests.indices import lane_index, sum_terms
 from hloom.backends.cpu.nests.memory import element_address
-from hloom.lir import I64, IndexValue, Type, Value, constant, type_of, zero
+from hloom.lir import I64, IndexValue, Type, Value, constant, type_of, vector_constant, zero
 from hloom.loops.expressions import Load
 from hloom.loops.nest import Nest, Store, loads_of
 
@@ -157,6 +158,25 @@ class OperandEmitter(NestEmitter):
         value = f.splat(value, lanes)
         is_usual = f.compare("ole", f.intrinsic("fabs", value), constant(value.type, factor.limit))
         return f.select(is_usual, value, constant(value.type, math.nan))
+
+    def factors(self, first: IndexValue, count: int) -> Value:
+        """Returns the factors of `count` groups along K from one on, in a vector."""
+        f, group, width = self.f, self.operand.contracted.group, self.type.width
+        with self._lanes(group, width, f.first_lanes(count, width)), self.bound(group, f.index(first)):
+            return self.factor(width)
+
+    def words(self, at: IndexValue, mask: Value | None) -> Value:
+        """Returns elements of K from one on as bf16 (i16), in `ORDER_OF_WORDS`."""
+        f, axis, coded = self.f, self.operand.contracted, self.operand.coded
+        assert coded is not None and coded[1].half is not None
+        function, lanes = coded[1], LANES // 2
+        pairs = None if mask is None else f.shuffle(mask, None, range(0, lanes, 2))
+        within = self._within(axis, at)
+        with self._in_group(axis, at), self._lanes(axis.within, lanes, mask), self.bound(axis.within, within):
+            with self.bound(coded[1].half, f.index(f.divide(within, 2))):
+                packed = self._bytes(function.load, pairs, lanes // 2)
+        table = vector_constant("i16", [*(function.table >> 16).tolist()] * 2)
+        return look_up_halves(f, packed, table, function.is_swapped)
 
     def prefetch(self, *indices: tuple[Axis, IndexValue]) -> None:
         """Prefetches the weights of an element."""

@@ -166,7 +166,7 @@ class ComputedMatrix(StreamedMatrix):
     def order(self) -> Sequence[int] | None:
         return self.emitter.order
 
-    def row(self, row: IndexValue, ahead: int = 0) -> Row:
+    def row(self, row: IndexValue, ahead: int = 0) -> ComputedRow:
         e, axes, f = self.emitter, self.emitter.operand, self.emitter.f
         with e.at(axes.batch, self.batch), e.at(axes.free, row):
             resume = e.held()
@@ -185,6 +185,16 @@ class ComputedMatrix(StreamedMatrix):
                 return e.elements(contracted, at, 1)[0]
 
         return ComputedRow(load, prefetch, resume, shared)
+
+    def words(self, row: ComputedRow, at: IndexValue, mask: Value | None) -> Value:
+        """Returns adjacent elements of a row as bf16 (i16) (`OperandEmitter.words`)."""
+        with row.resume():
+            return self.emitter.words(at, mask)
+
+    def factors(self, row: ComputedRow, at: IndexValue, count: int) -> Value:
+        """Returns the factors of `count` groups of a row, the first of which has the element of K, in a vector."""
+        with row.resume():
+            return self.emitter.factors(self.emitter.f.divide(at, self.emitter.operand.contracted.size), count)
 
     def within(self, rows: Sequence[Row], first: IndexValue, last: IndexValue, most: int) -> Sequence[Row]:
         if not self.emitter.operand.of_groups:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from hloom.backends.cpu.elements.byte_tables import ORDER_OF_WORDS
 from hloom.backends.cpu.elements.small_values import integers_of
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of
@@ -23,7 +24,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_func
 from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand
 from hloom.backends.cpu.kernels.products.computed.operand_emitter import OperandEmitter
 from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers
-from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import ComputedMatrix, Row
+from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import ComputedMatrix, ComputedRow
 from hloom.backends.cpu.kernels.products.matvec.tile_columns import F32, WORD, TileColumns, words_of
 from hloom.backends.cpu.kernels.products.product import MULTIPLY_ADD_COST
 from hloom.backends.cpu.kernels.products.split.factors import PARTS, STEP
@@ -49,6 +50,7 @@ MAX_INTEGER = 1 << 8  # up to which bf16 has all
 PITCH = PART // 2  # words from a row to the next one
 BLOCK = 8 * PART  # elements of K whose sums are added in one chain
 UNIT = 2 * STEP  # elements of K that are computed together
+MIN_SPAN = UNIT  # elements of K with one factor; storing sums of fewer takes longer than multiplying elements by it
 
 
 def tile_columns(p: Matvec, target: Target) -> TileColumns | None:
@@ -58,8 +60,11 @@ def tile_columns(p: Matvec, target: Target) -> TileColumns | None:
         return None
     has_registers = has_tile_instruction(BF16, BF16) and target.vector_bytes == WORDS * 4
     has_vectors = p.is_by_rows and p.vectors.row == 1 and p.out.row == 1 and not p.alternates
-    is_large = MIN_VECTORS[type] <= p.count <= WORDS and p.m >= 2 * WORDS and p.k >= STEP
-    if not has_registers or not has_vectors or not is_large:
+    are_looked_up = operand.has_words and not operand.has_group_factor
+    least = MIN_VECTORS[BF16 if are_looked_up else type]
+    is_large = least <= p.count <= WORDS and p.m >= 2 * WORDS and p.k >= STEP
+    has_spans = not operand.has_group_factor or operand.contracted.size % MIN_SPAN == 0
+    if not has_registers or not has_vectors or not is_large or not has_spans:
         return None
     columns = TileColumns(p.count, 1, _order(operand))
     if type is BF16:
@@ -70,6 +75,8 @@ def tile_columns(p: Matvec, target: Target) -> TileColumns | None:
 
 def _order(operand: ComputedOperand) -> Sequence[int] | None:
     """Returns which of the elements of a step the halves of words have; None if they are in order."""
+    if operand.has_words:
+        return ORDER_OF_WORDS
     order = operand.order(F32)
     return None if order is None else [*order, *(WORDS + lane for lane in order)]
 
@@ -99,6 +106,28 @@ class _Plan:
     name: str
     p: Matvec
     columns: TileColumns
+
+    @property
+    def has_words(self) -> bool:
+        """Whether elements are looked up as words."""
+        return self.p.computed is not None and self.p.computed.has_words
+
+    @property
+    def span(self) -> int:
+        """Elements of K that share a factor and are multiplied together; 0 if there are no factors of groups."""
+        operand = self.p.computed
+        if operand is None or not operand.has_group_factor:
+            return 0
+        size = operand.contracted.size
+        return next(span for span in range(min(size, PART), 0, -MIN_SPAN) if size % span == 0)
+
+    @property
+    def part(self) -> int:
+        """Elements of K of the rows that are computed before they are multiplied."""
+        if not self.span:
+            return PART
+        operand = self.p.computed
+        return PART // self.span * self.span if operand and operand.contracted.size == self.span else self.span
 
     @property
     def squares(self) -> int:
@@ -157,22 +186,30 @@ class _Rows:
         self.f, self.plan, self.columns, self.matrix, self.vectors = f, plan, plan.columns, matrix, vectors
         self.line = plan.columns.tiles * WORDS
         self.words = f.slot(WORD, plan.rows * PITCH // WORDS)
-        self.sums, self.totals = (f.slot(F32, plan.rows * plan.columns.tiles) for _ in range(2))
-        self._clear(self.sums)
+        spans = plan.part // plan.span if plan.span else 1
+        self.sums = f.slot(F32, spans * plan.rows * plan.columns.tiles)
+        self.totals, self.of_block = (f.slot(F32, plan.rows * plan.columns.tiles) for _ in range(2))
+        self.factors = f.slot(F32, plan.rows) if plan.span else None
+        for span in range(spans):
+            self._clear(self._sums_of(span))
 
     def _clear(self, sums: Value) -> None:
         self.f.fill(sums, 0, self.plan.rows * self.line * 4)
 
+    def _sums_of(self, span: IndexValue) -> Value:
+        """Returns the address of the sums of a span of a part of K."""
+        return self.f.at(self.sums, self.f.multiply(span, self.plan.rows * self.line), "float")
+
     def add_products(self, first: IndexValue) -> None:
         """Writes the sums of the rows from `first` on, of which each has a line, to the totals."""
-        f, k = self.f, self.plan.p.k
+        f, k, size = self.f, self.plan.p.k, self.plan.part
         self._clear(self.totals)
-        whole = k // PART * PART
+        whole, length = k // size * size, BLOCK // PART * size
         if whole:
-            with f.loop(whole, BLOCK) as block, self._block():
-                end = f.minimum(f.add(block.index, BLOCK), whole)
-                with f.loop(end, PART, first=block.index) as part:
-                    self._add_part(first, part.index, PART)
+            with f.loop(whole, length) as block, self._block():
+                end = f.minimum(f.add(block.index, length), whole)
+                with f.loop(end, size, first=block.index) as part:
+                    self._add_part(first, part.index, size)
         if k > whole:
             with self._block():
                 self._add_part(first, whole, k - whole)
@@ -180,31 +217,61 @@ class _Rows:
     @contextmanager
     def _block(self) -> Iterator[None]:
         """Sets the registers of sums to zero, and afterwards adds them to the totals."""
-        f = self.f
-        for register in range(self.plan.squares * self.columns.tiles):
-            f.call_void("llvm.x86.tilezero", constant(I8, register))
+        f, sums = self.f, self.of_block if self.plan.span else self.sums
+        if self.plan.span:
+            self._clear(sums)
+        else:
+            self._zero()
         yield
-        self._keep()
+        if not self.plan.span:
+            self._keep(sums)
         with f.loop(self.plan.rows * self.line, WORDS) as at:
-            sums, total = f.at(self.sums, at.index, "float"), f.at(self.totals, at.index, "float")
-            f.store(f.binary("fadd", f.load(total, F32, 64), f.load(sums, F32, 64)), total, 64)
+            own, total = f.at(sums, at.index, "float"), f.at(self.totals, at.index, "float")
+            f.store(f.binary("fadd", f.load(total, F32, 64), f.load(own, F32, 64)), total, 64)
 
-    def _keep(self) -> None:
+    def _zero(self) -> None:
+        for register in range(self.plan.squares * self.columns.tiles):
+            self.f.call_void("llvm.x86.tilezero", constant(I8, register))
+
+    def _keep(self, sums: Value) -> None:
         """Stores the registers of sums."""
         f = self.f
         for square in range(self.plan.squares):
             for tile in range(self.columns.tiles):
-                address = f.at(self.sums, square * WORDS * self.line + tile * WORDS, "float")
+                address = f.at(sums, square * WORDS * self.line + tile * WORDS, "float")
                 move(f, "tilestored64", self.plan.sums(square, tile), address, self.line)
 
     def _add_part(self, first: IndexValue, start: IndexValue, count: int) -> None:
         """Computes `count` elements of K of each row, and adds their products to the sums."""
         f = self.f
         self._compute_part(first, start, count)
+        if self.plan.span:
+            self._add_spans(start, count)
+            return
         with f.loop(math.ceil(count / STEP)) as step:
             self._multiply(start, step.index)
 
-    def _row(self, first: IndexValue, row: IndexValue) -> Row:
+    def _add_spans(self, start: IndexValue, count: int) -> None:
+        """Adds the products of computed words of K to the sums of the block: those of each span times their factors."""
+        f, spans, steps = self.f, count // self.plan.span, self.plan.span // STEP
+        with f.loop(spans) as span:
+            self._zero()
+            with f.loop(steps) as step:
+                self._multiply(start, f.add(f.multiply(span.index, steps), step.index))
+            self._keep(self._sums_of(span.index))
+        assert self.factors is not None
+        with f.loop(self.plan.rows) as row:
+            own = f.at(self.factors, f.multiply(row.index, WORDS), "float")
+            factors = [f.splat(f.load(f.at(own, i, "float"), F32.scalar, 4), WORDS) for i in range(spans)]
+            for tile in range(self.columns.tiles):
+                at = f.add(f.multiply(row.index, self.line), tile * WORDS)
+                address = f.at(self.of_block, at, "float")
+                total = f.load(address, F32, 64)
+                for i, factor in enumerate(factors):
+                    total = f.fmuladd(f.load(f.at(self._sums_of(i), at, "float"), F32, 64), factor, total)
+                f.store(total, address, 64)
+
+    def _row(self, first: IndexValue, row: IndexValue) -> ComputedRow:
         return self.matrix.row(self.f.add(first, row), self.plan.rows)
 
     def _compute_part(self, first: IndexValue, start: IndexValue, count: int) -> None:
@@ -212,6 +279,9 @@ class _Rows:
         f = self.f
         with f.loop(self.plan.rows) as row:
             own = self._row(first, row.index)
+            if self.factors is not None:
+                address = f.at(self.factors, f.multiply(row.index, WORDS), "float")
+                f.store(self.matrix.factors(own, start, count // self.plan.span), address, 64)
             line = f.at(self.words, f.multiply(row.index, PITCH), "i32")
             whole = count // UNIT * UNIT
             if whole:
@@ -220,10 +290,15 @@ class _Rows:
             if count > whole:
                 self._compute(own, f.add(start, whole), count - whole, f.at(line, whole // 2, "i32"))
 
-    def _compute(self, row: Row, start: IndexValue, count: int, target: Value) -> None:
+    def _compute(self, row: ComputedRow, start: IndexValue, count: int, target: Value) -> None:
         """Writes the words of `count` elements of a row, the last ones with zeros."""
         f = self.f
         row.prefetch(start)
+        if self.plan.has_words:
+            for first in range(0, count, STEP):
+                mask = f.first_lanes(count - first, STEP) if count - first < STEP else None
+                f.store(self.matrix.words(row, f.add(start, first), mask), f.at(target, first // 2, "i32"), 64)
+            return
         lanes = self.matrix.parts * WORDS
         vectors: list[Value] = []
         for first in range(0, count, lanes):
@@ -258,7 +333,7 @@ class _Rows:
             for vector in range(own.count):
                 first_part, *others = columns[vector * own.parts : (vector + 1) * own.parts]
                 sums = add_pairwise(f, first_part, *others) if others else first_part
-                sums = self.matrix.scaled(sums, start, None)
+                sums = sums if self.plan.span else self.matrix.scaled(sums, start, None)
                 address = f.at(out, f.add(start, vector * p.out.column), p.out.element)
                 f.store_as(sums, address, p.out.type)
 
