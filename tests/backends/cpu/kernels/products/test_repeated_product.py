@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from backends.cpu.kernels.products.test_fused_dot import Case, _inner_loops, _unpacking, check
+from backends.cpu.kernels.products.test_fused_dot import SCALES, Case, _inner_loops, _unpacking, check
 from hloom.backends.cpu.kernels.products.tiles.tile_registers import BF16, has_tile_instruction
 from hloom.cli.pipelines import stage_text
+from hloom.types import BY_NAME
 
 PLAIN = Case(1, 512, 96, "s8", "f32", "columns", transposed=True)
 UNUSUAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-45, 3e38, 1e30, -1e-30]
@@ -101,7 +102,7 @@ def test_vectors_of_f32_are_multiplied_in_tile_registers(case: Case, is_packed: 
 
 @pytest.mark.parametrize("scales", ["none", "columns", "groups", "64", "96"])
 @pytest.mark.parametrize("has_zero_points", [False, True])
-@pytest.mark.parametrize(("rows", "k", "n"), [(1, 960, 33), (3, 5184, 40), (5, 1152, 70), (6, 576, 64), (16, 672, 48)])
+@pytest.mark.parametrize(("rows", "k", "n"), [(1, 960, 33), (3, 5184, 40), (5, 1152, 70), (8, 1152, 40), (16, 672, 48)])
 def test_codes_of_groups(rows: int, k: int, n: int, has_zero_points: bool, scales: str) -> None:
     if (scales == "none" and has_zero_points) or (scales == "64" and k % 64):
         return
@@ -125,3 +126,27 @@ def test_codes_of_groups(rows: int, k: int, n: int, has_zero_points: bool, scale
 @pytest.mark.parametrize("rows", [8, 11])
 def test_bytes_of_groups(rows: int, sizes: tuple[int, int], scales: str, weights: str) -> None:
     check(Case(rows, *sizes, weights, "f32", scales, transposed=True))
+
+
+@pytest.mark.parametrize(("k", "size"), [(576, 64), (4736, 128), (1536, 192), (1920, 320), (4608, 512)])
+@pytest.mark.parametrize("rows", [8, 16])
+def test_spans_of_groups(monkeypatch: pytest.MonkeyPatch, rows: int, k: int, size: int) -> None:
+    """Groups are divided into parts of K, or parts into groups."""
+    monkeypatch.setitem(SCALES, "own", (size, 1))
+    check(Case(rows, k, 72, "s8", "f32", "own", transposed=True))
+
+
+@pytest.mark.parametrize("form", ["bitcast", "stack"])
+@pytest.mark.parametrize("is_swapped", [False, True])
+@pytest.mark.parametrize(("rows", "k", "n"), [(4, 512, 72), (5, 94, 33), (16, 2330, 40)])
+def test_halves_of_bytes_in_tile_registers(form: str, is_swapped: bool, rows: int, k: int, n: int) -> None:
+    if form == "bitcast" and is_swapped:
+        return
+    case = Case(rows, k, n, "s4" if form == "bitcast" else "u8", "f32", "columns", transposed=True)
+    x, _, scales = case.arguments()
+    codes = np.random.default_rng(5).integers(0, 256, (n, k // 2), np.uint8)
+    halves = [codes >> 4, codes & 15] if is_swapped else [codes & 15, codes >> 4]
+    values = np.stack(halves, -1).view(BY_NAME[case.weights].dtype).reshape(n, k)
+    exact, bound = case.expected(x, values, scales)
+    got = np.asarray(hl.compile(hl.parse(_unpacking(case, form, is_swapped)))(x, codes, scales))
+    assert (np.abs(got - exact) <= bound).all()

@@ -213,7 +213,11 @@ def with_factor(operand: ComputedOperand, of_groups: bool = False) -> ComputedOp
         if limits is not None and is_shared and loads_of([number]):
             largest = max(map(abs, limits))
             found = Factor(factor, 2.0 ** (MAX_EXPONENT - largest.bit_length()))
-            return None if has_groups and not all(_is_along(factor, axis.group)) else replace(operand, value=number, factor=found)
+            return (
+                None
+                if has_groups and not all(_is_along(factor, axis.group))
+                else replace(operand, value=number, factor=found)
+            )
     return None
 
 

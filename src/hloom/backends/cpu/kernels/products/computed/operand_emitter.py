@@ -172,9 +172,11 @@ class OperandEmitter(NestEmitter):
         function, lanes = coded[1], LANES // 2
         pairs = None if mask is None else f.shuffle(mask, None, range(0, lanes, 2))
         within = self._within(axis, at)
-        with self._in_group(axis, at), self._lanes(axis.within, lanes, mask), self.bound(axis.within, within):
-            with self.bound(coded[1].half, f.index(f.divide(within, 2))):
-                packed = self._bytes(function.load, pairs, lanes // 2)
+        own = self._in_group(axis, at), self._lanes(axis.within, lanes, mask), self.bound(axis.within, within)
+        with ExitStack() as stack:
+            for context in (*own, self.bound(coded[1].half, f.index(f.divide(within, 2)))):
+                stack.enter_context(context)
+            packed = self._bytes(function.load, pairs, lanes // 2)
         table = vector_constant("i16", [*(function.table >> 16).tolist()] * 2)
         return look_up_halves(f, packed, table, function.is_swapped)
 

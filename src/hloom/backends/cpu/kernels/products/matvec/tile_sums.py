@@ -6,7 +6,7 @@ hardly depends on the number of vectors. Elements have the order in which they a
 packed before.
 
 A vector of f32 is three columns of bf16, whose sum it is, and the matrix consists of integers that bf16 has, so that
-products are exact.
+products are exact. The factors of groups along K are applied to sums of spans of K.
 """
 
 from __future__ import annotations
@@ -186,10 +186,9 @@ class _Rows:
         self.f, self.plan, self.columns, self.matrix, self.vectors = f, plan, plan.columns, matrix, vectors
         self.line = plan.columns.tiles * WORDS
         self.words = f.slot(WORD, plan.rows * PITCH // WORDS)
-        spans = plan.part // plan.span if plan.span else 1
-        self.sums = f.slot(F32, spans * plan.rows * plan.columns.tiles)
-        self.totals, self.of_block = (f.slot(F32, plan.rows * plan.columns.tiles) for _ in range(2))
-        self.factors = f.slot(F32, plan.rows) if plan.span else None
+        spans, size = plan.part // plan.span if plan.span else 1, plan.rows * plan.columns.tiles
+        self.sums, self.totals = f.slot(F32, spans * size), f.slot(F32, size)
+        self.of_block, self.factors = (f.slot(F32, size), f.slot(F32, plan.rows)) if plan.span else (self.sums, None)
         for span in range(spans):
             self._clear(self._sums_of(span))
 
@@ -216,20 +215,21 @@ class _Rows:
 
     @contextmanager
     def _block(self) -> Iterator[None]:
-        """Sets the registers of sums to zero, and afterwards adds them to the totals."""
-        f, sums = self.f, self.of_block if self.plan.span else self.sums
+        """Sets the sums of a block to zero, and afterwards adds them to the totals."""
+        f = self.f
         if self.plan.span:
-            self._clear(sums)
+            self._clear(self.of_block)
         else:
             self._zero()
         yield
         if not self.plan.span:
-            self._keep(sums)
+            self._keep(self.of_block)
         with f.loop(self.plan.rows * self.line, WORDS) as at:
-            own, total = f.at(sums, at.index, "float"), f.at(self.totals, at.index, "float")
-            f.store(f.binary("fadd", f.load(total, F32, 64), f.load(own, F32, 64)), total, 64)
+            sums, total = f.at(self.of_block, at.index, "float"), f.at(self.totals, at.index, "float")
+            f.store(f.binary("fadd", f.load(total, F32, 64), f.load(sums, F32, 64)), total, 64)
 
     def _zero(self) -> None:
+        """Sets the registers of sums to zero."""
         for register in range(self.plan.squares * self.columns.tiles):
             self.f.call_void("llvm.x86.tilezero", constant(I8, register))
 
@@ -275,7 +275,7 @@ class _Rows:
         return self.matrix.row(self.f.add(first, row), self.plan.rows)
 
     def _compute_part(self, first: IndexValue, start: IndexValue, count: int) -> None:
-        """Computes words of `count` elements of K of each row."""
+        """Computes words of `count` elements of K of each row, and the factors of their spans."""
         f = self.f
         with f.loop(self.plan.rows) as row:
             own = self._row(first, row.index)
