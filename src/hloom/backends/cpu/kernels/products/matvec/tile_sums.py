@@ -188,7 +188,8 @@ class _Rows:
         self.words = f.slot(WORD, plan.rows * PITCH // WORDS)
         spans, size = plan.part // plan.span if plan.span else 1, plan.rows * plan.columns.tiles
         self.sums, self.totals = f.slot(F32, spans * size), f.slot(F32, size)
-        self.of_block, self.factors = (f.slot(F32, size), f.slot(F32, plan.rows)) if plan.span else (self.sums, None)
+        self.of_block = f.slot(F32, size) if plan.span else self.sums
+        self.factors = f.slot(F32, plan.rows) if plan.span else None
         for span in range(spans):
             self._clear(self._sums_of(span))
 
