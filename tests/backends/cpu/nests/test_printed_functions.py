@@ -82,7 +82,7 @@ define internal void @nest0(ptr readonly %b0, ptr %b1, i64 %first, i64 %last) no
 entry:
   br label %loop1
 loop1:
-  %v3 = phi i64 [ 0, %entry ], [ %v18, %loop1 ]
+  %v3 = phi i64 [ 0, %entry ], [ %v19, %loop1 ]
   %v4 = mul i64 %v3, 16
   %v5 = add i64 %v4, 0
   %v6 = getelementptr float, ptr %b0, i64 %v5
@@ -94,13 +94,14 @@ loop1:
   %v12 = shufflevector <8 x float> %v11, <8 x float> poison, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
   %v13 = shufflevector <8 x float> %v11, <8 x float> poison, <4 x i32> <i32 4, i32 5, i32 6, i32 7>
   %v14 = fadd <4 x float> %v12, %v13
-  %v15 = call reassoc float @llvm.vector.reduce.fadd.v4f32(float 0x8000000000000000, <4 x float> %v14)
-  %v16 = fadd float 0x0000000000000000, %v15
-  %v17 = getelementptr float, ptr %b1, i64 %v3
-  store float %v16, ptr %v17, align 4
-  %v18 = add nuw nsw i64 %v3, 1
-  %v19 = icmp ult i64 %v18, 2
-  br i1 %v19, label %loop1, label %after2
+  %v15 = call <4 x float> @llvm.arithmetic.fence.v4f32(<4 x float> %v14)
+  %v16 = call reassoc float @llvm.vector.reduce.fadd.v4f32(float 0x8000000000000000, <4 x float> %v15)
+  %v17 = fadd float 0x0000000000000000, %v16
+  %v18 = getelementptr float, ptr %b1, i64 %v3
+  store float %v17, ptr %v18, align 4
+  %v19 = add nuw nsw i64 %v3, 1
+  %v20 = icmp ult i64 %v19, 2
+  br i1 %v20, label %loop1, label %after2
 after2:
   ret void
 }"""

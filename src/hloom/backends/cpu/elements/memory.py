@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloom.backends.cpu.elements.types import Element, load_element, memory_element, store_element
-from hloom.lir import I64, Builder, Value, constant, type_of
+from hloom.lir import I64, Builder, Type, Value, constant, type_of
 from hloom.types import PrimitiveType
 
 
@@ -15,8 +15,17 @@ def load_lanes(b: Builder, address: Value, type: PrimitiveType, lanes: int = 0, 
     if not lanes:
         real = b.load(address, type_of(element), align)
         return real, b.load(b.element_pointer(address, constant(I64, 1), element), type_of(element), align)
-    raw = b.load_masked(address, type_of(element, 2 * lanes), align, repeated_lanes(b, mask, 2))
-    return b.shuffle(raw, None, range(0, 2 * lanes, 2)), b.shuffle(raw, None, range(1, 2 * lanes, 2))
+    # Two vectors, since LLVM takes long to select lanes of one of twice the size.
+    low, high = (_load_half(b, address, type_of(element, lanes), align, mask, k) for k in range(2))
+    return b.shuffle(low, high, range(0, 2 * lanes, 2)), b.shuffle(low, high, range(1, 2 * lanes, 2))
+
+
+def _load_half(b: Builder, address: Value, type: Type, align: int, mask: Value | None, half: int) -> Value:
+    """Loads the first or second half of the parts of complex elements."""
+    first = half * type.width
+    lanes = [k // 2 for k in range(first, first + type.width)]
+    part = None if mask is None else b.shuffle(mask, None, lanes)
+    return b.load_masked(b.element_pointer(address, constant(I64, first), type.element), type, align, part)
 
 
 def store_lanes(b: Builder, value: Element, address: Value, type: PrimitiveType, mask: Value | None = None) -> None:

@@ -28,6 +28,8 @@ def is_native(type: PrimitiveType) -> bool:
 
 
 _UPPER_HALF = 0xFFFF0000
+_REGISTER_LANES = 16
+"""The number of elements of f32 in a register of AVX-512."""
 
 
 def register_element(type: PrimitiveType) -> str:
@@ -80,14 +82,25 @@ def store_element(b: Builder, value: Value, type: PrimitiveType) -> Value:
     if type is PrimitiveType.F16:
         return b.convert("fptrunc", value, "half")
     if type is PrimitiveType.BF16:
-        width = value.type.width
-        if width >= 32 and processor().vector_bytes >= 64:
-            # A permutation of two registers replaces a shift and a truncation of each.
-            halves = b.bitcast(value, type_of("i16", 2 * width))
-            return b.shuffle(halves, None, range(1, 2 * width, 2))
+        registers, rest = divmod(value.type.width, _REGISTER_LANES)
+        if registers > 1 and registers.bit_count() == 1 and not rest and processor().vector_bytes >= 64:
+            return _upper_halves(b, value)
         bits = b.bitcast(value, value.type.integer)
         return b.convert("trunc", b.binary("lshr", bits, constant(bits.type, 16)), "i16")
     return value
+
+
+def _upper_halves(b: Builder, value: Value) -> Value:
+    """Truncates several registers of f32 to bf16: a permutation of two replaces a shift and a truncation of each.
+
+    The registers are apart, because LLVM takes a permutation from wider vectors for one of single lanes at first.
+    """
+    firsts = range(0, value.type.width, _REGISTER_LANES)
+    registers = [b.shuffle(value, None, range(first, first + _REGISTER_LANES)) for first in firsts]
+    words = [b.bitcast(register, type_of("i16", 2 * _REGISTER_LANES)) for register in registers]
+    odd = range(1, 4 * _REGISTER_LANES, 2)
+    pairs = zip(words[::2], words[1::2], strict=True)
+    return b.concatenated([b.shuffle(low, high, odd) for low, high in pairs])
 
 
 def rounded(b: Builder, value: Value, type: PrimitiveType) -> Value:

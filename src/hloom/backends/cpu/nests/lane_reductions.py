@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import cast
 
 from hloom.affine import Variable
 from hloom.backends.cpu.elements import ops as element_ops
@@ -33,6 +34,8 @@ from hloom.ops.elementwise_binary import Add, And, Maximum, Minimum, Multiply, O
 
 MIN_LANE_EXTENT = 8
 """The smallest extent of a loop along which reductions of a fixed order have lanes."""
+_SEARCHED_LANES = 4
+"""The number of lanes that LLVM reduces itself."""
 
 
 def vector_reductions(e: NestState, reductions: list[Reduction], variable: Variable, lanes: int) -> States:
@@ -167,8 +170,7 @@ def horizontal_reduction(e: NestState, reduction: Reduction, lanes: Element) -> 
         vector = lanes.type
         name = element_ops.float_instruction(reduction.monoid)
         if type.is_float and name is not None and not e.nest.has_fixed_order(reduction):
-            start = constant(vector.scalar, -0.0 if name == "fadd" else 1.0)
-            return b.call(f"llvm.vector.reduce.{name}.{vector.suffix}", vector.scalar, start, lanes, flags="reassoc")
+            return _reduced_floats(e, reduction, name, lanes)
         if not e.nest.has_fixed_order(reduction):
             intrinsic = _reduction_intrinsic(reduction)
             if type.is_float and reduction.monoid in (Maximum, Minimum):
@@ -179,6 +181,19 @@ def horizontal_reduction(e: NestState, reduction: Reduction, lanes: Element) -> 
     while width_of(lanes) > 1:
         lanes = _halved(e, reduction, lanes)
     return map_parts(lambda part: b.extract(part, 0), lanes)
+
+
+def _reduced_floats(e: NestState, reduction: Reduction, name: str, lanes: Value) -> Value:
+    """Reduces the lanes of a register of floats in any order, by the instruction `name`.
+
+    A fence ends LLVM's search, from the last lane on, for the lanes that each shuffle needs.
+    """
+    b = e.builder
+    while lanes.type.width > _SEARCHED_LANES:
+        lanes = cast(Value, _halved(e, reduction, lanes))
+    lanes, type = b.intrinsic("arithmetic.fence", lanes), lanes.type
+    start = constant(type.scalar, -0.0 if name == "fadd" else 1.0)
+    return b.call(f"llvm.vector.reduce.{name}.{type.suffix}", type.scalar, start, lanes, flags="reassoc")
 
 
 def _halved(e: NestState, reduction: Reduction, lanes: Element) -> Element:

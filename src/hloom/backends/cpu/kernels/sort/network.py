@@ -28,7 +28,8 @@ def sorted_vectors(f: KernelFunction, vectors: Sequence[Value]) -> list[Value]:
     ascending and a descending sequence: keys that are to descend are inverted while they are sorted.
     """
     type = vectors[0].type
-    columns = [f.binary("xor", vector, _lanes_with_bit(f, type, 1)) for vector in vectors]
+    odd = _lanes_with_bit(f, type, 1)
+    columns = [f.binary("xor", vector, odd) for vector in vectors]
     for low, high in _odd_even_merge_sort(len(columns)):
         _compare_exchange(f, columns, low, high)
     with f.loop(type.width.bit_length() - 1, carried=columns) as level:
