@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import pickle
 import sys
 from pathlib import Path
 
@@ -54,6 +55,19 @@ def test_modules_text_and_built_computations_compile() -> None:
 def test_invalid_arguments(call: object, message: str) -> None:
     with pytest.raises(hl.HloomError, match=message):
         call()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        hl.ArgumentError("no").at("%x"),
+        hl.RuleError("pad", "PAD-3", "interior padding must be >= 0").at("line 3"),
+        hl.ParseError("expected a size", 2, 3, "f32[x"),
+    ],
+)
+def test_errors_are_pickled_with_their_fields_and_locations(error: hl.HloomError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error) and str(again) == str(error) and vars(again) == vars(error)
 
 
 def test_errors_of_the_builder_name_the_users_line() -> None:

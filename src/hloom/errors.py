@@ -6,6 +6,9 @@ what would have been valid. Outer layers add the location of the error with `Hlo
 
 from __future__ import annotations
 
+import copyreg
+from typing import Any
+
 
 class HloomError(Exception):
     """Base class of all errors about invalid input: text, protos, arrays, files, arguments.
@@ -31,6 +34,10 @@ class HloomError(Exception):
         if location not in self.locations:
             self.locations.append(location)
         return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors cross processes whatever their constructors take."""
+        return copyreg.__newobj__, (type(self), self.message), self.__dict__  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
         return "\n  ".join([self.message, *(f"at {location}" for location in self.locations)])

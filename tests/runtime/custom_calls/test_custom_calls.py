@@ -61,6 +61,16 @@ def test_python_functions_may_take_the_site() -> None:
     assert seen[0].attributes == {"n": 3, "s": "x"} and str(seen[0].shape) == "f32[2]"
 
 
+@pytest.mark.parametrize(
+    ("result", "shape"),
+    [(np.arange(3), "s32[3]"), (3, "u8[]"), (np.float64(0.1), "f16[]"), ([1, True], "c64[2]"), (2, "bf16[]")],
+)
+def test_results_of_python_functions_are_converted(result: object, shape: str) -> None:
+    hl.register_custom_call("py_converts", lambda: result)
+    dtype = hl.parse_shape(shape).element_type.dtype
+    np.testing.assert_array_equal(call("py_converts", [], shape), np.asarray(result, dtype))
+
+
 def test_errors_of_custom_calls() -> None:
     with pytest.raises(
         hl.RuleError, match=r"CUSTOMCALL-5.*no function is registered as 'lapack_sgetf_ffi'.*lapack_sgetrf_ffi"
@@ -69,6 +79,18 @@ def test_errors_of_custom_calls() -> None:
     hl.register_custom_call("py_wrong", lambda: np.ones(3, np.float32))
     with pytest.raises(hl.RuleError, match=r"CUSTOMCALL-5.*must return f32\[2\], it returned float32\[3\]"):
         call("py_wrong", [], "f32[2]")
+
+    for result, shape, got in (
+        (None, "f32[]", "NoneType"),
+        (1.5, "s32[]", r"f32\[\]"),
+        (2**40, "s32[]", "numbers that s32 does not hold"),
+        (np.array([-1]), "u8[1]", "numbers that u8 does not hold"),
+        (1j, "f32[]", r"c64\[\]"),
+        ("a", "pred[]", "str"),
+    ):
+        hl.register_custom_call("py_result", lambda result=result: result)
+        with pytest.raises(hl.RuleError, match=rf"CUSTOMCALL-5.*it returned {got}"):
+            call("py_result", [], shape)
 
     def broken() -> None:
         raise ValueError("no luck")

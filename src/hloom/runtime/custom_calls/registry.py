@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from hloom.runtime.custom_calls.fortran import RoutineCall
 from hloom.runtime.custom_calls.signature import Binding, Signature, parse_attributes
 from hloom.shape import Shape
 from hloom.system.python_api import c_address
+from hloom.types import Kind
 from hloom.values import TOKEN_VALUE, Array, Value
 
 
@@ -172,13 +173,8 @@ def _checked(result: Any, shape: Shape, name: str) -> Value:
         return tuple(_checked(r, s, name) for r, s in zip(result, shape.elements, strict=True))
     if not shape.is_array:
         return TOKEN_VALUE
-    array = result if isinstance(result, np.ndarray) else None
-    if array is None or array.dtype != shape.element_type.dtype:
-        try:
-            array = np.asarray(result, shape.element_type.dtype)
-        except (TypeError, ValueError):
-            _reject_result(name, shape, type(result).__name__)
-    assert array is not None
+    is_exact = isinstance(result, np.ndarray) and result.dtype == shape.element_type.dtype
+    array = result if is_exact else _converted(result, shape, name)
     if array.ndim != shape.rank or any(
         size > bound if dynamic else size != bound
         for size, bound, dynamic in zip(array.shape, shape.dimensions, shape.dynamic_dimensions, strict=True)
@@ -187,7 +183,25 @@ def _checked(result: Any, shape: Shape, name: str) -> Value:
     return array
 
 
-def _reject_result(name: str, shape: Shape, got: str) -> None:
+def _converted(result: Any, shape: Shape, name: str) -> Array:
+    """Converts a result to the declared element type: to one of its kind or of a wider one, and integers that fit."""
+    try:
+        given = Literal.from_value(result)
+    except ArgumentError:
+        _reject_result(name, shape, type(result).__name__)
+    element_type = shape.element_type
+    if not given.shape.is_array or _WIDTHS[given.shape.element_type.kind] > _WIDTHS[element_type.kind]:
+        _reject_result(name, shape, str(given.shape))
+    array: Array = given.value.astype(element_type.dtype)
+    if element_type.is_integer and (array != given.value).any():
+        _reject_result(name, shape, f"numbers that {element_type} does not hold")
+    return array
+
+
+_WIDTHS = {Kind.PRED: 0, Kind.SIGNED: 1, Kind.UNSIGNED: 1, Kind.FLOAT: 2, Kind.COMPLEX: 3}
+
+
+def _reject_result(name: str, shape: Shape, got: str) -> NoReturn:
     raise RuleError("custom-call", "CUSTOMCALL-5", f"{name!r} must return {shape}, it returned {got}")
 
 
