@@ -1,16 +1,18 @@
 """The inner loops of blocked factorisations: updates by products of blocks, and solutions of triangular blocks.
 
-A matrix is copied to rows that are `pitch` elements apart, of a number of columns that is a multiple of all blocks;
-elements past the original ones are those of an identity. In all functions a block's factors are read from a matrix in
-which step s is row s: element (i, s) of the left operand is `a[s * pitch + i]`.
+A matrix is copied to strips of a few columns, whose rows are contiguous: a page has those of many steps. The number of
+columns is a multiple of all blocks; elements past the original ones are those of an identity. In all functions a
+block's factors are read from a matrix in which step s is row s: element (i, s) of the left operand is that of row s and
+column i.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from hloom.backends.cpu.elements.transpose import transpose
+from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.lir import I32, I64, PTR, IndexValue, Type, Value, constant, type_of
 from hloom.target import CACHE_LINE
@@ -25,13 +27,21 @@ TILE_ROWS = {64: 8, 32: 4, 16: 4, 8: 4}
 """Rows of a tile, by the bytes of a vector."""
 
 
+Address = Callable[[KernelFunction, Value, IndexValue, IndexValue], Value]
+"""Returns the address of the element of a row and a column of a matrix."""
+
+
 @dataclass(frozen=True, slots=True)
 class Square:
-    """The copy of a matrix of `order` rows, its elements in vectors of `type`, and the blocks of its factorisation."""
+    """The copy of a matrix of `order` columns, its elements in vectors of `type`, and the blocks of its factorisation.
+
+    It has as many rows, or `height`.
+    """
 
     order: int
     type: Type
     block: int
+    height: int | None = None
 
     @property
     def bytes(self) -> int:
@@ -40,19 +50,29 @@ class Square:
 
     @property
     def padded(self) -> int:
-        """Rows and columns of the copy."""
+        """Columns of the copy."""
         side = max(SIDE, self.block)
         return -(-self.order // side) * side
 
     @property
+    def rows(self) -> int:
+        """Rows of the copy."""
+        return self.padded if self.height is None else self.height
+
+    @property
     def pitch(self) -> int:
-        """Distance of rows: an odd number of cache lines, so that the rows of a block lie in different sets."""
-        return self.padded + CACHE_LINE // self.bytes
+        """Columns of a strip, which are the distance of its rows."""
+        return max(self.slab, self.line)
+
+    @property
+    def elements(self) -> int:
+        """Elements of the copy."""
+        return self.rows * align_up(self.padded, self.pitch)
 
     @property
     def matrix_bytes(self) -> int:
         """Bytes of the copy."""
-        return self.padded * self.pitch * self.bytes
+        return self.elements * self.bytes
 
     @property
     def slab(self) -> int:
@@ -70,8 +90,31 @@ class Square:
         return CACHE_LINE // self.bytes
 
     def at(self, f: KernelFunction, matrix: Value, row: IndexValue, column: IndexValue) -> Value:
-        """Returns the address of an element of the copy."""
-        return f.at(matrix, f.add(f.multiply(row, self.pitch), column), self.type.element)
+        """Returns the address of an element of the copy, or of a part that begins with a strip."""
+        inside = f.remainder(column, self.pitch)
+        strip = f.multiply(f.subtract(column, inside), self.rows)
+        return f.at(matrix, f.add(strip, f.add(f.multiply(row, self.pitch), inside)), self.type.element)
+
+    def parts(self, f: KernelFunction, first: int, stop: int) -> Iterator[tuple[IndexValue, int]]:
+        """Yields in loops the first column and the number of columns of the parts of strips from `first` to `stop`."""
+        start, end = min(align_up(first, self.pitch), stop), stop // self.pitch * self.pitch
+        if first < start:
+            yield first, start - first
+        if start < end:
+            with f.each(start, end, self.pitch) as column:
+                yield column, self.pitch
+        if max(start, end) < stop:
+            yield max(start, end), stop - max(start, end)
+
+    def clear(self, f: KernelFunction, matrix: Value, row: IndexValue, rows: int) -> None:
+        """Fills whole rows with zeros."""
+        with f.each(0, self.padded, self.pitch) as column:
+            f.fill(self.at(f, matrix, row, column), 0, rows * self.pitch * self.bytes)
+
+    def read_row(self, f: KernelFunction, source: Value, matrix: Value, row: IndexValue, columns: int) -> None:
+        """Copies contiguous elements to a row."""
+        for column, count in self.parts(f, 0, columns):
+            f.copy(self.at(f, matrix, row, column), f.at(source, column, self.type.element), count * self.bytes)
 
     def tiles(self, f: KernelFunction, rows: Value) -> Iterator[tuple[IndexValue, IndexValue]]:
         """Yields in loops the first row and column of each of the squares of a block of columns."""
@@ -82,17 +125,10 @@ class Square:
         """Copies the chunk's rows, those of a square, from the copy to a matrix of `rows` contiguous ones."""
         first = f.multiply(f["chunk"], self.line)
         with f.each(first, f.minimum(f.add(first, self.line), rows)) as row:
-            line = f.at(target, f.multiply(row, self.order), self.type.element)
-            f.copy(line, self.at(f, matrix, row, 0), self.order * self.bytes)
-
-
-class Slab(Square):
-    """The copy of a slab of columns in memory of its own, whose rows are contiguous: a page has those of many steps."""
-
-    @property
-    def pitch(self) -> int:
-        """Distance of rows."""
-        return self.slab
+            line = f.multiply(row, self.order)
+            for column, count in self.parts(f, 0, self.order):
+                own = f.at(target, f.add(line, column), self.type.element)
+                f.copy(own, self.at(f, matrix, row, column), count * self.bytes)
 
 
 def store_number(f: KernelFunction, address: Value, row: IndexValue) -> None:
@@ -108,10 +144,10 @@ def record_failure(f: KernelFunction, info: Value, failed: Value, row: IndexValu
 
 
 class Inner:
-    """Writes the inner loops for one matrix, whose factors have rows `pitch` elements apart."""
+    """Writes the inner loops for one matrix, whose factors lie at the addresses of another."""
 
-    def __init__(self, square: Square, pitch: int) -> None:
-        self.square, self.pitch = square, pitch
+    def __init__(self, square: Square, factors: Address) -> None:
+        self.square, self.factors = square, factors
 
     def update(self, name: str) -> KernelFunction:
         """Returns `name(a, b, c)`, which subtracts the product of a block of A and a block of rows B from a tile."""
@@ -196,7 +232,7 @@ class Inner:
             f.store(value, f.at(address, v * type.width, type.element), self.square.bytes)
 
     def _factor(self, f: KernelFunction, a: Value, step: IndexValue, row: IndexValue) -> Value:
-        return self._splat(f, f.at(a, f.add(f.multiply(step, self.pitch), row), self.square.type.element))
+        return self._splat(f, self.factors(f, a, step, row))
 
     def _splat(self, f: KernelFunction, address: Value) -> Value:
         type = self.square.type

@@ -78,11 +78,13 @@ class _Cholesky:
             f.run_chunks(f"{self.name}.write", arrays, self.lines, on)
             if self.is_complete:
                 self._mark_failure(f, result, info)
-        inner = Inner(square, square.pitch)
+        inner = Inner(square, square.at)
         functions = [self._read(), self._diagonal(), self._step(), self._slab(), self._update(), self._write(), f]
         functions += [inner.update(f"{self.name}.update"), inner.substitution(f"{self.name}.solve", is_unit=False)]
         read = (square.order, square.pitch)
-        functions.append(Inner(replace(square, block=FEW), square.pitch).update(f"{self.name}.subtract"))
+        functions.append(
+            Inner(replace(square, block=FEW, height=square.rows), square.at).update(f"{self.name}.subtract")
+        )
         functions.append(tile_copy(f"{self.name}.write.tile", square, read[::-1], self.is_transposed))
         functions.append(tile_copy(f"{self.name}.read.tile", square, read, self.is_transposed, self.is_symmetric))
         return code_of(self.name, functions, square.matrix_bytes + aligned((square.padded + 1) * square.bytes))
@@ -215,8 +217,11 @@ class _Cholesky:
         square = self.square
         block = f.index(f.subtract(first, f.remainder(first, square.block)))
         with f.each(first, f.add(first, square.line)) as row:
-            f.fill(square.at(f, matrix, row, block), 0, square.block * square.bytes)
-            f.fill(square.at(f, matrix, row, square.order), 0, (square.padded - square.order) * square.bytes)
+            own = square.at(f, matrix, row, block)
+            for column, count in square.parts(f, 0, square.block):
+                f.fill(square.at(f, own, 0, column), 0, count * square.bytes)
+            for column, count in square.parts(f, square.order, square.padded):
+                f.fill(square.at(f, matrix, row, column), 0, count * square.bytes)
 
     def _write(self) -> KernelFunction:
         """Writes the task that copies some rows to the result: of U, or of its transpose."""

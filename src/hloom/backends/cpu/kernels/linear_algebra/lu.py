@@ -66,7 +66,7 @@ class _Lu:
                 f.run_chunks(f"{self.name}.step", context, tasks, on)
             f.run_chunks(f"{self.name}.write", f.pack(result, matrix), self.lines, on)
             f.copy(f.at(f["result1"], f.multiply(k.index, square.order), "i32"), swaps, 4 * square.order)
-        inner = Inner(square, self.pitch)
+        inner = Inner(square, self.columns.at)
         functions = [self._read(), self._panel(), self._step(), self._slab(), self._write(), f]
         functions += [inner.update(f"{self.name}.update"), inner.substitution(f"{self.name}.solve", is_unit=True)]
         functions += panel_functions(self.name, square, self.pitch)
@@ -145,12 +145,12 @@ class _Lu:
         f, square = task_function(f"{self.name}.read"), self.square
         operand, matrix = f.unpack(f["context"], PTR, PTR)
         first = f.multiply(f["chunk"], square.line)
-        f.fill(square.at(f, matrix, first, 0), 0, square.line * square.pitch * square.bytes)
+        square.clear(f, matrix, first, square.line)
         with f.each(first, f.add(first, square.line)) as row:
             inside = f.compare("ult", row, f.index(square.order))
             with f.when(inside):
                 source = f.at(operand, f.multiply(row, square.order), square.type.element)
-                f.copy(square.at(f, matrix, row, 0), source, square.order * square.bytes)
+                square.read_row(f, source, matrix, row, square.order)
             with f.unless(inside):
                 f.store(constant(square.type.scalar, 1), square.at(f, matrix, row, row), square.bytes)
         return f

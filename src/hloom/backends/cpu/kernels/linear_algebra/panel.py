@@ -7,7 +7,6 @@ few. Then their product with the rows of U is subtracted from the columns after 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -27,7 +26,17 @@ def panel_functions(name: str, square: Square, pitch: int) -> list[KernelFunctio
     """
     panel = _Panel(name, square, pitch)
     functions = [panel.factor(), panel.pivot(), panel.scale(), panel.rest(), *map(panel.eliminate, GROUPS)]
-    return [*functions, Inner(replace(square, block=FEW), square.block).update(f"{name}.subtract")]
+    factors = Columns(name, square, square.block)
+    return [*functions, Inner(_Lines(square.order, square.type, FEW), factors.at).update(f"{name}.subtract")]
+
+
+class _Lines(Square):
+    """The columns of a panel as rows of memory, an odd number of lines apart, so that they lie in different sets."""
+
+    @property
+    def pitch(self) -> int:
+        """Distance of rows."""
+        return self.padded + self.line
 
 
 class Columns:

@@ -9,6 +9,7 @@ first.
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from hloom.backends.cpu.kernels.code import KernelCode, align_up, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
@@ -46,19 +47,23 @@ class _Blocks:
         (self.m, self.n), dtype = call.operands[0].sizes, call.operands[0].dtype
         (self.count,) = (call.operands[1] if self.is_product else call.results[1]).sizes
         type = type_of("float" if dtype.itemsize == 4 else "double", target.vector_bytes // dtype.itemsize)
-        self.square, self.narrow = Square(self.n, type, BLOCK), Square(BLOCK, type, BLOCK)
         self.rows = align_up(self.m, SIDE)
+        self.square, self.narrow = Square(self.n, type, BLOCK, self.rows), Square(BLOCK, type, BLOCK)
+        self.layouts = {
+            "matrix": self.square,
+            "vectors": replace(self.narrow, height=self.rows),
+            "products": self.narrow,
+            "triangle": self.narrow,
+            "w": replace(self.square, height=2 * BLOCK),
+        }
+        if self.is_product:
+            self.layouts["given"] = self.square
         self.pitch = self.rows + self.square.line
         self.panel = Reflections(name, self.square, self.pitch)
         elements = {
-            "matrix": self.rows * self.square.pitch,
-            "given": self.rows * self.square.pitch if self.is_product else 0,
+            **{array: layout.elements for array, layout in self.layouts.items()},
             "panel": BLOCK * self.pitch,
             "columns": BLOCK * self.pitch,
-            "vectors": self.rows * self.narrow.pitch,
-            "products": BLOCK * self.narrow.pitch,
-            "triangle": BLOCK * self.narrow.pitch,
-            "w": 2 * BLOCK * self.square.pitch,
             "taus": align_up(self.count, SIDE),
         }
         self.elements = sum(elements.values())
@@ -102,9 +107,9 @@ class _Blocks:
         name, square, narrow = self.name, self.square, self.narrow
         wide, own = (square.pitch, self.pitch), (self.pitch, narrow.pitch)
         functions = [self._read(), self._write(), self._block(), self._slab()]
-        functions.append(Inner(square, self.pitch).update(f"{name}.update"))
-        functions.append(Inner(square, narrow.pitch).product(f"{name}.product"))
-        functions.append(Inner(narrow, narrow.pitch).product(f"{name}.gram"))
+        functions.append(Inner(square, self.panel.at).update(f"{name}.update"))
+        functions.append(Inner(square, narrow.at).product(f"{name}.product"))
+        functions.append(Inner(narrow, narrow.at).product(f"{name}.gram"))
         functions.append(triangle(f"{name}.triangle", narrow, is_transposed=self.is_product))
         if self.is_product:
             functions.append(tile_copy(f"{name}.load", square, (square.pitch, narrow.pitch), is_transposed=False))
@@ -120,16 +125,13 @@ class _Blocks:
     def _array(self, f: KernelFunction, scratch: Value, array: str) -> Value:
         return f.at(scratch, self.starts[array], self.square.type.element)
 
-    def _in_matrix(
+    def _in(
         self, f: KernelFunction, scratch: Value, row: IndexValue, column: IndexValue, array: str = "matrix"
     ) -> Value:
-        return self.square.at(f, self._array(f, scratch, array), row, column)
+        return self.layouts[array].at(f, self._array(f, scratch, array), row, column)
 
     def _in_columns(self, f: KernelFunction, scratch: Value, row: IndexValue, column: IndexValue, array: str) -> Value:
         return self.panel.at(f, self._array(f, scratch, array), column, row)
-
-    def _in_rows(self, f: KernelFunction, scratch: Value, row: IndexValue, column: IndexValue, array: str) -> Value:
-        return self.narrow.at(f, self._array(f, scratch, array), row, column)
 
     # Steps
 
@@ -142,8 +144,8 @@ class _Blocks:
         (self._load_vectors if self.is_product else self._factor)(f, rows, taus)
         for i in range(0, BLOCK, square.tile_rows):
             for j in range(0, BLOCK, square.slab):
-                a, b = (self._in_rows(f, scratch, 0, k, "vectors") for k in (i, j))
-                f.call_void(f"{self.name}.gram", a, b, self._in_rows(f, scratch, i, j, "products"), rows)
+                a, b = (self._in(f, scratch, 0, k, "vectors") for k in (i, j))
+                f.call_void(f"{self.name}.gram", a, b, self._in(f, scratch, i, j, "products"), rows)
         arrays = self._array(f, scratch, "products"), taus, self._array(f, scratch, "triangle")
         f.call_void(f"{self.name}.triangle", *arrays)
         return f
@@ -153,28 +155,28 @@ class _Blocks:
         scratch, first, side = f["scratch"], f["first"], f.index(self.square.line)
         panel, columns = (self._array(f, scratch, each) for each in ("panel", "columns"))
         for row, column in self.square.tiles(f, rows):
-            source = self._in_matrix(f, scratch, f.add(first, row), f.add(first, column))
+            source = self._in(f, scratch, f.add(first, row), f.add(first, column))
             f.call_void(f"{self.name}.load", source, self._in_columns(f, scratch, row, column, "panel"), side, side)
         f.call_void(f"{self.name}.factor", panel, columns, rows, taus)
         for row, column in self.square.tiles(f, rows):
-            target = self._in_matrix(f, scratch, f.add(first, row), f.add(first, column))
+            target = self._in(f, scratch, f.add(first, row), f.add(first, column))
             f.call_void(f"{self.name}.store", self._in_columns(f, scratch, row, column, "panel"), target, side, side)
             source = self._in_columns(f, scratch, row, column, "columns")
-            f.call_void(f"{self.name}.transpose", source, self._in_rows(f, scratch, row, column, "vectors"), side, side)
+            f.call_void(f"{self.name}.transpose", source, self._in(f, scratch, row, column, "vectors"), side, side)
 
     def _load_vectors(self, f: KernelFunction, rows: Value, taus: Value) -> None:
         """Copies the vectors of the reflections, with the ones and zeros that the given matrix has not."""
         scratch, first, side = f["scratch"], f["first"], f.index(self.square.line)
         for row, column in self.square.tiles(f, rows):
-            source = self._in_matrix(f, scratch, f.add(first, row), f.add(first, column), "given")
-            f.call_void(f"{self.name}.load", source, self._in_rows(f, scratch, row, column, "vectors"), side, side)
+            source = self._in(f, scratch, f.add(first, row), f.add(first, column), "given")
+            f.call_void(f"{self.name}.load", source, self._in(f, scratch, row, column, "vectors"), side, side)
         scalar, size = self.square.type.scalar, self.square.bytes
         with f.loop(BLOCK) as i:
-            f.store(constant(scalar, 1), self._in_rows(f, scratch, i.index, i.index, "vectors"), size)
+            f.store(constant(scalar, 1), self._in(f, scratch, i.index, i.index, "vectors"), size)
             with f.each(f.add(i.index, 1), BLOCK) as j:
-                f.store(constant(scalar, 0), self._in_rows(f, scratch, i.index, j, "vectors"), size)
+                f.store(constant(scalar, 0), self._in(f, scratch, i.index, j, "vectors"), size)
         for row, column in self.square.tiles(f, rows):
-            source = self._in_rows(f, scratch, row, column, "vectors")
+            source = self._in(f, scratch, row, column, "vectors")
             f.call_void(
                 f"{self.name}.transpose", source, self._in_columns(f, scratch, row, column, "columns"), side, side
             )
@@ -184,11 +186,11 @@ class _Blocks:
         f, square = task_function(f"{self.name}.slab"), self.square
         scratch, first, start = f.unpack(f["context"], PTR, I64, I64)
         column, rows = f.add(start, f.multiply(f["chunk"], square.slab)), f.index(f.subtract(self.rows, first))
-        c, tiles = self._in_matrix(f, scratch, first, column), range(0, BLOCK, square.tile_rows)
+        c, tiles = self._in(f, scratch, first, column), range(0, BLOCK, square.tile_rows)
         for k, (array, source, steps) in enumerate((("vectors", c, rows), ("triangle", None, f.index(BLOCK)))):
-            w = [self._in_matrix(f, scratch, row, column, "w") for row in (0, BLOCK)]
+            w = [self._in(f, scratch, row, column, "w") for row in (0, BLOCK)]
             for i in tiles:
-                a, b = self._in_rows(f, scratch, 0, i, array), w[0] if source is None else source
+                a, b = self._in(f, scratch, 0, i, array), w[0] if source is None else source
                 f.call_void(f"{self.name}.product", a, b, square.at(f, w[k], i, 0), steps)
         with f.each(0, rows, square.tile_rows) as row:
             a = self._in_columns(f, scratch, row, 0, "columns")
@@ -203,14 +205,14 @@ class _Blocks:
         a, _, scratch = f.unpack(f["context"], *[PTR] * 3)
         first, copy = f.multiply(f["chunk"], square.line), "given" if self.is_product else "matrix"
         for array in {"matrix", copy}:
-            f.fill(self._in_matrix(f, scratch, first, 0, array), 0, square.line * square.pitch * square.bytes)
+            square.clear(f, self._array(f, scratch, array), first, square.line)
         with f.each(first, f.minimum(f.add(first, square.line), self.m)) as row:
             source = f.at(a, f.multiply(row, self.n), square.type.element)
             columns = self.count if self.is_product else self.n
-            f.copy(self._in_matrix(f, scratch, row, 0, copy), source, columns * square.bytes)
+            square.read_row(f, source, self._array(f, scratch, copy), row, columns)
         if self.is_product:
             with f.each(first, f.minimum(f.add(first, square.line), self.n)) as i:
-                f.store(constant(square.type.scalar, 1), self._in_matrix(f, scratch, i, i), square.bytes)
+                f.store(constant(square.type.scalar, 1), self._in(f, scratch, i, i), square.bytes)
         return f
 
     def _write(self) -> KernelFunction:

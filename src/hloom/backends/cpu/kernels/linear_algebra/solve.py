@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.linear_algebra.blocks import SIDE, VECTORS, Inner, Slab, Square
+from hloom.backends.cpu.kernels.linear_algebra.blocks import SIDE, VECTORS, Inner, Square
 from hloom.backends.cpu.kernels.linear_algebra.views import View, copy_square
 from hloom.ir import Instruction
 from hloom.lir import PTR, Value, constant, type_of
@@ -51,7 +51,7 @@ class _Solve:
         order = call.operands[0].sizes[0]
         self.triangle = Square(order, type, SIDE)
         self.count = call.operands[1].elements // order
-        self.sides = Slab(VECTORS * type.width, type, SIDE)
+        self.sides = Square(VECTORS * type.width, type, SIDE)
         self.slabs = -(-self.count // self.sides.slab)
         self.slab_elements = self.triangle.padded * self.sides.pitch
 
@@ -72,7 +72,7 @@ class _Solve:
                 ("slab", self.slabs),
             ):
                 f.run_chunks(f"{self.name}.{step}", context, tasks, on)
-        inner = Inner(self.sides, triangle.pitch)
+        inner = Inner(self.sides, triangle.at)
         functions = [self._triangle(), self._slab(), f]
         functions += [inner.update(f"{self.name}.update"), inner.substitution(f"{self.name}.solve", self.is_unit)]
         elements = self.slabs * self.slab_elements + triangle.padded
@@ -92,9 +92,12 @@ class _Solve:
         sizes, element, scalar = (square.order,) * 2, square.type.element, square.type.scalar
         given = View(a, element, sizes, square.order, self.is_transposed, (not self.is_forward,) * 2)
         first = f.index(f.multiply(f["chunk"], square.line))
-        f.fill(square.at(f, rows, first, 0), 0, square.line * square.pitch * square.bytes)
+        square.clear(f, rows, first, square.line)
         with f.each(first, square.order, square.line) as row:
-            copy_square(f, given, View(rows, element, sizes, square.pitch, is_transposed=True), row, first, square.line)
+            strip = f.multiply(f.subtract(row, f.remainder(row, square.pitch)), square.rows - 1)
+            before = f.at(rows, f.index(strip), element)
+            own = View(before, element, sizes, square.pitch, is_transposed=True)
+            copy_square(f, given, own, row, first, square.line)
         with f.each(first, f.add(first, square.line)) as step:
             address, one = f.at(scales, step, element), constant(scalar, 1)
             f.store(one, address, square.bytes)
