@@ -1,6 +1,6 @@
 """The inner loops of blocked factorisations: updates by products of blocks, and solutions of triangular blocks.
 
-A matrix is copied to strips of a few columns, whose rows are contiguous: a page has those of many steps. The number of
+A matrix is copied to slabs of a few columns, whose rows are contiguous: a page has those of many steps. The number of
 columns is a multiple of all blocks; elements past the original ones are those of an identity. In all functions a
 block's factors are read from a matrix in which step s is row s: element (i, s) of the left operand is that of row s and
 column i.
@@ -61,7 +61,7 @@ class Square:
 
     @property
     def pitch(self) -> int:
-        """Columns of a strip, which are the distance of its rows."""
+        """Columns of a slab in memory, which are the distance of its rows: a cache line or more."""
         return max(self.slab, self.line)
 
     @property
@@ -90,13 +90,13 @@ class Square:
         return CACHE_LINE // self.bytes
 
     def at(self, f: KernelFunction, matrix: Value, row: IndexValue, column: IndexValue) -> Value:
-        """Returns the address of an element of the copy, or of a part that begins with a strip."""
+        """Returns the address of an element of the copy, or of a part that begins with a slab."""
         inside = f.remainder(column, self.pitch)
-        strip = f.multiply(f.subtract(column, inside), self.rows)
-        return f.at(matrix, f.add(strip, f.add(f.multiply(row, self.pitch), inside)), self.type.element)
+        before = f.multiply(f.subtract(column, inside), self.rows)
+        return f.at(matrix, f.add(before, f.add(f.multiply(row, self.pitch), inside)), self.type.element)
 
     def parts(self, f: KernelFunction, first: int, stop: int) -> Iterator[tuple[IndexValue, int]]:
-        """Yields in loops the first column and the number of columns of the parts of strips from `first` to `stop`."""
+        """Yields in loops the first column and the number of columns of the parts of slabs from `first` to `stop`."""
         start, end = min(align_up(first, self.pitch), stop), stop // self.pitch * self.pitch
         if first < start:
             yield first, start - first

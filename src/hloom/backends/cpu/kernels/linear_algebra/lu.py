@@ -1,13 +1,15 @@
 """LU factorisation of a large square matrix with partial pivoting, block of columns by block of columns.
 
-A block of columns, from the diagonal down, is transposed into a panel, whose rows are its columns, factored, and
-transposed back. Then tasks swap the rows of the other columns, slab by slab. Right of the panel they also compute the
-slab's rows of U, by substitution, and subtract the product of the panel and these rows from those below. The first task
-does so for the next block of columns, and factors it while the others run (look-ahead): panels alternate between two
-positions in memory.
+A block of columns, from the diagonal down, is transposed into columns that are rows of memory, factored, transposed
+back, and copied to a panel, in slabs. Then tasks swap the rows of the other columns, slab by slab. Right of the panel
+they also compute the slab's rows of U, by substitution, and subtract the product of the panel and these rows from those
+below. The first task does so for the next block of columns, and factors it while the others run (look-ahead): panels
+alternate between two positions in memory.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
@@ -46,14 +48,15 @@ class _Lu:
         self.name, self.instruction, self.call, self.square, self.target = name, instruction, call, square, target
         self.pitch = square.padded + CACHE_LINE // square.bytes
         self.columns = Columns(name, square, self.pitch)
-        self.panel_bytes = aligned(square.block * self.pitch * square.bytes)
+        self.column_bytes = aligned(square.block * self.pitch * square.bytes)
+        self.panel = replace(square, height=square.block)
         self.lines = square.padded // square.line
 
     def code(self) -> KernelCode:
         f, square = entry_function(self.name, self.instruction), self.square
         on = f.threads_if(self.target.threads > 1)
-        matrix, panels = f["scratch"], f.at(f["scratch"], square.matrix_bytes, "i8")
-        swaps = f.at(panels, 2 * self.panel_bytes, "i8")
+        matrix, panels = f["scratch"], f.at(f["scratch"], square.matrix_bytes + self.column_bytes, "i8")
+        swaps = f.at(panels, 2 * self.panel.matrix_bytes, "i8")
         size, tasks = square.order**2 * square.bytes, (square.padded - 2 * square.block) // square.slab + 1
         with f.loop(self.call.count) as k:
             operand, result = (f.at(f[array], f.multiply(k.index, size), "i8") for array in ("operand0", "result0"))
@@ -66,26 +69,30 @@ class _Lu:
                 f.run_chunks(f"{self.name}.step", context, tasks, on)
             f.run_chunks(f"{self.name}.write", f.pack(result, matrix), self.lines, on)
             f.copy(f.at(f["result1"], f.multiply(k.index, square.order), "i32"), swaps, 4 * square.order)
-        inner = Inner(square, self.columns.at)
+        inner = Inner(square, self.panel.at)
         functions = [self._read(), self._panel(), self._step(), self._slab(), self._write(), f]
         functions += [inner.update(f"{self.name}.update"), inner.substitution(f"{self.name}.solve", is_unit=True)]
         functions += panel_functions(self.name, square, self.pitch)
         functions.append(tile_copy(f"{self.name}.load", square, (square.pitch, self.pitch), is_transposed=True))
         functions.append(tile_copy(f"{self.name}.store", square, (self.pitch, square.pitch), is_transposed=True))
-        return code_of(self.name, functions, square.matrix_bytes + 2 * self.panel_bytes + aligned(4 * square.padded))
+        functions.append(tile_copy(f"{self.name}.keep", square, (self.pitch, self.panel.pitch), is_transposed=False))
+        scratch = square.matrix_bytes + self.column_bytes + 2 * self.panel.matrix_bytes + aligned(4 * square.padded)
+        return code_of(self.name, functions, scratch)
 
     def _panel(self) -> KernelFunction:
         """Writes `name(matrix, panel, first, swaps, info)`, which factors the block of columns from `first` on."""
         f = KernelFunction(f"{self.name}.panel", matrix=PTR, panel=PTR, first=I64, swaps=PTR, info=PTR)
         square, first, side = self.square, f["first"], f.index(self.square.line)
-        rows = f.index(f.subtract(square.padded, first))
+        rows, columns = f.index(f.subtract(square.padded, first)), f.at(f["matrix"], square.matrix_bytes, "i8")
         for row, column in square.tiles(f, rows):
             source = square.at(f, f["matrix"], f.add(first, row), f.add(first, column))
-            f.call_void(f"{self.name}.load", source, self.columns.at(f, f["panel"], column, row), side, side)
-        f.call_void(f"{self.name}.factor", f["panel"], rows, first, f["swaps"], f["info"])
+            f.call_void(f"{self.name}.load", source, self.columns.at(f, columns, column, row), side, side)
+        f.call_void(f"{self.name}.factor", columns, rows, first, f["swaps"], f["info"])
         for row, column in square.tiles(f, rows):
             target = square.at(f, f["matrix"], f.add(first, row), f.add(first, column))
-            f.call_void(f"{self.name}.store", self.columns.at(f, f["panel"], column, row), target, side, side)
+            source = self.columns.at(f, columns, column, row)
+            f.call_void(f"{self.name}.store", source, target, side, side)
+            f.call_void(f"{self.name}.keep", source, self.panel.at(f, f["panel"], column, row), side, side)
         return f
 
     def _step(self) -> KernelFunction:
@@ -96,7 +103,7 @@ class _Lu:
         f, square = task_function(f"{self.name}.step"), self.square
         matrix, panels, first, swaps, info = f.unpack(f["context"], PTR, PTR, I64, PTR, PTR)
         odd = f.remainder(f.divide(first, square.block), 2)
-        panel, other = (f.at(panels, f.multiply(k, self.panel_bytes), "i8") for k in (odd, f.subtract(1, odd)))
+        panel, other = (f.at(panels, f.multiply(k, self.panel.matrix_bytes), "i8") for k in (odd, f.subtract(1, odd)))
         following, is_first = f.index(f.add(first, square.block)), f.compare("eq", f["chunk"], f.index(0))
         with f.when(is_first):
             with f.loop(square.block, square.slab) as inside:
@@ -121,7 +128,7 @@ class _Lu:
             b = square.at(f, matrix, first, column)
             f.call_void(f"{self.name}.solve", panel, panel, b)
             with f.each(f.add(first, square.block), square.padded, square.tile_rows) as row:
-                a = self.columns.at(f, panel, 0, f.subtract(row, first))
+                a = self.panel.at(f, panel, 0, f.subtract(row, first))
                 f.call_void(f"{self.name}.update", a, b, square.at(f, matrix, row, column))
         return f
 

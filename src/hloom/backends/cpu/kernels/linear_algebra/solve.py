@@ -94,8 +94,8 @@ class _Solve:
         first = f.index(f.multiply(f["chunk"], square.line))
         square.clear(f, rows, first, square.line)
         with f.each(first, square.order, square.line) as row:
-            strip = f.multiply(f.subtract(row, f.remainder(row, square.pitch)), square.rows - 1)
-            before = f.at(rows, f.index(strip), element)
+            slab = f.multiply(f.subtract(row, f.remainder(row, square.pitch)), square.rows - 1)
+            before = f.at(rows, f.index(slab), element)
             own = View(before, element, sizes, square.pitch, is_transposed=True)
             copy_square(f, given, own, row, first, square.line)
         with f.each(first, f.add(first, square.line)) as step:
