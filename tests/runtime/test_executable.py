@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -138,3 +142,36 @@ def test_results_larger_than_any_memory_are_an_error(backend: str) -> None:
         hl.compile(text, backend=backend)(np.float32(1))
     if backend == "cpu":
         assert "70,368,744,177,664 bytes: %b = f32[1048576,1048576,16] broadcast(%p)" in str(raised.value)
+
+
+MANY_DIMENSIONS = ",".join("1" * 65)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"ENTRY e {{ x = f32[] parameter(0)  ROOT y = f32[{MANY_DIMENSIONS}] broadcast(x), dimensions={{}} }}",
+        f"ENTRY e {{ y = f32[{MANY_DIMENSIONS}] parameter(0)  ROOT x = f32[] reshape(y) }}",
+    ],
+)
+def test_arguments_and_results_have_as_many_dimensions_as_numpy(backend: str, text: str) -> None:
+    with pytest.raises(hl.ArgumentError, match="at most 64 dimensions, the value of %y has 65"):
+        hl.compile(f"HloModule m  {text}", backend=backend)
+
+
+def test_other_values_may_have_more_in_native_code() -> None:
+    text = f"""HloModule m  ENTRY e {{
+      x = f32[] parameter(0)
+      y = f32[{MANY_DIMENSIONS}] broadcast(x), dimensions={{}}
+      ROOT z = f32[] reshape(y)
+    }}"""
+    assert hl.compile(text)(np.float32(3)) == 3
+    with pytest.raises(hl.ArgumentError, match="the value of %y has 65"):
+        hl.compile(text, backend="interpreter")
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.deepcopy])
+def test_executables_are_not_copied(backend: str, copied: Callable[[object], object]) -> None:
+    run = hl.compile("HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }", backend=backend)
+    with pytest.raises(hl.ArgumentError, match="pickle or copy its module"):
+        copied(run)

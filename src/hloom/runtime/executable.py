@@ -6,15 +6,15 @@ import contextvars
 import functools
 import importlib.metadata
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from hloom.errors import ArgumentError, HloomError, ResourceExhaustedError, RunError, counted
-from hloom.ir import Module
+from hloom.ir import Instruction, Module
 from hloom.literal import Literal
 from hloom.ops.structure import ElidedConstant
 from hloom.runtime.device import MAX_DEVICES, Device
@@ -29,6 +29,10 @@ from hloom.verifier.runnable import check_runnable
 if TYPE_CHECKING:
     from hloom.runtime.mpi.reductions import MakeReduction
     from hloom.runtime.mpi.world import World
+
+
+MAX_DIMENSIONS = 64
+"""Dimensions that an array of NumPy may have."""
 
 
 class Executable(ABC):
@@ -106,6 +110,9 @@ class Executable(ABC):
         """The instructions that the backend leaves to the interpreter, one line each."""
         return []
 
+    def __reduce__(self) -> NoReturn:
+        raise ArgumentError("an executable belongs to its process: pickle or copy its module, and compile that")
+
     def __repr__(self) -> str:
         parameters = ", ".join(map(str, self.input_shapes))
         return f"{type(self).__name__}({self.module.name}: ({parameters}) -> {self.output_shape})"
@@ -143,6 +150,7 @@ class DeviceExecutable(Executable):
             raise ArgumentError(f"a module runs on at least one replica, got {replica_count}")
         check_runnable(module, replica_count, module.num_partitions)
         _check_elided(module)
+        check_dimensions([*module.entry.parameters, module.entry.root])
         self.module = module
         self.replica_count = replica_count
         self.device_count = replica_count * module.num_partitions
@@ -379,6 +387,16 @@ def _check_elided(module: Module) -> None:
             f"the text leaves out the values of {shown}: print it with large constants, or give fill_elided=SEED "
             "(--fill-elided SEED) for random ones"
         )
+
+
+def check_dimensions(instructions: Iterable[Instruction]) -> None:
+    """Raises ArgumentError if NumPy has no arrays of as many dimensions as the values of some instructions."""
+    for instruction in instructions:
+        rank = max((leaf.rank for leaf in instruction.shape.leaves() if leaf.is_array), default=0)
+        if rank > MAX_DIMENSIONS:
+            raise ArgumentError(
+                f"arrays of NumPy have at most {MAX_DIMENSIONS} dimensions, the value of %{instruction.name} has {rank}"
+            )
 
 
 def located(error: Exception, shape: Shape, location: str) -> Exception:

@@ -7,7 +7,7 @@ import math
 from hloom.backends.interpreter.interpreter import Execution, Observer
 from hloom.backends.interpreter.plan import Plans
 from hloom.ir import Module
-from hloom.runtime.executable import DeviceExecutable, RunOptions, own_arrays
+from hloom.runtime.executable import DeviceExecutable, RunOptions, check_dimensions, own_arrays
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.values import Value
 
@@ -28,6 +28,7 @@ class InterpreterExecutable(DeviceExecutable):
         observer: Observer | None = None,
     ) -> None:
         super().__init__(module, options)
+        check_dimensions(module.instructions())
         self.step_limit = step_limit
         self.observer = observer
         self.executions: dict[int, Execution] = {}
