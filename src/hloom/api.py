@@ -211,7 +211,7 @@ def _partitioned(
     results.
     """
     from hloom.passes import clone_module
-    from hloom.passes.spmd import partition
+    from hloom.passes.spmd.partitioner import partition
 
     if module.replica_count != replicas:
         module = clone_module(module)

@@ -19,7 +19,7 @@ from hloom.ops.operation import OPERATIONS
 from hloom.ops.sort import Sort
 from hloom.ops.traits import Movement
 from hloom.passes import clone_module
-from hloom.passes.spmd import partition
+from hloom.passes.spmd.partitioner import partition
 from hloom.passes.spmd.planning import rules
 from hloom.passes.spmd.shardings.resharding import Resharding
 from hloom.prove import Proved, Refuted, prove_partitioned

@@ -87,7 +87,7 @@ def show_cost(
 def _for_devices(module: Module, devices: int | None, cluster: Cluster) -> tuple[Module, int]:
     """The program of one device, and the number of devices. Raises ArgumentError if they do not fit the cluster."""
     from hloom.passes import clone_module
-    from hloom.passes.spmd import partition
+    from hloom.passes.spmd.partitioner import partition
 
     count = module.replica_count * module.num_partitions if devices is None else devices
     if count > cluster.device_count:

@@ -21,7 +21,7 @@ def warm(modules: tuple[str, ...]) -> None:
     program that needs it otherwise makes, is kept with that of programs, in the folder that HLOOM_CACHE_DIR names.
     """
     from hloom.backends.cpu.compiler import compile_shared
-    from hloom.backends.cpu.kernels.usual import usual_programs
+    from hloom.backends.cpu.kernels.usual import WHOLE, usual_programs
     from hloom.backends.cpu.llvm.disk_cache import cache_folder
 
     folder = cache_folder()
@@ -32,9 +32,11 @@ def warm(modules: tuple[str, ...]) -> None:
         for program in modules:
             activity(f"compiling {program}")
             compile(program)
-        for program in () if modules else usual_programs():
+        if not modules:
             activity("compiling kernels")
-            compile_shared(parse(program))
+            compile(WHOLE)
+            for program in usual_programs():
+                compile_shared(parse(program))
     new = [size for name, size in _content(folder).items() if name not in before]
     click.echo(f"{len(new)} new files with {sum(new) / 1e6:.1f} MB in {folder}")
 

@@ -19,7 +19,7 @@ from hloom.ops.batch_norm import BatchNormGrad
 from hloom.ops.broadcast import Iota
 from hloom.ops.collectives import ReduceScatter
 from hloom.ops.communication import Infeed, Outfeed, Transfer
-from hloom.ops.custom_call import CustomCall
+from hloom.ops.custom_call import MARKERS, TOP_K_TARGETS, CustomCall
 from hloom.ops.elementwise_binary import Maximum, Minimum
 from hloom.ops.operation import Operation
 from hloom.ops.ragged_all_to_all import RaggedAllToAll
@@ -34,7 +34,6 @@ from hloom.passes.legalize.asynchronous import AsyncToSync
 from hloom.passes.legalize.declared import DeclaredExpander
 from hloom.passes.legalize.nan_signs import tells_nans_apart
 from hloom.proto import module_to_bytes
-from hloom.runtime.custom_calls.standard_targets import MARKERS, TOP_K_TARGETS
 from hloom.shape import Shape
 from hloom.system.child import ChildTimedOut
 from hloom.types import PrimitiveType

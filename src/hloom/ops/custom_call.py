@@ -29,6 +29,23 @@ REFUSE_SIZES = "RefuseSizes"
 CONTROL_DEPENDENCY = "control_dep"
 """The target of a call that orders its first operand before the computation of the second."""
 
+TOP_K_TARGETS = frozenset({"TopK", "mhlo.topk"})
+
+MARKERS = (
+    "Sharding",
+    "xla.sdy.FuncResultSharding",
+    "annotate_device_placement",
+    "LayoutConstraint",
+    "MoveToHost",
+    "MoveToDevice",
+    "ShardBarrierFrom",
+    "ShardBarrierTo",
+)
+"""Targets that annotate their operand for a compiler, and return it."""
+
+SHARD_MARKERS = ("SPMDFullToShardShape", "SPMDShardToFullShape")
+"""Markers whose result is another part of an array than their operand, once a program is partitioned."""
+
 
 def slice_size_rule(dimension: int, bound: int, is_dynamic: bool) -> str:
     """Returns the error message for an invalid size of SliceToDynamic."""

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.control_flow import AsyncDone, AsyncStart, AsyncUpdate, Call, Conditional, Fusion, While
-from hloom.ops.custom_call import PAD_TO_STATIC, SLICE_TO_DYNAMIC, CustomCall
+from hloom.ops.custom_call import PAD_TO_STATIC, SLICE_TO_DYNAMIC, TOP_K_TARGETS, CustomCall
 from hloom.ops.reduce import Map
 from hloom.ops.select import Select
 from hloom.ops.sort import Sort, TopK
 from hloom.ops.structure import GetTupleElement, Parameter, Tuple
 from hloom.ops.traits import AppliesScalar, Communication, Done, Identity, Movement
 from hloom.passes.edit import callers
-from hloom.runtime.custom_calls.standard_targets import TOP_K_TARGETS
 from hloom.runtime.custom_calls.targets import markers
 
 ShapeIndex = tuple[int, ...]

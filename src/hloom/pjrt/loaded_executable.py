@@ -17,7 +17,7 @@ from hloom.errors import ArgumentError
 from hloom.ir import Module
 from hloom.ops.custom_call import CustomCall
 from hloom.passes import run_passes
-from hloom.passes.spmd import partition
+from hloom.passes.spmd.partitioner import partition
 from hloom.pjrt.buffers import TYPE_CODES, buffer_words, layout_handle
 from hloom.pjrt.client import PjrtDevice, client
 from hloom.pjrt.compile_options import check_overrides

@@ -13,7 +13,7 @@ from hloom.files.arrays import difference, flat
 from hloom.ops.custom_call import CustomCall
 from hloom.passes import clone_module
 from hloom.passes.edit import Edit
-from hloom.passes.spmd import Partitioned, partition
+from hloom.passes.spmd.partitioner import Partitioned, partition
 from hloom.runtime.blocks import block_slices, join_partial_sum, partial_sum_indices
 from hloom.runtime.blocks import join as joined
 from hloom.shape import Shape

@@ -8,7 +8,7 @@ import pytest
 import hloom as hl
 from hloom.errors import ArgumentError
 from hloom.ir import Instruction
-from hloom.passes.spmd import partition
+from hloom.passes.spmd.partitioner import partition
 from hloom.passes.spmd.planning.custom import (
     PartitionedCall,
     register_inspector,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hloom.files.arrays import difference
-from hloom.passes.spmd import Partitioned, partition
+from hloom.passes.spmd.partitioner import Partitioned, partition
 from hloom.proto import module_from_bytes
 from hloom.verifier import verify_module
 from passes.spmd.partitions import collectives, run

@@ -7,7 +7,7 @@ import pytest
 
 import hloom as hl
 from hloom.errors import ArgumentError
-from hloom.passes.spmd import partition
+from hloom.passes.spmd.partitioner import partition
 from hloom.passes.spmd.shardings.annotations import Shardy, read_sharding
 from hloom.passes.spmd.shardings.mesh import Mesh, Placement, SubAxis, sub_axes_of
 from hloom.shape import Shape

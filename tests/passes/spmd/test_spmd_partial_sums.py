@@ -7,7 +7,7 @@ import pytest
 
 import hloom as hl
 from hlo_text import arrays_for
-from hloom.passes.spmd import partition
+from hloom.passes.spmd.partitioner import partition
 from hloom.text.scanner import Scanner
 from hloom.text.sharding import scan_sharding
 from passes.spmd.partitions import check, collectives, run

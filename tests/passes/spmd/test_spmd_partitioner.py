@@ -12,7 +12,7 @@ import pytest
 import hloom as hl
 from hlo_text import arrays_for
 from hloom.errors import ArgumentError
-from hloom.passes.spmd import partition
+from hloom.passes.spmd.partitioner import partition
 from hloom.sharding import Sharding, ShardingType
 from passes.spmd.partitions import check, collectives
 from passes.spmd.sharded_programs import draw

@@ -9,7 +9,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,10 +37,12 @@ from hloom.ir import Module
 from hloom.ops.custom_call import PAD_TO_STATIC, REFUSE_SIZES, SLICE_TO_DYNAMIC
 from hloom.ops.ragged_all_to_all import RaggedAllToAll
 from hloom.runtime.executable import DeviceExecutable, RunOptions, own_arrays
-from hloom.runtime.mpi.reductions import MakeReduction
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.system.python_api import c_address
 from hloom.values import Array, Value
+
+if TYPE_CHECKING:
+    from hloom.runtime.mpi.reductions import MakeReduction
 
 _HOST_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_size_t)
 STOPPED = 1

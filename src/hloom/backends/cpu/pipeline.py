@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 
 from hloom.backends.cpu.codegen.outline import ScalarComputationOutliner
 from hloom.backends.cpu.elements.ops import can_apply
-from hloom.backends.cpu.kernels.linear_algebra.routine import can_factorise
-from hloom.backends.cpu.kernels.linear_algebra.small.matrices import MIN_COUNT
-from hloom.backends.cpu.kernels.products import fused_dot, sliced_dot
-from hloom.backends.cpu.kernels.products.dot import can_multiply
-from hloom.backends.cpu.kernels.scatter import fused_scatter
+from hloom.backends.cpu.kernels.linear_algebra.sizes import MIN_COUNT, can_factorise
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.ir import Instruction
 from hloom.loops.lower import can_lower
@@ -57,6 +54,7 @@ from hloom.passes.optimize.split_contractions import SplitContractions
 from hloom.passes.optimize.update_scheduler import UpdateScheduler
 from hloom.passes.optimize.winograd.convolution import WinogradConvolution
 from hloom.system.machine import wants_batch_invariance
+from hloom.types import PrimitiveType
 
 
 class Topology(enum.Enum):
@@ -90,7 +88,7 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
             DynamicPadder(),
             CallInliner(fusions=True),
             BitsExpander(),
-            ProductTypes(can_multiply),
+            ProductTypes(_can_multiply),
             *([] if batch_invariant else [ConvolutionOperandSwapper()]),
             *([] if batch_invariant else [ConvolutionProducts()]),
             BatchNormExpander(),
@@ -118,9 +116,9 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
             DotOperands(),
             *([] if batch_invariant else [SplitContractions()]),
             JoinedSlices(),
-            *([] if batch_invariant else [ProductOperands(_can_lower, fused_dot.can_compute)]),
-            ProductSlices(sliced_dot.can_multiply),
-            ScatterUpdates(_can_lower, fused_scatter.can_compute),
+            *([] if batch_invariant else [ProductOperands(_can_lower, _can_multiply_computed)]),
+            ProductSlices(_can_multiply_slices),
+            ScatterUpdates(_can_lower, _can_scatter_computed),
             ScalarComputationOutliner(processor().vector_bytes),
             FusionPass(_can_lower),
             MemoryScheduler(),
@@ -132,6 +130,37 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
 def _can_lower(instruction: Instruction) -> bool:
     """Whether a loop nest can compute an instruction."""
     return can_lower(instruction, can_apply)
+
+
+# Kernels are imported by the first module with their operations.
+
+
+def _can_multiply(lhs: PrimitiveType, rhs: PrimitiveType, out: PrimitiveType) -> bool:
+    """Whether there is a product of some element types."""
+    from hloom.backends.cpu.kernels.products.dot import can_multiply
+
+    return can_multiply(lhs, rhs, out)
+
+
+def _can_multiply_computed(dot: Instruction, operand: Instruction, sources: Sequence[Instruction]) -> bool:
+    """Whether a product can compute an operand from its sources."""
+    from hloom.backends.cpu.kernels.products.fused_dot import can_compute
+
+    return can_compute(dot, operand, sources)
+
+
+def _can_multiply_slices(dot: Instruction) -> bool:
+    """Whether a product can read slices of its operands."""
+    from hloom.backends.cpu.kernels.products.sliced_dot import can_multiply
+
+    return can_multiply(dot)
+
+
+def _can_scatter_computed(scatter: Instruction, sources: Sequence[Instruction]) -> bool:
+    """Whether a scatter can compute its updates from their sources."""
+    from hloom.backends.cpu.kernels.scatter.fused_scatter import can_compute
+
+    return can_compute(scatter, sources)
 
 
 def targeted_passes() -> dict[str, Pass]:

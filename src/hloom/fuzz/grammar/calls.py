@@ -13,10 +13,9 @@ from hloom.fuzz.grammar.draw import TYPES, Draw
 from hloom.fuzz.grammar.proposals import proposal
 from hloom.ir import Instruction
 from hloom.ops.attributes import CustomCallApiVersion
-from hloom.ops.custom_call import REFUSE_SIZES, SLICE_TO_DYNAMIC, CustomCall
+from hloom.ops.custom_call import REFUSE_SIZES, SHARD_MARKERS, SLICE_TO_DYNAMIC, CustomCall
 from hloom.ops.rules import result_shape
 from hloom.runtime.custom_calls.signature import Attribute, Pattern, Signature
-from hloom.runtime.custom_calls.standard_targets import SHARD_MARKERS
 from hloom.runtime.custom_calls.targets import signatures
 from hloom.shape import Shape
 from hloom.types import BY_NAME

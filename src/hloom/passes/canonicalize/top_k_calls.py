@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
-from hloom.ops.custom_call import CustomCall
+from hloom.ops.custom_call import TOP_K_TARGETS, CustomCall
 from hloom.ops.sort import TopK
 from hloom.passes.op_builder import OpBuilder, expand_each
 from hloom.runtime.custom_calls.registry import REGISTERED, binding_of
-from hloom.runtime.custom_calls.standard_targets import TOP_K, TOP_K_TARGETS
 
 
 @dataclass(frozen=True)
@@ -31,5 +30,7 @@ class TopKCalls:
 def _called(op: CustomCall, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     if op.target_name not in TOP_K_TARGETS - REGISTERED.keys():
         return None
+    from hloom.runtime.custom_calls.standard_targets import TOP_K
+
     call = binding_of(old, TOP_K)
     return build(TopK(k=call.sizes["k"], largest=call.attributes["largest"]), old.operands[0], shape=old.shape)

@@ -20,7 +20,7 @@ from hloom.ops.broadcast import Iota
 from hloom.ops.communication import Infeed
 from hloom.ops.compare import Compare
 from hloom.ops.convert import BitcastConvert, Convert, ReducePrecision
-from hloom.ops.custom_call import CustomCall
+from hloom.ops.custom_call import TOP_K_TARGETS, CustomCall
 from hloom.ops.dynamic_size import SetDimensionSize
 from hloom.ops.elementwise_unary import Negate
 from hloom.ops.operation import Operation
@@ -31,7 +31,6 @@ from hloom.ops.structure import Constant
 from hloom.passes.edit import Edit
 from hloom.passes.op_builder import OpBuilder
 from hloom.passes.origins import Origins, Position, ShapeIndex
-from hloom.runtime.custom_calls.standard_targets import TOP_K_TARGETS
 from hloom.shape import Shape
 
 _FORWARDING = (Convert, Negate, ReducePrecision, SetDimensionSize)

@@ -19,7 +19,3 @@ Read `shardings/` first (how a sharding is represented, and how data moves betwe
 annotations to the shardings of all values), `choice.py` (which data moves), `block_values.py` and `partitioner.py`
 (emitting the program).
 """
-
-from hloom.passes.spmd.partitioner import Partitioned, partition
-
-__all__ = ["Partitioned", "partition"]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Module
-from hloom.passes.spmd.partitioner import partition
 
 
 @dataclass(frozen=True)
@@ -21,6 +20,8 @@ class SpmdPartitioner:
 
     def run(self, module: Module) -> int:
         """Replaces the module's computations in place; returns the number of its instructions."""
+        from hloom.passes.spmd.partitioner import partition
+
         partitioned = partition(module, self.partitions).module
         changes = sum(len(computation.instructions) for computation in partitioned.computations)
         module.computations, module.entry_computation = partitioned.computations, partitioned.entry_computation

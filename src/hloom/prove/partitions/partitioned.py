@@ -20,7 +20,7 @@ from hloom.faults.case import Case, interpret
 from hloom.files.arrays import flat
 from hloom.ir import Module
 from hloom.ops.elementwise_binary import Add
-from hloom.passes.spmd import Partitioned, partition
+from hloom.passes.spmd.partitioner import Partitioned, partition
 from hloom.prove.equivalence import (
     MAX_ELEMENTS,
     RANDOM_CASES,

@@ -8,31 +8,22 @@ from typing import NoReturn
 import numpy as np
 
 from hloom.errors import RunError
-from hloom.ops.custom_call import CONTROL_DEPENDENCY, PAD_TO_STATIC, REFUSE_SIZES, SLICE_TO_DYNAMIC, slice_size_rule
+from hloom.ops.custom_call import (
+    CONTROL_DEPENDENCY,
+    MARKERS,
+    PAD_TO_STATIC,
+    REFUSE_SIZES,
+    SHARD_MARKERS,
+    SLICE_TO_DYNAMIC,
+    TOP_K_TARGETS,
+    slice_size_rule,
+)
 from hloom.ops.sort import top_k
 from hloom.runtime.custom_calls import lapack
 from hloom.runtime.custom_calls.registry import declare_target
 from hloom.runtime.custom_calls.signature import CLAUSE, Attribute, Binding, Signature
 from hloom.types import PrimitiveType
 from hloom.values import Array
-
-MARKERS = (
-    "Sharding",
-    "xla.sdy.FuncResultSharding",
-    "annotate_device_placement",
-    "LayoutConstraint",
-    "MoveToHost",
-    "MoveToDevice",
-    "ShardBarrierFrom",
-    "ShardBarrierTo",
-)
-"""Targets that annotate their operand for a compiler, and return it."""
-
-
-SHARD_MARKERS = ("SPMDFullToShardShape", "SPMDShardToFullShape")
-"""Markers whose result is another part of an array than their operand, once a program is partitioned."""
-
-TOP_K_TARGETS = frozenset({"TopK", "mhlo.topk"})
 
 _ORDERED = tuple(t for t in PrimitiveType if t.is_array and not t.is_complex)
 TOP_K = Signature(

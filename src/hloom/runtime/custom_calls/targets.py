@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from hloom.errors import RuleError
 from hloom.ir import Instruction, Module
-from hloom.ops.custom_call import CustomCall
-from hloom.runtime.custom_calls import lapack, standard_targets
+from hloom.ops.custom_call import MARKERS, SHARD_MARKERS, CustomCall
 from hloom.runtime.custom_calls.fortran import RoutineCall
 from hloom.runtime.custom_calls.registry import DECLARED, REGISTERED, ROUTINES, Caller, binding_of, custom_call_of
 from hloom.runtime.custom_calls.signature import Signature
@@ -59,13 +58,15 @@ def _shapes(instruction: Instruction) -> Iterator[Shape]:
 
 def replaces_targets() -> bool:
     """Whether a user has registered a target that hloom also declares."""
+    if not REGISTERED:
+        return False
     _declare_own()
     return not REGISTERED.keys().isdisjoint(ROUTINES.keys() | DECLARED.keys())
 
 
 def markers() -> frozenset[str]:
     """The targets that return their operand, except those that users registered a function for."""
-    return frozenset({*standard_targets.MARKERS, *standard_targets.SHARD_MARKERS}).difference(REGISTERED)
+    return frozenset({*MARKERS, *SHARD_MARKERS}).difference(REGISTERED)
 
 
 def lookup(name: str) -> Caller:
@@ -82,5 +83,8 @@ def lookup(name: str) -> Caller:
 
 
 def _declare_own() -> None:
+    """Declares hloom's targets, which the first module with a custom call imports."""
+    from hloom.runtime.custom_calls import lapack, standard_targets
+
     lapack.declare()
     standard_targets.declare()

@@ -8,12 +8,14 @@ PROGRAM = """
 import sys
 import hloom as hl
 
+KERNELS = "convolution.convolution fft.fft linear_algebra.routine products.matmul scatter.scatter sort.sort".split()
+
 def imported():
-    package = "hloom.backends.cpu.kernels."
-    return [name for name in ("convolution.convolution", "fft.fft", "sort.sort") if package + name in sys.modules]
+    return [name for name in KERNELS if f"hloom.backends.cpu.kernels.{name}" in sys.modules]
 
 hl.compile("HloModule m ENTRY e { x = f32[64] parameter(0) ROOT y = f32[64] tanh(x) }")
 assert imported() == []
+assert "hloom.passes.spmd.partitioner" not in sys.modules
 hl.compile("HloModule m ENTRY e { x = c64[64] parameter(0) ROOT y = c64[64] fft(x), fft_type=FFT, fft_length={64} }")
 assert imported() == ["fft.fft"]
 """

@@ -36,6 +36,8 @@ TRANSPOSED = (128, 64, 64, 4), (32, 256, 128, 2), (28, 128, 64, 3), (16, 64, 3, 
 FUNCTIONS = "sine", "cosine", "tan", "tanh", "erf", "log", "logistic", "log-plus-one"
 """Functions of elements that kernels call if they apply them often, or that call one for large operands."""
 
+WHOLE = "HloModule absolute  ENTRY e { x = f32[1000000] parameter(0)  ROOT y = f32[1000000] abs(x) }"
+"""A program to compile whole, with the functions of the runtime that all programs call."""
 
 TRANSFORMED = (
     ("64,64", "64"), ("64,512", "512"), ("64,1024", "1024"), ("33,30", "30"), ("64,64", "64,64"), ("65536", "65536"),

@@ -20,6 +20,7 @@ from hloom.backends.cpu.kernels.linear_algebra.blocks import (
     record_failure,
     tile_copy,
 )
+from hloom.backends.cpu.kernels.linear_algebra.sizes import MIN_CHOLESKY_ORDER
 from hloom.ir import Instruction
 from hloom.lir import I32, I64, PTR, IndexValue, Value, constant, type_of
 from hloom.runtime.custom_calls.fortran import RoutineCall
@@ -27,8 +28,6 @@ from hloom.target import Target
 
 BLOCKS = ((1024, 64), (1 << 31, 128))
 """Rows of a block, by the largest order of a matrix: large ones take longer on one thread, and save memory traffic."""
-MIN_ORDER = 160
-"""Rows of a matrix from which blocks are faster than LAPACK's routine."""
 
 
 def emit(name: str, instruction: Instruction, call: RoutineCall, target: Target) -> KernelCode | None:
@@ -36,7 +35,7 @@ def emit(name: str, instruction: Instruction, call: RoutineCall, target: Target)
     if call.routine[1:] not in ("potrf", "cholesky") or call.routine[0] not in "sd":
         return None
     order = call.operands[0].sizes[0]
-    if call.routine[1:] == "potrf" and (order < MIN_ORDER or len(call.results) != 2):
+    if call.routine[1:] == "potrf" and (order < MIN_CHOLESKY_ORDER or len(call.results) != 2):
         return None
     size = call.operands[0].dtype.itemsize
     type = type_of("float" if size == 4 else "double", target.vector_bytes // size)

@@ -7,7 +7,7 @@ import numpy as np
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.linear_algebra import cholesky, lu, one_side, qr, solve, spectra
-from hloom.backends.cpu.kernels.linear_algebra.small.matrices import can_vectorise, emit_each, emit_lanes
+from hloom.backends.cpu.kernels.linear_algebra.small.matrices import emit_each, emit_lanes
 from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.ir import Instruction
 from hloom.lir import I8, I32, I64, PTR, VOID, Value, constant, type_of
@@ -38,12 +38,6 @@ def emit(op: CustomCall, name: str, instruction: Instruction, target: Target) ->
         if (code := own(name, instruction, call, target)) is not None:
             return code
     return _Batch(name, instruction, call, target).code()
-
-
-def can_factorise(order: int, count: int, batch_invariant: bool) -> bool:
-    """Whether Cholesky factorisations of a batch have code of their own, without LAPACK."""
-    is_small = can_vectorise(order, order**2, count, batch_invariant)
-    return order > 0 and (is_small or order >= cholesky.MIN_ORDER)
 
 
 class _Batch:

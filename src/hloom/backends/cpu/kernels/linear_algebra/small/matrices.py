@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
+from hloom.backends.cpu.kernels.linear_algebra.sizes import SMALL_ORDER, can_vectorise
 from hloom.backends.cpu.kernels.linear_algebra.small import factorisations
 from hloom.backends.cpu.kernels.linear_algebra.small.cholesky import cholesky, potrf
 from hloom.backends.cpu.kernels.linear_algebra.small.elimination import gesv
@@ -24,26 +25,10 @@ from hloom.target import CACHE_LINE, Target
 
 EMITTERS = {**factorisations.EMITTERS, "potrf": potrf, "cholesky": cholesky, "gesv": gesv}
 """Writers of the code of each routine, which return the array that becomes the first result."""
-MIN_COUNT = 4
-"""Matrices of the smallest batch of small matrices that is vectorised."""
-SMALL_ORDER = 16
-SMALL_ELEMENTS = 512
-"""Elements of the largest small operand, for example of the right-hand sides of a triangular system."""
-MIN_LARGE_COUNT = 16
-"""Matrices of the smallest batch of larger ones that is vectorised: as many f32 as a group has."""
-MAX_ORDER = 64
-MAX_ELEMENTS = 4096
 MAX_TRIANGLE = 40
 """Rows of real triangles up to which lanes are faster than blocks."""
 ELEMENT_COST = 0.3125
 """Cost of an element of an operand, in additions, for each row of a matrix."""
-
-
-def can_vectorise(order: int, elements: int, count: int, batch_invariant: bool) -> bool:
-    """Whether a batch of matrices is factored in lanes, one matrix in each."""
-    if order <= SMALL_ORDER and elements <= SMALL_ELEMENTS:
-        return batch_invariant or count >= MIN_COUNT
-    return order <= MAX_ORDER and elements <= MAX_ELEMENTS and count >= MIN_LARGE_COUNT and not batch_invariant
 
 
 def emit_lanes(name: str, instruction: Instruction, call: RoutineCall, target: Target) -> KernelCode | None:
