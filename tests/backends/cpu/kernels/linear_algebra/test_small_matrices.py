@@ -11,13 +11,8 @@ import scipy.linalg.lapack
 
 import hloom as hl
 from hlo_text import compiled, module_text
+from hloom.backends.cpu.kernels.linear_algebra.sizes import MAX_ORDER, MIN_COUNT, MIN_LARGE_COUNT, SMALL_ORDER
 from hloom.backends.cpu.kernels.linear_algebra.small.factorisations import MAX_UNROLLED
-from hloom.backends.cpu.kernels.linear_algebra.small.matrices import (
-    MAX_ORDER,
-    MIN_COUNT,
-    MIN_LARGE_COUNT,
-    SMALL_ORDER,
-)
 from hloom.cli.pipelines import stage_text
 
 COUNTS = (MIN_COUNT, 16, 37)
