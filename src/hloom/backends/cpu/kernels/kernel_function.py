@@ -119,22 +119,27 @@ class KernelFunction(FunctionBuilder):
         return self.widen(self.load_masked(pointer, memory, source.byte_width, mask), source, type)
 
     def widen(self, raw: Value, source: PrimitiveType, type: Type) -> Value:
-        """Converts elements of type `source`, as loaded, to a type at least as wide, or modulo 2^n."""
+        """Converts elements of type `source`, as loaded, to a type at least as wide, to floats, or modulo 2^n."""
         if source.is_float:
             raw = load_element(self, raw, source)
         if raw.type is type:
             return raw
         if type.is_float:
-            return self.convert("fpext", raw, type.element)
+            conversion = "fpext" if source.is_float else "sitofp" if source.is_signed else "uitofp"
+            return self.convert(conversion, raw, type.element)
         return resized(self, raw, type.element, source.is_signed)
 
     def narrow(self, value: Value, target: PrimitiveType) -> Value:
-        """Converts a value to type `target` as stored in memory, rounding to nearest even."""
+        """Converts a value to type `target` as stored in memory, rounding to nearest even; floats that are integers to
+        a signed type.
+        """
         if target is PrimitiveType.BF16:
             return self._to_bf16(value)
         element = memory_element(target)
         if element == value.type.element:
             return value
+        if value.type.is_float and target.is_integer:
+            return self.convert("fptosi", value, element)
         if value.type.is_float and not type_of(element).is_float:
             return store_element(self, rounded(self, value, target), target)
         return self.convert("fptrunc" if value.type.is_float else "trunc", value, element)

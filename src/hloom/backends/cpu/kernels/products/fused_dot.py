@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+import ml_dtypes
+import numpy as np
+
 from hloom.backends.cpu.kernels.code import KernelCode, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.computed.computed_operand import (
@@ -30,12 +33,15 @@ from hloom.ops.structure import Parameter
 from hloom.target import Target
 from hloom.types import PrimitiveType
 
+F32, S32 = PrimitiveType.F32, PrimitiveType.S32
 Entry = Callable[[str], tuple[KernelFunction, Pointers]]
 """Returns an empty entry of a name, and its pointers."""
 MIN_COLUMNS = 16
 """Columns of the computed operand."""
 MAX_VECTORS = 16
 """Rows of the other operand with which the computed one is multiplied where it is read."""
+MAX_EXACT = 1 << 24
+"""Up to which f32 has all integers."""
 
 
 def emit(op: Fusion, name: str, instruction: Instruction, target: Target) -> KernelCode | None:
@@ -66,7 +72,7 @@ def _code(name: str, spec: MatmulSpec, weights: ComputedOperand, target: Target,
         f, pointers = entry(name)
         return computed_matmul_code(name, f, _matmul(spec, weights), weights, target, pointers)
     few = _Few(spec, target, entry)
-    if spec.rhs_type is not PrimitiveType.F32:
+    if spec.rhs_type is not F32 or spec.out_type.is_integer:
         return few.in_tiles(name, weights) or few.plain(name, with_rounded_products(weights))
     fast = few.without_factor(f"{name}.fast", weights) if can_be_repeated(spec, target) else None
     if fast is None:
@@ -86,10 +92,11 @@ class _Few:
     def plain(self, name: str, weights: ComputedOperand, is_short: bool = False) -> KernelCode:
         """Returns the code with vectors; short rather than fast code if it rarely runs."""
         spec = self.spec
-        vector = sum_vector(accumulator(spec.lhs_type, spec.rhs_type, spec.out_type), self.target)
+        in_floats = spec.rhs_type is F32 and spec.out_type.is_integer
+        sums = accumulator(F32, F32, F32) if in_floats else accumulator(spec.lhs_type, spec.rhs_type, spec.out_type)
         f, pointers = self.entry(name)
         matvec = replace(_matvec(spec, weights), is_short=is_short)
-        return matvec_code(name, f, matvec, vector, self.target, pointers)
+        return matvec_code(name, f, matvec, sum_vector(sums, self.target), self.target, pointers)
 
     def in_tiles(self, name: str, weights: ComputedOperand) -> KernelCode | None:
         """Returns the code in tile registers; None for other products."""
@@ -116,7 +123,10 @@ def can_compute(dot: Instruction, operand: Instruction, sources: Iterable[Instru
 def _product(
     dot: Instruction, operand: Instruction, sources: Iterable[Instruction]
 ) -> tuple[MatmulSpec, ComputedOperand] | None:
-    """Returns the product with the computed operand as its rhs, and that operand; None if there is no code for it."""
+    """Returns the product with the computed operand as its rhs, and that operand; None if there is no code for it.
+
+    The operand is f32 where f32 has all sums of a product of integers.
+    """
     op = dot.op
     assert isinstance(op, Dot)
     spec, is_lhs = matmul_spec(op, dot), dot.operands[0] is operand
@@ -127,8 +137,27 @@ def _product(
         return None
     if spec.m > MAX_VECTORS and are_multiplied_as_words(spec.lhs_type, spec.rhs_type):
         return None  # products of stored words are faster
-    computed = computed_operand(operand, _roles(op, operand, is_lhs), {source: k for k, source in enumerate(sources)})
+    roles, indices = _roles(op, operand, is_lhs), {source: k for k, source in enumerate(sources)}
+    if _is_narrow(spec):
+        floats = computed_operand(operand, roles, indices, F32)
+        if _is_exact(spec, floats):
+            return replace(spec, rhs_type=F32), floats
+    computed = computed_operand(operand, roles, indices)
     return None if computed.contiguous is None else (spec, computed)
+
+
+def _is_narrow(spec: MatmulSpec) -> bool:
+    """Whether a product is one of a few rows of bytes."""
+    return spec.m <= MAX_VECTORS and spec.lhs_type.is_integer and spec.lhs_type.bits == 8 and spec.out_type is S32
+
+
+def _is_exact(spec: MatmulSpec, weights: ComputedOperand) -> bool:
+    """Whether weights are codes of 4 bits, which are looked up, and so small that f32 has all sums of products."""
+    if weights.coded is None or weights.coded[0] is not weights.value:
+        return False
+    limits = ml_dtypes.iinfo(spec.lhs_type.dtype)
+    largest = np.abs(weights.coded[1].table.view(np.float32)).max() * max(-int(limits.min), int(limits.max))
+    return bool(spec.k * largest <= MAX_EXACT)
 
 
 def _roles(op: Dot, operand: Instruction, is_lhs: bool) -> Roles:

@@ -22,6 +22,7 @@ from hloom.loops.expression_space import ExpressionSpace
 from hloom.loops.expressions import Apply, Load, walk
 from hloom.loops.nest import BufferType, atoms_of, loads_of
 from hloom.loops.pull import Puller
+from hloom.ops.convert import Convert
 from hloom.ops.elementwise_binary import Multiply
 from hloom.target import L3_BYTES
 from hloom.types import PrimitiveType
@@ -170,17 +171,22 @@ class ComputedOperand:
         return LANES // type.width if type.width == VECTOR and self.has_bytes_to_look_up else 1
 
 
-def computed_operand(operand: Instruction, roles: Roles, sources: Sources) -> ComputedOperand:
-    """Returns an operand of a product, whose dimensions have these roles, in terms of the sources."""
+def computed_operand(
+    operand: Instruction, roles: Roles, sources: Sources, type: PrimitiveType | None = None
+) -> ComputedOperand:
+    """Returns an operand of a product, whose dimensions have these roles, in terms of the sources; converted to `type`
+    if one is given.
+    """
+    type = operand.shape.element_type if type is None else type
     buffers = tuple(BufferType(i.shape.element_type, i.shape.element_count, "input") for i in sources)
     sizes = [math.prod(operand.shape.dimensions[d] for d in role) for role in roles]
-    whole = _pulled(operand, roles, sources, buffers, [(1, size) for size in sizes])
+    whole = _pulled(operand, roles, sources, buffers, [(1, size) for size in sizes], type)
     along = LANES if whole.has_bytes_to_look_up else VECTOR
     axes = (whole.batch, whole.free, whole.contracted)
     groups = [_group_size(whole.value, axis, along if axis is whole.contiguous else STEPS) for axis in axes]
     if groups == sizes:
         return whole
-    return _pulled(operand, roles, sources, buffers, [(n // g, g) for n, g in zip(sizes, groups, strict=True)])
+    return _pulled(operand, roles, sources, buffers, [(n // g, g) for n, g in zip(sizes, groups, strict=True)], type)
 
 
 def with_rounded_products(operand: ComputedOperand) -> ComputedOperand:
@@ -241,6 +247,7 @@ def _pulled(
     sources: Sources,
     buffers: tuple[BufferType, ...],
     sizes: Sequence[tuple[int, int]],
+    type: PrimitiveType,
 ) -> ComputedOperand:
     space = ExpressionSpace([buffer.size for buffer in buffers])
     names = ("b", "n", "k")
@@ -253,6 +260,7 @@ def _pulled(
         role_sizes = tuple(operand.shape.dimensions[d] for d in role)
         position |= dict(zip(role, space.indices.delinearize(axis.index(space.indices), role_sizes), strict=True))
     value = Puller(space, sources).element(operand, tuple(position[d] for d in range(operand.shape.rank)))
+    value = value if value.type is type else space.apply(Convert(), type, value)
     batch, free, contracted = axes
     return ComputedOperand(space, value, buffers, batch, free, contracted)
 
