@@ -72,7 +72,7 @@ def _code(name: str, spec: MatmulSpec, weights: ComputedOperand, target: Target,
         f, pointers = entry(name)
         return computed_matmul_code(name, f, _matmul(spec, weights), weights, target, pointers)
     few = _Few(spec, target, entry)
-    if spec.rhs_type is not F32 or spec.out_type.is_integer:
+    if spec.rhs_type is not F32 or few.is_exact:
         return few.in_tiles(name, weights) or few.plain(name, with_rounded_products(weights))
     fast = few.without_factor(f"{name}.fast", weights) if can_be_repeated(spec, target) else None
     if fast is None:
@@ -89,14 +89,18 @@ class _Few:
     target: Target
     entry: Entry
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether the product is one of integers in f32, which has all sums."""
+        return self.spec.rhs_type is F32 and self.spec.out_type.is_integer
+
     def plain(self, name: str, weights: ComputedOperand, is_short: bool = False) -> KernelCode:
         """Returns the code with vectors; short rather than fast code if it rarely runs."""
         spec = self.spec
-        in_floats = spec.rhs_type is F32 and spec.out_type.is_integer
-        sums = accumulator(F32, F32, F32) if in_floats else accumulator(spec.lhs_type, spec.rhs_type, spec.out_type)
+        types = (F32, F32, F32) if self.is_exact else (spec.lhs_type, spec.rhs_type, spec.out_type)
         f, pointers = self.entry(name)
         matvec = replace(_matvec(spec, weights), is_short=is_short)
-        return matvec_code(name, f, matvec, sum_vector(sums, self.target), self.target, pointers)
+        return matvec_code(name, f, matvec, sum_vector(accumulator(*types), self.target), self.target, pointers)
 
     def in_tiles(self, name: str, weights: ComputedOperand) -> KernelCode | None:
         """Returns the code in tile registers; None for other products."""

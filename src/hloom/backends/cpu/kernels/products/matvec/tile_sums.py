@@ -56,19 +56,22 @@ MIN_SPAN = UNIT  # elements of K with one factor; storing sums of fewer takes lo
 def tile_columns(p: Matvec, target: Target) -> TileColumns | None:
     """Returns the columns of a product in tile registers; None for other products."""
     operand, type = p.computed, p.vectors.type
-    are_bytes = operand is not None and operand.value.type is PrimitiveType.F32 and type.is_integer  # bf16 has them
-    if operand is None or target.batch_invariant or not (are_bytes or type is operand.value.type in MIN_VECTORS):
+    if operand is None or target.batch_invariant:
+        return None
+    if type.is_integer and operand.value.type is PrimitiveType.F32:
+        type = BF16  # which has all bytes
+    elif type is not operand.value.type or type not in MIN_VECTORS:
         return None
     has_registers = has_tile_instruction(BF16, BF16) and target.vector_bytes == WORDS * 4
     has_vectors = p.is_by_rows and p.vectors.row == 1 and p.out.row == 1 and not p.alternates
     are_looked_up = operand.has_words and not operand.has_group_factor
-    least = MIN_VECTORS[BF16 if are_looked_up or are_bytes else type]
+    least = MIN_VECTORS[BF16 if are_looked_up else type]
     is_large = least <= p.count <= WORDS and p.m >= 2 * WORDS and p.k >= STEP
     has_spans = not operand.has_group_factor or operand.contracted.size % MIN_SPAN == 0
     if not has_registers or not has_vectors or not is_large or not has_spans:
         return None
     columns = TileColumns(p.count, 1, _order(operand))
-    if type is BF16 or are_bytes:
+    if type is BF16:
         return columns
     limits = integers_of(operand.value)
     return replace(columns, parts=PARTS) if limits is not None and max(map(abs, limits)) <= MAX_INTEGER else None
