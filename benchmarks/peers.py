@@ -16,9 +16,10 @@ import os
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -94,6 +95,8 @@ def through_iree(kernel: Kernel, given: list[Array]) -> Prepared:
 
 
 DIRECT = "direct"
+LIMIT = "limit"
+"""The least time of a kernel on this machine, which is measured in turns with its times."""
 PEERS: dict[str, tuple[Peer, dict[str, str]]] = {
     "hloom": (through_jax, {"JAX_PLATFORMS": "hloom"}),
     DIRECT: (directly, {"JAX_PLATFORMS": "cpu"}),
@@ -115,9 +118,11 @@ def work(peer: str, folder: str) -> None:
     given: list[Array] = []
     for line in sys.stdin:
         word, _, rest = line.strip().partition(" ")
-        if word == "load":
+        if word == LIMIT:
+            reply: Any = _least_seconds(KERNELS[rest])
+        elif word == "load":
             kernel = (KERNELS | SWEPT)[rest]
-            reply: Any = None
+            reply = None
             with contextlib.suppress(ImportError, NotImplementedError):
                 given = kernel.arrays(np.random.default_rng(0))
                 run = PEERS[peer][0](kernel, given)
@@ -143,6 +148,13 @@ def _plain(result: Array) -> Array:
     return found.astype(np.float32) if found.dtype.kind == "V" else found
 
 
+def _least_seconds(kernel: Kernel) -> float:
+    from hloom.bench.machine import least_seconds
+
+    assert kernel.least is not None
+    return least_seconds(kernel.least)
+
+
 def _times(run: Callable[[], Array], seconds: float) -> list[float]:
     """Times calls for a number of seconds, after an untimed one, which touches new arrays first."""
     run()
@@ -155,6 +167,13 @@ def _times(run: Callable[[], Array], seconds: float) -> list[float]:
 
 
 # The measurement
+
+
+class Seconds(NamedTuple):
+    """The times of a kernel's calls."""
+
+    median: float
+    shortest: float
 
 
 class Worker:
@@ -177,8 +196,8 @@ class Worker:
             return None
 
 
-def measure(kernel: Kernel, workers: dict[str, Worker]) -> dict[str, float]:
-    """Returns the seconds of each peer that has the kernel: the median of all calls."""
+def measure(kernel: Kernel, workers: dict[str, Worker]) -> dict[str, Seconds]:
+    """Returns the times of each peer that has the kernel, over all calls, and the machine's limit."""
     results = {peer: worker.request(f"load {kernel.name}") for peer, worker in workers.items()}
     able = [peer for peer, result in results.items() if result is not None]
     expected = np.load(results["hloom"])
@@ -187,21 +206,20 @@ def measure(kernel: Kernel, workers: dict[str, Worker]) -> dict[str, float]:
         error = np.abs(found - expected).max() / max(1e-30, np.abs(expected).max())
         if not error <= kernel.tolerance:
             click.secho(f"{kernel.name}: {peer} differs by {error:.3g} of the largest number", fg="red", err=True)
-    times: dict[str, list[float]] = {peer: [] for peer in able}
-    for peer in able * REPETITIONS:
-        time.sleep(REST_SECONDS)
-        times[peer] += workers[peer].request(f"time {REPETITION_SECONDS}") or []
-    return {peer: float(np.median(found)) for peer, found in times.items() if found}
+    times = defaultdict[str, list[float]](list)
+    for _ in range(REPETITIONS):
+        for peer in able:
+            time.sleep(REST_SECONDS)
+            times[peer] += workers[peer].request(f"time {REPETITION_SECONDS}") or []
+        if kernel.least and DIRECT in able:
+            times[LIMIT].append(workers[DIRECT].request(f"{LIMIT} {kernel.name}"))
+    return {side: Seconds(float(np.median(found)), min(found)) for side, found in times.items() if found}
 
 
-def table(found: Sequence[tuple[Kernel, dict[str, float]]]) -> str:
+def table(found: Sequence[tuple[Kernel, dict[str, Seconds]]]) -> str:
     """Returns a table in Markdown: hloom's time, its share of the machine's limit, and the ratio of each peer's
     time.
     """
-    from hloom.bench.machine import limits_of_machine
-    from hloom.system.machine import core_count
-
-    limits = [limits_of_machine(improve=True, threads=count) for count in {1, core_count()}]
     peers = [peer for peer in PEERS if peer not in ("hloom", DIRECT) and any(peer in times for _, times in found)]
     lines = [f"| | hloom ms | of the limit | through JAX ms | {' | '.join(f'{peer} / hloom' for peer in peers)} |"]
     lines.append("|---|" + "---|" * (3 + len(peers)))
@@ -210,24 +228,23 @@ def table(found: Sequence[tuple[Kernel, dict[str, float]]]) -> str:
         own = _own(times, DIRECT)
         ratios = [f"{_ratio(times, peer):.2f}" if peer in times else "" for peer in peers]
         share = ""
-        if kernel.least:
-            shares.append(min(limit.seconds(kernel.least) for limit in limits) / own)
+        if LIMIT in times:
+            shares.append(times[LIMIT].shortest / own.shortest)
             share = f"{shares[-1]:.0%}"
-        lines.append(
-            f"| {kernel.name} | {1e3 * own:.3g} | {share} | {1e3 * times['hloom']:.3g} | {' | '.join(ratios)} |"
-        )
+        cells = f"{1e3 * own.median:.3g} | {share} | {1e3 * times['hloom'].median:.3g}"
+        lines.append(f"| {kernel.name} | {cells} | {' | '.join(ratios)} |")
     means = [_mean([_ratio(times, peer) for _, times in found if peer in times]) for peer in peers]
     whole = f"**{_mean([min(1.0, share) for share in shares]):.0%}**" if shares else ""
     lines.append(f"| **geometric mean** | | {whole} | | {' | '.join(f'**{mean:.2f}**' for mean in means)} |")
     return "\n".join(lines)
 
 
-def _ratio(times: dict[str, float], peer: str) -> float:
+def _ratio(times: dict[str, Seconds], peer: str) -> float:
     """The ratio of a peer's time to hloom's, called in the same way."""
-    return times[peer] / _own(times, peer)
+    return times[peer].median / _own(times, peer).median
 
 
-def _own(times: dict[str, float], peer: str) -> float:
+def _own(times: dict[str, Seconds], peer: str) -> Seconds:
     """hloom's time, called as a peer is: the sweep calls it through JAX alone."""
     return times["hloom"] if peer == "XLA" else times.get(DIRECT, times["hloom"])
 
@@ -250,9 +267,10 @@ def main(word: str, results: Path | None, sweep: bool, process: tuple[str, str] 
     kernels = [kernel for kernel in all_kernels.values() if word in kernel.name]
     if not kernels:
         raise click.UsageError(f"no kernel has {word!r} in its name; there are: {', '.join(all_kernels)}")
-    known: dict[str, dict[str, float]] = {}
+    known: dict[str, dict[str, Seconds]] = {}
     if results is not None and results.exists():
-        known = dict(json.loads(line) for line in results.read_text().splitlines())
+        for name, sides in map(json.loads, results.read_text().splitlines()):
+            known[name] = {side: Seconds(*seconds) for side, seconds in sides.items()}
     with tempfile.TemporaryDirectory() as folder:
         workers = {peer: Worker(peer, folder) for peer in (("hloom", "XLA") if sweep else PEERS)}
         with click.progressbar(kernels, item_show_func=lambda k: k.name if k else "", file=sys.stderr) as shown:
@@ -263,7 +281,7 @@ def main(word: str, results: Path | None, sweep: bool, process: tuple[str, str] 
                         with results.open("a") as file:
                             print(json.dumps((kernel.name, known[kernel.name])), file=file)
     if sweep:
-        kernels.sort(key=lambda kernel: known[kernel.name].get("XLA", math.inf) / known[kernel.name]["hloom"])
+        kernels.sort(key=lambda kernel: _ratio(known[kernel.name], "XLA") if "XLA" in known[kernel.name] else math.inf)
     click.echo(table([(kernel, known[kernel.name]) for kernel in kernels]))
 
 

@@ -142,7 +142,7 @@ def test_limits_depend_on_the_size_of_arrays() -> None:
     between = 4e10 * 5**0.5  # the geometric mean of 2e11 and 4e10, those of copying
     found = [limits.bytes_per_second(size) for size in (1, 1 << 14, 1 << 20, 1 << 26, 1 << 30)]
     assert found == pytest.approx([4e11, 4e11, between, 4e10, 4e10])
-    kernel = Kernel("k", "nest", 1e-6, 0.0, 1.0, 1 << 10, None, None, 0.0)
+    kernel = Kernel("k", "nest", 2e-6, 0.0, 1e-6, 1.0, 1 << 10, None, None, 0.0)
     assert kernel.share_of_limit(limits) == pytest.approx(2**10 / 4e5)
     assert limits.joined(Limits(2, 2e12, limits.bandwidths)) == Limits(2, 2e12, limits.bandwidths)
 

@@ -1,4 +1,8 @@
-"""The limits of a machine, which are peak rates of arithmetic and of memory, and the least time that work takes."""
+"""The limits of a machine, which are peak rates of arithmetic and of memory, and the least time that work takes.
+
+Rates are the best of several measurements, so shares of limits are of the shortest time of several calls. Other work on
+the machine slows both sides; a median beside a best rate would show how much there was of it.
+"""
 
 from __future__ import annotations
 

@@ -16,10 +16,10 @@ import numpy as np
 from hloom.api import compile
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.llvm.disk_cache import find_program, keep_program
-from hloom.backends.cpu.llvm.machine_code import load_object, make_object
+from hloom.backends.cpu.llvm.machine_code import MachineCode, load_object, make_object
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.runtime.thread_pool import ThreadPool
-from hloom.bench.limits import Bandwidth, Limits
+from hloom.bench.limits import Bandwidth, Limits, Work
 from hloom.lir import I64, PTR, LirModule, Type, Value, constant, type_of
 from hloom.runtime.serialization import DataFormat
 from hloom.system.machine import core_count, processor_name
@@ -33,6 +33,8 @@ PASS_BYTES, MIN_PASSES = 128 << 20, 4
 """Bytes that each thread moves in a measurement, and passes over its arrays, beside which its start costs nothing."""
 SECONDS = 0.1
 """Duration of each measurement."""
+MOMENT = 0.02
+"""Duration of each measurement of the machine's present speed."""
 CHAINS = 12
 """Independent accumulators, enough to hide the latency of multiply-add instructions."""
 SPINS = {"multiply-adds": 1 << 20, "sums": 1 << 20, "quotients": 1 << 17, "roots": 1 << 17}
@@ -64,17 +66,31 @@ def limits_of_machine(improve: bool = False, threads: int | None = None) -> Limi
     return found
 
 
-def measure_limits(count: int) -> Limits:
-    """Measures the limits of `count` threads for about four seconds."""
+def least_seconds(work: Work) -> float:
+    """Returns the least time of a call, on one thread or all, at the machine's speed of this moment.
+
+    It measures for about a second what the work asks for. The speed of a machine that others share changes within
+    minutes, so kernels are measured beside it.
+    """
+    size = work.reads + work.writes
+    sizes = (
+        max((s for s in SIZES if s <= size), default=SIZES[0]),
+        min((s for s in SIZES if s > size), default=SIZES[-1]),
+    )
+    return min(measure_limits(count, sizes, MOMENT).seconds(work) for count in {1, core_count()})
+
+
+def measure_limits(count: int, sizes: Sequence[int] = SIZES, duration: float = SECONDS) -> Limits:
+    """Measures the limits of `count` threads, by default for about four seconds."""
     width = processor().vector_bytes // 4
-    code = load_object(make_object(_kernels(width)))
+    code = _code(width)
     parts: list[float] = []
     with ThreadPoolExecutor(count) as threads:
 
         def seconds(name: str, arguments: Sequence[tuple[int, ...]]) -> float:
             function = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * len(arguments[0]))(code.address(f"hloom_{name}"))
             began, before = time.perf_counter(), time.process_time()
-            best = _best(lambda: list(threads.map(lambda each: function(*each), arguments)))
+            best = _best(lambda: list(threads.map(lambda each: function(*each), arguments)), duration)
             parts.append((time.process_time() - before) / (time.perf_counter() - began))
             return best
 
@@ -83,22 +99,22 @@ def measure_limits(count: int) -> Limits:
             count * CHAINS * width * steps / seconds(name, [(row.ctypes.data, steps) for row in sums])
             for name, steps in SPINS.items()
         )
-        bandwidths = tuple(_bandwidth(size, width, count, seconds) for size in SIZES)
+        bandwidths = tuple(_bandwidth(size, width, count, seconds) for size in sizes)
     pool = ThreadPool(count)
     fork = functools.partial(
         ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(code.address("hloom_forks")),
         pool.address, pool.parallel_for_address, count, FORKS,
     )  # fmt: skip
-    forking = _best(fork) / FORKS if count > 1 else 0.0
+    forking = _best(fork, duration) / FORKS if count > 1 else 0.0
     occupancy = sum(parts) / len(parts) / count
-    call = _call_seconds()
+    call = _call_seconds(duration)
     return Limits(count, 2.0 * multiplying, bandwidths, adding, dividing, rooting, call, forking, occupancy)
 
 
-def _call_seconds() -> float:
+def _call_seconds(duration: float) -> float:
     """Returns the time of a call that computes nothing."""
     run, array = compile("HloModule m\nENTRY e { x = f32[1] parameter(0) ROOT y = f32[1] negate(x) }"), np.ones(1, "f4")
-    return _best(lambda: [run(array) for _ in range(CALLS)]) / CALLS
+    return _best(lambda: [run(array) for _ in range(CALLS)], duration) / CALLS
 
 
 def _bandwidth(size: int, width: int, count: int, seconds: Seconds) -> Bandwidth:
@@ -120,6 +136,11 @@ def _aligned_ones(size: int) -> np.ndarray[Any, Any]:
     array = np.ones(size + CACHE_LINE, np.float32)
     start = -array.ctypes.data // 4 % (CACHE_LINE // 4)
     return array[start : start + size]
+
+
+@functools.cache
+def _code(width: int) -> MachineCode:
+    return load_object(make_object(_kernels(width)))
 
 
 def _kernels(width: int) -> str:
@@ -209,8 +230,8 @@ def _meet() -> KernelFunction:
     return f
 
 
-def _best(work: Callable[[], object]) -> float:
-    best, end = float("inf"), time.perf_counter() + SECONDS
+def _best(work: Callable[[], object], duration: float) -> float:
+    best, end = float("inf"), time.perf_counter() + duration
     while time.perf_counter() < end:
         start = time.perf_counter()
         work()

@@ -51,6 +51,11 @@ class Times:
         """Median of the samples."""
         return statistics.median(self.samples)
 
+    @property
+    def shortest(self) -> float:
+        """Time of a call in the fastest sample."""
+        return min(self.samples)
+
 
 @dataclass(slots=True)
 class Result:

@@ -33,8 +33,8 @@ def table(results: Sequence[Result], limits: Limits) -> Table:
 
 def _cells(result: Result, limits: Limits) -> list[str | Text]:
     ours, theirs = _ran(result.hloom), _ran(result.peer)
-    seconds = ours.median if ours else math.nan
-    flops = math.nan if result.flop_count is None else result.flop_count / seconds
+    seconds, shortest = (ours.median, ours.shortest) if ours else (math.nan, math.nan)
+    flops = math.nan if result.flop_count is None else result.flop_count / shortest
     return [
         _milliseconds(seconds),
         _milliseconds(theirs.median if theirs else math.nan),
@@ -43,7 +43,7 @@ def _cells(result: Result, limits: Limits) -> list[str | Text]:
         _milliseconds((result.hloom and result.hloom.compiling_again) or math.nan),
         _milliseconds(result.peer.compiling if result.peer else math.nan),
         _ratio(result.compile_ratio),
-        _rate(result.byte_count / seconds, limits.bytes_per_second(result.byte_count)),
+        _rate(result.byte_count / shortest, limits.bytes_per_second(result.byte_count)),
         _rate(flops, limits.flops_per_second),
     ]
 

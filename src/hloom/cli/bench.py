@@ -72,8 +72,8 @@ def bench(
 
     Compilation is timed once, without parsing. Runs of hloom and XLA are sampled alternately, and the medians are
     shown: for hloom with NumPy arrays, for XLA with buffers on its device. The results are compared. GB/s counts
-    arguments and results, GFLOP/s the operations in the HLO; percentages are of the memory and arithmetic throughput
-    of the machine, which are measured first.
+    arguments and results, GFLOP/s the operations in the HLO, both in the fastest sample; percentages are of the memory
+    and arithmetic throughput of the machine, which are measured first.
 
     The exit status is 0 if every workload ran and produced XLA's result, 1 if not, 2 for errors.
     """

@@ -12,8 +12,9 @@ from hloom.ir import Instruction, Module
 class Kernel:
     """A step of the program, for an instruction (a fusion, a product, a copy), and its measurements.
 
-    `seconds` is the median over calls of the program, `spread` half the distance between the quartiles. `runs` is the
-    number of runs in a call; `bytes` and `flops` are those of a single run. `flops` is None if unknown.
+    `seconds` is the median over calls of the program, `spread` half the distance between the quartiles, `shortest` the
+    least, to which rates belong. `runs` is the number of runs in a call; `bytes` and `flops` are those of a single run.
+    `flops` is None if unknown.
 
     >>> module = "HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }"
     >>> kernel = hl.profile(module, np.float32([1, 2]), seconds=0.01).kernels[0]
@@ -25,6 +26,7 @@ class Kernel:
     kind: str
     seconds: float
     spread: float
+    shortest: float
     runs: float
     bytes: int
     flops: int | None
@@ -35,12 +37,12 @@ class Kernel:
     @property
     def bytes_per_second(self) -> float:
         """Throughput of memory: bytes read and written per second."""
-        return self.bytes * self.runs / self.seconds if self.seconds else 0.0
+        return self.bytes * self.runs / self.shortest if self.shortest else 0.0
 
     @property
     def flops_per_second(self) -> float | None:
         """Throughput of arithmetic; None if the number of operations is unknown."""
-        return None if self.flops is None else self.flops * self.runs / self.seconds if self.seconds else 0.0
+        return None if self.flops is None else self.flops * self.runs / self.shortest if self.shortest else 0.0
 
     def share_of_limit(self, limits: Limits) -> float:
         """Share of the machine's limit of arithmetic, or of traffic with the cache or memory that holds the arrays,

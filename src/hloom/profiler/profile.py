@@ -118,10 +118,9 @@ def _kernels(calls: Calls, steps: list[TimedStep], optimized: Module, frequency:
         instruction = by_name.get(step.name)
         flops = None if instruction is None else count_flops_of(instruction)
         waiting = max(0.0, 1 - worked.sum() / (cycles.sum() * thread_count())) if cycles.any() else 0.0
-        seconds, spread = float(np.median(cycles)) / frequency, _spread(cycles) / frequency
-        found.append(
-            Kernel(step.name, step.kind, seconds, spread, float(runs.mean()), step.bytes, flops, instruction, waiting)
-        )
+        times = cycles / frequency
+        measured = float(np.median(times)), _spread(times), float(times.min()), float(runs.mean())
+        found.append(Kernel(step.name, step.kind, *measured, step.bytes, flops, instruction, waiting))
     return found
 
 
