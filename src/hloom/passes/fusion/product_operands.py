@@ -22,8 +22,8 @@ MAX_INSTRUCTIONS = 48
 MIN_BYTES = 1 << 14
 """Bytes of an operand that is worth it."""
 SHRINKAGE = 1.75
-"""Ratio of the bytes of an operand to those of the arrays that it is computed from, from which fusion pays: weights
-of half the bytes, with scales and zero points of groups."""
+"""Ratio of the bits of an operand to those of the arrays that it is computed from, from which fusion pays: weights of
+half the bits, with scales and zero points of groups."""
 MAX_REPETITION = 8
 """Elements of an operand for each of which a member is computed again, such as the halves of a byte."""
 
@@ -63,7 +63,7 @@ class ProductOperands:
         """Returns the instructions that compute an operand in the dot, operands first; None if it stays in memory."""
         if operand.shape.byte_size < MIN_BYTES or [*dot.operands].count(operand) > 1:
             return None
-        seen, found, room = set[Instruction](), set[Instruction](), operand.shape.byte_size / SHRINKAGE
+        seen, found, room = set[Instruction](), set[Instruction](), _bits(operand) / SHRINKAGE
         stack = [operand]
         while stack:
             member = stack.pop()
@@ -74,7 +74,7 @@ class ProductOperands:
                 found.add(member)
                 stack += member.operands
             else:
-                room -= member.shape.byte_size
+                room -= _bits(member)
             if room < 0 or len(found) > MAX_INSTRUCTIONS:
                 return None
         members = [i for i in dot.parent.instructions if i in found] if dot.parent else []
@@ -105,6 +105,12 @@ class ProductOperands:
                 return False
             stack += operand.operands
         return True
+
+
+def _bits(instruction: Instruction) -> int:
+    """Returns the bits of all elements: codes of 4 bits have half of those of bytes, even if they are one a byte."""
+    shape = instruction.shape
+    return shape.element_count * shape.element_type.bits if shape.is_array else 8 * shape.byte_size
 
 
 def _converts_bytes(instruction: Instruction) -> bool:

@@ -7,6 +7,7 @@ in halves of bytes, select one of 16 floats, which may be computed at run time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,17 @@ def look_up_halves(b: Builder, packed: Value, table: Value, is_swapped: bool) ->
     words = b.shuffle(b.bitcast(packed, type_of("i16", 8)), None, [lane % 8 for lane in range(LANES // 2)])
     codes = b.binary("lshr", words, vector_constant("i16", shifts))
     return b.call("llvm.x86.avx512.permvar.hi.512", _WORDS, table, codes)
+
+
+def look_up_bytes(b: Builder, packed: Value, table: Value, halves: Sequence[int] = (0,)) -> list[Value]:
+    """Returns the bytes of the codes in 64 bytes (i8) in a table of 64, which has the same 16 four times: of the low
+    (0) or high (1) halves of bytes. `vpermb` ignores all but 6 bits.
+    """
+    found = []
+    for half in halves:
+        codes = b.binary("lshr", b.bitcast(packed, _WORDS), constant(_WORDS, 4)) if half else packed
+        found.append(b.call("llvm.x86.avx512.permvar.qi.512", _BYTES, table, b.bitcast(codes, _BYTES)))
+    return found
 
 
 def look_up_codes(b: Builder, codes: Value, table: Value) -> Value:

@@ -84,6 +84,13 @@ def _instruction_of_neon(types: Types) -> DotInstruction | None:
     return None
 
 
+def byte_instruction(a: PrimitiveType, b: PrimitiveType) -> DotInstruction | None:
+    """Returns the instruction for words of unsigned and signed bytes in vectors of 64 bytes; None if there is none."""
+    if processor().architecture != "x86_64" or not processor().has("avx512vnni"):
+        return None
+    return _instruction_of_x86((a, b), type_of("i32", 16), 64)
+
+
 def in_words(p: Product, count: int, flipped: bool = False) -> Product:
     """Returns the product with K counted in words. A matrix that has such words in memory becomes a matrix of words."""
     batch_a, batch_b, batch_c = p.batch_strides
@@ -111,7 +118,12 @@ def _has_words_in_memory(matrix: Matrix, strides: tuple[int, int]) -> bool:
 
 def correction(f: KernelFunction, words: Value, sums: Value) -> Value:
     """Returns the sums with 128 times the sum of each word's bytes added: the contribution of flipped sign bits."""
-    return _add_bytes(f, constant(words.type, 0x80808080), words, sums)
+    return plus_sum_of_bytes(f, words, 0x80, sums)
+
+
+def plus_sum_of_bytes(f: KernelFunction, words: Value, factor: int, sums: Value) -> Value:
+    """Returns the sums with the sum of each word's signed bytes added, times a factor of a byte."""
+    return _add_bytes(f, constant(words.type, factor * 0x01010101), words, sums)
 
 
 def _instruction(name: str, element: str) -> MultiplyAdd:

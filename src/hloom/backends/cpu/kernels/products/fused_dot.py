@@ -21,6 +21,7 @@ from hloom.backends.cpu.kernels.products.dot import can_multiply, matmul_spec
 from hloom.backends.cpu.kernels.products.dot_instructions import are_multiplied_as_words
 from hloom.backends.cpu.kernels.products.matmul import computed_matmul_code, sum_vector
 from hloom.backends.cpu.kernels.products.matrix import Matrix
+from hloom.backends.cpu.kernels.products.matvec.byte_codes import BYTES_OF_WORD, WORD, ByteCodes, byte_codes
 from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers, matvec_code
 from hloom.backends.cpu.kernels.products.matvec.tile_sums import tile_columns, tile_sums_code
 from hloom.backends.cpu.kernels.products.product import MatmulSpec, Product
@@ -72,6 +73,8 @@ def _code(name: str, spec: MatmulSpec, weights: ComputedOperand, target: Target,
         f, pointers = entry(name)
         return computed_matmul_code(name, f, _matmul(spec, weights), weights, target, pointers)
     few = _Few(spec, target, entry)
+    if (codes := _codes(spec, weights)) is not None:
+        return few.in_bytes(name, weights, codes)
     if spec.rhs_type is not F32 or few.is_exact:
         return few.in_tiles(name, weights) or few.plain(name, with_rounded_products(weights))
     fast = few.without_factor(f"{name}.fast", weights) if can_be_repeated(spec, target) else None
@@ -102,9 +105,20 @@ class _Few:
         matvec = replace(_matvec(spec, weights), is_short=is_short)
         return matvec_code(name, f, matvec, sum_vector(accumulator(*types), self.target), self.target, pointers)
 
+    def in_bytes(self, name: str, weights: ComputedOperand, codes: ByteCodes) -> KernelCode:
+        """Returns the code with words of bytes, in tile registers or vectors."""
+        words = codes.padded_k // BYTES_OF_WORD
+        matvec = replace(_matvec(self.spec, weights), codes=codes, k=words, instruction=codes.instruction)
+        if (tiles := self._in_tiles(name, matvec)) is not None:
+            return tiles
+        f, pointers = self.entry(name)
+        return matvec_code(name, f, matvec, WORD, self.target, pointers)
+
     def in_tiles(self, name: str, weights: ComputedOperand) -> KernelCode | None:
         """Returns the code in tile registers; None for other products."""
-        matvec = _matvec(self.spec, weights)
+        return self._in_tiles(name, _matvec(self.spec, weights))
+
+    def _in_tiles(self, name: str, matvec: Matvec) -> KernelCode | None:
         columns = tile_columns(matvec, self.target)
         if columns is None:
             return None
@@ -144,15 +158,24 @@ def _product(
     roles, indices = _roles(op, operand, is_lhs), {source: k for k, source in enumerate(sources)}
     if _is_narrow(spec):
         floats = computed_operand(operand, roles, indices, F32)
-        if _is_exact(spec, floats):
-            return replace(spec, rhs_type=F32), floats
+        is_few = spec.m <= MAX_VECTORS and (_codes(spec, floats) is not None or _is_exact(spec, floats))
+        return (replace(spec, rhs_type=F32), floats) if is_few else None  # products of stored bytes are faster
     computed = computed_operand(operand, roles, indices)
     return None if computed.contiguous is None else (spec, computed)
 
 
 def _is_narrow(spec: MatmulSpec) -> bool:
-    """Whether a product is one of a few rows of bytes."""
-    return spec.m <= MAX_VECTORS and spec.lhs_type.is_integer and spec.lhs_type.bits == 8 and spec.out_type is S32
+    """Whether a product is one of bytes."""
+    types = spec.lhs_type, spec.rhs_type
+    return all(type.is_integer and type.bits == 8 for type in types) and spec.out_type is S32
+
+
+def _codes(spec: MatmulSpec, weights: ComputedOperand) -> ByteCodes | None:
+    """Returns weights as codes that are multiplied as bytes; None for others, and if rows are not contiguous."""
+    is_of_bytes = spec.lhs_type.is_integer and spec.lhs_type.bits == 8 and spec.out_type is S32
+    if not is_of_bytes or spec.lhs_strides[2] != 1:
+        return None
+    return byte_codes(weights, spec.lhs_type, spec.k)
 
 
 def _is_exact(spec: MatmulSpec, weights: ComputedOperand) -> bool:

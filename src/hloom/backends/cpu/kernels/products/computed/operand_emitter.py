@@ -14,6 +14,7 @@ from hloom.backends.cpu.elements.byte_tables import (
     halves_of_bytes,
     has_byte_tables,
     look_up,
+    look_up_bytes,
     look_up_codes,
     look_up_halves,
     table_of_codes,
@@ -167,18 +168,39 @@ class OperandEmitter(NestEmitter):
 
     def words(self, at: IndexValue, mask: Value | None) -> Value:
         """Returns elements of K from one on as bf16 (i16), in `ORDER_OF_WORDS`."""
-        f, axis, coded = self.f, self.operand.contracted, self.operand.coded
-        assert coded is not None and coded[1].half is not None
-        function, lanes = coded[1], LANES // 2
+        f, function, lanes = self.f, self._function_of_codes, LANES // 2
         pairs = None if mask is None else f.shuffle(mask, None, range(0, lanes, 2))
-        within = self._within(axis, at)
-        own = self._in_group(axis, at), self._lanes(axis.within, lanes, mask), self.bound(axis.within, within)
-        with ExitStack() as stack:
-            for context in (*own, self.bound(coded[1].half, f.index(f.divide(within, 2)))):
-                stack.enter_context(context)
-            packed = self._bytes(function.load, pairs, lanes // 2)
         table = vector_constant("i16", [*(function.table >> 16).tolist()] * 2)
-        return look_up_halves(f, packed, table, function.is_swapped)
+        return look_up_halves(f, self._codes(at, pairs, lanes // 2), table, function.is_swapped)
+
+    def bytes(
+        self, at: IndexValue, left: IndexValue | None, values: Sequence[int], halves: Sequence[int]
+    ) -> list[Value]:
+        """Returns the values of the codes in 64 bytes of K from an element on, a vector of words for each of the
+        halves; bytes past the `left` elements are not read.
+        """
+        f = self.f
+        mask = None if left is None else f.first_lanes(f.divide(f.add(left, len(halves) - 1), len(halves)), LANES)
+        table = vector_constant("i8", [value & 0xFF for value in values] * (LANES // CODES))
+        found = look_up_bytes(f, self._codes(at, mask, LANES), table, halves)
+        return [f.bitcast(each, type_of("i32", LANES // 4)) for each in found]
+
+    @property
+    def _function_of_codes(self) -> ByteFunction:
+        assert self.operand.coded is not None
+        return self.operand.coded[1]
+
+    def _codes(self, at: IndexValue, mask: Value | None, count: int) -> Value:
+        """Returns the bytes that have the codes of elements of K from one on."""
+        f, axis, function = self.f, self.operand.contracted, self._function_of_codes
+        within, lanes = self._within(axis, at), count if function.half is None else 2 * count
+        own = self._in_group(axis, at), self._lanes(axis.within, lanes, None), self.bound(axis.within, within)
+        with ExitStack() as stack:
+            for context in own:
+                stack.enter_context(context)
+            if function.half is not None:
+                stack.enter_context(self.bound(function.half, f.index(f.divide(within, 2))))
+            return self._bytes(function.load, mask, count)
 
     def prefetch(self, *indices: tuple[Axis, IndexValue]) -> None:
         """Prefetches the weights of an element."""

@@ -17,12 +17,14 @@ from hloom.backends.cpu.kernels.code import KernelCode, align_up, aligned, code_
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of, task_function
 from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand
 from hloom.backends.cpu.kernels.products.computed.operand_emitter import OperandEmitter
-from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction, correction
+from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction, correction, plus_sum_of_bytes
 from hloom.backends.cpu.kernels.products.matrix import Matrix
+from hloom.backends.cpu.kernels.products.matvec.byte_codes import BYTES_OF_WORD, ByteCodes
 from hloom.backends.cpu.kernels.products.matvec.columns import BlockOfColumns, ColumnSums, add_blocks, emit_side_by_side
 from hloom.backends.cpu.kernels.products.matvec.rows import ROWS_PER_ITERATION, RowSums, horizontal_sum
 from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import (
     ComputedMatrix,
+    MatrixOfCodes,
     StoredMatrix,
     StreamedMatrix,
     Vectors,
@@ -46,8 +48,8 @@ SUM_TYPES = {memory_element(t): t for t in (PrimitiveType.F32, PrimitiveType.F64
 class Matvec:
     """out[b, i, r] = sum over k of matrix[b, i, k] * vectors[b, k, r].
 
-    The matrix is in memory or, with `computed`, computed from other arrays. With an `instruction`, k counts words. Code
-    that rarely runs `is_short` rather than fast.
+    The matrix is in memory or, with `computed`, computed from other arrays, from `codes` as bytes. With an
+    `instruction`, k counts words. Code that rarely runs `is_short` rather than fast.
     """
 
     batch: int
@@ -59,6 +61,7 @@ class Matvec:
     out: Matrix
     batch_strides: tuple[int, int, int]
     computed: ComputedOperand | None = None
+    codes: ByteCodes | None = None
     instruction: DotInstruction | None = None
     is_short: bool = False
 
@@ -76,7 +79,8 @@ class Matvec:
     @property
     def is_corrected(self) -> bool:
         """Whether the sums have corrections."""
-        return self.instruction is not None and self.instruction.flipped
+        has_offset = self.codes is not None and self.codes.offset > 0
+        return has_offset or (self.instruction is not None and self.instruction.flipped)
 
     @property
     def strides(self) -> tuple[int, int]:
@@ -98,7 +102,7 @@ class Matvec:
     def needs_packing(self, sums: Type) -> bool:
         """Whether the vectors are packed first: those of several that lie along K, those that are converted for each
         row or reordered, and those that become words or have corrections."""
-        if self.is_corrected or self.vectors.words is not None:
+        if self.is_corrected or self.codes is not None or self.vectors.words is not None:
             return True
         if not self.is_by_rows:
             return False
@@ -131,7 +135,7 @@ def matvec_code(name: str, f: KernelFunction, p: Matvec, type: Type, target: Tar
     if p.needs_packing(type):
         of_vectors = _packed(p, type)
         packed_bytes = aligned(p.batch * of_vectors.batch_strides[1] * size_of(type.element))
-        _pack(f, p, of_vectors, type, at.other)
+        (_pack if p.codes is None else _pack_bytes)(f, p, of_vectors, type, at.other)
         vectors = scratch
     emitter = _Emitter(name, of_vectors, type, target)
     context = f.pack(vectors, at.out, f.at(scratch, packed_bytes, "i8"), *at.arrays)
@@ -172,10 +176,30 @@ def _pack(f: KernelFunction, p: Matvec, packed: Matvec, type: Type, source: Valu
                     words = value if step.width else f.insert(zero(type), value, 0)
                     loop.carried = [correction(f, words, loop.carried[0])]
             if p.is_corrected:
-                total = f.binary("sub", constant(type.scalar, 0), horizontal_sum(f, loop.carried[0]))
-                f.store(
-                    total, _correction_address(f, packed, type, f.at(after.base, offsets[1], type.element), vector), 4
-                )
+                _store_correction(f, packed, f.at(after.base, offsets[1], type.element), vector, loop.carried[0])
+
+
+def _pack_bytes(f: KernelFunction, p: Matvec, packed: Matvec, type: Type, source: Value) -> None:
+    """Writes the packed vectors of bytes, in the order of codes, to the workspace."""
+    codes, after = p.codes, Vectors(f, packed.vectors, f["scratch"], p.out, f["scratch"])
+    assert codes is not None
+    with f.loop(p.batch) as batch:
+        offsets = [f.multiply(batch.index, stride) for stride in (p.batch_strides[1], packed.batch_strides[1])]
+        for vector in range(p.count):
+            row = f.at(source, f.add(offsets[0], vector * p.vectors.column), "i8")
+            with f.loop(codes.padded_k, codes.block, carried=[zero(type)]) as loop:
+                for i, words in enumerate(codes.words_of_row(f, row, loop.index)):
+                    at = f.add(f.divide(loop.index, BYTES_OF_WORD), i * type.width)
+                    f.store(words, f.at(after.address(at, vector), offsets[1], type.element), 4)
+                    loop.carried = [plus_sum_of_bytes(f, words, codes.offset, loop.carried[0])]
+            if codes.offset:
+                _store_correction(f, packed, f.at(after.base, offsets[1], type.element), vector, loop.carried[0])
+
+
+def _store_correction(f: KernelFunction, packed: Matvec, base: Value, vector: int, sums: Value) -> None:
+    """Stores the correction of a vector: less the lanes of its sums."""
+    total = f.binary("sub", constant(sums.type.scalar, 0), horizontal_sum(f, sums))
+    f.store(total, _correction_address(f, packed, sums.type, base, vector), 4)
 
 
 def _position(f: KernelFunction, p: Matvec, type: Type, at: IndexValue) -> tuple[IndexValue, IndexValue]:
@@ -229,6 +253,8 @@ class _Emitter:
 
     @property
     def parts(self) -> int:
+        if self.p.codes is not None:
+            return len(self.p.codes.halves)
         return self.p.computed.parts(self.type) if self.p.computed else parts_of(self.p.matrix)
 
     @property
@@ -309,7 +335,9 @@ class _Emitter:
         ]
         work = Vectors(f, p.vectors, vectors, p.out, out, p.instruction, corrections)
         if p.computed is not None:
-            return ComputedMatrix(OperandEmitter(f, p.computed, arrays, type, self.parts), batch), work, sums
+            emitter = OperandEmitter(f, p.computed, arrays, type, self.parts)
+            matrix = MatrixOfCodes(emitter, batch, p.codes) if p.codes else ComputedMatrix(emitter, batch)
+            return matrix, work, sums
         base = f.at(arrays[0], f.multiply(batch, of_matrix), p.matrix.element)
         return StoredMatrix(f, type, p.matrix, base), work, sums
 

@@ -11,6 +11,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.computed.operand_emitter import OperandEmitter, Resume, Shared
 from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction
 from hloom.backends.cpu.kernels.products.matrix import Matrix
+from hloom.backends.cpu.kernels.products.matvec.byte_codes import BYTES_OF_WORD, ByteCodes
 from hloom.backends.cpu.kernels.products.sums import addition, multiplication
 from hloom.lir import IndexValue, Type, Value, constant, type_of
 
@@ -191,6 +192,12 @@ class ComputedMatrix(StreamedMatrix):
         with row.resume():
             return self.emitter.words(at, mask)
 
+    def bytes(self, row: ComputedRow, at: IndexValue, codes: ByteCodes, offset: int = 0) -> list[Value]:
+        """Returns the words of a block of codes from an element of K on, larger by an offset."""
+        with row.resume():
+            values = [value + offset for value in codes.values]
+            return self.emitter.bytes(at, codes.left(self.emitter.f, at), values, codes.halves)
+
     def factors(self, row: ComputedRow, at: IndexValue, count: int) -> Value:
         """Returns the factors of `count` groups of a row, the first of which has the element of K, in a vector."""
         with row.resume():
@@ -228,6 +235,27 @@ class ComputedMatrix(StreamedMatrix):
         with along_rows, e.at(axes.batch, self.batch), e.at(axes.free, row):
             factor = e.factor(lanes)
         return e.f.fmuladd(sums, factor, constant(sums.type, 0))  # sums of zeros are not negative
+
+
+@dataclass(frozen=True)
+class MatrixOfCodes(ComputedMatrix):
+    """A matrix of codes as words of bytes, in which columns are counted."""
+
+    codes: ByteCodes
+
+    @property
+    def parts(self) -> int:
+        return len(self.codes.halves)
+
+    def _row(self, resume: Resume, prefetch: Callable[[IndexValue], None], shared: Shared) -> ComputedRow:
+        def element(at: IndexValue) -> IndexValue:
+            return self.emitter.f.multiply(at, BYTES_OF_WORD)
+
+        def load(at: IndexValue, mask: Value | None) -> list[Value]:
+            return self.bytes(row, element(at), self.codes, self.codes.offset)
+
+        row = ComputedRow(load, lambda at: prefetch(element(at)), resume, shared)
+        return row
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.matrix import Matrix
+from hloom.backends.cpu.kernels.products.matvec.byte_codes import BYTES_OF_WORD, ByteCodes
 from hloom.backends.cpu.kernels.products.split.factors import STEP, low_halves, parts_of
 from hloom.backends.cpu.kernels.products.tiles.tile_registers import WORDS
 from hloom.lir import IndexValue, Value, constant, type_of
@@ -18,11 +19,19 @@ F32, WORD = type_of("float", WORDS), type_of("i32", WORDS)
 
 @dataclass(frozen=True)
 class TileColumns:
-    """The columns of a product with `count` vectors: the parts of each. Elements of a step have an order."""
+    """The columns of a product with `count` vectors: the parts of each. Elements of a step have an order, that of
+    `codes` if these are multiplied as bytes.
+    """
 
     count: int
     parts: int
     order: Sequence[int] | None
+    codes: ByteCodes | None = None
+
+    @property
+    def step(self) -> int:
+        """Elements of K in the words of a register."""
+        return STEP if self.codes is None else WORDS * BYTES_OF_WORD
 
     @property
     def tiles(self) -> int:
@@ -41,11 +50,14 @@ class TileColumns:
 
     def size(self, k: int) -> int:
         """Returns the bytes of packed vectors."""
-        return -(-k // STEP) * self.step_words * 4
+        return -(-k // self.step) * self.step_words * 4
 
     def pack(self, f: KernelFunction, vectors: Matrix, k: int, source: Value, target: Value) -> None:
         """Writes the packed vectors of a product."""
         packing, whole = _Packing(f, self, vectors, source, target), k // STEP
+        if self.codes is not None:
+            packing.pack_bytes(self.codes)
+            return
         if whole:
             with f.loop(whole) as step:
                 packing.pack(step.index, STEP)
@@ -65,9 +77,22 @@ class _Packing:
 
     def pack(self, step: IndexValue, count: int) -> None:
         """Packs `count` elements of each vector."""
+        own = self.columns
+        self._store(step, [words for vector in range(own.count) for words in self._parts(step, vector, count)])
+
+    def pack_bytes(self, codes: ByteCodes) -> None:
+        """Packs all elements of each vector, which are bytes."""
         f, own = self.f, self.columns
-        columns = [words for vector in range(own.count) for words in self._parts(step, vector, count)]
-        columns += [constant(WORD, 0)] * (-len(columns) % WORDS)
+        with f.loop(codes.padded_k, codes.block) as at:
+            rows = [f.at(self.source, vector * self.vectors.column, "i8") for vector in range(own.count)]
+            words = [codes.words_of_row(f, row, at.index) for row in rows]
+            for i, columns in enumerate(zip(*words, strict=True)):
+                self._store(f.add(f.divide(at.index, own.step), i), [*columns])
+
+    def _store(self, step: IndexValue, columns: list[Value]) -> None:
+        """Stores the words of a step."""
+        f, own = self.f, self.columns
+        columns = columns + [constant(WORD, 0)] * (-len(columns) % WORDS)
         base = f.multiply(step, own.step_words)
         mask = f.first_lanes(own.width, WORDS) if own.width < WORDS else None
         for first in range(0, len(columns), WORDS):

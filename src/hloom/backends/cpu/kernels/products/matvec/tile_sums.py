@@ -5,6 +5,8 @@ first cache, from which an instruction multiplies 16 rows by 16 words at a time:
 hardly depends on the number of vectors. Elements have the order in which they are computed, in which the vectors are
 packed before.
 
+Codes of 4 bits and vectors of bytes are words of four bytes (byte_codes.py).
+
 A vector of f32 is three columns of bf16, whose sum it is, and the matrix consists of integers that bf16 has, so that
 products are exact. The factors of groups along K are applied to sums of spans of K.
 """
@@ -23,17 +25,21 @@ from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand
 from hloom.backends.cpu.kernels.products.computed.operand_emitter import OperandEmitter
+from hloom.backends.cpu.kernels.products.matvec.byte_codes import BYTES_OF_WORD
 from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers
 from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import ComputedMatrix, ComputedRow
 from hloom.backends.cpu.kernels.products.matvec.tile_columns import F32, WORD, TileColumns, words_of
 from hloom.backends.cpu.kernels.products.product import MULTIPLY_ADD_COST
 from hloom.backends.cpu.kernels.products.split.factors import PARTS, STEP
-from hloom.backends.cpu.kernels.products.sums import add_pairwise
+from hloom.backends.cpu.kernels.products.sums import add_pairwise, addition
 from hloom.backends.cpu.kernels.products.tiles.tile_registers import (
     BF16,
+    S8,
+    U8,
     WORDS,
     configure,
     has_tile_instruction,
+    instruction_of_types,
     move,
     release,
 )
@@ -44,26 +50,28 @@ from hloom.ops.traits import Linear
 from hloom.target import Target
 from hloom.types import PrimitiveType
 
-MIN_VECTORS = {BF16: 4, PrimitiveType.F32: 8}  # fewer are multiplied as fast as words are stored
-PART = 8 * STEP  # elements of K of the rows that are in the first cache
+MIN_VECTORS = {BF16: 4, PrimitiveType.F32: 8, S8: 5, U8: 5}  # fewer are multiplied as fast as words are stored
+STEPS = 8  # of K of the rows that are in the first cache: a part
 MAX_INTEGER = 1 << 8  # up to which bf16 has all
-PITCH = PART // 2  # words from a row to the next one
-BLOCK = 8 * PART  # elements of K whose sums are added in one chain
-UNIT = 2 * STEP  # elements of K that are computed together
-MIN_SPAN = UNIT  # elements of K with one factor; storing sums of fewer takes longer than multiplying elements by it
+PITCH = STEPS * WORDS  # words from a row to the next one
+BLOCK = 8  # parts whose sums are added in one chain
+UNIT = 2  # steps that are computed together
+MIN_SPAN = UNIT * STEP  # elements of K with one factor; fewer are multiplied by it faster than their sums are stored
 
 
 def tile_columns(p: Matvec, target: Target) -> TileColumns | None:
     """Returns the columns of a product in tile registers; None for other products."""
     operand, type = p.computed, p.vectors.type
-    if operand is None or target.batch_invariant:
+    if operand is None:
         return None
-    if type.is_integer and operand.value.type is PrimitiveType.F32:
-        type = BF16  # which has all bytes
-    elif type is not operand.value.type or type not in MIN_VECTORS:
+    has_vectors = p.is_by_rows and p.vectors.row == 1 and p.out.row == 1 and not p.alternates
+    if p.codes is not None:
+        has_registers = has_tile_instruction(p.codes.type, type) and target.vector_bytes == WORDS * 4
+        is_large = p.count >= MIN_VECTORS[type] and p.m >= 2 * WORDS and p.codes.k >= p.codes.block
+        return TileColumns(p.count, 1, None, p.codes) if has_registers and has_vectors and is_large else None
+    if target.batch_invariant or type is not operand.value.type or type not in MIN_VECTORS:
         return None
     has_registers = has_tile_instruction(BF16, BF16) and target.vector_bytes == WORDS * 4
-    has_vectors = p.is_by_rows and p.vectors.row == 1 and p.out.row == 1 and not p.alternates
     are_looked_up = operand.has_words and not operand.has_group_factor
     least = MIN_VECTORS[BF16 if are_looked_up else type]
     is_large = least <= p.count <= WORDS and p.m >= 2 * WORDS and p.k >= STEP
@@ -91,12 +99,12 @@ def tile_sums_code(
     """Completes the entry `f` of a product in tile registers; returns its code."""
     assert p.computed is not None
     p = replace(p, computed=_unrounded(p.computed))
-    packed_bytes = columns.size(p.k)
+    plan = _Plan(name, p, columns)
+    packed_bytes = columns.size(plan.k)
     with f.loop(p.batch) as batch:
         of_product = f.at(at.other, f.multiply(batch.index, p.batch_strides[1]), p.vectors.element)
         packed = f.at(f["scratch"], f.multiply(batch.index, packed_bytes), "i8")
-        columns.pack(f, p.vectors, p.k, of_product, packed)
-    plan = _Plan(name, p, columns)
+        columns.pack(f, p.vectors, plan.k, of_product, packed)
     shares = max(1, min(math.ceil(p.tasks(F32, target) / p.batch), p.m // plan.rows))
     on = f.threads_if(target.is_worth_threads(p.batch * p.m * p.k * MULTIPLY_ADD_COST))
     f.run_chunks(f"{name}.task", f.pack(f["scratch"], at.out, *at.arrays), p.batch * shares, on)
@@ -112,6 +120,17 @@ class _Plan:
     columns: TileColumns
 
     @property
+    def k(self) -> int:
+        """Elements of K that are multiplied."""
+        return self.p.codes.padded_k if self.p.codes else self.p.k
+
+    @property
+    def instruction(self) -> str:
+        """The name of the instruction."""
+        types = (BF16, BF16) if self.p.codes is None else (self.p.codes.type, self.p.codes.rows)
+        return instruction_of_types(*types).name
+
+    @property
     def has_words(self) -> bool:
         """Whether elements are looked up as words."""
         return self.p.computed is not None and self.p.computed.has_words
@@ -123,15 +142,15 @@ class _Plan:
         if operand is None or not operand.has_group_factor:
             return 0
         size = operand.contracted.size
-        return next(span for span in range(min(size, PART), 0, -MIN_SPAN) if size % span == 0)
+        return next(span for span in range(min(size, STEPS * STEP), 0, -MIN_SPAN) if size % span == 0)
 
     @property
     def part(self) -> int:
         """Elements of K of the rows that are computed before they are multiplied."""
+        operand, size = self.p.computed, STEPS * self.columns.step
         if not self.span:
-            return PART
-        operand = self.p.computed
-        return PART // self.span * self.span if operand and operand.contracted.size == self.span else self.span
+            return size
+        return size // self.span * self.span if operand and operand.contracted.size == self.span else self.span
 
     @property
     def squares(self) -> int:
@@ -163,7 +182,7 @@ class _Plan:
         assert p.computed is not None
         vectors, out, *arrays = f.unpack(f["context"], *[PTR] * (2 + len(p.computed.buffers)))
         batch, share = f.divide(f["chunk"], shares), f.remainder(f["chunk"], shares)
-        vectors = f.at(vectors, f.multiply(batch, self.columns.size(p.k)), "i8")
+        vectors = f.at(vectors, f.multiply(batch, self.columns.size(self.k)), "i8")
         out = f.at(out, f.multiply(batch, p.batch_strides[2]), p.out.element)
         first, count = f.share(p.m, self.rows, shares, share)
         emitter = OperandEmitter(f, p.computed, arrays, F32, p.computed.parts(F32))
@@ -188,7 +207,7 @@ class _Rows:
 
     def __init__(self, f: KernelFunction, plan: _Plan, matrix: ComputedMatrix, vectors: Value) -> None:
         self.f, self.plan, self.columns, self.matrix, self.vectors = f, plan, plan.columns, matrix, vectors
-        self.line = plan.columns.tiles * WORDS
+        self.line, self.type = plan.columns.tiles * WORDS, F32 if plan.p.codes is None else WORD
         self.words = f.slot(WORD, plan.rows * PITCH // WORDS)
         spans, size = plan.part // plan.span if plan.span else 1, plan.rows * plan.columns.tiles
         self.sums, self.totals = f.slot(F32, spans * size), f.slot(F32, size)
@@ -206,9 +225,9 @@ class _Rows:
 
     def add_products(self, first: IndexValue) -> None:
         """Writes the sums of the rows from `first` on, of which each has a line, to the totals."""
-        f, k, size = self.f, self.plan.p.k, self.plan.part
+        f, k, size = self.f, self.plan.k, self.plan.part
         self._clear(self.totals)
-        whole, length = k // size * size, BLOCK // PART * size
+        whole, length = k // size * size, BLOCK * size
         if whole:
             with f.loop(whole, length) as block, self._block():
                 end = f.minimum(f.add(block.index, length), whole)
@@ -230,8 +249,9 @@ class _Rows:
         if not self.plan.span:
             self._keep(self.of_block)
         with f.loop(self.plan.rows * self.line, WORDS) as at:
-            sums, total = f.at(self.of_block, at.index, "float"), f.at(self.totals, at.index, "float")
-            f.store(f.binary("fadd", f.load(total, F32, 64), f.load(sums, F32, 64)), total, 64)
+            pointers = [f.at(each, at.index, "float") for each in (self.totals, self.of_block)]
+            total, sums = (f.load(pointer, self.type, 64) for pointer in pointers)
+            f.store(f.binary(addition(self.type), total, sums), pointers[0], 64)
 
     def _zero(self) -> None:
         """Sets the registers of sums to zero."""
@@ -253,7 +273,7 @@ class _Rows:
         if self.plan.span:
             self._add_spans(start, count)
             return
-        with f.loop(math.ceil(count / STEP)) as step:
+        with f.loop(math.ceil(count / self.columns.step)) as step:
             self._multiply(start, step.index)
 
     def _add_spans(self, start: IndexValue, count: int) -> None:
@@ -288,17 +308,23 @@ class _Rows:
                 address = f.at(self.factors, f.multiply(row.index, WORDS), "float")
                 f.store(self.matrix.factors(own, start, count // self.plan.span), address, 64)
             line = f.at(self.words, f.multiply(row.index, PITCH), "i32")
-            whole = count // UNIT * UNIT
+            unit, of_word = UNIT * self.columns.step, self.columns.step // WORDS
+            whole = count // unit * unit
             if whole:
-                with f.loop(whole, UNIT) as at:
-                    self._compute(own, f.add(start, at.index), UNIT, f.at(line, f.divide(at.index, 2), "i32"))
+                with f.loop(whole, unit) as at:
+                    self._compute(own, f.add(start, at.index), unit, f.at(line, f.divide(at.index, of_word), "i32"))
             if count > whole:
-                self._compute(own, f.add(start, whole), count - whole, f.at(line, whole // 2, "i32"))
+                self._compute(own, f.add(start, whole), count - whole, f.at(line, whole // of_word, "i32"))
 
     def _compute(self, row: ComputedRow, start: IndexValue, count: int, target: Value) -> None:
         """Writes the words of `count` elements of a row, the last ones with zeros."""
         f = self.f
         row.prefetch(start)
+        if (codes := self.plan.p.codes) is not None:
+            for first in range(0, count, codes.block):
+                for i, words in enumerate(self.matrix.bytes(row, f.add(start, first), codes)):
+                    f.store(words, f.at(target, first // BYTES_OF_WORD + i * WORDS, "i32"), 64)
+            return
         if self.plan.has_words:
             for first in range(0, count, STEP):
                 mask = f.first_lanes(count - first, STEP) if count - first < STEP else None
@@ -316,7 +342,7 @@ class _Rows:
     def _multiply(self, start: IndexValue, step: IndexValue) -> None:
         """Adds the products of a step of K, counted from the first one of the computed words, to the sums."""
         f, own = self.f, self.columns
-        of_vectors = f.multiply(f.add(f.divide(start, STEP), step), own.step_words)
+        of_vectors = f.multiply(f.add(f.divide(start, own.step), step), own.step_words)
         for square in range(self.plan.squares):
             of_rows = f.add(f.multiply(step, WORDS), square * WORDS * PITCH)
             move(f, "tileloadd64", self.plan.matrix, f.at(self.words, of_rows, "i32"), PITCH)
@@ -324,7 +350,8 @@ class _Rows:
                 if square == 0:
                     address = f.at(self.vectors, f.add(of_vectors, tile * WORDS * own.width), "i32")
                     move(f, "tileloadd64", self.plan.vectors, address, own.width)
-                f.call_void("llvm.x86.tdpbf16ps", self.plan.sums(square, tile), self.plan.matrix, self.plan.vectors)
+                factors = self.plan.matrix, self.plan.vectors
+                f.call_void(f"llvm.x86.{self.plan.instruction}", self.plan.sums(square, tile), *factors)
 
     def store(self, out: Value, first: IndexValue) -> None:
         """Stores the totals of the rows from `first` on to the result."""
@@ -333,12 +360,12 @@ class _Rows:
             columns: list[Value] = []
             for tile in range(own.tiles):
                 lines = [f.at(self.totals, (square + i) * self.line + tile * WORDS, "float") for i in range(WORDS)]
-                columns += transpose(f, [f.load(line, F32, 64) for line in lines])
+                columns += transpose(f, [f.load(line, self.type, 64) for line in lines])
             start = f.add(first, square)
             for vector in range(own.count):
                 first_part, *others = columns[vector * own.parts : (vector + 1) * own.parts]
                 sums = add_pairwise(f, first_part, *others) if others else first_part
-                sums = sums if self.plan.span else self.matrix.scaled(sums, start, None)
+                sums = sums if self.plan.span or self.plan.p.codes else self.matrix.scaled(sums, start, None)
                 address = f.at(out, f.add(start, vector * p.out.column), p.out.element)
                 f.store_as(sums, address, p.out.type)
 

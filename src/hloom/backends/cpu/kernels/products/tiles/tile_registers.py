@@ -54,6 +54,11 @@ def has_tile_instruction(a: PrimitiveType, b: PrimitiveType) -> bool:
     return processor().has(TILE_REGISTERS) and processor().has(feature)
 
 
+def instruction_of_types(a: PrimitiveType, b: PrimitiveType) -> TileInstruction:
+    """Returns the instruction for these element types of A and B, if the processor has it."""
+    return _INSTRUCTIONS[a, b][1]
+
+
 def tile_instruction(p: Product, sums: Type, target: Target) -> TileInstruction | None:
     """Returns the instruction for a product with vectors of sums; None if there is none, or it does not pay."""
     _, instruction = _INSTRUCTIONS.get((p.a.type, p.b.type), ("", None))
