@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import ml_dtypes
 
 from hloom.ir import Computation, Instruction
@@ -15,9 +13,10 @@ from hloom.ops.reshape import Copy
 from hloom.ops.structure import Constant, GetTupleElement, Parameter, Tuple
 from hloom.ops.traits import View
 from hloom.shape import Shape
+from hloom.system.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class CountedLoop:
     """A loop whose carried element `index` takes the values start, start + step, .. , `trips` of them."""
 
@@ -65,7 +64,7 @@ def trip_count(loop: Instruction) -> int | None:
     return None if counted is None else counted.trips
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Resolved:
     """An instruction and the fusion that contains it, if any, whose operands are the values of its parameters."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from hloom.analysis.counted_loop import trip_count
 from hloom.ir import Computation, Instruction, Module, callees_first
@@ -12,12 +11,13 @@ from hloom.ops.collectives import AllGather, AllReduce, CollectivePermute
 from hloom.ops.control_flow import While
 from hloom.ops.replica_groups import Collective
 from hloom.ops.traits import CallLike, Communication
+from hloom.system.records import record
 
 Runs = Iterable[tuple[Computation, int | None]]
 """The computations that an instruction runs, with the number of times; None if the number is unknown."""
 
 
-@dataclass(frozen=True)
+@record
 class Traffic:
     """The traffic of one collective.
 

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 
 from hloom.aot.bounds import Dimensions, Open, PaddedModule
@@ -15,9 +15,10 @@ from hloom.aot.interface import ArrayParameter, CFunction, declaration
 from hloom.aot.sizes import names_of_sizes
 from hloom.backends.cpu.kernels.code import aligned
 from hloom.lir import I1, I8, I32, I64, PTR, Function, FunctionBuilder, LirModule, Parameter, Value, constant
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class DenseArray:
     """An array parameter with its own sizes, some of them known at run time."""
 
@@ -74,7 +75,7 @@ def _product(b: FunctionBuilder, values: Sequence[Value]) -> Value:
     return functools.reduce(lambda x, y: b.binary("mul", x, y), values, constant(I64, 1))
 
 
-@dataclass(frozen=True)
+@record
 class BoundedFunction:
     """A function that takes sizes, and calls the one on padded arrays."""
 

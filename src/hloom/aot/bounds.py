@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from hloom.aot.sizes import Sizes
 from hloom.backends.cpu.pipeline import Topology, cpu_pipeline
@@ -20,12 +19,13 @@ from hloom.passes.legalize.dynamic.padder import DynamicPadder
 from hloom.passes.op_builder import OpBuilder, new_computation
 from hloom.passes.unbounded import specialized
 from hloom.shape import Shape, scalar
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 S32 = PrimitiveType.S32
 
 
-@dataclass(frozen=True)
+@record
 class Open:
     """A size that is known at run time: its bound, and its number among size parameters and then computed sizes."""
 
@@ -36,7 +36,7 @@ class Open:
 Dimensions = Sequence[int | Open]
 
 
-@dataclass(frozen=True)
+@record
 class PaddedModule:
     """A module on arrays padded to their bounds: its last parameters are sizes, its last results computed sizes."""
 

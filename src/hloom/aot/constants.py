@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 
 from hloom.lir import Global
+from hloom.system.records import record
 from hloom.target import CACHE_LINE
 
 MAX_TEXT = 4096
@@ -54,7 +54,7 @@ class ConstantBlock:
         return before + self.content + after[self.size - 32 :]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(slots=True, eq=False)
 class ExternalBlock(Global):
     """The block of constants as functions refer to it."""
 

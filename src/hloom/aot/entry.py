@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hloom.aot.constants import MAX_TEXT, ConstantBlock, ExternalBlock
 from hloom.aot.runtime import FORK, GO_ON, RUN_CALLS
@@ -29,6 +29,7 @@ from hloom.lir import (
 )
 from hloom.ops.custom_call import REFUSE_SIZES, CustomCall
 from hloom.runtime.custom_calls.targets import signatures
+from hloom.system.records import record
 from hloom.target import CACHE_LINE
 
 NO_SIZE = 2
@@ -37,7 +38,7 @@ BAD_POINTER = 1
 """Status of a call with a pointer that is null or not aligned, and must not be."""
 
 
-@dataclass(frozen=True)
+@record
 class Constants:
     """Large constants of a library: their block, its symbol, and whether functions get its address as an argument."""
 

@@ -6,11 +6,12 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hloom.aot.entry import is_aligned_result, refuses_sizes
 from hloom.backends.cpu.program.program import Program, buffers_of
 from hloom.runtime.custom_calls.registry import custom_call_of
+from hloom.system.records import record
 from hloom.target import CACHE_LINE
 from hloom.types import PrimitiveType
 
@@ -31,7 +32,7 @@ _TAKEN = frozenset(f"{_C_WORDS} {_WORDS_OF_CPP} {_LIBM} scratch pool constants m
 """Names that parameters cannot have in C and C++."""
 
 
-@dataclass(frozen=True)
+@record
 class ArrayParameter:
     """Array parameter of a function: its name in C, element type and sizes."""
 
@@ -67,7 +68,7 @@ class ArrayParameter:
         return math.prod(self.sizes) * (2 if self.type.is_complex else 1)
 
 
-@dataclass(frozen=True)
+@record
 class CFunction:
     """A module as a C function: its arrays, and the size of the memory that a call needs in bytes."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +33,7 @@ from hloom.ir import Module
 from hloom.lir import LirModule
 from hloom.passes import clone_module, run_passes
 from hloom.system.machine import thread_count
+from hloom.system.records import record
 from hloom.system.shield import shielded
 from hloom.target import Target
 
@@ -58,7 +59,7 @@ class Emit(enum.StrEnum):
         return {Emit.ASSEMBLY: Form.ASSEMBLY, Emit.LLVM: Form.LLVM}.get(self, Form.OBJECT)
 
 
-@dataclass(frozen=True)
+@record
 class Library:
     """A built library: its functions, and the contents of its files by name."""
 

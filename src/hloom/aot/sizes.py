@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hloom.aot.entry import NO_SIZE
 from hloom.aot.interface import CFunction, declaration, unique_names
@@ -14,6 +14,7 @@ from hloom.ir import Module
 from hloom.lir import I32, I64, PTR, Function, FunctionBuilder, LirModule, Parameter, constant
 from hloom.passes.unbounded import specialized
 from hloom.shape import UNBOUNDED, Shape
+from hloom.system.records import record
 
 Sizes = int | Sequence[int]
 """A size for each unbounded dimension of the parameters, in order; a number is the size of all."""
@@ -58,7 +59,7 @@ def names_of_sizes(count: int, arguments: Sequence[str]) -> list[str]:
     return unique_names([*arguments, *names])[len(arguments) :]
 
 
-@dataclass(frozen=True)
+@record
 class SizedFunction:
     """A function that takes sizes, and calls the one that is built for them."""
 

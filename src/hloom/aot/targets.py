@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import llvmlite.binding as llvm
 
 from hloom.backends.cpu.llvm.processor import Processor, host_processor, level_of_x86
 from hloom.errors import ArgumentError
 from hloom.system.machine import operating_system
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class BuildTarget:
     """A machine that libraries are built for: its processor, LLVM's triple, and the name by which `zig cc` knows it."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,6 +21,7 @@ from hloom.ops.collectives import AllGather, AllReduce, AllToAll, CollectivePerm
 from hloom.ops.operation import Operation
 from hloom.runtime.mpi.world import World, all_gather_values
 from hloom.scaling.cluster import Cluster, Level
+from hloom.system.records import record
 from hloom.values import Array
 
 SIZES = (4, 1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 26)
@@ -31,7 +31,7 @@ SAMPLE_SECONDS = 0.02
 Work = Callable[[], object]
 
 
-@dataclass(frozen=True)
+@record
 class Case:
     """A collective of f32[count] on some devices, in HLO, in MPI and in JAX."""
 
@@ -91,7 +91,7 @@ CASES = (
 )
 
 
-@dataclass(frozen=True)
+@record
 class Row:
     """Times in seconds of a collective of `size` bytes per device, by implementation; None if not measured."""
 

@@ -7,12 +7,13 @@ the machine slows both sides; a median beside a best rate would show how much th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 from hloom.errors import counted
+from hloom.system.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Work:
     """Operations on f32 that no implementation of a kernel can do without, and bytes that it has to move."""
 
@@ -29,7 +30,7 @@ class Work:
     """Bytes of the results."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Bandwidth:
     """Bytes per second with arrays of `size` bytes in all; copying counts the bytes read and those written."""
 
@@ -58,7 +59,7 @@ class Bandwidth:
 RATES = ("reading", "writing", "copying")
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Limits:
     """Peak rates on a number of threads: traffic with caches and with memory, by the size of arrays, and operations on
     registers; and the seconds that a call takes, and a loop on all threads, without any work.

@@ -25,6 +25,7 @@ from hloom.comparison import Comparison
 from hloom.errors import HloomError
 from hloom.files.arrays import flat
 from hloom.ir import Module
+from hloom.system.records import record
 from hloom.values import Array, Value
 
 MIN_SAMPLES = 3
@@ -97,7 +98,7 @@ class Result:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Settings:
     """Settings of a measurement, which ends after `repeats` samples or a number of seconds."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,14 @@ from hloom.ir import Module
 from hloom.numerics import convert
 from hloom.runtime.executable import check_argument
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.values import Array, Value
 
 MODULE, DESCRIPTION, INPUTS = "module.hlo", "meta.json", "inputs.npz"
 """Names of the files of a case in a corpus."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Workload:
     """A module file and its description, which is empty except for cases of a corpus."""
 

@@ -7,7 +7,6 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,13 +17,14 @@ from hloom.cli.examples import examples
 from hloom.cli.progress import reduction_progress
 from hloom.cli.runners import runners_named
 from hloom.errors import ArgumentError
+from hloom.system.records import record
 
 if TYPE_CHECKING:
     from hloom.comparison import Tolerance
     from hloom.faults.case import Case
 
 
-@dataclass(frozen=True)
+@record
 class Fault:
     """Whether a case has a fault; and what the last case showed, for an error."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -22,6 +21,7 @@ from hloom.cli.traffic import show_traffic
 from hloom.comparison import Comparison
 from hloom.errors import ArgumentError, counted
 from hloom.files.arrays import Arrays, flat, random_value, read_arrays, take_value, write_arrays
+from hloom.system.records import record
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -121,7 +121,7 @@ def _group(kind: type[Group], options: dict[str, Any]) -> Group:
     return kind(**{name: options[name] for name in kind.__annotations__})
 
 
-@dataclass(frozen=True)
+@record
 class Setup:
     """Options of the compilation, and of the devices."""
 
@@ -147,7 +147,7 @@ class Setup:
         )
 
 
-@dataclass(frozen=True)
+@record
 class Watch:
     """Options that watch single instructions, on the interpreter."""
 
@@ -164,7 +164,7 @@ class Watch:
         return {**limit, **({"observer": combine(observers)} if observers else {})}
 
 
-@dataclass(frozen=True)
+@record
 class Expected:
     """Options of the arguments and of the results to expect."""
 
@@ -176,7 +176,7 @@ class Expected:
     atol: float | None
 
 
-@dataclass(frozen=True)
+@record
 class Outputs:
     """Files to write."""
 

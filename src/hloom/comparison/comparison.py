@@ -10,7 +10,6 @@ equal numbers) thus accuses nobody.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +18,7 @@ from hloom.comparison.double import exact_results
 from hloom.comparison.tolerance import Tolerance, tolerance_of
 from hloom.files.arrays import describe_mismatches, flat, from_raw_bits, mismatches, type_mismatch
 from hloom.ir import Module
+from hloom.system.records import record
 from hloom.types import BY_DTYPE
 from hloom.values import Array, Value
 
@@ -26,7 +26,7 @@ MARGIN = 8.0
 """The ratio of errors from which the larger one is a fault."""
 
 
-@dataclass(frozen=True)
+@record
 class Exact:
     """An array of the result in double precision, and the one that perturbed arguments give."""
 

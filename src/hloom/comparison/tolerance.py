@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import ml_dtypes
 
@@ -12,6 +11,7 @@ from hloom.files.arrays import difference, flat
 from hloom.ir import Instruction, Module
 from hloom.ops.structure import Constant, Parameter
 from hloom.ops.traits import CallLike, Identity, Movement, NoWork
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 from hloom.values import Value
 
@@ -19,7 +19,7 @@ ROUNDINGS = 4.0
 """Roundings of the coarsest type, and of each term of a sum, in units of the distance from 1 to the next number."""
 
 
-@dataclass(frozen=True)
+@record
 class Tolerance:
     """Tolerance of a comparison: |a - b| <= absolute + relative |b| + of_largest max |b|.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 
 from hloom.api import parse
 from hloom.errors import HloomError, ParseError
 from hloom.ops.operation import OPERATIONS
 from hloom.ops.reference import section
+from hloom.system.records import record
 
 _DEFINITION = re.compile(r"^\s*(?:ROOT\s+)?%?(?P<name>[\w.\-]+)\s*=\s*(?P<rest>.*)$")
 _COMPUTATION = re.compile(r"^(?:ENTRY\s+)?%?(?P<name>[\w.\-]+)\s*(?:\(.*)?\{\s*$")
@@ -23,7 +23,7 @@ MAX_PROBLEMS = 20
 _STAND_IN = 'custom-call(), custom_call_target="stand_in"'
 
 
-@dataclass(frozen=True)
+@record
 class Span:
     """Part of a line; columns are counted from 0, the last one exclusive."""
 
@@ -32,7 +32,7 @@ class Span:
     end: int
 
 
-@dataclass(frozen=True)
+@record
 class Problem:
     """An error at a line and column, counted from 0."""
 
@@ -41,7 +41,7 @@ class Problem:
     column: int
 
 
-@dataclass(frozen=True)
+@record
 class Fix:
     """A change that an error suggests."""
 
@@ -50,7 +50,7 @@ class Fix:
     text: str
 
 
-@dataclass(frozen=True)
+@record
 class Definition:
     """Definition of an instruction or a computation: its name, position and text."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from hloom.comparison import Comparison, Tolerance, tolerance_of
@@ -13,6 +12,7 @@ from hloom.faults.reduce import Progress, reduce
 from hloom.files.arrays import flat
 from hloom.ir import Instruction, Module
 from hloom.passes import Pass, Pipeline, clone_module, run_passes
+from hloom.system.records import record
 from hloom.values import Value
 
 Runner = Callable[[Module, Sequence[Value]], Value]
@@ -131,7 +131,7 @@ def first_difference_of_modules(case: Case, other: Module, tolerance: Tolerance 
     return None
 
 
-@dataclass(frozen=True)
+@record
 class FaultyPass:
     """A pass that changed the result of a module.
 

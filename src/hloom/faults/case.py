@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -13,10 +13,11 @@ from hloom.ir import Computation, Instruction, Module, callees_first, clone_comp
 from hloom.ops.structure import Constant, Parameter, Tuple
 from hloom.passes.edit import copy_annotations
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.values import Value
 
 
-@dataclass(frozen=True)
+@record
 class Case:
     """A module with an argument for each parameter of its entry, or without arguments (None).
 

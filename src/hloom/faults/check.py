@@ -8,7 +8,6 @@ of bounds if XLA would clamp it (dynamic-slice, dynamic-update-slice, gather) or
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,13 +16,14 @@ from hloom.errors import ArgumentError
 from hloom.faults.instrument import Site, instrumented
 from hloom.ir import Instruction, Module
 from hloom.ops.scatter import Scatter
+from hloom.system.records import record
 from hloom.values import Value
 
 KINDS = ("nan", "inf", "bounds")
 _WORDS = {"nan": "a NaN", "inf": "an infinity"}
 
 
-@dataclass(frozen=True)
+@record
 class Finding:
     """The first failure of a check.
 

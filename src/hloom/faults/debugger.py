@@ -5,7 +5,6 @@ from __future__ import annotations
 import cmd
 import fnmatch
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import methodcaller
 from typing import IO, Any
 
@@ -15,6 +14,7 @@ from hloom.backends.interpreter.debug import describe, summary
 from hloom.errors import HloomError, counted
 from hloom.faults.case import Case, interpret
 from hloom.ir import Computation, Instruction
+from hloom.system.records import record
 from hloom.values import Value
 
 AROUND = 4
@@ -25,7 +25,7 @@ class Quit(HloomError):
     """Raised when the user ends the run."""
 
 
-@dataclass(frozen=True)
+@record
 class Breakpoint:
     """A glob pattern of names or opcodes, and a Python condition on the value (empty: always true)."""
 

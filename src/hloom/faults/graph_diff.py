@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 from hloom.ir import Computation, Instruction, Module
 from hloom.passes.edit import callees_first_of
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class ComputationDiff:
     """Difference of a computation and its counterpart in the other module, either of which may be missing.
 

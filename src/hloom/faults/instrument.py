@@ -32,6 +32,7 @@ from hloom.passes.edit import callees_first_of, copy_annotations
 from hloom.passes.op_builder import OpBuilder, ScalarComputations
 from hloom.passes.simplify.dead_code import remove_unused_computations
 from hloom.shape import Shape, scalar
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 S32, S64 = PrimitiveType.S32, PrimitiveType.S64
@@ -44,7 +45,7 @@ _FORWARDING = (Structural, *_RUNNING)
 """Operations whose values need no check: they come from elsewhere."""
 
 
-@dataclass(frozen=True)
+@record
 class Site:
     """A check: its instruction, its kind (nan, inf, bounds), and the sizes of the array that it checks."""
 

@@ -10,7 +10,6 @@ Monte Carlo arithmetic (Parker, 1997; Verificarlo, Denis et al., 2016).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -40,6 +39,7 @@ from hloom.ops.select import Select
 from hloom.ops.structure import Constant, Parameter, Tuple
 from hloom.runtime.executable import Executable, RunOptions
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import BY_DTYPE
 from hloom.values import Value
 
@@ -61,7 +61,7 @@ COMPLEX_ROUNDED = (Multiply, Divide, Abs, Sign, Sqrt, Power)
 """Operations whose results for complex numbers depend on the formula."""
 
 
-@dataclass(frozen=True)
+@record
 class Error:
     """The error of an operation in units in the last place: of its result, and of its operands, each relative to the
     element or to the largest one of the array.

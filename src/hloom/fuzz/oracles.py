@@ -25,6 +25,7 @@ from hloom.passes import PASSES, Pass, clone_module, run_passes
 from hloom.proto import module_from_bytes, module_to_bytes
 from hloom.shape import Shape
 from hloom.stablehlo.exporter.module import print_stablehlo
+from hloom.system.records import record
 from hloom.text import fingerprint, parse_module
 from hloom.values import Value
 from hloom.verifier import verify_module
@@ -40,7 +41,7 @@ TRIED_PASSES = 8
 """Passes of which the first one is taken that changes a module."""
 
 
-@dataclass(frozen=True)
+@record
 class Problem:
     """A violation: its kind (difference, crash, hang, exception, error, invalid), and a description."""
 

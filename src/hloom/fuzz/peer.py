@@ -36,6 +36,7 @@ from hloom.passes.legalize.nan_signs import tells_nans_apart
 from hloom.proto import module_to_bytes
 from hloom.shape import Shape
 from hloom.system.child import ChildTimedOut
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 SECONDS = 300.0
@@ -109,7 +110,7 @@ def _accepted(module: Module) -> Module:
     return copy
 
 
-@dataclass(frozen=True)
+@record
 class Known:
     """A class of differences between XLA and the specification: a name, the reason with its clause, a predicate."""
 

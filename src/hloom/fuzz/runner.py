@@ -10,7 +10,6 @@ import resource
 import sys
 import traceback
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any, cast
 
 import hloom.backends.cpu
@@ -24,6 +23,7 @@ from hloom.fuzz.noise import on_replicas
 from hloom.proto import module_from_bytes, module_to_bytes
 from hloom.runtime.serialization import DataFormat
 from hloom.system.child import Child, ChildDied, ChildTimedOut, serve
+from hloom.system.records import record
 from hloom.values import Value
 
 CPU_SECONDS = 60
@@ -40,7 +40,7 @@ LOW_THRESHOLDS = {
 """Values of heuristics with which small arrays take the paths of large ones: threads, parts of sums, fused operands."""
 
 
-@dataclass(frozen=True)
+@record
 class Failure:
     """A run without a result: an error of hloom's, another exception, a crash, or a time-out."""
 

@@ -23,6 +23,7 @@ from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.structure import Constant, Parameter
 from hloom.passes.pattern import Pattern, parse_pattern
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 from hloom.verifier import verify_module
 
@@ -34,7 +35,7 @@ MAX_ELEMENTS = 64
 """Elements of an array of an instance."""
 
 
-@dataclass(frozen=True)
+@record
 class Instance:
     """A module that matches a pattern at `root`, an instruction of the entry computation."""
 

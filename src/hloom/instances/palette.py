@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 _FIRST = (PrimitiveType.F32, PrimitiveType.S32, PrimitiveType.PRED, PrimitiveType.U32)
@@ -13,7 +13,7 @@ ARRAY_TYPES = (*_FIRST, *(type for type in PrimitiveType if type.is_array and ty
 """Element types of instances, the most common ones first."""
 
 
-@dataclass(frozen=True)
+@record
 class Palette:
     """A source of chance, the main element type and the main sizes of an instance.
 

@@ -9,6 +9,7 @@ from enum import Enum
 from hloom.lir.instructions import Call, Instruction
 from hloom.lir.types import I32, VOID, Type
 from hloom.lir.values import Parameter, Symbol, Value, constant
+from hloom.system.records import record
 
 
 class Attribute(Enum):
@@ -30,7 +31,7 @@ ATTRIBUTE_GROUPS = (
 """Definitions of the attributes of functions and calls with a number, and of the metadata of non-temporal stores."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Declaration:
     """Name and type of a function."""
 
@@ -48,14 +49,14 @@ class Declaration:
         return f"declare {self.result} @{self.name}({', '.join([type.text for type in self.parameters])})"
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Zeros:
     """Content of a variable: words of zeros."""
 
     words: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(slots=True, eq=False)
 class Global:
     """Global variable or constant.
 
@@ -214,7 +215,7 @@ def _renamed(operand: Value, names: Mapping[str, str]) -> Value:
 Need = Declaration | Global | Function
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class LirModule:
     """Functions that are compiled together, with what they need.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from hloom.lir.builder import InstructionBuilder
 from hloom.lir.types import I1, I32, I64, PTR, Type, type_of
 from hloom.lir.values import Constant, Value, constant, zero
+from hloom.system.records import record
 
 
 class Builder(InstructionBuilder):
@@ -85,7 +85,7 @@ class Builder(InstructionBuilder):
         self.call_void(name, value, pointers, constant(I32, align), mask)
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class MaskPart:
     """Adjacent lanes of a masked vector: all `on`, all off, or None if their mask has to be looked at."""
 

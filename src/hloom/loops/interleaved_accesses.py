@@ -12,7 +12,7 @@ constant access one record: as in LLVM's interleaved access groups, they become 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Generic, TypeVar
 
 from hloom.affine import Expression, Index, Variable
@@ -22,6 +22,7 @@ from hloom.loops.lanes import min_masked_bits, native_lanes
 from hloom.loops.nest import Nest, Store, loads_of
 from hloom.loops.transformations import substitute
 from hloom.ops.convert import Convert
+from hloom.system.records import record
 
 MAX_LANES = 16
 """The largest number of lanes of the square tiles that are transposed in registers."""
@@ -192,7 +193,7 @@ def _reduction_tree(space: ExpressionSpace, reduction: Reduction, values: list[E
 # Access groups
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class AccessGroup(Generic[Access]):
     """Loads, or stores, of one buffer whose indices differ only by a constant: each lane accesses one record."""
 

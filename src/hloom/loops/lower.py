@@ -26,6 +26,7 @@ from hloom.ops.slice import DynamicUpdateSlice, start_indices
 from hloom.ops.structure import Constant, Tuple
 from hloom.ops.traits import AppliesScalar, Reduction
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 Loops = tuple[tuple[Variable, ...], tuple[Index, ...]]
@@ -41,7 +42,7 @@ MAX_GROUPED_STORES = 128
 """The largest number of stores in the nest of a concatenation: LLVM takes more than linear time for long functions."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Lowered:
     """A kernel whose buffers are the distinct operands of an instruction (arrays), followed by its results."""
 

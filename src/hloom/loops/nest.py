@@ -17,10 +17,11 @@ from hloom.loops.expression_space import ExpressionSpace
 from hloom.loops.expressions import Apply, Load, Reduction, ReductionResult, Where, walk
 from hloom.ops.elementwise_binary import Add, Multiply
 from hloom.ops.select import Select
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class BufferType:
     """A buffer that a kernel takes as an argument, or allocates (scratch): `size` elements in row-major order."""
 
@@ -35,7 +36,7 @@ class BufferType:
         return self.size * self.type.byte_width
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Store:
     """The store of a value to the element of a buffer at a linear index."""
 
@@ -44,7 +45,7 @@ class Store:
     value: Expression
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Schedule:
     """The vectorisation, tiling and parallelisation of a nest.
 
@@ -65,7 +66,7 @@ class Schedule:
     sum_lanes: int = 0
 
 
-@dataclass(frozen=True)
+@record
 class Nest:
     """Loops, from the outermost to the innermost, around stores."""
 
@@ -283,7 +284,7 @@ def in_place_pairs(nests: Sequence[Nest]) -> set[tuple[int, int]]:
     }
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class InvariantSelect:
     """A loop-invariant select of whole arrays: `kept` if `condition` equals `keeps`, else `other`.
 

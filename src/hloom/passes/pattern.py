@@ -10,16 +10,16 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from hloom.errors import ArgumentError
 from hloom.ir import Instruction
 from hloom.ops.broadcast import Broadcast
 from hloom.ops.operation import OPERATIONS
 from hloom.ops.structure import Constant
+from hloom.system.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Pattern:
     """A pattern of instructions: an opcode with patterns of its operands; or a name, to which a match is bound.
 

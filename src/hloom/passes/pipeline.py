@@ -35,6 +35,7 @@ from typing import Any, Protocol
 from hloom.errors import HloomError
 from hloom.ir import Computation, Module, clone_computation
 from hloom.passes.optional import is_left_out, optional
+from hloom.system.records import record
 from hloom.system.shield import checkpoint
 from hloom.verifier import verify_module
 
@@ -82,7 +83,7 @@ def is_optional(step: Pass) -> bool:
     return getattr(step, "optional", False)
 
 
-@dataclass(frozen=True)
+@record
 class Pipeline:
     """A sequence of passes; with `fixpoint` it is repeated until no pass changes the module.
 
@@ -109,7 +110,7 @@ class Pipeline:
         return sum(statistics.changes for statistics in run_passes(module, self))
 
 
-@dataclass(frozen=True)
+@record
 class PassStatistics:
     """Statistics of one or several runs of a pass.
 

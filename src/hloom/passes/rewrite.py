@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from hloom.ops.structure import Constant
 from hloom.passes.edit import Edit, constant_value, has_control_edges, runs_effects
 from hloom.passes.pattern import Pattern, parse_pattern, splat_source
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 from hloom.values import Array
 from hloom.verifier.precision import is_mixed
@@ -38,7 +39,7 @@ def always(match: Match) -> bool:
     return True
 
 
-@dataclass(frozen=True)
+@record
 class Rule:
     """A rewrite: an instruction that matches `pattern` and satisfies `when` is replaced by `replacement(match)`.
 

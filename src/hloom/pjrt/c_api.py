@@ -24,8 +24,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from dataclasses import dataclass
 from typing import Any
+
+from hloom.system.records import record
 
 VERSION = (0, 93)
 
@@ -210,7 +211,7 @@ _TYPES: dict[str, tuple[Any, int]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Field:
     """A field of an argument structure; `word` names the word of the record from which a getter copies it."""
 
@@ -227,7 +228,7 @@ class Field:
         return _TYPES[self.type][1]
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Function:
     """A function of the interface: its name without `PJRT_`, its implementation ("": none), and its arguments."""
 

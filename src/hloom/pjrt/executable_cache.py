@@ -7,7 +7,7 @@ run on several devices or call the host are not cached here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hloom.backends.cpu.compiler import PROGRAM, CompiledModule, may_keep_programs
 from hloom.backends.cpu.llvm.disk_cache import find_program, keep_program
@@ -18,6 +18,7 @@ from hloom.proto.reader import read_module
 from hloom.proto.schema import message_class
 from hloom.runtime.serialization import DataFormat
 from hloom.sharding import Sharding, ShardingType
+from hloom.system.records import record
 
 Shardings = tuple[list[Sharding], list[Sharding]]
 """Shardings of the parameters and of the results."""
@@ -25,7 +26,7 @@ DECLARATION = "hloom$elsewhere"
 """Target of the custom call that replaces the body of a program."""
 
 
-@dataclass(frozen=True)
+@record
 class CachedProgram:
     """A program's interface as the framework sees it, that on row-major arrays, and the key of its machine code."""
 
@@ -41,7 +42,7 @@ class CachedProgram:
         return cls(declared, shardings, declared if in_memory is module else declaration(in_memory), key)
 
 
-@dataclass(frozen=True)
+@record
 class _CacheEntry:
     """A `CachedProgram` in serialisable form, with modules as HloModuleProto."""
 

@@ -8,7 +8,7 @@ sends them. PJRT has no tuples, so parameters and results are the leaves of the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hloom.errors import ArgumentError, ProtoError, RuleError
 from hloom.ir import Instruction, Module
@@ -20,11 +20,12 @@ from hloom.proto.reader import module_from_proto, read_module
 from hloom.proto.schema import message_class
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
+from hloom.system.records import record
 
 _MESSAGES = {"hlo": "HloModuleProto", "hlo_with_config": "HloModuleProtoWithConfig"}
 
 
-@dataclass(frozen=True)
+@record
 class Source:
     """The bytes of a program and the name of their format."""
 

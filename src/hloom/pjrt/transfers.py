@@ -15,10 +15,11 @@ from hloom.pjrt.events import Completion, ready_event
 from hloom.pjrt.handlers import StatusError, implements, read_integers, read_words
 from hloom.pjrt.native.api import free_retired
 from hloom.pjrt.records import new_record, objects, recycle_record
+from hloom.system.records import record
 from hloom.values import Array
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Incoming:
     """A buffer of an asynchronous transfer, and its memory as an array, which the client may delete meanwhile."""
 

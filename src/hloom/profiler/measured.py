@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hloom.bench.limits import Limits
 from hloom.ir import Instruction, Module
+from hloom.system.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Kernel:
     """A step of the program, for an instruction (a fusion, a product, a copy), and its measurements.
 
@@ -67,7 +66,7 @@ class Kernel:
         return "" if self.instruction is None else self.instruction.source or self.instruction.location
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Event:
     """A step, an iteration of a loop, or a task of a step on one thread; times are in seconds from the start of the
     call.
@@ -82,7 +81,7 @@ class Event:
     kernel: Kernel | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Measured:
     """The profile of a program.
 

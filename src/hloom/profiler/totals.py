@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from rich.table import Table
 
 from hloom.errors import ArgumentError
 from hloom.profiler.measured import Kernel, Measured
+from hloom.system.records import record
 
 SHOWN = 25
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Total:
     """The time in a call of all kernels with a key; `depth` is the number of scopes around it."""
 

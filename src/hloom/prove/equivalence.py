@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from hloom.prove.terms.concrete import from_codes
 from hloom.prove.terms.functions import apply, both, is_equal
 from hloom.prove.terms.term import Term, Unsupported, array_of, constant, variable
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import BY_DTYPE
 from hloom.values import TOKEN_VALUE, Array, Token, Value
 
@@ -37,7 +37,7 @@ MAX_CASES = 256
 """Combinations of sizes that are distinguished."""
 
 
-@dataclass(frozen=True)
+@record
 class Proved:
     """The results are equal for all arguments; all NaNs are equal, zeros of both signs are not.
 
@@ -50,7 +50,7 @@ class Proved:
     """Sizes of dimensions with the smaller ones that the proof is for, if it is not for the modules as they are."""
 
 
-@dataclass(frozen=True)
+@record
 class Refuted:
     """The results differ on some arguments: the interpreter's results for them are `before` and `after`."""
 
@@ -60,7 +60,7 @@ class Refuted:
     difference: str
 
 
-@dataclass(frozen=True)
+@record
 class Undecided:
     """Neither a proof nor a counterexample was found, for a reason."""
 
@@ -94,7 +94,7 @@ def prove(before: Module, after: Module, seconds: float = 60.0) -> Verdict:
     return Undecided(outcome.reason) if outcome.reason else Proved(tuple(sorted(outcome.clauses)))
 
 
-@dataclass(frozen=True)
+@record
 class _Case:
     """Elements that are to be equal, for arguments of known sizes, where `assumption` holds."""
 

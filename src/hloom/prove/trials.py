@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
@@ -23,6 +22,7 @@ from hloom.ops.sort import Sort
 from hloom.ops.traits import CallLike, Identity, Movement, Structural
 from hloom.prove.equivalence import difference
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import BY_DTYPE, PrimitiveType
 from hloom.values import TOKEN_VALUE, Array, Value
 
@@ -102,7 +102,7 @@ def tried(module: Module, run: Callable[[Sequence[Value]], Value], count: int = 
     return None
 
 
-@dataclass(frozen=True)
+@record
 class SameBits(Tolerance):
     """No tolerance: zeros of both signs differ, all NaNs are equal."""
 

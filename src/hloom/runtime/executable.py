@@ -7,7 +7,6 @@ import functools
 import importlib.metadata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -21,6 +20,7 @@ from hloom.runtime.device import MAX_DEVICES, Device
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.shape import UNBOUNDED, Shape
 from hloom.system.float_state import ieee_floats
+from hloom.system.records import record
 from hloom.system.shield import Job
 from hloom.text import fingerprint
 from hloom.values import TOKEN_VALUE, Value
@@ -126,7 +126,7 @@ class Executable(ABC):
         return f"<table><caption>{escape(self.module.name)}</caption>{cells}</table>"
 
 
-@dataclass(frozen=True)
+@record
 class RunOptions:
     """The devices and limits of a run, as documented for `hloom.compile`."""
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hloom.errors import ArgumentError
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Level:
     """Links between `count` units of the level below.
 
@@ -28,7 +28,7 @@ class Level:
     reduction_rate: float
 
 
-@dataclass(frozen=True)
+@record
 class Cluster:
     """Identical devices, connected level by level: device d is in unit d // count of the first level, and so on.
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from hloom.errors import ArgumentError
 from hloom.ops.collectives import AllGather, AllReduce, AllToAll, CollectiveBroadcast, CollectivePermute, ReduceScatter
 from hloom.ops.operation import Operation
 from hloom.ops.ragged_all_to_all import RaggedAllToAll
 from hloom.scaling.cluster import Cluster, Level
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Estimate:
     """Time in seconds, and the algorithm that achieves it."""
 

@@ -8,7 +8,7 @@ Nothing overlaps.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hloom.analysis.counted_loop import trip_count
 from hloom.analysis.flops import bytes_of, count_flops_of
@@ -25,10 +25,11 @@ from hloom.ops.traits import Communication, ControlFlow, NoWork
 from hloom.passes import clone_module, run_passes
 from hloom.scaling.cluster import Cluster
 from hloom.scaling.collective_times import Estimate, estimate
+from hloom.system.records import record
 from hloom.target import Target
 
 
-@dataclass(frozen=True)
+@record
 class Part:
     """An instruction of a step; `seconds` and `sent` (bytes) are totals over all `times` that it runs."""
 
@@ -49,7 +50,7 @@ class Part:
         return isinstance(self.instruction.op, Communication)
 
 
-@dataclass(frozen=True)
+@record
 class Prediction:
     """The cost of a step per device: its parts, the longest first, and its peak memory in bytes."""
 
@@ -67,7 +68,7 @@ class Prediction:
         return sum(part.seconds for part in self.parts if part.is_collective is collectives)
 
 
-@dataclass(frozen=True)
+@record
 class _Run:
     """The devices that run a step."""
 

@@ -15,7 +15,6 @@ of an opcode. CHLO ops that are HLO operations are rows too; `importer/rules/chl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from hloom.ops.attributes import PaddingDimension, SliceDimension
@@ -46,9 +45,10 @@ from hloom.stablehlo.attributes.values import (
 from hloom.stablehlo.attributes.windows import ConvolutionDimensions, Windows
 from hloom.stablehlo.mlir.assembly.formats import CHLO_NAMES
 from hloom.stablehlo.mlir.ir import Attribute
+from hloom.system.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Row:
     """Correspondence of a StableHLO op and an HLO operation."""
 

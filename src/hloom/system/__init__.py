@@ -1,1 +1,1 @@
-"""The process and the machine around hloom: queries, private files, CPython, signals, garbage, rounding modes."""
+"""The process and the machine around hloom: queries, private files, CPython, records, signals, garbage, rounding."""

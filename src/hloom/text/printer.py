@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from hloom.errors import ParseError
@@ -17,6 +16,7 @@ from hloom.ops.control_flow import Conditional
 from hloom.ops.kinds import ComputationKind
 from hloom.ops.operation import Field
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.text.attributes import alias_text, write
 from hloom.text.literals import ELIDED, print_literal
 from hloom.text.scanner import Scanner, braced, is_printable, quote, without_comments
@@ -33,7 +33,7 @@ _STRINGS = {"op_type", "op_name", "source_file", "deduplicated_name", "schedulin
 _INTERNAL = re.compile(r"__(?!xla_)")
 
 
-@dataclass(frozen=True)
+@record
 class PrintOptions:
     """Options of printing.
 

@@ -8,7 +8,6 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +38,7 @@ from hloom.ops.ragged_all_to_all import RaggedAllToAll
 from hloom.runtime.executable import DeviceExecutable, RunOptions, own_arrays
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.system.python_api import c_address
+from hloom.system.records import record
 from hloom.values import Array, Value
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ KEPT_ARENA_BYTES = 1 << 20
 """Maximum size of an arena that is kept between calls."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class NativeEntry:
     """Program for callers in native code: `i32 main(ptr table)`.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from hloom.errors import RuleError
@@ -18,6 +17,7 @@ from hloom.ops.rules import result_shape
 from hloom.runtime.custom_calls.signature import Attribute, Pattern, Signature
 from hloom.runtime.custom_calls.targets import signatures
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import BY_NAME
 
 LEFT_OUT = (*SHARD_MARKERS, REFUSE_SIZES, SLICE_TO_DYNAMIC, "AllocateBuffer")
@@ -29,7 +29,7 @@ TRIES = 1000
 LARGEST_SIZE = 5
 
 
-@dataclass(frozen=True)
+@record
 class DrawnCall:
     """A call that fits the signature of a target."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from hloom.affine import Variable
 from hloom.ir import Instruction
@@ -19,9 +18,10 @@ from hloom.ops.operation import Operation
 from hloom.ops.reduce import Reduce
 from hloom.ops.reshape import Reshape
 from hloom.ops.transpose import Transpose
+from hloom.system.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class TiledDimension:
     """The tiled dimension of one array: step k is [k * multiple, (k + 1) * multiple) along dimension `index`."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import ml_dtypes
 
 from hloom.ir import Instruction, Module
@@ -16,6 +14,7 @@ from hloom.ops.select import Select
 from hloom.ops.structure import Constant
 from hloom.passes.op_builder import OpBuilder, reduced
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 S32 = PrimitiveType.S32
@@ -25,7 +24,7 @@ _ASCENDING, _INCLUSIVE = (_LT, _LE), (_LE, _GE)
 _OPPOSITE = {_LT: _GE, _LE: _GT, _GT: _LE, _GE: _LT}
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Masking:
     """The masking of scores: where `mask` is not `kept_where`, the score is the constant `value`."""
 

@@ -11,7 +11,6 @@ keys add exactly 0 if all of v is finite; the loop ends once that holds for all 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,6 +31,7 @@ from hloom.passes.edit import Edit
 from hloom.passes.legalize.bits import UNSIGNED
 from hloom.passes.op_builder import OpBuilder, below, loop, reduced
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 S32, U32, PRED, F32 = PrimitiveType.S32, PrimitiveType.U32, PrimitiveType.PRED, PrimitiveType.F32
@@ -39,7 +39,7 @@ _UNDERFLOW = {F32: 104.0, PrimitiveType.F64: 746.0}
 """Exponentials of arguments below the negative of this underflow to 0."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class _State:
     """The maximum of each row and the totals, over the keys so far."""
 
@@ -47,7 +47,7 @@ class _State:
     totals: Sequence[Instruction]
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class _End:
     """The condition for leaving the loop early.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar
 
@@ -16,6 +15,7 @@ from hloom.passes.blocking.regions import Region, find_regions
 from hloom.passes.blocking.softmax import Softmax, find_softmax
 from hloom.passes.blocking.tiling import BlockSizes, Tiling, block_size, choose_tiling
 from hloom.passes.edit import callees_first_of, running_computations
+from hloom.system.records import record
 
 MASKED_BLOCKS = 8
 """Blocks of keys, at least, where a mask hides some of them."""
@@ -25,7 +25,7 @@ MIN_SIDE = 64
 """Rows or keys of a block that products compute at full speed."""
 
 
-@dataclass(frozen=True)
+@record
 class ProductBlocking:
     """Before: a product with a small contracted dimension and a large result, which others reduce to small results.
     After: a loop over blocks of its batches and rows, with an inner loop over keys where rows pass through one softmax.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from hloom.analysis.monoids import monoid_of
 from hloom.ir import Instruction
@@ -21,9 +20,10 @@ from hloom.passes.blocking.dimensions import (
     result_dimension,
 )
 from hloom.passes.blocking.regions import Region
+from hloom.system.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class BlockSizes:
     """Limits of a block: its size in bytes of the largest product, and its minimum number of rows."""
 
@@ -31,7 +31,7 @@ class BlockSizes:
     min_rows: int
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Tiling:
     """A dimension along which a region is split into blocks."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 import numpy as np
@@ -26,13 +26,14 @@ from hloom.passes.edit import is_filled
 from hloom.passes.op_builder import OpBuilder, expand_each
 from hloom.runtime.custom_calls.signature import parse_attributes
 from hloom.runtime.custom_calls.targets import is_lapack_call
+from hloom.system.records import record
 
 LOWER = {"uplo": ord("L")}
 CanFactorise = Callable[[int, int], bool]
 """Whether the target has code of its own for matrices of an order, in batches of a size."""
 
 
-@dataclass(frozen=True)
+@record
 class CholeskyCalls:
     """Before: a Cholesky factorisation, whose factor is replaced by NaN where there is none, and whose other triangle
     is set to zero. After: a call of `lapack_scholesky` or `lapack_dcholesky`, which does both.

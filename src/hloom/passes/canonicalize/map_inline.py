@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.reduce import Map
 from hloom.ops.structure import Constant, Parameter
 from hloom.passes.op_builder import OpBuilder, expand_each
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class MapInliner:
     """Before: map(%a, ..), to_apply=f. After: the instructions of f on whole arrays, constants broadcast.
 

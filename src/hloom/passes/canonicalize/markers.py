@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
 from hloom.ops.custom_call import CustomCall
 from hloom.passes.op_builder import OpBuilder, expand_each
 from hloom.runtime.custom_calls.targets import markers
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class MarkerRemover:
     """Before: custom-call(%x), custom_call_target="MoveToHost". After: %x.
 

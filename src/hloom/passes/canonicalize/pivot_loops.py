@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.analysis.counted_loop import counted_loop
@@ -35,6 +34,7 @@ from hloom.passes.edit import Edit, constant_value, counts_along_last, has_contr
 from hloom.passes.op_builder import OpBuilder
 from hloom.runtime.custom_calls.targets import is_lapack_call
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 
@@ -67,7 +67,7 @@ WRITES = {
 """Arrays with a new element, by their index and the element."""
 
 
-@dataclass(frozen=True)
+@record
 class PivotLoops:
     """Before: a loop that applies the swaps of rows of an LU factorisation to the numbers of the rows. After: one call
     of `lapack_slaswp_ffi`.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
@@ -13,10 +12,11 @@ from hloom.ops.ragged_all_to_all import RaggedAllToAll
 from hloom.ops.replica_groups import Collective
 from hloom.ops.traits import Start
 from hloom.passes.op_builder import Expanders, OpBuilder, expand_all
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 
-@dataclass(frozen=True)
+@record
 class SingleDeviceCollectives:
     """Before: all-reduce(%x) and other collectives; replica-id, partition-id. After: %x; 0.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
@@ -10,9 +9,10 @@ from hloom.ops.custom_call import TOP_K_TARGETS, CustomCall
 from hloom.ops.sort import TopK
 from hloom.passes.op_builder import OpBuilder, expand_each
 from hloom.runtime.custom_calls.registry import REGISTERED, binding_of
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class TopKCalls:
     """Before: custom-call(%x), custom_call_target="TopK", as XLA and JAX write it. After: topk(%x).
 

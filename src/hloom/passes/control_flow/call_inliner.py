@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
@@ -20,9 +19,10 @@ from hloom.passes.edit import (
     has_control_edges,
 )
 from hloom.passes.simplify.dead_code import remove_unused_computations
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class CallInliner:
     """Before: %c = call(%a, ..), to_apply=f. After: the instructions of f applied to %a, .., instead of the call.
 

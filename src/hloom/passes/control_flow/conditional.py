@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
 from hloom.ops.control_flow import Conditional
 from hloom.passes.control_flow.call_inliner import inline
 from hloom.passes.edit import Edit, callees_first_of, constant_value, has_control_edges
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class ConditionalSimplifier:
     """Before: a conditional on a constant, or whose branches are one computation with one operand. After: the
     instructions of the branch.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.analysis.counted_loop import trip_count
@@ -18,9 +17,10 @@ from hloom.passes.edit import (
     inlined_size,
 )
 from hloom.passes.simplify.dead_code import remove_unused_computations
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class WhileLoopUnroller:
     """while(%t) with a known trip count n -> n copies of its body, one after another.
 

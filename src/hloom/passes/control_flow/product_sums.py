@@ -9,7 +9,6 @@ of the size of the weights, takes longer to read and write than to compute.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.analysis.counted_loop import CountedLoop, carried_index, counted_loop
@@ -23,6 +22,7 @@ from hloom.passes.control_flow.while_loops import widen_loop
 from hloom.passes.edit import Edit, callers, has_control_edges, is_dynamic, loops_of
 from hloom.passes.op_builder import OpBuilder
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 FLOATS = {PrimitiveType.F32, PrimitiveType.F64}
@@ -30,7 +30,7 @@ MIN_TRIPS = 4
 """Iterations of a loop that is worth it."""
 
 
-@dataclass(frozen=True)
+@record
 class ProductSums:
     """Before: a loop of n iterations, a known number, with add(%s, dot(%x, %y)) as the next value of an element %s of
     its state. After: the loop collects %x and %y in arrays of n of them, whose product is added to %s after the loop.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.analysis.counted_loop import carried_index, trip_count
@@ -16,6 +15,7 @@ from hloom.ops.traits import ControlFlow, Identity, Structural, View
 from hloom.passes.control_flow.call_inliner import inline
 from hloom.passes.edit import Edit, callers, effectful_computations, has_control_edges, has_effect, loops_of
 from hloom.shape import Shape
+from hloom.system.records import record
 
 
 def invariant_elements(body: Computation) -> dict[int, list[Instruction]]:
@@ -31,7 +31,7 @@ def invariant_elements(body: Computation) -> dict[int, list[Instruction]]:
     return {k: readers[k] for k in forwarded}
 
 
-@dataclass(frozen=True)
+@record
 class WhileLoopSimplifier:
     """Before: a counted loop with 0 or 1 iterations. After: its initial value, or its body, inlined.
 
@@ -70,7 +70,7 @@ _FREE = (Structural, View, Identity, Broadcast)
 """Operations that are too cheap for an element of the tuple: hoisted only as operands of other hoisted instructions."""
 
 
-@dataclass(frozen=True)
+@record
 class WhileLoopInvariantCodeMotion:
     """Before: an instruction in a loop's body that depends on constants and invariant elements only. After: computed
     once before the loop, and carried as a further element.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
@@ -11,9 +10,10 @@ from hloom.ops.dot import Dot
 from hloom.ops.transpose import Transpose
 from hloom.passes.edit import Edit, is_dynamic
 from hloom.shape import Shape
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class DotOperands:
     """dot(a, b) -> dot(transpose(a), transpose(b)), if the dimensions of a role are not adjacent and in order.
 

@@ -20,7 +20,7 @@ the kernel that computes them, or what they are computed from.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module, post_order
@@ -31,9 +31,10 @@ from hloom.passes.fusion.build import build_fusion
 from hloom.passes.fusion.decisions import CanFuse, Decisions
 from hloom.passes.fusion.in_place import ROOT_ONLY, written_part
 from hloom.passes.fusion.sibling_fusion import merge_siblings
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class FusionPass:
     """Fuses element-wise producers and reductions into their consumers, and sibling fusions with each other.
 

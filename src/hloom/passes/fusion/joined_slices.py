@@ -10,7 +10,6 @@ that read them. A step of a stencil that rolls or pads an array is then one kern
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
@@ -22,12 +21,13 @@ from hloom.ops.select import Select
 from hloom.ops.slice import Slice
 from hloom.passes.op_builder import S32, OpBuilder, expand_each
 from hloom.shape import scalar
+from hloom.system.records import record
 
 MAX_OPERANDS = 3
 """Slices of a concatenation up to which a load of each costs less than storing their elements."""
 
 
-@dataclass(frozen=True)
+@record
 class JoinedSlices:
     """Before: multiply(concatenate(slice(%x), slice(%x)), %y). After: multiply(select(i < n, pad(slice(%x)),
     pad(slice(%x))), %y).

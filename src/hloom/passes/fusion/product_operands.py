@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
@@ -16,6 +16,7 @@ from hloom.ops.traits import Movement
 from hloom.passes.edit import edits, is_dynamic, running_computations
 from hloom.passes.fusion.build import build_fusion
 from hloom.passes.fusion.decisions import CanFuse
+from hloom.system.records import record
 
 MAX_INSTRUCTIONS = 48
 """Instructions from which an operand is computed."""
@@ -31,7 +32,7 @@ CanCompute = Callable[[Instruction, Instruction, tuple[Instruction, ...]], bool]
 """Whether the target has code for a dot, of which it computes an operand from arrays in memory."""
 
 
-@dataclass(frozen=True)
+@record
 class ProductOperands:
     """Before: dot(x, multiply(convert(w), broadcast(scale))). After: a fusion of these, whose root is the dot.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
@@ -13,6 +13,7 @@ from hloom.ops.slice import DynamicSlice, Slice
 from hloom.ops.structure import Constant
 from hloom.passes.edit import edits, has_control_edges, is_dynamic, reshape_chain, running_computations
 from hloom.passes.fusion.build import build_fusion
+from hloom.system.records import record
 
 MIN_BYTES = 1 << 12
 """Bytes of a slice whose copy takes longer than a call of a kernel."""
@@ -21,7 +22,7 @@ CanMultiply = Callable[[Instruction], bool]
 """Whether the target has code for a dot."""
 
 
-@dataclass(frozen=True)
+@record
 class ProductSlices:
     """Before: dot(x, slice(w)), or a dynamic slice, perhaps reshaped, that is one piece of memory. After: a fusion of
     these, whose root is the dot.

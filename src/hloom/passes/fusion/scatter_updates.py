@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
@@ -13,6 +13,7 @@ from hloom.ops.traits import Movement, Update
 from hloom.passes.edit import edits, is_dynamic, running_computations
 from hloom.passes.fusion.build import build_fusion
 from hloom.passes.fusion.decisions import CanFuse
+from hloom.system.records import record
 
 MAX_INSTRUCTIONS = 48
 """Instructions from which updates are computed."""
@@ -25,7 +26,7 @@ CanCompute = Callable[[Instruction, Sequence[Instruction]], bool]
 """Whether the target has code for a scatter whose updates are computed from arrays in memory."""
 
 
-@dataclass(frozen=True)
+@record
 class ScatterUpdates:
     """Before: scatter(broadcast(0), i, multiply(gather(x, j), w)). After: a fusion of these, whose root is the scatter.
 

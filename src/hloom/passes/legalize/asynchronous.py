@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
@@ -19,9 +18,10 @@ from hloom.ops.communication import CopyDone, CopyStart
 from hloom.ops.control_flow import AsyncDone, AsyncStart, AsyncUpdate, Call
 from hloom.ops.operation import Operation
 from hloom.passes.op_builder import Expanders, OpBuilder, expand_all
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class AsyncToSync:
     """Before: async-start(..), calls=f, with its async-done; copy-start with its copy-done. After: a call of f; the
     operand.

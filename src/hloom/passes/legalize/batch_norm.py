@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
@@ -13,10 +12,11 @@ from hloom.ops.reduce import Reduce
 from hloom.ops.registry import Registry
 from hloom.passes.op_builder import OpBuilder, ScalarComputations, expand_each
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 
-@dataclass(frozen=True)
+@record
 class BatchNormExpander:
     """Before: batch-norm-training, -inference or -grad. After: the formulas of the specification, on arrays.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 import ml_dtypes
@@ -20,13 +19,14 @@ from hloom.ops.reshape import Bitcast, Reshape
 from hloom.ops.select import Select
 from hloom.passes.op_builder import Expanders, OpBuilder, expand_all, reduced
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 UNSIGNED = {t.bits: t for t in PrimitiveType if t.is_integer and not t.is_signed}
 """The unsigned type of each width in bits."""
 
 
-@dataclass(frozen=True)
+@record
 class BitsExpander:
     """Before: bitcast between layouts; bitcast-convert of types narrower than a byte; stochastic-convert. After:
     transposes and reshapes; shifts, masks and ors; comparisons with, or additions of, the random bits.
@@ -49,7 +49,7 @@ _EXPANDERS = Expanders()
 # Layouts
 
 
-@dataclass(frozen=True)
+@record
 class _Move:
     """A reshape to `sizes`, followed by a transpose by the permutation `order`."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
@@ -15,9 +14,10 @@ from hloom.ops.traits import Start
 from hloom.ops.transpose import Transpose
 from hloom.passes.op_builder import Expanders, OpBuilder, expand_all
 from hloom.shape import Shape
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class CollectiveDimensions:
     """Before: all-gather(%x), dimensions={1}. After: transpose(all-gather(transpose(%x)), dimensions={0}).
 

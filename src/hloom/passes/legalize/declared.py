@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.errors import ArgumentError
 from hloom.ir import Instruction, Module
 from hloom.ops.operation import Operation
 from hloom.passes.op_builder import Expanders, OpBuilder, expand_all
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class DeclaredExpander:
     """Before: an operation with `expand`. After: the instructions that `expand` builds.
 

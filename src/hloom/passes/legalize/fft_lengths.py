@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +24,7 @@ from hloom.ops.fft import Fft
 from hloom.ops.pad import Concatenate, Pad
 from hloom.ops.transpose import Reverse, Transpose
 from hloom.passes.op_builder import OpBuilder, expand_each
+from hloom.system.records import record
 
 MAX_LENGTH = 2048
 """Length of sequences up to which a vector of them, one per lane, stays in the second-level cache."""
@@ -37,7 +37,7 @@ MIN_PADDED_LENGTH, MAX_PADDED_ROWS = 64, 4
 ComplexVector = np.ndarray[Any, np.dtype[np.complex128]]
 
 
-@dataclass(frozen=True)
+@record
 class FftLengths:
     """Before: an fft of any lengths. After: ffts of one or several dimensions with kernels for their lengths.
 

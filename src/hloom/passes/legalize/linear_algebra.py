@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -17,13 +16,14 @@ from hloom.ops.select import Select
 from hloom.passes.legalize.eigenvectors import expanded_geev
 from hloom.passes.op_builder import Expanders, OpBuilder, expand_all
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 _LETTERS = {PrimitiveType.F32: "s", PrimitiveType.F64: "d", PrimitiveType.C64: "c", PrimitiveType.C128: "z"}
 _TRANSPOSE = {Transpose.NO_TRANSPOSE: "N", Transpose.TRANSPOSE: "T", Transpose.ADJOINT: "C"}
 
 
-@dataclass(frozen=True)
+@record
 class LinearAlgebraToLapack:
     """Before: cholesky, triangular-solve. After: custom calls of `lapack_spotrf_ffi`, `lapack_strsm_ffi`, or their
     variants for other types. Before: JAX's custom call `lapack_sgeev_ffi`. After: LAPACK's routine, and the conversion

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
@@ -10,11 +9,12 @@ from hloom.ops.control_flow import Call
 from hloom.passes.edit import Edit
 from hloom.passes.op_builder import OpBuilder, new_computation
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 from hloom.verifier.precision import is_mixed, widest_float, with_float
 
 
-@dataclass(frozen=True)
+@record
 class MixedPrecisionExpander:
     """Before: f32[] add(bf16[] %x, f32[] %y). After: the operands converted to f32, and the result to its own type.
 

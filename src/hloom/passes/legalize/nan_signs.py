@@ -8,7 +8,6 @@ without them pay nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -32,6 +31,7 @@ from hloom.passes.edit import Edit
 from hloom.passes.op_builder import OpBuilder
 from hloom.passes.origins import Origins, Position, ShapeIndex
 from hloom.shape import Shape
+from hloom.system.records import record
 
 _FORWARDING = (Convert, Negate, ReducePrecision, SetDimensionSize)
 """Operations that copy NaNs of their first operand, besides those that move it. Negate inverts the signs of data."""
@@ -41,7 +41,7 @@ _SOURCES = (BitcastConvert, Constant, Infeed, Iota, Rng, RngBitGenerator)
 """Operations whose results are data, or are never NaN; the operand of a bitcast-convert is examined at the latter."""
 
 
-@dataclass(frozen=True)
+@record
 class NanSigns:
     """Before: compare(log(%x), %y), type=TOTALORDER. After: l = log(%x), compare(select(l != l, nan, l), %y).
 

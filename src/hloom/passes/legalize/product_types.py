@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
@@ -11,13 +10,14 @@ from hloom.ops.convolution import Convolution
 from hloom.ops.dot import Dot
 from hloom.ops.operation import Operation
 from hloom.passes.op_builder import Expanders, OpBuilder, expand_all
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 CanMultiply = Callable[[PrimitiveType, PrimitiveType, PrimitiveType], bool]
 """Whether the target supports products with these types of lhs, rhs and result."""
 
 
-@dataclass(frozen=True)
+@record
 class ProductTypes:
     """Before: dot(f8, f8) -> f8. After: the operands converted to f32, their dot, and that converted back.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
@@ -14,12 +13,13 @@ from hloom.ops.scan import Scan
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
 from hloom.passes.op_builder import OpBuilder, counted_loop, expand_each
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 S32 = PrimitiveType.S32
 
 
-@dataclass(frozen=True)
+@record
 class ScanExpander:
     """Before: scan(inputs.., carries..), to_apply=f. After: a while over (step, inputs.., carries.., outputs..).
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
@@ -13,10 +12,11 @@ from hloom.ops.slice import Slice
 from hloom.ops.sort import Sort, TopK
 from hloom.passes.op_builder import OpBuilder, expand_each, new_computation
 from hloom.shape import scalar
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 
-@dataclass(frozen=True)
+@record
 class TopKDecomposer:
     """Before: topk(%x). After: a stable sort of %x together with its indices, and the first k of both.
 

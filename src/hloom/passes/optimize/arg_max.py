@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import ml_dtypes
@@ -30,6 +29,7 @@ from hloom.ops.structure import GetTupleElement, Parameter, Tuple
 from hloom.passes.edit import constant_value
 from hloom.passes.op_builder import OpBuilder, expand_each, reduced
 from hloom.shape import Shape
+from hloom.system.records import record
 
 MIN_LENGTH = 32
 """Elements of a row that make vectorisation worthwhile."""
@@ -39,7 +39,7 @@ _COMPARED_PAIRS = ((2, 1), (1, 2), (1, 1), (_NAN, 1), (1, _NAN), (_NAN, _NAN))
 """A pair of values for each outcome of their comparison."""
 
 
-@dataclass(frozen=True)
+@record
 class ArgMax:
     """Before: a reduction of an array with an iota along its last dimension, whose combiner keeps the larger (or the
     smaller) value with its index, preferring NaNs, and the lower index of equal values; only the index is used. After:

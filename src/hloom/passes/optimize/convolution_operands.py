@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
 from hloom.ops.convolution import Convolution
 from hloom.ops.transpose import Reverse
 from hloom.passes.op_builder import OpBuilder, expand_each
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class ConvolutionOperandSwapper:
     """Before: a window of 30x30 over a padded input of 3x3. After: the input as the window over the reversed kernel.
 

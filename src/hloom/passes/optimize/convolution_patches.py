@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
@@ -15,10 +14,11 @@ from hloom.ops.slice import Slice
 from hloom.passes.op_builder import OpBuilder, expand_each
 from hloom.passes.optimize.convolution_products import is_image_first, product_of
 from hloom.shape import scalar
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 
-@dataclass(frozen=True)
+@record
 class ConvolutionPatches:
     """Before: convolution(%x, %k), with at most as many windows as output features. After: dot(%windows, %k), where
     %windows concatenates slices of the padded %x, one for each element of a window.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
@@ -13,12 +12,13 @@ from hloom.ops.dot import Dot
 from hloom.ops.slice import Slice
 from hloom.passes.op_builder import OpBuilder, expand_each
 from hloom.shape import Ints, Shape
+from hloom.system.records import record
 
 Side = tuple[Instruction, Ints]
 """An operand of a dot, and its contracting dimensions."""
 
 
-@dataclass(frozen=True)
+@record
 class ConvolutionProducts:
     """Before: convolution(%x, %k), along each dimension with windows of one element, or with one window. After: a dot
     of %x, or of the slice of it that strides and dilation read, and %k: summed over features and whole windows.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
@@ -12,6 +11,7 @@ from hloom.ops.elementwise_binary import Add, Multiply
 from hloom.ops.reduce import Reduce
 from hloom.passes.op_builder import OpBuilder, ScalarComputations, expand_each
 from hloom.shape import Shape
+from hloom.system.records import record
 
 MIN_BATCHES = 8
 """Adjacent batches that make vectorisation over them worthwhile."""
@@ -19,7 +19,7 @@ MAX_COMPUTED_TERMS = 64
 """Terms of a product of a vector and a matrix that is computed for it."""
 
 
-@dataclass(frozen=True)
+@record
 class DotStrengthReduction:
     """Before: dot(%x, %y) over at most `max_terms` terms. After: reduce(multiply(broadcast(%x), broadcast(%y))).
 

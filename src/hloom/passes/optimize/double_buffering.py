@@ -6,7 +6,6 @@ the first. Of two iterations the first writes the other array, the second the fi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.analysis.counted_loop import carried_index, trip_count
@@ -16,6 +15,7 @@ from hloom.ops.structure import Tuple
 from hloom.ops.traits import ControlFlow, Movement, Update, View
 from hloom.passes.edit import Edit, callers, copy_into, effectful_computations, has_control_edges, has_effect, loops_of
 from hloom.passes.optimize.update_scheduler import writes_most
+from hloom.system.records import record
 
 MAX_INSTRUCTIONS = 256
 """Instructions of a body that is repeated."""
@@ -25,7 +25,7 @@ MIN_TRIPS = 4
 """Iterations of a loop that is worth it."""
 
 
-@dataclass(frozen=True)
+@record
 class DoubleBuffering:
     """Before: a loop of n iterations, a known number, whose body computes an array of its state from other elements of
     it. After: a loop of n / 2 iterations of the body twice; if n is odd, the body is run once before it.

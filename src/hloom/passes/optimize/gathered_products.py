@@ -12,7 +12,6 @@ take no part in a product before the rewrite, so that they are replaced by 0 aft
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import ml_dtypes
@@ -34,6 +33,7 @@ from hloom.passes.edit import constant_value
 from hloom.passes.op_builder import Expanders, OpBuilder, ScalarComputations, expand_all, reduced
 from hloom.passes.pattern import splat_source
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 F32, F64, PRED = PrimitiveType.F32, PrimitiveType.F64, PrimitiveType.PRED
@@ -47,7 +47,7 @@ MAX_WIDENING = 4
 """Columns of the rows that are summed for each column of the result."""
 
 
-@dataclass(frozen=True)
+@record
 class GatheredProducts:
     """Before: dot(gather(%x, %i), %w), more rows in the result than in %x. After: gather(dot(%x, %w), %i). Also sums of
     rows, scatter(0, %i, dot(%g, %w)), and dot(gather(%x, %i), %g) over the rows of both.
@@ -71,7 +71,7 @@ class GatheredProducts:
 # Rows
 
 
-@dataclass(frozen=True)
+@record
 class _Rows:
     """Rows of a matrix at indices, replaced by `fill` where `mask` is false."""
 

@@ -6,7 +6,6 @@ The module also has the live ranges and memory use of a computation in its curre
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
 from typing import ClassVar
@@ -15,12 +14,13 @@ from hloom.ir import Computation, Instruction, Module
 from hloom.ops.structure import OptimizationBarrier
 from hloom.ops.traits import ControlFlow, Structural, View
 from hloom.passes.edit import effectful_computations, has_effect
+from hloom.system.records import record
 
 _ALIASES = (Structural, View, OptimizationBarrier)
 """Operations whose results need no memory of their own: aliases of operands, parameters and constants."""
 
 
-@dataclass(frozen=True)
+@record
 class MemoryScheduler:
     """An order of instructions -> an order with a lower peak of live bytes.
 
@@ -171,7 +171,7 @@ def live_ranges(computation: Computation) -> dict[Instruction, tuple[int, int]]:
     return rest | found
 
 
-@dataclass(frozen=True)
+@record
 class MemoryUse:
     """Memory that the values of a computation use in its current order."""
 

@@ -10,7 +10,6 @@ copied from somewhere, or is the sum of two.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -28,12 +27,13 @@ from hloom.passes.edit import constant_value
 from hloom.passes.op_builder import S32, OpBuilder, expand_each
 from hloom.passes.origins import Origins, Position
 from hloom.passes.pattern import splat_source
+from hloom.system.records import record
 
 MAX_SEARCH = 512
 """Positions visited in the proof that no element is -0."""
 
 
-@dataclass(frozen=True)
+@record
 class PartSums:
     """Before: add(%x, dynamic-update-slice(zeros, %u, %i)) in the body of a loop, %x an array of its state, updated or
     not. After: dynamic-update-slice(%x, add(dynamic-slice(%x, %i), %u), %i).

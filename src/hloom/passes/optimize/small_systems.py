@@ -30,12 +30,13 @@ from hloom.runtime.custom_calls.lapack.factorisations import MAX_SOLVED
 from hloom.runtime.custom_calls.signature import parse_attributes
 from hloom.runtime.custom_calls.targets import is_lapack_call
 from hloom.shape import Shape
+from hloom.system.records import record
 
 UPPER = {"side": "L", "uplo": "U", "trans_x": "N", "diag": "N"}
 UNIT_LOWER = {"side": "L", "uplo": "L", "trans_x": "N", "diag": "U"}
 
 
-@dataclass(frozen=True)
+@record
 class SmallSystems:
     """Before: a batch of at least `min_count` LU factorisations, with which one set of right-hand sides is solved for,
     and nothing else is done. After: a call of `lapack_sgesv` or `lapack_dgesv`.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hloom.ir import Computation, Instruction, Module
@@ -11,6 +10,7 @@ from hloom.ops.reduce import Map
 from hloom.ops.sort import Sort
 from hloom.ops.structure import Constant, Parameter
 from hloom.passes.op_builder import OpBuilder, expand_each, new_computation
+from hloom.system.records import record
 
 MIN_KEY_COST = 6
 """Least cost, in additions, of a key that is worth the memory that it takes."""
@@ -19,7 +19,7 @@ LEFT, RIGHT = 1, 2
 """Bits for the element of a comparison that a value depends on."""
 
 
-@dataclass(frozen=True)
+@record
 class SortKeys:
     """Before: sort(%a), less(x, y) = f(x) < f(y). After: sort(%a, map(%a), f), less(x, y, k, l) = k < l.
 

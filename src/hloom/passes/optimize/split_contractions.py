@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
@@ -11,6 +10,7 @@ from hloom.ops.dot import Dot
 from hloom.ops.elementwise_binary import Add
 from hloom.ops.reduce import Reduce
 from hloom.passes.op_builder import OpBuilder, ScalarComputations, expand_each
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 F32, F64 = PrimitiveType.F32, PrimitiveType.F64
@@ -22,7 +22,7 @@ MAX_RESULT = 128
 """Elements of a result for each element of the operands and each term."""
 
 
-@dataclass(frozen=True)
+@record
 class SplitContractions:
     """Before: dot(%x, %y) over k terms. After: reduce(dot(%x', %y')), whose batch dimension has the parts of k.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import ClassVar
 
@@ -15,12 +14,13 @@ from hloom.ops.structure import Constant, Parameter, Tuple
 from hloom.ops.traits import View
 from hloom.passes.edit import effectful_computations
 from hloom.passes.optimize.memory_scheduler import predecessors, run_computations, successors
+from hloom.system.records import record
 
 MAX_SEARCH = 4096
 """Instructions visited in the search for a dependence; a search that reaches the limit leaves the order alone."""
 
 
-@dataclass(frozen=True)
+@record
 class UpdateScheduler:
     """update(%a); reader(%a) -> reader(%a); update(%a), since the update would have to copy %a before the reader.
 

@@ -17,18 +17,18 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.errors import ArgumentError
 from hloom.ir import Module
 from hloom.passes.rewrite import Rule, RuleSet, Settled
 from hloom.passes.simplify.rules import arithmetic, reductions, shapes, slices, updates
+from hloom.system.records import record
 
 RULES: tuple[Rule, ...] = (*arithmetic.RULES, *shapes.RULES, *slices.RULES, *updates.RULES, *reductions.RULES)
 
 
-@dataclass(frozen=True)
+@record
 class AlgebraicSimplifier:
     """Applies rewrite rules until none applies: %y = add(%x, 0) -> %x.
 

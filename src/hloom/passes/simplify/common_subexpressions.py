@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
@@ -15,9 +14,10 @@ from hloom.passes.edit import (
     has_control_edges,
     has_effect,
 )
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class CommonSubexpressionElimination:
     """Merges equal computations, then equal instructions of each computation.
 

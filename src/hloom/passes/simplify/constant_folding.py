@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -22,6 +21,7 @@ from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
 from hloom.ops.structure import Constant
 from hloom.ops.transpose import Reverse, Transpose
 from hloom.passes.edit import Edit, constant_value, edits, has_control_edges
+from hloom.system.records import record
 from hloom.values import Array
 from hloom.verifier.precision import is_mixed
 
@@ -36,7 +36,7 @@ _FOLDED = (
 """Operations that are evaluated besides element-wise ones. Not broadcast and iota: the constant would be larger."""
 
 
-@dataclass(frozen=True)
+@record
 class ConstantFolding:
     """Before: an instruction without effects whose operands are constants. After: a constant.
 

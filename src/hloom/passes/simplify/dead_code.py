@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module, callees_first
@@ -10,9 +9,10 @@ from hloom.ops.control_flow import While
 from hloom.ops.structure import GetTupleElement, Parameter, Tuple
 from hloom.passes.edit import Edit, callers, effectful_computations, has_control_edges, has_effect, loops_of
 from hloom.shape import Shape
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class DeadCodeElimination:
     """Removes dead instructions, dead elements of loop states, and computations that are not called.
 

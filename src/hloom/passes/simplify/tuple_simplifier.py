@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Module
 from hloom.ops.structure import GetTupleElement
 from hloom.passes.rewrite import Match, Rule, RuleSet
+from hloom.system.records import record
 
 
 def _is_taken_apart_and_joined(m: Match) -> bool:
@@ -41,7 +41,7 @@ RULES = (
 _RULE_SET = RuleSet(RULES)
 
 
-@dataclass(frozen=True)
+@record
 class TupleSimplifier:
     """Before: get-tuple-element(tuple(..)), tuple(get-tuple-element(t, 0), ..). After: the element, the tuple t.
 

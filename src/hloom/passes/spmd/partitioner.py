@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hloom.errors import ArgumentError
 from hloom.ir import Computation, Instruction, Module, callees_first
@@ -27,11 +26,12 @@ from hloom.passes.spmd.shardings.mesh import Mesh, Placement
 from hloom.passes.spmd.shardings.resharding import block_shape
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 from hloom.verifier.annotations import check_loop_shardings
 
 
-@dataclass(frozen=True)
+@record
 class Partitioned:
     """The program of one partition.
 

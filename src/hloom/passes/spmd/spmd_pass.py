@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Module
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class SpmdPartitioner:
     """Before: a program on whole arrays, with shardings. After: the program that each partition runs, on its blocks.
 

@@ -20,13 +20,14 @@ from hloom.lir.types import Type
 from hloom.lir.values import Constant, Symbol, Value
 from hloom.prove.solver.element import NEAREST, Element, choose, from_bits, from_number, known, sort_of
 from hloom.prove.terms.term import Unsupported
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 FLOATS = {"half": PrimitiveType.F16, "float": PrimitiveType.F32, "double": PrimitiveType.F64}
 NEVER = z3.BoolVal(False)
 
 
-@dataclass(frozen=True)
+@record
 class Register:
     """A bit-vector, a boolean (i1) or a float; a vector is a tuple of registers. `poison` is a z3 boolean."""
 

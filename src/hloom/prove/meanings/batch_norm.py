@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,11 @@ from hloom.prove.meanings.products import SUM
 from hloom.prove.meanings.reductions import combination
 from hloom.prove.terms.functions import apply, converted
 from hloom.prove.terms.term import array_of, constant
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 
-@dataclass(frozen=True)
+@record
 class _Arithmetic:
     """Arithmetic on arrays of terms of one type; vectors have an element for each feature, along its dimension."""
 

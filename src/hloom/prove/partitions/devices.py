@@ -7,7 +7,6 @@ terms of all devices; other operations on each device by itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from hloom.ir import Computation, Instruction, callees_first
@@ -25,13 +24,14 @@ from hloom.prove.meanings.reductions import combined
 from hloom.prove.terms.normal import normal
 from hloom.prove.terms.term import Term, Unsupported, array_of, constant
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.values import Array, Value
 
 Symbols = list[Symbol]
 """The symbol of each device."""
 
 
-@dataclass(frozen=True)
+@record
 class Devices:
     """Evaluates computations on `replicas` times `partitions` devices, in lock-step."""
 
@@ -110,7 +110,7 @@ class Devices:
         return found
 
 
-@dataclass(frozen=True)
+@record
 class _Device:
     """A device that evaluates a collective: the part of `Context` that collectives use."""
 

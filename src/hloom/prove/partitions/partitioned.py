@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -43,6 +42,7 @@ from hloom.prove.terms.term import Term, Unsupported, array_of, variable
 from hloom.runtime.blocks import block_slices, join, partial_sum_indices, shard
 from hloom.shape import Shape
 from hloom.sharding import Sharding
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 from hloom.values import Array, Value
 
@@ -72,7 +72,7 @@ def prove_partitioned(module: Module, partitions: int, seconds: float = 60.0) ->
     return split.confirmed(values, parts)
 
 
-@dataclass(frozen=True)
+@record
 class _Split:
     """A whole module, and the program of its partitions."""
 

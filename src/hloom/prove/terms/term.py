@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -16,6 +15,7 @@ import numpy as np
 from hloom.errors import HloomError
 from hloom.ops.elementwise_binary import Monoid
 from hloom.ops.operation import Operation
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 from hloom.values import Array
 
@@ -24,26 +24,26 @@ class Unsupported(HloomError):
     """Raised for what has no symbolic meaning; the message names it."""
 
 
-@dataclass(frozen=True)
+@record
 class Unknown:
     """A function of which nothing is known but its name: equal arguments give equal results."""
 
     name: str
 
 
-@dataclass(frozen=True)
+@record
 class Part:
     """The bits of an element from number `index` times the width of the result on, as an element of the result."""
 
     index: int
 
 
-@dataclass(frozen=True)
+@record
 class Join:
     """The bits of all operands, the first in the lowest bits, as one element."""
 
 
-@dataclass(frozen=True)
+@record
 class Combination:
     """The operands, combined by a monoid that may work in any order (GEN-13): here as a balanced tree.
 
@@ -54,7 +54,7 @@ class Combination:
     from_zero: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class Polynomial:
     """The sum of products of integer operands, modulo 2^bits.
 

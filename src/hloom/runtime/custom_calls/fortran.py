@@ -11,17 +11,17 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hloom.errors import RunError
 from hloom.system.python_api import python_function
+from hloom.system.records import record
 from hloom.values import Array
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Matrices:
     """The memory of an operand or result: an array of `sizes` for each matrix of the batch, contiguously."""
 
@@ -44,7 +44,7 @@ class Matrices:
         return self.dtype.itemsize * self.elements
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class ArrayArgument:
     """An array: an operand that is read, a result that is written, or a result that is initialised by an operand.
 
@@ -70,7 +70,7 @@ class ArrayArgument:
         return self.columns or self.bounds is not None
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Workspace:
     """Scratch memory for the routine, in elements."""
 
@@ -78,7 +78,7 @@ class Workspace:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Status:
     """The routine's status, an s32 that the target does not return.
 
@@ -89,7 +89,7 @@ class Status:
     size = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class WorkspaceQuery:
     """Two arguments, a workspace and its size, which the routine reports when it is called with a length of -1."""
 
@@ -100,7 +100,7 @@ Argument = np.generic | str | None | ArrayArgument | Workspace | Status
 """The referent of an argument's pointer: a number, a character, or memory; None is a null pointer."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class RoutineCall:
     """A routine, called once for each of `count` matrices; `routine` includes the letter of the element type:
     `sgetrf`.

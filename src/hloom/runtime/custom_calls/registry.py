@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -19,11 +18,12 @@ from hloom.runtime.custom_calls.fortran import RoutineCall
 from hloom.runtime.custom_calls.signature import Binding, Signature, parse_attributes
 from hloom.shape import Shape
 from hloom.system.python_api import c_address
+from hloom.system.records import record
 from hloom.types import Kind
 from hloom.values import TOKEN_VALUE, Array, Value
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class CustomCallSite:
     """The first argument of functions registered with `wants_site=True`: the target, the shapes and the attributes.
 

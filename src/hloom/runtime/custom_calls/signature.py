@@ -16,12 +16,13 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NoReturn
 
 from hloom.errors import RuleError
 from hloom.ops.rules import result_shapes
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import BY_NAME, PrimitiveType
 
 CLAUSE = "CUSTOMCALL-7"
@@ -31,7 +32,7 @@ _PARTS = {PrimitiveType.C64: PrimitiveType.F32, PrimitiveType.C128: PrimitiveTyp
 _COMPLEX = {real: whole for whole, real in _PARTS.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Attribute:
     """An attribute of a call: a letter (itself or its code), a flag, a number, or an integer."""
 
@@ -66,7 +67,7 @@ class Attribute:
         return " or ".join(f"'{letter}' ({ord(letter)})" for letter in self.options)
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Pattern:
     """An operand or result in a signature."""
 
@@ -81,7 +82,7 @@ class Pattern:
         return f"{self.name}: {self.type}" + ("" if self.sizes is None else f"[{', '.join(self.sizes)}]")
 
 
-@dataclass(frozen=True)
+@record
 class Signature:
     """The operands, results and attributes of a target; `bind` checks a call against it."""
 
@@ -127,7 +128,7 @@ class Signature:
         return f"({self.text}){kinds}" + (f" where {clauses}" if clauses else "")
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Binding:
     """A call, bound to the names of its target's signature."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,13 +15,14 @@ from hloom.analysis.monoids import monoid_of
 from hloom.ir import Computation
 from hloom.ops.elementwise_binary import Add, And, Maximum, Minimum, Monoid, Multiply, Or, Xor
 from hloom.system.python_api import c_address
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 _TYPES_BY_SIZE = {1: "UINT8_T", 2: "UINT16_T", 4: "UINT32_T", 8: "UINT64_T", 16: "C_DOUBLE_COMPLEX"}
 """MPI types by size in bytes, for element types that MPI does not have."""
 
 
-@dataclass(frozen=True)
+@record
 class Reduction:
     """The MPI operation and the MPI element type that reduce arrays."""
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import Any, Protocol
 
 from hloom.errors import ArgumentError
@@ -23,6 +23,7 @@ from hloom.stablehlo.attributes.values import (
 )
 from hloom.stablehlo.mlir.ir import Attribute, DialectAttribute
 from hloom.stablehlo.mlir.types import i64
+from hloom.system.records import record
 
 REQUIRED: Any = object()
 
@@ -45,7 +46,7 @@ class AttributeCodec(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Plain(AttributeCodec):
     """An attribute that corresponds to one field, `name` unless `field` is given.
 
@@ -70,7 +71,7 @@ class Plain(AttributeCodec):
         return {} if is_omitted else {self.name: self.codec.write(value)}
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Fields(AttributeCodec):
     """An attribute with named parameters, `#stablehlo.gather<offset_dims = [1], index_vector_dim = 1>`.
 
@@ -100,7 +101,7 @@ class Fields(AttributeCodec):
         return {self.name: DialectAttribute(f"{self.dialect}.{self.mnemonic}", body)}
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Columns(AttributeCodec):
     """A field that holds records, such as slices, whose parts are separate attributes: an array for each of `names`."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hloom.errors import ArgumentError
 from hloom.ops.attributes import AxisRef, MeshReplicaGroups, ReplicaGroups
@@ -23,6 +22,7 @@ from hloom.stablehlo.attributes.values import (
 )
 from hloom.stablehlo.mlir.ir import Attribute, DenseElements, DialectAttribute
 from hloom.stablehlo.mlir.types import i64, i64_table
+from hloom.system.records import record
 
 
 class Groups(AttributeCodec):
@@ -68,7 +68,7 @@ def _axis_ref(body: Attributes, names: Sequence[str]) -> AxisRef:
     return AxisRef(names.index(name), *sizes)
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Channel(AttributeCodec):
     """HLO's channel id from `channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>`; handle 0 means none.
 

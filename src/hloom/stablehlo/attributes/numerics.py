@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hloom.errors import ArgumentError
 from hloom.ops.attributes import ResultAccuracy
@@ -25,9 +24,10 @@ from hloom.stablehlo.attributes.values import (
 )
 from hloom.stablehlo.mlir.ir import Attribute, DialectAttribute, Number, ScalarType
 from hloom.stablehlo.mlir.types import F64, i64
+from hloom.system.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Precisions(AttributeCodec):
     """`precision_config = [#stablehlo<precision HIGHEST>, ..]`; omitted beside a dot algorithm, which overrides it."""
 

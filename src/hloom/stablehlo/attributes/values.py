@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from hloom.errors import ArgumentError
@@ -24,6 +23,7 @@ from hloom.ops.attributes import (
 )
 from hloom.stablehlo.mlir.ir import Attribute, DenseArray, DenseElements, DialectAttribute, Number, Symbol
 from hloom.stablehlo.mlir.types import F32, i32, i64, i64_array
+from hloom.system.records import record
 
 Attributes = Mapping[str, Attribute]
 FieldValues = Mapping[str, Any]
@@ -118,7 +118,7 @@ def parameters(attribute: Attribute, name: str) -> dict[str, Attribute]:
 # Conversions in both directions
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class ValueCodec:
     """Conversion of an attribute to a Python value (`read`) and back (`write`)."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from hloom.errors import ArgumentError, ParseError
@@ -16,10 +15,11 @@ from hloom.stablehlo.attributes.codecs import AttributeCodec
 from hloom.stablehlo.attributes.values import Attributes, FieldValues, integer, integers, required, table
 from hloom.stablehlo.mlir.ir import Attribute, DenseArray, DenseElements, DialectAttribute
 from hloom.stablehlo.mlir.types import I1, i64_array, i64_table
+from hloom.system.records import record
 from hloom.text import attributes as text
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Windows(AttributeCodec):
     """HLO's window, whose sizes, strides, dilations and padding are separate attributes of StableHLO.
 

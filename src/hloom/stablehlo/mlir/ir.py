@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from hloom.system.records import record
 
-@dataclass(frozen=True, slots=True)
+
+@record(slots=True)
 class ScalarType:
     """An element type with MLIR's name: `f32`, `i1`, `ui8`, `index`, `complex<f32>`, `f8E4M3FN`."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class QuantizedType:
     """`!quant.uniform<i8:f32, 0.1:3>`; with `axis`, each index along it has its own scale and zero point."""
 
@@ -31,7 +33,7 @@ class QuantizedType:
     storage_range: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class TensorType:
     """`tensor<2x?xf32>`: None is an unknown size; `bounds` are those of `#stablehlo.bounds<...>`."""
 
@@ -40,14 +42,14 @@ class TensorType:
     bounds: tuple[int | None, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class TupleType:
     """`tuple<tensor<f32>, tensor<i32>>`."""
 
     elements: tuple[Type, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class FunctionType:
     """`(inputs) -> (results)`."""
 
@@ -55,7 +57,7 @@ class FunctionType:
     results: tuple[Type, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class DialectType:
     """An opaque type of a dialect, `!stablehlo.token`; the name has no exclamation mark."""
 
@@ -65,7 +67,7 @@ class DialectType:
 Type = ScalarType | QuantizedType | TensorType | TupleType | FunctionType | DialectType
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Number:
     """Numeric attribute, `2 : i64` or `1.5 : f32`."""
 
@@ -73,14 +75,14 @@ class Number:
     type: ScalarType
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Symbol:
     """Symbol reference, `@name`."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class DenseArray:
     """Dense array attribute, `array<i64: 1, 2>`."""
 
@@ -88,7 +90,7 @@ class DenseArray:
     values: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(slots=True, eq=False)
 class DenseElements:
     """`dense<[[1, 2]]> : tensor<1x2xi32>`; `values` has all elements, also for splats and hexadecimal strings."""
 
@@ -100,14 +102,14 @@ ELIDED_RESOURCE = "__elided__"
 """Name of the resource for elements that a printer omitted."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class ElidedElements:
     """`dense_resource<__elided__> : tensor<2xf32>`: elements that the text omits."""
 
     type: TensorType
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class DialectAttribute:
     """`#stablehlo.gather<offset_dims = [1], ...>` or `#stablehlo<comparison_direction LT>`.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -19,6 +18,7 @@ from jax._src import core
 
 from hloom.stablehlo.pallas.blocks import Blocks, uninitialized
 from hloom.stablehlo.pallas.kernel import Kernel
+from hloom.system.records import record
 
 _HEAVY = """
 cond while scan dot_general ragged_dot_general conv_general_dilated dynamic_slice dynamic_update_slice gather scatter
@@ -75,7 +75,7 @@ def _covers(layout: _Layout) -> bool:
     return axes == [*range(len(layout.grid))] and all(map(operator.ge, layout.covered, layout.blocks.array_sizes))
 
 
-@dataclass(frozen=True)
+@record
 class _Layout:
     """An array as its blocks, for each axis of the grid that numbers them, in the order of the axes."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,8 @@ from jax import lax
 from jax._src import core
 from jax._src.pallas import core as pallas_core
 from jax._src.pallas import primitives
+
+from hloom.system.records import record
 
 Indices = Sequence[Any]
 """Scalars of s32, for each dimension of an array or axis of the grid."""
@@ -22,7 +23,7 @@ def uninitialized(shape: tuple[int, ...], dtype: Any) -> Any:
     return primitives.uninitialized_value(shape, dtype)
 
 
-@dataclass(frozen=True)
+@record
 class Blocks:
     """The blocks of one array."""
 

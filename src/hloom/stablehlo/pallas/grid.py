@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from jax._src.pallas import core as pallas_core
 from hloom.stablehlo.pallas.batched import run_batched
 from hloom.stablehlo.pallas.blocks import Blocks, Indices, uninitialized
 from hloom.stablehlo.pallas.kernel import Kernel
+from hloom.system.records import record
 
 State = list[Any]
 
@@ -46,7 +46,7 @@ def run_grid(
     return [each.unpad(array) for each, array in zip(blocks, results, strict=True)][len(inputs) :]
 
 
-@dataclass(frozen=True)
+@record
 class _Call:
     kernel: Kernel
     grid: list[Any]

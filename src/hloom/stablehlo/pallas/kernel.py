@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,10 @@ from jax._src.pallas import hlo_interpreter
 
 from hloom.stablehlo.pallas.blocks import Indices
 from hloom.stablehlo.pallas.positions import evaluate
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Kernel:
     """A function of the scalars, the blocks of inputs and outputs, and scratch memory: an iteration."""
 
@@ -116,7 +116,7 @@ class Kernel:
         return lambda after: {*interpreter.effects.union(*(results[k].sources for k in after))}
 
 
-@dataclass(frozen=True)
+@record
 class Value:
     """The positions of the inputs that a value depends on, and the scalar constant that it is, if known."""
 

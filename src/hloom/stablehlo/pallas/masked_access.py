@@ -7,7 +7,6 @@ the array, and shifted by as much as it was moved.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -19,9 +18,10 @@ from jax._src.state import discharge, indexing
 from jax.experimental.pallas import Slice
 
 from hloom.stablehlo.pallas.blocks import uninitialized
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class _Window:
     """The slice of an array that an access names, which may begin anywhere."""
 

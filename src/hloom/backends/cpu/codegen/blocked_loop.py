@@ -9,13 +9,13 @@ Scalars of the loop are copied for each block, so every task counts the iteratio
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from hloom.affine import Index
 from hloom.backends.cpu.program.buffer_assignment import STACK_BYTES, Assignment
 from hloom.backends.cpu.program.program import Buffer, CopyStep, KernelStep, Step, WhileStep
 from hloom.loops.expressions import Load
 from hloom.loops.nest import Nest
+from hloom.system.records import record
 from hloom.target import L2_BYTES
 
 BLOCK_BYTES = L2_BYTES // 8
@@ -26,7 +26,7 @@ BLOCK_STEP = 256
 """Granularity of the block size in elements, a multiple of every vector length."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class BlockedLoop:
     """Blocking of a loop over `size` elements in blocks of `block`; `scalars` are modified by the loop."""
 

@@ -6,7 +6,6 @@ Tables are data, on which LLVM spends no time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.kernels.kernel_function import task_function
@@ -24,6 +23,7 @@ from hloom.lir import (
     Value,
     constant,
 )
+from hloom.system.records import record
 
 MIN_CALLS = 4
 """Minimum number of calls for a table; fewer calls are written as code."""
@@ -35,7 +35,7 @@ TableAddress = tuple[int, int]
 """Index of a pointer in the program's table, and an offset from it in bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class TableCall:
     """Call of a task, `void @function(ptr context, i64 chunk)`: once with `argument`, or once for
     each of `chunks` on the threads."""

@@ -11,7 +11,6 @@ constants. It returns 0, or 1 if a host step failed. Loops and branches are nati
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from hloom.backends.cpu.codegen.call_tables import COPY, copy_call, kernel_call
 from hloom.backends.cpu.codegen.loop_tasks import return_if
@@ -50,6 +49,7 @@ from hloom.lir import (
     constant,
 )
 from hloom.lir.function import needs_of
+from hloom.system.records import record
 
 MERGED_NESTS = Merging(max_constants=4, divisors=False)
 """Limits on merging nests: constant loop bounds save registers, so few constants may become variables."""
@@ -76,7 +76,7 @@ def parallel_for() -> Function:
     return b.finish()
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Kernels:
     """Kernels of a program: modules, units too short for a module, and call-only functions of all kernels."""
 

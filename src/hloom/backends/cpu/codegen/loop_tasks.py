@@ -28,9 +28,10 @@ from hloom.lir import (
     constant,
     type_of,
 )
+from hloom.system.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class LoopPart:
     """Elements first <= i < last of a blocked loop."""
 

@@ -7,13 +7,13 @@ module of their own that is not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from hloom.backends.cpu.llvm.machine_code import CALL_ONLY, Source, kept_object, shared_mark
 from hloom.lir import Function, Global, LirModule
 from hloom.lir.function import needs_of
 from hloom.lir.verify import check_module
 from hloom.passes.optional import is_strict
+from hloom.system.records import record
 
 MIN_MODULE_COST, MIN_SPLIT_COST = 24_000, 18_000
 """Minimum costs of a module, and of a kernel, or of other units, that is split over two modules although it is the only
@@ -23,7 +23,7 @@ LOOP_COST = 2000
 """Cost of a loop to LLVM, in characters of text."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Merging:
     """Limits on the merging of functions: number of constants, and whether divisors may be among them.
 
@@ -36,7 +36,7 @@ class Merging:
     excluded_suffixes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(slots=True, eq=False)
 class Unit:
     """Functions of one kernel or nest, which the rest of a program only calls."""
 

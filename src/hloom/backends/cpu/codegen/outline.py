@@ -7,7 +7,6 @@ a computation of a single element-wise operation, which every kernel that applie
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -27,10 +26,11 @@ from hloom.ops.traits import AppliesScalar
 from hloom.passes.edit import callees_first_of
 from hloom.passes.fusion.fusion import FusionPass
 from hloom.passes.op_builder import OpBuilder, new_computation
+from hloom.system.records import record
 from hloom.target import Target
 
 
-@dataclass(frozen=True)
+@record
 class ScalarComputationOutliner:
     """Before: sort(..), to_apply=f, where f holds a loop. After: sort(..), to_apply=g, which calls f as a function."""
 

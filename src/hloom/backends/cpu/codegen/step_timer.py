@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from hloom.backends.cpu.codegen.timer_functions import (
     COUNT,
@@ -31,11 +30,12 @@ from hloom.backends.cpu.program.program import (
     WhileStep,
 )
 from hloom.lir import I64, Builder, Function, Value, constant
+from hloom.system.records import record
 
 ITERATION = "iteration"
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class TimedStep:
     """Row of the counters: name of the instruction, kind of step, and bytes that it reads and writes.
 

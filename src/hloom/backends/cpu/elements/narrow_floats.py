@@ -8,12 +8,12 @@ f8e8m0fnu is only an exponent, and has its own functions.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
 
 from hloom.lir import Builder, Value, constant
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 MANTISSA, BIAS = 23, 127
@@ -32,7 +32,7 @@ def is_narrow(type: PrimitiveType) -> bool:
     return type.is_float and type.bits < 16
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Format:
     """A float format with a sign, subnormal numbers and at least one mantissa bit; its values are bits of f32."""
 

@@ -6,7 +6,7 @@ that calls one has only element-wise operations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -39,10 +39,11 @@ from hloom.ops.context import Computation, Context
 from hloom.ops.kinds import BOOL, COMPUTATION, INT, AttributeKind
 from hloom.ops.operation import attribute
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 
-@dataclass(frozen=True)
+@record
 class ScalarFunction:
     """A function `void @name(ptr ..)` that takes a pointer for each parameter, and then for each result.
 

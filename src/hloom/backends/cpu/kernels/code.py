@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,11 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.ir import Instruction, flatten
 from hloom.lir import PTR, VOID, Declaration, Function, Value
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.target import CACHE_LINE
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class KernelCode:
     """The functions of one kernel, all `internal`, with names that start with the kernel's name.
 
@@ -36,7 +37,7 @@ class KernelCode:
     """Returns the kernel in two steps, packing and product; None if it packs no operand as a whole."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class PackedCode:
     """A kernel in two steps, for loops whose iterations share the operand of index `operand`.
 

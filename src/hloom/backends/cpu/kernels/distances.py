@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.lir import I64, Global, IndexValue, Value, index_value
+from hloom.system.records import record
 
 ROWS_OF_REGISTER = 5
 """Rows that are addressed from one register if their distance is not constant: one plus a multiple of the distance."""
 
 
-@dataclass(frozen=True)
+@record
 class Distances:
     """Numbers that code depends on: those that are `fixed` are constants of the code, others are read from memory."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, copied_function, size_of
 from hloom.lir import I64, PTR, Function, IndexValue, Type, Value, constant
+from hloom.system.records import record
 
 
 class Found(NamedTuple):
@@ -17,7 +17,7 @@ class Found(NamedTuple):
     subnormals: Value
 
 
-@dataclass(frozen=True)
+@record
 class ScaledFloats:
     """Functions of arrays of floats, in vectors of `type`."""
 

@@ -7,13 +7,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from hloom.errors import ArgumentError
 from hloom.system.machine import architecture, grants_tile_registers
+from hloom.system.records import record
 from hloom.system.shield import shielded
 
 TILE_REGISTERS = "amx-tile"
@@ -26,7 +27,7 @@ _LEVELS = {
 """Features that each level of x86-64 adds to the previous one."""
 
 
-@dataclass(frozen=True)
+@record
 class Processor:
     """Target processor: architecture, LLVM's name, features not implied by the name, the width of a vector register."""
 

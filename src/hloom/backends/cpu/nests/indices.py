@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import cast
 
 from hloom.affine import Atom, Index, Quotient, Remainder, RuntimeIndex, Variable
 from hloom.backends.cpu.elements.types import clamped, resized
 from hloom.backends.cpu.nests.state import NestState
 from hloom.lir import I64, Constant, Value, constant, lane_indices, type_of
+from hloom.system.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class LaneIndex:
     """An index in each lane: base + stride * lane + extra."""
 

@@ -7,10 +7,10 @@ lanes that are inside. It holds for all vectors but those at the edges, which ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hloom.affine import Expression, Index, Variable
 from hloom.loops.expressions import InRange
+from hloom.system.records import record
 
 MIN_INNER = 8
 """The smallest number of vectors without masks that is worth the copies of a loop."""
@@ -18,7 +18,7 @@ MAX_PEELED = 96
 """The largest number of expressions in a loop that is copied."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Span:
     """The vectors of a loop in [first, last)."""
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hloom.backends.cpu.program.program import Step
+from hloom.system.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Use:
     """Access of a step to a buffer. `region` lists the enclosing loops and branches, outermost first."""
 

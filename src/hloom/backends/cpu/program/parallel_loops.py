@@ -11,7 +11,7 @@ analysed as if they were inlined.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hloom.analysis.counted_loop import (
     CountedLoop,
@@ -37,6 +37,7 @@ from hloom.ops.elementwise_binary import Add, Divide, Multiply, Remainder
 from hloom.ops.operation import Operation
 from hloom.ops.slice import DynamicUpdateSlice
 from hloom.ops.structure import GetTupleElement
+from hloom.system.records import record
 from hloom.target import MIN_TASK_WORK
 
 MIN_UTILIZATION = 0.75
@@ -82,7 +83,7 @@ def fills_threads(trips: int, threads: int) -> bool:
     return trips >= MIN_UTILIZATION * threads * -(-trips // threads)
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class _Subscript:
     """Start index of a slice: scale * ((counter / unit) % count) + offset.
 

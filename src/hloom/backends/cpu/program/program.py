@@ -19,6 +19,7 @@ from hloom.backends.interpreter.plan import Plans
 from hloom.ir import Instruction, Module
 from hloom.loops.nest import Kernel, nest_cost
 from hloom.runtime.custom_calls.fortran import routine_address
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 
@@ -63,7 +64,7 @@ class Routine(Buffer):
         return f"{self.kind}{self.index}: {self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Slot:
     """Index of a value that is held by the host only."""
 
@@ -174,7 +175,7 @@ class CopyStep(Step):
         return (self.target,)
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class ParallelLoop:
     """Iterations that may run in parallel on `tasks` threads: counter = first, first + step, .., `trips` times.
 
@@ -328,7 +329,7 @@ class Signature:
         return [buffer for buffer in self.buffers if buffer.kind == kind]
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class LoopInfo:
     """Facts about a loop: a name for error messages, and whether its trip count is bounded."""
 

@@ -11,7 +11,7 @@ import ctypes
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from hloom.ops.traits import DeviceIndex, Done, Start
 from hloom.runtime.mpi.reductions import MakeReduction, mpi_functions, reduction_of
 from hloom.runtime.mpi.world import World, ranks_of
 from hloom.system.python_api import c_address
+from hloom.system.records import record
 from hloom.values import Array
 
 TAGS = 1 << 15
@@ -37,7 +38,7 @@ _MAX = 2**31 - 1
 """Largest value of a C `int`."""
 
 
-@dataclass(frozen=True)
+@record
 class ForeignCall:
     """Call of a C function. `filled` lists argument indices with the frame indices of the pointers that fill them."""
 
@@ -56,7 +57,7 @@ class ForeignCall:
         return [0, self.function, *self.arguments, *padding, *first, *second, self.frame, self.request]
 
 
-@dataclass(frozen=True)
+@record
 class Wait:
     """Wait for the request of a call of the same site, by the index of the call."""
 
@@ -70,7 +71,7 @@ class Wait:
 Calls = Sequence[ForeignCall | Wait]
 
 
-@dataclass(frozen=True)
+@record
 class CollectiveSite:
     """Collective on one rank: the group of devices, this device's index in it, and the group's communicator."""
 
@@ -97,7 +98,7 @@ class CollectiveSite:
         return [(k, count + k) for k in range(count)]
 
 
-@dataclass(frozen=True)
+@record
 class DeviceContext:
     """Device of this rank in a run, with the numbers of replicas and partitions."""
 

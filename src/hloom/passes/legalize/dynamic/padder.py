@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
@@ -18,6 +17,7 @@ from hloom.passes.legalize.dynamic.site import S32, Padded, Site
 from hloom.passes.op_builder import OpBuilder, new_computation
 from hloom.shape import Shape
 from hloom.stablehlo.importer.size_bounds import SizeBounds
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 _CALLS = (ControlFlow, Fusion)
@@ -25,7 +25,7 @@ _FORWARDING = (*_CALLS, Structural, OptimizationBarrier)
 """Operations that forward values as they are, but for constants, which are structural, too."""
 
 
-@dataclass(frozen=True)
+@record
 class DynamicPadder:
     """Before: f32[<=8] negate(%x). After: f32[8] negate(%padded), and the size as s32[].
 

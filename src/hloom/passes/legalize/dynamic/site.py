@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hloom.ir import Instruction, Module
 from hloom.ops.attributes import ComparisonDirection, PaddingDimension
@@ -23,6 +23,7 @@ from hloom.ops.structure import Constant
 from hloom.passes.op_builder import OpBuilder, new_computation
 from hloom.shape import Shape, scalar
 from hloom.stablehlo.importer.size_bounds import SizeBounds
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 S32 = scalar(PrimitiveType.S32)
@@ -30,7 +31,7 @@ Sizes = Mapping[int, Instruction]
 """The size of each dynamic dimension, as an instruction s32[]."""
 
 
-@dataclass(frozen=True)
+@record
 class Padded:
     """An array padded to its bounds with arbitrary elements, and the sizes of its dynamic dimensions."""
 
@@ -43,7 +44,7 @@ class Padded:
         return self.array.shape.dimensions
 
 
-@dataclass(frozen=True)
+@record
 class Site:
     """The instruction that a rule replaces, and methods to build the replacement.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
@@ -26,12 +26,13 @@ from hloom.passes.op_builder import OpBuilder, counted_loop, expand_each, new_co
 from hloom.passes.optimize.winograd.filtering import factors, results, side_by_side
 from hloom.passes.optimize.winograd.tiling import Blocks, Tiling, tiling_of
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 S32 = PrimitiveType.S32
 
 
-@dataclass(frozen=True)
+@record
 class WinogradConvolution:
     """Before: convolution(%image, %window) with a window of 3 x 3, or with 3 x 3 outputs of a large window. After: sums
     of neighbours in %image and in %window, a dot over the features with a batch for each of 16 products, and sums of
@@ -134,7 +135,7 @@ Body = Callable[[OpBuilder, Instruction, Instruction], Instruction]
 """Builds the body of a computation of two operands."""
 
 
-@dataclass(frozen=True)
+@record
 class _Products:
     """A cache of the computations of products: convolutions with equal tiling and shapes share one.
 

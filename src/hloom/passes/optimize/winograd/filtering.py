@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from hloom.ir import Instruction
 from hloom.ops.attributes import SliceDimension
@@ -21,13 +20,14 @@ from hloom.ops.pad import Concatenate
 from hloom.ops.slice import Slice
 from hloom.ops.transpose import Transpose
 from hloom.passes.op_builder import OpBuilder
+from hloom.system.records import record
 
 Matrix = tuple[tuple[float, ...], ...]
 Pieces = Mapping[tuple[int, ...], Instruction]
 """Arrays of one shape by an index with a component for each axis: of an element in its tile, or of a product."""
 
 
-@dataclass(frozen=True)
+@record
 class Filtering:
     """The matrices of one axis; tiles of the image lie `step` elements apart."""
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hloom.ir import Instruction
 from hloom.ops.attributes import Precision
 from hloom.ops.convolution import Convolution
 from hloom.passes.optimize.winograd.filtering import ONE_OUTPUT, THREE_OUTPUTS, TWO_OUTPUTS, Filtering
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Tiling:
     """A convolution in tiles.
 
@@ -94,7 +95,7 @@ def _ceil_divide(sizes: Sequence[int], parts: Sequence[int]) -> tuple[int, ...]:
     return tuple(-(-size // part) for size, part in zip(sizes, parts, strict=True))
 
 
-@dataclass(frozen=True)
+@record
 class Blocks:
     """A partition of the images and of the rows of tiles along the first axis into blocks that are computed at once.
 

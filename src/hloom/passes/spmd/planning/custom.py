@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from hloom.errors import ArgumentError
 from hloom.ir import Instruction, Module, flatten
@@ -24,9 +23,10 @@ from hloom.ops.rules import listed
 from hloom.passes.spmd.planning.rules import Label, Labels, Rule
 from hloom.shape import Shape
 from hloom.sharding import Sharding
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class PartitionedCall:
     """The program that one partition runs for a custom call.
 

@@ -27,6 +27,7 @@ from hloom.ops.traits import Identity
 from hloom.passes.spmd.planning.rules import Label, Labels, Rule
 from hloom.passes.spmd.shardings.mesh import Axes, Mesh, Placement, Spec
 from hloom.shape import Shape
+from hloom.system.records import record
 
 
 @dataclass(eq=False)
@@ -87,7 +88,7 @@ def usable_prefix(axes: Axes, used: Iterable[int], sizes: Iterable[int], mesh: M
     return axes
 
 
-@dataclass(frozen=True)
+@record
 class Port:
     """A cell in a link.
 
@@ -108,7 +109,7 @@ class Port:
         return tuple(itertools.takewhile(lambda axis: axis not in self.excluded, axes[len(prefix) :]))
 
 
-@dataclass(frozen=True)
+@record
 class Link:
     """A constraint between the shardings of an operation's operands and results."""
 

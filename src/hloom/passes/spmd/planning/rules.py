@@ -14,7 +14,7 @@ Operations with neither rule nor map have no labels: operands are gathered, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hloom.affine import Variable
 from hloom.analysis.monoids import monoid_of
@@ -40,13 +40,14 @@ from hloom.ops.traits import Start
 from hloom.ops.transpose import Reverse
 from hloom.passes.edit import is_dynamic
 from hloom.shape import Shape
+from hloom.system.records import record
 
 Label = Hashable
 Labels = tuple[Label | None, ...]
 """The label of each dimension of one array; None if it must not be sharded."""
 
 
-@dataclass(frozen=True)
+@record
 class Rule:
     """The labels of all array leaves of the operands, and of the results.
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,11 +23,12 @@ from hloom.ops.structure import GetTupleElement
 from hloom.passes.spmd.shardings.mesh import SubAxis, sub_axes_of
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
+from hloom.system.records import record
 
 Assignment = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
-@dataclass(frozen=True)
+@record
 class Annotation:
     """The sharding of one array as the module annotates it.
 
@@ -136,7 +136,7 @@ AxisRef = tuple[str, int, int]
 """
 
 
-@dataclass(frozen=True)
+@record
 class NamedMesh:
     """A mesh as Shardy declares it: axis names with sizes, major first, and the partition ids in that order."""
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType, simplest_iota
+from hloom.system.records import record
 
 Axes = tuple[int, ...]
 """Axes of the mesh, major first."""
@@ -28,7 +28,7 @@ Spec = tuple[Axes, ...]
 """The axes along which each dimension of an array is sharded."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Placement:
     """The distribution of an array over the partitions.
 
@@ -44,7 +44,7 @@ class Placement:
         return Placement(((),) * rank)
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class SubAxis:
     """The digit (partition // stride) % size of partition ids, as shardings of a module name it before the mesh is
     known.
@@ -54,7 +54,7 @@ class SubAxis:
     size: int
 
 
-@dataclass(frozen=True)
+@record
 class Mesh:
     """A mesh of partitions: `sizes[axis]` is the radix of one digit of the partition id, the most significant first."""
 

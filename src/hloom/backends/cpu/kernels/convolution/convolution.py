@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from hloom.backends.cpu.kernels.products.sums import accumulator, sums_of_group
 from hloom.ir import Instruction
 from hloom.lir import I64, PTR, IndexValue, Value, type_of
 from hloom.ops.convolution import Convolution
+from hloom.system.records import record
 from hloom.target import Target
 
 MAX_CLASSES = 1 << 10
@@ -242,7 +243,7 @@ class _Emitter:
         return image, result, is_inside
 
 
-@dataclass(frozen=True)
+@record
 class TaskBlock:
     """The block of a task: addresses, and the first and the number of its tiles along positions and features."""
 

@@ -11,17 +11,17 @@ Complex numbers count as two real ones: strides are in real elements.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 
 from hloom.ir import Instruction
 from hloom.ops.attributes import WindowDimension
 from hloom.ops.convolution import Convolution
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 
-@dataclass(frozen=True)
+@record
 class Tap:
     """A window element: the input position where it meets the first output of a class, and its offset in the kernel."""
 
@@ -29,7 +29,7 @@ class Tap:
     weight: int
 
 
-@dataclass(frozen=True)
+@record
 class Axis:
     """A spatial axis: sizes of input and output, and the classes of outputs with their taps."""
 
@@ -69,7 +69,7 @@ class Axis:
         return Tap(taps[1].position - taps[0].position, taps[1].weight - taps[0].weight)
 
 
-@dataclass(frozen=True)
+@record
 class Form:
     """out[b, g, o.., n] = sum over taps and f of lhs[b, g, p.., f] * rhs[g, taps.., f, n].
 

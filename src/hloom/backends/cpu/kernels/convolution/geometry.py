@@ -12,7 +12,6 @@ window, or both.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
@@ -20,6 +19,7 @@ from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.convolution.form import Axis, Form
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.tiles.tile import Tile
+from hloom.system.records import record
 
 SHORT_RUN = 16  # elements
 
@@ -49,7 +49,7 @@ class Role(Enum):
     """Output features of all groups, in Mode.LANES."""
 
 
-@dataclass(frozen=True)
+@record
 class ImageDimension:
     """A dimension of an image; phases and positions are those of the spatial axis with index `axis`."""
 
@@ -70,7 +70,7 @@ def position(axis: int) -> ImageDimension:
     return ImageDimension(Role.POSITION, axis)
 
 
-@dataclass(frozen=True)
+@record
 class Run:
     """The inner part of K: taps of the last axis (all, or 1 if the table has them), and input features likewise."""
 
@@ -83,7 +83,7 @@ class Run:
         return self.taps * self.features
 
 
-@dataclass(frozen=True)
+@record
 class ImageAxis:
     """A spatial axis of the image. If it is split, inputs of one phase, `step` apart, are contiguous; else all inputs
     are.
@@ -114,7 +114,7 @@ class ImageAxis:
         return (phase, index) if self.is_split else (0, position - self.axis.min_position)
 
 
-@dataclass(frozen=True)
+@record
 class Geometry:
     """A mode, the axes along which positions run, and the layout of the image for them.
 

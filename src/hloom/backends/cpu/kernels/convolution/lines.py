@@ -8,7 +8,6 @@ output has too few terms for the register tiles of geometry.py, whose sums pass 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from functools import cached_property
 
 from hloom.backends.cpu.elements.types import memory_element
@@ -19,6 +18,7 @@ from hloom.backends.cpu.kernels.products.product import MULTIPLY_ADD_COST
 from hloom.backends.cpu.kernels.products.tiles.tile_choice import max_accumulators
 from hloom.ir import Instruction
 from hloom.lir import PTR, IndexValue, Type, Value, constant, type_of, vector_constant
+from hloom.system.records import record
 from hloom.target import Target
 
 MAX_TAPS = 32
@@ -33,7 +33,7 @@ MIN_USED_LANES = 0.4
 """Part of the lanes of a line's vectors from which this kernel pays."""
 
 
-@dataclass(frozen=True)
+@record
 class Lines:
     """Tiles of `lines` x `vectors` vectors of the result of a convolution."""
 

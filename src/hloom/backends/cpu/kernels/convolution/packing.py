@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from hloom.backends.cpu.elements.types import memory_element
@@ -17,13 +16,14 @@ from hloom.backends.cpu.kernels.convolution.geometry import Role
 from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
 from hloom.lir import I64, PTR, Function, IndexValue, Value, constant, lane_indices
+from hloom.system.records import record
 from hloom.target import TASKS_PER_THREAD
 
 MAX_PACK_CHUNKS = 16
 MIN_CHUNK_ROWS = 8  # of an image
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class SourceAxis:
     """An axis of the input: the index at which the copy starts, its size, and the distance between elements.
 
@@ -37,7 +37,7 @@ class SourceAxis:
     repeats: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class CopiedDimension:
     """A dimension of the copy: each index is `factor` further on an axis of the input."""
 

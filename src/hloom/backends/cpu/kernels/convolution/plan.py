@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,7 @@ from hloom.backends.cpu.kernels.products.sums import block_length, group_length
 from hloom.backends.cpu.kernels.products.tiles.tile import Tile
 from hloom.backends.cpu.kernels.products.tiles.tile_choice import MAX_VECTORS, max_accumulators
 from hloom.lir import Type
+from hloom.system.records import record
 from hloom.target import L2_BYTES, TASKS_PER_THREAD, Target
 
 PANEL_BYTES = L2_BYTES // 4  # of the part of a kernel panel that a block of K reads
@@ -30,7 +31,7 @@ MAX_ENTRIES = 1 << 16  # of the table
 MAX_MULTIPLIER = 8  # output features of a group in Mode.LANES
 
 
-@dataclass(frozen=True)
+@record
 class OutputClass:
     """Outputs with the same taps: their entries in the table, the offset of the first output, and their count on each
     axis.
@@ -42,7 +43,7 @@ class OutputClass:
     counts: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record
 class ConvolutionPlan:
     """The geometry and tile of a convolution, its threads, and its division into tasks.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.convolution.geometry import Mode
 from hloom.backends.cpu.kernels.convolution.plan import ConvolutionPlan
@@ -19,6 +18,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_fu
 from hloom.backends.cpu.kernels.products.matrix import element_offset
 from hloom.backends.cpu.kernels.products.sums import addition, group_length, move_sums
 from hloom.lir import I64, PTR, Function, IndexValue, Type, Value, constant
+from hloom.system.records import record
 from hloom.target import CACHE_LINE
 
 SHORT_RUN = 16  # elements: whose number is a constant of the code
@@ -249,7 +249,7 @@ class StoreTile:
         return offset, is_inside
 
 
-@dataclass(frozen=True)
+@record
 class _StoredTile:
     """A tile in memory: distances of the rows and columns of the result, and sizes of the tile."""
 

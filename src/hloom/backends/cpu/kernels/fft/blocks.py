@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from hloom.backends.cpu.elements.transpose import transpose
@@ -12,6 +11,7 @@ from hloom.backends.cpu.elements.types import Element, element_of, parts
 from hloom.backends.cpu.kernels.fft.lane_fft import Complex, LaneFft, multiply
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
 from hloom.lir import I64, PTR, Function, IndexValue, Type, Value
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 Parts = tuple[Value, ...]
@@ -22,7 +22,7 @@ Order = Literal["columns", "rows", "elements"]
 """The traversal of a block: vectors of adjacent sequences, squares of contiguous sequences, or single elements."""
 
 
-@dataclass(frozen=True)
+@record
 class BlockView:
     """The sequences along a dimension of a row-major array; the dimensions after it have `inner` elements.
 
@@ -71,7 +71,7 @@ def move_function(
     return shared_function(name, write, **parameters, **twist)
 
 
-@dataclass(frozen=True)
+@record
 class SequenceBlock:
     """Sequences of a task, in the parameters of a function. Lanes beyond the last one have arbitrary values, and are
     not stored.

@@ -6,7 +6,6 @@ convolution, which transforms of a longer length compute.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,9 +16,10 @@ from hloom.backends.cpu.kernels.fft.steps import Stage
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.lir import Value
 from hloom.passes.legalize.fft_lengths import chirp_of
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class ChirpFft(LaneFft):
     """A transform of any length n on `lanes` sequences, in arrays of `size` elements each."""
 

@@ -29,6 +29,7 @@ from hloom.numerics import roots_of_unity
 from hloom.ops.attributes import FftType
 from hloom.ops.fft import Fft
 from hloom.passes.legalize.fft_lengths import MAX_LENGTH, has_code, product_of_two, radices_of
+from hloom.system.records import record
 from hloom.target import L1_BYTES, L2_BYTES, Target
 from hloom.types import PrimitiveType
 
@@ -72,7 +73,7 @@ class _Scope:
         return self.reserved + self.work
 
 
-@dataclass(frozen=True)
+@record
 class _Rows:
     """The address of the first of some rows, and the bytes of each."""
 

@@ -7,7 +7,6 @@ conj Z[h-k]) / 2: element k of the spectrum is E + O, element h - k is conj(E - 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from hloom.backends.cpu.kernels.fft.lane_fft import Complex, add, multiply, subt
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.lir import PTR, IndexValue, Value, constant
 from hloom.numerics import roots_of_unity
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 FINE_POWERS = 256
@@ -44,7 +44,7 @@ def convert_ends(f: KernelFunction, ends: Sequence[Complex]) -> list[Complex]:
     return [(f.binary("fadd", value, value), zero) for value in values]
 
 
-@dataclass(frozen=True)
+@record
 class HalfSpectrum:
     """The task that converts h elements to the spectrum of h + 1, or back if `backwards`; both in chunks."""
 

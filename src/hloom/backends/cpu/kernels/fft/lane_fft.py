@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,7 @@ from hloom.backends.cpu.kernels.fft.steps import Factors, Stage, Step, steps_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
 from hloom.lir import I64, PTR, Function, IndexValue, Type, Value, constant
 from hloom.numerics import roots_of_unity
+from hloom.system.records import record
 from hloom.target import CACHE_LINE
 from hloom.types import PrimitiveType
 
@@ -32,7 +33,7 @@ FAR = 2048
 """Bytes between elements from which they are prefetched: processors do that within pages."""
 
 
-@dataclass(frozen=True)
+@record
 class Access:
     """Adjacent sequences in memory, one in each lane: the type of elements, and the distance of those of a sequence.
 
@@ -68,7 +69,7 @@ class Access:
         return ".".join([str(self.type), *(flag for flag, is_set in flags.items() if is_set)])
 
 
-@dataclass(frozen=True)
+@record
 class Side:
     """Elements of sequences: in a pair of arrays, or at an address in memory, which is given twice."""
 
@@ -81,7 +82,7 @@ def transform_function(name: str) -> KernelFunction:
     return KernelFunction(name, **dict.fromkeys((*_ARRAYS, "source", "target"), PTR), count=I64)
 
 
-@dataclass(frozen=True)
+@record
 class LaneFft:
     """A transform of length n on `lanes` sequences, in vectors of type `vector`."""
 

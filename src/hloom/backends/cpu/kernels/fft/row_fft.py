@@ -22,6 +22,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_fu
 from hloom.lir import I64, PTR, Function, IndexValue, Type, Value, constant, type_of
 from hloom.numerics import roots_of_unity
 from hloom.passes.legalize.fft_lengths import radices_of
+from hloom.system.records import record
 
 BLOCK = 1024
 """Elements of the rows that a stage transforms at once: they stay in the first-level cache."""
@@ -29,7 +30,7 @@ _ARRAYS = "re", "im", "re2", "im2", "table"
 _SIZES = "rows", "length", "outer", "inner"
 
 
-@dataclass(frozen=True)
+@record
 class RowStage:
     """Butterflies of one radix for sequences of n elements, `interleaved` with others; `width` lanes of a vector."""
 
@@ -82,7 +83,7 @@ class RowStage:
         return np.stack([roots.real, roots.imag], 2).transpose(1, 0, 2, 3).reshape(-1)
 
 
-@dataclass(frozen=True)
+@record
 class RowFft:
     """A transform of rows of length n in vectors of a type, in several stages."""
 

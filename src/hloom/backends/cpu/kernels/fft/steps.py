@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from hloom.numerics import roots_of_unity
 from hloom.passes.legalize.fft_lengths import radices_of
+from hloom.system.records import record
 
 BUFFER = 64
 """Elements between stages: with the widest vectors, 8 KB of real parts, and as many of imaginary ones."""
@@ -24,7 +24,7 @@ Factors = Literal["none", "of rows", "of all"]
 """The factors that a stage multiplies by: none, those of results 1, 2 .. for each row, or of all results."""
 
 
-@dataclass(frozen=True)
+@record
 class Stage:
     """A matrix of butterflies, with distances before and after: of rows, columns and elements of a butterfly, and of
     what is prefetched, which is the next row, or the next column of one row.
@@ -38,7 +38,7 @@ class Stage:
     target: tuple[int, int, int, int]
 
 
-@dataclass(frozen=True)
+@record
 class Step:
     """Transforms of `sequences` of length n, `count` at a time.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 from hloom.backends.cpu.kernels.fft.blocks import BlockView, Order, move_function
@@ -18,12 +17,13 @@ from hloom.backends.cpu.kernels.fft.half_spectrum import convert_ends, convert_p
 from hloom.backends.cpu.kernels.fft.lane_fft import Access, Complex, LaneFft
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.lir import PTR, IndexValue, Value, constant
+from hloom.system.records import record
 
 PassKind = Literal["complex", "pairs to half", "half to pairs", "real to half", "half to real"]
 """Source and target of a pass; `half` is half a spectrum, `pairs` are real elements two by two."""
 
 
-@dataclass(frozen=True)
+@record
 class FftPass:
     """A transform of all sequences of a view, from one array into another.
 

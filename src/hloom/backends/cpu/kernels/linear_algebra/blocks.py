@@ -9,12 +9,12 @@ column i.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.lir import I32, I64, PTR, IndexValue, Type, Value, constant, type_of
+from hloom.system.records import record
 from hloom.target import CACHE_LINE
 
 SIDE = 64
@@ -31,7 +31,7 @@ Address = Callable[[KernelFunction, Value, IndexValue, IndexValue], Value]
 """Returns the address of the element of a row and a column of a matrix."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Square:
     """The copy of a matrix of `order` columns, its elements in vectors of `type`, and the blocks of its factorisation.
 

@@ -7,12 +7,12 @@ none needs a rotation, so that rows are sorted by length in the end. Everything 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from hloom.backends.cpu.elements.functions.lanes import Lanes, at_most, muladd, sqrt, where
 from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.lir import F64, I64, PTR, IndexValue, Type, Value, constant
+from hloom.system.records import record
 
 MAX_SWEEPS = 40
 """Sweeps after which rows count as not orthogonal; six to ten are usual."""
@@ -20,7 +20,7 @@ NULL = 2.0**-400
 """Squared length below which a row counts as zero, where the longest elements are about 1."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Rows:
     """Rows of `length` elements in memory, each followed by `extra` ones, which are rotated but not multiplied.
 

@@ -9,7 +9,6 @@ The extra elements are the matrix itself, and become those of J A, from which ei
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from hloom.backends.cpu.elements.functions.lanes import Lanes, sqrt, where
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
@@ -24,6 +23,7 @@ from hloom.backends.cpu.kernels.linear_algebra.jacobi import (
 from hloom.ir import Instruction
 from hloom.lir import F64, I32, I64, PTR, IndexValue, Value, constant, type_of
 from hloom.runtime.custom_calls.fortran import Matrices, RoutineCall
+from hloom.system.records import record
 from hloom.target import Target
 
 TOLERANCES = {4: 2.0**-32, 8: 2.0**-52}
@@ -44,7 +44,7 @@ def emit(name: str, instruction: Instruction, call: RoutineCall, target: Target)
     return _Spectra(name, instruction, call, target, write).code()
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class _Array:
     """A matrix or vector of the program, whose elements are read and written as f64."""
 

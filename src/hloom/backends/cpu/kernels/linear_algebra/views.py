@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.lir import IndexValue, Value, type_of
+from hloom.system.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class View:
     """A matrix of `sizes`, whose rows, or columns if it is transposed, lie `pitch` elements apart.
 

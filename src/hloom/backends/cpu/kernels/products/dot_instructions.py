@@ -11,13 +11,14 @@ instruction for each pair of types.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.matrix import Matrix, Words
 from hloom.backends.cpu.kernels.products.product import Product
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import Type, Value, constant, type_of
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 Types = tuple[PrimitiveType, PrimitiveType]
@@ -29,7 +30,7 @@ MIN_STEPS = 16  # elements of K
 MIN_SIDE = 4  # rows and columns
 
 
-@dataclass(frozen=True)
+@record
 class DotInstruction:
     """`multiply_add(f, a, b, sums)` on vectors of words, with `count` elements each. `flipped`: A's sign bits are
     flipped. `types` are the element types of A and B, which determine it on a processor.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -31,6 +31,7 @@ from hloom.ir import Instruction
 from hloom.ops.control_flow import Fusion
 from hloom.ops.dot import Dot
 from hloom.ops.structure import Parameter
+from hloom.system.records import record
 from hloom.target import Target
 from hloom.types import PrimitiveType
 
@@ -84,7 +85,7 @@ def _code(name: str, spec: MatmulSpec, weights: ComputedOperand, target: Target,
     return repeated_if_infinite(f, fast, few.plain(f"{name}.exact", weights, is_short=True), pointers.out, spec)
 
 
-@dataclass(frozen=True)
+@record
 class _Few:
     """Products of a few rows with computed weights, which are computed where they are read."""
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeVar
 
 from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.lir import IndexValue, Type, Value, constant, type_of
+from hloom.system.records import record
 from hloom.types import BY_NAME, PrimitiveType
 
 Steps = TypeVar("Steps", bound=IndexValue)
 
 
-@dataclass(frozen=True)
+@record
 class Words:
     """Elements of K in words of 32 bits, for dot-product instructions.
 
@@ -37,7 +37,7 @@ class Words:
         return self.total % self.count != 0
 
 
-@dataclass(frozen=True)
+@record
 class Matrix:
     """A matrix of real numbers in memory, with distances in elements.
 

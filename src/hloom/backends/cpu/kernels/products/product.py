@@ -4,15 +4,16 @@ are contiguous if possible, and complex matrices are viewed as real ones of twic
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hloom.backends.cpu.kernels.products.matrix import Matrix
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 MULTIPLY_ADD_COST = 0.625  # in additions
 
 
-@dataclass(frozen=True)
+@record
 class MatmulSpec:
     """out[b, i, j] = sum over k of lhs[b, i, k] * rhs[b, k, j].
 
@@ -54,7 +55,7 @@ class MatmulSpec:
         return self
 
 
-@dataclass(frozen=True)
+@record
 class Product:
     """A batch of real products C = A B; with `is_complex`, n and k count real and imaginary parts."""
 

@@ -9,7 +9,7 @@ product only where sums underflow, and is closer there. It depends on the operan
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from hloom.backends.cpu.elements.types import memory_element
@@ -19,6 +19,7 @@ from hloom.backends.cpu.kernels.products.product import MatmulSpec
 from hloom.backends.cpu.kernels.scaled_floats import Found, ScaledFloats
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import I1, I64, PTR, VOID, Attribute, Function, Global, Type, Value, constant, index_value
+from hloom.system.records import record
 from hloom.target import CACHE_LINE, L2_BYTES, Target
 
 MIN_WORK = 1 << 21
@@ -32,7 +33,7 @@ MIN_SAMPLE, MAX_SAMPLE = 8, 1 << 10
 PARAMETERS = dict.fromkeys(("lhs", "rhs", "out", "scratch", "pool", "parallel_for", "plain", "sizes"), PTR)
 
 
-@dataclass(frozen=True)
+@record
 class ScaledProduct:
     """A product of contiguous arrays of floats by their elements, the terms of a sum, and the type of a vector."""
 
@@ -108,7 +109,7 @@ class _Operand(NamedTuple):
     costly: Value
 
 
-@dataclass(frozen=True)
+@record
 class _Writer:
     """Writes the function that products share."""
 

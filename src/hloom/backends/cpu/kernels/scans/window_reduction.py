@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
@@ -17,6 +16,7 @@ from hloom.backends.cpu.kernels.scans.scan import Elements, Scan, ScanState
 from hloom.ir import Instruction
 from hloom.lir import I64, PTR, IndexValue, Value, constant
 from hloom.ops.attributes import Window, WindowDimension
+from hloom.system.records import record
 from hloom.target import Target
 
 ELEMENTS_PER_TASK = 1 << 12
@@ -24,7 +24,7 @@ MAX_CHAIN_LENGTH = 64
 """Elements up to which a window is reduced in one chain; longer ones are reduced in blocks."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class WindowAxis:
     """Windows along one dimension: arrays [outer, size, inner] are reduced to [outer, count, inner]."""
 

@@ -9,11 +9,11 @@ side by side, each by one thread.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.code import aligned
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.lir import I64, IndexValue, Value, constant
+from hloom.system.records import record
 from hloom.target import L2_BYTES, TASKS_PER_THREAD, Target
 
 MAX_BIN_BYTES = L2_BYTES // 2
@@ -24,7 +24,7 @@ _ROW_SHIFT = 32
 """An entry of a bin is a word, `row:32 | index vector:32`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Bins:
     """Bins of `1 << shift` rows of an operand, where a row is a window; `indices` index vectors in `shares` tasks."""
 

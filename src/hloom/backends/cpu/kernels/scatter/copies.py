@@ -8,7 +8,6 @@ from sizes alone, so the result does not depend on the number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from hloom.analysis.monoids import monoid_of
 from hloom.backends.cpu.elements.types import Element, constant_element
@@ -18,6 +17,7 @@ from hloom.ir import Computation
 from hloom.lir import IndexValue, Value
 from hloom.ops.elementwise_binary import Monoid
 from hloom.shape import Shape
+from hloom.system.records import record
 from hloom.target import L1_BYTES
 from hloom.types import PrimitiveType
 
@@ -29,7 +29,7 @@ MIN_SUM_BITS = 32
 Combine = Callable[[KernelFunction, Element, Element], Element]
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Copies:
     """`count` copies of `size` elements, in a workspace, which start as the identity of the monoid."""
 

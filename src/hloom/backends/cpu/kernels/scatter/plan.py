@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from hloom.affine import row_major_strides
 from hloom.backends.cpu.kernels.scatter.bins import Bins, choose_bins
 from hloom.backends.cpu.kernels.scatter.copies import Copies, choose_copies
 from hloom.ir import Instruction
 from hloom.ops.scatter import Scatter
+from hloom.system.records import record
 from hloom.target import CACHE_LINE, L2_BYTES, MIN_PARALLEL_WORK, Target
 
 UPDATE_COST = 2.5
@@ -32,7 +32,7 @@ MAX_LANES = 16
 """Elements of the widest vector."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class ScatterLoop:
     """A loop, with the distance of its iterations in each of its arrays."""
 
@@ -40,7 +40,7 @@ class ScatterLoop:
     strides: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class WindowStart:
     """A component of the index vectors: its offset in a vector, largest valid value, and stride in the operand.
 
@@ -53,7 +53,7 @@ class WindowStart:
     extent: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class ScatterPlan:
     """The loops of a scatter: `batches` advance in (indices, updates, operand), `window` in (updates, operand).
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from hloom.affine import Expression
 from hloom.backends.cpu.elements import narrow_floats
@@ -15,10 +14,11 @@ from hloom.loops.expressions import Apply, Argument, Constant, walk
 from hloom.ops.attributes import ComparisonDirection, ComparisonType
 from hloom.ops.compare import Compare
 from hloom.ops.select import Select
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class SortKey:
     """The order of an expression of one operand's element; `argument` is the index of its Argument."""
 

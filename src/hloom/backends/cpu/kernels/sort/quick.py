@@ -10,7 +10,6 @@ The source has the records; parts are sorted in the spare column; the target get
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, StackVariable, shared_function
 from hloom.backends.cpu.kernels.sort.context import RowContext, RowField
@@ -27,6 +26,7 @@ from hloom.backends.cpu.kernels.sort.network import (
 )
 from hloom.backends.cpu.kernels.sort.records import Records, load_raw, store_raw
 from hloom.lir import I64, PTR, Function, IndexValue, Value, constant, type_of
+from hloom.system.records import record
 
 MAX_AVX2_ROW = 1 << 15
 """Elements up to which vectors of 32 bytes pay; longer rows are sorted by digits in less time."""
@@ -35,7 +35,7 @@ SAMPLES = 9
 """Vectors whose median is the pivot, approximately."""
 
 
-@dataclass(frozen=True)
+@record
 class _Unsorted:
     """The partition that `quick` still has to sort: keys, scratch memory, where they are to go, and their number."""
 

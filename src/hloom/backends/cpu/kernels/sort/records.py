@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hloom.backends.cpu.elements.types import Element, load_element, memory_element, resized
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.kernels.sort.keys import SortKey
 from hloom.lir import IndexValue, Type, Value, constant, type_of
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Rows:
     """The rows of an array along a dimension; adjacent elements of a row are `stride` elements apart."""
 

@@ -10,15 +10,16 @@ import ctypes
 import dataclasses
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from hloom.system.records import record
 
 LINE = 128
 """Upper bound in bytes of cache lines of today's CPUs, with those that they prefetch in pairs."""
 
 
-@dataclass(frozen=True)
+@record
 class Integer:
     """Integer type; calling it converts a value."""
 
@@ -65,7 +66,7 @@ else:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@record
 class Field:
     """Position of a field in a structure: after the previous one, on a new cache line (`line`), or at an
     offset (`at`)."""
@@ -119,7 +120,7 @@ def _field_type(type: Any, field: Field) -> tuple[Any, int, int]:
     return type, size, size
 
 
-@dataclass(frozen=True)
+@record
 class Inline:
     """Type of an array inside a structure; its value is a reference to the array."""
 

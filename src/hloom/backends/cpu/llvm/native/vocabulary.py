@@ -11,11 +11,11 @@ import ctypes
 import functools
 import typing
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from hloom.backends.cpu.llvm.native.types import Address, Array, Integer, Structure, read, reference, u64, write
 from hloom.errors import ArgumentError
+from hloom.system.records import record
 
 null = 0
 
@@ -94,7 +94,7 @@ def leading_zeros(word: u64) -> u64:
     return 64 - word.bit_length()
 
 
-@dataclass(frozen=True)
+@record
 class External:
     """Function of the C library, or of another library of the process."""
 

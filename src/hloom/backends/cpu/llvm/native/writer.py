@@ -6,7 +6,6 @@ import ast
 import inspect
 import types
 import typing
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from hloom.backends.cpu.llvm.native.types import Array, Integer, Structure, boolean, i64, u64
@@ -33,6 +32,7 @@ from hloom.lir import (
     type_of,
 )
 from hloom.lir.control import Terminator
+from hloom.system.records import record
 
 _PAUSE = {
     "x86_64": ("llvm.x86.sse2.pause", ()),
@@ -45,7 +45,7 @@ class NativeError(ArgumentError):
     """Error in a native function, with its line: the subset of Python does not allow a construct."""
 
 
-@dataclass(frozen=True)
+@record
 class Typed:
     """Operand of the IR, with an integer type or the type of a reference."""
 
@@ -53,7 +53,7 @@ class Typed:
     type: Any
 
 
-@dataclass(frozen=True)
+@record
 class Known:
     """Python value known at translation time."""
 

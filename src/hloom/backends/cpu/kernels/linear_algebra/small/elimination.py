@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from hloom.backends.cpu.elements.functions.lanes import Lanes, muladd, where
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
@@ -12,6 +11,7 @@ from hloom.backends.cpu.kernels.linear_algebra.small.factorisations import MAX_U
 from hloom.backends.cpu.kernels.linear_algebra.small.scalars import Sum, real_part
 from hloom.lir import IndexValue, Type, Value
 from hloom.runtime.custom_calls.fortran import RoutineCall
+from hloom.system.records import record
 
 COLUMNS = 16
 """Columns that are eliminated together: the pivots' row fills half of 32 registers."""
@@ -82,7 +82,7 @@ class _Pivot:
         return below * self._power * where(self.value.equals(0.0), 1.0, self._reciprocal)
 
 
-@dataclass(frozen=True)
+@record
 class _System:
     a: MatrixLanes
     b: MatrixLanes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hloom.backends.cpu.elements.functions.lanes import Lanes, at_least, muladd, sqrt, where, with_sign_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
@@ -28,6 +28,7 @@ from hloom.backends.cpu.kernels.linear_algebra.small.scalars import (
 )
 from hloom.lir import IndexValue, Type, Value, constant
 from hloom.runtime.custom_calls.fortran import RoutineCall
+from hloom.system.records import record
 from hloom.target import CACHE_LINE
 
 MAX_UNROLLED = 6
@@ -36,7 +37,7 @@ SWAPPED = 4
 """Columns in which rows are swapped together."""
 
 
-@dataclass(frozen=True)
+@record
 class MatrixLanes:
     """An array of vectors, each lane of which holds the elements of one matrix; complex ones have two `parts`."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hloom.backends.cpu.elements.functions import complex_arithmetic
 from hloom.backends.cpu.elements.functions.lanes import Lanes, muladd, where
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.system.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Complex:
     """A complex element."""
 

@@ -12,7 +12,6 @@ threads.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.kernel_function import size_of
 from hloom.backends.cpu.kernels.products.product import Product
@@ -20,6 +19,7 @@ from hloom.backends.cpu.kernels.products.sums import block_length, group_length
 from hloom.backends.cpu.kernels.products.tiles.tile import Tile
 from hloom.backends.cpu.kernels.products.tiles.tile_choice import MAX_VECTORS
 from hloom.lir import Type
+from hloom.system.records import record
 from hloom.target import L3_BYTES
 
 MIN_STREAMED_BYTES = L3_BYTES  # of a B that is read from memory
@@ -27,7 +27,7 @@ MAX_STREAMED_ROWS = 32  # of the result: few enough that memory is the bottlenec
 MAX_LATENCY_BOUND_SUMS = 4  # in registers: additions wait for each other
 
 
-@dataclass(frozen=True)
+@record
 class MatmulPlan:
     """Tile, blocks and tasks of a product.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.blocked.matmul_plan import MatmulPlan
@@ -12,12 +10,13 @@ from hloom.backends.cpu.kernels.products.packing import pack_b
 from hloom.backends.cpu.kernels.products.packing.pack_computed import pack_computed_columns, pack_computed_rows
 from hloom.backends.cpu.kernels.products.packing.packing import Packing
 from hloom.lir import I64, PTR, IndexValue, Value, type_of
+from hloom.system.records import record
 
 CONTEXT = (PTR, PTR, PTR, PTR, I64)
 """Types that tasks capture: A, B, C, the packed B, and the number of columns."""
 
 
-@dataclass(frozen=True)
+@record
 class PackedB:
     """Panels of B, each with one row for each step of K, and with one more if sums are `corrected` by it.
 

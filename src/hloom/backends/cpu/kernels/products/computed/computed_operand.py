@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from hloom.affine import Expression, Index, IndexSpace, Quotient, Variable
@@ -24,6 +24,7 @@ from hloom.loops.nest import BufferType, atoms_of, loads_of
 from hloom.loops.pull import Puller
 from hloom.ops.convert import Convert
 from hloom.ops.elementwise_binary import Multiply
+from hloom.system.records import record
 from hloom.target import L3_BYTES
 from hloom.types import PrimitiveType
 
@@ -37,7 +38,7 @@ Roles = tuple[Sequence[int], Sequence[int], Sequence[int]]
 """Batch, free and contracted dimensions of an operand."""
 
 
-@dataclass(frozen=True)
+@record
 class Axis:
     """Loop variables of a dimension of the operand: of groups of `size` elements, and of the elements of a group."""
 
@@ -59,7 +60,7 @@ class Axis:
         return space.add(space.scale(space.of(self.group), self.size), space.of(self.within))
 
 
-@dataclass(frozen=True)
+@record
 class Factor:
     """A factor of sums: the products of elements and factors up to a limit do not overflow."""
 
@@ -67,7 +68,7 @@ class Factor:
     limit: float
 
 
-@dataclass(frozen=True)
+@record
 class ComputedOperand:
     """The element of an operand, and the arrays that it is computed from; with a factor, what sums are multiplied by
     instead of their terms.

@@ -4,7 +4,6 @@ shifts that unpack them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,12 +15,13 @@ from hloom.loops.expression_space import ExpressionSpace
 from hloom.loops.expressions import Apply, Constant, FromIndex, Load, Where, walk
 from hloom.ops.convert import BitcastConvert
 from hloom.shape import Shape
+from hloom.system.records import record
 
 MAX_INSTRUCTIONS = 48
 """Operations of a function."""
 
 
-@dataclass(frozen=True)
+@record
 class ByteFunction:
     """The float of each code that a load gives. With `half`, neighbours are the two halves of a byte: the load is that
     of the byte at this variable, which is half of theirs, and with `is_swapped` the first one is its high half.

@@ -10,8 +10,6 @@ signed, and that offset times the sums of the rows is subtracted from the result
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from hloom.backends.cpu.elements.byte_tables import LANES
@@ -20,6 +18,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand
 from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction, byte_instruction
 from hloom.lir import IndexValue, Value, type_of
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 S8, U8 = PrimitiveType.S8, PrimitiveType.U8
@@ -27,7 +26,7 @@ BYTES_OF_WORD = 4
 WORD = type_of("i32", LANES // BYTES_OF_WORD)
 
 
-@dataclass(frozen=True)
+@record
 class ByteCodes:
     """The values of all codes, the halves of a byte that are codes, in order, the elements of K, and the type of the
     rows.

@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import StreamedMatrix, Vectors
 from hloom.backends.cpu.kernels.products.sums import add_pairwise, addition, chain_length
 from hloom.lir import IndexValue, Type, Value, constant
+from hloom.system.records import record
 from hloom.target import L1_BYTES
 
 ELEMENTS_PER_ITERATION = 8  # of K: as many lines of memory are read side by side
@@ -22,7 +22,7 @@ TILE_BYTES = L1_BYTES // 2  # of the sums
 MIN_CHAIN_ITERATIONS = 64  # over K, whose products are added in one chain
 
 
-@dataclass(frozen=True)
+@record
 class ColumnSums:
     """Plan of a product with `m` rows and `count` vectors of `k` elements, in vectors of `type`.
 
@@ -77,7 +77,7 @@ class ColumnSums:
         return max(1, min(math.ceil(wanted / self.blocks), math.ceil(self.m / self.tile_rows)))
 
 
-@dataclass(frozen=True)
+@record
 class BlockOfColumns:
     """Writes the sums of one block of K for a share of the rows: to the result, or as sums of the block."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hloom.backends.cpu.elements.byte_tables import CODES
 from hloom.backends.cpu.elements.types import memory_element
@@ -33,6 +33,7 @@ from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import (
 from hloom.backends.cpu.kernels.products.product import MULTIPLY_ADD_COST
 from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.lir import PTR, IndexValue, Type, Value, constant, zero
+from hloom.system.records import record
 from hloom.target import L2_BYTES, Target
 from hloom.types import PrimitiveType
 
@@ -44,7 +45,7 @@ SUM_TYPES = {memory_element(t): t for t in (PrimitiveType.F32, PrimitiveType.F64
 """Types of memory with elements like those of sums."""
 
 
-@dataclass(frozen=True)
+@record
 class Matvec:
     """out[b, i, r] = sum over k of matrix[b, i, k] * vectors[b, k, r].
 
@@ -119,7 +120,7 @@ class Matvec:
         return target.tasks(self.batch * self.m * self.k * size_of(type.element) // MIN_TASK_BYTES)
 
 
-@dataclass(frozen=True)
+@record
 class Pointers:
     """Addresses of the arrays of a kernel: the result, those of a matrix, and the other operand."""
 
@@ -227,7 +228,7 @@ def _correction_address(f: KernelFunction, packed: Matvec, type: Type, base: Val
     return f.at(base, align_up(packed.k, type.width) * packed.count + vector, type.element)
 
 
-@dataclass(frozen=True)
+@record
 class _Emitter:
     """Writes the tasks of a product. Their context has the addresses of the vectors, the result, the sums of blocks of
     K, and the arrays of the matrix.

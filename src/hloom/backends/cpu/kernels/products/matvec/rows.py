@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import Row, StreamedMatrix, Vectors
 from hloom.backends.cpu.kernels.products.sums import MIN_GROUP_BLOCKS, add_pairwise, addition, chain_length
 from hloom.lir import IndexValue, Type, Value, constant
+from hloom.system.records import record
 from hloom.target import L1_BYTES
 
 ROWS_PER_ITERATION = 4
@@ -24,7 +24,7 @@ GROUPS_OF_TILE = 32  # groups of rows, whose sums of blocks are kept
 MIN_CHAIN_ITERATIONS = 64  # over K, whose products are added in one chain
 
 
-@dataclass(frozen=True)
+@record
 class RowSums:
     """Writes the loops over rows and over K, for a matrix of `m` rows and `count` vectors of `k` elements. The sums of
     an iteration, vectors of `type`, are ordered by part of K, vector and row.

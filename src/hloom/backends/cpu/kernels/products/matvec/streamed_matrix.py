@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.computed.operand_emitter import OperandEmitter, Resume, Shared
@@ -14,6 +14,7 @@ from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.matvec.byte_codes import BYTES_OF_WORD, ByteCodes
 from hloom.backends.cpu.kernels.products.sums import addition, multiplication
 from hloom.lir import IndexValue, Type, Value, constant, type_of
+from hloom.system.records import record
 
 Load = Callable[[IndexValue, Value | None], list[Value]]
 """Loads adjacent vectors of a row, from a column on; lanes outside the mask, which is one of all, are zero."""
@@ -21,7 +22,7 @@ Columns = Callable[[IndexValue, Value | None], list[list[Value]]]
 """Loads adjacent vectors of each of several columns, from a row on."""
 
 
-@dataclass(frozen=True)
+@record
 class Row:
     """Access to a row whose elements are contiguous. `prefetch` is that of an element of a later row."""
 
@@ -70,7 +71,7 @@ class StreamedMatrix(ABC):
         return sums
 
 
-@dataclass(frozen=True)
+@record
 class StoredMatrix(StreamedMatrix):
     """A matrix in memory; its columns may be words of several elements of K."""
 
@@ -144,7 +145,7 @@ def _interleaved(f: KernelFunction, elements: list[Value]) -> Value:
     return elements[0]
 
 
-@dataclass(frozen=True)
+@record
 class ComputedRow(Row):
     """Access to a row of a computed operand, the context in which its index is bound, and what its groups share."""
 
@@ -152,7 +153,7 @@ class ComputedRow(Row):
     shared: Shared = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record
 class ComputedMatrix(StreamedMatrix):
     """A matrix whose rows are the free, and whose columns the contracted indices of a computed operand."""
 
@@ -237,7 +238,7 @@ class ComputedMatrix(StreamedMatrix):
         return e.f.fmuladd(sums, factor, constant(sums.type, 0))  # sums of zeros are not negative
 
 
-@dataclass(frozen=True)
+@record
 class MatrixOfCodes(ComputedMatrix):
     """A matrix of codes as words of bytes, in which columns are counted."""
 
@@ -258,7 +259,7 @@ class MatrixOfCodes(ComputedMatrix):
         return row
 
 
-@dataclass(frozen=True)
+@record
 class Vectors:
     """Memory of the vectors that a matrix is multiplied by, and of the result, in a task.
 

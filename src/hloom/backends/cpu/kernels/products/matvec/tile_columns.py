@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
@@ -12,12 +11,13 @@ from hloom.backends.cpu.kernels.products.matvec.byte_codes import BYTES_OF_WORD,
 from hloom.backends.cpu.kernels.products.split.factors import STEP, low_halves, parts_of
 from hloom.backends.cpu.kernels.products.tiles.tile_registers import WORDS
 from hloom.lir import IndexValue, Value, constant, type_of
+from hloom.system.records import record
 
 MIN_NUMBER, MAX_NUMBER = 2.0**-100, 2.0**100  # magnitudes whose parts and their products are normal numbers
 F32, WORD = type_of("float", WORDS), type_of("i32", WORDS)
 
 
-@dataclass(frozen=True)
+@record
 class TileColumns:
     """The columns of a product with `count` vectors: the parts of each. Elements of a step have an order, that of
     `codes` if these are multiplied as bytes.
@@ -65,7 +65,7 @@ class TileColumns:
             packing.pack(whole, k % STEP)
 
 
-@dataclass(frozen=True)
+@record
 class _Packing:
     """Packs the vectors of a product from a source."""
 

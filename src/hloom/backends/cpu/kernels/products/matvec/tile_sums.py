@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hloom.backends.cpu.elements.byte_tables import ORDER_OF_WORDS
 from hloom.backends.cpu.elements.small_values import integers_of
@@ -47,6 +47,7 @@ from hloom.lir import I8, PTR, IndexValue, Value, constant
 from hloom.loops.expressions import Apply
 from hloom.ops.elementwise_binary import Multiply
 from hloom.ops.traits import Linear
+from hloom.system.records import record
 from hloom.target import Target
 from hloom.types import PrimitiveType
 
@@ -111,7 +112,7 @@ def tile_sums_code(
     return code_of(name, [plan.task(shares), f], aligned(p.batch * packed_bytes))
 
 
-@dataclass(frozen=True)
+@record
 class _Plan:
     """A product by rows of squares, which are registers of sums, and by parts of K."""
 

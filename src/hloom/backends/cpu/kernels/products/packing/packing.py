@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.distances import Distances
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function
 from hloom.backends.cpu.kernels.products.matrix import Matrix, element_offset
 from hloom.lir import I64, PTR, Function, IndexValue, Type, Value
+from hloom.system.records import record
 
 UNITS_OF_B = "columns", "first", "count"
 """Parameters of a packing of B: the columns to pack, the first step of K or panel, and the number of those."""
@@ -16,7 +16,7 @@ UNITS_OF_A = "rows", "elements"
 """Parameters of a packing of A: the rows to pack, and the elements of K as they are in memory."""
 
 
-@dataclass(frozen=True)
+@record
 class PackedMatrix:
     """A matrix, by the distances of its rows and columns and of the elements of a word, which code reads."""
 
@@ -40,7 +40,7 @@ Write = Callable[[KernelFunction, PackedMatrix, Sequence[IndexValue]], None]
 """Writes a packing, given the matrix and the sizes that its code reads."""
 
 
-@dataclass(frozen=True)
+@record
 class Packing:
     """The shared function `(source, target, units .., distances)` that packs a matrix.
 

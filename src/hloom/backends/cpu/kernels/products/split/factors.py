@@ -11,13 +11,13 @@ Numbers are multiplied by 2^24 first: no part of even the smallest is subnormal 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function
 from hloom.backends.cpu.kernels.products.tiles.tile_registers import WORD_BYTES, WORDS
 from hloom.lir import I64, PTR, Function, IndexValue, Value, constant, type_of
+from hloom.system.records import record
 
 PARTS = 3
 LINES = 16  # of a panel
@@ -31,7 +31,7 @@ MANTISSA = 23
 VECTOR, WORD = type_of("float", LINES), type_of("i32", LINES)
 
 
-@dataclass(frozen=True)
+@record
 class Factor:
     """A factor of a product: its lines, and the distances in elements of lines, of elements along K, and of the batch.
 
@@ -55,7 +55,7 @@ class Factor:
         return PartsPacking(self.step == 1, self.is_right).function()
 
 
-@dataclass(frozen=True)
+@record
 class PartsPacking:
     """The shared function `(source, panel, exponent, lines, elements, line, step)`, which packs some elements along K
     of a panel with up to 16 lines.

@@ -17,7 +17,7 @@ they pack the columns of the right factor just before they multiply them. The or
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hloom.backends.cpu.kernels.code import KernelCode, call_code, entry_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
@@ -26,6 +26,7 @@ from hloom.backends.cpu.kernels.products.split.blocks import BlockContext, Panel
 from hloom.backends.cpu.kernels.products.split.factors import LINES, PAIR, SCALE, STEP, STEP_BYTES, VECTOR, Factor
 from hloom.backends.cpu.kernels.products.tiles.tile_registers import has_tile_instruction
 from hloom.lir import I1, I64, IndexValue, Value, constant
+from hloom.system.records import record
 from hloom.target import L2_BYTES, TASKS_PER_THREAD, Target
 from hloom.types import PrimitiveType
 
@@ -41,7 +42,7 @@ MIN_REUSE, MIN_REUSE_IN_CACHE = 150, 100
 """Multiply-adds for each packed element of a product that pays: more if the packed factors leave the second cache."""
 
 
-@dataclass(frozen=True)
+@record
 class SplitProduct:
     """A batch of products of `k` elements, and the distances of rows and of the batch in the result.
 

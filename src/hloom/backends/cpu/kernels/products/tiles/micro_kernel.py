@@ -12,7 +12,7 @@ panel for each step of K, and zeros past the last column.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hloom.backends.cpu.kernels.distances import Distances, addresses_of_rows
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
@@ -21,9 +21,10 @@ from hloom.backends.cpu.kernels.products.packing.packing import UNITS_OF_A, Pack
 from hloom.backends.cpu.kernels.products.sums import addition
 from hloom.backends.cpu.kernels.products.tiles.tile import Tile, TileStore, tile_function
 from hloom.lir import Function, IndexValue, Type, Value, constant
+from hloom.system.records import record
 
 
-@dataclass(frozen=True)
+@record
 class PanelStrides:
     """Distances in one operand, in elements: from panel to panel, from step to step of K, and from row to row within a
     step (A only; rows of B are contiguous). `masked`: the last panel of B may have fewer columns than the tile.
@@ -37,7 +38,7 @@ class PanelStrides:
     streamed: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class MicroKernel:
     """The shared function `(a, b, c, partial, steps, rows, columns, first, last, distances)`.
 

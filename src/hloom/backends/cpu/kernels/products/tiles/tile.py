@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
 from hloom.backends.cpu.kernels.products.matrix import Matrix, element_offset
 from hloom.backends.cpu.kernels.products.sums import addition
 from hloom.lir import I1, I64, PTR, Function, IndexValue, Type, Value
+from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 LONG_CALL = 1 << 12  # multiply-adds of vectors, beside which a call costs nothing
 
 
-@dataclass(frozen=True)
+@record
 class Tile:
     """Sums in registers: `rows` x `vectors` vectors of `type`."""
 
@@ -47,7 +47,7 @@ def tile_function(name: str, write: Callable[[KernelFunction], None]) -> Functio
     return shared_function(name, write, **parameters, first=I1, last=I1, distances=PTR)
 
 
-@dataclass(frozen=True)
+@record
 class TileStore:
     """The store of the first `rows` and `columns` of a tile to C, whose elements have these distances.
 

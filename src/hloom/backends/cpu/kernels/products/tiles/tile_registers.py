@@ -11,7 +11,7 @@ Subnormal numbers are taken for zero.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.distances import Distances, addresses_of_rows
@@ -22,6 +22,7 @@ from hloom.backends.cpu.kernels.products.product import Product
 from hloom.backends.cpu.kernels.products.tiles.tile import Tile, TileStore, tile_function
 from hloom.backends.cpu.llvm.processor import TILE_REGISTERS, processor
 from hloom.lir import I8, Function, Global, IndexValue, Type, Value, constant, type_of
+from hloom.system.records import record
 from hloom.target import Target
 from hloom.types import PrimitiveType
 
@@ -30,7 +31,7 @@ WORDS, WORD_BYTES = 16, 4  # of K, in a row of a tile of A
 MIN_ROWS, MIN_COLUMNS, MIN_WORDS = 8, 16, 16  # of a product that pays
 
 
-@dataclass(frozen=True)
+@record
 class TileInstruction:
     """An instruction that multiplies tiles of words with `count` elements each."""
 
@@ -71,7 +72,7 @@ def tile_instruction(p: Product, sums: Type, target: Target) -> TileInstruction 
     return instruction if is_large and has_vectors else None
 
 
-@dataclass(frozen=True)
+@record
 class TileRegisters:
     """The numbers of the registers that hold the sums of a tile, a part of a panel of A, and a row of one of B."""
 
@@ -120,7 +121,7 @@ def release(f: KernelFunction) -> None:
     f.call_void("llvm.x86.tilerelease")
 
 
-@dataclass(frozen=True)
+@record
 class TileKernel:
     """The shared function `(a, b, c, partial, steps, rows, columns, first, last, distances)`, as of a `MicroKernel`.
 
