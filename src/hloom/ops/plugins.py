@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import importlib.metadata
 import sys
 
 from hloom.errors import ArgumentError
@@ -37,7 +36,9 @@ def unknown_opcode(opcode: str) -> str:
 @functools.cache
 def load_installed() -> None:
     """Imports the modules of all entry points; their classes register themselves."""
-    for point in importlib.metadata.entry_points(group=GROUP):
+    from importlib.metadata import entry_points  # slow to import, and rarely needed
+
+    for point in entry_points(group=GROUP):
         if getattr(getattr(sys.modules.get(point.module), "__spec__", None), "_initializing", False):
             continue  # the caller is importing this module: waiting for it would deadlock
         try:

@@ -10,7 +10,6 @@ Operations that a file declares register themselves.
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import inspect
 import runpy
 import traceback
@@ -62,7 +61,9 @@ def installed() -> dict[str, Any]:
 
     Raises ArgumentError if an entry point does not load.
     """
-    for point in importlib.metadata.entry_points(group=GROUP):
+    from importlib.metadata import entry_points  # slow to import, and rarely needed
+
+    for point in entry_points(group=GROUP):
         try:
             value = point.load()
         except Exception as error:

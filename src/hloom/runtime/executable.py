@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextvars
 import functools
-import importlib.metadata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -247,9 +246,11 @@ class DeviceExecutable(Executable):
 
     def _facts_to_agree_on(self) -> dict[str, str]:
         """Facts about the program that must be the same on all processes."""
+        from importlib.metadata import version
+
         from hloom.runtime.mpi.world import mpi_version
 
-        versions = importlib.metadata.version("hloom"), np.__version__, mpi_version()
+        versions = version("hloom"), np.__version__, mpi_version()
         return {
             "module": fingerprint(self.module),
             "backend": type(self).__name__,

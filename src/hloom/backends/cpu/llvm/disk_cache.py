@@ -18,7 +18,7 @@ import contextlib
 import functools
 import hashlib
 import hmac
-import importlib.metadata
+import importlib.util
 import os
 import sys
 from collections.abc import Callable
@@ -108,12 +108,18 @@ def code_version() -> str:
     try:
         files = sorted(Path(__file__).parents[3].rglob("*.py"))
         stamps = [(str(path), status.st_mtime_ns, status.st_size) for path in files for status in [path.stat()]]
+        scipy = _version_file("scipy").read_text()  # its LAPACK determines workspace sizes
     except OSError:
         return ""
     if not stamps:
         return ""
-    scipy = importlib.metadata.version("scipy")  # its LAPACK determines workspace sizes
     return _digest(str(stamps), f"{sys.version} {np.__version__} {ml_dtypes.__version__} {scipy}")
+
+
+def _version_file(package: str) -> Path:
+    """Returns the file with a package's version, which takes less time to find than the metadata of distributions."""
+    spec = importlib.util.find_spec(package)
+    return Path(spec.origin if spec and spec.origin else package).with_name("version.py")
 
 
 def cache_folder() -> Path | None:
