@@ -7,7 +7,7 @@ graph is mutable: the methods here keep `users` and control edges consistent, so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -417,6 +417,14 @@ def clone_computation(computation: Computation, replacement: Callable[[Computati
     return copy
 
 
-def flatten(shapes: Sequence[Shape]) -> list[Shape]:
+def clone_graph(*starts: Computation) -> dict[Computation, Computation]:
+    """Returns copies of the computations reachable from `starts`, by their originals, each after its callees."""
+    copies: dict[Computation, Computation] = {}
+    for computation in callees_first(*starts):
+        copies[computation] = clone_computation(computation, copies.__getitem__)
+    return copies
+
+
+def flatten(shapes: Iterable[Shape]) -> list[Shape]:
     """Returns the leaves (arrays and tokens) of several shapes, in order."""
     return [leaf for shape in shapes for leaf in shape.leaves()]

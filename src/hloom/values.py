@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -31,3 +32,17 @@ def zeros(shape: Shape) -> Value:
     if shape.is_tuple:
         return tuple(map(zeros, shape.elements))
     return np.zeros(shape.dimensions, shape.element_type.dtype) if shape.is_array else TOKEN_VALUE
+
+
+def leaves(value: Value) -> Iterator[Any]:
+    """Yields what nested tuples hold, in order; anything else is its own leaf."""
+    if isinstance(value, tuple):
+        for element in value:
+            yield from leaves(element)
+    else:
+        yield value
+
+
+def map_leaves(function: Callable[[Any], Any], value: Value) -> Value:
+    """Applies a function to each leaf; returns tuples nested as before."""
+    return tuple(map_leaves(function, v) for v in value) if isinstance(value, tuple) else function(value)

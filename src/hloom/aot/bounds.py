@@ -109,7 +109,7 @@ def _take_sizes(module: Module, shapes: Sequence[Shape], opens: Sequence[Open], 
     left = iter([sizes[each.number] for each in opens])
     arguments = [_sized(build, value, shape, left) for value, shape in zip(given, shapes, strict=True)]
     result = build(Call(computation=module.entry), *arguments)
-    leaves = [leaf for leaf in _leaves(build, result) if leaf.shape.is_array]
+    leaves = [leaf for leaf in build.leaves(result) if leaf.shape.is_array]
     actual = [build(GetDimensionSize(dimension=d), leaf) for leaf in leaves for d in _dynamic(leaf.shape)]
     entry.root = build.tuple(*(_static(build, leaf) for leaf in leaves), *actual)
     module.entry_computation = entry
@@ -138,14 +138,6 @@ def _static(build: OpBuilder, value: Instruction) -> Instruction:
         bound, shape = build.constant(value.shape.dimensions[d], S32), value.shape.with_dynamic(d, is_dynamic=False)
         value = build(SetDimensionSize(dimension=d), value, bound, shape=shape)
     return value
-
-
-def _leaves(build: OpBuilder, value: Instruction) -> Iterator[Instruction]:
-    if not value.shape.is_tuple:
-        yield value
-        return
-    for k in range(len(value.shape.elements)):
-        yield from _leaves(build, build.element(value, k))
 
 
 def _computed_sizes(module: Module, arrays: int, first: int, count: int) -> list[int]:

@@ -10,7 +10,7 @@ from typing import Any
 from hloom.builder.arguments import array_type, caller, element_type_of, typed_number
 from hloom.builder.xla_op import Computationlike, XlaComputation, XlaOp
 from hloom.errors import ArgumentError, RuleError, counted
-from hloom.ir import Computation, Instruction, Module, callees_first, clone_computation
+from hloom.ir import Computation, Instruction, Module, clone_graph
 from hloom.literal import Literal
 from hloom.ops.operation import Operation
 from hloom.ops.structure import Constant, Parameter
@@ -49,10 +49,7 @@ class BuilderCore:
             self._computation.root = root.instruction
         module = Module(self.name)
         # Copy: the builder remains usable, and a computation may be called from several others.
-        copies: dict[int, Computation] = {}
-        for computation in callees_first(self._computation):
-            copy = clone_computation(computation, lambda callee: copies[id(callee)])
-            copies[id(computation)] = copy
+        for computation, copy in clone_graph(self._computation).items():
             if computation is not self._computation:
                 _make_name_unique(module, copy)
             module.add(copy, entry=computation is self._computation)

@@ -9,7 +9,7 @@ import numpy as np
 
 from hloom.api import compile
 from hloom.files.arrays import random_value
-from hloom.ir import Computation, Instruction, Module, callees_first, clone_computation
+from hloom.ir import Computation, Instruction, Module, called_by, clone_graph
 from hloom.ops.structure import Constant, Parameter, Tuple
 from hloom.passes.edit import copy_annotations
 from hloom.shape import Shape
@@ -129,14 +129,7 @@ def extract(
 
 def _callee_copies(needed: Iterable[Instruction], ordinals: Collection[Instruction]) -> dict[Computation, Computation]:
     """Copies of the computations that the instructions call, callees first."""
-    copies: dict[Computation, Computation] = {}
-    for instruction in needed:
-        if instruction not in ordinals:
-            for called in instruction.op.computations:
-                for computation in callees_first(called):
-                    if computation not in copies:
-                        copies[computation] = clone_computation(computation, copies.__getitem__)
-    return copies
+    return clone_graph(*called_by(instruction for instruction in needed if instruction not in ordinals))
 
 
 def _tuple(entry: Computation, elements: list[Instruction]) -> Instruction:

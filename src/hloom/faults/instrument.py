@@ -189,11 +189,8 @@ class _Running:
             return [build.constant(0, shape.element_type) for shape in STATE.elements]
         if self.style is Style.PAIR:
             pair = self.new[self.old.parameters[0]].operands[0]
-            return self._unpacked(build.element(pair, 1))
-        return self._unpacked(build.parameter(len(self.old.parameters), STATE))
-
-    def _unpacked(self, state: Instruction) -> list[Instruction]:
-        return [self.build.element(state, k) for k in range(len(STATE.elements))]
+            return build.elements(build.element(pair, 1))
+        return build.elements(build.parameter(len(self.old.parameters), STATE))
 
     def _copied(self, old: Instruction, op: Operation, operands: Sequence[Instruction], shape: Shape) -> Instruction:
         copy = self.copy.add(Instruction(old.name, shape, op, operands))
@@ -228,7 +225,7 @@ class _Running:
             operands = [*operands[:first], *(build.tuple(operand, state) for operand in operands[first:])]
         pair = self._copied(old, self.work.with_state(op), operands, Shape.tuple_of([old.shape, STATE]))
         self.new[old] = build.element(pair, 0)
-        self.state = self._unpacked(build.element(pair, 1))
+        self.state = self.build.elements(build.element(pair, 1))
 
     # Checks
 

@@ -19,7 +19,7 @@ from hloom.errors import ArgumentError, counted
 from hloom.numerics import convert
 from hloom.shape import Shape
 from hloom.types import BY_DTYPE
-from hloom.values import TOKEN_VALUE, Array, Value
+from hloom.values import TOKEN_VALUE, Array, Value, leaves
 
 Arrays = dict[str, Array]
 _UNREADABLE = (
@@ -97,9 +97,7 @@ def write_arrays(path: str, results: list[Value]) -> None:
 
 def flat(value: Value) -> list[Array]:
     """Flattens a value to its arrays, in order; tokens are dropped."""
-    if isinstance(value, tuple):
-        return [leaf for element in value for leaf in flat(element)]
-    return [] if value is TOKEN_VALUE else [np.asarray(value)]
+    return [np.asarray(leaf) for leaf in leaves(value) if leaf is not TOKEN_VALUE]
 
 
 def random_value(rng: np.random.Generator, shape: Shape) -> Value:

@@ -9,7 +9,7 @@ from hloom.ir import Module
 from hloom.literal import Literal
 from hloom.ops.structure import Constant, ElidedConstant
 from hloom.passes import clone_module
-from hloom.values import Array, Value
+from hloom.values import Value, leaves
 
 
 def fill_elided(module: Module, seed: int) -> Module:
@@ -27,10 +27,7 @@ def fill_elided(module: Module, seed: int) -> Module:
 
 
 def _frozen(value: Value) -> Value:
-    if isinstance(value, tuple):
-        return tuple(map(_frozen, value))
-    if isinstance(value, np.ndarray):
-        array: Array = np.asarray(value)
-        array.flags.writeable = False
-        return array
+    for leaf in leaves(value):
+        if isinstance(leaf, np.ndarray):
+            leaf.flags.writeable = False
     return value

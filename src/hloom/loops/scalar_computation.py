@@ -26,6 +26,7 @@ from hloom.ops.structure import Constant, GetTupleElement, Tuple
 from hloom.ops.traits import Identity, Movement, Structural
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
+from hloom.values import leaves
 
 CanApply = Callable[[Operation, PrimitiveType, Sequence[PrimitiveType]], bool]
 """Whether the target can compute an element-wise operation: (operation, result type, operand types)."""
@@ -125,7 +126,7 @@ Value = Any
 
 def compute(space: ExpressionSpace, computation: Computation, arguments: Sequence[Expression]) -> list[Expression]:
     """Evaluates a scalar computation on expressions; returns its results, tuples flattened."""
-    return list(_leaves(_evaluate(space, computation, arguments)))
+    return list(leaves(_evaluate(space, computation, arguments)))
 
 
 def _evaluate(space: ExpressionSpace, computation: Computation, arguments: Sequence[Value]) -> Value:
@@ -180,11 +181,3 @@ def _selected(space: ExpressionSpace, condition: Expression, then: Value, otherw
     if isinstance(then, tuple):
         return tuple(_selected(space, condition, t, o) for t, o in zip(then, otherwise, strict=True))
     return then if then is otherwise else space.apply(Select(), then.type, condition, then, otherwise)
-
-
-def _leaves(value: Value) -> Iterator[Expression]:
-    if isinstance(value, tuple):
-        for element in value:
-            yield from _leaves(element)
-    else:
-        yield value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -105,6 +105,24 @@ class OpBuilder:
         """Creates a get-tuple-element."""
         return self(GetTupleElement(index=index), operand)
 
+    def elements(self, operand: Instruction) -> list[Instruction]:
+        """Creates a get-tuple-element for each element; anything but a tuple is its only element."""
+        count = len(operand.shape.elements)
+        return [self.element(operand, k) for k in range(count)] if operand.shape.is_tuple else [operand]
+
+    def leaves(self, operand: Instruction) -> list[Instruction]:
+        """Takes the leaves of a value out of its tuples."""
+        if not operand.shape.is_tuple:
+            return [operand]
+        elements = operand.operands if isinstance(operand.op, Tuple) else self.elements(operand)
+        return [leaf for element in elements for leaf in self.leaves(element)]
+
+    def assemble(self, shape: Shape, leaves: Iterator[Instruction]) -> Instruction:
+        """Creates the tuples of a value of some shape around its leaves."""
+        if not shape.is_tuple:
+            return next(leaves)
+        return self.tuple(*[self.assemble(element, leaves) for element in shape.elements])
+
     def tuple(self, *operands: Instruction) -> Instruction:
         """Creates a tuple of the operands."""
         return self(Tuple(), *operands)
@@ -196,20 +214,15 @@ def loop(
     init = build.tuple(build.constant(0, S32), *values)
     body_computation = new_computation(module, f"{name}-body")
     inner = OpBuilder.of(body_computation)
-    step, *state = _elements(inner, init.shape)
+    step, *state = inner.elements(inner.parameter(0, init.shape))
     next_values = body(inner, step, state)
     inner.tuple(inner(Add(), step, inner.constant(1, S32)), *next_values)
     condition = new_computation(module, f"{name}-condition")
     inner = OpBuilder.of(condition)
-    step, *state = _elements(inner, init.shape)
+    step, *state = inner.elements(inner.parameter(0, init.shape))
     continues(inner, step, state)
     results = build(While(condition=condition, body=body_computation), init)
-    return [build.element(results, k) for k in range(1, len(init.shape.elements))]
-
-
-def _elements(build: OpBuilder, shape: Shape) -> list[Instruction]:
-    state = build.parameter(0, shape)
-    return [build.element(state, k) for k in range(len(shape.elements))]
+    return build.elements(results)[1:]
 
 
 class ScalarComputations:

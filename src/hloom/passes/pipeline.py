@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hloom.errors import HloomError
-from hloom.ir import Computation, Module, clone_computation
+from hloom.ir import Module, clone_graph
 from hloom.passes.optional import is_left_out, optional
 from hloom.system.records import record
 from hloom.system.shield import checkpoint
@@ -330,13 +330,6 @@ def clone_module(module: Module) -> Module:
     >>> passes.clone_module(module) is module
     False
     """
-    copies: dict[int, Computation] = {}
-
-    def copy(computation: Computation) -> Computation:
-        if id(computation) not in copies:
-            copies[id(computation)] = clone_computation(computation, copy)
-        return copies[id(computation)]
-
     clone = replace(
         module,
         computations=[],
@@ -348,6 +341,7 @@ def clone_module(module: Module) -> Module:
         stack_frames={table: [*rows] for table, rows in module.stack_frames.items()},
         extra_attributes=dict(module.extra_attributes),
     )
+    copies = clone_graph(*module.computations)
     for computation in module.computations:
-        clone.add(copy(computation), entry=computation is module.entry_computation)
+        clone.add(copies[computation], entry=computation is module.entry_computation)
     return clone

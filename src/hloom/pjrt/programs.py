@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from hloom.errors import ArgumentError, ProtoError, RuleError
-from hloom.ir import Instruction, Module
+from hloom.ir import Module
 from hloom.ops.control_flow import Call
 from hloom.passes.op_builder import OpBuilder, new_computation
 from hloom.pjrt import special_functions
@@ -119,10 +119,10 @@ def flatten(module: Module) -> Module:
         ]
         for leaf, sharding in zip(leaves, _leaf_shardings(parameter.sharding, parameter.shape), strict=True):
             leaf.sharding = sharding
-        arguments.append(_assemble(build, parameter.shape, iter(leaves)))
+        arguments.append(build.assemble(parameter.shape, iter(leaves)))
         leaf_count += len(leaves)
     called = build(Call(computation=entry), *arguments)
-    outer.root = build.tuple(*_leaf_values(build, called))
+    outer.root = build.tuple(*build.leaves(called))
     shardings = _leaf_shardings(entry.root.sharding, result)
     if all(shardings) and shardings:
         outer.root.sharding = Sharding(ShardingType.TUPLE, tuple_shardings=tuple(s for s in shardings if s is not None))
@@ -131,19 +131,6 @@ def flatten(module: Module) -> Module:
     module.entry_parameter_layouts = [leaf for shape in layouts for leaf in shape.leaves()]
     module.entry_result_layout = Shape.tuple_of((module.entry_result_layout or result).leaves())
     return module
-
-
-def _assemble(build: OpBuilder, shape: Shape, leaves: Iterator[Instruction]) -> Instruction:
-    """Builds a value of a shape from its leaves in order."""
-    if not shape.is_tuple:
-        return next(leaves)
-    return build.tuple(*(_assemble(build, element, leaves) for element in shape.elements))
-
-
-def _leaf_values(build: OpBuilder, value: Instruction) -> list[Instruction]:
-    if not value.shape.is_tuple:
-        return [value]
-    return [leaf for k in range(len(value.shape.elements)) for leaf in _leaf_values(build, build.element(value, k))]
 
 
 def _leaf_shardings(sharding: Sharding | None, shape: Shape) -> list[Sharding | None]:

@@ -18,7 +18,7 @@ from hloom.ops.convolution import Convolution
 from hloom.ops.dot import DotDimensions
 from hloom.ops.rules import listed
 from hloom.ops.traits import Reduction
-from hloom.prove.meanings.evaluator import Evaluator, OpenSize, Refused, Symbol
+from hloom.prove.meanings.evaluator import Evaluator, OpenSize, Refused, Symbol, arrays_of
 from hloom.prove.solver.decide import Deadline, Found, Outcome, Pair, are_different, decide
 from hloom.prove.terms.concrete import from_codes
 from hloom.prove.terms.functions import apply, both, is_equal
@@ -184,7 +184,7 @@ def _pairs(
     kinds = [[kind for kind, _ in effects] for _, effects in (before, after)]
     if kinds[0] != kinds[1]:
         raise Unsupported(f"the effects of the modules differ: {kinds[0]} and {kinds[1]}")
-    sides = [leaves((result, *(value for _, value in effects))) for result, effects in (before, after)]
+    sides = [arrays_of((result, *(value for _, value in effects))) for result, effects in (before, after)]
     pairs: list[Pair] = []
     for x, y in zip(*sides, strict=True):
         if x.shape != y.shape:
@@ -221,15 +221,6 @@ def variables(shape: Shape, name: str) -> Symbol:
         raise Unsupported(f"parameters {shape}")
     terms = [variable(shape.element_type, f"{name}[{k}]") for k in range(shape.element_count)]
     return array_of(terms, shape.dimensions)
-
-
-def leaves(value: Symbol) -> Iterator[Array]:
-    """Yields the arrays of a symbol."""
-    if isinstance(value, tuple):
-        for element in value:
-            yield from leaves(element)
-    elif not isinstance(value, Token):
-        yield value
 
 
 def values_in(symbol: Symbol, shape: Shape, found: Found) -> Value:

@@ -16,11 +16,10 @@ from hloom.backends.cpu.compiler import CompiledModule
 from hloom.backends.cpu.host_run import HostRun, ThreadRuns
 from hloom.backends.cpu.llvm.machine_code import load_object
 from hloom.backends.cpu.program.interface import TABLE, loop_of_site
-from hloom.backends.cpu.program.program import TOKEN_SLOT, Buffer, HostStep, Slot, WaitStep, leaves
+from hloom.backends.cpu.program.program import TOKEN_SLOT, Buffer, HostStep, Slot, WaitStep
 from hloom.backends.cpu.runtime import buffers
 from hloom.backends.cpu.runtime.arrays import (
     as_dense,
-    flat_arrays,
     is_dense_array,
     result_value,
     sharing_memory,
@@ -39,7 +38,7 @@ from hloom.runtime.executable import DeviceExecutable, RunOptions, own_arrays
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.system.python_api import c_address
 from hloom.system.records import record
-from hloom.values import Array, Value
+from hloom.values import Array, Value, leaves
 
 if TYPE_CHECKING:
     from hloom.runtime.mpi.reductions import MakeReduction
@@ -244,7 +243,7 @@ class CpuExecutable(DeviceExecutable):
     def _copy_shared_arguments(self, lists: list[list[Value]]) -> list[list[Value]]:
         if not self._donated or self.list_count == 1:
             return lists
-        arrays = flat_arrays(tuple(map(tuple, lists)))
+        arrays = [*leaves(tuple(map(tuple, lists)))]
         shared = {id(arrays[k]) for k in sharing_memory(arrays)}
         return [[with_copies(value, shared) for value in each] for each in lists]
 
@@ -253,7 +252,7 @@ class CpuExecutable(DeviceExecutable):
         run = HostRun(self, self.host, device, rendezvous)
         inputs, caller_arrays = [], []
         for tree, value in zip(signature.parameters, arguments, strict=True):
-            for leaf, array in zip(leaves(tree), flat_arrays(value), strict=True):
+            for leaf, array in zip(leaves(tree), leaves(value), strict=True):
                 if leaf == TOKEN_SLOT:
                     continue
                 if isinstance(leaf, Slot):

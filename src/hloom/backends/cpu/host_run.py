@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hloom.backends.cpu.compiler import HostPart
-from hloom.backends.cpu.program.program import TOKEN_SLOT, HostStep, Slot, leaves
+from hloom.backends.cpu.program.program import TOKEN_SLOT, HostStep, Slot
 from hloom.backends.cpu.runtime import buffers
 from hloom.backends.cpu.runtime.arrays import array_at
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
@@ -17,7 +17,7 @@ from hloom.errors import HloomError
 from hloom.runtime.executable import DeviceExecutable, located
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.shape import Shape
-from hloom.values import TOKEN_VALUE, Array, Value
+from hloom.values import TOKEN_VALUE, Array, Value, leaves
 
 
 class ThreadRuns(threading.local):

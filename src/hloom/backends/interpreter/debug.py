@@ -12,7 +12,7 @@ from hloom.errors import RunError
 from hloom.ir import Instruction
 from hloom.ops.traits import CallLike
 from hloom.types import BY_DTYPE
-from hloom.values import Value
+from hloom.values import Value, leaves
 
 
 def combine(observers: Sequence[Observer]) -> Observer | None:
@@ -72,14 +72,12 @@ def print_values(patterns: Sequence[str], write: Callable[[str], None]) -> Obser
 
 
 def _float_arrays(value: Value) -> list[Any]:
-    if isinstance(value, tuple):
-        return [array for element in value for array in _float_arrays(element)]
-    if not isinstance(value, np.ndarray) or not value.size:
-        return []
-    element_type = BY_DTYPE[value.dtype]
-    if element_type.is_complex:
-        return [value]
-    return [value.astype(np.float64)] if element_type.is_float else []
+    arrays = [(leaf, BY_DTYPE[leaf.dtype]) for leaf in leaves(value) if isinstance(leaf, np.ndarray) and leaf.size]
+    return [
+        array if type.is_complex else array.astype(np.float64)
+        for array, type in arrays
+        if type.is_complex or type.is_float
+    ]
 
 
 def describe(value: Value) -> str:
@@ -102,8 +100,9 @@ def describe(value: Value) -> str:
 
 def summary(value: Value) -> str:
     """Returns the text of an array, with long dimensions abbreviated; tuples element by element."""
-    if isinstance(value, tuple):
-        return "\n".join(map(summary, value))
-    if not isinstance(value, np.ndarray):
-        return "token"
-    return np.array2string(value, threshold=60, edgeitems=3, max_line_width=100)
+    return "\n".join(
+        np.array2string(leaf, threshold=60, edgeitems=3, max_line_width=100)
+        if isinstance(leaf, np.ndarray)
+        else "token"
+        for leaf in leaves(value)
+    )

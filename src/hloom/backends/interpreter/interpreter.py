@@ -24,7 +24,7 @@ from hloom.runtime.device import Device
 from hloom.runtime.executable import located
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.shape import Shape
-from hloom.values import Array, Value
+from hloom.values import Array, Value, map_leaves
 
 # Called after each instruction with the instruction, its operands' values and its value.
 Observer = Callable[[Instruction, Sequence[Value], Value], None]
@@ -224,14 +224,12 @@ class Site(Context):
 
 def _shared(value: Value) -> Value:
     """Returns views, so that a result shared by several devices is copied before it is returned."""
-    return tuple(map(_shared, value)) if isinstance(value, tuple) else np.asarray(value).view()
+    return map_leaves(lambda leaf: np.asarray(leaf).view(), value)
 
 
 def _spread(value: Value, sizes: tuple[int, ...]) -> Value:
     """Broadcasts results that do not depend on the arguments to all indices."""
-    if isinstance(value, tuple):
-        return tuple(_spread(element, sizes) for element in value)
-    return value if value.shape == sizes else np.broadcast_to(value, sizes)
+    return map_leaves(lambda leaf: leaf if leaf.shape == sizes else np.broadcast_to(leaf, sizes), value)
 
 
 def _location(step: Step) -> str:

@@ -5,7 +5,7 @@ A value is an array with a scalar for each element, a scalar that all elements s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from hloom.ir import Computation
 from hloom.ops.control_flow import Conditional, While
 from hloom.ops.reduce import Map
 from hloom.ops.registry import Registry
-from hloom.values import Array, Value
+from hloom.values import Array, Value, leaves, map_leaves
 
 Caller = Callable[[Computation, Sequence[Value]], Value]
 """Evaluates a computation on values of which some are arrays."""
@@ -46,12 +46,12 @@ def _conditional(op: Conditional, call: Caller, operands: Sequence[Value]) -> Va
 def _loop(op: While, call: Caller, operands: Sequence[Value]) -> Value:
     """Runs the body on those elements whose condition still holds, until none is left."""
     (state,) = operands
-    sizes = np.broadcast_shapes(*(leaf.shape for leaf in _leaves(state)))
+    sizes = np.broadcast_shapes(*(leaf.shape for leaf in leaves(state)))
     if not sizes:
         while call(op.condition, [state]):
             state = call(op.body, [state])
         return state
-    state = _map(lambda leaf: np.array(np.broadcast_to(leaf, sizes)), state)
+    state = map_leaves(lambda leaf: np.array(np.broadcast_to(leaf, sizes)), state)
     going = np.ones(sizes, bool)
     while True:
         going[going] = call(op.condition, [_where(state, going)])
@@ -66,21 +66,9 @@ def _map_scalars(op: Map, call: Caller, operands: Sequence[Value]) -> Value:
     return call(op.computation, operands)
 
 
-def _leaves(value: Value) -> Iterator[Array]:
-    if isinstance(value, tuple):
-        for element in value:
-            yield from _leaves(element)
-    else:
-        yield value
-
-
-def _map(function: Callable[[Array], Array], value: Value) -> Value:
-    return tuple(_map(function, v) for v in value) if isinstance(value, tuple) else function(value)
-
-
 def _where(value: Value, mask: Array) -> Value:
     """Returns the elements of a value selected by a mask; shared scalars are unchanged."""
-    return _map(lambda leaf: leaf[mask] if leaf.shape else leaf, value)
+    return map_leaves(lambda leaf: leaf[mask] if leaf.shape else leaf, value)
 
 
 def _put(target: Value, value: Value, mask: Array) -> Value:

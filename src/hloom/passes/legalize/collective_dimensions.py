@@ -49,10 +49,8 @@ def _along(dimension: str) -> Callable[[Operation, OpBuilder, Instruction, Modul
         shapes = [Shape.array(s.element_type, [s.dimensions[d] for d in forth]) for s in results]
         shape = Shape.tuple_of(shapes) if old.shape.is_tuple else shapes[0]
         new = build(op.replace(**{dimension: 0}), *operands, shape=shape)
-        if not old.shape.is_tuple:
-            return build(Transpose(permutation=back), new)
-        transposed = [build(Transpose(permutation=back), build.element(new, k)) for k in range(len(shapes))]
-        return build.tuple(*transposed)
+        transposed = [build(Transpose(permutation=back), element) for element in build.elements(new)]
+        return build.tuple(*transposed) if old.shape.is_tuple else transposed[0]
 
     return expand
 

@@ -42,7 +42,7 @@ def expanded_geev(op: CustomCall, build: OpBuilder, old: Instruction, module: Mo
         shapes[2:4] = [a.shape.without_layout()] * 2
     call = build(op.replace(target_name=f"lapack_{target[1]}geev"), finite_a, shape=Shape.tuple_of(shapes))
     call.backend_config = old.backend_config
-    *values, left, right, info = (build.element(call, k) for k in range(len(shapes)))
+    *values, left, right, info = build.elements(call)
     if not a.shape.element_type.is_complex:
         left, right = (_unpacked(build, values[1], vectors) for vectors in (left, right))
     failed = build.broadcast(build.constant(NOT_FINITE, PrimitiveType.S32), info.shape)

@@ -62,9 +62,7 @@ def _body(build: OpBuilder, op: Scan, count: int, step: Instruction, elements: l
     trips = inputs[0].shape.dimensions[op.scan_dimension]
     index = build(Subtract(), build.constant(trips - 1, S32), step) if op.is_reverse else step
     slices = [_slice_at(build, array, op.scan_dimension, index) for array in inputs]
-    value = build(Call(computation=op.computation), *slices, *carries)
-    is_tuple = value.shape.is_tuple
-    values = [build.element(value, k) for k in range(len(value.shape.elements))] if is_tuple else [value]
+    values = build.elements(build(Call(computation=op.computation), *slices, *carries))
     stacked = [
         _write_at(build, array, new, op.scan_dimension, index)
         for array, new in zip(outputs, values[: len(outputs)], strict=True)

@@ -47,7 +47,7 @@ def _with_keys(op: Sort, build: OpBuilder, old: Instruction, module: Module) -> 
     ]
     comparator = _on_keys(module, op.comparator, pairs)
     ordered = build(op.replace(comparator=comparator), *old.operands, *values)
-    elements = [build.element(ordered, k) for k in range(len(old.operands))]
+    elements = build.elements(ordered)[: len(old.operands)]
     return build.tuple(*elements) if old.shape.is_tuple else elements[0]
 
 

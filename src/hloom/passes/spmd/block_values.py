@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from hloom.ir import Computation, Instruction
 from hloom.ops.elementwise_binary import Add
 from hloom.ops.operation import Operation
-from hloom.ops.structure import Tuple
 from hloom.passes.op_builder import OpBuilder, ScalarComputations
 from hloom.passes.spmd.choice import reduce_scatter_axes
 from hloom.passes.spmd.planning.plan import Plan, placement_of
@@ -89,25 +88,8 @@ class BlockValues:
         have = self.cells.of[old]
         if all(cell.placement == want for cell, want in zip(have, wanted, strict=True)):
             return value
-        leaves = zip(self.leaves(value), have, wanted, strict=True)
-        return self.rebuild(value.shape, iter([self.move(leaf, cell, want) for leaf, cell, want in leaves]))
-
-    def leaves(self, value: Instruction) -> list[Instruction]:
-        """The leaves of a value, taken out of its tuples."""
-        if not value.shape.is_tuple:
-            return [value]
-        elements = value.operands if isinstance(value.op, Tuple) else None
-        return [
-            leaf
-            for k in range(len(value.shape.elements))
-            for leaf in self.leaves(elements[k] if elements else self.build.element(value, k))
-        ]
-
-    def rebuild(self, shape: Shape, leaves: Iterator[Instruction]) -> Instruction:
-        """Rebuilds a value of the structure of `shape` from its leaves."""
-        if not shape.is_tuple:
-            return next(leaves)
-        return self.build.tuple(*[self.rebuild(element, leaves) for element in shape.elements])
+        leaves = zip(self.build.leaves(value), have, wanted, strict=True)
+        return self.build.assemble(value.shape, iter([self.move(leaf, cell, want) for leaf, cell, want in leaves]))
 
     def block_of(self, value: Instruction, cell: Cell, sharding: Sharding) -> Instruction:
         """The block of a value under any sharding."""

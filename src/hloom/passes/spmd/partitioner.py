@@ -201,20 +201,20 @@ class _Writer(RuleWriter):
             return value
         whole = [
             leaf if annotation is None else self.moves.assemble(leaf, cell.shape, annotation)
-            for leaf, cell, annotation in zip(self.leaves(value), cells, irregular, strict=True)
+            for leaf, cell, annotation in zip(self.build.leaves(value), cells, irregular, strict=True)
         ]
-        return self.rebuild(value.shape, iter(whole))
+        return self.build.assemble(value.shape, iter(whole))
 
     def distribute_results(self, value: Instruction) -> Instruction:
         """Extracts the blocks of results in irregular shardings."""
         irregular = self.plan.irregular_results
         if not irregular:
             return value
-        leaves = self.leaves(value)
+        leaves = self.build.leaves(value)
         distributed = [
             self.moves.distribute(leaf, irregular[k]) if k in irregular else leaf for k, leaf in enumerate(leaves)
         ]
-        return self.rebuild(value.shape, iter(distributed))
+        return self.build.assemble(value.shape, iter(distributed))
 
     def write_marker(self, old: Instruction) -> Instruction:
         """Replaces a marker by the resharding that it demands."""
@@ -225,14 +225,14 @@ class _Writer(RuleWriter):
             (operand,) = old.operands
             return self.move_leaves(operand, self.values[operand], self.cells.of[old])
         entering = target in ENTRIES
-        leaves = [leaf for o in old.operands for leaf in self.leaves(self.values[o])]
+        leaves = [leaf for o in old.operands for leaf in self.build.leaves(self.values[o])]
         crossed = [
             self.cross_boundary(leaf, source, result, boundary, entering)
             for leaf, source, result, boundary in zip(
                 leaves, self.cells.operands(old), self.cells.of[old], self.plan.boundaries[old], strict=True
             )
         ]
-        return self.rebuild(old.shape, iter(crossed))
+        return self.build.assemble(old.shape, iter(crossed))
 
     def cross_boundary(
         self, leaf: Instruction, source: Cell, result: Cell, boundary: Placement | Annotation, entering: bool
@@ -285,20 +285,22 @@ class _Writer(RuleWriter):
         module = self.plan.module
         run, skip = (new_computation(module, f"{old.opcode}.{word}") for word in ("here", "elsewhere"))
         build = OpBuilder.of(run)
-        values = build.parameter(0, arguments.shape)
-        operands = [build.element(values, k) for k in range(len(old.operands))]
+        operands = build.elements(build.parameter(0, arguments.shape))
         copy_attributes(old, build(old.op, *operands, shape=old.shape))
         build = OpBuilder.of(skip)
         build.parameter(0, arguments.shape)
         build.zeros(old.shape)
         branches = Conditional(branch_computations=(run, skip))
         value = self.build(branches, is_here, arguments, arguments)
-        sent = [self.moves.broadcast_from(leaf, device) if leaf.shape.is_array else leaf for leaf in self.leaves(value)]
+        sent = [
+            self.moves.broadcast_from(leaf, device) if leaf.shape.is_array else leaf
+            for leaf in self.build.leaves(value)
+        ]
         moved = [
             self.reshard(leaf, Placement.replicated(cell.shape.rank), cell.placement)
             for leaf, cell in zip(sent, self.cells.of[old], strict=True)
         ]
-        return self.rebuild(old.shape, iter(moved))
+        return self.build.assemble(old.shape, iter(moved))
 
     def write_local(self, old: Instruction) -> Instruction:
         """Emits the call for the blocks that each partition holds; partial sums are completed before."""
@@ -317,10 +319,10 @@ class _Writer(RuleWriter):
         sources, cells = self.cells.operands(old), self.cells.of[old]
         have, want = ([self.mesh.sharding(Placement(tuple(c.spec))) for c in side] for side in (sources, cells))
         part = partitioner(old, have, want)
-        leaves = [leaf for operand in old.operands for leaf in self.leaves(self.values[operand])]
+        leaves = [leaf for operand in old.operands for leaf in self.build.leaves(self.values[operand])]
         blocks = [self.block_of(*each) for each in zip(leaves, sources, part.operands, strict=True)]
         entry = part.module.entry
         adopt(self.plan.module, entry)
         called = self.build(Call(computation=entry), *blocks, shape=entry.result_shape)
-        produced = [self.from_block(*each) for each in zip(self.leaves(called), cells, part.results, strict=True)]
-        return self.rebuild(old.shape, iter(produced))
+        produced = [self.from_block(*each) for each in zip(self.build.leaves(called), cells, part.results, strict=True)]
+        return self.build.assemble(old.shape, iter(produced))

@@ -46,9 +46,9 @@ class RuleWriter(BlockValues):
             return value
         moved = [
             self.reshard(leaf, m, cell.placement)
-            for leaf, m, cell in zip(self.leaves(value), produced, cells, strict=True)
+            for leaf, m, cell in zip(self.build.leaves(value), produced, cells, strict=True)
         ]
-        return self.rebuild(old.shape, iter(moved))
+        return self.build.assemble(old.shape, iter(moved))
 
     def write_blocks(
         self, old: Instruction, operands: Sequence[Instruction], produced: Sequence[Spec], whole: Shape

@@ -34,8 +34,8 @@ from hloom.loops.schedule import schedule
 from hloom.numerics import convert
 from hloom.ops.convert import BitcastConvert
 from hloom.ops.select import Select
-from hloom.prove.equivalence import Proved, Undecided, leaves, parts_of, variables
-from hloom.prove.meanings.evaluator import Evaluator
+from hloom.prove.equivalence import Proved, Undecided, parts_of, variables
+from hloom.prove.meanings.evaluator import Evaluator, arrays_of
 from hloom.prove.meanings.reads import MAX_POSITIONS, clamps_to, value_of
 from hloom.prove.meanings.reductions import combination
 from hloom.prove.solver.decide import Deadline, Found, decide
@@ -66,7 +66,7 @@ def prove_lowering(
     try:
         given = {operand: variables(operand.shape, f"x{k}") for k, operand in enumerate(instruction.operands)}
         operands = [given[operand] for operand in instruction.operands]
-        wanted = leaves(Evaluator(deadline).value(instruction, operands))
+        wanted = arrays_of(Evaluator(deadline).value(instruction, operands))
         inputs = [list(operands[k].reshape(-1)) for k in lowered.operands]
         outputs = _Machine(lowered.kernel, deadline).run(inputs, dict(lowered.copies))
         pairs = [

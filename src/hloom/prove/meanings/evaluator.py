@@ -6,7 +6,7 @@ rule, in `meanings/`. An operation without one raises `Unsupported`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,7 @@ from hloom.prove.terms.normal import normal
 from hloom.prove.terms.term import Term, Unsupported, array_of
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
-from hloom.values import Array
+from hloom.values import Array, Token, leaves
 from hloom.verifier.precision import is_mixed, widest_float, with_float
 
 Symbol = Any
@@ -40,6 +40,11 @@ class OpenSize(Unsupported):
     def __init__(self, term: Term, bound: int) -> None:
         super().__init__(f"a size up to {bound} that depends on the arguments")
         self.term, self.bound = term, bound
+
+
+def arrays_of(symbol: Symbol) -> Iterator[Array]:
+    """Yields the arrays of a symbol, without its tokens."""
+    return (leaf for leaf in leaves(symbol) if not isinstance(leaf, Token))
 
 
 RULES = Registry[["Evaluator", Instruction, Sequence[Symbol]], Symbol]()

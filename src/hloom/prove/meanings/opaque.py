@@ -17,12 +17,12 @@ from hloom.ops.custom_call import CustomCall
 from hloom.ops.fft import Fft
 from hloom.ops.linear_algebra import Cholesky, TriangularSolve
 from hloom.ops.operation import Operation
-from hloom.prove.meanings.evaluator import RULES, Evaluator, Symbol
+from hloom.prove.meanings.evaluator import RULES, Evaluator, Symbol, arrays_of
 from hloom.prove.meanings.sizes import CONVERSIONS, converted_sizes
 from hloom.prove.terms.term import Term, Unknown, Unsupported, array_of, constant, node
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
-from hloom.values import TOKEN_VALUE, Array, Token
+from hloom.values import TOKEN_VALUE, Array
 
 
 def unknown_elements(name: str, type: PrimitiveType, count: int, arguments: Sequence[Term]) -> list[Term]:
@@ -98,14 +98,8 @@ def _custom_call(op: CustomCall, evaluator: Evaluator, instruction: Instruction,
     if op.has_side_effect:
         evaluator.effects.append((name, tuple(operands)))
         name = f"{name} {evaluator.next_source('custom-call')}"
-    arguments = [x for operand in operands for x in _elements(operand)]
+    arguments = [x for array in arrays_of(tuple(operands)) for x in array.reshape(-1)]
     return _unknown_value(name, instruction.shape, arguments)
-
-
-def _elements(value: Symbol) -> list[Term]:
-    if isinstance(value, tuple):
-        return [x for element in value for x in _elements(element)]
-    return [] if isinstance(value, Token) else list(value.reshape(-1))
 
 
 def _unknown_value(name: str, shape: Shape, arguments: Sequence[Term]) -> Symbol:

@@ -28,13 +28,12 @@ from hloom.prove.equivalence import (
     Undecided,
     Verdict,
     difference,
-    leaves,
     parts_of,
     sums_floats,
     values_in,
     variables,
 )
-from hloom.prove.meanings.evaluator import Evaluator, Symbol
+from hloom.prove.meanings.evaluator import Evaluator, Symbol, arrays_of
 from hloom.prove.partitions.devices import Devices
 from hloom.prove.solver.decide import Deadline, Pair, decide
 from hloom.prove.terms.functions import apply
@@ -101,10 +100,10 @@ class _Split:
     def pairs(self, arguments: Sequence[Symbol], blocks: Sequence[Sequence[Symbol]], deadline: Deadline) -> list[Pair]:
         """Returns the elements of the blocks of the results, with those of the whole results."""
         evaluator = Evaluator(deadline)
-        wanted = leaves(evaluator.run(self.whole.entry, arguments))
+        wanted = arrays_of(evaluator.run(self.whole.entry, arguments))
         devices = Devices(evaluator, 1, self.count)
         by_parameter = [[mine[k] for mine in blocks] for k in range(len(arguments))]
-        results = [[*leaves(value)] for value in devices.run(self.made.module.entry, by_parameter)]
+        results = [[*arrays_of(value)] for value in devices.run(self.made.module.entry, by_parameter)]
         found: list[Pair] = []
         for k, (whole, sharding) in enumerate(zip(wanted, self.made.results, strict=True)):
             found += _block_pairs(whole, [mine[k] for mine in results], sharding)

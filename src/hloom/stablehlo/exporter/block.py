@@ -210,11 +210,6 @@ RULES = Registry[[BlockExporter, Instruction], Leaves]()
 # Leaves of shapes
 
 
-def leaves_of(shapes: Iterable[Shape]) -> list[Shape]:
-    """The leaves of shapes, in order."""
-    return [leaf for shape in shapes for leaf in shape.leaves()]
-
-
 def leaf_types(shape: Shape) -> list[Type]:
     """The MLIR types of the leaves of a shape."""
     return list(map(mlir_type, shape.leaves()))

@@ -11,7 +11,7 @@ results.
 
 from __future__ import annotations
 
-from hloom.ir import Computation, Module, callees_first
+from hloom.ir import Computation, Module, callees_first, flatten
 from hloom.stablehlo.embedded_text import embedded_text
 from hloom.stablehlo.exporter.block import (
     BlockExporter,
@@ -19,7 +19,6 @@ from hloom.stablehlo.exporter.block import (
     leaf_count,
     leaf_range,
     leaf_shardings,
-    leaves_of,
 )
 from hloom.stablehlo.exporter.locations import Locations
 from hloom.stablehlo.mlir.ir import (
@@ -102,8 +101,8 @@ class _ModuleExporter:
         }
         if module.frontend_attributes:
             attributes["mhlo.frontend_attributes"] = dict(module.frontend_attributes)
-        parameters = leaves_of(module.entry_parameter_layouts or module.entry.parameter_shapes)
-        results = leaves_of([module.entry_result_layout or module.entry.result_shape])
+        parameters = flatten(module.entry_parameter_layouts or module.entry.parameter_shapes)
+        results = flatten([module.entry_result_layout or module.entry.result_shape])
         if any(leaf.layout and not leaf.layout.is_dim0_major for leaf in (*parameters, *results)):
             attributes["mhlo.xla_entry_computation_parameter_layouts"] = list(map(layout_attribute, parameters))
             attributes["mhlo.xla_entry_computation_result_layout"] = list(map(layout_attribute, results))

@@ -18,7 +18,7 @@ from hloom.backends.cpu.elements.types import is_native
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.program.program import Buffer, Program, Routine
-from hloom.ir import Computation, Module, callees_first, clone_computation
+from hloom.ir import Computation, Module, callees_first, clone_graph
 from hloom.lir import Global, LirModule
 from hloom.loops.lower import can_lower
 from hloom.loops.scalar_computation import can_compute
@@ -83,17 +83,9 @@ def _caller(module: Module, computation: Computation, function: ScalarFunction) 
 
 def scalar_function(computation: Computation, vector_bytes: int) -> ScalarFunction | None:
     """Returns the native function of a computation of scalars; None if a part of it has no native code."""
-    copies: dict[int, Computation] = {}
-
-    def copy(original: Computation) -> Computation:
-        if id(original) not in copies:
-            copies[id(original)] = clone_computation(original, copy)
-        return copies[id(original)]
-
     module = Module("scalar_function")
-    entry = copy(computation)
-    for callee in callees_first(entry):
-        module.add(callee, entry=callee is entry)
+    for original, copy in clone_graph(computation).items():
+        module.add(copy, entry=original is computation)
     FusionPass(can_fuse=lambda instruction: can_lower(instruction, can_apply)).run(module)
     program = build_program(module, Target(vector_bytes, threads=1), with_calls=False)
     if program.host_steps or program.slot_count or any(isinstance(buffer, Routine) for buffer in program.buffers):

@@ -26,9 +26,9 @@ from hloom.backends.cpu.program.program import (
     Subroutine,
     WaitStep,
     WhileStep,
-    leaves,
 )
 from hloom.types import PrimitiveType
+from hloom.values import leaves
 
 STACK_BYTES = 64
 """Maximum size of a temporary on the stack, where LLVM may promote it to registers."""

@@ -32,7 +32,6 @@ from hloom.backends.cpu.program.program import (
     Subroutine,
     WhileStep,
     buffers_of,
-    leaves,
 )
 from hloom.backends.cpu.program.program_buffers import ProgramBuffers
 from hloom.backends.interpreter.plan import Plans
@@ -52,6 +51,7 @@ from hloom.passes.optional import is_left_out, optional
 from hloom.shape import Shape
 from hloom.target import Target
 from hloom.types import BY_DTYPE, PrimitiveType
+from hloom.values import leaves
 
 MAX_INLINED = 1 << 13
 """Instructions that a computation may expand to if it needs the host, which rules out a subroutine."""

@@ -21,6 +21,7 @@ from hloom.loops.nest import Kernel, nest_cost
 from hloom.runtime.custom_calls.fortran import routine_address
 from hloom.system.records import record
 from hloom.types import PrimitiveType
+from hloom.values import leaves
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -360,15 +361,6 @@ class Program(Signature):
     def parts(self) -> list[list[Step]]:
         """Splits the steps into parts, each compiled as a function: LLVM's time is superlinear in function length."""
         return [self.steps[k : k + PART_STEPS] for k in range(0, len(self.steps), PART_STEPS)]
-
-
-def leaves(tree: BufferTree) -> Iterator[Buffer | Slot]:
-    """Yields the buffers and slots of a tree in order."""
-    if isinstance(tree, tuple):
-        for element in tree:
-            yield from leaves(element)
-    elif tree is not None:
-        yield tree
 
 
 def buffers_of(trees: Iterable[BufferTree]) -> list[Buffer]:

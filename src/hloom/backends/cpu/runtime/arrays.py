@@ -12,7 +12,7 @@ from numpy.lib.array_utils import byte_bounds
 
 from hloom.backends.cpu.program.program import TOKEN_SLOT, Buffer, Slot
 from hloom.backends.cpu.runtime import buffers
-from hloom.values import TOKEN_VALUE, Array, Value
+from hloom.values import TOKEN_VALUE, Array, Value, map_leaves
 
 
 def sharing_memory(arguments: Sequence[Any]) -> set[int]:
@@ -39,18 +39,18 @@ def is_dense_array(array: Any, sizes: tuple[int, ...], dtype: np.dtype[Any]) -> 
 
 def with_copies(value: Value, shared: set[int]) -> Value:
     """Returns a value with copies of the arrays whose ids are in `shared`."""
-    if isinstance(value, tuple):
-        return tuple(with_copies(element, shared) for element in value)
-    return value.copy() if id(value) in shared else value
+    return map_leaves(lambda array: array.copy() if id(array) in shared else array, value)
 
 
 def result_value(tree: Any, results: Sequence[Array], slots: list[Any]) -> Value:
     """Returns the result in the shape of the root, from result arrays and slots."""
-    if isinstance(tree, tuple):
-        return tuple(result_value(element, results, slots) for element in tree)
-    if isinstance(tree, Slot):
-        return TOKEN_VALUE if tree == TOKEN_SLOT else slots[tree.index]
-    return results[tree.index]
+
+    def value_of(leaf: Any) -> Value:
+        if isinstance(leaf, Slot):
+            return TOKEN_VALUE if leaf == TOKEN_SLOT else slots[leaf.index]
+        return results[leaf.index]
+
+    return map_leaves(value_of, tree)
 
 
 def as_dense(array: Array, buffer: Buffer) -> Array:
@@ -69,10 +69,3 @@ def array_at(address: int, buffer: Buffer) -> Array:
         return np.empty(buffer.dimensions, buffer.type.dtype)
     memory = (ctypes.c_char * size).from_address(address)
     return np.frombuffer(memoryview(memory), buffer.type.dtype).reshape(buffer.dimensions)
-
-
-def flat_arrays(value: Value) -> list[Any]:
-    """Returns the arrays of a value, those of nested tuples in order."""
-    if isinstance(value, tuple):
-        return [leaf for element in value for leaf in flat_arrays(element)]
-    return [value]

@@ -73,10 +73,7 @@ def scatter(op: Scatter, site: Site, operands: Sequence[Padded]) -> list[Padded]
     outside = site.build.constant(-1 if element_type.is_signed else extreme(element_type, highest=True), element_type)
     starts = site.masked(indices.array, counts, outside)
     arrays = [*(t.array for t in targets), starts, *(u.array for u in updates)]
-    result = site.apply(*arrays)
-    if half == 1:
-        return [Padded(result, sizes)]
-    return [Padded(site.build.element(result, k), sizes) for k in range(half)]
+    return [Padded(array, sizes) for array in site.build.elements(site.apply(*arrays))]
 
 
 def _keeps_dimension(site: Site, op: Scatter, d: int, sizes: Sizes, given: Sizes, update: Padded) -> bool:

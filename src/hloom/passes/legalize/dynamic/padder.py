@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from itertools import repeat
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
@@ -127,8 +128,7 @@ def unpacked(build: OpBuilder, value: Instruction, shape: Shape) -> Padded | Non
         return Padded(value, {})
     dynamic = [d for d, flag in enumerate(shape.dynamic_dimensions) if flag]
     # Elements of a tuple that is seen: rules compare sizes by the instructions that compute them.
-    parts = range(1 + len(dynamic))
-    array, *sizes = value.operands if isinstance(value.op, Tuple) else [build.element(value, k) for k in parts]
+    array, *sizes = value.operands if isinstance(value.op, Tuple) else build.elements(value)
     return Padded(array, dict(zip(dynamic, sizes, strict=True)))
 
 
@@ -137,8 +137,7 @@ def to_dynamic(build: OpBuilder, value: Instruction, shape: Shape) -> Instructio
     if not shape.is_dynamic:
         return value
     if shape.is_tuple:
-        parts = [to_dynamic(build, build.element(value, k), element) for k, element in enumerate(shape.elements)]
-        return build.tuple(*parts)
+        return build.tuple(*map(to_dynamic, repeat(build), build.elements(value), shape.elements))
     padded = unpacked(build, value, shape)
     assert padded is not None
     sizes = [padded.sizes.get(d) or build.constant(n, PrimitiveType.S32) for d, n in enumerate(shape.dimensions)]
@@ -151,7 +150,7 @@ def to_static(build: OpBuilder, value: Instruction) -> Instruction:
     if not shape.is_dynamic:
         return value
     if shape.is_tuple:
-        return build.tuple(*(to_static(build, build.element(value, k)) for k in range(len(shape.elements))))
+        return build.tuple(*(to_static(build, element) for element in build.elements(value)))
     sizes = [S32] * shape.rank
     padded = build(CustomCall(target_name=PAD_TO_STATIC), value, shape=Shape.tuple_of([shape.static(), *sizes]))
     dynamic = [d for d, flag in enumerate(shape.dynamic_dimensions) if flag]

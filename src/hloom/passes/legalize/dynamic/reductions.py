@@ -69,13 +69,12 @@ def _reduced(op: Reduce | ReduceWindow, site: Site, operands: Sequence[Padded], 
         identity_value = site.build.constant(monoid.identity(element_type), element_type)
         return [site.apply(site.masked(arrays[0], sizes, identity_value), arrays[1])]
     if not sizes:
-        reduced = site.apply(*arrays)
-        return [reduced] if half == 1 else [site.build.element(reduced, k) for k in range(half)]
+        return site.build.elements(site.apply(*arrays))
     valid = site.valid(arrays[0].shape, sizes)
     has_value = site.build.constant(True, PrimitiveType.PRED)
     skipping = op.replace(computation=_skipping(site, op.computation, half))
     reduced = site.build(skipping, *arrays[:half], valid, *arrays[half:], has_value)
-    return [site.build.element(reduced, k) for k in range(half)]
+    return site.build.elements(reduced)[:half]
 
 
 def _skipping(site: Site, combiner: Computation, count: int) -> Computation:
@@ -87,8 +86,7 @@ def _skipping(site: Site, combiner: Computation, count: int) -> Computation:
     has_left = build.parameter(count, PRED)
     right = [build.parameter(count + 1 + k, types[count + k]) for k in range(count)]
     has_right = build.parameter(2 * count + 1, PRED)
-    called = build(Call(computation=combiner), *left, *right)
-    combined = [called] if count == 1 else [build.element(called, k) for k in range(count)]
+    combined = build.elements(build(Call(computation=combiner), *left, *right))
     chosen = [
         build(Select(), has_left, build(Select(), has_right, both, a), b)
         for a, b, both in zip(left, right, combined, strict=True)
@@ -139,11 +137,10 @@ def sort(op: Sort, site: Site, operands: Sequence[Padded]) -> list[Padded]:
     """Sorts the elements beyond the size behind all others."""
     sizes, arrays = site.joint_sizes(operands), [operand.array for operand in operands]
     if op.dimension not in sizes:
-        result = site.apply(*arrays)
-        return [Padded(a, sizes) for a in _elements(site, result, len(arrays))]
+        return [Padded(array, sizes) for array in site.build.elements(site.apply(*arrays))]
     valid = site.valid(arrays[0].shape, {op.dimension: sizes[op.dimension]})
     result = site.build(op.replace(comparator=_valid_first(site, op.comparator)), *arrays, valid)
-    return [Padded(site.build.element(result, k), sizes) for k in range(len(arrays))]
+    return [Padded(array, sizes) for array in site.build.elements(result)[: len(arrays)]]
 
 
 def _valid_first(site: Site, comparator: Computation) -> Computation:
@@ -162,8 +159,4 @@ def top_k(op: TopK, site: Site, operands: Sequence[Padded]) -> list[Padded] | No
     (operand,) = operands
     if len(operand.bounds) - 1 in operand.sizes:
         return None
-    return [Padded(array, operand.sizes) for array in _elements(site, site.apply(operand.array), 2)]
-
-
-def _elements(site: Site, result: Instruction, count: int) -> list[Instruction]:
-    return [site.build.element(result, k) for k in range(count)] if result.shape.is_tuple else [result]
+    return [Padded(array, operand.sizes) for array in site.build.elements(site.apply(operand.array))]

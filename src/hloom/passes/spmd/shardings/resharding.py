@@ -105,7 +105,7 @@ class Resharding:
         # All-to-all has no global device ids: its groups are of partitions.
         groups = ReplicaGroups(tuple(map(tuple, self.mesh.groups(axes))))
         sent = self.build(AllToAll(replica_groups=groups, channel_id=next(self.channels)), *pieces, shape=shape)
-        return self.build(Concatenate(dimension=join), *(self.build.element(sent, k) for k in range(shard_count)))
+        return self.build(Concatenate(dimension=join), *self.build.elements(sent))
 
     def slice_block(self, value: Instruction, axes: Sequence[Axes]) -> Instruction:
         """Each partition's block of a value that is replicated along the axes."""
