@@ -56,7 +56,7 @@ def limits() -> Iterator[None]:
     """Profiles of tests are of a machine whose limits no kernel reaches: to measure them takes all cores for seconds."""
     with pytest.MonkeyPatch.context() as patch:
         known = Limits(2, 1e15, (Bandwidth(1 << 14, 1e14, 1e14, 1e14),))
-        patch.setattr(hloom.bench.machine, "measure_limits", lambda count: known)
+        patch.setattr(hloom.bench.machine, "measure_limits", lambda *_: known)
         yield
 
 

@@ -349,7 +349,8 @@ def test_short_sums_of_what_is_computed_beside_them_are_unrolled() -> None:
         ("4096,4096", "f32", 16, 128),
         # Matrices that a cache holds, squares with parts of cache lines, and extents that no longer run divides.
         ("512,512", "f32", 2, 64),
-        ("4096,4096", "bf16", 2, 64),
+        ("4096,4096", "bf16", 2, 1024),
+        ("4096,4096", "s8", 2, 1024),
         ("4096,4112", "f32", 2, 16),
     ],
 )

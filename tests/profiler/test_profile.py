@@ -147,6 +147,11 @@ def test_limits_depend_on_the_size_of_arrays() -> None:
     assert limits.joined(Limits(2, 2e12, limits.bandwidths)) == Limits(2, 2e12, limits.bandwidths)
 
 
+def test_the_least_time_is_that_of_the_machine_for_all_of_the_work() -> None:
+    assert machine.least_seconds(Work(operations=2e15, reads=3e14)) == pytest.approx(3)  # of the fixture's rates
+    assert machine.least_seconds(Work(operations=5e15, reads=3e14)) == pytest.approx(5)
+
+
 def test_limits_are_measured_once_and_again_where_a_kernel_exceeds_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

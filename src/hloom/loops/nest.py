@@ -51,16 +51,17 @@ class Schedule:
 
     The loop `vector` is vectorised with `lanes` lanes. The loop `transposed` is split into tiles of as many iterations:
     elements that are contiguous along it are loaded as vectors, `tile_step` iterations together, and transposed in
-    registers. Unless `chunk` is 0, the outermost loop is parallel and split into chunks of `chunk` iterations. `staged`
-    lists expressions of a reduction that later loops use again, as (expression, scratch buffer, index): their values
-    are stored there. Unless `sum_lanes` is 0, every sum of floats has this number of partial sums, whatever the loops
-    around it.
+    registers; `tile_width` elements of a row are stored at once. Unless `chunk` is 0, the outermost loop is parallel
+    and split into chunks of `chunk` iterations. `staged` lists expressions of a reduction that later loops use again,
+    as (expression, scratch buffer, index): their values are stored there. Unless `sum_lanes` is 0, every sum of floats
+    has this number of partial sums, whatever the loops around it.
     """
 
     vector: Variable | None = None
     lanes: int = 0
     transposed: Variable | None = None
     tile_step: int = 0
+    tile_width: int = 0
     chunk: int = 0
     staged: tuple[tuple[Expression, int, Index], ...] = ()
     sum_lanes: int = 0

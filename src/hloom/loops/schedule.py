@@ -58,6 +58,10 @@ MIN_STAGED_COST = 8
 """The smallest cost of an expression that is kept rather than computed again, in additions."""
 SQUARES_PER_STEP, RUNS_PER_THREAD = 4, 2
 """Squares of a tile that are loaded together, and longer runs for each thread, at least."""
+NARROW_BYTES = 2
+"""The largest element size for which a vector of `lanes` elements is much shorter than a cache line."""
+FAR_BYTES = 512
+"""The distance of rows below which they stay in the L1 cache while their vectors are stored."""
 TILES_PER_THREAD = 8
 """The number of tiles for each thread below which the threads share the vector loop instead."""
 MIN_VECTOR_EXTENT = 8
@@ -106,10 +110,11 @@ def _schedule_nest(kernel: Kernel, nest: Nest, target: Target) -> Nest:
         nest, vector = strip_mine(nest, kernel.space, vector, lanes)
     elif vector and tile and nest.loops == (tile, vector) and tile.extent < target.threads * TILES_PER_THREAD * lanes:
         nest, vector = strip_mine_tiles(nest, kernel.space, vector)
-    step = _tile_step(nest, tile, vector, lanes, target.threads) if vector and tile else 0
+    width = _tile_width(nest, tile, vector, lanes) if vector and tile else 0
+    step = _tile_step(nest, tile, vector, (lanes, width), target.threads) if vector and tile else 0
     chunk = _chunk(nest, {vector: lanes, tile: step}, target)
-    chosen = replace(nest.schedule, vector=vector, lanes=lanes, transposed=tile, tile_step=step, chunk=chunk)
-    return nest.with_schedule(chosen)
+    tiled = replace(nest.schedule, transposed=tile, tile_step=step, tile_width=width)
+    return nest.with_schedule(replace(tiled, vector=vector, lanes=lanes, chunk=chunk))
 
 
 # The vector loop
@@ -203,16 +208,31 @@ def _order_loops(nest: Nest, vector: Variable | None, tile: Variable | None) -> 
     return nest.with_loops([*others, *last])
 
 
-def _tile_step(nest: Nest, tile: Variable, vector: Variable, lanes: int, threads: int) -> int:
+def _tile_width(nest: Nest, tile: Variable, vector: Variable, lanes: int) -> int:
+    """The number of elements of a row that are stored together: a cache line of narrow ones if rows are far apart, and
+    begin at one.
+    """
+    widest, index = max(_transposed_sizes(nest, tile, vector), default=CACHE_LINE), nest.stores[0].index
+    distance = index.coefficient(tile) * widest if index.is_affine_in(tile) else 0
+    is_far, width = distance >= FAR_BYTES and distance % CACHE_LINE == 0, CACHE_LINE // widest
+    return width if is_far and widest <= NARROW_BYTES and lanes < width <= vector.extent else lanes
+
+
+def _transposed_sizes(nest: Nest, tile: Variable, vector: Variable) -> list[int]:
+    """The bytes of elements of each load that is transposed."""
+    return [load.type.byte_width for load in nest.loads if is_transposable(load, tile, vector)]
+
+
+def _tile_step(nest: Nest, tile: Variable, vector: Variable, square: tuple[int, int], threads: int) -> int:
     """The number of iterations of a tile loop that are loaded together: several squares of lanes, for longer runs.
 
     Squares of whole cache lines use each line once, so that runs over matrices in memory may be as long as a page: the
     processor foresees reads in a page, and need not foresee writes. Shorter ones leave each thread some runs.
     """
+    (lanes, width), sizes = square, _transposed_sizes(nest, tile, vector)
     least = lanes * SQUARES_PER_STEP
-    sizes = [load.type.byte_width for load in nest.loads if is_transposable(load, tile, vector)]
     is_large = tile.extent * vector.extent * min(sizes) > L2_BYTES
-    step = PAGE_BYTES // max(sizes) if is_large and min(sizes) * lanes >= CACHE_LINE else least
+    step = PAGE_BYTES // max(sizes) if is_large and min(sizes) * width >= CACHE_LINE else least
     runs = RUNS_PER_THREAD * threads if tile is nest.loops[0] else 1
     while step > least and (tile.extent % step or tile.extent < step * runs):
         step //= 2

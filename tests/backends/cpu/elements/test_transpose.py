@@ -36,11 +36,14 @@ def test_items_of_rows_become_rows_of_items(count: int, span: int, nearest_first
     np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.parametrize("write", [transpose, transpose_squares])
 @pytest.mark.parametrize(("count", "squares"), [(2, 1), (4, 1), (4, 4), (8, 2)])
-def test_each_square_of_several_is_transposed(count: int, squares: int) -> None:
+def test_each_square_of_several_is_transposed(
+    count: int, squares: int, write: Callable[[Builder, list[Value]], list[Value]]
+) -> None:
     rows = np.arange(count * count * squares, dtype=np.int32).reshape(count, squares * count)
     expected = rows.reshape(count, squares, count).transpose(2, 1, 0).reshape(rows.shape)
-    np.testing.assert_array_equal(shuffled(rows, transpose_squares), expected)
+    np.testing.assert_array_equal(shuffled(rows, write), expected)
 
 
 @pytest.mark.parametrize("element", ["float", "i32"])

@@ -8,18 +8,21 @@ from hloom.lir import Builder, Constant, Value, type_of
 
 
 def transpose(b: Builder, rows: Sequence[Value], span: int = 1, nearest_first: bool = False) -> list[Value]:
-    """Transposes as many vectors as each has items of `span` lanes, a power of two.
+    """Transposes each square of as many vectors as it has items of `span` lanes, a power of two.
 
     Each step exchanges one bit of the index of the row with that of the item: the highest one first, or with
     `nearest_first` the lowest one, which stays within 16 bytes.
     """
-    count, rows = len(rows), list(rows)
+    count, width, rows = len(rows), rows[0].type.width, list(rows)
+    squares = range(0, width, count * span)
     bits = [1 << k for k in range(count.bit_length() - 1)]
     for step, bit in enumerate(bits if nearest_first else reversed(bits)):
         rows = _fenced(b, rows, step)
-        low = [item if not item & bit else count + (item ^ bit) for item in range(count)]
-        high = [item | bit if not item & bit else count + item for item in range(count)]
-        masks = [[item * span + k for item in items for k in range(span)] for items in (low, high)]
+        low = [item * span if not item & bit else width + (item ^ bit) * span for item in range(count)]
+        high = [(item | bit) * span if not item & bit else width + item * span for item in range(count)]
+        masks = [
+            [square + item + k for square in squares for item in items for k in range(span)] for items in (low, high)
+        ]
         for k in range(count):
             if not k & bit:
                 rows[k], rows[k | bit] = (b.shuffle(rows[k], rows[k | bit], mask) for mask in masks)

@@ -30,7 +30,7 @@ from hloom.backends.cpu.nests.peeling import holds
 from hloom.backends.cpu.nests.prefetch import prefetch_row
 from hloom.backends.cpu.nests.reductions import emit_ready_reductions, emit_reductions, results_of
 from hloom.backends.cpu.nests.state import NestState
-from hloom.backends.cpu.nests.tiles import allocate_transposed, emit_tiles
+from hloom.backends.cpu.nests.tiles import emit_tiles
 from hloom.lir import I64, Function, IndexValue, Value, constant, mask_constant, type_of
 from hloom.loops.expressions import Apply, Argument, Constant, FromIndex, InRange, Load, ReductionResult, Where
 from hloom.loops.nest import Kernel, Nest, Store, invariant_select
@@ -52,7 +52,6 @@ def emit_nest(
     for buffer in used:
         if kernel.buffers[buffer].role == "scratch":
             emitter.allocate_scratch(buffer)
-    allocate_transposed(emitter)
     emitter.emit()
     return emitter.builder.finish(), arguments
 

@@ -50,8 +50,6 @@ class NestState(ABC):
         self.first, self.last = Parameter("first", I64), Parameter("last", I64)
         function = Function(name, [*pointers, self.first, self.last])
         self.builder = builder or Builder(function, processor().vector_bytes)
-        self.transposed: list[Value] = []
-        """The stack memory of blocks that are transposed there."""
         self.names = names
         """The names of instructions by the ids of their expressions; None to emit no debug locations."""
         self.buffers = buffers
