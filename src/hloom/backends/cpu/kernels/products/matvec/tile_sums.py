@@ -1,6 +1,6 @@
 """A computed matrix times a few vectors, in tile registers: AMX of x86-64 (see tile_registers.py).
 
-Some rows of the matrix are computed along K, a few hundred elements of each, as words of two bf16. They stay in the
+Some rows of the matrix are computed along K, some elements of each, as words of two bf16. They stay in the
 first cache, from which an instruction multiplies 16 rows by 16 words at a time: the work for each element of the matrix
 hardly depends on the number of vectors. Elements have the order in which they are computed, in which the vectors are
 packed before.
@@ -52,10 +52,9 @@ from hloom.target import Target
 from hloom.types import PrimitiveType
 
 MIN_VECTORS = {BF16: 4, PrimitiveType.F32: 8, S8: 5, U8: 5}  # fewer are multiplied as fast as words are stored
-STEPS = 8  # of K of the rows that are in the first cache: a part
+STEPS, FEW_STEPS = 8, 2  # of K of the rows that are in the first cache: a part
 MAX_INTEGER = 1 << 8  # up to which bf16 has all
-PITCH = STEPS * WORDS  # words from a row to the next one
-BLOCK = 8  # parts whose sums are added in one chain
+BLOCK = 64  # steps whose sums are added in one chain
 UNIT = 2  # steps that are computed together
 MIN_SPAN = UNIT * STEP  # elements of K with one factor; fewer are multiplied by it faster than their sums are stored
 
@@ -137,18 +136,30 @@ class _Plan:
         return self.p.computed is not None and self.p.computed.has_words
 
     @property
+    def steps(self) -> int:
+        """Steps of a part: so few that the processor computes the next one while it multiplies, if vectors have one
+        column, as multiplying by three takes longer than computing.
+        """
+        return FEW_STEPS if self.columns.parts == 1 else STEPS
+
+    @property
+    def pitch(self) -> int:
+        """Words from a computed row to the next one."""
+        return self.steps * WORDS
+
+    @property
     def span(self) -> int:
         """Elements of K that share a factor and are multiplied together; 0 if there are no factors of groups."""
         operand = self.p.computed
         if operand is None or not operand.has_group_factor:
             return 0
         size = operand.contracted.size
-        return next(span for span in range(min(size, STEPS * STEP), 0, -MIN_SPAN) if size % span == 0)
+        return next(span for span in range(min(size, self.steps * STEP), 0, -MIN_SPAN) if size % span == 0)
 
     @property
     def part(self) -> int:
         """Elements of K of the rows that are computed before they are multiplied."""
-        operand, size = self.p.computed, STEPS * self.columns.step
+        operand, size = self.p.computed, self.steps * self.columns.step
         if not self.span:
             return size
         return size // self.span * self.span if operand and operand.contracted.size == self.span else self.span
@@ -209,7 +220,7 @@ class _Rows:
     def __init__(self, f: KernelFunction, plan: _Plan, matrix: ComputedMatrix, vectors: Value) -> None:
         self.f, self.plan, self.columns, self.matrix, self.vectors = f, plan, plan.columns, matrix, vectors
         self.line, self.type = plan.columns.tiles * WORDS, F32 if plan.p.codes is None else WORD
-        self.words = f.slot(WORD, plan.rows * PITCH // WORDS)
+        self.words = f.slot(WORD, plan.rows * plan.steps)
         spans, size = plan.part // plan.span if plan.span else 1, plan.rows * plan.columns.tiles
         self.sums, self.totals = f.slot(F32, spans * size), f.slot(F32, size)
         self.of_block = f.slot(F32, size) if plan.span else self.sums
@@ -228,7 +239,7 @@ class _Rows:
         """Writes the sums of the rows from `first` on, of which each has a line, to the totals."""
         f, k, size = self.f, self.plan.k, self.plan.part
         self._clear(self.totals)
-        whole, length = k // size * size, BLOCK * size
+        whole, length = k // size * size, BLOCK // self.plan.steps * size
         if whole:
             with f.loop(whole, length) as block, self._block():
                 end = f.minimum(f.add(block.index, length), whole)
@@ -308,7 +319,7 @@ class _Rows:
             if self.factors is not None:
                 address = f.at(self.factors, f.multiply(row.index, WORDS), "float")
                 f.store(self.matrix.factors(own, start, count // self.plan.span), address, 64)
-            line = f.at(self.words, f.multiply(row.index, PITCH), "i32")
+            line = f.at(self.words, f.multiply(row.index, self.plan.pitch), "i32")
             unit, of_word = UNIT * self.columns.step, self.columns.step // WORDS
             whole = count // unit * unit
             if whole:
@@ -345,8 +356,8 @@ class _Rows:
         f, own = self.f, self.columns
         of_vectors = f.multiply(f.add(f.divide(start, own.step), step), own.step_words)
         for square in range(self.plan.squares):
-            of_rows = f.add(f.multiply(step, WORDS), square * WORDS * PITCH)
-            move(f, "tileloadd64", self.plan.matrix, f.at(self.words, of_rows, "i32"), PITCH)
+            of_rows = f.add(f.multiply(step, WORDS), square * WORDS * self.plan.pitch)
+            move(f, "tileloadd64", self.plan.matrix, f.at(self.words, of_rows, "i32"), self.plan.pitch)
             for tile in range(own.tiles):
                 if square == 0:
                     address = f.at(self.vectors, f.add(of_vectors, tile * WORDS * own.width), "i32")
