@@ -35,6 +35,7 @@ class Instruction:
     """
 
     __slots__ = (
+        "_checked",
         "_mapped",
         "backend_config",
         "control_predecessors",
@@ -68,6 +69,8 @@ class Instruction:
         self.parent: Computation | None = None
         self._mapped: tuple[Operation, list[Shape], IndexingMap | None] | None = None
         """The last indexing map, with the operation and the shapes that it is for."""
+        self._checked: tuple[Operation, Shape, list[Shape]] | None = None
+        """An operation without computations, and shapes, that satisfy its rule."""
         self.location = ""
         """The source location for messages: a line of the builder's caller, or a line of the text; "" if unknown."""
         for operand in self.operands:
@@ -99,6 +102,19 @@ class Instruction:
     def operand_shapes(self) -> list[Shape]:
         """The shapes of the operands, in operand order."""
         return [operand.shape for operand in self.operands]
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether `check` has passed for the present operation and shapes."""
+        return self._checked is not None and self._checked == (self.op, self.shape, self.operand_shapes)
+
+    def check(self) -> None:
+        """Checks the shapes against the rule of the operation (GEN-2). Raises HloomError if they violate it."""
+        if self.is_checked:
+            return
+        shapes = self.operand_shapes
+        self.op.check(self.shape, *self.op.bind(shapes))
+        self._checked = None if self.op.calling_fields else (self.op, self.shape, shapes)
 
     def matches(self, pattern: str) -> bool:
         """Whether the name matches a glob pattern, which may begin with `%`: `fusion.*`, `%dot.3`."""
@@ -401,13 +417,13 @@ def clone_computation(computation: Computation, replacement: Callable[[Computati
     copy.execution_thread = computation.execution_thread
     new: dict[Instruction, Instruction] = {}
     for old in computation.instructions:
-        instruction = Instruction(
-            old.name, old.shape, old.op.with_computations(replacement), [new[operand] for operand in old.operands]
-        )
-        for attribute in ("metadata", "frontend_attributes", "extra_attributes"):
-            setattr(instruction, attribute, dict(getattr(old, attribute)))
+        op = old.op.with_computations(replacement) if old.op.calling_fields else old.op
+        instruction = Instruction(old.name, old.shape, op, [new[operand] for operand in old.operands])
+        instruction.metadata = old.metadata.copy()
+        instruction.frontend_attributes = old.frontend_attributes.copy()
+        instruction.extra_attributes = old.extra_attributes.copy()
         instruction.sharding, instruction.backend_config = old.sharding, old.backend_config
-        instruction.location = old.location
+        instruction.location, instruction._checked = old.location, old._checked
         new[old] = copy.add(instruction)
     for old in computation.instructions:
         for before in old.control_predecessors:

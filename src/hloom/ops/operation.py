@@ -243,9 +243,9 @@ class Operation:
     def with_computations(self, replacement: Callable[[Computation], Computation]) -> Self:
         """Returns the operation with each computation c among its attributes replaced by `replacement(c)`."""
         changed: dict[str, Any] = {}
-        for field in self.fields:
+        for field in self.calling_fields:
             value = self.__dict__[field.name]
-            if any(True for _ in field.kind.computations(value)):
+            if value is not None:
                 many = isinstance(value, tuple)
                 changed[field.name] = tuple(map(replacement, value)) if many else replacement(value)
         return self.replace(**changed) if changed else self

@@ -66,9 +66,8 @@ def verify_instruction(instruction: Instruction) -> None:
     """Checks invariant 10: operand count, attributes and result shape. Raises HloomError with the instruction's
     location.
     """
-    op = instruction.op
     try:
-        op.check(instruction.shape, *op.bind([operand.shape for operand in instruction.operands]))
+        instruction.check()
     except HloomError as error:
         if not fits_in_one_precision(instruction):
             raise error.at(_location(instruction)) from None

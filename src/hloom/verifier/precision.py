@@ -34,10 +34,10 @@ def fits_in_one_precision(instruction: Instruction) -> bool:
 
 def is_mixed(instruction: Instruction) -> bool:
     """Whether an instruction satisfies its operation's rule only once all its floats have one type."""
-    if widest_float(instruction) is None:
+    if instruction.is_checked or widest_float(instruction) is None:
         return False
     try:
-        instruction.op.check(instruction.shape, *instruction.op.bind(instruction.operand_shapes))
+        instruction.check()
     except HloomError:
         return True
     return False

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import ClassVar
+from collections.abc import Callable, Hashable
+from typing import ClassVar, Generic, TypeVar
 
 from hloom.ir import Computation, Instruction, Module
 from hloom.passes.edit import (
@@ -15,6 +15,8 @@ from hloom.passes.edit import (
     has_effect,
 )
 from hloom.system.records import record
+
+T = TypeVar("T")
 
 
 @record
@@ -40,17 +42,18 @@ class CommonSubexpressionElimination:
 
 def merge_computations(module: Module) -> int:
     """Redirects calls to the first of equal computations, and removes the others; returns the number removed."""
-    first: dict[Hashable, Computation] = {}
+    firsts = _Firsts(_computation_key)
     merged: dict[Computation, Computation] = {}
     for computation in callees_first_of(module):
         if merged:
             for instruction in computation.instructions:
                 if any(callee in merged for callee in calls(instruction.op)):
                     instruction.op = instruction.op.with_computations(lambda callee: merged.get(callee, callee))
-        if computation is not module.entry_computation:
-            same = first.setdefault(_computation_key(computation), computation)
-            if same is not computation:
-                merged[computation] = same
+        if computation is module.entry_computation:
+            continue
+        same = firsts.find(tuple([i.op.opcode for i in computation.instructions]), computation)
+        if same is not computation:
+            merged[computation] = same
     if merged:
         module.computations = [computation for computation in module.computations if computation not in merged]
     return len(merged)
@@ -80,21 +83,43 @@ def _key(instruction: Instruction) -> tuple[Hashable, ...]:
 
 def _merge_instructions(computation: Computation, effectful: set[Computation]) -> int:
     edit = Edit(computation)
-    first: dict[Hashable, Instruction] = {}
-    changes = 0
+    firsts = _Firsts[Instruction](lambda instruction: _instruction_key(instruction, effectful))
     for instruction in computation.instructions:
-        if (
-            instruction.op.is_pinned
-            or instruction.shape.is_token
-            or has_control_edges(instruction)
-            or has_effect(instruction, effectful)
-        ):
-            continue
-        key = (*_key(instruction), *map(id, instruction.operands))
-        same = first.setdefault(key, instruction)
+        same = firsts.find((instruction.op.opcode, *map(id, instruction.operands)), instruction)
         if same is not instruction:
             instruction.replace_all_uses_with(same)
             edit.remove(instruction)
-            changes += 1
     edit.finish()
-    return changes
+    return len(edit.removed)
+
+
+def _instruction_key(instruction: Instruction, effectful: set[Computation]) -> Hashable:
+    """Returns a key that is equal for instructions that may be merged."""
+    if (
+        instruction.op.is_pinned
+        or instruction.shape.is_token
+        or has_control_edges(instruction)
+        or has_effect(instruction, effectful)
+    ):
+        return instruction
+    return (*_key(instruction), *map(id, instruction.operands))
+
+
+class _Firsts(Generic[T]):
+    """The first of equal things; a key is made only of things whose outline, such as an opcode, is not theirs alone."""
+
+    def __init__(self, key: Callable[[T], Hashable]) -> None:
+        self._key = key
+        self._alone: dict[Hashable, T | None] = {}
+        """The only thing with each outline; None if there are several."""
+        self._firsts: dict[Hashable, T] = {}
+
+    def find(self, outline: Hashable, thing: T) -> T:
+        """Returns the first thing with the key of this one; things with equal keys have equal outlines."""
+        other = self._alone.setdefault(outline, thing)
+        if other is thing:
+            return thing
+        if other is not None:
+            self._firsts[self._key(other)] = other
+            self._alone[outline] = None
+        return self._firsts.setdefault(self._key(thing), thing)

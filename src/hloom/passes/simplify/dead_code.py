@@ -122,7 +122,7 @@ def _shrink_loop(loop: Instruction, effectful: set[Computation]) -> int:
 
 
 def _live_elements(loop: Instruction, op: While, effectful: set[Computation]) -> tuple[set[int], set[Instruction]]:
-    """Returns the indices of live elements, and the instructions of the body that compute them.
+    """Returns the indices of live elements, and, if others are dead, the instructions of the body that compute them.
 
     An element is live if a user of the loop, the condition, or an effect or live element of the body depends on it.
     """
@@ -132,7 +132,7 @@ def _live_elements(loop: Instruction, op: While, effectful: set[Computation]) ->
     needed: set[Instruction] = set()
     stack = [root.operands[k] for k in live]
     stack += [i for i in op.body.instructions if has_effect(i, effectful) or has_control_edges(i)]
-    while stack:
+    while stack and len(live) < len(root.operands):
         instruction = stack.pop()
         if instruction in needed:
             continue
