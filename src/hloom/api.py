@@ -227,7 +227,7 @@ def prepare(source: Program, fill_elided: int | None = None) -> Module:
     The argument is not modified. Arguments and errors are those of `compile`.
     """
     from hloom.passes.legalize.mixed_precision import MixedPrecisionExpander
-    from hloom.passes.legalize.nan_signs import NanSigns, tells_nans_apart
+    from hloom.passes.legalize.nan_signs import NanSigns, computed_nans
     from hloom.runtime.custom_calls.targets import check_targets
     from hloom.verifier import verify_module
     from hloom.verifier.precision import is_mixed
@@ -240,12 +240,12 @@ def prepare(source: Program, fill_elided: int | None = None) -> Module:
 
         module = elided.fill_elided(module, seed)
     mixed = any(map(is_mixed, module.instructions()))
-    apart = any(map(tells_nans_apart, module.instructions()))
-    if mixed or apart:
+    if mixed or computed_nans(module):
         from hloom.passes import clone_module
 
         module = clone_module(module) if seed is None else module
-        MixedPrecisionExpander().run(module)
+        if mixed:
+            MixedPrecisionExpander().run(module)
         NanSigns().run(module)
     return module
 

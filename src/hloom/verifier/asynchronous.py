@@ -22,6 +22,8 @@ def check_asynchronous_pairs(module: Module) -> None:
     """Checks that each start has one user, its done, and that dones take the context of a start with their channel
     (RECV-3).
     """
+    if not any(isinstance(instruction.op, Asynchronous) for instruction in module.instructions()):
+        return
     started = {i.op.calls for i in module.instructions() if isinstance(i.op, AsyncStart)}
     for computation in module.computations:
         for instruction in computation.instructions:

@@ -54,8 +54,7 @@ class NanSigns:
 
     def run(self, module: Module) -> int:
         """Adds the selects; returns the number of instructions whose NaNs are changed."""
-        seen = [position for instruction in module.instructions() for position in _observed(instruction)]
-        computed = _computed(module, seen) if seen else []
+        computed = computed_nans(module)
         for computation in module.computations:
             own = [instruction for instruction in computed if instruction.parent is computation]
             if own:
@@ -85,10 +84,13 @@ def _observed(instruction: Instruction) -> Iterable[Position]:
     return [(operand, ()) for operand in operands]
 
 
-def _computed(module: Module, observed: list[Position]) -> list[Instruction]:
+def computed_nans(module: Module) -> list[Instruction]:
     """Returns the instructions that may compute a NaN whose sign is observed."""
+    worklist = [position for i in module.instructions() if isinstance(i.op, _OBSERVERS) for position in _observed(i)]
+    if not worklist:
+        return []
     origins = _Origins(module)
-    seen, worklist = set(observed), observed
+    seen = set(worklist)
     computed: dict[Instruction, None] = {}
     while worklist:
         instruction, index = worklist.pop()
