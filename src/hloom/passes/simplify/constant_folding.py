@@ -62,7 +62,8 @@ class ConstantFolding:
     def _is_foldable(self, instruction: Instruction) -> bool:
         op, shape = instruction.op, instruction.shape
         return (
-            all(isinstance(operand.op, Constant) for operand in instruction.operands)
+            isinstance(instruction.operands[0].op, Constant)  # of most instructions it is not
+            and all(isinstance(operand.op, Constant) for operand in instruction.operands)
             and (op.elementwise or isinstance(op, _FOLDED))
             and not op.has_side_effect
             and not has_control_edges(instruction)
