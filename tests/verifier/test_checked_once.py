@@ -21,7 +21,7 @@ def _change_result(root: Instruction) -> None:
 
 
 def _change_operation(root: Instruction) -> None:
-    root.op = root.op.replace(dimensions=(0, 1))
+    root.op = root.op.replace(permutation=(0, 1))
 
 
 def _change_operand(root: Instruction) -> None:
