@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 
 import hloom as hl
 from hloom.bench.peer_process import XlaPeer
+from hloom.ops.attributes import ComparisonDirection, ComparisonOrder
 from hloom.ops.compare import Compare
 from hloom.ops.operation import OPERATIONS
 from hloom.proto import module_from_bytes, module_to_bytes, schema
+from hloom.stablehlo.exporter.module import print_stablehlo
 from hloom.types import BY_NAME, Kind
 
 INF, NAN = math.inf, math.nan
@@ -200,6 +202,17 @@ def test_total_order_of_floats(direction: str) -> None:
     x, y = chain[i].view(np.float32), chain[j].view(np.float32)
     got = apply("compare", "f32", x, y, attributes=f", direction={direction}, type=TOTALORDER", result="pred")
     assert got.tolist() == DIRECTIONS[direction](i, j).tolist()
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+@pytest.mark.parametrize("element_type", ["f32", "f8e5m2fnuz"])
+def test_the_order_of_a_comparison_is_another_name_of_its_type(element_type: str, backend: str) -> None:
+    """TOTALORDER-1: NaN equals itself, also where a module that Python built has `order` and no `type`."""
+    module = hl.parse(program("compare", [element_type] * 2, 2, ", direction=EQ, type=TOTALORDER", "pred"))
+    module.entry.root.op = Compare(direction=ComparisonDirection.EQ, order=ComparisonOrder.TOTAL)
+    x = np.array([NAN, 1], BY_NAME[element_type].dtype)
+    for again in (module, hl.parse(print_stablehlo(module))):
+        assert np.asarray(hl.compile(again, backend=backend)(x, x)).tolist() == [True, True]
 
 
 def test_comparisons_of_other_types() -> None:

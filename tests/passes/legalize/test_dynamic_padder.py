@@ -108,6 +108,9 @@ BODIES = {
     "dynamic-reshape": "four = s32[] constant(4)\nr1 = f32[<=32] reshape(d)\nROOT r = f32[4,<=8] dynamic-reshape(r1, four, n)",
     "dot along": "ROOT r = f32[<=8,8] dot(d, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
     "dot across": "ROOT r = f32[4,4] dot(d, d), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+    "dot across a known size":
+        "five = s32[] constant(5)\nf = f32[<=8,4] set-dimension-size(x, five), dimensions={0}\n"
+        "ROOT r = f32[4,4] dot(f, f), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
     "dot of batches": "ROOT r = f32[<=8] dot(d, d), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1}, "
     "rhs_contracting_dims={1}",
     "sort across": "ROOT r = f32[<=8,4] sort(d), dimensions={0}, to_apply=less",
@@ -227,6 +230,16 @@ def test_sizes_that_do_not_fit_are_errors(case: str, backend: str) -> None:
     with pytest.raises(hl.RunError, match=clause):
         executable(*arguments(n, m))
     executable(*arguments(4, 4) if "static" not in case else arguments(8, 4))
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_known_sizes_that_differ_are_an_error(backend: str) -> None:
+    body = (
+        "three = s32[] constant(3)\nfive = s32[] constant(5)\nf = f32[<=8,4] set-dimension-size(x, three), dimensions={0}\n"
+        "g = f32[<=8,4] set-dimension-size(y, five), dimensions={0}\nROOT r = f32[<=8,4] add(f, g)"
+    )
+    with pytest.raises(hl.RunError, match="SETDIMENSIONSIZE-3"):
+        hl.compile(text_of(body), backend=backend)(*arguments(4, 4))
 
 
 class Chain:

@@ -195,7 +195,7 @@ class BlockExporter:
             instruction,
             f"{row.dialect}.{row.name}",
             types=leaf_types(shape or instruction.shape),
-            attributes=row.attributes(instruction.op),
+            attributes=row.attributes(instruction.op.canonical(instruction.operand_shapes)),
             regions=regions,
         )
 

@@ -65,6 +65,14 @@ def test_integers_to_floats_are_rounded_to_even() -> None:
     assert converted(large, "f64").tolist() == [2.0**64, 2.0**63, 2.0**53]
 
 
+@pytest.mark.parametrize("source", ["pred", "s2", "u2", "s8", "u16", "s64"])
+def test_what_is_not_positive_is_no_power_of_two(source: str) -> None:
+    """CONVERT-2: f8e8m0fnu has neither zero nor negative numbers, whose conversions are NaN."""
+    type = BY_NAME[source]
+    x = np.array([1, 0] if type.is_pred or not type.is_signed else [1, 0, -1, -2]).astype(type.dtype)
+    same(converted(x, "f8e8m0fnu").astype(float), np.array([1.0, *[np.nan] * (len(x) - 1)]))
+
+
 def test_overflow_gives_nan_in_types_without_infinity() -> None:
     """CONVERT-2: the largest f8e4m3fn is 448, the next would be 480."""
     found = converted(np.array([448, 464, 465, -1000, np.inf], np.float32), "f8e4m3fn").astype(float).tolist()

@@ -31,6 +31,8 @@ def convert(b: Builder, x: Value, source: PrimitiveType, target: PrimitiveType) 
 def _holds(target: PrimitiveType, source: PrimitiveType) -> bool:
     """Whether a float type has all values of an integer type, or of a narrow float type."""
     finfo = ml_dtypes.finfo(target.dtype)
+    if target is PrimitiveType.F8E8M0FNU:
+        return False  # which has neither zero nor negative numbers
     if source.is_integer:
         return source.bits - source.is_signed <= finfo.nmant + 1 and source.bits < float(finfo.maxexp)
     return target is PrimitiveType.BF16 and narrow_floats.is_narrow(source)

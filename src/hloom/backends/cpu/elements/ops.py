@@ -33,7 +33,6 @@ from hloom.backends.cpu.elements.types import (
 )
 from hloom.lir import Builder, Value, constant, is_constant_below, type_of
 from hloom.loops.expressions import Apply, Constant
-from hloom.ops.attributes import ComparisonType
 from hloom.ops.compare import Compare
 from hloom.ops.convert import BitcastConvert, Convert, ReducePrecision
 from hloom.ops.elementwise_binary import (
@@ -361,7 +360,7 @@ def _compare(op: Compare, b: Builder, e: Apply, x: Value, y: Value) -> Element:
     name = op.direction.value
     signed = type.is_signed
     if type.is_float:
-        if op.type is not ComparisonType.TOTALORDER:
+        if not op.is_total_order:
             return b.compare(_ORDERED[name], x, y)
         if narrow_floats.is_narrow(type):
             x, y = narrow_floats.ordered(b, x, type), narrow_floats.ordered(b, y, type)

@@ -17,7 +17,7 @@ from hloom.backends.cpu.elements.functions.lanes import Lanes
 from hloom.backends.cpu.elements.types import Element
 from hloom.lir import Builder, Value
 from hloom.loops.expressions import Apply, Constant
-from hloom.ops.attributes import ComparisonDirection, ComparisonType
+from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.compare import Compare
 from hloom.ops.elementwise_unary import Abs, Sqrt
 from hloom.types import PrimitiveType
@@ -39,7 +39,7 @@ def is_root_comparison(expression: Expression) -> bool:
     if not isinstance(root, Apply) or not isinstance(bound, Constant) or root.type not in _TYPES:
         return False
     is_root = isinstance(root.op, Sqrt) or (isinstance(root.op, Abs) and root.operands[0].type.is_complex)
-    has_order = expression.op.direction in _DIRECTIONS and expression.op.type is not ComparisonType.TOTALORDER
+    has_order = expression.op.direction in _DIRECTIONS and not expression.op.is_total_order
     return is_root and has_order and 1 / _RANGE <= float(bound.value) <= _RANGE
 
 

@@ -20,7 +20,6 @@ from hloom.ops.reduce import Reduce
 from hloom.ops.reduce_window import ReduceWindow
 from hloom.ops.select import Select
 from hloom.ops.sort import Sort, TopK
-from hloom.ops.structure import Constant
 from hloom.passes.legalize.dynamic.site import Padded, Site, Sizes
 from hloom.passes.op_builder import OpBuilder, new_computation
 from hloom.shape import Shape, scalar
@@ -107,7 +106,7 @@ def dot(op: Dot, site: Site, operands: Sequence[Padded]) -> list[Padded]:
     arrays = []
     for operand, dimensions in ((lhs, op.lhs_contracting_dims), (rhs, op.rhs_contracting_dims)):
         across = dict(zip(dimensions, contracted, strict=True))
-        dynamic = {d: size for d, size in across.items() if not isinstance(size.op, Constant)}
+        dynamic = {d: size for d, size in across.items() if d in operand.sizes}
         arrays.append(site.masked(operand.array, dynamic, site.zero(operand.array)))
     sizes = [
         *paired(op.lhs_batch_dims, op.rhs_batch_dims),

@@ -128,8 +128,8 @@ class Site:
     def one_size(self, sizes: Iterable[Instruction]) -> Instruction:
         """Returns the common size of several operands, checked to be equal at run time (SETDIMENSIONSIZE-3)."""
         distinct = {origin(size): size for size in sizes}.values()
-        static = [size for size in distinct if isinstance(size.op, Constant)]
-        first, *others = [size for size in distinct if size not in static] + static[:1]
+        static = {int(size.op.literal.value): size for size in distinct if isinstance(size.op, Constant)}
+        first, *others = [*(size for size in distinct if not isinstance(size.op, Constant)), *static.values()]
         for other in others:
             equal = self.compare(first, ComparisonDirection.EQ, other)
             first = self.checked(first, equal, f"SETDIMENSIONSIZE-3: {self.old.opcode} of different actual sizes")

@@ -10,7 +10,7 @@ import numpy as np
 from hloom.ir import Instruction
 from hloom.literal import extreme
 from hloom.numerics import bits_of, convert, widen
-from hloom.ops.attributes import ComparisonDirection, ComparisonType
+from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.compare import Compare
 from hloom.ops.convert import BitcastConvert, Convert
 from hloom.ops.elementwise_binary import (
@@ -113,7 +113,7 @@ def _is_total(m: Match) -> bool:
 
 def _orders_totally(op: Compare, operand: Instruction) -> bool:
     element_type = operand.shape.element_type
-    return op.type is ComparisonType.TOTALORDER or element_type.is_integer or element_type.is_pred
+    return op.is_total_order or element_type.is_integer or element_type.is_pred
 
 
 def _can_invert(m: Match) -> bool:

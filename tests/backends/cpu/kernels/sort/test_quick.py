@@ -9,6 +9,7 @@ import pytest
 
 from backends.cpu.kernels.run_kernel import Array, Kernel, assert_same
 from hlo_text import sort_text
+from hloom import target
 from hloom.backends.cpu.kernels.sort import sort
 from hloom.backends.cpu.llvm.processor import processor
 
@@ -49,6 +50,13 @@ def test_sizes_of_networks(dtype: type, width: int) -> None:
 def test_parts_are_merged(pattern: str, threads: int) -> None:
     x = PATTERNS[pattern](33001).astype(np.int32)
     assert_same(Kernel(sort.emit, sort_text([x], LESS, 0), threads)(x), [np.sort(x)])
+
+
+@pytest.mark.parametrize("size", [65, 200, 257])
+def test_parts_of_rows_that_a_network_sorts(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "MIN_PARALLEL_WORK", 1)
+    x = np.random.default_rng(size).integers(0, 100, size).astype(np.float32)
+    assert_same(Kernel(sort.emit, sort_text([x], LESS, 0), 5)(x), [np.sort(x)])
 
 
 def test_equal_elements_that_differ_keep_their_order() -> None:

@@ -11,7 +11,7 @@ from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation, emi
 from hloom.lir import Builder, Value, constant, type_of
 from hloom.loops.expression_space import ExpressionSpace
 from hloom.loops.expressions import Apply, Argument, Constant, walk
-from hloom.ops.attributes import ComparisonDirection, ComparisonType
+from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.compare import Compare
 from hloom.ops.select import Select
 from hloom.system.records import record
@@ -128,5 +128,5 @@ def sort_key(comparator: ScalarComputation) -> SortKey | None:
         return None
     (argument,) = used
     descending = (root.op.direction is ComparisonDirection.GT) != (argument % 2 == 1)
-    is_total = root.op.type is ComparisonType.TOTALORDER
+    is_total = root.op.is_total_order
     return SortKey(argument // 2, argument, left, descending, is_total)

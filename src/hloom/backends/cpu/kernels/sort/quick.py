@@ -68,7 +68,7 @@ class QuickSort:
         while vectors < MAX_VECTORS and vectors * self.type.width < row.size:
             vectors *= 2
         self.vectors, self.leaf_size = vectors, vectors * self.type.width
-        self.is_short = row.size <= self.leaf_size
+        self.is_short = self.parts == 1 and row.size <= self.leaf_size
         self.counts_bytes = 8 * self.parts
 
     @property
