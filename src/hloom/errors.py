@@ -7,6 +7,8 @@ what would have been valid. Outer layers add the location of the error with `Hlo
 from __future__ import annotations
 
 import copyreg
+import difflib
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -122,6 +124,12 @@ class RunError(HloomError):
 
 class ResourceExhaustedError(RunError):
     """A failure to allocate the memory or the threads that a run needs."""
+
+
+def close_names(name: str, known: Iterable[str], count: int = 3) -> str:
+    """The end of a message about an unknown name, with those known names that are similar: `; close are add, and`."""
+    close = difflib.get_close_matches(name, list(known), count)
+    return f"; close are {', '.join(close)}" if close else ""
 
 
 def counted(count: int, noun: str) -> str:

@@ -233,7 +233,7 @@ def test_shells_complete_commands() -> None:
 
 
 def test_unknown_commands_have_close_names(path: str) -> None:
-    assert "Close are: profile" in run("profil", path, status=2)
+    assert "close are profile" in run("profil", path, status=2)
 
 
 def test_missing_arguments_are_listed_with_their_shapes(path: str) -> None:

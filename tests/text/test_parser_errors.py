@@ -93,7 +93,7 @@ def test_the_text_that_is_damaged_below_is_valid() -> None:
         ("negate(x)", "negate @x", "expected '(' before the operands, got 'x'"),
         ("negate(x)", "negate(@y)", "there is no instruction 'y' before this one"),
         ("negate(x)", "negate(@n)", "there is no instruction 'n' before this one"),
-        ("negate(x)", "negate(@zer)", "there is no instruction 'zer' before this one; close is 'zero'"),
+        ("negate(x)", "negate(@zer)", "there is no instruction 'zer' before this one; close are zero"),
         ("negate(x)", "negate(x@ zero)", "expected ',' or ')' after the operand 'x', got ' zero)'"),
         ("negate(x)", "negate(x,@)", "expected an operand's name, got ')'"),
         ("negate(x)", "negate(f32[4,3] @=)", "expected an operand's name, got '=)'"),

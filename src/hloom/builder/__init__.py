@@ -17,6 +17,7 @@ from hloom.builder.products import ProductMethods
 from hloom.builder.reductions import ReductionMethods
 from hloom.builder.shapes import ShapeMethods
 from hloom.builder.xla_op import XlaComputation, XlaOp
+from hloom.errors import close_names
 
 
 class XlaBuilder(
@@ -37,7 +38,7 @@ class XlaBuilder(
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and attach_late(type(self), name):
             return getattr(self, name)
-        raise AttributeError(f"{type(self).__name__} has no method {name}")
+        raise AttributeError(f"{type(self).__name__} has no method {name}{close_names(name, dir(self))}")
 
 
 attach(XlaBuilder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import traceback
 from typing import Any
@@ -29,7 +28,7 @@ from hloom.cli.reduce import reduce
 from hloom.cli.run import run
 from hloom.cli.show import show
 from hloom.cli.warm import warm
-from hloom.errors import HloomError
+from hloom.errors import HloomError, close_names
 
 FAILED, INTERRUPTED = 2, 130
 """Exit statuses of errors and of Ctrl-C; commands return 1 themselves for a difference, or a fault that they find."""
@@ -45,10 +44,8 @@ class Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            close = difflib.get_close_matches(args[0], self.list_commands(ctx))
-            if not close:
-                raise
-            raise click.UsageError(f"{error.message} Close are: {', '.join(close)}.", ctx) from None
+            hint = close_names(args[0], self.list_commands(ctx))
+            raise click.UsageError(error.message.removesuffix(".") + hint, ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Invokes the command that the context names."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Sequence
 
-from hloom.errors import ArgumentError
+from hloom.errors import ArgumentError, close_names
 from hloom.faults.case import Case, extract, interpret
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.structure import Parameter
@@ -49,9 +48,7 @@ def _chosen(module: Module, names: Sequence[str]) -> list[Instruction]:
     found = [i for i in module.instructions() if not isinstance(i.op, Parameter) and any(map(i.matches, names))]
     parents = {i.parent.name for i in found if i.parent is not None}
     if not found:
-        known = [i.name for i in module.instructions()]
-        close = difflib.get_close_matches(names[0].removeprefix("%"), known)
-        hint = f"; close are {', '.join(close)}" if close else ""
+        hint = close_names(names[0].removeprefix("%"), (i.name for i in module.instructions()))
         raise ArgumentError(f"module {module.name} has no instruction {' or '.join(names)}{hint}")
     if len(parents) > 1:
         raise ArgumentError(

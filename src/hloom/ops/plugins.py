@@ -8,11 +8,10 @@ The modules are imported when an unknown opcode, or an unknown method of the bui
 
 from __future__ import annotations
 
-import difflib
 import functools
 import sys
 
-from hloom.errors import ArgumentError
+from hloom.errors import ArgumentError, close_names
 from hloom.ops.operation import OPERATIONS, Operation
 
 GROUP = "hloom.operations"
@@ -29,8 +28,7 @@ def operation_named(opcode: str) -> type[Operation] | None:
 
 def unknown_opcode(opcode: str) -> str:
     """Returns the error message for an unknown opcode, with similar ones."""
-    close = difflib.get_close_matches(opcode, OPERATIONS, 3)
-    return f"there is no opcode {opcode!r}" + (f"; close are {', '.join(close)}" if close else "")
+    return f"there is no opcode {opcode!r}{close_names(opcode, OPERATIONS)}"
 
 
 @functools.cache

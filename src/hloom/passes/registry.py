@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from hloom.errors import ArgumentError
+from hloom.errors import ArgumentError, close_names
 from hloom.passes import plugins
 from hloom.passes.blocking.product_blocking import ProductBlocking
 from hloom.passes.canonicalize.map_inline import MapInliner
@@ -193,9 +193,9 @@ def find_pass(name: str) -> Any:
             return known[name]
     if name in plugins.installed():
         return plugins.FOUND[name]
-    raise ArgumentError(
-        f"there is no pass {name!r}; the passes are: {', '.join([*PASSES, *PIPELINES, *plugins.FOUND])}"
-    )
+    known_names = [*PASSES, *PIPELINES, *plugins.FOUND]
+    hint = close_names(name, known_names) or f"; the passes are: {', '.join(known_names)}"
+    raise ArgumentError(f"there is no pass {name!r}{hint}")
 
 
 def _value(name: str, field: dataclasses.Field[Any], text: str) -> Any:

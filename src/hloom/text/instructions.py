@@ -6,12 +6,11 @@ that follow from the operands, and names of instructions that are written inside
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from hloom.errors import ArgumentError, HloomError
+from hloom.errors import ArgumentError, HloomError, close_names
 from hloom.ir import Computation, Instruction, Module
 from hloom.layout import Layout
 from hloom.ops import kinds
@@ -251,8 +250,7 @@ class InstructionParser:
     def _operand(self, name: str, position: int) -> Instruction:
         operand = self.by_name.get(name)
         if operand is None:
-            close = difflib.get_close_matches(name, self.by_name, 1)
-            hint = f"; close is {close[0]!r}" if close else ""
+            hint = close_names(name, self.by_name)
             self.scanner.fail(f"there is no instruction {name!r} before this one{hint}", position)
         return operand
 

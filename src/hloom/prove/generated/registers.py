@@ -18,6 +18,9 @@ from hloom.lir.function import Function
 from hloom.lir.instructions import Binary, Call, Compare, Convert, Extract, Insert, Instruction, Negate, Select
 from hloom.lir.types import Type
 from hloom.lir.values import Constant, Symbol, Value
+from hloom.ops.attributes import ComparisonDirection
+from hloom.prove.solver.arithmetic import leading_zeros, population
+from hloom.prove.solver.conversions import COMPARISONS
 from hloom.prove.solver.element import NEAREST, Element, choose, from_bits, from_number, known, sort_of
 from hloom.prove.terms.term import Unsupported
 from hloom.system.records import record
@@ -224,15 +227,6 @@ _OF_INTEGERS: dict[str, Callable[[Any, Any], Any]] = {
     "shl": lambda x, y: x << y, "ashr": lambda x, y: x >> y, "lshr": z3.LShR,
     "sdiv": lambda x, y: x / y, "srem": z3.SRem, "udiv": z3.UDiv, "urem": z3.URem,
 }  # fmt: skip
-_ORDERS: dict[str, tuple[Any, Any, Any]] = {
-    "eq": (z3.fpEQ, lambda x, y: x == y, lambda x, y: x == y),
-    "ne": (z3.fpNEQ, lambda x, y: x != y, lambda x, y: x != y),
-    "lt": (z3.fpLT, lambda x, y: x < y, z3.ULT),
-    "le": (z3.fpLEQ, lambda x, y: x <= y, z3.ULE),
-    "gt": (z3.fpGT, lambda x, y: x > y, z3.UGT),
-    "ge": (z3.fpGEQ, lambda x, y: x >= y, z3.UGE),
-}
-"""Comparisons of floats, of signed and of unsigned integers."""
 
 
 def _compared(predicate: str, x: Any, y: Any) -> Any:
@@ -240,13 +234,12 @@ def _compared(predicate: str, x: Any, y: Any) -> Any:
         is_nan = z3.Or(z3.fpIsNaN(x.number), z3.fpIsNaN(y.number))
         if predicate in ("ord", "uno"):
             return is_nan if predicate == "uno" else z3.Not(is_nan)
-        holds = _ORDERS[predicate[1:]][0](x.number, y.number)
+        holds = COMPARISONS[ComparisonDirection[predicate[1:].upper()]][0](x.number, y.number)
         return z3.Or(is_nan, holds) if predicate[0] == "u" else z3.And(z3.Not(is_nan), holds)
     if z3.is_bool(x):
         x, y = (z3.If(value, z3.BitVecVal(1, 1), z3.BitVecVal(0, 1)) for value in (x, y))
-    if predicate in ("eq", "ne"):
-        return _ORDERS[predicate][1](x, y)
-    return _ORDERS[predicate[1:]][1 if predicate[0] == "s" else 2](x, y)
+    _, of_signed, of_unsigned = COMPARISONS[ComparisonDirection[predicate[-2:].upper()]]
+    return (of_unsigned if predicate[0] == "u" else of_signed)(x, y)
 
 
 def _to_integer(x: Element, type: Type, is_signed: bool, poison: Any) -> Register:
@@ -284,24 +277,11 @@ _ON_FLOATS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _leading_zeros(x: Any, zero_is_poison: Any) -> Any:
-    count = z3.BitVecVal(x.size(), x.size())
-    for k in range(x.size()):
-        count = z3.If(z3.Extract(k, k, x) == 1, z3.BitVecVal(x.size() - 1 - k, x.size()), count)
-    return count
-
-
-def _population(x: Any) -> Any:
-    return z3.simplify(
-        sum((z3.ZeroExt(x.size() - 1, z3.Extract(k, k, x)) for k in range(x.size())), z3.BitVecVal(0, x.size()))
-    )
-
-
 _ON_INTEGERS: dict[str, Callable[..., Any]] = {
     "umin": lambda x, y: z3.If(z3.ULT(x, y), x, y), "umax": lambda x, y: z3.If(z3.ULT(x, y), y, x),
     "smin": lambda x, y: z3.If(x < y, x, y), "smax": lambda x, y: z3.If(x < y, y, x),
     "usub.sat": lambda x, y: z3.If(z3.UGT(x, y), x - y, z3.BitVecVal(0, x.size())),
-    "ctlz": _leading_zeros, "ctpop": _population,
+    "ctlz": lambda x, zero_is_poison: leading_zeros(x), "ctpop": population,
 }  # fmt: skip
 
 

@@ -172,15 +172,24 @@ FORMULAS.add(unary.RoundNearestAfz, _rounding(z3.RNA()))
 
 @FORMULAS.rule(unary.PopulationCount)
 def _population_count(op: unary.PopulationCount, type: PrimitiveType, operands: Elements) -> Element:
-    bits = operands[0].bits
-    ones = [z3.ZeroExt(type.bits - 1, z3.Extract(k, k, bits)) for k in range(type.bits)]
-    return from_bits(type, z3.simplify(sum(ones[1:], ones[0])))
+    return from_bits(type, population(operands[0].bits))
+
+
+def population(bits: Any) -> Any:
+    """Returns the number of bits that are set, in as many bits."""
+    ones = [z3.ZeroExt(bits.size() - 1, z3.Extract(k, k, bits)) for k in range(bits.size())]
+    return z3.simplify(sum(ones[1:], ones[0]))
 
 
 @FORMULAS.rule(unary.CountLeadingZeros)
 def _count_leading_zeros(op: unary.CountLeadingZeros, type: PrimitiveType, operands: Elements) -> Element:
-    count = z3.BitVecVal(type.bits, type.bits)
-    for k in range(type.bits):
-        is_set = z3.Extract(k, k, operands[0].bits) == 1
-        count = z3.If(is_set, z3.BitVecVal(type.bits - 1 - k, type.bits), count)
-    return from_bits(type, count)
+    return from_bits(type, leading_zeros(operands[0].bits))
+
+
+def leading_zeros(bits: Any) -> Any:
+    """Returns the number of zeros before the first bit that is set, in as many bits; all of them for 0."""
+    size = bits.size()
+    count = z3.BitVecVal(size, size)
+    for k in range(size):
+        count = z3.If(z3.Extract(k, k, bits) == 1, z3.BitVecVal(size - 1 - k, size), count)
+    return count

@@ -24,7 +24,7 @@ def _select(op: Select, type: PrimitiveType, operands: Elements) -> Element:
     return choose(operands[0].bits, operands[1], operands[2])
 
 
-_COMPARISONS: dict[ComparisonDirection, tuple[Any, Any, Any]] = {
+COMPARISONS: dict[ComparisonDirection, tuple[Any, Any, Any]] = {
     ComparisonDirection.EQ: (z3.fpEQ, lambda x, y: x == y, lambda x, y: x == y),
     ComparisonDirection.NE: (z3.fpNEQ, lambda x, y: x != y, lambda x, y: x != y),
     ComparisonDirection.LT: (z3.fpLT, lambda x, y: x < y, z3.ULT),
@@ -38,7 +38,7 @@ _COMPARISONS: dict[ComparisonDirection, tuple[Any, Any, Any]] = {
 @FORMULAS.rule(Compare)
 def _compare(op: Compare, type: PrimitiveType, operands: Elements) -> Element:
     x, y = operands
-    of_floats, of_signed, of_unsigned = _COMPARISONS[op.direction]
+    of_floats, of_signed, of_unsigned = COMPARISONS[op.direction]
     if x.type.is_float:
         if op.is_total_order:
             return from_bits(type, of_signed(_total_order_key(x), _total_order_key(y)))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 
-from hloom.errors import RuleError
+from hloom.errors import RuleError, close_names
 from hloom.ir import Instruction, Module
 from hloom.ops.custom_call import MARKERS, SHARD_MARKERS, CustomCall
 from hloom.runtime.custom_calls.fortran import RoutineCall
@@ -75,11 +74,8 @@ def lookup(name: str) -> Caller:
     known: dict[str, Caller] = {**ROUTINES, **DECLARED, **REGISTERED}
     if name in known:
         return known[name]
-    close = difflib.get_close_matches(name, known, 3)
-    hint = f"; registered are {', '.join(close)}" if close else ""
-    raise RuleError(
-        "custom-call", "CUSTOMCALL-5", f"no function is registered as {name!r}: use register_custom_call{hint}"
-    )
+    message = f"no function is registered as {name!r}: use register_custom_call{close_names(name, known)}"
+    raise RuleError("custom-call", "CUSTOMCALL-5", message)
 
 
 def _declare_own() -> None:

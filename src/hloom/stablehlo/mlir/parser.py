@@ -6,12 +6,12 @@ types and attributes. The result is a `builtin.module` operation, whose operatio
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
+from hloom.errors import close_names
 from hloom.stablehlo.mlir.attribute_reader import AttributeReader
 from hloom.stablehlo.mlir.ir import Attribute, Block, FunctionType, Operation, Region, Type, Value
 from hloom.stablehlo.mlir.lexer import VALUE
@@ -147,8 +147,7 @@ class Parser(AttributeReader):
     def _custom_form(self, name: str, at: int) -> Operation:
         form = self.forms.get(name)
         if form is None:
-            close = difflib.get_close_matches(name, self.forms, 3)
-            hint = f"; close are {', '.join(close)}" if close else ""
+            hint = close_names(name, self.forms)
             self.scanner.fail(f"there is no operation {name!r} with a custom assembly format{hint}", at)
         return form(self, name)
 
@@ -161,8 +160,7 @@ class Parser(AttributeReader):
         name = match[1].removesuffix("#0") if match[1].endswith("#0") and match[1] not in self.values else match[1]
         value = self.values.get(name) or self.values.get(f"{name}#0")
         if value is None:
-            close = difflib.get_close_matches(name, self.values, 1)
-            hint = f"; close is %{close[0]}" if close else ""
+            hint = close_names(f"%{name}", (f"%{each}" for each in self.values))
             scanner.fail(f"there is no value %{name} before this{hint}", match.start())
         return value
 
