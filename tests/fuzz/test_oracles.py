@@ -18,7 +18,7 @@ from hloom.ir import Module
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.compare import Compare
 from hloom.ops.elementwise_binary import Add, Subtract
-from hloom.passes import PASSES
+from hloom.passes import PASSES, run_passes
 
 PROGRAM = """
 sum { a = f32[] parameter(0)
@@ -151,3 +151,14 @@ def test_texts_that_read_back_as_other_modules_are_found(case: Case, monkeypatch
     monkeypatch.setattr(Module, "to_text", lambda module: PROGRAM.replace("add(n, n)", "subtract(n, n)"))
     found = text_round_trip(case, Reference(case), Draw(0))
     assert found is not None and found.kind == "difference"
+
+
+def test_items_are_counted_where_a_pass_has_wrapped_the_entry() -> None:
+    module = hl.parse(
+        "HloModule m\nENTRY e { x = f32[8] parameter(0)\n n = s32[] parameter(1)\n t = token[] after-all()\n"
+        " i = (f32[2], token[]) infeed(t)\n u = token[] get-tuple-element(i), index=1\n o = token[] outfeed(x, u)\n"
+        " d = f32[<=8] set-dimension-size(x, n), dimensions={0}\n ROOT r = f32[<=8] negate(d) }"
+    )
+    case = Case(module, (np.arange(8, dtype=np.float32), np.asarray(3, np.int32)))
+    padder = PASSES["dynamic-padder"]()
+    assert rewritten(case, Reference(case), lambda copy: run_passes(copy, padder), "padder") is None

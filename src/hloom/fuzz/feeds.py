@@ -17,8 +17,11 @@ SECONDS = 10.0
 
 
 def feed(module: Module, devices: Sequence[Device]) -> None:
-    """Gives each device an item for each infeed of the entry, which runs once; they depend on its position alone."""
-    infeeds = [i for i in module.entry.instructions if isinstance(i.op, Infeed)]
+    """Gives each device an item for each infeed, which runs once; they depend on its position alone.
+
+    Infeeds of drawn modules are in the entry; a pass may have wrapped it.
+    """
+    infeeds = [i for i in module.instructions() if isinstance(i.op, Infeed)]
     for position, infeed in enumerate(infeeds):
         item = _item(Draw(position), infeed.shape.elements[0])
         for device in devices:
@@ -32,6 +35,6 @@ def _item(draw: Draw, shape: Shape) -> Value:
 
 
 def written(module: Module, devices: Sequence[Device]) -> tuple[Value, ...]:
-    """Returns what the outfeeds of the entry have written on all devices."""
-    count = sum(isinstance(i.op, Outfeed) for i in module.entry.instructions)
+    """Returns what the outfeeds have written on all devices."""
+    count = sum(isinstance(i.op, Outfeed) for i in module.instructions())
     return tuple(device.transfer_from_outfeed(SECONDS) for device in devices for _ in range(count))
