@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import operator
-import threading
 import time
 import weakref
 from collections.abc import Sequence
@@ -98,7 +97,6 @@ class CpuExecutable(DeviceExecutable):
         self._runs = ThreadRuns()
         self._loops = compiled.loops
         self._is_brief = compiled.is_brief
-        self._stop: BaseException | None = None
         self._arenas: list[_Arena] = []
         self._host_call = _host_callback(self)
         host_call = c_address(self._host_call)
@@ -277,80 +275,55 @@ class CpuExecutable(DeviceExecutable):
         return result_value(signature.result, results, [own_arrays(value, arguments) for value in run.slots])
 
     def _call_host(self, data: int | None, request_id: int, site: int, frame: int) -> int:
-        """Callback of programs. Returns `request_id`, or 0 if the program must end."""
-        return request_id if self._serve(request_id, site, frame) else 0
+        """Callback of programs. Returns `request_id`, or 0 if the program must end, for an error that is recorded."""
+        try:
+            self._serve(request_id, site, frame)
+        except BaseException as error:
+            (self._runs.current or self._runs).error = error
+            return 0
+        return request_id
 
-    def _serve(self, request_id: int, site: int, frame: int) -> bool:
-        """Returns whether the program may go on after a poll of a loop or an exchange, or the step of a site."""
+    def _serve(self, request_id: int, site: int, frame: int) -> None:
+        """Polls for a loop or an exchange, or runs the step of a site."""
         loop = loop_of_site(site)
         if loop is not None:
-            return self._poll_loop(loop)
-        if frame in (WAITS, REFUSED):
-            return self._poll_exchange(site, request_id, frame == REFUSED)
-        return self._run_step(site, frame)
-
-    def _run_step(self, site: int, frame: int) -> bool:
-        """Evaluates the step of a site, on the arrays that a frame points to; returns whether it has succeeded."""
-        run = self._runs.current
-        try:
-            step = self.host.steps[site]
-            if run is None or isinstance(step, WaitStep):
-                if self.world is not None:
-                    self.world.check()
-            else:
-                run.evaluate(step, frame)
-        except BaseException as error:
-            self._record_error(run, error)
-            return False
-        return True
-
-    def _poll_exchange(self, site: int, request_id: int, is_refused: bool) -> bool:
-        """Returns whether a pending exchange may go on waiting; `request_id` identifies the exchange."""
-        run, instruction = self._runs.current, self.host.steps[site].start.instruction
-        assert self.world is not None
-        try:
-            if is_refused:
-                is_ragged = isinstance(instruction.op, RaggedAllToAll)
-                reason = "COLL-7: rows lie outside of the arrays, or " if is_ragged else ""
-                raise RunError(f"{reason}MPI refused it").at(repr(instruction))
-            if self._runs.waits != request_id:
-                self._runs.waits, self._runs.polls, self._runs.since = request_id, 0, time.monotonic()
-            self._runs.polls += 1
-            what = f"{instruction!r}: its group meets"
-            self.world.check_peers(what, self._runs.since + self.timeout, self.timeout)
-            if run is not None:
-                run.rendezvous.check(repr(instruction))
-            if self._runs.polls > _BUSY_POLLS:
-                time.sleep(_SLEEP_SECONDS)
-        except BaseException as error:
-            self._record_error(run, error)
-            return False
-        return True
-
-    def _record_error(self, run: HostRun | None, error: BaseException) -> None:
-        if run is None:
-            self._runs.error = error
+            self._poll_loop(loop)
+        elif frame in (WAITS, REFUSED):
+            self._poll_exchange(site, request_id, frame == REFUSED)
         else:
-            run.error = error
+            self._run_step(site, frame)
 
-    def _poll_loop(self, loop: int) -> bool:
-        """Returns whether a loop may go on. Python handles signals while this runs.
+    def _run_step(self, site: int, frame: int) -> None:
+        """Evaluates the step of a site, on the arrays that a frame points to."""
+        run, step = self._runs.current, self.host.steps[site]
+        if run is not None and not isinstance(step, WaitStep):
+            run.evaluate(step, frame)
+        elif self.world is not None:
+            self.world.check()
 
-        An error stops the run. Tasks of a loop may poll from other threads, which leave the error to the run's own
-        thread.
-        """
+    def _poll_exchange(self, site: int, request_id: int, is_refused: bool) -> None:
+        """Checks whether a pending exchange may go on waiting; `request_id` identifies the exchange."""
+        runs, instruction = self._runs, self.host.steps[site].start.instruction
+        assert self.world is not None
+        if is_refused:
+            is_ragged = isinstance(instruction.op, RaggedAllToAll)
+            reason = "COLL-7: rows lie outside of the arrays, or " if is_ragged else ""
+            raise RunError(f"{reason}MPI refused it").at(repr(instruction))
+        if runs.waits != request_id:
+            runs.waits, runs.polls, runs.since = request_id, 0, time.monotonic()
+        runs.polls += 1
+        what = f"{instruction!r}: its group meets"
+        self.world.check_peers(what, runs.since + self.timeout, self.timeout)
+        if runs.current is not None:
+            runs.current.rendezvous.check(repr(instruction))
+        if runs.polls > _BUSY_POLLS:
+            time.sleep(_SLEEP_SECONDS)
+
+    def _poll_loop(self, loop: int) -> None:
+        """Checks whether a loop may go on. Python handles signals while this runs."""
         run = self._runs.current
-        try:
-            if self._stop is not None:
-                raise self._stop
-            if run is not None:
-                run.rendezvous.check(f"loop {self._loops[loop].name}")
-        except BaseException as error:
-            if run is not None or threading.current_thread() is threading.main_thread():
-                self._stop = None
-                self._runs.error = error
-            return False
-        return True
+        if run is not None:
+            run.rendezvous.check(f"loop {self._loops[loop].name}")
 
 
 def _host_callback(executable: CpuExecutable) -> Any:
