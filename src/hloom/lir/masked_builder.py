@@ -49,8 +49,9 @@ class Builder(InstructionBuilder):
     def store_masked(self, value: Value, pointer: Value, align: int, mask: Value | None) -> None:
         """Stores the lanes of a mask, None for all.
 
-        LLVM 22 stores too many bytes if it combines a truncation with a store of one constant lane. Masks of stores
-        that may follow a truncation therefore depend on a condition unknown to LLVM: that the pointer is not null.
+        LLVM 22 stores too many bytes if it combines a truncation with a store of one constant lane. Such a lane is
+        stored as a scalar; other masks of stores that may follow a truncation depend on a condition that LLVM does not
+        know, except of its own stack: that the pointer is not null.
         """
         if mask is None:
             self.store(value, pointer, align)
@@ -64,6 +65,11 @@ class Builder(InstructionBuilder):
     def _store_part(self, value: Value, pointer: Value, align: int, mask: Value | None) -> None:
         if mask is None:
             self.store(value, pointer, align)
+            return
+        if isinstance(mask, Constant) and sum(map(bool, mask.lanes)) == 1:
+            lane = [*map(bool, mask.lanes)].index(True)
+            address = self.element_pointer(pointer, constant(I64, lane), value.type.element)
+            self.store(self.extract(value, lane), address, align)
             return
         if not value.type.is_float and value.type.bits < 64:
             is_somewhere = self.compare("ne", pointer, constant(PTR, 0))
