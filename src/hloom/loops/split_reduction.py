@@ -47,7 +47,8 @@ def split_reductions(kernel: Kernel, nest: Nest) -> list[Nest]:
     inner = max((math.prod(v.extent for v in f.over) for f in _inner(reductions)), default=1)
     by_rows = inner <= MAX_INNER and _reduces_rows(nest, reductions, variable)
     iterations = math.prod(v.extent for v in over) * inner
-    parts = min(_part_count(iterations, by_rows), iterations // MIN_PART_ITERATIONS, variable.extent)
+    longest = variable.extent // (ROWS_PER_STEP if by_rows else 1)
+    parts = min(_part_count(iterations, by_rows), iterations // MIN_PART_ITERATIONS, longest)
     if parts < 2 or not (by_rows or nest.iterations < MIN_PARTS):
         return [nest]
     if others or inner > MAX_INNER:
