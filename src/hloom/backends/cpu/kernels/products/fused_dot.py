@@ -36,6 +36,7 @@ from hloom.target import Target
 from hloom.types import PrimitiveType
 
 F32, S32 = PrimitiveType.F32, PrimitiveType.S32
+BYTES = {PrimitiveType.S8, PrimitiveType.U8}
 Entry = Callable[[str], tuple[KernelFunction, Pointers]]
 """Returns an empty entry of a name, and its pointers."""
 MIN_COLUMNS = 16
@@ -167,24 +168,22 @@ def _product(
 
 def _is_narrow(spec: MatmulSpec) -> bool:
     """Whether a product is one of bytes."""
-    types = spec.lhs_type, spec.rhs_type
-    return all(type.is_integer and type.bits == 8 for type in types) and spec.out_type is S32
+    return {spec.lhs_type, spec.rhs_type} <= BYTES and spec.out_type is S32
 
 
 def _codes(spec: MatmulSpec, weights: ComputedOperand) -> ByteCodes | None:
     """Returns weights as codes that are multiplied as bytes; None for others, and if rows are not contiguous."""
-    is_of_bytes = spec.lhs_type.is_integer and spec.lhs_type.bits == 8 and spec.out_type is S32
-    if not is_of_bytes or spec.lhs_strides[2] != 1:
+    if spec.lhs_type not in BYTES or spec.out_type is not S32 or spec.lhs_strides[2] != 1:
         return None
     return byte_codes(weights, spec.lhs_type, spec.k)
 
 
 def _is_exact(spec: MatmulSpec, weights: ComputedOperand) -> bool:
     """Whether weights are codes of 4 bits, which are looked up, and so small that f32 has all sums of products."""
-    if weights.coded is None or weights.coded[0] is not weights.value:
+    if weights.table is None:
         return False
     limits = ml_dtypes.iinfo(spec.lhs_type.dtype)
-    largest = np.abs(weights.coded[1].table.view(np.float32)).max() * max(-int(limits.min), int(limits.max))
+    largest = np.abs(weights.table).max() * max(-int(limits.min), int(limits.max))
     return bool(spec.k * largest <= MAX_EXACT)
 
 

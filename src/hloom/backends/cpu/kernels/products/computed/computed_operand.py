@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+import numpy as np
+
 from hloom.affine import Expression, Index, IndexSpace, Quotient, Variable
 from hloom.backends.cpu.elements.byte_tables import CODES, LANES, ORDER_OF_HALVES, can_look_up, has_byte_tables
 from hloom.backends.cpu.elements.small_values import as_rounded_product, integers_of
@@ -27,6 +29,7 @@ from hloom.ops.elementwise_binary import Multiply
 from hloom.system.records import record
 from hloom.target import L3_BYTES
 from hloom.types import PrimitiveType
+from hloom.values import Array
 
 VECTOR, STEPS = 16, 8
 """Elements of a vector, and indices across vectors, that are emitted together, so that they have to be in one group."""
@@ -147,6 +150,13 @@ class ComputedOperand:
         if not has_byte_tables() or self.contiguous is None:
             return None
         return coded_part(self.space, self.value, self.contiguous.within)
+
+    @property
+    def table(self) -> Array | None:
+        """The floats of all codes if the operand's elements are looked up as they are; else None."""
+        if self.coded is None or self.coded[0] is not self.value:
+            return None
+        return self.coded[1].table.view(np.float32)
 
     @property
     def has_words(self) -> bool:

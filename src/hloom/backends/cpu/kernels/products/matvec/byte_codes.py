@@ -10,8 +10,6 @@ signed, and that offset times the sums of the rows is subtracted from the result
 
 from __future__ import annotations
 
-import numpy as np
-
 from hloom.backends.cpu.elements.byte_tables import LANES
 from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
@@ -76,10 +74,9 @@ class ByteCodes:
 
 def byte_codes(operand: ComputedOperand, rows: PrimitiveType, k: int) -> ByteCodes | None:
     """Returns an operand as codes along K, for rows of bytes; None for other operands, and without the instruction."""
-    if operand.coded is None or operand.coded[0] is not operand.value or operand.contiguous is not operand.contracted:
+    if operand.coded is None or operand.table is None or operand.contiguous is not operand.contracted:
         return None
-    function = operand.coded[1]
-    values = tuple(int(value) for value in function.table.view(np.float32))
+    function, values = operand.coded[1], tuple(map(int, operand.table))
     halves = (0,) if function.half is None else (1, 0) if function.is_swapped else (0, 1)
     codes = ByteCodes(values, halves, k, rows)
     return None if codes.instruction is None or (rows is U8 and max(values) > 127) else codes
