@@ -8,9 +8,8 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
 
@@ -138,20 +137,13 @@ class _Compiler:
 
     def assembly(self, text: str) -> str:
         """Returns the assembly of a module."""
-        with self._optimized(text) as module:
+        with llvm.create_context() as context, llvm.parse_assembly(text, context) as module:
+            self._passes.run(module, self._builder)
             return str(self._machine.emit_assembly(module))
 
     def compile(self, text: str) -> bytes:
         """Returns the object file of a module."""
-        with self._optimized(text) as module:
-            return _calls().emit_object(self._machine, module)
-
-    @contextmanager
-    def _optimized(self, text: str) -> Iterator[Any]:
-        calls = _calls()
-        with llvm.create_context() as context, calls.parse(text, context) as module:
-            calls.run_passes(self._passes, module, self._builder)
-            yield module
+        return _calls().object_file(text, self._passes, self._builder, self._machine)
 
 
 _idle_compilers: dict[bool, list[_Compiler]] = {False: [], True: []}
