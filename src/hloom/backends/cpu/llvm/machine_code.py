@@ -195,7 +195,8 @@ def _calls() -> LlvmCalls:
 class Compilation:
     """Compiles the modules of one program on several threads, from when they are added; a context manager.
 
-    Its threads end with the block, since a forked child would wait for them forever.
+    The caller is one of the threads: it writes modules while others compile, and in the end compiles, too. The others
+    end with the block, since a forked child would wait for them forever.
     """
 
     def __init__(self, threads: int) -> None:
@@ -203,7 +204,7 @@ class Compilation:
         """Modules and their futures; without threads the futures are None."""
         self._kept: list[bytes] = []
         threads = threads if _calls().are_parallel else 1
-        self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._executor = ThreadPoolExecutor(threads - 1) if threads > 1 else None
         if self._executor is not None:
             with fork_allowed():  # `submit` takes a lock that forks take, too
                 _make_compilers(self._executor, threads)
