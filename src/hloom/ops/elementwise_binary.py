@@ -369,8 +369,8 @@ class ShiftRightLogical(Shift, opcode="shift-right-logical", builder="shift_righ
 class Atan2(Binary, opcode="atan2", builder="atan2"):
     """Computes the angle of the point (x = `rhs`, y = `lhs`) (ATAN2-1).
 
-    For complex numbers, -i log((rhs + i lhs) / sqrt(rhs^2 + lhs^2)). To the left, the sign of the angle is that of the real
-    part of -lhs / rhs, which a small lhs loses beside rhs.
+    For complex numbers, -i log((rhs + i lhs) / sqrt(rhs^2 + lhs^2)). To the left, the sign of the angle is that of the
+    real part of -lhs / rhs, which a small lhs loses beside rhs.
     """
 
     cost = 40
