@@ -34,7 +34,7 @@ class Literal:
         self.value = value
 
     @staticmethod
-    def from_numpy(array: Array, layout: Layout | None = None) -> Literal:
+    def from_numpy(array: Array | np.generic, layout: Layout | None = None) -> Literal:
         """Returns a literal with a copy of a NumPy array, in `layout` or the default one.
 
         Raises ArgumentError for a dtype without an element type.

@@ -148,7 +148,7 @@ def test_steps_of_a_product_overflow_in_some_orders() -> None:
     assert all(judged(reference, np.asarray(value, dtype)) is None for value in (2.0**10, np.nan))
 
 
-def test_numbers_divided_by_an_infinite_variance_are_zero() -> None:
+def test_quotients_by_an_infinite_variance_are_zero() -> None:
     text = """ENTRY e { x = f32[1,2] parameter(0)
       one = f32[1] parameter(1)
       b = (f32[1,2], f32[1], f32[1]) batch-norm-training(x, one, one), epsilon=0.1, feature_index=0

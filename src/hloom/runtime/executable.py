@@ -7,7 +7,6 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from html import escape
-from numbers import Number
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -370,7 +369,7 @@ def _from_python(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, np.dtype[A
     try:
         array, given = np.array(value, dtype), np.array(value)
         is_exact = BY_DTYPE[dtype].is_integer or BY_DTYPE[dtype].is_pred
-        fits = np.array_equal(array, given) if is_exact else _holds_numbers(given)
+        fits = np.array_equal(array, given) if is_exact else _is_numeric(given)
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(str(error)) from None
     if not fits:
@@ -378,10 +377,12 @@ def _from_python(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, np.dtype[A
     return array
 
 
-def _holds_numbers(array: np.ndarray[Any, np.dtype[Any]]) -> bool:
+def _is_numeric(array: np.ndarray[Any, np.dtype[Any]]) -> bool:
     """Whether the elements are numbers, and not strings, dates or other objects, which NumPy may convert to floats."""
     is_object = array.dtype.kind == "O"
-    return all(isinstance(x, Number) for x in array.flat) if is_object else array.dtype.kind not in "SUMm"
+    return (
+        all(isinstance(x, (int, float, complex)) for x in array.flat) if is_object else array.dtype.kind not in "SUMm"
+    )
 
 
 def _describe(value: Any) -> str:

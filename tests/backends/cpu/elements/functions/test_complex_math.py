@@ -192,8 +192,8 @@ def test_the_logistic_function_is_zero_far_below_zero() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
-def test_atan2_is_on_the_right_side_of_its_cut(dtype: type) -> None:
-    """ATAN2-1: the angle is the arc tangent of y / x and a half turn that keeps it in (-pi, pi], however small y is."""
+def test_signs_of_atan2_near_pi(dtype: type) -> None:
+    """ATAN2-1: the angle is the arc tangent of y / x and pi or -pi, which keep it in (-pi, pi], however small y is."""
     x, y = samples(dtype, 0)[:2000], samples(dtype, 1)[:2000]
     x.real, y = -np.abs(x.real), y * dtype(2.0**-80)
     quotient = (y.astype(np.clongdouble) / x).real
