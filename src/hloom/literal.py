@@ -157,7 +157,9 @@ def plain_array(array: Any) -> Array:
 
     Raises ArgumentError for a masked array with masked elements, which have no value.
     """
-    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+    # NumPy imports `np.ma` at its first use, which takes as long as compiling a small program.
+    is_subclass = isinstance(array, np.ndarray) and type(array) is not np.ndarray
+    if is_subclass and isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         raise ArgumentError("a masked array has elements without a value: give array.filled(value)")
     return np.asarray(array)
 
