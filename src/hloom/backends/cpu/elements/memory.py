@@ -36,11 +36,16 @@ def store_lanes(b: Builder, value: Element, address: Value, type: PrimitiveType,
         return
     lanes = value[0].type.width
     if lanes:
-        raw = b.shuffle(value[0], value[1], [k // 2 + k % 2 * lanes for k in range(2 * lanes)])
-        b.store_masked(raw, address, align, repeated_lanes(b, mask, 2))
+        b.store_masked(interleaved(b, *value), address, align, repeated_lanes(b, mask, 2))
     else:
         b.store(value[0], address, align)
         b.store(value[1], b.element_pointer(address, constant(I64, 1), memory_element(type)), align)
+
+
+def interleaved(b: Builder, re: Value, im: Value) -> Value:
+    """Returns real and imaginary parts alternately, as memory has complex numbers."""
+    lanes = re.type.width
+    return b.shuffle(re, im, [k // 2 + k % 2 * lanes for k in range(2 * lanes)])
 
 
 def repeated_lanes(b: Builder, mask: Value | None, count: int) -> Value | None:

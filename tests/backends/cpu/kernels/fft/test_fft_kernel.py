@@ -185,7 +185,23 @@ def test_elements_far_apart_are_prefetched() -> None:
 
 @pytest.mark.parametrize(("n", "lanes"), [(1 << 14, 32), (1 << 16, 16), (1 << 20, 32)])
 def test_matrices_have_blocks_that_stay_in_the_first_level_cache_if_one_vector_does(n: int, lanes: int) -> None:
-    assert f"fft.store.rows.c64.{lanes}.v16f32.full.twisted" in called(code_of((n,), 1))
+    assert f"fft.load.rows.c64.{lanes}.v16f32.full.twisted" in called(code_of((n,), 1))
+
+
+def test_arrays_larger_than_the_last_cache_are_written_with_nontemporal_stores() -> None:
+    assert not any("nontemporal" in name for name in called(code_of((1 << 20,), 1)))
+    (store,) = (name for name in called(code_of((1 << 22,), 1)) if "nontemporal" in name)
+    assert "prefetched" not in store
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sizes", [(16384,), (2, 12288), (2, 8748)])
+def test_nontemporal_stores(sizes: tuple[int, ...], kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks are full, or not; arrays start at cache lines."""
+    monkeypatch.setattr("hloom.backends.cpu.kernels.fft.fft.MIN_NONTEMPORAL_BYTES", 0)
+    assert any("nontemporal" in name for name in called(code_of(sizes, 1))) == (sizes[-1] % 1024 == 0)
+    check(kind, sizes, 1, "f32")
+    check(kind, sizes, 1, "f64")
 
 
 def test_threads_share_rows_that_are_matrices() -> None:

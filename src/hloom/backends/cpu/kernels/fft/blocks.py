@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Literal
 
 from hloom.backends.cpu.elements.transpose import transpose
@@ -16,8 +17,9 @@ from hloom.types import PrimitiveType
 
 Parts = tuple[Value, ...]
 """Real and imaginary parts of a complex vector, or arrays of them; the one part of a real vector."""
-VisitSquare = Callable[[IndexValue, IndexValue, Sequence[Value]], None]
-"""A function of a square: its first element, its first lane, and the addresses of the sequences of its lanes."""
+VisitSquare = Callable[[IndexValue, IndexValue, IndexValue, Sequence[Value]], None]
+"""A function of a square: its first element, the distance of that in memory from the first of the sequence, the first
+lane, and the addresses of the sequences of its lanes."""
 Order = Literal["columns", "rows", "elements"]
 """The traversal of a block: vectors of adjacent sequences, squares of contiguous sequences, or single elements."""
 
@@ -26,12 +28,14 @@ Order = Literal["columns", "rows", "elements"]
 class BlockView:
     """The sequences along a dimension of a row-major array; the dimensions after it have `inner` elements.
 
-    Element j of sequence g is at offset (g / inner) length inner + g % inner + j inner.
+    Element j of sequence g is at offset (g / inner) length inner + g % inner + j inner. With a tile, sequences are
+    contiguous in pieces of that length: the first ones of all sequences, then the second ones, and so on.
     """
 
     type: PrimitiveType
     length: int
     inner: int
+    tile: int = 0
 
     def order(self, fft: LaneFft, sequences: int) -> Order:
         """The order in which sequences are moved: columns if all sequences of a block are adjacent."""
@@ -52,9 +56,10 @@ def move_function(
     """Returns `(memory, first, count, length, inner, scale, arrays ..)`, which loads or stores a block.
 
     The block has `count` sequences from `first` on; all lanes, if it `is_full`. Stored elements are multiplied by the
-    scale if it `is_scaled`, and by w^(k g), element k of sequence g, if it `is_twisted`: the arguments then end with
-    these factors, `blocks`, the number of blocks, and the `block`. For each element, the factors have the powers of the
-    first sequence of each block; then, those of the lanes.
+    scale if it `is_scaled`. Loaded ones are in tiles if it `is_twisted`, and multiplied by w^(k g), element k of
+    sequence g: the arguments then end with the `tile`, the distance of a sequence's tiles, these factors, the number of
+    groups of lanes, and the first `group` of the block. The factors are, for each group, those of the elements of its
+    first sequence; then, for each element, those of the lanes.
     """
     vector = fft.vector
     flags = [".full"] * is_full + [".scaled"] * is_scaled + [".twisted"] * is_twisted
@@ -62,7 +67,7 @@ def move_function(
     sizes = dict.fromkeys(("first", "count", "length", "inner"), I64)
     arrays = [f"array{k}" for k in range(2 if type.is_complex else 1)]
     parameters = {"memory": PTR, **sizes, "scale": vector.scalar, **dict.fromkeys(arrays, PTR)}
-    twist = {"factors": PTR, "blocks": I64, "block": I64} if is_twisted else {}
+    twist = {"tile": I64, "apart": I64, "factors": PTR, "groups": I64, "group": I64} if is_twisted else {}
 
     def write(f: KernelFunction) -> None:
         block = SequenceBlock(f, fft, type, order, is_full, is_scaled, is_twisted)
@@ -89,9 +94,9 @@ class SequenceBlock:
         """Fills arrays with [length][lanes]."""
         f = self.f
 
-        def square(j: IndexValue, group: IndexValue, addresses: Sequence[Value]) -> None:
+        def square(j: IndexValue, at: IndexValue, group: IndexValue, addresses: Sequence[Value]) -> None:
             bytes = self.type.real.byte_width
-            rows = [f.load(f.element_at(address, j, self.type), self.fft.vector, bytes) for address in addresses]
+            rows = [f.load(f.element_at(address, at, self.type), self.fft.vector, bytes) for address in addresses]
             columns: Iterable[Element] = transpose_and_split(f, rows) if self.type.is_complex else _transposed(f, rows)
             for k, column in enumerate([*columns]):
                 self._store_parts(parts(column), arrays, f.add(j, k), group)
@@ -100,17 +105,17 @@ class SequenceBlock:
         self._each_element(lambda address, *at: self._store_parts(self._read_one(address), arrays, *at))
 
     def store(self, arrays: Parts) -> None:
-        """Writes [length][lanes], each element times scale and factors."""
+        """Writes [length][lanes], each element times the scale."""
         vector = self.fft.vector
         f = self.f
 
-        def square(j: IndexValue, group: IndexValue, addresses: Sequence[Value]) -> None:
+        def square(j: IndexValue, at: IndexValue, group: IndexValue, addresses: Sequence[Value]) -> None:
             lines = [self._load_parts(arrays, vector, f.add(j, k), group) for k in range(self._square_size)]
             is_complex = self.type.is_complex
             rows = transpose_and_interleave(f, lines) if is_complex else _transposed(f, [line for (line,) in lines])
             # In reverse, since lanes beyond the last sequence are stored to its address, which it overwrites.
             for address, row in zip(reversed(addresses), reversed(rows), strict=True):
-                f.store(row, f.element_at(address, j, self.type), self.type.real.byte_width)
+                f.store(row, f.element_at(address, at, self.type), self.type.real.byte_width)
 
         self._each_square(square, self.fft.lanes if self.is_full else f["count"])
         self._each_element(
@@ -124,10 +129,10 @@ class SequenceBlock:
         """The number of elements of a sequence that a vector in memory has."""
         return self.fft.width // 2 if self.type.is_complex else self.fft.width
 
-    def _in_squares(self) -> IndexValue:
-        """Returns the number of elements of each sequence that are moved in squares: whole vectors."""
+    def _in_squares(self, length: Value) -> IndexValue:
+        """Returns the number of elements, out of `length`, that are moved in squares: whole vectors."""
         f = self.f
-        return f.subtract(f["length"], f.remainder(f["length"], self._square_size)) if self.order == "rows" else 0
+        return f.subtract(length, f.remainder(length, self._square_size)) if self.order == "rows" else 0
 
     def _each_square(self, visit: VisitSquare, count: IndexValue) -> None:
         """Visits squares of contiguous sequences: a vector of each, for as many vectors of lanes as `count` sequences
@@ -140,17 +145,21 @@ class SequenceBlock:
         stored_addresses = f.slot(I64, lanes)
         with f.loop(lanes) as lane:
             f.store(self._sequence_start(lane.index), f.at(stored_addresses, lane.index, "i64"), 8)
-        with f.loop(f.multiply(f.ceil_divide(count, self.fft.width), self.fft.width), self.fft.width) as group:
+        held = f.multiply(f.ceil_divide(count, self.fft.width), self.fft.width)
+        tile = f["tile"] if self.is_twisted else f["length"]
+        tiles = f.loop(f.binary("udiv", f["length"], tile)) if self.is_twisted else nullcontext()
+        with tiles as loop, f.loop(held, self.fft.width) as group:
             addresses = [
                 f.load(f.at(stored_addresses, f.add(group.index, lane), "i64"), PTR, 8)
                 for lane in range(self.fft.width)
             ]
-            with f.each(0, self._in_squares(), self._square_size) as first:
-                visit(first, group.index, addresses)
+            before, behind = (f.multiply(loop.index, size) for size in (tile, f["apart"])) if loop else (0, 0)
+            with f.each(0, self._in_squares(tile), self._square_size) as first:
+                visit(f.add(before, first), f.add(behind, first), group.index, addresses)
 
     def _each_element(self, visit: Callable[[Value, IndexValue, IndexValue], None], only_held: bool = False) -> None:
         """Visits the elements that are in no square; with `only_held`, only those of sequences that the block has."""
-        f, first = self.f, self._in_squares()
+        f, first = self.f, self._in_squares(self.f["length"])
         whole = None if first == 0 else f.compare("ne", f.index(first), f["length"])
         with f.when(whole), f.loop(self.fft.lanes) as lane, f.when(self._holds(lane.index) if only_held else None):
             address = self._sequence_start(lane.index)
@@ -165,7 +174,7 @@ class SequenceBlock:
         """Returns the offset of the first element of a sequence."""
         f = self.f
         if self.order == "rows":
-            return f.multiply(sequence, f["length"])
+            return f.multiply(sequence, f["tile" if self.is_twisted else "length"])
         outer, inner = f.binary("udiv", f.index(sequence), f["inner"]), f["inner"]
         return f.add(f.multiply(outer, f.multiply(f["length"], inner)), f.subtract(sequence, f.multiply(outer, inner)))
 
@@ -192,28 +201,30 @@ class SequenceBlock:
         self.f.store_lanes(element_of(values), address, self.type)
 
     def _store_parts(self, values: Parts, arrays: Parts, element: IndexValue, lane: IndexValue) -> None:
+        """Stores lanes of an element, or one, times factors."""
         f, at = self.f, self._at(element, lane)
+        if self.is_twisted:
+            re, im = values
+            values = multiply(f, (re, im), self._factor(re.type, element, lane))
         for part, array in zip(values, arrays, strict=True):
             f.store(part, f.at(array, at, self.fft.vector.element), self.fft.align)
 
     def _load_parts(self, arrays: Parts, type: Type, element: IndexValue, lane: IndexValue) -> Parts:
-        """Loads lanes of an element, or one, and multiplies."""
+        """Loads lanes of an element, or one, and multiplies by the scale."""
         f, at = self.f, self._at(element, lane)
         values = [f.load(f.at(array, at, type.element), type, self.fft.align) for array in arrays]
-        if self.is_twisted:
-            re, im = values
-            values = [*multiply(f, (re, im), self._factor(type, element, lane))]
         scale = f.splat(f["scale"], type.width) if self.is_scaled else None
         return tuple(f.binary("fmul", value, scale) if scale else value for value in values)
 
     def _factor(self, type: Type, element: IndexValue, lane: IndexValue) -> Complex:
-        """Returns the factors of lanes of an element: of the block, times those of the lanes."""
+        """Returns the factors of lanes of an element: of their group, times those of the lanes."""
         f, fft = self.f, self.fft
-        of_block = fft.factor(f, f["factors"], f.add(f.multiply(element, f["blocks"]), f["block"]), type.width)
-        of_lanes = f.at(f["factors"], f.multiply(f.multiply(f["length"], f["blocks"]), 2), type.element)
-        first = f.add(f.multiply(element, 2 * fft.lanes), lane)
-        re, im = (f.load(f.at(of_lanes, f.add(first, part), type.element), type, fft.align) for part in (0, fft.lanes))
-        return multiply(f, (re, im), of_block)
+        group = f.add(f["group"], f.divide(lane, fft.group))
+        of_group = fft.factor(f, f["factors"], f.add(f.multiply(group, f["length"]), element), type.width)
+        of_lanes = f.at(f["factors"], f.multiply(f.multiply(f["length"], f["groups"]), 2), type.element)
+        first = f.add(f.multiply(element, 2 * fft.group), f.remainder(lane, fft.group))
+        re, im = (f.load(f.at(of_lanes, f.add(first, part), type.element), type, fft.align) for part in (0, fft.group))
+        return multiply(f, (re, im), of_group)
 
 
 _transposed = functools.partial(transpose, nearest_first=True)

@@ -2,8 +2,9 @@
 
 A pass transforms blocks of sequences in lanes; blocks run in parallel. Rows whose own elements fill vectors are
 transformed as they lie (row_fft.py). Another sequence, of a b elements, is a matrix [a][b] if it is too long for the
-cache, or if its factors fill vectors: its columns are transformed, multiplied by twiddle factors and transposed; then
-the rows of the result are transformed. Inverse transforms swap real and imaginary parts before and after.
+cache, or if its factors fill vectors: its columns are transformed into tiles, blocks of columns one after another; then
+the rows of these are multiplied by twiddle factors and transformed. Inverse transforms swap real and imaginary parts
+before and after.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from hloom.backends.cpu.kernels.fft.lane_fft import PADDING, Access, LaneFft
 from hloom.backends.cpu.kernels.fft.row_fft import RowFft
 from hloom.backends.cpu.kernels.fft.task import FftPass, FftTask, PassKind
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
+from hloom.backends.cpu.nests.memory import MIN_NONTEMPORAL_BYTES
 from hloom.ir import Instruction
 from hloom.lir import I64, PTR, IndexValue, Value, type_of
 from hloom.numerics import roots_of_unity
@@ -243,19 +245,30 @@ class _Writer:
         return offset
 
     def _long(self, a: int, b: int, rows: int, source: Value, target: Value, scale: float) -> None:
-        """Transforms row by row: columns of [a][b] to [b][a] in the workspace, whose columns are the result's."""
+        """Transforms row by row, each of them as a matrix [a][b]."""
         n = a * b
+        first, second = self._matrix_passes(a, b, scale)
 
         def row(source: Value, target: Value) -> None:
-            columns, transposed, last = (BlockView(self.complex, *sizes) for sizes in ((a, b), (a, 1), (b, a)))
-            first = FftPass(columns, transposed, self._lane_fft(a, b, self._vectors(a)), b, twiddle=(a, b))
-            second = FftPass(last, last, self._lane_fft(b, a, self._vectors(b)), a, scale=scale)
             intermediate = self.scope.f.at(self.scope.scratch, self._reserve(n), "i8")
             self._run(first, source, intermediate)
             self._run(second, intermediate, target)
 
         size = n * 2 * self.bytes
         self._each_row(rows, _Rows(source, size), _Rows(target, size), row)
+
+    def _matrix_passes(self, a: int, b: int, scale: float) -> tuple[FftPass, FftPass]:
+        """Returns the passes from columns of [a][b] to tiles, and from their rows to the columns of [b][a]."""
+        first, second = self._lane_fft(a, b, self._vectors(a)), self._lane_fft(b, a, self._vectors(b))
+        tile = b if b % first.lanes else first.lanes
+        columns, tiles, rows, last = (
+            BlockView(self.complex, *sizes) for sizes in ((a, b), (a, tile), (b, 1, tile), (b, a))
+        )
+        is_large = 2 * a * b * self.complex.byte_width >= MIN_NONTEMPORAL_BYTES
+        return (
+            FftPass(columns, tiles, first, b, is_nontemporal=is_large),
+            FftPass(rows, last, second, a, scale=scale, twiddle=(a, b), is_nontemporal=is_large),
+        )
 
     def _each_row(self, rows: int, source: _Rows, target: _Rows, write: Callable[[Value, Value], None]) -> None:
         """Writes the code of a row in a loop over rows, given its addresses before and after."""
@@ -326,18 +339,20 @@ class _Writer:
     def _twiddles(self, p: FftPass) -> np.ndarray[Any, Any]:
         """Returns the factors of a pass beside those of its transform.
 
-        With a twiddle, element k of sequence g is multiplied by w^(k g): by w^(k first) for each block and w^(k lane)
-        for each lane. For real sequences in pairs, the factors are the powers of w.
+        With a twiddle, element k of sequence g is multiplied by w^(k g): by w^(k first) for each group of lanes and
+        w^(k lane) for each lane. For real sequences in pairs, the factors are the powers of w.
         """
         if p.twiddle is None:
             powers_of = np.arange(p.fft.n // 2 + 1 if "pairs" in p.kind else 0)
             return roots_of_unity(powers_of, 2 * p.fft.n).view(np.float64).astype(self.real.dtype)
         a, b = p.twiddle
-        blocks, lanes = np.arange(0, b, p.fft.lanes), np.arange(p.fft.lanes)
-        by_block, by_lane = (roots_of_unity(np.outer(np.arange(a), indices), a * b) for indices in (blocks, lanes))
+        elements, lanes = np.arange(b), np.arange(p.fft.group)
+        groups = np.arange(0, p.blocks * p.fft.lanes, p.fft.group)
+        by_group, by_lane = (
+            roots_of_unity(np.outer(*powers), a * b) for powers in ((groups, elements), (elements, lanes))
+        )
         if self.is_inverse:
-            # Stored with real and imaginary parts swapped: i conj(z), whose product with conj(w) is i conj(z w).
-            by_block, by_lane = by_block.conj(), by_lane.conj()
+            by_group, by_lane = by_group.conj(), by_lane.conj()
         separate = np.stack([by_lane.real, by_lane.imag], 1)
-        table = np.concatenate([by_block.view(np.float64).reshape(-1), separate.reshape(-1)])
+        table = np.concatenate([by_group.view(np.float64).reshape(-1), separate.reshape(-1)])
         return table.astype(self.real.dtype)

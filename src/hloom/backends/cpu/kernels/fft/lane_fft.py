@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from hloom.backends.cpu.elements.memory import interleaved
 from hloom.backends.cpu.kernels.fft.steps import Factors, Stage, Step, steps_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of
 from hloom.lir import I64, PTR, Function, IndexValue, Type, Value, constant
@@ -27,6 +28,8 @@ from hloom.types import PrimitiveType
 Complex = tuple[Value, Value]
 _ARRAYS = "re", "im", "re2", "im2", "table"
 _DISTANCES = [f"{array}_{of}" for array in ("source", "target") for of in ("row", "column", "k", "ahead")]
+MIN_GROUP = 16
+"""Lanes that share a table of factors at least: tables with one for each sixteenth sequence stay small."""
 PADDING = 320
 """Bytes between arrays, so that their distance is not a multiple of a page."""
 FAR = 2048
@@ -38,7 +41,7 @@ class Access:
     """Adjacent sequences in memory, one in each lane: the type of elements, and the distance of those of a sequence.
 
     Real and imaginary parts may be swapped, and stored elements multiplied by a scale. A partial access has lanes
-    without sequences.
+    without sequences. Stores may be non-temporal.
     """
 
     type: PrimitiveType
@@ -46,6 +49,7 @@ class Access:
     is_full: bool
     is_swapped: bool
     scale: float = 1.0
+    is_nontemporal: bool = False
 
     @property
     def is_scaled(self) -> bool:
@@ -55,7 +59,7 @@ class Access:
     @property
     def is_prefetched(self) -> bool:
         """Whether elements are so far apart that the processor does not prefetch them."""
-        return self.distance * self.type.byte_width >= FAR
+        return self.distance * self.type.byte_width >= FAR and not self.is_nontemporal
 
     @property
     def name(self) -> str:
@@ -65,6 +69,7 @@ class Access:
             "swapped": self.is_swapped,
             "scaled": self.is_scaled,
             "prefetched": self.is_prefetched,
+            "nontemporal": self.is_nontemporal,
         }
         return ".".join([str(self.type), *(flag for flag, is_set in flags.items() if is_set)])
 
@@ -104,6 +109,11 @@ class LaneFft:
     def width(self) -> int:
         """Lanes of a vector."""
         return self.vector.width or 1
+
+    @property
+    def group(self) -> int:
+        """Lanes that share a table of factors: those of a vector, but no fewer than `MIN_GROUP`."""
+        return min(self.lanes, max(self.width, MIN_GROUP))
 
     @property
     def align(self) -> int:
@@ -254,7 +264,11 @@ class LaneFft:
             re, im = f.binary("fmul", re, scale), f.binary("fmul", im, scale)
         address = f.element_at(f["re2"], offset, access.type)
         self._prefetch(f, f.element_at(address, f["target_ahead"], access.type), access, writes=True)
-        f.store_lanes((re, im), address, access.type, self._mask(f, access, lane))
+        if access.is_nontemporal:
+            line = interleaved(f, re, im)
+            f.store(line, address, min(CACHE_LINE, line.type.width * self.align), is_nontemporal=True)
+        else:
+            f.store_lanes((re, im), address, access.type, self._mask(f, access, lane))
 
     def _prefetch(self, f: KernelFunction, address: Value, access: Access, writes: bool = False) -> None:
         if not access.is_prefetched:

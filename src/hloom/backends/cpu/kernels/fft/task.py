@@ -27,7 +27,8 @@ PassKind = Literal["complex", "pairs to half", "half to pairs", "real to half", 
 class FftPass:
     """A transform of all sequences of a view, from one array into another.
 
-    `twiddle` has the two factors of a long sequence whose columns the pass transforms.
+    `twiddle` has the two factors of a long sequence of which the pass transforms the second. Stores of
+    whole blocks of columns may be non-temporal.
     """
 
     source: BlockView
@@ -37,6 +38,7 @@ class FftPass:
     kind: PassKind = "complex"
     twiddle: tuple[int, int] | None = None
     scale: float = 1.0
+    is_nontemporal: bool = False
 
     def order(self, view: BlockView) -> Order:
         """The order in which the sequences of the source or the target are moved."""
@@ -60,8 +62,13 @@ class FftPass:
     def accesses(self, is_inverse: bool) -> tuple[Access | None, Access | None]:
         """The accesses of memory by the first and the last stage, where these read or write columns."""
         source, target = (
-            Access(view.type, view.inner, self.is_full, is_inverse, scale) if self.order(view) == "columns" else None
-            for view, scale in ((self.source, 1.0), (self.target, self.scale))
+            Access(view.type, view.inner, self.is_full, is_inverse, scale, is_nontemporal and self.is_full)
+            if self.order(view) == "columns"
+            else None
+            for view, scale, is_nontemporal in (
+                (self.source, 1.0, False),
+                (self.target, self.scale, self.is_nontemporal),
+            )
         )
         return source, target
 
@@ -99,8 +106,7 @@ class FftTask:
         f, p, lanes = self.f, self.p, self.fft.lanes
         across = math.ceil(p.inner / lanes)
         first_lane = f.multiply(f.remainder(index, across), lanes)
-        outer = f.divide(index, across)
-        self.first, self.outer = f.index(f.add(f.multiply(outer, p.inner), first_lane)), outer
+        self.first = f.index(f.add(f.multiply(f.divide(index, across), p.inner), first_lane))
         self.count = f.index(f.minimum(lanes, f.subtract(p.inner, first_lane)))
         if p.kind == "complex":
             self._complex(index)
@@ -116,14 +122,14 @@ class FftTask:
     def _address(self, memory: Value, view: BlockView) -> Value:
         """Returns the address of the first column of a block."""
         f = self.f
-        between = f.multiply(self.outer, (view.length - 1) * view.inner)
+        between = f.multiply(f.divide(self.first, view.inner), (view.length - 1) * view.inner)
         return f.element_at(memory, f.add(between, self.first), view.type)
 
-    def _load(self, arrays: tuple[Value, ...]) -> None:
-        self._move(self.source, self.p.source, arrays, stores=False)
+    def _load(self, arrays: tuple[Value, ...], *twist: Value) -> None:
+        self._move(self.source, self.p.source, arrays, *twist, stores=False)
 
-    def _store(self, arrays: tuple[Value, ...], *twist: Value) -> None:
-        self._move(self.target, self.p.target, arrays, *twist, stores=True)
+    def _store(self, arrays: tuple[Value, ...]) -> None:
+        self._move(self.target, self.p.target, arrays, stores=True)
 
     def _move(self, memory: Value, view: BlockView, arrays: tuple[Value, ...], *twist: Value, stores: bool) -> None:
         """Moves a block between memory and arrays."""
@@ -153,11 +159,17 @@ class FftTask:
     def _complex(self, block_index: Value) -> None:
         source, target = self.accesses
         if not source:
-            self._load(self._swapped_parts(self.first_pair))
+            self._load(self._swapped_parts(self.first_pair), *(self._twist(block_index) if self.p.twiddle else ()))
         self._transform()
         if not target:
-            twist = (self.twiddles, self.f.index(self.p.blocks), block_index) if self.p.twiddle else ()
-            self._store(self._swapped_parts(self.second_pair), *twist)
+            self._store(self._swapped_parts(self.second_pair))
+
+    def _twist(self, block_index: Value) -> tuple[Value, ...]:
+        """Returns the last arguments of a function that loads tiles."""
+        f, p, tile = self.f, self.p, self.p.source.tile
+        groups = self.fft.lanes // self.fft.group
+        sizes = f.index(tile), f.index(tile * p.sequences)
+        return *sizes, self.twiddles, f.index(p.blocks * groups), f.index(f.multiply(block_index, groups))
 
     # Real sequences
 
