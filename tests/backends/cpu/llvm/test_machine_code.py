@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import re
+import subprocess
+import sys
 import threading
 import types
 from concurrent.futures import ThreadPoolExecutor
@@ -191,3 +193,29 @@ def test_the_longest_module_begins_before_other_work(monkeypatch: pytest.MonkeyP
         files = compilation.finish([ADDITION, longest], meanwhile)
     assert files == [longest.encode(), ADDITION.encode()]
     assert events == ["False False", "meanwhile", "True True"]
+
+
+LATE = """
+import atexit, os, sys, threading
+os.environ.update(HLOOM_NUM_THREADS="2", HLOOM_CACHE_DIR="")
+import hloom as hl
+
+def compiled(opcode):
+    return hl.compile("ENTRY e { x = f32[] parameter(0)\\n ROOT y = f32[] " + opcode + "(x) }")
+
+def late():
+    threading.main_thread().join()
+    print(compiled("negate")(2.0))
+
+compiled("sine")
+if sys.argv[1] == "thread":
+    threading.Thread(target=late).start()
+else:
+    atexit.register(lambda: print(compiled("negate")(2.0)))
+"""
+
+
+@pytest.mark.parametrize("when", ["thread", "atexit"])
+def test_programs_compile_after_the_main_thread_has_ended(when: str) -> None:
+    done = subprocess.run([sys.executable, "-c", LATE, when], capture_output=True, text=True, timeout=250)
+    assert (done.stdout.strip(), done.stderr) == ("-2.0", "")

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 import llvmlite.binding as llvm
 
@@ -20,6 +20,8 @@ from hloom.backends.cpu.llvm.disk_cache import cached, code_version, find_object
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.system.machine import operating_system
 from hloom.system.shield import checkpoint, fork_allowed, shielded
+
+T = TypeVar("T")
 
 _lock = threading.Lock()
 
@@ -222,7 +224,7 @@ class Compilation:
         ordered = sorted(self._texts(sources), key=len, reverse=True)
         executor = self._executor
         with fork_allowed():
-            self._pending += [(text, executor.submit(compile_text, text) if executor else None) for text in ordered]
+            self._pending += [(text, _submitted(executor, compile_text, text)) for text in ordered]
 
     def finish(self, sources: Sequence[Source], meanwhile: Callable[[], object] = lambda: None) -> list[bytes]:
         """Compiles the last modules and those still waiting for a thread. Returns all object files.
@@ -233,7 +235,7 @@ class Compilation:
         own, *others = sorted(self._texts(sources), key=len, reverse=True)
         self.begin(others)
         with fork_allowed():
-            called = self._executor.submit(self._call_after_begun, meanwhile) if self._executor else None
+            called = _submitted(self._executor, self._call_after_begun, meanwhile)
         first = compile_text(own)
         pending = list(enumerate(self._pending))
         here = {k: compile_text(text) for k, (text, future) in pending if future is None or future.cancel()}
@@ -257,12 +259,25 @@ class Compilation:
         shielded(function)()
 
 
+def _submitted(executor: ThreadPoolExecutor | None, function: Callable[..., T], *arguments: Any) -> Future[T] | None:
+    """Calls a function on a thread of an executor; None if there are no threads.
+
+    Python starts none once the main thread has ended, though others still run, nor while functions of `atexit` run.
+    """
+    try:
+        return executor.submit(function, *arguments) if executor else None
+    except RuntimeError:
+        assert executor is not None
+        executor.shutdown(wait=False, cancel_futures=True)
+        return None
+
+
 def _make_compilers(executor: ThreadPoolExecutor, threads: int) -> None:
     """Makes the compilers that threads will need, in the background."""
     for is_call_only, count in ((False, threads), (True, 1)):
         _needed[is_call_only] = count
         for _ in range(count - _compiler_counts[is_call_only]):
-            executor.submit(_make_compiler, is_call_only, count)
+            _submitted(executor, _make_compiler, is_call_only, count)
 
 
 @shielded
