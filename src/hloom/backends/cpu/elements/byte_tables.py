@@ -21,8 +21,6 @@ CODES = 16
 """Codes of 4 bits, which are looked up together."""
 ORDER_OF_HALVES = tuple(8 * (lane % 2) + lane // 2 for lane in range(CODES))
 """The half of a byte in each lane: those of the first four bytes are in even lanes, those of the next in odd ones."""
-ORDER_OF_WORDS = tuple(4 * (lane % 8) + lane // 8 for lane in range(LANES // 2))
-"""The half of a byte in each of 32 lanes of 16 bits: of the four in 16 bits, the first in eight lanes, and so on."""
 _BYTES = type_of("i8", LANES)
 _WORDS = type_of("i16", LANES // 2)
 
@@ -89,16 +87,29 @@ def halves_of_bytes(b: Builder, packed: Value, is_swapped: bool) -> Value:
     return b.binary("lshr", words, vector_constant("i32", [4 * (half % 8 ^ is_swapped) for half in ORDER_OF_HALVES]))
 
 
-def look_up_halves(b: Builder, packed: Value, table: Value, is_swapped: bool) -> Value:
-    """Returns the bf16 (i16) of the 32 halves of 16 bytes (i8) in a table of 16, twice, in `ORDER_OF_WORDS`: `vpermw`
-    ignores all but 5 bits.
+def order_of_halves(bytes: int) -> list[int]:
+    """Returns the halves of 16, 32 or 64 bytes in the lanes of 32 words each: of the four in 16 bits, the first of all,
+    then the second, and so on.
+    """
+    words = bytes // 2
+    return [4 * (lane % words) + lane // words for lane in range(2 * bytes)]
+
+
+def look_up_halves(b: Builder, packed: Value, table: Value, is_swapped: bool) -> list[Value]:
+    """Returns the bf16 (i16) of the halves of 16, 32 or 64 bytes (i8) in a table of 16, twice, in vectors of
+    `order_of_halves`: `vpermw` ignores all but 5 bits.
 
     Of each byte the low half is the first one, unless swapped.
     """
-    shifts = [8 * (lane // 16) + 4 * (lane // 8 % 2 ^ is_swapped) for lane in range(LANES // 2)]
-    words = b.shuffle(b.bitcast(packed, type_of("i16", 8)), None, [lane % 8 for lane in range(LANES // 2)])
-    codes = b.binary("lshr", words, vector_constant("i16", shifts))
-    return b.call("llvm.x86.avx512.permvar.hi.512", _WORDS, table, codes)
+    bytes, lanes = packed.type.width, LANES // 2
+    halves = [half % 4 ^ is_swapped for half in order_of_halves(bytes)]
+    words = b.bitcast(packed, type_of("i16", bytes // 2))
+    words = words if bytes == LANES else b.shuffle(words, None, [lane % (bytes // 2) for lane in range(lanes)])
+    codes = [
+        b.binary("lshr", words, vector_constant("i16", [4 * half for half in halves[first : first + lanes]]))
+        for first in range(0, len(halves), lanes)
+    ]
+    return [b.call("llvm.x86.avx512.permvar.hi.512", _WORDS, table, each) for each in codes]
 
 
 def look_up_bytes(b: Builder, packed: Value, table: Value, halves: Sequence[int] = (0,)) -> list[Value]:

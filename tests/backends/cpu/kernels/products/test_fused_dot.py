@@ -254,7 +254,8 @@ def _unpacking(case: Case, form: str, is_swapped: bool = False) -> str:
     constants = "c15 = u8[] constant(15)\nc4 = u8[] constant(4)"
     whole = f"w = {case.weights}[{rows},{columns}] reshape(q)"
     text = case.text().replace(f"w = {case.weights}{[rows, columns]}", f"p = u8[{rows},{columns // 2}]")
-    return text.replace("c = f32", "\n".join([constants, unpacked, whole, "c = f32"]), 1)
+    converted = f"c = {case.floats}"
+    return text.replace(converted, "\n".join([constants, unpacked, whole, converted]), 1)
 
 
 @pytest.mark.skipif(not has_byte_tables(), reason="codes are decoded by arithmetic")

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from backends.cpu.kernels.products.test_fused_dot import Case, check
+from backends.cpu.kernels.products.test_fused_dot import SCALES, Case, _unpacking, check
+from hloom.backends.cpu.elements.byte_tables import has_byte_tables
 from hloom.backends.cpu.kernels.products.tiles.tile_registers import BF16, has_tile_instruction
 from hloom.cli.pipelines import stage_text
 
@@ -59,6 +60,45 @@ def test_ends_of_rows_and_of_k(sizes: tuple[int, int], rows: int) -> None:
 @pytest.mark.parametrize("has_zero_points", [False, True])
 def test_weights_of_groups(weights: str, has_zero_points: bool) -> None:
     check(Case(7, 1184, 77, weights, "bf16", "groups", has_zero_points, transposed=True))
+
+
+@pytest.mark.parametrize("is_swapped", [False, True])
+@pytest.mark.parametrize("has_zero_points", [False, True])
+@pytest.mark.parametrize(
+    ("k", "scales"),
+    [
+        (1280, "none"),
+        (1280, "columns"),
+        (320, "columns"),
+        (1248, "columns"),
+        (1280, "128"),
+        (1216, "64"),
+        (288, "groups"),
+    ],
+)
+def test_halves_of_bytes(
+    monkeypatch: pytest.MonkeyPatch, k: int, scales: str, has_zero_points: bool, is_swapped: bool
+) -> None:
+    """16, 32 or 64 bytes of a row are looked up together, in a table of constants, of the row or of a group."""
+    monkeypatch.setitem(SCALES, "128", (128, 1))
+    case = Case(5, k, 70, "u8", "bf16", scales, has_zero_points and scales != "none", transposed=True)
+    text = _unpacking(case, "stack", is_swapped)
+    assert INSTRUCTION in stage_text(hl.parse(text), "llvm")
+    x, _, *adjustments = case.arguments()
+    codes = np.random.default_rng(5).integers(0, 256, (70, k // 2), np.uint8)
+    halves = [codes >> 4, codes & 15] if is_swapped else [codes & 15, codes >> 4]
+    exact, bound = case.expected(x, np.stack(halves, -1).reshape(70, k), *adjustments)
+    got = np.asarray(hl.compile(hl.parse(text))(x, codes, *adjustments)).astype(np.float64)
+    assert (np.abs(got - exact) <= bound).all()
+
+
+@pytest.mark.skipif(not has_byte_tables(), reason="codes are decoded by arithmetic")
+@pytest.mark.parametrize("scales", ["columns", "64"])
+def test_scaled_codes_are_looked_up_as_words(scales: str) -> None:
+    case = Case(8, 512, 64, "s4", "bf16", scales, transposed=True)
+    text = stage_text(hl.parse(_unpacking(case, "bitcast")), "asm")
+    assert "vpermw" in text
+    assert "vpermps" not in text
 
 
 def test_infinite_scales_and_nan_reach_the_columns_that_use_them_alone() -> None:

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from hloom.affine import Expression, Index, IndexSpace, Quotient, Variable
-from hloom.backends.cpu.elements.byte_tables import CODES, LANES, ORDER_OF_HALVES, can_look_up, has_byte_tables
+from hloom.backends.cpu.elements.byte_tables import CODES, LANES, ORDER_OF_HALVES, has_byte_tables
 from hloom.backends.cpu.elements.small_values import as_rounded_product, integers_of
 from hloom.backends.cpu.kernels.products.computed.tabulated import ByteFunction, byte_function, coded_part
 from hloom.ir import Instruction
@@ -160,11 +160,17 @@ class ComputedOperand:
 
     @property
     def has_words(self) -> bool:
-        """Whether elements are halves of bytes that the processor looks up as bf16, along K."""
-        if self.coded is None or self.contiguous is not self.contracted:
+        """Whether elements are halves of bytes along K that the processor looks up as bf16. Their table is a constant,
+        or that of a group.
+        """
+        if self.coded is None or self.contiguous is not self.contracted or self.coded[1].half is None:
             return False
-        part, function = self.coded
-        return part is self.value and function.half is not None and can_look_up(function.table)
+        return self.table is not None or self.contracted.size % LANES == 0
+
+    @property
+    def block_of_words(self) -> int:
+        """Elements of K that are looked up as words together: those of up to 64 bytes."""
+        return math.gcd(self.contracted.size, 2 * LANES) if self.contracted.size % (LANES // 2) == 0 else LANES // 2
 
     @property
     def has_group_factor(self) -> bool:

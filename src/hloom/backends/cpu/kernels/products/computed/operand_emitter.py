@@ -166,12 +166,20 @@ class OperandEmitter(NestEmitter):
         with self._lanes(group, width, f.first_lanes(count, width)), self.bound(group, f.index(first)):
             return self.factor(width)
 
-    def words(self, at: IndexValue, mask: Value | None) -> Value:
-        """Returns elements of K from one on as bf16 (i16), in `ORDER_OF_WORDS`."""
-        f, function, lanes = self.f, self._function_of_codes, LANES // 2
-        pairs = None if mask is None else f.shuffle(mask, None, range(0, lanes, 2))
-        table = vector_constant("i16", [*(function.table >> 16).tolist()] * 2)
-        return look_up_halves(f, self._codes(at, pairs, lanes // 2), table, function.is_swapped)
+    def words(self, at: IndexValue, count: int) -> list[Value]:
+        """Returns `count` elements of K from one on as bf16 (i16), in the order of a block (`order_of_halves`)."""
+        f, function, bytes = self.f, self._function_of_codes, self.operand.block_of_words // 2
+        mask = f.first_lanes(count // 2, bytes) if count < 2 * bytes else None
+        return look_up_halves(f, self._codes(at, mask, bytes), self._table_of_words, function.is_swapped)
+
+    @property
+    def _table_of_words(self) -> Value:
+        """The bf16 (i16) of all codes, twice: constants, or those of the group that has the table."""
+        f, table = self.f, self.known("table")
+        if table is None:
+            return vector_constant("i16", [*(self._function_of_codes.table >> 16).tolist()] * 2)
+        words = f.bitcast(f.convert("fptrunc", table, "bfloat"), type_of("i16", CODES))
+        return f.shuffle(words, None, [*range(CODES)] * 2)
 
     def bytes(
         self, at: IndexValue, left: IndexValue | None, values: Sequence[int], halves: Sequence[int]

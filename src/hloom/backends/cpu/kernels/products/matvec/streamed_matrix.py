@@ -188,10 +188,10 @@ class ComputedMatrix(StreamedMatrix):
 
         return ComputedRow(load, prefetch, resume, shared)
 
-    def words(self, row: ComputedRow, at: IndexValue, mask: Value | None) -> Value:
+    def words(self, row: ComputedRow, at: IndexValue, count: int) -> list[Value]:
         """Returns adjacent elements of a row as bf16 (i16) (`OperandEmitter.words`)."""
         with row.resume():
-            return self.emitter.words(at, mask)
+            return self.emitter.words(at, count)
 
     def bytes(self, row: ComputedRow, at: IndexValue, codes: ByteCodes, offset: int = 0) -> list[Value]:
         """Returns the words of a block of codes from an element of K on, larger by an offset."""
@@ -215,7 +215,7 @@ class ComputedMatrix(StreamedMatrix):
     def group(self) -> int:
         return self.emitter.operand.contracted.size if self.order is not None else 0
 
-    def in_group(self, rows: Sequence[Row], at: IndexValue) -> Sequence[Row]:
+    def in_group(self, rows: Sequence[Row], at: IndexValue) -> Sequence[ComputedRow]:
         computed = [row for row in rows if isinstance(row, ComputedRow)]
         contexts = [self.emitter.with_table(row.resume, row.shared, at) for row in computed]
         return [self._row(own, row.prefetch, row.shared) for own, row in zip(contexts, computed, strict=True)]

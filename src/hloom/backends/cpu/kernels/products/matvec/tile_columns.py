@@ -19,8 +19,8 @@ F32, WORD = type_of("float", WORDS), type_of("i32", WORDS)
 
 @record
 class TileColumns:
-    """The columns of a product with `count` vectors: the parts of each. Elements of a step have an order, that of
-    `codes` if these are multiplied as bytes.
+    """The columns of a product with `count` vectors: the parts of each. Elements of a step, or of several, have an
+    order, that of `codes` if these are multiplied as bytes.
     """
 
     count: int
@@ -32,6 +32,11 @@ class TileColumns:
     def step(self) -> int:
         """Elements of K in the words of a register."""
         return STEP if self.codes is None else WORDS * BYTES_OF_WORD
+
+    @property
+    def block(self) -> int:
+        """Elements of K that are packed together."""
+        return len(self.order) if self.order else STEP
 
     @property
     def tiles(self) -> int:
@@ -54,15 +59,15 @@ class TileColumns:
 
     def pack(self, f: KernelFunction, vectors: Matrix, k: int, source: Value, target: Value) -> None:
         """Writes the packed vectors of a product."""
-        packing, whole = _Packing(f, self, vectors, source, target), k // STEP
+        packing, whole = _Packing(f, self, vectors, source, target), k // self.block * self.block
         if self.codes is not None:
             packing.pack_bytes(self.codes)
             return
         if whole:
-            with f.loop(whole) as step:
-                packing.pack(step.index, STEP)
-        if k % STEP:
-            packing.pack(whole, k % STEP)
+            with f.loop(whole, self.block) as start:
+                packing.pack(start.index, self.block)
+        if k > whole:
+            packing.pack(whole, k - whole)
 
 
 @record
@@ -75,10 +80,12 @@ class _Packing:
     source: Value
     target: Value
 
-    def pack(self, step: IndexValue, count: int) -> None:
-        """Packs `count` elements of each vector."""
-        own = self.columns
-        self._store(step, [words for vector in range(own.count) for words in self._parts(step, vector, count)])
+    def pack(self, start: IndexValue, count: int) -> None:
+        """Packs `count` elements of each vector, of one block, from one on."""
+        f, own = self.f, self.columns
+        parts = [words for vector in range(own.count) for words in self._parts(start, vector, count)]
+        for i, columns in enumerate(zip(*parts, strict=True)):
+            self._store(f.add(f.divide(start, STEP), i), [*columns])
 
     def pack_bytes(self, codes: ByteCodes) -> None:
         """Packs all elements of each vector, which are bytes."""
@@ -100,20 +107,26 @@ class _Packing:
                 address = f.at(self.target, f.add(base, (first + i) * own.width), "i32")
                 f.store_masked(line, address, 4, mask)
 
-    def _parts(self, step: IndexValue, vector: int, count: int) -> list[Value]:
-        """Returns words of `count` elements of a vector, or of the parts whose sum they are."""
-        f, order = self.f, self.columns.order
-        halves = (self._half(step, vector, first, count - first) for first in (0, WORDS))
-        parts = zip(*(parts_of(f, half, self.columns.parts) for half in halves), strict=True)
-        elements = (f.joined(*(f.convert("trunc", low_halves(f, half), "i16") for half in pair)) for pair in parts)
-        return [f.bitcast(f.shuffle(each, None, order) if order else each, WORD) for each in elements]
+    def _parts(self, start: IndexValue, vector: int, count: int) -> list[list[Value]]:
+        """Returns words of `count` elements of a vector, those of each step, or of the parts whose sum they are."""
+        f, own = self.f, self.columns
+        halves = (self._half(start, vector, first, count - first) for first in range(0, own.block, WORDS))
+        parts = zip(*(parts_of(f, half, own.parts) for half in halves), strict=True)
+        elements = (f.concatenated([f.convert("trunc", low_halves(f, half), "i16") for half in part]) for part in parts)
+        return [self._steps(each) for each in elements]
 
-    def _half(self, step: IndexValue, vector: int, first: int, count: int) -> Value:
+    def _steps(self, elements: Value) -> list[Value]:
+        """Returns the words of the steps of a block."""
+        f, order = self.f, self.columns.order
+        orders = [order[first : first + STEP] if order else range(STEP) for first in range(0, self.columns.block, STEP)]
+        return [f.bitcast(f.shuffle(elements, None, each), WORD) for each in orders]
+
+    def _half(self, start: IndexValue, vector: int, first: int, count: int) -> Value:
         """Returns half of the elements of a step; NaN instead of numbers whose parts are not exact."""
         f, own = self.f, self.vectors
         mask = f.first_lanes(max(count, 0), WORDS) if count < WORDS else None
-        start = f.add(f.multiply(step, STEP), vector * own.column + first)
-        value = f.load_as(f.at(self.source, start, own.element), own.type, F32, mask)
+        at = f.add(start, vector * own.column + first)
+        value = f.load_as(f.at(self.source, at, own.element), own.type, F32, mask)
         if self.columns.parts == 1:
             return value
         magnitude, zero = f.intrinsic("fabs", value), constant(F32, 0)

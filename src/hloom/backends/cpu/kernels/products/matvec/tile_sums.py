@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from hloom.backends.cpu.elements.byte_tables import ORDER_OF_WORDS
+from hloom.backends.cpu.elements.byte_tables import order_of_halves
 from hloom.backends.cpu.elements.small_values import integers_of
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of
@@ -88,7 +88,7 @@ def tile_columns(p: Matvec, target: Target) -> TileColumns | None:
 def _order(operand: ComputedOperand) -> Sequence[int] | None:
     """Returns which of the elements of a step the halves of words have; None if they are in order."""
     if operand.has_words:
-        return ORDER_OF_WORDS
+        return order_of_halves(operand.block_of_words // 2)
     order = operand.order(F32)
     return None if order is None else [*order, *(WORDS + lane for lane in order)]
 
@@ -131,16 +131,27 @@ class _Plan:
         return instruction_of_types(*types).name
 
     @property
-    def has_words(self) -> bool:
-        """Whether elements are looked up as words."""
-        return self.p.computed is not None and self.p.computed.has_words
+    def block_of_words(self) -> int:
+        """Elements of K that are looked up as words together; 0 if elements are not looked up."""
+        operand = self.p.computed
+        return operand.block_of_words if self.p.codes is None and operand is not None and operand.has_words else 0
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether words are looked up in a table of the row, or of a group of it."""
+        return self.block_of_words > 0 and self.p.computed is not None and self.p.computed.table is None
 
     @property
     def steps(self) -> int:
         """Steps of a part: so few that the processor computes the next one while it multiplies, if vectors have one
         column, as multiplying by three takes longer than computing.
         """
-        return FEW_STEPS if self.columns.parts == 1 else STEPS
+        return STEPS if self.columns.parts > 1 else max(FEW_STEPS, self.block_of_words // STEP)
+
+    @property
+    def unit(self) -> int:
+        """Elements of K of a row that are computed together."""
+        return max(UNIT * self.columns.step, self.block_of_words)
 
     @property
     def pitch(self) -> int:
@@ -151,15 +162,21 @@ class _Plan:
     def span(self) -> int:
         """Elements of K that share a factor and are multiplied together; 0 if there are no factors of groups."""
         operand = self.p.computed
-        if operand is None or not operand.has_group_factor:
-            return 0
-        size = operand.contracted.size
-        return next(span for span in range(min(size, self.steps * STEP), 0, -MIN_SPAN) if size % span == 0)
+        return self._part_of_group if operand is not None and operand.has_group_factor else 0
+
+    @property
+    def _part_of_group(self) -> int:
+        """Elements of K that are computed together in one group."""
+        assert self.p.computed is not None
+        size = self.p.computed.contracted.size
+        return next(part for part in range(min(size, self.steps * STEP), 0, -self.unit) if size % part == 0)
 
     @property
     def part(self) -> int:
         """Elements of K of the rows that are computed before they are multiplied."""
         operand, size = self.p.computed, self.steps * self.columns.step
+        if self.has_tables and operand and operand.contracted.group.extent > 1:
+            return self._part_of_group
         if not self.span:
             return size
         return size // self.span * self.span if operand and operand.contracted.size == self.span else self.span
@@ -316,11 +333,13 @@ class _Rows:
         f = self.f
         with f.loop(self.plan.rows) as row:
             own = self._row(first, row.index)
+            if self.plan.has_tables:
+                (own,) = self.matrix.in_group([own], start)
             if self.factors is not None:
                 address = f.at(self.factors, f.multiply(row.index, WORDS), "float")
                 f.store(self.matrix.factors(own, start, count // self.plan.span), address, 64)
             line = f.at(self.words, f.multiply(row.index, self.plan.pitch), "i32")
-            unit, of_word = UNIT * self.columns.step, self.columns.step // WORDS
+            unit, of_word = self.plan.unit, self.columns.step // WORDS
             whole = count // unit * unit
             if whole:
                 with f.loop(whole, unit) as at:
@@ -337,10 +356,10 @@ class _Rows:
                 for i, words in enumerate(self.matrix.bytes(row, f.add(start, first), codes)):
                     f.store(words, f.at(target, first // BYTES_OF_WORD + i * WORDS, "i32"), 64)
             return
-        if self.plan.has_words:
-            for first in range(0, count, STEP):
-                mask = f.first_lanes(count - first, STEP) if count - first < STEP else None
-                f.store(self.matrix.words(row, f.add(start, first), mask), f.at(target, first // 2, "i32"), 64)
+        if self.plan.block_of_words:
+            for first in range(0, count, self.plan.block_of_words):
+                for i, words in enumerate(self.matrix.words(row, f.add(start, first), count - first)):
+                    f.store(words, f.at(target, first // 2 + i * WORDS, "i32"), 64)
             return
         lanes = self.matrix.parts * WORDS
         vectors: list[Value] = []
