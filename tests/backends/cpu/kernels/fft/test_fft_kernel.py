@@ -185,7 +185,11 @@ def test_elements_far_apart_are_prefetched() -> None:
 
 @pytest.mark.parametrize(("n", "lanes"), [(1 << 14, 32), (1 << 16, 16), (1 << 20, 32)])
 def test_matrices_have_blocks_that_stay_in_the_first_level_cache_if_one_vector_does(n: int, lanes: int) -> None:
-    assert f"fft.load.rows.c64.{lanes}.v16f32.full.twisted" in called(code_of((n,), 1))
+    assert f"fft.load.rows.c64.{lanes}.v16f32.full.twisted.prefetched" in called(code_of((n,), 1))
+
+
+def test_tiles_that_the_first_level_cache_holds_are_not_prefetched() -> None:
+    assert "fft.load.rows.c64.32.v16f32.full.twisted" in called(code_of((8192,), 1))
 
 
 def test_arrays_larger_than_the_last_cache_are_written_with_nontemporal_stores() -> None:

@@ -52,6 +52,7 @@ def move_function(
     stores: bool,
     is_scaled: bool = False,
     is_twisted: bool = False,
+    is_prefetched: bool = False,
 ) -> Function:
     """Returns `(memory, first, count, length, inner, scale, arrays ..)`, which loads or stores a block.
 
@@ -59,10 +60,10 @@ def move_function(
     scale if it `is_scaled`. Loaded ones are in tiles if it `is_twisted`, and multiplied by w^(k g), element k of
     sequence g: the arguments then end with the `tile`, the distance of a sequence's tiles, these factors, the number of
     groups of lanes, and the first `group` of the block. The factors are, for each group, those of the elements of its
-    first sequence; then, for each element, those of the lanes.
+    first sequence; then, for each element, those of the lanes. The next tile may be prefetched.
     """
     vector = fft.vector
-    flags = [".full"] * is_full + [".scaled"] * is_scaled + [".twisted"] * is_twisted
+    flags = [".full"] * is_full + [".scaled"] * is_scaled + [".twisted"] * is_twisted + [".prefetched"] * is_prefetched
     name = f"fft.{'store' if stores else 'load'}.{order}.{type}.{fft.lanes}.{vector.suffix}{''.join(flags)}"
     sizes = dict.fromkeys(("first", "count", "length", "inner"), I64)
     arrays = [f"array{k}" for k in range(2 if type.is_complex else 1)]
@@ -70,7 +71,7 @@ def move_function(
     twist = {"tile": I64, "apart": I64, "factors": PTR, "groups": I64, "group": I64} if is_twisted else {}
 
     def write(f: KernelFunction) -> None:
-        block = SequenceBlock(f, fft, type, order, is_full, is_scaled, is_twisted)
+        block = SequenceBlock(f, fft, type, order, is_full, is_scaled, is_twisted, is_prefetched)
         (block.store if stores else block.load)(tuple(f[array] for array in arrays))
 
     return shared_function(name, write, **parameters, **twist)
@@ -89,6 +90,7 @@ class SequenceBlock:
     is_full: bool
     is_scaled: bool = False
     is_twisted: bool = False
+    is_prefetched: bool = False
 
     def load(self, arrays: Parts) -> None:
         """Fills arrays with [length][lanes]."""
@@ -96,6 +98,8 @@ class SequenceBlock:
 
         def square(j: IndexValue, at: IndexValue, group: IndexValue, addresses: Sequence[Value]) -> None:
             bytes = self.type.real.byte_width
+            for address in addresses if self.is_prefetched else ():
+                f.prefetch(f.element_at(address, f.add(at, f["apart"]), self.type), False)
             rows = [f.load(f.element_at(address, at, self.type), self.fft.vector, bytes) for address in addresses]
             columns: Iterable[Element] = transpose_and_split(f, rows) if self.type.is_complex else _transposed(f, rows)
             for k, column in enumerate([*columns]):

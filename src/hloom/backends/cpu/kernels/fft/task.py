@@ -18,6 +18,7 @@ from hloom.backends.cpu.kernels.fft.lane_fft import Access, Complex, LaneFft
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.lir import PTR, IndexValue, Value, constant
 from hloom.system.records import record
+from hloom.target import L1_BYTES
 
 PassKind = Literal["complex", "pairs to half", "half to pairs", "real to half", "half to real"]
 """Source and target of a pass; `half` is half a spectrum, `pairs` are real elements two by two."""
@@ -135,7 +136,9 @@ class FftTask:
         """Moves a block between memory and arrays."""
         f, p, scale = self.f, self.p, constant(self.fft.vector.scalar, self.p.scale)
         is_scaled = stores and p.scale != 1.0
-        function = move_function(self.fft, view.type, p.order(view), p.is_full, stores, is_scaled, bool(twist))
+        is_far = view.tile < view.length and view.tile * p.sequences * view.type.byte_width >= L1_BYTES
+        flags = p.is_full, stores, is_scaled, bool(twist), is_far
+        function = move_function(self.fft, view.type, p.order(view), *flags)
         sizes = self.first, self.count, f.index(view.length), f.index(view.inner)
         f.call_function(function, memory, *sizes, scale, *arrays, *twist)
 
