@@ -1,7 +1,7 @@
 """The machine that programs are compiled for, and the cost model: caches, vectors, threads, and the work that pays.
 
 Work is measured in additions: one is the time in which vector instructions add one element of f32 to another, both in
-the cache. `Operation.cost` and `loops.nest.nest_cost` are in this unit. A kernel that counts elements, multiply-adds or
+the cache. `Operation.cost` and `loops.nest.Nest.cost` are in this unit. A kernel that counts elements, multiply-adds or
 bytes states what one of them costs in additions, as measured by the size from which its threads pay.
 """
 

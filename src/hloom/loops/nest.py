@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property, partial
 
 from hloom.affine import Atom, Expression, Index, Quotient, Remainder, Variable
 from hloom.loops.expression_space import ExpressionSpace
@@ -76,9 +76,10 @@ class Nest:
     schedule: Schedule = Schedule()
 
     def with_loops(self, loops: Iterable[Variable], schedule: Schedule | None = None) -> Nest:
-        """Returns the nest with other loops, or another schedule: what was derived from the stores stays known."""
+        """Returns the nest with other loops, or another schedule: what was derived from the rest stays known."""
         nest = Nest(tuple(loops), self.stores, schedule or self.schedule)
-        nest.__dict__.update({name: known for name, known in self.__dict__.items() if name in _OF_STORES})
+        kept = _DERIVED if nest.loops == self.loops else _OF_STORES
+        nest.__dict__.update({name: known for name, known in self.__dict__.items() if name in kept})
         return nest
 
     def with_schedule(self, schedule: Schedule) -> Nest:
@@ -144,9 +145,26 @@ class Nest:
             indices += expression.indices
         return indices
 
+    @cached_property
+    def cost(self) -> int:
+        """The cost in vectorised element additions, with loop-invariant expressions hoisted."""
+        evaluations = cache(partial(_evaluations, self))
+        inside = {id(e) for reduction in self.reductions for e in walk(reduction.values)}
+        total = 2 * len(self.stores) * self.iterations
+        for expression in self.expressions:
+            if id(expression) not in inside:
+                total += expression_cost(expression) * evaluations(expression.variables)
+        for reduction in self.reductions:
+            steps = math.prod(variable.extent for variable in reduction.over)
+            body = sum(expression_cost(e) for e in walk(reduction.values) if not e.variables.isdisjoint(reduction.over))
+            total += body * steps * evaluations(reduction.variables)
+        return total
 
-_OF_STORES = {name for name, value in vars(Nest).items() if isinstance(value, cached_property)}
-"""The properties of nests that depend on their stores alone."""
+
+_DERIVED = {name for name, value in vars(Nest).items() if isinstance(value, cached_property)}
+"""The properties of nests that are computed once."""
+_OF_STORES = _DERIVED - {"cost"}
+"""The properties of nests that depend on their stores alone; the others depend on the loops, too."""
 
 
 @dataclass(slots=True)
@@ -321,21 +339,6 @@ def expression_cost(expression: Expression) -> int:
     if isinstance(expression, Apply):
         return expression.op.cost + (BF16_ROUNDING_COST if is_bf16 else is_narrow)
     return 2 + is_bf16 if isinstance(expression, Load) else 1
-
-
-def nest_cost(nest: Nest) -> int:
-    """The cost of a nest in vectorised element additions, with loop-invariant expressions hoisted."""
-    reductions = nest.reductions
-    inside = {id(e) for reduction in reductions for e in walk(reduction.values)}
-    total = 2 * len(nest.stores) * nest.iterations
-    for expression in nest.expressions:
-        if id(expression) not in inside:
-            total += expression_cost(expression) * _evaluations(nest, expression.variables)
-    for reduction in reductions:
-        steps = math.prod(variable.extent for variable in reduction.over)
-        body = sum(expression_cost(e) for e in walk(reduction.values) if not e.variables.isdisjoint(reduction.over))
-        total += body * steps * _evaluations(nest, reduction.variables)
-    return total
 
 
 def _evaluations(nest: Nest, variables: frozenset[Variable]) -> int:

@@ -27,7 +27,6 @@ from hloom.loops.nest import (
     Schedule,
     expression_cost,
     loads_of,
-    nest_cost,
     reductions_of,
 )
 from hloom.loops.split_reduction import split_reductions
@@ -398,7 +397,7 @@ def _chunk(nest: Nest, steps: Mapping[Variable | None, int], target: Target) -> 
 
     `steps` has the numbers of iterations of loops that stay together.
     """
-    cost = nest_cost(nest)
+    cost = nest.cost
     if not nest.loops or not target.is_worth_threads(cost):
         return 0
     first = nest.loops[0]

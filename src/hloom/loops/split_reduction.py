@@ -19,7 +19,7 @@ from dataclasses import replace
 from hloom.affine import Expression, Index, Variable, row_major_strides
 from hloom.loops.expression_space import ExpressionSpace
 from hloom.loops.expressions import Apply, Reduction, ReductionResult, walk
-from hloom.loops.nest import BufferType, Kernel, Nest, Store, loads_of, nest_cost, reductions_of
+from hloom.loops.nest import BufferType, Kernel, Nest, Store, loads_of, reductions_of
 from hloom.target import L2_BYTES, MIN_PARALLEL_WORK
 
 MIN_PARTS, MAX_PARTS = 16, 128
@@ -41,7 +41,7 @@ def split_reductions(kernel: Kernel, nest: Nest) -> list[Nest]:
     The parts, and thus the result, do not depend on the number of threads.
     """
     reductions = _splittable(nest)
-    if not reductions or nest_cost(nest) < MIN_PARALLEL_WORK:
+    if not reductions or nest.cost < MIN_PARALLEL_WORK:
         return [nest]
     variable, *others = over = reductions[0].over
     inner = max((math.prod(v.extent for v in f.over) for f in _inner(reductions)), default=1)

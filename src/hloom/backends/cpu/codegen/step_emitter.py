@@ -61,7 +61,7 @@ from hloom.lir import (
     constant,
 )
 from hloom.loops.expressions import Constant
-from hloom.loops.nest import Kernel, Nest, invariant_select, nest_cost
+from hloom.loops.nest import Kernel, Nest, invariant_select
 
 INLINED_LENGTH = 200
 """Maximum number of instructions of a single-threaded function that is inlined into the loop that calls it."""
@@ -347,7 +347,7 @@ class StepEmitter:
             )
             return
         calls = self.inlined.get(name, 0)
-        is_short = function.function.length <= INLINED_LENGTH and nest_cost(nest) <= INLINED_COST
+        is_short = function.function.length <= INLINED_LENGTH and nest.cost <= INLINED_COST
         # Stack memory whose address no call gets is a register, also in loops.
         on_stack = any(self.assignment.representative(step.buffers[k]) in self.current.stack for k in function.buffers)
         inline = is_short and calls < INLINED_CALLS and (depth > 0 or on_stack)

@@ -17,7 +17,7 @@ import numpy as np
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.interpreter.plan import Plans
 from hloom.ir import Instruction, Module
-from hloom.loops.nest import Kernel, nest_cost
+from hloom.loops.nest import Kernel
 from hloom.runtime.custom_calls.fortran import routine_address
 from hloom.system.records import record
 from hloom.types import PrimitiveType
@@ -129,7 +129,7 @@ class KernelStep(Step):
 
     @property
     def nest_work(self) -> float:
-        return sum(map(nest_cost, self.kernel.nests))
+        return sum(nest.cost for nest in self.kernel.nests)
 
 
 @dataclass(eq=False, slots=True)
