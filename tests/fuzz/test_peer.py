@@ -46,6 +46,18 @@ def test_the_faults_that_fuzzing_found_are_known_differences() -> None:
     assert {name: found[name] for name in CLASSES} == CLASSES
 
 
+def test_reductions_of_single_elements_are_a_class() -> None:
+    for size, name in ((1, "reductions of single elements"), (2, None)):
+        module = hl.parse(f"""sum {{ a = s32[] parameter(0)
+          b = s32[] parameter(1)
+          ROOT s = s32[] add(a, b) }}
+        ENTRY e {{ x = s32[3,{size}] parameter(0)
+          five = s32[] constant(5)
+          ROOT r = s32[3] reduce(x, five), dimensions={{1}}, to_apply=sum }}""")
+        known = class_of(Case.random(module, 0), Problem("difference", ""))
+        assert (known and known.name) == name
+
+
 def test_differences_of_plain_programs_are_of_no_class() -> None:
     for text in (
         "ENTRY e { x = f32[2] parameter(0)\n ROOT r = f32[2] add(x, x) }",

@@ -23,6 +23,7 @@ from hloom.ops.custom_call import MARKERS, TOP_K_TARGETS, CustomCall
 from hloom.ops.elementwise_binary import Maximum, Minimum
 from hloom.ops.operation import Operation
 from hloom.ops.ragged_all_to_all import RaggedAllToAll
+from hloom.ops.reduce import Reduce
 from hloom.ops.reduce_window import SelectAndScatter
 from hloom.ops.reshape import Bitcast
 from hloom.ops.scatter import Scatter
@@ -172,6 +173,12 @@ def _is_gradient_without_elements(instruction: Instruction) -> bool:
     return isinstance(instruction.op, BatchNormGrad) and not instruction.operands[0].shape.element_count
 
 
+def _reduces_single_elements(instruction: Instruction) -> bool:
+    if not isinstance(instruction.op, Reduce):
+        return False
+    return instruction.operands[0].shape.element_count == next(instruction.shape.leaves()).element_count
+
+
 def _selects_nothing(instruction: Instruction) -> bool:
     if not isinstance(instruction.op, SelectAndScatter):
         return False
@@ -224,6 +231,11 @@ KNOWN: tuple[Known, ...] = (
         "folded precision of NaN",
         "REDUCEPRECISION-3: the evaluator rounds the mantissa of a NaN away.",
         lambda case, problem: _is_constant(case, "reduce-precision"),
+    ),
+    Known(
+        "reductions of single elements",
+        "REDUCE-3: the initial value is left out where each element is one of the result.",
+        lambda case, problem: any(map(_reduces_single_elements, case.module.instructions())),
     ),
     Known(
         "folded selections without windows",

@@ -16,6 +16,7 @@ from hloom.numerics import convert
 from hloom.ops.attributes import ComparisonDirection, ComparisonType, WindowDimension
 from hloom.ops.broadcast import Iota
 from hloom.ops.compare import Compare
+from hloom.ops.convert import Convert
 from hloom.ops.elementwise_binary import Add, And, Maximum, Minimum, Multiply, Or, Xor
 from hloom.ops.elementwise_unary import Not
 from hloom.ops.operation import Operation
@@ -32,6 +33,12 @@ from hloom.values import Array
 ORDERED = NUMERIC - {Kind.COMPLEX}
 ARG_TYPES = (PrimitiveType.S32, PrimitiveType.U8)
 COMBINERS: tuple[type[Operation], ...] = (Add, Add, Maximum, Minimum, Multiply, And, Or, Xor)
+WIDER = {
+    PrimitiveType.F16: PrimitiveType.F32,
+    PrimitiveType.BF16: PrimitiveType.F32,
+    PrimitiveType.S8: PrimitiveType.S32,
+}
+"""Types in which elements of others are combined: the sums of JAX's 16-bit floats."""
 
 
 @dataclass
@@ -56,10 +63,30 @@ def combiner(body: Body, types: Sequence[PrimitiveType], ordered: bool = False) 
         if ordered and body.draw.chance(0.3):
             results.append(inner.computed(scalar(element_type)))
         else:
-            results.append(inner.add(declaration(), *(pair if body.draw.chance(0.8) else pair[::-1])))
+            results.append(_combined(inner, declaration, pair if body.draw.chance(0.8) else pair[::-1]))
         identities.append(_identity(declaration, element_type))
     inner.end(results)
     return Combiner(inner.computation, identities)
+
+
+def _combined(inner: Body, declaration: type[Operation], pair: Sequence[Instruction]) -> Instruction:
+    """Combines a pair, seldom in a wider type."""
+    shape = pair[0].shape
+    if shape.element_type not in WIDER or inner.draw.chance(0.7):
+        return inner.add(declaration(), *pair)
+    wide = scalar(WIDER[shape.element_type])
+    return inner.add(
+        Convert(), inner.add(declaration(), *(inner.add(Convert(), x, shape=wide) for x in pair)), shape=shape
+    )
+
+
+def starts(body: Body, combined: Combiner) -> list[Instruction]:
+    """Returns initial values: identities, or any values, which enter once (REDUCE-3)."""
+    if body.draw.chance(0.7):
+        return [body.constant(identity) for identity in combined.identities]
+    return [
+        body.want(scalar(p.shape.element_type)) for p in combined.computation.parameters[: len(combined.identities)]
+    ]
 
 
 def monoid(body: Body, declaration: type[Operation], element_type: PrimitiveType) -> Combiner:
@@ -100,9 +127,9 @@ def _reduce(body: Body, declaration: type[Reduce]) -> Instruction:
     if draw.chance(0.25):
         operands.append(body.want(first.shape.with_element_type(draw.element_type("reduce"))))
     combined = combiner(body, [o.shape.element_type for o in operands])
-    starts = [body.constant(identity) for identity in combined.identities]
     dimensions = draw.some(range(first.shape.rank), 0.6)
-    return _opened(body, Reduce(dimensions=dimensions, computation=combined.computation), *operands, *starts)
+    op = Reduce(dimensions=dimensions, computation=combined.computation)
+    return _opened(body, op, *operands, *starts(body, combined))
 
 
 def _arg_reduce(body: Body, operand: Instruction) -> Instruction:
@@ -118,7 +145,7 @@ def _arg_reduce(body: Body, operand: Instruction) -> Instruction:
     first = inner.add(And(), equal, inner.add(Compare(direction=ComparisonDirection.LT), i, j))
     keep = inner.add(Or(), better, first)
     inner.end([inner.add(Select(), keep, a, b), inner.add(Select(), keep, i, j)])
-    starts = [
+    ends = [
         body.constant(extreme(element_type, highest=not largest)),
         body.constant(extreme(index_type, highest=True)),
     ]
@@ -126,7 +153,7 @@ def _arg_reduce(body: Body, operand: Instruction) -> Instruction:
     if along_one:
         dimensions = (draw.below(operand.shape.rank),)
     indices = body.add(Iota(iota_dimension=dimensions[0]), shape=index_shape) if along_one else body.want(index_shape)
-    return _opened(body, Reduce(dimensions=dimensions, computation=inner.computation), operand, indices, *starts)
+    return _opened(body, Reduce(dimensions=dimensions, computation=inner.computation), operand, indices, *ends)
 
 
 def _comparisons(
@@ -184,9 +211,8 @@ def _reduce_window(body: Body, declaration: type[ReduceWindow]) -> Instruction:
     if draw.chance(0.2):
         operands.append(body.want(first.shape.with_element_type(draw.element_type("reduce-window"))))
     combined = combiner(body, [o.shape.element_type for o in operands])
-    starts = [body.constant(identity) for identity in combined.identities]
     op = ReduceWindow(window=window(draw, first.shape.dimensions), computation=combined.computation)
-    return _opened(body, op, *operands, *starts)
+    return _opened(body, op, *operands, *starts(body, combined))
 
 
 @proposal(SelectAndScatter)
@@ -202,7 +228,7 @@ def _select_and_scatter(body: Body, declaration: type[SelectAndScatter]) -> Inst
     chosen.end([chosen.add(Compare(direction=direction), *chosen.computation.parameters)])
     combined = combiner(body, [operand.shape.element_type])
     op = SelectAndScatter(window=windows, select=chosen.computation, scatter=combined.computation)
-    return body.add(op, operand, source, body.constant(combined.identities[0]))
+    return body.add(op, operand, source, *starts(body, combined))
 
 
 @proposal(Sort)

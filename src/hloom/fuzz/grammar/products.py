@@ -33,7 +33,8 @@ def _dot(body: Body, declaration: type[Dot]) -> Instruction:
     contracted = roles[: draw.between(0, min(2, len(roles)))]
     own = [(None, draw.pick((1, 2, 3, 5, 8, 17))) for _ in range(draw.between(0, 2))]
     rhs_dimensions = draw.shuffled([*((d, lhs.shape.dimensions[d]) for d in (*batch, *contracted)), *own])
-    rhs = body.want(Shape.array(lhs.shape.element_type, [size for _, size in rhs_dimensions]))
+    other, result = _types(draw, "dot", lhs.shape.element_type)
+    rhs = body.want(Shape.array(other, [size for _, size in rhs_dimensions]))
     at = {d: position for position, (d, _) in enumerate(rhs_dimensions) if d is not None}
     op = Dot(
         lhs_batch_dims=tuple(batch),
@@ -42,7 +43,14 @@ def _dot(body: Body, declaration: type[Dot]) -> Instruction:
         rhs_contracting_dims=tuple(at[d] for d in contracted),
         operand_precision=draw.pick(PRECISIONS),
     )
-    return body.add(op, lhs, rhs)
+    return body.add(op, lhs, rhs, shape=op.result_shape(lhs.shape, rhs.shape, result))
+
+
+def _types(draw: Draw, opcode: str, lhs: PrimitiveType) -> tuple[PrimitiveType, PrimitiveType]:
+    """Returns the types of the right side and the result of a product: most often those of the left side."""
+    if draw.chance(0.7):
+        return lhs, lhs
+    return draw.pick((lhs, draw.element_type(opcode, NUMERIC))), draw.element_type(f"{opcode} to", NUMERIC)
 
 
 @proposal(RaggedDot)
@@ -107,8 +115,9 @@ def _convolution(body: Body, declaration: type[Convolution]) -> Instruction:
         batch_group_count=batch_groups,
         operand_precision=draw.pick(PRECISIONS),
     )
-    lhs, rhs = (body.want(Shape.array(element_type, sizes)) for sizes in (lhs_sizes, rhs_sizes))
-    return body.add(op, lhs, rhs)
+    other, result = _types(draw, "convolution", element_type)
+    lhs, rhs = body.want(Shape.array(element_type, lhs_sizes)), body.want(Shape.array(other, rhs_sizes))
+    return body.add(op, lhs, rhs, shape=op.result_shape(lhs.shape, rhs.shape, result))
 
 
 def _in_order(dimensions: tuple[int, ...], sizes: tuple[int, ...]) -> list[int]:
