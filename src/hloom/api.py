@@ -230,16 +230,14 @@ def prepare(source: Program, fill_elided: int | None = None) -> Module:
     from hloom.passes.legalize.nan_signs import NanSigns, computed_nans
     from hloom.runtime.custom_calls.targets import check_targets
     from hloom.verifier import verify_module
-    from hloom.verifier.precision import is_mixed
 
     module, seed = _as_module(source), fill_elided
-    verify_module(module)
+    mixed = verify_module(module)
     check_targets(module)
     if seed is not None:
         from hloom.files import elided
 
         module = elided.fill_elided(module, seed)
-    mixed = any(map(is_mixed, module.instructions()))
     if mixed or computed_nans(module):
         from hloom.passes import clone_module
 

@@ -7,6 +7,7 @@ graph is mutable: the methods here keep `users` and control edges consistent, so
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -19,6 +20,9 @@ from hloom.ops.structure import Parameter
 from hloom.shape import Shape
 from hloom.sharding import Sharding
 
+tick = itertools.count(1).__next__
+"""Returns the time, as a number, on a clock that ticks at each change of a graph."""
+
 
 class Instruction:
     """A node of the graph: `%name = shape opcode(operands), attributes`.
@@ -26,7 +30,8 @@ class Instruction:
     `users` is an ordered set, a dictionary from each instruction that has this one among its operands to None.
     `metadata`, `frontend_attributes` and `extra_attributes` are dictionaries as HLO text shows them; `extra_attributes`
     keeps the raw text of attributes that hloom does not know. `parent` is the computation, None until the instruction
-    is added to one.
+    is added to one. `changed` is the time (`tick`) of the last change of its operands or users, or of the root from it
+    or to it.
 
     >>> module = hl.parse("HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }")
     >>> negated = module.entry.root
@@ -38,6 +43,7 @@ class Instruction:
         "_checked",
         "_mapped",
         "backend_config",
+        "changed",
         "control_predecessors",
         "control_successors",
         "extra_attributes",
@@ -73,8 +79,10 @@ class Instruction:
         """An operation without computations, and shapes, that satisfy its rule."""
         self.location = ""
         """The source location for messages: a line of the builder's caller, or a line of the text; "" if unknown."""
+        self.changed = now = tick()
         for operand in self.operands:
             operand.users[self] = None
+            operand.changed = now
 
     @property
     def scope(self) -> str:
@@ -138,6 +146,18 @@ class Instruction:
         if old not in self.operands:
             old.users.pop(self, None)
         new.users[self] = None
+        self.changed = old.changed = new.changed = tick()
+
+    def disconnect(self) -> None:
+        """Removes the instruction from the users of its operands, and its control edges."""
+        now = tick()
+        for operand in self.operands:
+            operand.users.pop(self, None)
+            operand.changed = now
+        for before in self.control_predecessors:
+            before.control_successors.remove(self)
+        for after in self.control_successors:
+            after.control_predecessors.remove(self)
 
     def replace_all_uses_with(self, new: Instruction) -> None:
         """Makes all users, and the root of the computation, refer to `new` instead; `new` itself keeps its operands."""
@@ -196,6 +216,8 @@ class Computation:
 
     @root.setter
     def root(self, instruction: Instruction) -> None:
+        if self._root is not None and self._root is not instruction:
+            self._root.changed = instruction.changed = tick()
         self._root = instruction
 
     @property
@@ -224,12 +246,7 @@ class Computation:
         """Removes an instruction, its control edges included. Raises ArgumentError if it has users or is the root."""
         if instruction.users or instruction is self.root:
             raise ArgumentError(f"%{instruction.name} has users or is the root: it cannot be removed")
-        for operand in set(instruction.operands):
-            operand.users.pop(instruction, None)
-        for before in instruction.control_predecessors:
-            before.control_successors.remove(instruction)
-        for after in instruction.control_successors:
-            after.control_predecessors.remove(instruction)
+        instruction.disconnect()
         self.instructions.remove(instruction)
         instruction.parent = None
 
@@ -321,8 +338,7 @@ class Module:
 
     def instructions(self) -> Iterator[Instruction]:
         """Yields the instructions of all computations, in order."""
-        for computation in self.computations:
-            yield from computation.instructions
+        return itertools.chain.from_iterable(computation.instructions for computation in self.computations)
 
     def to_text(self, **options: Any) -> str:
         """Returns the module as HLO text; `hloom.text.print_module` documents the options."""

@@ -34,12 +34,12 @@ class Literal:
         self.value = value
 
     @staticmethod
-    def from_numpy(array: Array, layout: Layout | None = None) -> Literal:
+    def from_numpy(array: Array | np.generic, layout: Layout | None = None) -> Literal:
         """Returns a literal with a copy of a NumPy array, in `layout` or the default one.
 
         Raises ArgumentError for a dtype without an element type.
         """
-        array = np.asarray(array)
+        array = plain_array(array)
         dtype = array.dtype.newbyteorder("=")
         if dtype not in BY_DTYPE:
             known = ", ".join(str(known) for known in BY_DTYPE)
@@ -62,7 +62,7 @@ class Literal:
         if isinstance(value, Token):
             return Literal(TOKEN, TOKEN_VALUE)
         if isinstance(value, (np.ndarray, np.generic)):
-            return Literal.from_numpy(np.asarray(value))
+            return Literal.from_numpy(value)
         try:
             if hasattr(value, "__array__"):
                 return Literal.from_numpy(np.asarray(value))
@@ -150,6 +150,18 @@ class Literal:
     def __repr__(self) -> str:
         text = np.array2string(self.value, threshold=8, edgeitems=2) if self.shape.is_array else str(self.value)
         return f"Literal({self.shape} {text})"
+
+
+def plain_array(array: Any) -> Array:
+    """Returns an array of NumPy's own class with the memory of one that may be of a subclass, with other operators.
+
+    Raises ArgumentError for a masked array with masked elements, which have no value.
+    """
+    # NumPy imports `np.ma` at its first use, which takes as long as compiling a small program.
+    is_subclass = isinstance(array, np.ndarray) and type(array) is not np.ndarray
+    if is_subclass and isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        raise ArgumentError("a masked array has elements without a value: give array.filled(value)")
+    return np.asarray(array)
 
 
 def _element_bits(array: Array) -> bytes:

@@ -50,6 +50,20 @@ class PrimitiveType(enum.Enum):
     dtype: np.dtype[Any]
     singleton: frozenset[PrimitiveType]
     """The set that holds this type alone."""
+    is_array: bool
+    """Whether arrays can have elements of this type."""
+    is_integer: bool
+    """Whether this is a signed or unsigned integer type; PRED is not."""
+    is_signed: bool
+    """Whether this is a signed integer type."""
+    is_float: bool
+    """Whether this is a floating-point type of any width."""
+    is_complex: bool
+    """Whether this is c64 or c128."""
+    is_pred: bool
+    """Whether this is PRED."""
+    byte_width: int
+    """The size of an unpacked element in memory, in bytes (SL-23)."""
 
     def __str__(self) -> str:
         return self.text
@@ -61,41 +75,6 @@ class PrimitiveType(enum.Enum):
         from hloom.shape import Shape
 
         return Shape.array(self, (sizes,) if not isinstance(sizes, tuple) else sizes)
-
-    @property
-    def is_array(self) -> bool:
-        """Whether arrays can have elements of this type."""
-        return self.kind is not Kind.OTHER
-
-    @property
-    def is_integer(self) -> bool:
-        """Whether this is a signed or unsigned integer type; PRED is not."""
-        return self.kind is Kind.SIGNED or self.kind is Kind.UNSIGNED
-
-    @property
-    def is_signed(self) -> bool:
-        """Whether this is a signed integer type."""
-        return self.kind is Kind.SIGNED
-
-    @property
-    def is_float(self) -> bool:
-        """Whether this is a floating-point type of any width."""
-        return self.kind is Kind.FLOAT
-
-    @property
-    def is_complex(self) -> bool:
-        """Whether this is c64 or c128."""
-        return self.kind is Kind.COMPLEX
-
-    @property
-    def is_pred(self) -> bool:
-        """Whether this is PRED."""
-        return self is PrimitiveType.PRED
-
-    @property
-    def byte_width(self) -> int:
-        """The size of an unpacked element in memory, in bytes (SL-23)."""
-        return (self.bits + 7) // 8
 
     @property
     def real(self) -> PrimitiveType:
@@ -146,8 +125,12 @@ for _type in PrimitiveType:
     _type.text = _type.name.lower()
     _type.singleton = frozenset({_type})
     _type.kind, _type.bits = _kind_and_bits(_type.text)
+    _type.is_array, _type.is_pred = _type.kind is not Kind.OTHER, _type.kind is Kind.PRED
+    _type.is_signed, _type.is_integer = _type.kind is Kind.SIGNED, _type.kind in (Kind.SIGNED, Kind.UNSIGNED)
+    _type.is_float, _type.is_complex = _type.kind is Kind.FLOAT, _type.kind is Kind.COMPLEX
+    _type.byte_width = (_type.bits + 7) // 8
     BY_NAME[_type.text] = _type
     BY_NUMBER[_type.value] = _type
-    if _type.kind is not Kind.OTHER:
+    if _type.is_array:
         _type.dtype = np.dtype(_DTYPES[_type.text])
         BY_DTYPE[_type.dtype] = _type

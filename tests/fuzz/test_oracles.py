@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -132,6 +133,30 @@ def test_what_hangs_on_a_rounding_error_is_free() -> None:
     assert judged(Reference(case), np.zeros(1000, bool)) is None
     far = case_of(text.replace("compare(e, x)", "compare(e, l)"), *(case.arguments or ()))
     assert judged(Reference(far), np.ones(1000, bool)) is not None
+
+
+def test_steps_of_a_product_overflow_in_some_orders() -> None:
+    """REDUCE-4: 2^100 2^100 2^-100 2^-90 is 2^10, or NaN where the first two meet in a type up to 2^127."""
+    text = """product { a = f8e8m0fnu[] parameter(0)
+      b = f8e8m0fnu[] parameter(1)
+      ROOT p = f8e8m0fnu[] multiply(a, b) }
+    ENTRY e { x = f8e8m0fnu[4] parameter(0)
+      one = f8e8m0fnu[] constant(1)
+      ROOT r = f8e8m0fnu[] reduce(x, one), dimensions={0}, to_apply=product }"""
+    dtype = ml_dtypes.float8_e8m0fnu
+    reference = Reference(case_of(text, np.exp2([100, 100, -100, -90]).astype(dtype)))
+    assert all(judged(reference, np.asarray(value, dtype)) is None for value in (2.0**10, np.nan))
+
+
+def test_quotients_by_an_infinite_variance_are_zero() -> None:
+    text = """ENTRY e { x = f32[1,2] parameter(0)
+      one = f32[1] parameter(1)
+      b = (f32[1,2], f32[1], f32[1]) batch-norm-training(x, one, one), epsilon=0.1, feature_index=0
+      y = f32[1,2] get-tuple-element(b), index=0
+      ROOT l = f32[1,2] sqrt(y) }"""
+    one = np.ones(1, np.float32)
+    reference = Reference(case_of(text, np.array([[1e30, 0]], np.float32), one))
+    assert judged(reference, np.ones((1, 2), np.float32)) is None
 
 
 def test_products_of_infinite_complex_values_depend_on_the_formula() -> None:

@@ -20,6 +20,11 @@ ENTRY e { x = f32[2,3] parameter(0)
 TEXT = TEXT.replace("  ROOT", "  n = s32[] get-tuple-element(t), index=0\n  ROOT")
 
 
+NESTED: list[object] = []
+for _ in range(3000):
+    NESTED = [NESTED]
+
+
 def test_shapes_are_reported() -> None:
     executable = hl.compile(TEXT)
     assert list(map(str, executable.input_shapes)) == ["f32[2,3]", "(s32[], pred[2])"]
@@ -53,11 +58,48 @@ def test_python_scalars_lists_and_foreign_arrays_are_accepted() -> None:
             [None, (1, [True, True])],
             r"argument 0 \(%x\) has shape f32\[2,3\], got NoneType: there is no element type for arrays of object",
         ),
+        (
+            [[[1, 2, 3]] * 2, (1.5, [True, False])],
+            r"argument 1 \(%t\)\[0\] has shape s32\[\], got 1.5: int32 cannot hold",
+        ),
+        (
+            [[[1, 2, 3]] * 2, (1, [2, 0])],
+            r"argument 1 \(%t\)\[1\] has shape pred\[2\], got a list of 2: bool cannot hold",
+        ),
+        ([[["1", "2", "3"]] * 2, (1, [True, False])], r"got a list of 2: float32 cannot hold every value"),
+        ([[[1, None, 3]] * 2, (1, [True, False])], r"got a list of 2: float32 cannot hold every value"),
+        ([NESTED, (1, [True, False])], r"argument 0 \(%x\) has shape f32\[2,3\], got a list of 1: "),
+        ([10**5000, (1, [True, False])], r"argument 0 \(%x\) has shape f32\[2,3\], got int: int too large"),
+        (
+            [np.ma.masked_equal(np.ones((2, 3), np.float32), 1), (1, [True, False])],
+            r"has shape f32\[2,3\], got float32\[2, 3\]: a masked array has elements without a value: give array.filled",
+        ),
     ],
 )
 def test_arguments_that_do_not_fit(arguments: list[object], message: str) -> None:
     with pytest.raises(hl.ArgumentError, match=message):
         hl.compile(TEXT)(*arguments)
+
+
+class Guarded(np.ndarray):
+    """An array with operators of its own."""
+
+    def __array_ufunc__(self, *arguments: object, **options: object) -> object:
+        raise AssertionError("an operator of a subclass")
+
+    def __array_function__(self, *arguments: object, **options: object) -> object:
+        raise AssertionError("a function of a subclass")
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+@pytest.mark.parametrize("kind", [np.matrix, np.ma.MaskedArray, Guarded])
+def test_arrays_of_subclasses_are_their_elements(kind: type, backend: str) -> None:
+    text = "ENTRY e { x = f32[2,2] parameter(0)\n y = f32[2,2] multiply(x, x)\n ROOT r = f32[4] reshape(y) }"
+    x = np.array([[1, 2], [3, 4]], np.float32)
+    result = hl.compile(text, backend)(x.view(kind))
+    assert type(result) is np.ndarray and result.tolist() == [1, 4, 9, 16]
+    again = hl.compile(text.replace("multiply(x, x)", "copy(x)"), backend)(x.view(kind))
+    assert type(again) is np.ndarray and again.tolist() == [1, 2, 3, 4]
 
 
 def test_dynamic_parameters_take_any_size_up_to_the_bound_and_results_come_at_their_size() -> None:

@@ -20,6 +20,7 @@ from hloom.backends.interpreter.executable import InterpreterExecutable
 from hloom.faults.case import Case
 from hloom.fuzz.feeds import feed, written
 from hloom.ir import Computation
+from hloom.literal import extreme
 from hloom.numerics import widen
 from hloom.ops.batch_norm import BatchNorm
 from hloom.ops.collectives import AllReduce, ReduceScatter
@@ -106,6 +107,9 @@ class Noisy:
 
     def _unsettled(self, ctx: Context, value: Value, operands: Sequence[Any]) -> Value:
         """Returns the value with elements that may overflow or not, depending on the order, replaced at random."""
+        if isinstance(self.op, BatchNorm) and self.rng.random() < 0.5:
+            # Numbers divided by an infinite variance are 0, as those without deviations are.
+            return self.op.evaluate(ctx, np.zeros_like(operands[0]), *operands[1:])
         if self.error.by_norm or isinstance(self.op, BatchNorm) or any(_is_product(c) for c in self.op.computations):
             return _mixed(self.rng, value, None)
         return _mixed(self.rng, value, self.op.evaluate(ctx, *map(_finite_sizes, operands)))
@@ -139,7 +143,8 @@ def _finite_sizes(operand: Any) -> Any:
 
 
 def _mixed(rng: np.random.Generator, value: Any, sizes: Any) -> Any:
-    """Replaces elements by NaN, an infinity or 0 at random: those whose sum of absolute values is not finite, or all.
+    """Replaces elements by NaN, 0 or the extremes of their type at random: those whose sum of absolute values is not
+    finite, or all.
 
     Half of the time all get the same, so that each element of large arrays is seen to have each value.
     """
@@ -150,7 +155,8 @@ def _mixed(rng: np.random.Generator, value: Any, sizes: Any) -> Any:
     open_ = np.ones(value.shape, bool) if sizes is None else ~np.isfinite(widen(np.asarray(sizes)))
     either, drawn = np.empty(value.shape, value.dtype), value.shape if rng.random() < 0.5 else ()
     for part in (either.real, either.imag) if value.dtype.kind == "c" else (either,):
-        part[...] = rng.choice((0, np.nan, np.inf, -np.inf), drawn)
+        lowest, highest = (extreme(BY_DTYPE[part.dtype], highest=highest) for highest in (False, True))
+        part[...] = rng.choice(np.array([np.zeros_like(lowest), np.nan, lowest, highest], part.dtype), drawn)
     return np.where(open_, either, value)
 
 

@@ -369,7 +369,8 @@ class ShiftRightLogical(Shift, opcode="shift-right-logical", builder="shift_righ
 class Atan2(Binary, opcode="atan2", builder="atan2"):
     """Computes the angle of the point (x = `rhs`, y = `lhs`) (ATAN2-1).
 
-    For complex numbers, -i log((rhs + i lhs) / sqrt(rhs^2 + lhs^2)).
+    For complex numbers, -i log((rhs + i lhs) / sqrt(rhs^2 + lhs^2)). To the left, the sign of the angle is that of the
+    real part of -lhs / rhs, which a small lhs loses beside rhs.
     """
 
     cost = 40
@@ -382,7 +383,11 @@ class Atan2(Binary, opcode="atan2", builder="atan2"):
     def function(x: Array, y: Array) -> Array:
         if np.iscomplexobj(x):
             x, y = _scaled_alike(x, y)
-            return np.asarray(-1j * np.log((y + 1j * x) / np.sqrt(y * y + x * x)))
+            unit = np.asarray((y + 1j * x) / np.sqrt(y * y + x * x))
+            side = x.real * y.real + x.imag * y.imag
+            is_left = (unit.real < -abs(unit.imag)) & (side != 0)
+            unit.imag = np.where(is_left, np.copysign(unit.imag, -side), unit.imag)
+            return np.asarray(-1j * np.log(unit))
         return np.asarray(np.arctan2(x, y))
 
 

@@ -35,6 +35,7 @@ class Edit:
         self.removed: set[Instruction] = set()
         self._before: dict[Instruction, list[Instruction]] = {}
         self._names: set[str] = set()
+        self._number = 0
 
     def add(self, op: Operation, operands: Iterable[Instruction], shape: Shape, like: Instruction) -> Instruction:
         """Adds an instruction before `like`, the instruction that it replaces or computes an operand of.
@@ -43,7 +44,7 @@ class Edit:
         """
         instruction = Instruction(self.unique_name(op.opcode), shape, op, operands)
         instruction.parent = self.computation
-        instruction.metadata = dict(like.metadata)
+        instruction.metadata = like.metadata.copy()
         instruction.location = like.location
         self._before.setdefault(like, []).append(instruction)
         return instruction
@@ -56,9 +57,10 @@ class Edit:
         """Returns a name, such as `base.12`, that no instruction of the computation has."""
         if not self._names:
             self._names = {instruction.name for instruction in self.computation.instructions}
-        suffix = len(self._names)
-        while (name := f"{base}.{suffix}") in self._names:
-            suffix += 1
+            self._number = len(self._names)
+        while (name := f"{base}.{self._number}") in self._names:
+            self._number += 1
+        self._number += 1
         self._names.add(name)
         return name
 
@@ -80,8 +82,7 @@ class Edit:
     def remove(self, instruction: Instruction) -> None:
         """Removes an instruction without users, even if it has effects or control edges."""
         self.removed.add(instruction)
-        for operand in instruction.operands:
-            operand.users.pop(instruction, None)
+        instruction.disconnect()
 
     def remove_unused(self, instruction: Instruction) -> list[Instruction]:
         """Removes an instruction if it is unused and has no effects, and then its operands by the same rule.
@@ -95,7 +96,7 @@ class Edit:
                 continue
             self.remove(candidate)
             removed.append(candidate)
-            stack += candidate.operands
+            stack += [operand for operand in candidate.operands if not operand.users]
         return removed
 
     def _is_unused(self, instruction: Instruction) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.ir import Computation, Instruction, Module
+from hloom.ir import Computation, Instruction, Module, tick
 from hloom.literal import Literal
 from hloom.numerics import convert
 from hloom.ops.broadcast import Broadcast
@@ -205,10 +205,8 @@ class Applications(Counter[str]):
         self.replaced: list[tuple[str, str]] = []
 
 
-State = tuple[Operation, tuple[Instruction, ...], int, bool]
-"""Operation, operands and number of users of an instruction, and whether it is the root: all that rules look at."""
-Settled = dict[tuple["RuleSet", Computation], dict[Instruction, State]]
-"""Instructions among which no rule of a set applied any more, by the state that they had."""
+Settled = dict[tuple["RuleSet", Computation], int]
+"""The time at which no rule of a set applied to a computation any more, on the clock of `Instruction.changed`."""
 
 
 class RuleSet:
@@ -239,10 +237,10 @@ class RuleSet:
         """
         applied = Applications()
         for computation in module.computations:
-            known = settled.get((self, computation), {}) if settled is not None else {}
-            self._rewrite(computation, _near_changes(computation, known), applied)
+            since = settled.get((self, computation), 0) if settled is not None else 0
+            self._rewrite(computation, _near_changes(computation, since), applied)
             if settled is not None:
-                settled[self, computation] = {i: _state(i, computation) for i in computation.instructions}
+                settled[self, computation] = tick()
         return applied
 
     def _rewrite(self, computation: Computation, near: Iterable[Instruction], applied: Applications) -> None:
@@ -252,9 +250,9 @@ class RuleSet:
         edit = Edit(computation)
         rewritable = _Rewritable()
         queued = set(worklist)
-        limit = applied.total() + 1000 + 100 * len(worklist)
+        limit = len(applied.replaced) + 1000 + 100 * len(worklist)
         while worklist:
-            assert applied.total() < limit, f"rules that undo each other, in {computation.name}: {applied}"
+            assert len(applied.replaced) < limit, f"rules that undo each other, in {computation.name}: {applied}"
             instruction = worklist.popleft()
             queued.discard(instruction)
             if instruction in edit.removed:
@@ -300,19 +298,14 @@ def _apply_first(
     return ()
 
 
-def _state(instruction: Instruction, computation: Computation) -> State:
-    is_root = instruction is computation.root
-    return instruction.op, tuple(instruction.operands), len(instruction.users), is_root
-
-
-def _near_changes(computation: Computation, known: dict[Instruction, State]) -> list[Instruction]:
-    """Returns the instructions that rules may match because of a change since their states became known, in order.
+def _near_changes(computation: Computation, since: int) -> list[Instruction]:
+    """Returns the instructions that rules may match because of a change since a time, in order.
 
     Instructions that call computations count as changed: these may have.
     """
-    if not known:
+    if not since:
         return computation.instructions
-    changed = [i for i in computation.instructions if i.op.calling_fields or known.get(i) != _state(i, computation)]
+    changed = [i for i in computation.instructions if i.changed > since or i.op.calling_fields]
     near = set(changed)
     for _ in range(PATTERN_LEVELS):
         changed = [user for each in changed for user in each.users if user not in near]
@@ -342,33 +335,17 @@ def _root_opcodes(pattern: Pattern) -> list[str]:
     return [pattern.opcode]
 
 
-class _Static(dict[Instruction, bool]):
-    """A cache: whether an instruction has a static shape."""
-
-    def __missing__(self, instruction: Instruction) -> bool:
-        self[instruction] = is_static = not instruction.shape.is_dynamic
-        return is_static
-
-
 class _Rewritable(dict[Instruction, bool]):
     """A cache: whether rules may match an instruction.
 
     Its operands and result must be static, in one precision, and of a type that has signs and zero.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.static = _Static()
-
     def __missing__(self, instruction: Instruction) -> bool:
-        kind, static = instruction.shape.element_type, self.static
-        is_rewritable = static[instruction] and kind is not PrimitiveType.F8E8M0FNU
-        # Most instructions have one element type and need no further check. A for loop is twice as fast as all(..).
-        is_uniform = not instruction.op.calling_fields
-        for operand in instruction.operands:
-            is_rewritable = is_rewritable and static[operand]
-            is_uniform = is_uniform and operand.shape.element_type is kind
-        self[instruction] = is_rewritable = is_rewritable and (is_uniform or not is_mixed(instruction))
+        shape = instruction.shape
+        is_dynamic = shape.is_dynamic or True in [operand.shape.is_dynamic for operand in instruction.operands]
+        has_zero = shape.element_type is not PrimitiveType.F8E8M0FNU
+        self[instruction] = is_rewritable = not is_dynamic and has_zero and not is_mixed(instruction)
         return is_rewritable
 
     def all(self, *instructions: Instruction) -> bool:

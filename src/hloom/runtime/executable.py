@@ -13,7 +13,7 @@ import numpy as np
 
 from hloom.errors import ArgumentError, HloomError, ResourceExhaustedError, RunError, counted
 from hloom.ir import Instruction, Module
-from hloom.literal import Literal
+from hloom.literal import Literal, plain_array
 from hloom.ops.structure import ElidedConstant
 from hloom.runtime.device import MAX_DEVICES, Device
 from hloom.runtime.rendezvous import Rendezvous
@@ -22,6 +22,7 @@ from hloom.system.float_state import ieee_floats
 from hloom.system.records import record
 from hloom.system.shield import Job
 from hloom.text import fingerprint
+from hloom.types import BY_DTYPE
 from hloom.values import TOKEN_VALUE, Value
 from hloom.verifier.runnable import check_runnable
 
@@ -343,15 +344,15 @@ def check_argument(value: Any, shape: Shape, what: str) -> Value:
     if not shape.is_array:
         return TOKEN_VALUE
     dtype = shape.element_type.dtype
-    if isinstance(value, np.ndarray) and value.dtype == dtype:
-        array = value
-    elif isinstance(value, (bool, int, float, complex, list)):
-        array = _from_python(value, dtype, shape, what)
-    else:
-        try:
+    try:
+        if isinstance(value, np.ndarray) and value.dtype == dtype:
+            array = value if type(value) is np.ndarray else plain_array(value)
+        elif isinstance(value, (bool, int, float, complex, list)):
+            array = _from_python(value, dtype)
+        else:
             array = Literal.from_value(value).value
-        except ArgumentError as error:
-            raise ArgumentError(f"{what} has shape {shape}, got {_describe(value)}: {error.message}") from None
+    except ArgumentError as error:
+        raise ArgumentError(f"{what} has shape {shape}, got {_describe(value)}: {error.message}") from None
     if not isinstance(array, np.ndarray) or array.dtype != dtype:
         raise ArgumentError(f"{what} has element type {shape.element_type}, got {_describe(array)}")
     fits = len(array.shape) == shape.rank and all(
@@ -363,18 +364,34 @@ def check_argument(value: Any, shape: Shape, what: str) -> Value:
     return array
 
 
-def _from_python(value: Any, dtype: np.dtype[Any], shape: Shape, what: str) -> np.ndarray[Any, np.dtype[Any]]:
+def _from_python(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, np.dtype[Any]]:
     """Converts Python numbers to the parameter's element type; ArgumentError if it cannot hold them."""
     try:
-        return np.array(value, dtype)
+        array, given = np.array(value, dtype), np.array(value)
+        is_exact = BY_DTYPE[dtype].is_integer or BY_DTYPE[dtype].is_pred
+        fits = np.array_equal(array, given) if is_exact else _is_numeric(given)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"{what} has shape {shape}, got {value!r}: {error}") from None
+        raise ArgumentError(str(error)) from None
+    if not fits:
+        raise ArgumentError(f"{dtype} cannot hold every value")
+    return array
+
+
+def _is_numeric(array: np.ndarray[Any, np.dtype[Any]]) -> bool:
+    """Whether the elements are numbers, and not strings, dates or other objects, which NumPy may convert to floats."""
+    is_object = array.dtype.kind == "O"
+    return (
+        all(isinstance(x, (int, float, complex)) for x in array.flat) if is_object else array.dtype.kind not in "SUMm"
+    )
 
 
 def _describe(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{list(value.shape)}"
-    return f"a tuple of {len(value)}" if isinstance(value, tuple) else type(value).__name__
+    if isinstance(value, (tuple, list)):
+        return f"a {type(value).__name__} of {len(value)}"
+    is_short = isinstance(value, (bool, int, float, complex)) and not abs(value) > 2**64
+    return repr(value) if is_short else type(value).__name__
 
 
 def _check_elided(module: Module) -> None:

@@ -38,8 +38,11 @@ from hloom.verifier.asynchronous import check_asynchronous_pairs
 from hloom.verifier.precision import fits_in_one_precision
 
 
-def verify_module(module: Module) -> None:
-    """Checks all invariants listed above. Raises VerifyError or RuleError naming the violated one and the location."""
+def verify_module(module: Module) -> list[Instruction]:
+    """Checks all invariants listed above; returns the instructions that mix floating-point types.
+
+    Raises VerifyError or RuleError naming the violated invariant and the location.
+    """
     if not any(computation is module.entry_computation for computation in module.computations):
         _fail(f"module {module.name} has no ENTRY computation among its computations")
     if module.replica_count < 1 or module.num_partitions < 1:
@@ -51,32 +54,35 @@ def verify_module(module: Module) -> None:
         names.add(computation.name)
         _verify_structure(computation)
     _verify_call_graph(module)
-    for computation in module.computations:
-        for instruction in computation.instructions:
-            verify_instruction(instruction)
+    mixed = [instruction for instruction in module.instructions() if not verify_instruction(instruction)]
     if module.is_scheduled:
         for computation in module.computations:
             _verify_schedule(computation)
     check_asynchronous_pairs(module)
     check_annotations(module)
     _verify_entry(module)
+    return mixed
 
 
-def verify_instruction(instruction: Instruction) -> None:
-    """Checks invariant 10: operand count, attributes and result shape. Raises HloomError with the instruction's
-    location.
+def verify_instruction(instruction: Instruction) -> bool:
+    """Checks invariant 10: operand count, attributes and result shape; returns whether it holds without mixed types.
+
+    Raises HloomError with the instruction's location.
     """
     try:
         instruction.check()
     except HloomError as error:
         if not fits_in_one_precision(instruction):
             raise error.at(_location(instruction)) from None
+        return False
+    return True
 
 
 def _verify_structure(computation: Computation) -> None:
     seen: set[Instruction] = set()
     names: set[str] = set()
     positions: list[int] = []
+    reads = users = 0
     if not computation.instructions:
         _fail(f"computation {computation.name} has no instructions")
     for instruction in computation.instructions:
@@ -93,11 +99,13 @@ def _verify_structure(computation: Computation) -> None:
         if isinstance(instruction.op, Parameter):
             positions.append(instruction.op.number)
         seen.add(instruction)
-    reads: dict[Instruction, set[Instruction]] = {i: set(i.operands) for i in computation.instructions}
-    for instruction in computation.instructions:
-        for user in instruction.users:
-            if instruction not in reads.get(user, ()):
-                _fail(f"user %{user.name} does not have it as an operand", instruction)
+        reads += len(set(instruction.operands))
+        users += len(instruction.users)
+    if reads != users:
+        for instruction in computation.instructions:
+            for user in instruction.users:
+                if user not in seen or instruction not in user.operands:
+                    _fail(f"user %{user.name} does not have it as an operand", instruction)
     if computation.root not in seen:
         _fail(f"the root of {computation.name} is not one of its instructions")
     if sorted(positions) != list(range(len(positions))):

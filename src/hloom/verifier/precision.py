@@ -47,9 +47,10 @@ def widest_float(instruction: Instruction) -> PrimitiveType | None:
     """Returns the widest floating-point type of operands, result and combiners; None if there are fewer than two
     types.
     """
-    types = {*instruction.shape.leaf_types}
+    types = instruction.shape.leaf_types
     for operand in instruction.operands:
-        types |= operand.shape.leaf_types
+        if operand.shape.leaf_types is not types:
+            types |= operand.shape.leaf_types
     for computation in instruction.op.computations if instruction.op.calling_fields else ():
         types = types.union(*[shape.leaf_types for shape in (*computation.parameter_shapes, computation.result_shape)])
     if len(types) < 2:  # most instructions

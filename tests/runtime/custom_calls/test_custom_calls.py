@@ -71,6 +71,13 @@ def test_results_of_python_functions_are_converted(result: object, shape: str) -
     np.testing.assert_array_equal(call("py_converts", [], shape), np.asarray(result, dtype))
 
 
+def test_results_of_subclasses_are_their_elements() -> None:
+    hl.register_custom_call("py_matrix", lambda: np.ones((2, 2), np.float32).view(np.matrix))
+    text = """ENTRY e { c = f32[2,2] custom-call(), custom_call_target="py_matrix"
+      ROOT r = f32[4] reshape(c) }"""
+    assert hl.compile(text, "interpreter")().tolist() == [1] * 4
+
+
 def test_errors_of_custom_calls() -> None:
     with pytest.raises(
         hl.RuleError, match=r"CUSTOMCALL-5.*no function is registered as 'lapack_sgetf_ffi'.*lapack_sgetrf_ffi"

@@ -137,7 +137,7 @@ def _can_lower(instruction: Instruction) -> bool:
 
 def _can_multiply(lhs: PrimitiveType, rhs: PrimitiveType, out: PrimitiveType) -> bool:
     """Whether there is a product of some element types."""
-    from hloom.backends.cpu.kernels.products.dot import can_multiply
+    from hloom.backends.cpu.kernels.products.sums import can_multiply
 
     return can_multiply(lhs, rhs, out)
 

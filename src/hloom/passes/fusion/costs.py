@@ -31,7 +31,7 @@ def chain_costs(computation: Computation, fusible: Container[Instruction]) -> di
     costs: dict[Instruction, float] = {}
     for instruction in computation.instructions:
         if instruction in fusible:
-            before = sum(min(costs.get(o, 0.0), 200.0) for o in dict.fromkeys(instruction.operands))
+            before = sum([min(costs[o], 200.0) for o in dict.fromkeys(instruction.operands) if o in costs])
             costs[instruction] = float(reduced_count(instruction) or instruction.op.cost) + before
     return costs
 
@@ -60,14 +60,15 @@ def pair_values(computation: Computation, fusible: Container[Instruction]) -> se
     read: dict[Instruction, float] = {}
     for instruction in computation.instructions:
         if instruction in fusible:
-            arrays = [o for o in instruction.operands if o.shape.is_array]
-            sizes = [read[o] if o in read else float(o.shape.element_count) for o in arrays]
+            sizes = [
+                read[o] if o in read else float(o.shape.element_count) for o in instruction.operands if o.shape.is_array
+            ]
             is_long = reduced_count(instruction) > MAX_PAIR_SUM and instruction.shape.byte_size >= MIN_PAIR_BYTES
             read[instruction] = math.inf if is_long else max(sizes, default=0.0)
     return {
         i
         for i, most in read.items()
-        if i.shape.is_array and i.shape.byte_size >= MIN_PAIR_BYTES and MIN_PAIRS * most <= i.shape.element_count
+        if i.shape.is_array and MIN_PAIRS * most <= i.shape.element_count and i.shape.byte_size >= MIN_PAIR_BYTES
     }
 
 

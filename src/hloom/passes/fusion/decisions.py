@@ -93,14 +93,19 @@ class Decisions:
         for instruction in reversed(computation.instructions):
             self._record(instruction, self._decide(instruction))
         self.inlined = {instruction for instruction, decision in self.of.items() if decision.is_inlined}
+        self.inside = {user: self._inside(user) for user in self.fusible}
+        """The operands that the fusion of each user computes."""
 
-    def inside(self, user: Instruction) -> set[Instruction]:
+    def _inside(self, user: Instruction) -> set[Instruction]:
         """Returns the operands that the fusion of the user computes.
 
         Scalar constants are among them, also those that are stored because another user reads them from memory.
         """
-        found = self.inlined.intersection(user.operands)
-        return found | {o for o in user.operands if _is_scalar_constant(o) and not self._obstacle(o, [user])}
+        return {
+            operand
+            for operand in user.operands
+            if operand in self.inlined or (_is_scalar_constant(operand) and not self._obstacle(operand, [user]))
+        }
 
     def _record(self, instruction: Instruction, decision: Decision) -> None:
         self.of[instruction] = decision
@@ -108,25 +113,26 @@ class Decisions:
         if not decision.is_inlined:
             self.kernels[instruction] = _Kernel(versions=versions)
             return
-        for root in decision.roots:
-            self.kernels[root].size += 1
-            self.kernels[root].patterns = decision.patterns
-            self.kernels[root].versions |= versions
+        for kernel in map(self.kernels.__getitem__, decision.roots):
+            kernel.size += 1
+            kernel.patterns = decision.patterns
+            kernel.versions |= versions
 
     def _decide(self, instruction: Instruction) -> Decision:
         users = list(instruction.users)
         reason = self._obstacle(instruction, users)
         if reason:
             return Decision({instruction}, reason)
-        roots = set().union(*(self.of[user].roots for user in users))
+        decided = [self.of[user] for user in users]
+        roots = set().union(*[decision.roots for decision in decided])
         evaluations = self._count_evaluations(instruction, users)
-        depth = max(self.of[user].depth for user in users) + (not instruction.op.elementwise)
+        depth = max([decision.depth for decision in decided]) + (not instruction.op.elementwise)
         patterns = self._patterns(instruction, roots)
         if depth > self.max_depth:
             reason = f"the fusion would have more than {self.max_depth} instructions that move elements on a path"
         elif len(patterns) > 1:
             reason = "the fusion would have two access patterns: rows and columns, or columns of two shapes"
-        elif any(self.kernels[root].size >= self.max_instructions for root in roots):
+        elif max([self.kernels[root].size for root in roots]) >= self.max_instructions:
             reason = f"the fusion has {self.max_instructions} instructions already"
         elif self._reads_another_version(instruction, roots):
             reason = "it reads an array that the fusion reads after an update: the array would have to be copied"
@@ -171,8 +177,9 @@ class Decisions:
             return user.op.elementwise
         if operand.shape.is_tuple or (isinstance(operand.op, ROOT_ONLY) and not self._joins_inside(user, operand)):
             return False
-        is_together = user not in self._apart and access_pattern(user, operand) is not None
-        return operand not in self._reducing or is_together
+        if operand not in self._reducing:
+            return True
+        return user not in self._apart and access_pattern(user, operand) is not None
 
     def _joins_inside(self, user: Instruction, operand: Instruction) -> bool:
         """Whether the kernel of the user knows which operand of a concatenation it reads."""
@@ -183,7 +190,7 @@ class Decisions:
 
     def _patterns(self, instruction: Instruction, roots: set[Instruction]) -> set[AccessPattern]:
         """Access patterns of the reductions in the fusions of these roots if the instruction becomes part of them."""
-        found: set[AccessPattern] = set().union(*(self.kernels[root].patterns for root in roots))
+        found: set[AccessPattern] = set().union(*[self.kernels[root].patterns for root in roots])
         if instruction in self._reducing:
             found |= {pattern for user in instruction.users if (pattern := access_pattern(user, instruction))}
         return found
@@ -201,11 +208,14 @@ class Decisions:
         Users that read it at the index that they compute share one evaluation; others evaluate it at each read.
         """
         is_reduction = instruction in self._reducing
-        same = [u for u in users if self._reads_same_index(u, instruction)]
-        others = sum(
-            self.of[u].evaluations * average_reads(u, instruction, is_reduction) for u in users if u not in same
-        )
-        return others + max((self.of[user].evaluations for user in same), default=0.0)
+        same = others = 0.0
+        for user in users:
+            evaluations = self.of[user].evaluations
+            if self._reads_same_index(user, instruction):
+                same = max(same, evaluations)
+            else:
+                others += evaluations * average_reads(user, instruction, is_reduction)
+        return others + same
 
     def _reads_same_index(self, user: Instruction, operand: Instruction) -> bool:
         if isinstance(user.op, Concatenate):

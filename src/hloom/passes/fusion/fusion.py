@@ -102,7 +102,7 @@ class _Groups:
         merged = merge_siblings(
             roots, self.members, self.order, self._may_merge, self._read_same_versions, decisions.max_instructions
         )
-        return [group for group in merged if len(group) > 1 or decisions.inside(group[0])]
+        return [group for group in merged if len(group) > 1 or decisions.inside[group[0]]]
 
     def read_outside(self, roots: Sequence[Instruction]) -> list[Instruction]:
         """Returns the roots of a fusion that others read: it does not store those that it alone uses."""
@@ -135,5 +135,5 @@ class _Groups:
             instruction = stack.pop()
             if instruction not in found:
                 found.add(instruction)
-                stack += self.decisions.inside(instruction)
+                stack += self.decisions.inside[instruction]
         return dict.fromkeys(sorted(found, key=self.order.__getitem__))

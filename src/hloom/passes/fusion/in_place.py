@@ -38,7 +38,9 @@ def array_versions(instructions: Iterable[Instruction]) -> Versions:
 
 def versions_read(instruction: Instruction, versions: Versions) -> dict[Instruction, int]:
     """Returns the versions that an instruction reads, by the first version."""
-    return dict(versions[array] for array in map(origin, instruction.operands) if array in versions)
+    return (
+        dict([versions[array] for array in map(origin, instruction.operands) if array in versions]) if versions else {}
+    )
 
 
 def is_padding(instruction: Instruction) -> bool:

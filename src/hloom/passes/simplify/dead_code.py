@@ -54,7 +54,8 @@ def _remove_dead(computation: Computation, effectful: set[Computation]) -> int:
     dead = dict.fromkeys(stack)
     while stack:
         instruction = stack.pop()
-        _disconnect(instruction)
+        instruction.disconnect()
+        instruction.parent = None
         for before in (*instruction.operands, *instruction.control_predecessors):
             if before not in dead and is_dead(before):
                 dead[before] = None
@@ -63,16 +64,6 @@ def _remove_dead(computation: Computation, effectful: set[Computation]) -> int:
         computation.root = root
         computation.instructions = [instruction for instruction in computation.instructions if instruction not in dead]
     return len(dead)
-
-
-def _disconnect(instruction: Instruction) -> None:
-    for operand in instruction.operands:
-        operand.users.pop(instruction, None)
-    for before in instruction.control_predecessors:
-        before.control_successors.remove(instruction)
-    for after in instruction.control_successors:
-        after.control_predecessors.remove(instruction)
-    instruction.parent = None
 
 
 # Dead elements of loop states

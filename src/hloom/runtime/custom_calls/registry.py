@@ -173,7 +173,7 @@ def _checked(result: Any, shape: Shape, name: str) -> Value:
         return tuple(_checked(r, s, name) for r, s in zip(result, shape.elements, strict=True))
     if not shape.is_array:
         return TOKEN_VALUE
-    is_exact = isinstance(result, np.ndarray) and result.dtype == shape.element_type.dtype
+    is_exact = type(result) is np.ndarray and result.dtype == shape.element_type.dtype
     array = result if is_exact else _converted(result, shape, name)
     if array.ndim != shape.rank or any(
         size > bound if dynamic else size != bound

@@ -6,7 +6,9 @@ import sys
 
 PROGRAM = """
 import sys
+import numpy as np
 import hloom as hl
+from hloom.literal import Literal
 
 KERNELS = "convolution.convolution fft.fft linear_algebra.routine products.matmul scatter.scatter sort.sort".split()
 
@@ -18,6 +20,11 @@ assert imported() == []
 assert "hloom.passes.spmd.partitioner" not in sys.modules
 hl.compile("HloModule m ENTRY e { x = c64[64] parameter(0) ROOT y = c64[64] fft(x), fft_type=FFT, fft_length={64} }")
 assert imported() == ["fft.fft"]
+hl.compile(\"\"\"HloModule m ENTRY e { x = f32[1,9,9,8] parameter(0)  w = f32[3,3,1,8] parameter(1)
+  ROOT y = f32[1,7,7,8] convolution(x, w), window={size=3x3}, dim_labels=b01f_01io->b01f, feature_group_count=8 }\"\"\")
+assert imported() == ["convolution.convolution", "fft.fft"]
+Literal.from_numpy(np.ones(3, np.float32))
+assert "numpy.ma" not in sys.modules
 """
 
 

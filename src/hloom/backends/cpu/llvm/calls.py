@@ -1,9 +1,10 @@
-"""Calls of LLVM's three long functions without a lock, so that threads compile in parallel.
+"""Calls of LLVM's long functions without a lock, so that threads compile in parallel.
 
 LLVM is thread-safe if each thread has a context and a target machine of its own, and ctypes releases the GIL, but
-llvmlite holds a lock of its own around each call. So the long calls (parse, run passes, emit) go directly to the same
-loaded library, with the argument types that llvmlite declares. If a version of llvmlite has different internals, its
-public functions are used, one call at a time.
+llvmlite holds a lock of its own around each call. So modules are compiled by calls of the same loaded library, with the
+argument types that llvmlite declares. Only the long ones (parse, run passes, emit) release the GIL: a thread that
+releases it for a microsecond may wait for half a millisecond until it gets it back. If a version of llvmlite has
+different internals, its public functions are used, one call at a time.
 """
 
 from __future__ import annotations
@@ -21,17 +22,11 @@ class LlvmCalls:
     are_parallel = False
     """Whether calls on several threads run in parallel."""
 
-    def parse(self, text: str, context: Any) -> Any:
-        """Parses LLVM IR text to a module of the context."""
-        return llvm.parse_assembly(text, context)
-
-    def run_passes(self, passes: Any, module: Any, builder: Any) -> None:
-        """Runs passes on a module."""
-        passes.run(module, builder)
-
-    def emit_object(self, machine: Any, module: Any) -> bytes:
-        """Returns the object file of a module."""
-        return bytes(machine.emit_object(module))
+    def object_file(self, text: str, passes: Any, builder: Any, machine: Any) -> bytes:
+        """Parses LLVM IR text, runs passes and returns the object file."""
+        with llvm.create_context() as context, llvm.parse_assembly(text, context) as module:
+            passes.run(module, builder)
+            return bytes(machine.emit_object(module))
 
 
 class _ParallelCalls(LlvmCalls):
@@ -41,46 +36,48 @@ class _ParallelCalls(LlvmCalls):
 
     def __init__(self) -> None:
         message = ctypes.POINTER(ctypes.c_char_p)
-        self._library = ctypes.CDLL(ffi.lib._name)
-        if self._library._handle != ffi.lib._handle:
+        long, short = ctypes.CDLL(ffi.lib._name), ctypes.PyDLL(ffi.lib._name)
+        if long._handle != ffi.lib._handle:
             raise OSError("another library than llvmlite's")
-        self._parse = self._function("LLVMPY_ParseAssembly", ffi.LLVMContextRef, ctypes.c_char_p, message)
-        self._run = self._function(
-            "LLVMPY_RunNewModulePassManager", ffi.LLVMModulePassManagerRef, ffi.LLVMModuleRef, ffi.LLVMPassBuilderRef
+        self._parse = _function(long, "ParseAssembly", ffi.LLVMContextRef, ctypes.c_char_p, message)
+        self._run = _function(
+            long, "RunNewModulePassManager", ffi.LLVMModulePassManagerRef, ffi.LLVMModuleRef, ffi.LLVMPassBuilderRef
         )
-        self._emit = self._function(
-            "LLVMPY_TargetMachineEmitToMemory", ffi.LLVMTargetMachineRef, ffi.LLVMModuleRef, ctypes.c_int, message
+        self._emit = _function(
+            long, "TargetMachineEmitToMemory", ffi.LLVMTargetMachineRef, ffi.LLVMModuleRef, ctypes.c_int, message
         )
+        self._new_context = _function(short, "ContextCreate")
+        self._dispose_of_context = _function(short, "ContextDispose", ffi.LLVMContextRef)
+        self._start = _function(short, "GetBufferStart", ffi.LLVMMemoryBufferRef)
+        self._size = _function(short, "GetBufferSize", ffi.LLVMMemoryBufferRef)
+        self._dispose_of_buffer = _function(short, "DisposeMemoryBuffer", ffi.LLVMMemoryBufferRef)
 
-    def _function(self, name: str, *types: Any) -> Any:
-        declared = getattr(ffi.lib, name)
-        if list(declared.argtypes) != list(types):
-            raise AttributeError(f"{name} takes {declared.argtypes}")
-        function = self._library[name]
-        function.argtypes, function.restype = declared.argtypes, declared.restype
-        return function
-
-    def parse(self, text: str, context: Any) -> Any:
-        with ffi.OutputString() as error:
-            module = llvm.ModuleRef(self._parse(context, text.encode(), error), context)
-            if error:
-                module.detach()
-                raise RuntimeError(f"LLVM IR parsing error\n{error}")
-        return module
-
-    def run_passes(self, passes: Any, module: Any, builder: Any) -> None:
-        self._run(passes, module, builder)
-
-    def emit_object(self, machine: Any, module: Any) -> bytes:
-        with ffi.OutputString() as error:
-            buffer = self._emit(machine, module, 1, error)
-            if not buffer:
-                raise RuntimeError(str(error))
+    def object_file(self, text: str, passes: Any, builder: Any, machine: Any) -> bytes:
+        context, message = self._new_context(), ctypes.c_char_p()
         try:
-            size = ffi.lib.LLVMPY_GetBufferSize(buffer)
-            return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), size)
+            module = self._parse(context, text.encode(), ctypes.byref(message))
+            if message:
+                raise RuntimeError(f"LLVM IR parsing error\n{ffi.OutputString(init=message)}")
+            self._run(passes, module, builder)
+            buffer = self._emit(machine, module, 1, ctypes.byref(message))
+            if not buffer:
+                raise RuntimeError(str(ffi.OutputString(init=message)))
+            try:
+                return ctypes.string_at(self._start(buffer), self._size(buffer))
+            finally:
+                self._dispose_of_buffer(buffer)
         finally:
-            ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+            self._dispose_of_context(context)  # and of the module
+
+
+def _function(library: Any, name: str, *types: Any) -> Any:
+    """Returns a function of a library with the types that llvmlite declares, which must be the expected ones."""
+    declared = getattr(ffi.lib, f"LLVMPY_{name}")
+    if list(declared.argtypes or ()) != list(types):
+        raise AttributeError(f"{name} takes {declared.argtypes}")
+    function = library[f"LLVMPY_{name}"]
+    function.argtypes, function.restype = types, declared.restype
+    return function
 
 
 def llvm_calls() -> LlvmCalls:

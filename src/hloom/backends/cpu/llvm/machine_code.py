@@ -8,9 +8,8 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -140,20 +139,13 @@ class _Compiler:
 
     def assembly(self, text: str) -> str:
         """Returns the assembly of a module."""
-        with self._optimized(text) as module:
+        with llvm.create_context() as context, llvm.parse_assembly(text, context) as module:
+            self._passes.run(module, self._builder)
             return str(self._machine.emit_assembly(module))
 
     def compile(self, text: str) -> bytes:
         """Returns the object file of a module."""
-        with self._optimized(text) as module:
-            return _calls().emit_object(self._machine, module)
-
-    @contextmanager
-    def _optimized(self, text: str) -> Iterator[Any]:
-        calls = _calls()
-        with llvm.create_context() as context, calls.parse(text, context) as module:
-            calls.run_passes(self._passes, module, self._builder)
-            yield module
+        return _calls().object_file(text, self._passes, self._builder, self._machine)
 
 
 _idle_compilers: dict[bool, list[_Compiler]] = {False: [], True: []}
@@ -205,7 +197,8 @@ def _calls() -> LlvmCalls:
 class Compilation:
     """Compiles the modules of one program on several threads, from when they are added; a context manager.
 
-    Its threads end with the block, since a forked child would wait for them forever.
+    The caller is one of the threads: it writes modules while others compile, and in the end compiles, too. The others
+    end with the block, since a forked child would wait for them forever.
     """
 
     def __init__(self, threads: int) -> None:
@@ -213,7 +206,7 @@ class Compilation:
         """Modules and their futures; without threads the futures are None."""
         self._kept: list[bytes] = []
         threads = threads if _calls().are_parallel else 1
-        self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._executor = ThreadPoolExecutor(threads - 1) if threads > 1 else None
         if self._executor is not None:
             with fork_allowed():  # `submit` takes a lock that forks take, too
                 _make_compilers(self._executor, threads)

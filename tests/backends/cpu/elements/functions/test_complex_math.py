@@ -189,3 +189,15 @@ def test_the_logistic_function_is_zero_far_below_zero() -> None:
     got = compiled("logistic", np.complex128)(z)
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(got, [0, 0, 0, np.exp(-710.0), 1, *1 / (1 + np.exp(-z[5:]))], rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_signs_of_atan2_near_pi(dtype: type) -> None:
+    """ATAN2-1: the angle is the arc tangent of y / x and pi or -pi, which keep it in (-pi, pi], however small y is."""
+    x, y = samples(dtype, 0)[:2000], samples(dtype, 1)[:2000]
+    x.real, y = -np.abs(x.real), y * dtype(2.0**-80)
+    quotient = (y.astype(np.clongdouble) / x).real
+    is_clear = (np.abs(x.real) > np.abs(y)) & (np.abs(quotient) > 2.0**-120)
+    operation = OPERATIONS["atan2"]
+    for function in (compiled("atan2", dtype), lambda *z: operation.evaluate(operation(), None, *z)):
+        np.testing.assert_array_equal(np.sign(function(y, x).real[is_clear]), -np.sign(quotient[is_clear]))

@@ -289,14 +289,20 @@ def hyperbolic_arc_tangent(z: Pair) -> Pair:
 
 
 def arc_tangent_of_quotient(y: Pair, x: Pair) -> Pair:
-    """-i log((x + i y) / sqrt(x^2 + y^2)), with both scaled alike so that squares stay in range."""
+    """-i log((x + i y) / sqrt(x^2 + y^2)), with both scaled alike so that squares stay in range.
+
+    To the left, the sign of the angle is that of the real part of -y / x, which a small y loses beside x.
+    """
     largest = at_least(at_least(abs(x[0]), abs(x[1])), at_least(abs(y[0]), abs(y[1])))
     scale = where(largest > 2.0**500, largest.like(2.0**-600), where(largest < 2.0**-400, largest.like(2.0**600), 1.0))
     x, y = (x[0] * scale, x[1] * scale), (y[0] * scale, y[1] * scale)
     squares = multiply(x, x), multiply(y, y)
     root = square_root((squares[0][0] + squares[1][0], squares[0][1] + squares[1][1]))
     iy = _times_i(y)
-    return _over_i(logarithm(divide((x[0] + iy[0], x[1] + iy[1]), root)))
+    real, imaginary = divide((x[0] + iy[0], x[1] + iy[1]), root)
+    side = fma(y[0], x[0], y[1] * x[1])
+    is_left = (real < -abs(imaginary)) & ~side.equals(0.0)
+    return _over_i(logarithm((real, where(is_left, with_sign_of(imaginary, -side), imaginary))))
 
 
 FUNCTIONS: dict[type[Operation], Callable[..., Pair]] = {

@@ -8,12 +8,11 @@ from dataclasses import replace
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.kernels.products.matmul import emit_matmul, emit_packed_matmul
 from hloom.backends.cpu.kernels.products.product import MatmulSpec
-from hloom.backends.cpu.kernels.products.sums import accumulator
+from hloom.backends.cpu.kernels.products.sums import can_multiply
 from hloom.ir import Instruction
 from hloom.ops.dot import Dot
 from hloom.passes.fusion.dot_operands import stride_of
 from hloom.target import Target
-from hloom.types import PrimitiveType
 
 
 def emit(op: Dot, name: str, instruction: Instruction, target: Target) -> KernelCode | None:
@@ -25,15 +24,6 @@ def emit(op: Dot, name: str, instruction: Instruction, target: Target) -> Kernel
         return None
     code = emit_matmul(name, spec, target)
     return replace(code, packed=functools.cache(functools.partial(emit_packed_matmul, name, spec, target)))
-
-
-def can_multiply(lhs: PrimitiveType, rhs: PrimitiveType, out: PrimitiveType) -> bool:
-    """Whether there is native code for products of these element types."""
-    try:
-        accumulator(lhs, rhs, out)
-    except ValueError:
-        return False
-    return True
 
 
 def matmul_spec(op: Dot, instruction: Instruction) -> MatmulSpec | None:

@@ -17,7 +17,7 @@ from hloom.backends.cpu.kernels.products.computed.computed_operand import (
     with_factor,
     with_rounded_products,
 )
-from hloom.backends.cpu.kernels.products.dot import can_multiply, matmul_spec
+from hloom.backends.cpu.kernels.products.dot import matmul_spec
 from hloom.backends.cpu.kernels.products.dot_instructions import are_multiplied_as_words
 from hloom.backends.cpu.kernels.products.matmul import computed_matmul_code, sum_vector
 from hloom.backends.cpu.kernels.products.matrix import Matrix
@@ -26,7 +26,7 @@ from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers, 
 from hloom.backends.cpu.kernels.products.matvec.tile_sums import tile_columns, tile_sums_code
 from hloom.backends.cpu.kernels.products.product import MatmulSpec, Product
 from hloom.backends.cpu.kernels.products.repeated_product import can_be_repeated, repeated_if_infinite
-from hloom.backends.cpu.kernels.products.sums import accumulator
+from hloom.backends.cpu.kernels.products.sums import accumulator, can_multiply
 from hloom.ir import Instruction
 from hloom.ops.control_flow import Fusion
 from hloom.ops.dot import Dot

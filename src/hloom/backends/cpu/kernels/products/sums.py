@@ -36,6 +36,15 @@ def accumulator(lhs: PrimitiveType, rhs: PrimitiveType, out: PrimitiveType) -> T
     return type_of("double")
 
 
+def can_multiply(lhs: PrimitiveType, rhs: PrimitiveType, out: PrimitiveType) -> bool:
+    """Whether there is native code for products of these element types."""
+    try:
+        accumulator(lhs, rhs, out)
+    except ValueError:
+        return False
+    return True
+
+
 def _is_supported(type: PrimitiveType) -> bool:
     """Whether products of real numbers of a type have code."""
     return (type.is_integer and type.bits >= 8) or (type.is_float and type.bits >= 16)
