@@ -116,13 +116,20 @@ class Instruction:
         """Whether `check` has passed for the present operation and shapes."""
         return self._checked is not None and self._checked == (self.op, self.shape, self.operand_shapes)
 
-    def check(self) -> None:
-        """Checks the shapes against the rule of the operation (GEN-2). Raises HloomError if they violate it."""
+    def check(self, known: dict[tuple[int, ...], Instruction]) -> None:
+        """Checks the shapes against the rule of the operation (GEN-2). Raises HloomError if they violate it.
+
+        Among instructions with the same operation and shapes the first is checked, which is then `known`.
+        """
         if self.is_checked:
             return
         shapes = self.operand_shapes
-        self.op.check(self.shape, *self.op.bind(shapes))
-        self._checked = None if self.op.calling_fields else (self.op, self.shape, shapes)
+        first = known.setdefault((id(self.op), id(self.shape), *map(id, shapes)), self)
+        if first is self or first._checked is None:
+            self.op.check(self.shape, *self.op.bind(shapes))
+            self._checked = None if self.op.calling_fields else (self.op, self.shape, shapes)
+        else:
+            self._checked = first._checked
 
     def matches(self, pattern: str) -> bool:
         """Whether the name matches a glob pattern, which may begin with `%`: `fusion.*`, `%dot.3`."""

@@ -7,7 +7,7 @@ that follow from the operands, and names of instructions that are written inside
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any, NoReturn
 
 from hloom.errors import ArgumentError, HloomError, close_names
@@ -59,6 +59,8 @@ class InstructionParser:
         self.module = module
         self.computations: dict[str, Computation] = {}
         self.undefined: dict[str, int] = {}
+        self.operations: dict[tuple[Hashable, ...], Operation] = {}
+        """Operations without computations, by declaration and texts of attributes."""
         self.elided_count = 0
         self.line = 1
         self.counted_to = 0
@@ -330,21 +332,38 @@ class InstructionParser:
         `payload` is the field that is written in parentheses in place of operands, with its text and offset in
         `inside`.
         """
+        written = {field: texts.pop(field.text) for field in declaration.fields if field.text and field.text in texts}
+        if payload is not None:
+            written[payload] = inside
+        key = (declaration, *[(field.name, text) for field, (text, _) in written.items()])
+        op = self.operations.get(key)
+        values = self._values(declaration, written, texts, start) if op is None else {}
+        try:
+            op = declaration(**values) if op is None else op
+            if not declaration.calling_fields:
+                self.operations[key] = op
+            return op.canonical([operand.shape for operand in operands])
+        except HloomError as error:
+            raise error.at(self._location(start)) from None
+
+    def _values(
+        self,
+        declaration: type[Operation],
+        written: dict[Field, tuple[str, int]],
+        texts: AttributeTexts,
+        start: int,
+    ) -> dict[str, Any]:
+        """Reads the values of attributes from their texts."""
         values: dict[str, Any] = {}
         for field in declaration.fields:
-            if field is payload:
-                values[field.name] = attributes.read(field.kind, inside[0], self.text, inside[1])
-            elif field.text and field.text in texts:
-                values[field.name] = self._value(field, *texts.pop(field.text))
+            if field in written:
+                values[field.name] = self._value(field, *written[field])
             elif declaration is Conditional and "true_computation" in texts and "false_computation" in texts:
                 branches = (texts.pop("true_computation"), texts.pop("false_computation"))
                 values[field.name] = tuple(self._computations(*branch)[0] for branch in branches)
             elif field.default is REQUIRED:
                 self.scanner.fail(f"{declaration.opcode} needs the attribute {field.text or field.name}=..", start)
-        try:
-            return declaration(**values).canonical([operand.shape for operand in operands])
-        except HloomError as error:
-            raise error.at(self._location(start)) from None
+        return values
 
     def _result(self, op: Operation, declared: Shape | None, operands: list[Instruction], position: int) -> Shape:
         """The shape of a result: that of the text, or the inferred one.

@@ -54,7 +54,8 @@ def verify_module(module: Module) -> list[Instruction]:
         names.add(computation.name)
         _verify_structure(computation)
     _verify_call_graph(module)
-    mixed = [instruction for instruction in module.instructions() if not verify_instruction(instruction)]
+    known: dict[tuple[int, ...], Instruction] = {}
+    mixed = [instruction for instruction in module.instructions() if not _verify_instruction(instruction, known)]
     if module.is_scheduled:
         for computation in module.computations:
             _verify_schedule(computation)
@@ -64,13 +65,13 @@ def verify_module(module: Module) -> list[Instruction]:
     return mixed
 
 
-def verify_instruction(instruction: Instruction) -> bool:
+def _verify_instruction(instruction: Instruction, known: dict[tuple[int, ...], Instruction]) -> bool:
     """Checks invariant 10: operand count, attributes and result shape; returns whether it holds without mixed types.
 
     Raises HloomError with the instruction's location.
     """
     try:
-        instruction.check()
+        instruction.check(known)
     except HloomError as error:
         if not fits_in_one_precision(instruction):
             raise error.at(_location(instruction)) from None

@@ -37,7 +37,7 @@ def is_mixed(instruction: Instruction) -> bool:
     if instruction.is_checked or widest_float(instruction) is None:
         return False
     try:
-        instruction.check()
+        instruction.check({})
     except HloomError:
         return True
     return False
