@@ -28,9 +28,9 @@ counts if it passes on XLA. The sample of a file is reproducible: the tests whos
     python tools/run_jax_tests.py run path/to/jax --sample 4 --platform cpu   # to 20; then: --platform hloom
 """,
     "stablehlo": """The programs of StableHLO's reference interpreter (`tests/interpret`) and of its operations
-(`testdata`), which contain the results to expect. They run on the interpreter and compiled (`cpu`), of
-`testdata` so far a part in alphabetical order; files without a check do not count. Most differences are roundings: a
-result is compared with that of one order of summation, or of one approximation, within a few units in the last place.
+(`testdata`), which contain the results to expect. They run on the interpreter and compiled (`cpu`);
+files without a check do not count. Most differences are roundings: a result is compared with that of one order of
+summation, or of one approximation, within a few units in the last place.
 
     python tools/run_stablehlo_tests.py path/to/stablehlo --backend cpu
 """,
