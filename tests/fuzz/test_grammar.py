@@ -21,7 +21,7 @@ from hloom.fuzz.oracles import proto_round_trip, text_round_trip
 from hloom.fuzz.reference import reference_of
 from hloom.ir import Instruction, Module, callees_first
 from hloom.numerics import has_infinity, has_nan, widen
-from hloom.runtime.executable import check_argument
+from hloom.runtime.arguments import check_argument
 from hloom.text import fingerprint
 from hloom.types import Kind, PrimitiveType
 from hloom.verifier import verify_module

@@ -14,7 +14,7 @@ from hloom.errors import ArgumentError
 from hloom.files.arrays import random_value, read_arrays, take_value
 from hloom.ir import Module
 from hloom.numerics import convert
-from hloom.runtime.executable import check_argument
+from hloom.runtime.arguments import check_argument
 from hloom.shape import Shape
 from hloom.system.records import record
 from hloom.values import Array, Value

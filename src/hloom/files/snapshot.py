@@ -16,7 +16,7 @@ from hloom.proto.reader import module_from_proto, module_message
 from hloom.proto.schema import message_class
 from hloom.proto.shapes import read_literal, write_literal
 from hloom.proto.writer import module_to_proto
-from hloom.runtime.executable import check_argument
+from hloom.runtime.arguments import check_argument
 from hloom.values import Value
 
 

@@ -13,17 +13,16 @@ import numpy as np
 
 from hloom.errors import ArgumentError, HloomError, ResourceExhaustedError, RunError, counted
 from hloom.ir import Instruction, Module
-from hloom.literal import Literal, plain_array
 from hloom.ops.structure import ElidedConstant
+from hloom.runtime.arguments import check_argument
 from hloom.runtime.device import MAX_DEVICES, Device
 from hloom.runtime.rendezvous import Rendezvous
-from hloom.shape import UNBOUNDED, Shape
+from hloom.shape import Shape
 from hloom.system.float_state import ieee_floats
 from hloom.system.records import record
 from hloom.system.shield import Job
 from hloom.text import fingerprint
-from hloom.types import BY_DTYPE
-from hloom.values import TOKEN_VALUE, Value
+from hloom.values import Value
 from hloom.verifier.runnable import check_runnable
 
 if TYPE_CHECKING:
@@ -330,68 +329,6 @@ def own_arrays(value: Value, arguments: list[Value]) -> Value:
     flags = value.flags
     own = flags.owndata and flags.writeable and flags.c_contiguous and not any(value is a for a in arguments)
     return value if own else np.array(value, order="C")
-
-
-def check_argument(value: Any, shape: Shape, what: str) -> Value:
-    """Converts an array, number, list or tuple to a value of `shape`; ArgumentError if it does not fit."""
-    if shape.is_tuple:
-        if not isinstance(value, (tuple, list)) or len(value) != len(shape.elements):
-            raise ArgumentError(f"{what} takes a tuple for {shape}, got {_describe(value)}")
-        return tuple(
-            check_argument(element, element_shape, f"{what}[{i}]")
-            for i, (element, element_shape) in enumerate(zip(value, shape.elements, strict=True))
-        )
-    if not shape.is_array:
-        return TOKEN_VALUE
-    dtype = shape.element_type.dtype
-    try:
-        if isinstance(value, np.ndarray) and value.dtype == dtype:
-            array = value if type(value) is np.ndarray else plain_array(value)
-        elif isinstance(value, (bool, int, float, complex, list)):
-            array = _from_python(value, dtype)
-        else:
-            array = Literal.from_value(value).value
-    except ArgumentError as error:
-        raise ArgumentError(f"{what} has shape {shape}, got {_describe(value)}: {error.message}") from None
-    if not isinstance(array, np.ndarray) or array.dtype != dtype:
-        raise ArgumentError(f"{what} has element type {shape.element_type}, got {_describe(array)}")
-    fits = len(array.shape) == shape.rank and all(
-        size == bound or bound == UNBOUNDED or (dynamic and size < bound)
-        for size, bound, dynamic in zip(array.shape, shape.dimensions, shape.dynamic_dimensions, strict=True)
-    )
-    if not fits:
-        raise ArgumentError(f"{what} has shape {shape}, got {_describe(array)}")
-    return array
-
-
-def _from_python(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, np.dtype[Any]]:
-    """Converts Python numbers to the parameter's element type; ArgumentError if it cannot hold them."""
-    try:
-        array, given = np.array(value, dtype), np.array(value)
-        is_exact = BY_DTYPE[dtype].is_integer or BY_DTYPE[dtype].is_pred
-        fits = np.array_equal(array, given) if is_exact else _is_numeric(given)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(str(error)) from None
-    if not fits:
-        raise ArgumentError(f"{dtype} cannot hold every value")
-    return array
-
-
-def _is_numeric(array: np.ndarray[Any, np.dtype[Any]]) -> bool:
-    """Whether the elements are numbers, and not strings, dates or other objects, which NumPy may convert to floats."""
-    is_object = array.dtype.kind == "O"
-    return (
-        all(isinstance(x, (int, float, complex)) for x in array.flat) if is_object else array.dtype.kind not in "SUMm"
-    )
-
-
-def _describe(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype}{list(value.shape)}"
-    if isinstance(value, (tuple, list)):
-        return f"a {type(value).__name__} of {len(value)}"
-    is_short = isinstance(value, (bool, int, float, complex)) and not abs(value) > 2**64
-    return repr(value) if is_short else type(value).__name__
 
 
 def _check_elided(module: Module) -> None:

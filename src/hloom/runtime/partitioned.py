@@ -7,8 +7,9 @@ from typing import Any
 
 from hloom.errors import ArgumentError
 from hloom.ir import Module
+from hloom.runtime.arguments import check_argument
 from hloom.runtime.blocks import join, shard
-from hloom.runtime.executable import DeviceExecutable, Executable, check_argument
+from hloom.runtime.executable import DeviceExecutable, Executable
 from hloom.shape import Shape
 from hloom.sharding import Sharding
 from hloom.values import Array, Value

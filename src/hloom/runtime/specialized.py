@@ -8,7 +8,8 @@ from typing import Any
 
 from hloom.errors import ArgumentError, HloomError
 from hloom.ir import Module
-from hloom.runtime.executable import Executable, check_argument
+from hloom.runtime.arguments import check_argument
+from hloom.runtime.executable import Executable
 from hloom.shape import Shape
 from hloom.values import Value
 
