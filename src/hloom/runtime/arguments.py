@@ -49,7 +49,8 @@ def _from_python(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, np.dtype[A
     """Converts Python numbers to the parameter's element type; ArgumentError if it cannot hold them."""
     try:
         array, given = np.array(value, dtype), np.array(value)
-        is_exact = BY_DTYPE[dtype].is_integer or BY_DTYPE[dtype].is_pred
+        element_type = BY_DTYPE[dtype]
+        is_exact = element_type.is_integer or element_type.is_pred
         fits = np.array_equal(array, given) if is_exact else _is_numeric(given)
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(str(error)) from None
@@ -60,10 +61,9 @@ def _from_python(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, np.dtype[A
 
 def _is_numeric(array: np.ndarray[Any, np.dtype[Any]]) -> bool:
     """Whether the elements are numbers, and not strings, dates or other objects, which NumPy may convert to floats."""
-    is_object = array.dtype.kind == "O"
-    return (
-        all(isinstance(x, (int, float, complex)) for x in array.flat) if is_object else array.dtype.kind not in "SUMm"
-    )
+    if array.dtype.kind == "O":
+        return all(isinstance(x, (int, float, complex)) for x in array.flat)
+    return array.dtype.kind not in "SUMm"
 
 
 def _describe(value: Any) -> str:

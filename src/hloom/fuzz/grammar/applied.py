@@ -145,7 +145,7 @@ def _arg_reduce(body: Body, operand: Instruction) -> Instruction:
     first = inner.add(And(), equal, inner.add(Compare(direction=ComparisonDirection.LT), i, j))
     keep = inner.add(Or(), better, first)
     inner.end([inner.add(Select(), keep, a, b), inner.add(Select(), keep, i, j)])
-    ends = [
+    extremes = [
         body.constant(extreme(element_type, highest=not largest)),
         body.constant(extreme(index_type, highest=True)),
     ]
@@ -153,7 +153,7 @@ def _arg_reduce(body: Body, operand: Instruction) -> Instruction:
     if along_one:
         dimensions = (draw.below(operand.shape.rank),)
     indices = body.add(Iota(iota_dimension=dimensions[0]), shape=index_shape) if along_one else body.want(index_shape)
-    return _opened(body, Reduce(dimensions=dimensions, computation=inner.computation), operand, indices, *ends)
+    return _opened(body, Reduce(dimensions=dimensions, computation=inner.computation), operand, indices, *extremes)
 
 
 def _comparisons(

@@ -42,10 +42,10 @@ def store_lanes(b: Builder, value: Element, address: Value, type: PrimitiveType,
         b.store(value[1], b.element_pointer(address, constant(I64, 1), memory_element(type)), align)
 
 
-def interleaved(b: Builder, re: Value, im: Value) -> Value:
-    """Returns real and imaginary parts alternately, as memory has complex numbers."""
-    lanes = re.type.width
-    return b.shuffle(re, im, [k // 2 + k % 2 * lanes for k in range(2 * lanes)])
+def interleaved(b: Builder, first: Value, second: Value) -> Value:
+    """Returns the lanes of two vectors alternately, as memory has real and imaginary parts."""
+    lanes = first.type.width
+    return b.shuffle(first, second, [k // 2 + k % 2 * lanes for k in range(2 * lanes)])
 
 
 def repeated_lanes(b: Builder, mask: Value | None, count: int) -> Value | None:

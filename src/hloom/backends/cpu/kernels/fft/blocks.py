@@ -133,6 +133,11 @@ class SequenceBlock:
         """The number of elements of a sequence that a vector in memory has."""
         return self.fft.width // 2 if self.type.is_complex else self.fft.width
 
+    @property
+    def _tile(self) -> Value:
+        """The number of elements of a sequence that are contiguous in memory, in the order of rows."""
+        return self.f["tile" if self.is_twisted else "length"]
+
     def _in_squares(self, length: Value) -> IndexValue:
         """Returns the number of elements, out of `length`, that are moved in squares: whole vectors."""
         f = self.f
@@ -150,7 +155,7 @@ class SequenceBlock:
         with f.loop(lanes) as lane:
             f.store(self._sequence_start(lane.index), f.at(stored_addresses, lane.index, "i64"), 8)
         held = f.multiply(f.ceil_divide(count, self.fft.width), self.fft.width)
-        tile = f["tile"] if self.is_twisted else f["length"]
+        tile = self._tile
         tiles = f.loop(f.binary("udiv", f["length"], tile)) if self.is_twisted else nullcontext()
         with tiles as loop, f.loop(held, self.fft.width) as group:
             addresses = [
@@ -178,7 +183,7 @@ class SequenceBlock:
         """Returns the offset of the first element of a sequence."""
         f = self.f
         if self.order == "rows":
-            return f.multiply(sequence, f["tile" if self.is_twisted else "length"])
+            return f.multiply(sequence, self._tile)
         outer, inner = f.binary("udiv", f.index(sequence), f["inner"]), f["inner"]
         return f.add(f.multiply(outer, f.multiply(f["length"], inner)), f.subtract(sequence, f.multiply(outer, inner)))
 

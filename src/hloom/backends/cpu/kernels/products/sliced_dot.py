@@ -8,7 +8,7 @@ from hloom.backends.cpu.elements.types import clamped, memory_element, resized
 from hloom.backends.cpu.kernels.code import KernelCode, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products import dot as products
-from hloom.backends.cpu.kernels.products.sums import can_multiply as can_multiply_types
+from hloom.backends.cpu.kernels.products import sums
 from hloom.ir import Instruction
 from hloom.lir import IndexValue, Value, type_of
 from hloom.ops.control_flow import Fusion
@@ -39,7 +39,7 @@ def can_multiply(dot: Instruction) -> bool:
     """Whether there is code for a dot."""
     assert isinstance(dot.op, Dot)
     spec = products.matmul_spec(dot.op, dot)
-    return spec is not None and can_multiply_types(spec.lhs_type, spec.rhs_type, spec.out_type)
+    return spec is not None and sums.can_multiply(spec.lhs_type, spec.rhs_type, spec.out_type)
 
 
 def _array(operand: Instruction) -> Instruction:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import field
 
+from hloom.backends.cpu.elements.memory import interleaved
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.computed.operand_emitter import OperandEmitter, Resume, Shared
 from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction
@@ -122,7 +123,7 @@ class StoredMatrix(StreamedMatrix):
             element = type_of(f"i{words.bits}", lanes)
             pointers = [f.at(line, at, matrix.element) for line in lines]
             elements = [f.load_as(pointer, matrix.type, element, mask) for pointer in pointers]
-            whole = matrix.finished(f, _interleaved(f, elements), type_of("i32", lanes))
+            whole = matrix.finished(f, _words_of(f, elements), type_of("i32", lanes))
             width = self.type.width
             return [f.shuffle(whole, None, range(k, k + width)) for k in range(0, lanes, width)]
 
@@ -135,13 +136,12 @@ def parts_of(matrix: Matrix) -> int:
     return 1 if words is None or words.distance == 1 else words.count
 
 
-def _interleaved(f: KernelFunction, elements: list[Value]) -> Value:
+def _words_of(f: KernelFunction, elements: list[Value]) -> Value:
     """Returns words of the elements of several vectors."""
     while len(elements) > 1:
         type = elements[0].type
-        lanes = [lane for pair in range(type.width) for lane in (pair, pair + type.width)]
         wide = type_of(f"i{2 * type.bits}", type.width)
-        elements = [f.bitcast(f.shuffle(a, b, lanes), wide) for a, b in zip(elements[::2], elements[1::2], strict=True)]
+        elements = [f.bitcast(interleaved(f, *pair), wide) for pair in zip(elements[::2], elements[1::2], strict=True)]
     return elements[0]
 
 

@@ -86,7 +86,7 @@ def tile_columns(p: Matvec, target: Target) -> TileColumns | None:
 
 
 def _order(operand: ComputedOperand) -> Sequence[int] | None:
-    """Returns which of the elements of a step the halves of words have; None if they are in order."""
+    """Returns which of the elements of a step, or of several, the halves of words have; None if they are in order."""
     if operand.has_words:
         return order_of_halves(operand.block_of_words // 2)
     order = operand.order(F32)
