@@ -442,9 +442,11 @@ def clone_computation(computation: Computation, replacement: Callable[[Computati
     for old in computation.instructions:
         op = old.op.with_computations(replacement) if old.op.calling_fields else old.op
         instruction = Instruction(old.name, old.shape, op, [new[operand] for operand in old.operands])
-        instruction.metadata = old.metadata.copy()
-        instruction.frontend_attributes = old.frontend_attributes.copy()
-        instruction.extra_attributes = old.extra_attributes.copy()
+        if old.metadata:
+            instruction.metadata = old.metadata.copy()
+        if old.frontend_attributes or old.extra_attributes:
+            instruction.frontend_attributes = old.frontend_attributes.copy()
+            instruction.extra_attributes = old.extra_attributes.copy()
         instruction.sharding, instruction.backend_config = old.sharding, old.backend_config
         instruction.location, instruction._checked = old.location, old._checked
         new[old] = copy.add(instruction)

@@ -63,8 +63,9 @@ def can_lower(instruction: Instruction, can_apply: CanApply, any_window: bool = 
     is_tuple = instruction.shape.is_tuple and isinstance(op, Reduction)
     results = instruction.shape.elements if is_tuple else (instruction.shape,)
     operands = instruction.operand_shapes
-    if not all(shape.is_array and not shape.is_dynamic for shape in (*results, *operands)):
-        return False
+    for shape in (*results, *operands):
+        if shape.layout is None or shape.is_dynamic:
+            return False
     types = tuple([shape.element_type for shape in operands])
     result = results[0].element_type
     if is_applied_to_elements(op):

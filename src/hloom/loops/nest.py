@@ -138,6 +138,11 @@ class Nest:
         return walk([*self.values, *reads]) if reads else self.expressions
 
     @cached_property
+    def all_loads(self) -> list[Load]:
+        """The loads among all expressions."""
+        return _loads_among(self.all_expressions)
+
+    @cached_property
     def indices(self) -> list[Index]:
         """The indices of the stores and of all expressions."""
         indices = [store.index for store in self.stores]
@@ -286,7 +291,7 @@ def in_place_pairs(nests: Sequence[Nest]) -> set[tuple[int, int]]:
         id(load) for reduction in nest.reductions for load in loads_of([*reduction.values, *reduction.initial])
     }
     read: dict[int, set[Index | None]] = {}
-    for load in _loads_among(nest.all_expressions):
+    for load in nest.all_loads:
         read.setdefault(load.buffer, set()).add(None if id(load) in inside_reductions else load.index)
     written: dict[int, set[Index]] = {}
     for store in nest.stores:

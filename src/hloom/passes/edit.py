@@ -114,7 +114,8 @@ class Edit:
             return
         for made in [*self._before.values()]:
             for instruction in reversed(made):
-                self.remove_unused(instruction)
+                if not instruction.users:
+                    self.remove_unused(instruction)
         self.computation.instructions = [*self.instructions()]
 
     def instructions(self) -> Iterator[Instruction]:
@@ -222,6 +223,8 @@ def runs_effects(op: Operation) -> bool:
 def effectful_computations(module: Module) -> set[Computation]:
     """Returns the computations that contain an instruction with a side effect, directly or in a callee (GEN-11)."""
     found: set[Computation] = set()
+    if not any(i.op.has_side_effect for i in module.instructions()):
+        return found
     for computation in callees_first_of(module):
         calling = [i for i in computation.instructions if i.op.has_side_effect or i.op.calling_fields]
         if any(has_effect(instruction, found) for instruction in calling):
@@ -244,6 +247,8 @@ def callees_first_of(module: Module) -> list[Computation]:
 
 def loops_of(module: Module) -> list[Instruction]:
     """Returns the while instructions of a module, inner loops first."""
+    if not any(isinstance(i.op, While) for i in module.instructions()):
+        return []
     return [i for c in callees_first_of(module) for i in c.instructions if isinstance(i.op, While)]
 
 

@@ -6,9 +6,10 @@ that follow from the operands, and names of instructions that are written inside
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Hashable, Iterator
-from typing import Any, NoReturn
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, NoReturn, TypeVar
 
 from hloom.errors import ArgumentError, HloomError, close_names
 from hloom.ir import Computation, Instruction, Module
@@ -30,6 +31,8 @@ from hloom.text.attribute_texts import AttributeTexts, scan_attributes
 from hloom.text.literals import is_elided, parse_literal
 from hloom.text.scanner import MAX_NESTING, NAME, SPACE, Scanner
 from hloom.text.shapes import USUAL_SHAPE, scan_shape, usual_shape
+
+T = TypeVar("T")
 
 _INSTRUCTION = re.compile(r'(ROOT\s++)?%?([A-Za-z_][\w.\-]*+|"[^"\n]*+")\s*+=\s*+')
 SINGLE_INSTRUCTION = re.compile(r"\s*+(?:(?:ROOT\s++)?%?[A-Za-z_][\w.\-]*+\s*+=|\(|[a-z]\w*+\[)")
@@ -187,10 +190,7 @@ class InstructionParser:
             )
         if type(op).infer is Operation.infer:
             self.scanner.fail(f"the shape of {op.opcode} does not follow from its operands: write it", position)
-        try:
-            shape = op.infer(*op.bind([operand.shape for operand in operands]))
-        except HloomError as error:
-            raise error.at(self._location(position)) from None
+        shape = self._located(position, lambda: op.infer(*op.bind([operand.shape for operand in operands])))
         layout = operands[0].shape.layout if isinstance(op, Transpose) else None
         if isinstance(op, Transpose) and layout is not None:
             # As in XLA, the layout of the result makes the transpose a bitcast.
@@ -227,7 +227,7 @@ class InstructionParser:
         scanner, text = self.scanner, self.text
         usual = _NAMES.match(text, scanner.pos)
         names = NAME.findall(usual[0]) if usual else []
-        if usual and all(name in self.by_name for name in names):
+        if usual and all(map(self.by_name.__contains__, names)):
             scanner.pos = usual.end()
             return [self.by_name[name] for name in names]
         scanner.expect("(", "before the operands")
@@ -332,19 +332,27 @@ class InstructionParser:
         `payload` is the field that is written in parentheses in place of operands, with its text and offset in
         `inside`.
         """
-        written = {field: texts.pop(field.text) for field in declaration.fields if field.text and field.text in texts}
+        fields = declaration.fields if texts else ()
+        written = {field: texts.pop(field.text) for field in fields if field.text and field.text in texts}
         if payload is not None:
             written[payload] = inside
         key = (declaration, *[(field.name, text) for field, (text, _) in written.items()])
         op = self.operations.get(key)
-        values = self._values(declaration, written, texts, start) if op is None else {}
-        try:
-            op = declaration(**values) if op is None else op
+        if op is None:
+            values = self._values(declaration, written, texts, start)
+            op = self._located(start, lambda: declaration(**values))
             if not declaration.calling_fields:
                 self.operations[key] = op
-            return op.canonical([operand.shape for operand in operands])
+        if declaration.canonical is Operation.canonical:
+            return op
+        return self._located(start, functools.partial(op.canonical, [operand.shape for operand in operands]))
+
+    def _located(self, position: int, make: Callable[[], T]) -> T:
+        """Returns `make()`; its errors have the line of a position."""
+        try:
+            return make()
         except HloomError as error:
-            raise error.at(self._location(start)) from None
+            raise error.at(self._location(position)) from None
 
     def _values(
         self,
@@ -377,7 +385,7 @@ class InstructionParser:
             if not declared.is_tuple or not declared.elements:
                 self.scanner.fail(f"the result of {op.opcode} is a tuple that begins with the data", position)
             return op.result_of(declared.elements[0])
-        if declared is None or isinstance(op, Transfer | Outfeed):
+        if declared is None or isinstance(op, (Transfer, Outfeed)):
             return self._inferred(op, operands, position)
         return declared
 

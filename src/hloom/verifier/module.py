@@ -100,7 +100,7 @@ def _verify_structure(computation: Computation) -> None:
         if isinstance(instruction.op, Parameter):
             positions.append(instruction.op.number)
         seen.add(instruction)
-        reads += len(set(instruction.operands))
+        reads += len(instruction.operands) if len(instruction.operands) < 2 else len(set(instruction.operands))
         users += len(instruction.users)
     if reads != users:
         for instruction in computation.instructions:

@@ -25,6 +25,7 @@ class SingleDeviceCollectives:
     """
 
     name: ClassVar[str] = "single-device"
+    operations: ClassVar[tuple[type, ...]] = (Collective, CollectivePermute, PartitionId, ReplicaId)
 
     def run(self, module: Module) -> int:
         """Replaces the collectives; returns their number."""

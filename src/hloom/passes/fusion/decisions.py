@@ -190,6 +190,8 @@ class Decisions:
 
     def _patterns(self, instruction: Instruction, roots: set[Instruction]) -> set[AccessPattern]:
         """Access patterns of the reductions in the fusions of these roots if the instruction becomes part of them."""
+        if not self._reducing:
+            return set()
         found: set[AccessPattern] = set().union(*[self.kernels[root].patterns for root in roots])
         if instruction in self._reducing:
             found |= {pattern for user in instruction.users if (pattern := access_pattern(user, instruction))}
@@ -197,6 +199,8 @@ class Decisions:
 
     def _reads_another_version(self, instruction: Instruction, roots: set[Instruction]) -> bool:
         """Whether an instruction reads another version of an array that is updated in place than one of the fusions."""
+        if not self._versions:
+            return False
         read = versions_read(instruction, self._versions).items()
         return any(self.kernels[root].versions.get(array, count) != count for array, count in read for root in roots)
 

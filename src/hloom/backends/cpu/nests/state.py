@@ -73,6 +73,8 @@ class NestState(ABC):
         self.called = called_functions(nest.all_expressions)
         """The applications of functions that are calls, by their ids."""
         self._safe: dict[int, bool] = {}
+        self._is_in_bounds = all(load.in_bounds for load in nest.all_loads)
+        """Whether all loads of the nest are in bounds, under any condition."""
 
     def origin(self, load: Load) -> tuple[Value, Index]:
         """Returns an address, and the index relative to it of the element that is loaded."""
@@ -121,8 +123,11 @@ class NestState(ABC):
 
     def to_common_width(self, operands: list[Element]) -> list[Element]:
         """Splats scalar operands if another one is a vector."""
-        width = max((width_of(operand) for operand in operands), default=0)
-        return [self.splat(operand, width) for operand in operands] if width else operands
+        widths = [*map(width_of, operands)]
+        width = max(widths, default=0)
+        if not width:
+            return operands
+        return [o if own == width else self.splat(o, width) for o, own in zip(operands, widths, strict=True)]
 
     def splat(self, element: Element, width: int) -> Element:
         """A vector of `width` lanes of a scalar element; the element itself if it is a vector, or the width 0."""
@@ -135,6 +140,8 @@ class NestState(ABC):
 
     def is_safe(self, expression: Expression) -> bool:
         """Whether all loads that are not guarded by a condition inside the expression are in bounds."""
+        if self._is_in_bounds:
+            return True
         if id(expression) not in self._safe:
             for each in walk([expression]):
                 self._safe.setdefault(id(each), self._is_safe(each))

@@ -289,9 +289,9 @@ class _Assigner:
         for use in uses:
             if not _is_self_copy(use.step, self.assignment):
                 old = joined.setdefault((use.position, id(use.step)), use)
-                joined[use.position, id(use.step)] = replace(
-                    old, reads=old.reads or use.reads, writes=old.writes or use.writes
-                )
+                if old is not use:
+                    both = replace(old, reads=old.reads or use.reads, writes=old.writes or use.writes)
+                    joined[use.position, id(use.step)] = both
         return sorted(joined.values(), key=lambda use: use.position)
 
     # Parallel loops

@@ -26,8 +26,10 @@ from hloom.ops.reshape import Reshape
 from hloom.ops.scatter import Scatter
 from hloom.ops.select import Select
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
-from hloom.ops.structure import Parameter
+from hloom.ops.structure import Constant, Parameter
 from hloom.ops.traits import Update
+from hloom.passes.edit import constant_value
+from hloom.passes.pattern import splat_source
 from hloom.passes.rewrite import Match, Rule
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
@@ -157,19 +159,32 @@ def _update_of_one_window(m: Match) -> Instruction:
     """Writes the window if it is inside of the array, and the old values otherwise."""
     operand, indices, updates = m.root.operands
     window = Shape.array(m.element_type, _windows(m.op, operand.shape, updates.shape).slice_sizes)
-    entries = dict(zip(m.op.scatter_dims_to_operand_dims, _entries(m, indices), strict=True))
-    zero = m.scalar(0, indices.shape.element_type)
-    starts = [entries.get(d, zero) for d in range(operand.shape.rank)]
+    indexed = m.op.scatter_dims_to_operand_dims
+    limits = [operand.shape.dimensions[d] - window.dimensions[d] for d in indexed]
+    known = _known_entries(indices, len(indexed))
+    if known is not None and not all(0 <= entry <= limit for entry, limit in zip(known, limits, strict=True)):
+        return operand
+    made = _entries(m, indices) if known is None else [m.scalar(entry, indices.shape.element_type) for entry in known]
+    entries = dict(zip(indexed, made, strict=True))
+    starts = [entries.get(d) or m.scalar(0, indices.shape.element_type) for d in range(operand.shape.rank)]
     old = m.build(DynamicSlice(size_indices=window.dimensions), [operand, *starts], window)
     new = m.build(Reshape(), [updates], window)
     monoid = monoid_of(m.op.update_computation)
     if monoid is not None:
         new = m.build(monoid(), [old, new], window)
-    for d, entry in entries.items():
-        new = m.build(
-            Select(), [_is_inside(m, entry, operand.shape.dimensions[d] - window.dimensions[d]), new, old], window
-        )
+    if known is None:
+        for entry, limit in zip(made, limits, strict=True):
+            new = m.build(Select(), [_is_inside(m, entry, limit), new, old], window)
     return m.result(DynamicUpdateSlice(), operand, new, *starts)
+
+
+def _known_entries(indices: Instruction, count: int) -> list[int] | None:
+    """Returns the `count` components of the only index vector, if they are constants."""
+    source = splat_source(indices) or indices
+    if not isinstance(source.op, Constant):
+        return None
+    entries = [int(entry) for entry in constant_value(source).reshape(-1)]
+    return entries if source is indices else entries * count
 
 
 def _entries(m: Match, indices: Instruction) -> list[Instruction]:

@@ -1,26 +1,33 @@
 """Matrix products as LLVM IR: sizes, strides and types of the operands are constants of the code.
 
 A product is a matrix times a few vectors (matvec), or of f32 from bf16 parts (split), or by blocks and tiles (blocked).
+The first two are imported by the first such product.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.code import KernelCode, PackedCode, code_of, entry_of
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
-from hloom.backends.cpu.kernels.products.blocked.blocked_product import ARRAYS, BlockedProduct, Instruction, factors
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.backends.cpu.kernels.products.blocked.blocked_product import ARRAYS, BlockedProduct, Instruction
 from hloom.backends.cpu.kernels.products.blocked.matmul_plan import MatmulPlan
 from hloom.backends.cpu.kernels.products.blocked.planning import make_plan
-from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand
 from hloom.backends.cpu.kernels.products.dot_instructions import dot_instruction, in_words
-from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers, matvec_code, transposed, transposition
 from hloom.backends.cpu.kernels.products.product import MatmulSpec, Product, normalised
 from hloom.backends.cpu.kernels.products.scaled_product import scaled_product
-from hloom.backends.cpu.kernels.products.split.split_product import split_product
 from hloom.backends.cpu.kernels.products.sums import accumulator
-from hloom.backends.cpu.kernels.products.tiles.tile_registers import tile_instruction
+from hloom.backends.cpu.kernels.products.tiles.tile_registers import has_tile_instruction, tile_instruction
 from hloom.lir import IndexValue, Type, constant, type_of
 from hloom.target import Target
+from hloom.types import PrimitiveType
+
+if TYPE_CHECKING:
+    from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand
+    from hloom.backends.cpu.kernels.products.matvec.matvec import Pointers
+    from hloom.backends.cpu.kernels.products.matvec_product import MatvecProduct
+    from hloom.backends.cpu.kernels.products.split.split_product import SplitProduct
 
 MAX_VECTORS_OF_WORDS = 8
 """Vectors of words by which a matrix is multiplied where it is read."""
@@ -37,16 +44,25 @@ def emit_matmul(name: str, spec: MatmulSpec, target: Target) -> KernelCode:
 
 
 def _unscaled_code(name: str, spec: MatmulSpec, vector: Type, target: Target) -> KernelCode:
-    if (split := split_product(spec, target)) is not None:
+    if (split := as_split(spec, target)) is not None:
         return split.code(name, _plain_code(f"{name}.whole", spec, vector, target))
     return _plain_code(name, spec, vector, target)
 
 
+def as_split(spec: MatmulSpec, target: Target) -> SplitProduct | None:
+    """Returns the product of f32 as one of bf16 parts; None for others, and if it does not pay."""
+    bf16, types = PrimitiveType.BF16, {spec.lhs_type, spec.rhs_type, spec.out_type}
+    if types != {PrimitiveType.F32} or target.batch_invariant or not has_tile_instruction(bf16, bf16):
+        return None
+    from hloom.backends.cpu.kernels.products.split.split_product import split_product
+
+    return split_product(spec, target)
+
+
 def _plain_code(name: str, spec: MatmulSpec, vector: Type, target: Target) -> KernelCode:
     p = normalised(spec, target.batch_invariant)
-    found = _as_matvec(p, vector, target)
-    if found is not None:
-        return _matvec_code(name, *found, vector, target)
+    if (matvec := _as_matvec(p, vector, target)) is not None:
+        return matvec.code(name)
     return BlockedProduct(name, *_planned(p, vector, target)).code()
 
 
@@ -74,8 +90,8 @@ def emit_packed_matmul(name: str, spec: MatmulSpec, target: Target) -> PackedCod
         return None
     p = normalised(spec, target.batch_invariant)
     vector = _sum_vector(spec, target)
-    if (found := _as_matvec(p, vector, target)) is not None:
-        return _packed_matvec(name, *found, vector, target)
+    if (matvec := _as_matvec(p, vector, target)) is not None:
+        return matvec.packed(name)
     planned, instruction = _planned(p, vector, target, shares_b=True)
     if planned.b_storage != "shared" or p.batch > 1 or planned.columns < p.n:
         return None
@@ -92,36 +108,17 @@ def _sum_vector(spec: MatmulSpec, target: Target) -> Type:
     return sum_vector(accumulator(spec.lhs_type, spec.rhs_type, spec.out_type), target)
 
 
-def _as_matvec(p: Product, vector: Type, target: Target) -> tuple[Matvec, bool] | None:
-    """Returns the product as a matrix times a vector, or times a few vectors of words, and whether the vectors are its
-    left operand; None for other products, and if there is no code for the distances.
+def _as_matvec(p: Product, vector: Type, target: Target) -> MatvecProduct | None:
+    """Returns the product as a matrix times a few vectors; None for other products.
 
     Sums of floats are not those of other products, so there are none where they have to be the same for all sizes.
     """
-    if p.is_complex or (vector.is_float and target.batch_invariant):
+    few = 1 if vector.is_float else MAX_VECTORS_OF_WORDS
+    if p.is_complex or (vector.is_float and target.batch_invariant) or min(p.m, p.n) > few:
         return None
-    p = p.transposed() if p.m < p.n else p
-    instruction = None if vector.is_float else dot_instruction(p, vector, any_side=True)
-    if p.n > (1 if instruction is None else MAX_VECTORS_OF_WORDS):
-        return None
-    p = p if instruction is None else in_words(p, instruction.count, instruction.flipped)
-    matvec = Matvec(p.batch, p.m, p.k, p.n, p.a, p.b, p.c, p.batch_strides, instruction=instruction)
-    return (matvec, p.swapped) if matvec.is_streamed else None
+    from hloom.backends.cpu.kernels.products.matvec_product import matvec_product
 
-
-def _matvec_code(name: str, p: Matvec, swapped: bool, vector: Type, target: Target) -> KernelCode:
-    f = entry_of(name, *ARRAYS)
-    matrix, vectors = factors(f, swapped)
-    return matvec_code(name, f, p, vector, target, Pointers(vectors, f["out"], [matrix]))
-
-
-def _packed_matvec(name: str, p: Matvec, swapped: bool, vector: Type, target: Target) -> PackedCode | None:
-    """Returns the product in two steps, the first of which transposes a narrow matrix; None for another matrix."""
-    after = transposed(p)
-    if after is None:
-        return None
-    packing, size = transposition(f"{name}.packing", p), p.m * p.k * size_of(p.matrix.element)
-    return PackedCode(int(swapped), size, packing, _matvec_code(f"{name}.packed", after, swapped, vector, target))
+    return matvec_product(p, vector, target)
 
 
 def _zeros_code(name: str, spec: MatmulSpec) -> KernelCode:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from backends.cpu.kernels.products.test_matmul import check, run, spec_of, squared_errors
-from hloom.backends.cpu.kernels.products.matmul import emit_matmul
-from hloom.backends.cpu.kernels.products.split.split_product import split_product
+from hloom.backends.cpu.kernels.products.matmul import as_split, emit_matmul
 from hloom.backends.cpu.kernels.products.tiles.tile_registers import BF16, has_tile_instruction
 from hloom.lir import LirModule
 from hloom.target import Target
@@ -29,7 +28,7 @@ def normal(shape: tuple[int, int], seed: int) -> np.ndarray:
 def multiplied(a: np.ndarray, b: np.ndarray, threads: int = 1) -> np.ndarray:
     """Returns the product of matrices in tile registers."""
     (m, k), n = a.shape, b.shape[1]
-    assert split_product(spec_of(1, m, n, k), TARGET) is not None
+    assert as_split(spec_of(1, m, n, k), TARGET) is not None
     out = np.zeros((m, n), np.float32)
     run(spec_of(1, m, n, k), np.ascontiguousarray(a), np.ascontiguousarray(b), out, threads, 64)
     return out
@@ -38,7 +37,7 @@ def multiplied(a: np.ndarray, b: np.ndarray, threads: int = 1) -> np.ndarray:
 @pytest.mark.parametrize("orders", ORDERS)
 @pytest.mark.parametrize("sizes", [(1, 256, 256, 256), (2, 211, 205, 203), (1, 300, 1100, 130)])
 def test_layouts_and_ends_of_lines_and_of_k(sizes: tuple[int, int, int, int], orders: str) -> None:
-    assert split_product(spec_of(*sizes, orders=orders), TARGET) is not None
+    assert as_split(spec_of(*sizes, orders=orders), TARGET) is not None
     check(spec_of(*sizes, orders=orders), threads=2)
 
 
@@ -117,15 +116,15 @@ def test_results_do_not_depend_on_threads() -> None:
     ],
 )
 def test_other_products_have_no_parts(sizes: tuple[int, int, int, int], types: str) -> None:
-    assert split_product(spec_of(*sizes, types), TARGET) is None
+    assert as_split(spec_of(*sizes, types), TARGET) is None
 
 
 def test_products_in_shorter_vectors_have_no_parts() -> None:
-    assert split_product(spec_of(1, 512, 512, 512), Target(32, 2)) is None
+    assert as_split(spec_of(1, 512, 512, 512), Target(32, 2)) is None
 
 
 def test_batch_invariant_products_have_no_parts() -> None:
-    assert split_product(spec_of(1, 512, 512, 512), Target(64, 2, batch_invariant=True)) is None
+    assert as_split(spec_of(1, 512, 512, 512), Target(64, 2, batch_invariant=True)) is None
 
 
 def test_five_registers_are_used() -> None:

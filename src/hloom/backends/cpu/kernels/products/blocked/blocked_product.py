@@ -9,12 +9,12 @@ columns of B and C.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from hloom.backends.cpu.kernels.code import KernelCode, align_up, code_of, entry_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.blocked.matmul_plan import MatmulPlan
 from hloom.backends.cpu.kernels.products.blocked.packed_b import CONTEXT, PackedB
-from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand
 from hloom.backends.cpu.kernels.products.dot_instructions import DotInstruction
 from hloom.backends.cpu.kernels.products.packing.packing import Packing
 from hloom.backends.cpu.kernels.products.product import Product
@@ -34,6 +34,9 @@ from hloom.backends.cpu.kernels.products.tiles.tile_registers import (
     release,
 )
 from hloom.lir import I1, I64, PTR, IndexValue, Value, constant, type_of
+
+if TYPE_CHECKING:
+    from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand
 
 Instruction = DotInstruction | TileInstruction
 ARRAYS = ("lhs", "rhs", "out")

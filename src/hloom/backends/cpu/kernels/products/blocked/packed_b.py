@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, size_of
 from hloom.backends.cpu.kernels.products.blocked.matmul_plan import MatmulPlan
-from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand
 from hloom.backends.cpu.kernels.products.packing import pack_b
-from hloom.backends.cpu.kernels.products.packing.pack_computed import pack_computed_columns, pack_computed_rows
 from hloom.backends.cpu.kernels.products.packing.packing import Packing
 from hloom.lir import I64, PTR, IndexValue, Value, type_of
 from hloom.system.records import record
+
+if TYPE_CHECKING:
+    from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand
 
 CONTEXT = (PTR, PTR, PTR, PTR, I64)
 """Types that tasks capture: A, B, C, the packed B, and the number of columns."""
@@ -68,6 +71,8 @@ class PackedB:
         """Returns the function that writes panels, unless products share it."""
         if self.computed is None:
             return []
+        from hloom.backends.cpu.kernels.products.packing.pack_computed import pack_computed_columns, pack_computed_rows
+
         name, p, tile = f"{self.name}.pack_b", self.plan.product, self.plan.tile
         if p.b.has_contiguous_rows:
             return [pack_computed_rows(name, self.computed, tile, self.depth, self.plan.has_ragged_columns)]

@@ -24,11 +24,9 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.product import MatmulSpec, Product, normalised
 from hloom.backends.cpu.kernels.products.split.blocks import BlockContext, PanelContext, block_task, packing_task
 from hloom.backends.cpu.kernels.products.split.factors import LINES, PAIR, SCALE, STEP, STEP_BYTES, VECTOR, Factor
-from hloom.backends.cpu.kernels.products.tiles.tile_registers import has_tile_instruction
 from hloom.lir import I1, I64, IndexValue, Value, constant
 from hloom.system.records import record
 from hloom.target import L2_BYTES, TASKS_PER_THREAD, Target
-from hloom.types import PrimitiveType
 
 BIAS = 127
 LARGEST_EXPONENT = 100  # of a factor
@@ -171,10 +169,8 @@ class SplitProduct:
 
 
 def split_product(spec: MatmulSpec, target: Target) -> SplitProduct | None:
-    """Returns the product of f32 as one of parts; None for others, and if it does not pay."""
-    bf16, types = PrimitiveType.BF16, {spec.lhs_type, spec.rhs_type, spec.out_type}
-    can_split = has_tile_instruction(bf16, bf16) and target.vector_bytes == VECTOR.byte_size
-    if types != {PrimitiveType.F32} or not can_split or target.batch_invariant:
+    """Returns the product of f32 as one of parts; None if it does not pay, or for other vectors."""
+    if target.vector_bytes != VECTOR.byte_size:
         return None
     p = normalised(spec)
     of_a, of_b, of_c = p.batch_strides
