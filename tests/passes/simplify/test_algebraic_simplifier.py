@@ -271,6 +271,19 @@ def test_every_rule_has_a_case_and_a_name_of_its_own() -> None:
     assert len(BY_NAME) == len(RULES)
 
 
+KNOWN_WINDOWS = [
+    f"{index}; ROOT r = f32[2,3] scatter(m, w, s), update_window_dims={{}}, inserted_window_dims={{0,1}}, "
+    f"scatter_dims_to_operand_dims={{1,0}}, index_vector_dim=0, to_apply={combiner}"
+    for combiner in ("sum", "second")
+    for index in (
+        "w = s32[2] constant({2, 1})",
+        "w = s32[2] constant({1, 2})",  # outside, as the next two
+        "w = s32[2] constant({0, -1})",
+        "two = s32[] constant(2); w = s32[2] broadcast(two), dimensions={}",
+        "one = s32[] constant(1); w = s32[2] broadcast(one), dimensions={}",
+    )
+]
+"""Scatters of one element at a constant index."""
 ONE_WINDOW = [
     # A column of a matrix, and a slice of it.
     "l = s32[1] reshape(k); w = f32[2] slice(x), slice={[0:2]}; ROOT r = f32[2,3] scatter(m, l, w), update_window_dims={0}, "
@@ -291,7 +304,15 @@ ONE_WINDOW = [
     "scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=second",
     "l = s8[] convert(k); b = f32[300] broadcast(s), dimensions={}; ROOT r = f32[300] scatter(b, l, s), update_window_dims={}, "
     "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=sum",
+    *KNOWN_WINDOWS,
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", KNOWN_WINDOWS)
+def test_scatters_at_constant_indices_choose_nothing(body: str) -> None:
+    after = module(body)
+    RuleSet([BY_NAME["scatter-one"]]).apply(after)
+    assert {i.opcode for i in after.entry.instructions}.isdisjoint({"select", "compare", "slice"})
 
 
 @pytest.mark.parametrize("body", ONE_WINDOW)

@@ -23,6 +23,10 @@ assert imported() == ["fft.fft"]
 hl.compile(\"\"\"HloModule m ENTRY e { x = f32[1,9,9,8] parameter(0)  w = f32[3,3,1,8] parameter(1)
   ROOT y = f32[1,7,7,8] convolution(x, w), window={size=3x3}, dim_labels=b01f_01io->b01f, feature_group_count=8 }\"\"\")
 assert imported() == ["convolution.convolution", "fft.fft"]
+hl.compile(\"\"\"HloModule m ENTRY e { x = bf16[64,64] parameter(0)  y = bf16[64,64] parameter(1)
+  ROOT z = f32[64,64] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }\"\"\")
+assert imported() == ["convolution.convolution", "fft.fft", "products.matmul"]
+assert not [name for name in sys.modules if "products.matvec" in name or "products.split.split" in name]
 Literal.from_numpy(np.ones(3, np.float32))
 assert "numpy.ma" not in sys.modules
 """
