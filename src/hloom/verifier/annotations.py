@@ -9,8 +9,9 @@ from typing import NoReturn
 from hloom.errors import RuleError
 from hloom.ir import Instruction, Module
 from hloom.ops.communication import Recv, Send
-from hloom.ops.control_flow import AsyncStart, Call, Conditional, Fusion, While
+from hloom.ops.control_flow import Call, Conditional, While
 from hloom.ops.custom_call import CustomCall
+from hloom.ops.traits import CallLike
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
 from hloom.types import PrimitiveType
@@ -21,8 +22,9 @@ def check_annotations(module: Module) -> None:
     for instruction in module.instructions():
         if instruction.sharding is not None:
             _check_sharding(instruction, instruction.sharding, instruction.shape, module.num_partitions)
-        if isinstance(op := instruction.op, _ALIASING):
-            _check_aliases(instruction, op)
+        op = instruction.op
+        if isinstance(op, (CallLike, CustomCall)):
+            _check_aliases(instruction)
         if isinstance(op, Call) and op.is_composite:
             _check_composite(instruction)
         elif isinstance(op, CustomCall):
@@ -93,17 +95,11 @@ def _check_one_sharding(instruction: Instruction) -> None:
 # Aliases
 
 
-_ALIASING = (Call, Fusion, AsyncStart, CustomCall)
-"""Operations whose text may have aliases."""
-
-
-def _check_aliases(instruction: Instruction, op: Call | Fusion | AsyncStart | CustomCall) -> None:
+def _check_aliases(instruction: Instruction) -> None:
     """Checks that aliases name existing outputs and operands, of one shape."""
-    if isinstance(op, Call):
-        if "output_to_operand_aliasing" in instruction.extra_attributes:
-            _reject(instruction, "a call has no output_to_operand_aliasing")
-        return
-    for alias in op.output_to_operand_aliasing:
+    if isinstance(instruction.op, Call) and "output_to_operand_aliasing" in instruction.extra_attributes:
+        _reject(instruction, "a call has no output_to_operand_aliasing")
+    for alias in getattr(instruction.op, "output_to_operand_aliasing", ()):
         if not 0 <= alias.operand_number < len(instruction.operands):
             _reject(instruction, f"an alias names operand {alias.operand_number} of {len(instruction.operands)}")
         operand = instruction.operands[alias.operand_number].shape
