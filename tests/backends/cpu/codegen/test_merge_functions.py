@@ -226,6 +226,41 @@ ENTRY e {{
     np.testing.assert_allclose(hl.compile(text)(x, i), want, rtol=1e-5, atol=1e-6)
 
 
+def test_few_copies_of_functions_that_differ_in_constants_are_inlined_outside_of_loops() -> None:
+    n = 16
+    rows = "\n".join(
+        f"""  p{k} = s32[] constant({k})
+  s{k} = f32[1] slice(x), slice={{[{k}:{k + 1}]}}
+  a{k} = f32[] reshape(s{k})
+  c{k} = f32[1,1] reshape(f32[] cosine(a{k}))
+  e{k} = f32[1,1] reshape(f32[] sine(a{k}))
+  l{k} = f32[{n},{n}] dynamic-update-slice(m{k}, c{k}, p{k}, zero)
+  o{k} = f32[{n},{n}] dynamic-update-slice(l{k}, e{k}, zero, p{k})
+  m{k + 1} = f32[{n},{n}] dynamic-update-slice(o{k}, e{k}, p{k}, one)"""
+        for k in range(n)
+    )
+    text = f"""
+HloModule m
+ENTRY e {{
+  x = f32[{n}] parameter(0)
+  m0 = f32[{n},{n}] parameter(1)
+  zero = s32[] constant(0)
+  one = s32[] constant(1)
+{rows}
+  ROOT r = f32[{n},{n}] copy(m{n})
+}}
+"""
+    printed = stage_text(hl.parse(text), "llvm")
+    merged = len(re.findall(r"call void @nest\d+\.merged", printed))
+    copies = printed.count("call void @reduce_large") // 2  # by a large argument of the sine and of the cosine
+    assert merged >= n // 2
+    assert copies == n - merged + 1
+    x, want = np.linspace(-3, 3, n, dtype=np.float32), np.ones((n, n), np.float32)
+    for k in range(n):
+        want[k, 0], want[0, k], want[k, 1] = np.cos(x[k]), np.sin(x[k]), np.sin(x[k])
+    np.testing.assert_allclose(hl.compile(text)(x, np.ones((n, n), np.float32)), want, rtol=1e-5, atol=1e-6)
+
+
 def test_what_only_one_unit_knows_comes_from_the_table_too() -> None:
     """Two functions of one kernel call a third one, whose name the merged function's module lacks."""
 

@@ -149,13 +149,13 @@ class ProgramEmitter(StepEmitter):
         return [module_of_units(units) for units in (call_only, *balanced(others), *groups) if units]
 
     def _inlined_functions(self) -> list[Function]:
-        nests = [nest for nest in self.functions.written.values() if self.inlined.get(nest.function.name)]
+        nests = [nest for nest in self.functions.written.values() if nest.function.name in self.inlined]
         return [function for nest in nests for function in nest.unit(MERGED_NESTS).functions]
 
     def _nests(self) -> Iterator[Unit]:
         """Yields the nests that the program calls and does not inline."""
         for nest in self.functions.written.values():
-            if not self.inlined.get(nest.function.name):
+            if nest.function.name not in self.inlined:
                 nest.function.is_exported = nest.function.name in self.called
                 yield nest.unit(MERGED_NESTS)
 

@@ -110,8 +110,13 @@ def _candidates(unit: Unit) -> Iterator[_Member]:
         return
     for function in unit.functions:
         is_excluded = function.name.rpartition(".")[2] in unit.merging.excluded_suffixes
-        if not is_excluded and function.length + LOOP_LENGTH * function.loops >= MIN_LENGTH:
+        if not is_excluded and is_long(function):
             yield _Member(unit, function, unit.merging)
+
+
+def is_long(function: Function) -> bool:
+    """Whether a function costs LLVM more than a call, so that it is merged with others."""
+    return function.length + LOOP_LENGTH * function.loops >= MIN_LENGTH
 
 
 def _mergeable_groups(members: list[_Member]) -> Iterator[list[_Member]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
@@ -23,6 +25,7 @@ from hloom.backends.cpu.codegen.loop_tasks import (
     write_blocked_loop,
     write_parallel_loop,
 )
+from hloom.backends.cpu.codegen.merge_functions import is_long
 from hloom.backends.cpu.codegen.nest_functions import NestFunction, NestFunctions
 from hloom.backends.cpu.codegen.polls import emit_poll, poll_period
 from hloom.backends.cpu.codegen.step_function import StepFunction
@@ -67,8 +70,11 @@ INLINED_LENGTH = 200
 """Maximum number of instructions of a single-threaded function that is inlined into the loop that calls it."""
 INLINED_COST = 2048
 """Maximum work of an inlined function in element additions; otherwise the cost of a call is negligible."""
-INLINED_CALLS = 64
-"""Maximum number of calls that inline one function."""
+INLINED_COPIES, COPIES_IN_LOOPS = 512, 4096
+"""Maximum numbers of instructions of all inlined copies of a function, and of those that differ from it in constants
+only, outside of loops and in all: the others of these become one (`merge_functions`).
+"""
+_CONSTANT = re.compile(r"(\bi64 (?:%\w+, )?)-?\d+")
 
 
 class StepEmitter:
@@ -92,7 +98,10 @@ class StepEmitter:
         self.tasks: dict[str, Function] = {}
         self.tables: list[Global] = []
         """Call tables: steps that are data."""
-        self.inlined: dict[str, int] = {}
+        self.inlined: set[str] = set()
+        """Names of the functions that calls inline."""
+        self.copies: Counter[str] = Counter()
+        """Numbers of inlined instructions, by the text of a function without its constants."""
         self.called: set[str] = set()
         self.polls = True
         self.current = StepFunction(FunctionBuilder(Function("", [])))
@@ -346,14 +355,25 @@ class StepEmitter:
                 function.needed_task().name, self.current.frame(pointers), constant(I64, function.chunks), fork
             )
             return
-        calls = self.inlined.get(name, 0)
         is_short = function.function.length <= INLINED_LENGTH and nest.cost <= INLINED_COST
         # Stack memory whose address no call gets is a register, also in loops.
         on_stack = any(self.assignment.representative(step.buffers[k]) in self.current.stack for k in function.buffers)
-        inline = is_short and calls < INLINED_CALLS and (depth > 0 or on_stack)
-        self.inlined[name] = calls + inline
+        inline = is_short and (depth > 0 or on_stack) and self._may_copy(function.function, depth)
+        if inline:
+            self.inlined.add(name)
         bounds = constant(I64, 0), constant(I64, function.extent)
         self._call_nest(function, *pointers, *bounds, attribute=CallAttribute.ALWAYS_INLINE if inline else None)
+
+    def _may_copy(self, function: Function, depth: int) -> bool:
+        """Whether one more call of a function, or of one alike, may inline it; counts it then."""
+        if not is_long(function):
+            return True
+        text = _CONSTANT.sub(r"\1", function.body_text())
+        copies = self.copies[text] + function.length
+        if copies > (COPIES_IN_LOOPS if depth else INLINED_COPIES):
+            return False
+        self.copies[text] = copies
+        return True
 
     def _call_nest(self, nest: NestFunction, *arguments: Value, attribute: CallAttribute | None = None) -> None:
         self.called.add(nest.function.name)

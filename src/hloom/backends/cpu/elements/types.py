@@ -14,6 +14,7 @@ from typing import Any
 from hloom.backends.cpu.elements import narrow_floats
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.lir import Builder, Type, Value, constant, type_of
+from hloom.lir.instructions import Binary, Convert
 from hloom.types import PrimitiveType
 
 Element = Value | tuple[Value, Value]
@@ -82,12 +83,24 @@ def store_element(b: Builder, value: Value, type: PrimitiveType) -> Value:
     if type is PrimitiveType.F16:
         return b.convert("fptrunc", value, "half")
     if type is PrimitiveType.BF16:
+        if (loaded := _loaded_bf16(value)) is not None:
+            return loaded
         registers, rest = divmod(value.type.width, _REGISTER_LANES)
         if registers > 1 and registers.bit_count() == 1 and not rest and processor().vector_bytes >= 64:
             return _upper_halves(b, value)
         bits = b.bitcast(value, value.type.integer)
         return b.convert("trunc", b.binary("lshr", bits, constant(bits.type, 16)), "i16")
     return value
+
+
+def _loaded_bf16(value: Value) -> Value | None:
+    """Returns the bits that `load_element` made a value of; None for other values."""
+    match value:
+        case Convert(opcode="bitcast", operands=[Binary(opcode="shl", operands=[Convert(opcode="zext") as wide, by])]):
+            bits = wide.operands[0]
+            is_loaded = bits.type.element == "i16" and by.text == constant(wide.type, 16).text
+            return bits if is_loaded and value.type.element == "float" else None
+    return None
 
 
 def _upper_halves(b: Builder, value: Value) -> Value:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -78,3 +80,12 @@ def test_the_lanes_of_long_rows_bound_their_lists() -> None:
 
     assert counts_lanes(8, 1024) and counts_lanes(16, 256)
     assert not counts_lanes(8, 100) and not counts_lanes(17, 1024)
+
+
+def test_keys_of_bfloat16_are_its_bits() -> None:
+    """No conversion back from floats reads what is loaded."""
+    entry = next(iter(parse(text(np.zeros((2, 1024), ml_dtypes.bfloat16), 8)).entry.instructions[1:]))
+    assert isinstance(entry.op, TopK)
+    code = top_k.emit(entry.op, "topk", entry, Target(64, 2))
+    assert code is not None
+    assert " float>" not in re.sub(r"to <16 x float>", "", LirModule(code.functions).text())

@@ -90,12 +90,10 @@ class _Selection:
         bound = self._bound(f, row)
         head = 0 if bound else min(self.rows.size, -(-self.k // self.lanes) * self.lanes)
         whole = head + (self.rows.size - head) // self.lanes * self.lanes
-        with f.each(0, head) as position:
-            self._insert(f, row, best, position)
+        self._insert_each(f, row, best, 0, head)
         with f.each(head, whole, self.lanes) as start, self._candidates(f, row, best, start, bound) as position:
             self._insert(f, row, best, position)
-        with f.each(whole, self.rows.size) as position:
-            self._insert(f, row, best, position)
+        self._insert_each(f, row, best, whole, self.rows.size)
 
     def _bound(self, f: KernelFunction, row: Value) -> Value | None:
         """Returns the kth of the least keys of the lanes of a vector, or None if the row is too short."""
@@ -106,14 +104,15 @@ class _Selection:
         with f.each(lanes, self.rows.size // lanes * lanes, lanes) as start:
             least.set(f.intrinsic("umin", least.get(), self._keys(f, row, start, lanes)))
         keys, word = least.get(), type_of(f"i{lanes}")
-        bound = constant(keys.type.scalar, -1)
-        for lane in range(lanes):
-            key = f.extract(keys, lane)
+        memory = f.slot(keys.type, 1)
+        f.store(keys, memory, 1)
+        with f.loop(lanes, carried=[constant(keys.type.scalar, -1)]) as lane:
+            key, bound = load_raw(f, memory, lane.index, keys.type.scalar), lane.carried[0]
             not_after = f.bitcast(f.compare("ule", keys, f.splat(key, lanes)), word)
             count = f.call(f"llvm.ctpop.{word.suffix}", word, not_after)
             is_bound = f.compare("uge", count, constant(word, self.k))
-            bound = f.select(is_bound, f.intrinsic("umin", bound, key), bound)
-        return bound
+            lane.carried[0] = f.select(is_bound, f.intrinsic("umin", bound, key), bound)
+        return lane.carried[0]
 
     def _keys(self, f: KernelFunction, row: Value, start: Value, lanes: int) -> Value:
         """Returns the keys of some elements."""
@@ -141,6 +140,12 @@ class _Selection:
             lane = f.call(f"llvm.cttz.{word.suffix}", word, bits, constant(type_of("i1"), 1))
             yield f.index(f.add(start, f.convert("zext", lane, "i64")))
             left.set(f.binary("and", bits, f.binary("sub", bits, constant(word, 1))))
+
+    def _insert_each(self, f: KernelFunction, row: Value, best: Value, first: int, stop: int) -> None:
+        """Inserts a range of elements."""
+        if first < stop:
+            with f.loop(stop, first=first) as loop:
+                self._insert(f, row, best, f.index(loop.index))
 
     def _insert(self, f: KernelFunction, row: Value, best: Value, position: Value) -> None:
         element = f.load_lanes(f.element_at(row, position, self.type), self.type)
