@@ -371,9 +371,9 @@ class InstructionBuilder:
         """Appends a store, atomic if it has an ordering; `align` is in bytes."""
         self.body.append(Store(value, pointer, align, is_nontemporal, order))
 
-    def prefetch(self, pointer: Value, writes: bool = False) -> None:
-        """Prefetches a cache line for a load or a store."""
-        arguments = (constant(I32, number) for number in (int(writes), 3, 1))
+    def prefetch(self, pointer: Value, writes: bool = False, is_near: bool = True) -> None:
+        """Prefetches a cache line for a load or a store: into the first cache if it `is_near`, else into the second."""
+        arguments = (constant(I32, number) for number in (int(writes), 3 if is_near else 2, 1))
         self.call_void("llvm.prefetch.p0", pointer, *arguments)
 
     def copy(self, target: Value, source: Value, size: IndexValue) -> None:

@@ -112,6 +112,22 @@ def look_up_halves(b: Builder, packed: Value, table: Value, is_swapped: bool) ->
     return [b.call("llvm.x86.avx512.permvar.hi.512", _WORDS, table, each) for each in codes]
 
 
+def look_up_pairs(b: Builder, first: Value, second: Value, table: Value, is_swapped: bool) -> list[Value]:
+    """Returns the bf16 of the halves of two vectors of 32 bytes (i8) in a table of 16, twice, as words (i32) of both.
+    Half 16 k + 4 i + j has lane 4 i + k of vector j, so that squares of lanes are transposed.
+
+    Of each byte the low half is the first one, unless swapped.
+    """
+    halves = [4 * (lane // 2 % 4) + lane // 8 + lane % 2 * CODES for lane in range(2 * CODES)]
+    pairs = b.shuffle(b.bitcast(b.joined(first, second), _WORDS), None, halves)
+    found = []
+    for half in range(4):
+        codes = b.binary("lshr", pairs, constant(_WORDS, 4 * (half ^ is_swapped)))
+        words = b.call("llvm.x86.avx512.permvar.hi.512", _WORDS, table, codes)
+        found.append(b.bitcast(words, type_of("i32", CODES)))
+    return found
+
+
 def look_up_bytes(b: Builder, packed: Value, table: Value, halves: Sequence[int] = (0,)) -> list[Value]:
     """Returns the bytes of the codes in 64 bytes (i8) in a table of 64, which has the same 16 four times: of the low
     (0) or high (1) halves of bytes. `vpermb` ignores all but 6 bits.

@@ -23,6 +23,7 @@ from hloom.backends.cpu.kernels.products.matmul import computed_matmul_code, sum
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.matvec.byte_codes import BYTES_OF_WORD, WORD, ByteCodes, byte_codes
 from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers, matvec_code
+from hloom.backends.cpu.kernels.products.matvec.tile_panels import panel_columns, tile_panels_code
 from hloom.backends.cpu.kernels.products.matvec.tile_sums import tile_columns, tile_sums_code
 from hloom.backends.cpu.kernels.products.product import MatmulSpec, Product
 from hloom.backends.cpu.kernels.products.repeated_product import can_be_repeated, repeated_if_infinite
@@ -121,11 +122,11 @@ class _Few:
         return self._in_tiles(name, _matvec(self.spec, weights))
 
     def _in_tiles(self, name: str, matvec: Matvec) -> KernelCode | None:
-        columns = tile_columns(matvec, self.target)
-        if columns is None:
-            return None
-        f, pointers = self.entry(name)
-        return tile_sums_code(name, f, matvec, columns, self.target, pointers)
+        for choice, code in ((tile_columns, tile_sums_code), (panel_columns, tile_panels_code)):
+            if (columns := choice(matvec, self.target)) is not None:
+                f, pointers = self.entry(name)
+                return code(name, f, matvec, columns, self.target, pointers)
+        return None
 
     def without_factor(self, name: str, weights: ComputedOperand) -> KernelCode | None:
         """Returns the code that adds products without the factor of the weights; None if that is not faster."""

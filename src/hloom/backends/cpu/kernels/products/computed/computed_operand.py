@@ -17,6 +17,7 @@ import numpy as np
 from hloom.affine import Expression, Index, IndexSpace, Quotient, Variable
 from hloom.backends.cpu.elements.byte_tables import CODES, LANES, ORDER_OF_HALVES, has_byte_tables
 from hloom.backends.cpu.elements.small_values import as_rounded_product, integers_of
+from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.products.computed.tabulated import ByteFunction, byte_function, coded_part
 from hloom.ir import Instruction
 from hloom.lir import Type
@@ -95,6 +96,12 @@ class ComputedOperand:
         """Whether the weights are larger than the caches."""
         return self.buffers[self.largest.buffer].byte_size >= L3_BYTES
 
+    @property
+    def bits_of_weights(self) -> int:
+        """Bits of the weight of an element, which is half of a byte where two are in one."""
+        is_half = any(function.half is not None for function in self._functions(self.contiguous or self.free))
+        return self.largest.type.bits // 2 if is_half else align_up(self.largest.type.bits, 8)
+
     @cached_property
     def contiguous(self) -> Axis | None:
         """The axis along which neighbours are neighbours among the weights, or halves of one byte: the free or the
@@ -168,6 +175,14 @@ class ComputedOperand:
         return self.table is not None or self.contracted.size % LANES == 0
 
     @property
+    def has_words_of_rows(self) -> bool:
+        """Whether elements are halves of bytes along the free axis that the processor looks up as bf16 in a constant
+        table.
+        """
+        is_along_rows = self.contiguous is self.free and self.table is not None
+        return is_along_rows and self.coded is not None and self.coded[1].half is not None
+
+    @property
     def block_of_words(self) -> int:
         """Elements of K that are looked up as words together: those of up to 64 bytes."""
         return math.gcd(self.contracted.size, 2 * LANES) if self.contracted.size % (LANES // 2) == 0 else LANES // 2
@@ -236,11 +251,9 @@ def with_factor(operand: ComputedOperand, of_groups: bool = False) -> ComputedOp
         if limits is not None and is_shared and loads_of([number]):
             largest = max(map(abs, limits))
             found = Factor(factor, 2.0 ** (MAX_EXPONENT - largest.bit_length()))
-            return (
-                None
-                if has_groups and not all(_is_along(factor, axis.group))
-                else replace(operand, value=number, factor=found)
-            )
+            along = axis.group if operand.contiguous is axis else operand.free.within
+            is_read = not has_groups or all(_is_along(factor, along))
+            return replace(operand, value=number, factor=found) if is_read else None
     return None
 
 

@@ -17,6 +17,7 @@ from hloom.backends.cpu.elements.byte_tables import (
     look_up_bytes,
     look_up_codes,
     look_up_halves,
+    look_up_pairs,
     table_of_codes,
 )
 from hloom.backends.cpu.elements.types import Element, resized
@@ -64,7 +65,7 @@ class OperandEmitter(NestEmitter):
     @contextmanager
     def at(self, axis: Axis, index: IndexValue) -> Iterator[None]:
         """Binds an axis to an index, in a scope in which all that is known then is emitted."""
-        with self._in_group(axis, index), self.bound(axis.within, self._within(axis, index)):
+        with self.in_group(axis, index), self.bound(axis.within, self._within(axis, index)):
             self.hoist([self.operand.value])
             self.fixed += (axis.group, axis.within)
             for load in self.loads:
@@ -143,7 +144,7 @@ class OperandEmitter(NestEmitter):
         each index, `parts` vectors.
         """
         found = []
-        with self._in_group(axis, first):
+        with self.in_group(axis, first):
             within = self._within(axis, first)
             for i in range(count):
                 with self.bound(axis.within, self.f.index(self.f.add(within, i))):
@@ -171,6 +172,25 @@ class OperandEmitter(NestEmitter):
         f, function, bytes = self.f, self._function_of_codes, self.operand.block_of_words // 2
         mask = f.first_lanes(count // 2, bytes) if count < 2 * bytes else None
         return look_up_halves(f, self._codes(at, mask, bytes), self._table_of_words, function.is_swapped)
+
+    def words_of_rows(self, at: IndexValue, count: int) -> list[Value]:
+        """Returns the words of an element of K and the next one, or zero, of 64 rows from the bound one on, in the
+        order of `look_up_pairs`.
+        """
+        f, function = self.f, self._function_of_codes
+        rows = [self._codes_of_rows(f.add(at, step)) for step in range(count)]
+        words = look_up_pairs(f, rows[0], rows[-1], self._table_of_words, function.is_swapped)
+        low = constant(words[0].type, 0xFFFF)
+        return words if count == 2 else [f.binary("and", each, low) for each in words]
+
+    def _codes_of_rows(self, at: IndexValue) -> Value:
+        """Returns the bytes that have the codes of an element of K, of 64 rows from the bound one on."""
+        axes, function = self.operand, self._function_of_codes
+        byte, within = self.f.divide(self.variables[axes.free.within], 2), self._within(axes.contracted, at)
+        assert function.half is not None
+        with self.in_group(axes.contracted, at), self.bound(axes.contracted.within, within):  # noqa: SIM117
+            with self._lanes(axes.free.within, LANES, None), self.bound(function.half, self.f.index(byte)):
+                return self._bytes(function.load, None, LANES // 2)
 
     @property
     def _table_of_words(self) -> Value:
@@ -202,7 +222,7 @@ class OperandEmitter(NestEmitter):
         """Returns the bytes that have the codes of elements of K from one on."""
         f, axis, function = self.f, self.operand.contracted, self._function_of_codes
         within, lanes = self._within(axis, at), count if function.half is None else 2 * count
-        own = self._in_group(axis, at), self._lanes(axis.within, lanes, None), self.bound(axis.within, within)
+        own = self.in_group(axis, at), self._lanes(axis.within, lanes, None), self.bound(axis.within, within)
         with ExitStack() as stack:
             for context in own:
                 stack.enter_context(context)
@@ -210,19 +230,19 @@ class OperandEmitter(NestEmitter):
                 stack.enter_context(self.bound(function.half, f.index(f.divide(within, 2))))
             return self._bytes(function.load, mask, count)
 
-    def prefetch(self, *indices: tuple[Axis, IndexValue]) -> None:
+    def prefetch(self, *indices: tuple[Axis, IndexValue], is_near: bool = True) -> None:
         """Prefetches the weights of an element."""
         load = self.operand.largest
         with ExitStack() as stack:
             for axis, index in indices:
                 stack.enter_context(self.bound(axis.group, self.f.index(self.f.divide(index, axis.size))))
                 stack.enter_context(self.bound(axis.within, self._within(axis, index)))
-            self.f.prefetch(
-                element_address(self, self.pointers[load.buffer], lane_index(self, load.index).base, load.type)
-            )
+            address = element_address(self, self.pointers[load.buffer], lane_index(self, load.index).base, load.type)
+            self.f.prefetch(address, is_near=is_near)
 
     @contextmanager
-    def _in_group(self, axis: Axis, index: IndexValue) -> Iterator[None]:
+    def in_group(self, axis: Axis, index: IndexValue) -> Iterator[None]:
+        """Binds the group of an index, in a scope in which all that is known then is emitted."""
         group = self.f.index(self.f.divide(index, axis.size))
         with self.bound(axis.group, group):
             for part, (slot, first) in self.shared.items() if axis is self.operand.contracted else ():
@@ -272,7 +292,7 @@ class OperandEmitter(NestEmitter):
         """Returns a context that also has the table of the group of an element of K."""
         axis, coded = self.operand.contracted, self.operand.coded
         assert coded is not None
-        with resume(), self.sharing(shared), self._lanes(axis.within, CODES, None), self._in_group(axis, at):
+        with resume(), self.sharing(shared), self._lanes(axis.within, CODES, None), self.in_group(axis, at):
             table = self._table(*coded)
 
         @contextmanager

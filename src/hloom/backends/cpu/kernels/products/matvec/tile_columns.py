@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from hloom.backends.cpu.elements.small_values import integers_of
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.matvec.byte_codes import BYTES_OF_WORD, ByteCodes
-from hloom.backends.cpu.kernels.products.split.factors import STEP, low_halves, parts_of
+from hloom.backends.cpu.kernels.products.split.factors import PARTS, STEP, low_halves, parts_of
 from hloom.backends.cpu.kernels.products.tiles.tile_registers import WORDS
 from hloom.lir import IndexValue, Value, constant, type_of
+from hloom.loops.expressions import Apply
+from hloom.ops.elementwise_binary import Multiply
+from hloom.ops.traits import Linear
 from hloom.system.records import record
+from hloom.types import PrimitiveType
 
 MIN_NUMBER, MAX_NUMBER = 2.0**-100, 2.0**100  # magnitudes whose parts and their products are normal numbers
+MAX_INTEGER = 1 << 8  # up to which bf16 has all
 F32, WORD = type_of("float", WORDS), type_of("i32", WORDS)
 
 
 @record
 class TileColumns:
     """The columns of a product with `count` vectors: the parts of each. Elements of a step, or of several, have an
-    order, that of `codes` if these are multiplied as bytes.
+    order, that of `codes` if these are multiplied as bytes. If they `are_left`, parts are rows of the left factor.
     """
 
     count: int
     parts: int
     order: Sequence[int] | None
     codes: ByteCodes | None = None
+    are_left: bool = False
 
     @property
     def step(self) -> int:
@@ -51,7 +60,7 @@ class TileColumns:
     @property
     def step_words(self) -> int:
         """Packed words of a step."""
-        return self.tiles * WORDS * self.width
+        return WORDS * self.count * self.parts if self.are_left else self.tiles * WORDS * self.width
 
     def size(self, k: int) -> int:
         """Returns the bytes of packed vectors."""
@@ -99,8 +108,12 @@ class _Packing:
     def _store(self, step: IndexValue, columns: list[Value]) -> None:
         """Stores the words of a step."""
         f, own = self.f, self.columns
-        columns = columns + [constant(WORD, 0)] * (-len(columns) % WORDS)
         base = f.multiply(step, own.step_words)
+        if own.are_left:
+            for i, words in enumerate(columns):
+                f.store(words, f.at(self.target, f.add(base, i * WORDS), "i32"), 64)
+            return
+        columns = columns + [constant(WORD, 0)] * (-len(columns) % WORDS)
         mask = f.first_lanes(own.width, WORDS) if own.width < WORDS else None
         for first in range(0, len(columns), WORDS):
             for i, line in enumerate(transpose(f, columns[first : first + WORDS])):
@@ -136,7 +149,31 @@ class _Packing:
         return f.select(is_usual, value, constant(F32, float("nan")))
 
 
+def parts_of_vectors(operand: ComputedOperand) -> int | None:
+    """Returns the parts of each vector that is multiplied by an operand: one of bf16, and three of f32 if the operand
+    has integers of bf16; else None.
+    """
+    if operand.value.type is PrimitiveType.BF16:
+        return 1
+    limits = integers_of(operand.value)
+    return PARTS if limits is not None and max(map(abs, limits)) <= MAX_INTEGER else None
+
+
 def words_of(f: KernelFunction, low: Value, high: Value) -> Value:
     """Returns two vectors of f32, rounded to bf16, as words of neighbours."""
     bf16 = type_of("bfloat", STEP)
     return f.bitcast(f.call("llvm.x86.avx512bf16.cvtne2ps2bf16.512", bf16, high, low), WORD)
+
+
+def bf16_words(f: KernelFunction, low: Value, high: Value) -> Value:
+    """Returns two vectors of f32, rounded to bf16, as words of an element of each."""
+    halves = f.bitcast(words_of(f, low, high), type_of("i16", STEP))
+    return f.bitcast(f.shuffle(halves, None, [WORDS * (lane % 2) + lane // 2 for lane in range(STEP)]), WORD)
+
+
+def unrounded(operand: ComputedOperand) -> ComputedOperand:
+    """Returns an operand of f32 which, rounded to bf16, is one of bf16: arithmetic of bf16 is that of f32, rounded."""
+    value = operand.value
+    if not isinstance(value, Apply) or not isinstance(value.op, (Linear, Multiply)):
+        return operand
+    return replace(operand, value=operand.space.apply(value.op, PrimitiveType.F32, *value.operands))

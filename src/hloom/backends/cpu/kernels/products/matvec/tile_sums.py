@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from hloom.backends.cpu.elements.byte_tables import order_of_halves
-from hloom.backends.cpu.elements.small_values import integers_of
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
@@ -28,9 +27,16 @@ from hloom.backends.cpu.kernels.products.computed.operand_emitter import Operand
 from hloom.backends.cpu.kernels.products.matvec.byte_codes import BYTES_OF_WORD
 from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers
 from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import ComputedMatrix, ComputedRow
-from hloom.backends.cpu.kernels.products.matvec.tile_columns import F32, WORD, TileColumns, words_of
+from hloom.backends.cpu.kernels.products.matvec.tile_columns import (
+    F32,
+    WORD,
+    TileColumns,
+    parts_of_vectors,
+    unrounded,
+    words_of,
+)
 from hloom.backends.cpu.kernels.products.product import MULTIPLY_ADD_COST
-from hloom.backends.cpu.kernels.products.split.factors import PARTS, STEP
+from hloom.backends.cpu.kernels.products.split.factors import STEP
 from hloom.backends.cpu.kernels.products.sums import add_pairwise, addition
 from hloom.backends.cpu.kernels.products.tiles.tile_registers import (
     BF16,
@@ -44,16 +50,12 @@ from hloom.backends.cpu.kernels.products.tiles.tile_registers import (
     release,
 )
 from hloom.lir import I8, PTR, IndexValue, Value, constant
-from hloom.loops.expressions import Apply
-from hloom.ops.elementwise_binary import Multiply
-from hloom.ops.traits import Linear
 from hloom.system.records import record
 from hloom.target import Target
 from hloom.types import PrimitiveType
 
 MIN_VECTORS = {BF16: 4, PrimitiveType.F32: 8, S8: 5, U8: 5}  # fewer are multiplied as fast as words are stored
 STEPS, FEW_STEPS = 8, 2  # of K of the rows that are in the first cache: a part
-MAX_INTEGER = 1 << 8  # up to which bf16 has all
 BLOCK = 64  # steps whose sums are added in one chain
 UNIT = 2  # steps that are computed together
 MIN_SPAN = UNIT * STEP  # elements of K with one factor; fewer are multiplied by it faster than their sums are stored
@@ -78,11 +80,8 @@ def tile_columns(p: Matvec, target: Target) -> TileColumns | None:
     has_spans = not operand.has_group_factor or operand.contracted.size % MIN_SPAN == 0
     if not has_registers or not has_vectors or not is_large or not has_spans:
         return None
-    columns = TileColumns(p.count, 1, _order(operand))
-    if type is BF16:
-        return columns
-    limits = integers_of(operand.value)
-    return replace(columns, parts=PARTS) if limits is not None and max(map(abs, limits)) <= MAX_INTEGER else None
+    parts = parts_of_vectors(operand)
+    return None if parts is None else TileColumns(p.count, parts, _order(operand))
 
 
 def _order(operand: ComputedOperand) -> Sequence[int] | None:
@@ -98,7 +97,7 @@ def tile_sums_code(
 ) -> KernelCode:
     """Completes the entry `f` of a product in tile registers; returns its code."""
     assert p.computed is not None
-    p = replace(p, computed=_unrounded(p.computed))
+    p = replace(p, computed=unrounded(p.computed))
     plan = _Plan(name, p, columns)
     packed_bytes = columns.size(plan.k)
     with f.loop(p.batch) as batch:
@@ -399,11 +398,3 @@ class _Rows:
                 sums = sums if self.plan.span or self.plan.p.codes else self.matrix.scaled(sums, start, None)
                 address = f.at(out, f.add(start, vector * p.out.column), p.out.element)
                 f.store_as(sums, address, p.out.type)
-
-
-def _unrounded(operand: ComputedOperand) -> ComputedOperand:
-    """Returns an operand of f32 which, rounded to bf16, is one of bf16: arithmetic of bf16 is that of f32, rounded."""
-    value = operand.value
-    if not isinstance(value, Apply) or not isinstance(value.op, (Linear, Multiply)):
-        return operand
-    return replace(operand, value=operand.space.apply(value.op, PrimitiveType.F32, *value.operands))

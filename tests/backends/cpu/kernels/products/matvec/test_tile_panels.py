@@ -1,0 +1,108 @@
+"""Products of a few rows with weights that are stored as [in, out], in tile registers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import hloom as hl
+from backends.cpu.kernels.products.test_fused_dot import SCALES, Case, _unpacking, check
+from hloom.backends.cpu.elements.byte_tables import has_byte_tables
+from hloom.backends.cpu.kernels.products.tiles.tile_registers import BF16, has_tile_instruction
+from hloom.cli.pipelines import stage_text
+
+INSTRUCTION = "x86.tdpbf16ps"
+pytestmark = pytest.mark.skipif(
+    not has_tile_instruction(BF16, BF16) or not has_byte_tables(),
+    reason="there are no tile registers",
+)
+PLAIN = Case(8, 512, 96, "s8", "bf16")
+
+
+@pytest.mark.parametrize(
+    ("case", "has_tiles"),
+    [
+        (PLAIN, True),
+        (replace(PLAIN, rows=4), False),  # words of bytes are stored as fast as they are multiplied
+        (replace(PLAIN, n=62), False),  # less than a panel
+        (replace(PLAIN, scales="blocks", n=256), False),  # groups of rows have scales
+        (replace(PLAIN, k=640, rows=12, floats="f32", scales="64"), True),
+        (replace(PLAIN, k=640, rows=12, floats="f32", scales="groups"), False),  # sums of so few take longer
+    ],
+)
+def test_products_of_a_size_have_tiles(case: Case, has_tiles: bool) -> None:
+    assert (INSTRUCTION in stage_text(hl.parse(case.text()), "llvm")) == has_tiles
+    check(case)
+
+
+@pytest.mark.parametrize("floats", ["bf16", "f32"])
+@pytest.mark.parametrize("sizes", [(257, 64), (291, 330), (641, 130), (385, 1030), (1311, 66)])
+def test_ends_of_rows_and_of_k(sizes: tuple[int, int], floats: str) -> None:
+    check(Case(11, *sizes, "s8", floats, "columns"))
+    _check_halves(Case(3, *sizes, "u8", floats), is_swapped=False)
+
+
+@pytest.mark.parametrize("weights", ["s8", "u8", "s4", "f8e4m3fn", "f8e5m2", "f4e2m1fn"])
+@pytest.mark.parametrize("has_zero_points", [False, True])
+def test_weights_of_groups(weights: str, has_zero_points: bool) -> None:
+    check(Case(7, 1152, 77, weights, "bf16", "64", has_zero_points))
+
+
+def _check_halves(case: Case, is_swapped: bool) -> None:
+    text = _unpacking(case, "stack", is_swapped)
+    assert INSTRUCTION in stage_text(hl.parse(text), "llvm")
+    x, _, *adjustments = case.arguments()
+    codes = np.random.default_rng(5).integers(0, 256, (case.k, case.n // 2), np.uint8)
+    halves = [codes >> 4, codes & 15] if is_swapped else [codes & 15, codes >> 4]
+    exact, bound = case.expected(x, np.stack(halves, -1).reshape(case.k, case.n), *adjustments)
+    got = np.asarray(hl.compile(hl.parse(text))(x, codes, *adjustments)).astype(np.float64)
+    assert (np.abs(got - exact) <= bound).all()
+
+
+@pytest.mark.parametrize("is_swapped", [False, True])
+@pytest.mark.parametrize("floats", ["bf16", "f32"])
+@pytest.mark.parametrize(
+    ("k", "scales"), [(1280, "none"), (1280, "columns"), (1245, "columns"), (1280, "128"), (1216, "64")]
+)
+@pytest.mark.parametrize("has_zero_points", [False, True])
+def test_halves_of_bytes(
+    monkeypatch: pytest.MonkeyPatch, k: int, scales: str, has_zero_points: bool, floats: str, is_swapped: bool
+) -> None:
+    monkeypatch.setitem(SCALES, "128", (128, 1))
+    case = Case(5, k, 134, "u8", floats, scales, has_zero_points and scales != "none" and floats == "bf16")
+    _check_halves(case, is_swapped)
+
+
+def test_constant_codes_are_looked_up_as_words() -> None:
+    text = stage_text(hl.parse(_unpacking(Case(8, 512, 128, "s4", "f32", "columns"), "bitcast")), "asm")
+    assert "vpermw" in text
+    assert "vpermps" not in text.split("exact")[0]
+
+
+def test_infinite_scales_and_nan_reach_the_columns_that_use_them_alone() -> None:
+    case = Case(8, 531, 77, "s8", "bf16", scales="columns")
+    x, weights, scales = case.arguments()
+    scales = scales.reshape(-1)
+    scales[[5, 9]] = np.inf, np.nan
+    weights[weights == 0] = 1
+    x[x == 0] = 1
+    got = np.asarray(hl.compile(hl.parse(case.text()))(x, weights, scales.reshape(1, 77))).astype(np.float32)
+    assert (~np.isfinite(got)).nonzero()[1].tolist() == [5, 9] * 8
+
+
+def test_a_batch_of_products() -> None:
+    text = """HloModule m
+ENTRY e {
+  x = bf16[3,8,160] parameter(0)
+  w = s8[3,160,70] parameter(1)
+  c = bf16[3,160,70] convert(w)
+  ROOT r = bf16[3,8,70] dot(x, c), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
+}"""
+    module, random = hl.parse(text), np.random.default_rng(0)
+    assert INSTRUCTION in stage_text(module, "llvm")
+    x = random.integers(-4, 5, (3, 8, 160)).astype(module.entry.parameters[0].shape.element_type.dtype)
+    weights = random.integers(-4, 5, (3, 160, 70)).astype(np.int8)
+    exact = np.einsum("bik,bkn->bin", x.astype(np.float32), weights.astype(np.float32))
+    np.testing.assert_array_equal(hl.compile(module)(x, weights), exact.astype(x.dtype))
