@@ -74,7 +74,7 @@ def measured(module: Listed) -> Result:
         if recipe is None:
             raise RuntimeError("no arguments give finite results")
         start = functools.partial(_start, inputs, recipe)
-        return measure(module.name, start, tolerance, SECONDS, compiles=1, together=size < LARGE_BYTES)
+        return measure(module.name, start, tolerance, SECONDS, together=size < LARGE_BYTES)
 
 
 def _has_halves(module: Module) -> bool:
