@@ -32,6 +32,11 @@ CASES = {
     ),
     "less than the input": Case((SAME, WindowDimension(3, 1, -1, -2)), (3, 64), first(2), 2, 1, 1, groups=2),
     "mostly padding": Case((WindowDimension(3, 1, 5, 5), FAR), (2, 14), first(2), 2, 1, 1, groups=3),
+    "many lines": Case((SAME, SAME), (150, 28), first(2), 1, 1, 1, groups=3),
+    "many lines, every third": Case((WindowDimension(5, 3, 2, 2), SAME), (150, 28), first(2), 1, 1, 1, groups=3),
+    "wide windows": Case((WindowDimension(7, 1, 3, 3),) * 2, (19, 28), first(2), 2, 1, 1, groups=3),
+    "dilated": Case((WindowDimension(3, 1, 2, 2, 2),) * 2, (33, 28), first(2), 2, 1, 1, groups=3),
+    "lines far apart": Case((WindowDimension(3, 1, 9, 9, 9), SAME), (21, 28), first(2), 2, 1, 1, groups=3),
     "groups of the batch": Case((SAME, SAME), (9, 28), first(2), 2, 1, 1, batch_groups=5),
 }  # fmt: skip
 
@@ -59,7 +64,7 @@ def test_lines_are_the_interpreters(case: Case, types: str) -> None:
     Case((SAME, WindowDimension(3, 2, 1, 1)), (9, 28), first(2), 2, 1, 1, groups=7),
     Case((SAME, WindowDimension(3, 1, 1, 1, 1, 2)), (9, 28), first(2), 2, 1, 1, groups=7),
     Case((SAME, SAME), (9, 5), first(2), 2, 1, 1, groups=7),
-    Case((WindowDimension(7, 1, 3, 3),) * 2, (9, 28), first(2), 2, 1, 1, groups=7),
+    Case((WindowDimension(9, 1, 4, 4),) * 2, (9, 28), first(2), 2, 1, 1, groups=7),
     Case((SAME, WindowDimension(2, 1, 0, 0, 2000)), (9, 2028), first(2), 2, 1, 1, groups=7),
     Case((SAME, WindowDimension(2, 1, 900, 900, 900)), (9, 28), first(2), 2, 1, 1, groups=7),
 ], ids=[
@@ -70,11 +75,22 @@ def test_others_are_left_to_tiles_of_positions(case: Case) -> None:
     assert plan_of(case) is None
 
 
-def test_a_tile_has_few_vectors_and_the_last_one_overlaps() -> None:
+def test_blocks_at_the_edges_have_lanes_that_are_off() -> None:
     plan = plan_of(CASES["several blocks"])
     assert plan is not None
-    assert (plan.lines, plan.vectors, plan.bands) == (4, 2, 2)
-    assert (plan.edges, plan.inner) == ([0, 128], range(32, 128, 32))
+    assert (plan.edges, plan.inner) == ([0, 128], range(64, 128, 64))
+
+
+@pytest.mark.parametrize(
+    ("case", "lines", "delay"), [
+        ("one line", 1, 0), ("one block", 9, 2), ("every other line", 9, 1), ("wide windows", 19, 6), ("dilated", 33, 4),
+        ("lines far apart", 21, 0), ("many lines", 50, 2), ("many lines, every third", 17, 1),
+    ],
+)  # fmt: skip
+def test_sums_stay_in_registers_unless_lines_are_far_apart(case: str, lines: int, delay: int) -> None:
+    plan = plan_of(CASES[case])
+    assert plan is not None
+    assert (plan.lines, plan.delay) == (lines, delay)
 
 
 def test_padding_times_infinity_is_no_number() -> None:

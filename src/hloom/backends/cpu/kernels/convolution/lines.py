@@ -1,14 +1,18 @@
 """Convolutions of each feature with a window of its own, along contiguous lines: neither image nor kernel is copied.
 
-A tile has several lines of the result. Each vector of the input is loaded once, from where it is in memory, for all the
-lines that it is part of; lanes outside of the input are off, and lines outside of it are read from zeros. The sum of an
-output has too few terms for the register tiles of geometry.py, whose sums pass through memory to be stored by lines.
+A tile has a band of lines of the result, and computes it block by block of the columns. A loop over the lines of the
+input loads each of a block once, from where it is in memory, and adds it to the sums of all the outputs that it is part
+of; these sums stay in registers until the last line of their window. Lanes outside of the input are off, and lines
+outside of it are read from zeros. The sum of an output has too few terms for the register tiles of geometry.py, whose
+sums pass through memory to be stored by lines.
 """
 
 from __future__ import annotations
 
 import itertools
 from functools import cached_property
+
+import numpy as np
 
 from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
@@ -17,16 +21,20 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_func
 from hloom.backends.cpu.kernels.products.product import MULTIPLY_ADD_COST
 from hloom.backends.cpu.kernels.products.tiles.tile_choice import max_accumulators
 from hloom.ir import Instruction
-from hloom.lir import PTR, IndexValue, Type, Value, constant, type_of, vector_constant
+from hloom.lir import PTR, IndexValue, Type, Value, constant, vector_constant
 from hloom.system.records import record
 from hloom.target import Target
 
-MAX_TAPS = 32
-"""Taps of a window: the code has each of them, for each vector of a tile."""
-MAX_LINES, MAX_VECTORS = 4, 2
-"""Lines of a tile, and vectors of a line."""
+MAX_TAPS = 64
+"""Taps of a window: the code has each of them, for each vector of a block."""
+MAX_VECTORS = 4
+"""Vectors of a block."""
+BAND_BYTES, MIN_LINES = 1 << 13, 8
+"""The input that a band reads, at most, but for bands of few lines, of which the first lines are read twice."""
+MOVE_COST = 0.5
+"""Time to move a sum to the register of the next older one, in multiply-adds."""
 MAX_SPAN = 1 << 10
-"""Elements between the first and the last tap along a line: a task keeps zeros for them on its stack."""
+"""Elements between the first and the last tap along a line: the code has zeros for them."""
 MAX_EDGES = 3
 """Blocks of a line with lanes that are off, each of which has code of its own."""
 MIN_USED_LANES = 0.4
@@ -35,12 +43,14 @@ MIN_USED_LANES = 0.4
 
 @record
 class Lines:
-    """Tiles of `lines` x `vectors` vectors of the result of a convolution."""
+    """Bands of up to `lines` lines of the result of a convolution, in blocks of `vectors` vectors."""
 
     form: Form
     type: Type
     lines: int
     vectors: int
+    delay: int
+    """Iterations, of one line of the result each, between the first and the last line of the input that a sum needs."""
 
     @property
     def columns(self) -> Axis:
@@ -50,17 +60,27 @@ class Lines:
     @property
     def rows(self) -> Axis:
         """The axis across lines; one of a single line if there is none."""
-        return self.form.axes[0] if len(self.form.axes) > 1 else _ONE_LINE
+        return _rows(self.form)
 
     @cached_property
     def bands(self) -> int:
-        """Tiles across the lines of a plane; the last one overlaps the one before."""
+        """Bands of a plane."""
         return -(-self.rows.outputs // self.lines)
 
     @property
     def tiles(self) -> int:
-        """Tiles of all planes, of which each feature of each image is one."""
+        """Bands of all planes, of which each feature of each image is one."""
         return self.form.batch * self.form.groups * self.bands
+
+    @cached_property
+    def reads(self) -> dict[int, list[tuple[Tap, int]]]:
+        """The lines that an iteration reads, by distance from the first: taps, and iterations since a sum began."""
+        found: dict[int, list[tuple[Tap, int]]] = {}
+        for tap in self.rows.classes[0]:
+            distance = tap.position - self.rows.min_position
+            age, distance = divmod(distance, self.rows.step) if self.delay else (0, distance)
+            found.setdefault(distance, []).append((tap, age))
+        return dict(sorted(found.items()))
 
     @property
     def block(self) -> int:
@@ -89,6 +109,20 @@ class Lines:
 _ONE_LINE = Axis(1, 1, 1, 1, ((Tap(0, 0),),), 0, 0)
 
 
+def _rows(form: Form) -> Axis:
+    return form.axes[0] if len(form.axes) > 1 else _ONE_LINE
+
+
+def _delay(form: Form, lines: int, most: int) -> int:
+    """Returns the delay of bands of `lines` lines; 0 if it pays to read all lines of a window in one iteration, or if
+    more than `most` vectors would be in registers.
+    """
+    rows, columns = _rows(form), len(form.axes[-1].positions)
+    delay = (max(rows.positions) - rows.min_position) // rows.step
+    cost = (form.taps + columns + MOVE_COST * delay) * (lines + delay)  # multiply-adds, loads and moves of sums
+    return delay if delay + 2 <= most and cost < 2 * form.taps * lines else 0
+
+
 def plan_lines(form: Form, type: Type, target: Target) -> Lines | None:
     """Returns the tiles of a convolution; None if a feature has several inputs or outputs, if outputs along lines are
     apart, or if lines are short.
@@ -96,25 +130,29 @@ def plan_lines(form: Form, type: Type, target: Target) -> Lines | None:
     is_of_one = form.inputs == form.outputs == 1 and not form.is_complex and len(form.axes) in (1, 2)
     if not is_of_one or form.classes > 1 or form.taps > MAX_TAPS:
         return None
-    columns, rows = form.axes[-1], form.axes[0].outputs if len(form.axes) > 1 else 1
+    columns, rows = form.axes[-1], _rows(form)
     if (columns.step, columns.input_stride, columns.output_stride) != (1, 1, 1):
         return None
     vectors = -(-columns.outputs // type.width)
     if columns.outputs < MIN_USED_LANES * vectors * type.width:
         return None
-    vectors = min(vectors, MAX_VECTORS)
-    lines = min(MAX_LINES, max_accumulators(target.vector_bytes) // (2 * vectors), rows)
-    plan = Lines(form, type, lines, vectors)
+    line_bytes = form.types[0].byte_width * columns.size * rows.step
+    bands = -(-rows.outputs // max(MIN_LINES, BAND_BYTES // line_bytes))
+    lines, most = -(-rows.outputs // bands), max_accumulators(target.vector_bytes)
+    delay = _delay(form, lines, most)
+    # With a block's sums, its values of a line are in registers.
+    plan = Lines(form, type, lines, min(vectors, MAX_VECTORS, most // (delay + 2)), delay)
     return plan if plan.span <= MAX_SPAN and len(plan.edges) <= MAX_EDGES else None
 
 
 def emit_lines(name: str, instruction: Instruction, plan: Lines, target: Target) -> KernelCode:
     """Returns the code of a convolution, whose tasks have a share of the tiles."""
     tasks = target.tasks(plan.tiles, plan.form.work * MULTIPLY_ADD_COST)
-    entry = entry_function(name, instruction)
-    context = entry.pack(entry["operand0"], entry["operand1"], entry["result0"])
+    entry = entry_function(name, instruction, has_table=True)
+    context = entry.pack(entry["operand0"], entry["operand1"], entry["result0"], entry["table"])
     entry.run_chunks(f"{name}.task", context, tasks, entry.threads_if(tasks > 1))
-    return code_of(name, [_Task(task_function(f"{name}.task"), plan).write(tasks), entry])
+    zeros = np.zeros(-(-(plan.block + plan.span) * plan.form.types[0].byte_width // 8), np.int64)
+    return code_of(name, [_Task(task_function(f"{name}.task"), plan).write(tasks), entry], table=zeros)
 
 
 class _Task:
@@ -123,55 +161,63 @@ class _Task:
     def __init__(self, f: KernelFunction, plan: Lines) -> None:
         self.f, self.plan, self.form, self.type = f, plan, plan.form, plan.type
         self.input, self.kernel, self.result = plan.form.types
-        self.zeros = f.stack_array(type_of(memory_element(self.input)), plan.block + plan.span)
+        self.weights: dict[tuple[Tap, Tap], Value] = {}
+        # Zeros of the task's own would be on its stack, where LLVM chooses between them and the image at each load.
+        self.image, self.weight, self.target, self.zeros = f.unpack(f["context"], *[PTR] * 4)
 
     def write(self, tasks: int) -> KernelFunction:
         """Returns the task, one of `tasks`."""
         f, plan = self.f, self.plan
-        f.fill(self.zeros, 0, (plan.block + plan.span) * self.input.byte_width)
-        image, kernel, result = f.unpack(f["context"], PTR, PTR, PTR)
         first, count = f.share(plan.tiles, 1, tasks, f["chunk"])
         with f.each(first, f.add(first, count)) as tile:
-            self._tile(image, kernel, result, tile)
+            self._tile(tile)
         return f
 
-    def _tile(self, image: Value, kernel: Value, result: Value, tile: Value) -> None:
-        """Computes some lines of a plane, block by block."""
+    def _tile(self, tile: Value) -> None:
+        """Computes a band of a plane, block by block."""
         f, plan, form = self.f, self.plan, self.form
-        plane = f.divide(tile, plan.bands)
+        plane, band = f.divide(tile, plan.bands), f.remainder(tile, plan.bands)
         batch, group = f.divide(plane, form.groups), f.remainder(plane, form.groups)
-        line = f.minimum(f.multiply(f.remainder(tile, plan.bands), plan.lines), plan.rows.outputs - plan.lines)
         source, target = (
             f.add(f.multiply(batch, of_batch), f.multiply(group, of_group))
             for of_batch, of_group in zip(form.batch_strides, form.group_strides[::2], strict=True)
         )
-        target = f.add(target, f.multiply(line, plan.rows.output_stride))
-        image, result = f.element_at(image, source, self.input), f.element_at(result, target, self.result)
-        kernel = f.element_at(kernel, f.multiply(group, form.group_strides[1]), self.kernel)
+        image, result = f.element_at(self.image, source, self.input), f.element_at(self.target, target, self.result)
+        kernel = f.element_at(self.weight, f.multiply(group, form.group_strides[1]), self.kernel)
+        taps = itertools.product(plan.rows.classes[0], plan.columns.classes[0])
+        self.weights = {tap: self._weight(kernel, *tap) for tap in taps}
         for start in plan.edges:
-            self._block(image, kernel, result, line, start)
+            self._block(image, result, band, start)
         if plan.inner:
             with f.loop(plan.inner.stop, plan.block, first=plan.inner.start) as loop:
-                self._block(image, kernel, result, line, loop.index)
+                self._block(image, result, band, loop.index)
 
-    def _block(self, image: Value, kernel: Value, result: Value, line: IndexValue, start: IndexValue) -> None:
-        """Computes a block of each line of the tile: adds up the taps from zero, line by line of the input."""
-        f, plan, rows = self.f, self.plan, self.plan.rows
-        weights = {
-            tap: self._weight(kernel, *tap) for tap in itertools.product(rows.classes[0], plan.columns.classes[0])
-        }
-        sums = {at: constant(self.type, 0) for at in itertools.product(range(plan.lines), range(plan.vectors))}
-        users: dict[int, list[tuple[int, Tap]]] = {}
-        for k, tap in itertools.product(range(plan.lines), rows.classes[0]):
-            users.setdefault(k * rows.step + tap.position, []).append((k, tap))
-        for distance in sorted(users):
-            address = self._line(image, f.multiply(line, rows.step), distance, start)
-            for column, vector in itertools.product(plan.columns.classes[0], range(plan.vectors)):
-                value = self._load(address, start, vector, column.position)
-                for k, row in users[distance]:
-                    sums[k, vector] = f.multiply_add(value, weights[row, column], sums[k, vector])
-        for (k, vector), value in sums.items():
-            self._store(value, f.element_at(result, k * rows.output_stride, self.result), start, vector)
+    def _block(self, image: Value, result: Value, band: IndexValue, start: IndexValue) -> None:
+        """Computes a block of each line of a band, by a loop over the lines of the input."""
+        f, plan, zero = self.f, self.plan, constant(self.type, 0)
+        first = f.multiply(band, plan.lines)
+        stop = f.add(f.minimum(f.add(first, plan.lines), plan.rows.outputs), plan.delay)
+        with f.loop(stop, 1, [zero] * (plan.delay * plan.vectors), first) as loop:
+            sums = [*loop.carried, *[zero] * plan.vectors]
+            self._add_lines(image, f.multiply(loop.index, plan.rows.step), start, sums)
+            done, loop.carried = sums[: plan.vectors], sums[plan.vectors :]
+            # Sums of lines before the band are stored to its first one, which is overwritten: a branch would cost more.
+            first_stored = f.index(f.add(first, plan.delay))
+            line = f.subtract(f.intrinsic("umax", f.index(loop.index), first_stored), plan.delay)
+            target = f.element_at(result, f.multiply(line, plan.rows.output_stride), self.result)
+            for vector, value in enumerate(done):
+                self._store(value, target, start, vector)
+
+    def _add_lines(self, image: Value, first: IndexValue, start: IndexValue, sums: list[Value]) -> None:
+        """Adds a block of the lines that an iteration reads to the sums in registers, the oldest first."""
+        f, plan = self.f, self.plan
+        for distance, taps in plan.reads.items():
+            address = self._line(image, first, plan.rows.min_position + distance, start)
+            for column in plan.columns.classes[0]:
+                values = [self._load(address, start, vector, column.position) for vector in range(plan.vectors)]
+                for row, age in taps:
+                    for k, value in enumerate(values, (plan.delay - age) * plan.vectors):
+                        sums[k] = f.multiply_add(value, self.weights[row, column], sums[k])
 
     def _weight(self, kernel: Value, row: Tap, column: Tap) -> Value:
         f, offset = self.f, row.weight + column.weight
