@@ -67,6 +67,12 @@ y = s32[37] parameter(1)
 q = s32[37] divide(x, y)
 c = pred[37] compare(q, x), direction=LT
 ROOT r = s32[37] select(c, q, y)"""
+ROTATION = """x = s32[37] parameter(0)
+n = s32[] constant(13)
+m = s32[] constant(19)
+up = s32[37] shift-left(x, s32[37] broadcast(n))
+down = s32[37] shift-right-logical(x, s32[37] broadcast(m))
+ROOT r = s32[37] or(up, down)"""
 
 
 @pytest.mark.parametrize(
@@ -77,6 +83,7 @@ ROOT r = s32[37] select(c, q, y)"""
         (DOT, [floats(5, 7), floats(7, 9)]),
         (TRANSPOSE, [floats(13, 17)]),
         (INTEGERS, [np.arange(-18, 19, dtype=np.int32), np.arange(1, 38, dtype=np.int32)]),
+        (ROTATION, [np.arange(-(10**9), 10**9, 54321987, dtype=np.int32)]),
     ],
 )
 def test_programs_compute_what_compiled_ones_compute(

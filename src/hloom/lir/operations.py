@@ -127,12 +127,23 @@ def _population(a: Data) -> Data:
     return np.vectorize(lambda x: int(x).bit_count(), otypes=[a.dtype])(unsigned(a))[()]
 
 
+def _funnel(high: Data, low: Data, amount: Data) -> Data:
+    """Returns the upper halves of pairs of words that are shifted to the left."""
+    bits = 8 * high.dtype.itemsize
+
+    def each(x: Any, y: Any, n: Any) -> int:
+        return (int(x) << bits | int(y)) << int(n) % bits >> bits & (1 << bits) - 1
+
+    found = np.vectorize(each, otypes=[unsigned(high).dtype])(unsigned(high), unsigned(low), unsigned(amount))
+    return found[()].view(high.dtype)
+
+
 INTRINSICS: dict[str, Callable[..., Data]] = {
     "umin": _on_unsigned(np.minimum), "umax": _on_unsigned(np.maximum), "smin": np.minimum, "smax": np.maximum,
     "minimum": np.minimum, "maximum": np.maximum, "usub.sat": _saturated, "fma": _fma, "fmuladd": _fma,
     "fabs": np.abs, "copysign": np.copysign, "sqrt": np.sqrt, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
     "rint": np.rint, "roundeven": np.rint, "arithmetic.fence": lambda a: a, "ctlz": _leading_zeros,
-    "ctpop": _population,
+    "ctpop": _population, "fshl": _funnel,
 }  # fmt: skip
 """The intrinsics without memory, by their names without types."""
 _REDUCTIONS: dict[str, Callable[[Data, Data], Data]] = {

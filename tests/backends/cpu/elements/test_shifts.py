@@ -54,3 +54,25 @@ def test_constant_amounts_need_no_comparison(opcode: str, instruction: str) -> N
         ROOT r = s32[4096] {opcode}(x, ns)""")
     assert code.count(f" = {instruction} <16 x i32> ") == 1
     assert "select" not in code and code.count("icmp") == 1  # that of the loop
+
+
+@pytest.mark.parametrize("element_type", ["u8", "s32", "u32", "u64"])
+@pytest.mark.parametrize("total", [-1, 0, 1])
+def test_rotations_are_one_instruction(element_type: str, total: int) -> None:
+    """Shifts whose amounts differ from the width together do not rotate, though they may set the same bits."""
+    bits, dtype = int(element_type[1:]), BY_NAME[element_type].dtype
+    shape, left, right = f"{element_type}[64]", 5, bits - 5 + total
+    body = f"""
+        x = {shape} parameter(0)
+        a = {element_type}[] constant({left})
+        as = {shape} broadcast(a), dimensions={{}}
+        b = {element_type}[] constant({right})
+        bs = {shape} broadcast(b), dimensions={{}}
+        up = {shape} shift-left(x, as)
+        down = {shape} shift-right-logical(x, bs)
+        ROOT r = {shape} or(down, up)"""
+    assert ("fshl" in emitted(body)) == (total == 0)
+    x = np.random.default_rng(0).integers(0, 2**bits, 64, f"u{bits // 8}").astype(dtype)
+    (found,) = compiled(f"HloModule m\nENTRY e {{ {body} }}", x)
+    patterns = [int(each) % 2**bits for each in x]
+    assert [int(each) % 2**bits for each in found] == [(p << left) % 2**bits | p >> right for p in patterns]

@@ -14,6 +14,7 @@ from hloom.backends.cpu.elements.functions.lanes import Lanes
 from hloom.backends.cpu.elements.functions.logarithms import power
 from hloom.backends.cpu.elements.functions.vector_math import FUNCTIONS
 from hloom.backends.cpu.elements.scalar_function import ScalarFunctionCall, apply_function
+from hloom.backends.cpu.elements.shifts import disjunction, shift
 from hloom.backends.cpu.elements.small_values import (
     Multiple,
     RoundedProduct,
@@ -31,7 +32,7 @@ from hloom.backends.cpu.elements.types import (
     select_element,
     store_element,
 )
-from hloom.lir import Builder, Value, constant, is_constant_below, type_of
+from hloom.lir import Builder, Value, constant, type_of
 from hloom.loops.expressions import Apply, Constant
 from hloom.ops.compare import Compare
 from hloom.ops.convert import BitcastConvert, Convert, ReducePrecision
@@ -223,28 +224,18 @@ def _bitwise(instruction: str) -> Emit:
     return emit
 
 
+@REAL.rule(Or)
+def _or(op: Or, b: Builder, e: Apply, x: Value, y: Value) -> Element:
+    return disjunction(b, x, y)
+
+
 REAL.add(And, _bitwise("and"))
-REAL.add(Or, _bitwise("or"))
 REAL.add(Xor, _bitwise("xor"))
 
 
 def _shift(instruction: str) -> Emit:
     def emit(op: Operation, b: Builder, e: Apply, x: Value, y: Value) -> Element:
-        # Unsigned types narrower than a byte are zero-extended: their sign bit is not that of the register.
-        bits = e.type.bits
-        if instruction == "ashr" and bits < 8:
-            amount = constant(x.type, 8 - bits)
-            x = b.binary("ashr", b.binary("shl", x, amount), amount)
-        if instruction == "lshr" and bits < 8:
-            x = b.binary("and", x, constant(x.type, (1 << bits) - 1))
-        if is_constant_below(y, bits):
-            return rounded(b, b.binary(instruction, x, y), e.type)
-        inside = b.compare("ult", y, constant(y.type, bits))
-        safe = b.select(inside, y, constant(y.type, 0 if instruction != "ashr" else bits - 1))
-        shifted = b.binary(instruction, x, safe)
-        if instruction != "ashr":
-            shifted = b.select(inside, shifted, constant(x.type, 0))
-        return rounded(b, shifted, e.type)
+        return shift(b, instruction, x, y, e.type)
 
     return emit
 
