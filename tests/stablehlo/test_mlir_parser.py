@@ -69,6 +69,7 @@ def test_types_are_data() -> None:
         ("true", True),
         ("unit", None),
         ('"a\\0Ab\\22"', 'a\nb"'),
+        ('"\\\\41\\41b"', "\\41Ab"),
         ("-3 : i32", Number(-3, ScalarType("i32"))),
         ("7", Number(7, I64)),
         ("1.5e-3 : f32", Number(1.5e-3, F32)),

@@ -49,7 +49,23 @@ def test_names_that_xla_reads_stay_as_they_are() -> None:
     assert "\n__x {" in named("__x").to_text(), "a computation may be called so"
 
 
-VALUES = ["", "{", "{}", '{"a": 1}', '{a="b}', "\\", "{\n}", "\u00e9", "\0", "{\0}", "\x7f", "{a: '}'}"]
+VALUES = [
+    "",
+    "{",
+    "{}",
+    '{"a": 1}',
+    '{a="b}',
+    "\\",
+    "{\n}",
+    "\u00e9",
+    "\0",
+    "{\0}",
+    "\x7f",
+    "{a: '}'}",
+    "'",
+    "'x'",
+    "{'}",
+]
 # XLA prints these as they are, where hloom reads comments and counts all brackets.
 OWN_VALUES = ["{/* c */}", "{// x\n}", "{(}"]
 
@@ -70,6 +86,38 @@ def test_texts_of_all_kinds_are_kept(value: str, peer: XlaPeer) -> None:
         assert root.backend_config == value and root.frontend_attributes == call.frontend_attributes
         assert root.metadata.get("op_name", "") == root.metadata.get("source_file", "") == value
     assert again.frontend_attributes == module.frontend_attributes
+
+
+STRINGS = [
+    r'"\a\b\f\v\?"',
+    r'"\u00e9\U0001f389"',
+    r'"\xC3\xa9\303\251\X41\x0000041"',
+    '"a\'b"',
+    "'T'",
+    r"'a\'b'",
+    "'//x'",
+]
+BRACKETS = ["'}{'", "'[('", "'a,b'", "'a\"b'", "'a\nb'"]
+
+
+@pytest.mark.parametrize("string", [*STRINGS, *BRACKETS])
+def test_strings_are_read_as_xla_reads_them(string: str, peer: XlaPeer) -> None:
+    """Strings have either kind of quotes and all escapes of C."""
+    values = f"custom_call_target={string}, backend_config={string}"
+    if string not in BRACKETS:
+        values += f", metadata={{op_name={string}}}, frontend_attributes={{a={string},b={{x}}}}"
+    text = f"HloModule m\nENTRY e {{ ROOT x = f32[] custom-call(), {values} }}"
+    roots = [module.entry.root for module in (hl.parse(text), hl.parse(peer.parse(text)))]
+    facts = [(r.op, r.metadata, r.frontend_attributes, r.backend_config) for r in roots]
+    assert facts[0] == facts[1] and "\\" not in facts[0][3]
+
+
+@pytest.mark.parametrize("string", [r'"\400"', r'"\ud800"', r'"\xg"', r'"\q"'])
+def test_strings_that_xla_refuses_can_be_printed(string: str) -> None:
+    text = f"HloModule m\nENTRY e {{ ROOT x = f32[] parameter(0), backend_config={string} }}"
+    module = hl.parse(text)
+    again = hl.parse(module.to_text())
+    assert again.entry.root.backend_config == module.entry.root.backend_config
 
 
 @pytest.mark.parametrize("key", ["a b", "1a", 'a"b', "a=b", "a,b", "{", "a\nb", "a:b", "a{b}"])

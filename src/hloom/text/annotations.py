@@ -8,14 +8,14 @@ from typing import Any
 
 from hloom.errors import ParseError
 from hloom.ir import Instruction
-from hloom.text.scanner import STRING, Scanner, scan_list, unquote, unquoted
+from hloom.text.scanner import QUOTES, STRING, Scanner, scan_list, unquote, unquoted
 from hloom.text.sharding import scan_sharding
 
-_ENTRY = rf'([A-Za-z_]\w*+)\s*+=\s*+({STRING.pattern}|\{{[^{{}}]*+\}}|[^\s{{}},"]++)'
+_ENTRY = rf"""([A-Za-z_]\w*+)\s*+=\s*+({STRING.pattern}|\{{[^{{}}]*+\}}|[^\s{{}},"']++)"""
 _ENTRIES = re.compile(_ENTRY)
 _METADATA = re.compile(rf"\{{[\s,]*+(?:{_ENTRY}[\s,]*+)*+")
 _NUMBER = re.compile(r"-?\d{1,18}")
-_FRONTEND = re.compile(rf'({STRING.pattern}|[^\s={{}},"]++)\s*+=\s*+')
+_FRONTEND = re.compile(rf"""({STRING.pattern}|[^\s={{}},"']++)\s*+=\s*+""")
 
 
 def read_annotation(instruction: Instruction, name: str, scanner: Scanner) -> None:
@@ -60,7 +60,7 @@ def _read_metadata(scanner: Scanner) -> dict[str, Any]:
 
 def _plain_value(text: str) -> Any:
     """The value of a metadata entry: a string, integer, boolean, or text in braces."""
-    if text.startswith('"'):
+    if text.startswith(QUOTES):
         return unquote(text)
     if text in ("true", "false"):
         return text == "true"

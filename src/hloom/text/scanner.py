@@ -13,26 +13,33 @@ S = TypeVar("S", bound="Scanner")
 
 SPACE = re.compile(r"\s*+")
 NAME = re.compile(r"%?([A-Za-z_][\w.\-]*+)")
-STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+STRING = re.compile(r""""(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+'""", re.DOTALL)
+QUOTES = ('"', "'")
 INTEGER = re.compile(r"-?\d++")
 
-_PLAIN = re.compile(r'[^\s,{}()\[\]"]++')
+_PLAIN = re.compile(r"""[^\s,{}()\[\]"']++""")
 FLAT_VALUE = re.compile(
-    rf'\{{(?:[^{{}}()\[\]"]++|{STRING.pattern})*+\}}|{STRING.pattern}|{_PLAIN.pattern}(?![{{(\["])', re.DOTALL
+    rf"""\{{(?:[^{{}}()\[\]"]++|{STRING.pattern})*+\}}|{STRING.pattern}|{_PLAIN.pattern}(?![{{(\["'])""", re.DOTALL
 )
-"""Values without brackets inside of others, but in strings: most of them, in one match."""
+"""Values without brackets inside of others, but in strings: most of them, in one match.
+
+Single quotes in brackets may be those of JSON, where they do not begin strings.
+"""
 _NESTING = re.compile(r'[{}()\[\]"]')
 _CLOSING = {"{": "}", "(": ")", "[": "]"}
 MAX_NESTING = 200
 
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "'": "'", "\\": "\\"}
+_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _ESCAPED = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 _QUOTED = re.compile(r'[\x00-\x1f"\\\x7f\ud800-\udfff]')
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
-_ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)", re.DOTALL)
+_BYTE = r"[0-3][0-7]{2}|[0-7]{1,2}|[xX]0*[0-9a-fA-F]{1,2}(?![0-9a-fA-F])"
+_CHARACTER = r"(?:u|U0000)(?![dD][89a-fA-F])[0-9a-fA-F]{4}|U00(?:10|0[1-9a-fA-F])[0-9a-fA-F]{4}"
+_ESCAPE = re.compile(rf"\\({_BYTE}|{_CHARACTER}|.)", re.DOTALL)
+_ESCAPED_BYTES = re.compile("[\udc80-\udcff]++")
 
 
-_COMMENT = re.compile(rf"{STRING.pattern}|'(?:[^'\\\n]++|\\.)*+'|/\*.*?\*/|//[^\n]*+", re.DOTALL)
+_COMMENT = re.compile(rf"{STRING.pattern}|/\*.*?\*/|//[^\n]*+", re.DOTALL)
 """Comments and strings, which may contain comment signs; without groups, so that `re` skips to their first signs."""
 _NOT_NEWLINE = re.compile(r"[^\n]")
 
@@ -148,7 +155,7 @@ class Scanner:
                 self.pos = self._closing(self.pos)
                 if character != "[" and character != "(":
                     break
-            elif character == '"':
+            elif character in QUOTES:
                 match = STRING.match(text, self.pos)
                 if not match:
                     self.fail("the string is not closed")
@@ -194,31 +201,38 @@ class Scanner:
 
 
 def unquote(text: str) -> str:
-    """The content of a quoted string with C escapes; octal and hexadecimal escapes are bytes of UTF-8.
-
-    Bytes that are not UTF-8 become the surrogates of `surrogateescape`, which `quote` and protos convert to bytes
-    again.
-    """
+    """The content of a quoted string with C escapes; octal and hexadecimal escapes are bytes of UTF-8."""
     body = text[1:-1]
-    if "\\" not in body:
-        return body
-    if not re.search(r"\\[0-7x]", body):
-        return _ESCAPE.sub(lambda m: _ESCAPES.get(m[1], m[1]), body)
+    return joined_bytes(_ESCAPE.sub(_unescaped, body)) if "\\" in body else body
 
-    def byte(match: re.Match[str]) -> str:
-        code = match[1]
-        if code[0] in "01234567":
-            return chr(0xDC00 + (int(code, 8) & 0xFF)) if int(code, 8) > 127 else chr(int(code, 8))
-        if code[0] == "x" and len(code) > 1:
-            return chr(0xDC00 + int(code[1:], 16)) if int(code[1:], 16) > 127 else chr(int(code[1:], 16))
-        return _ESCAPES.get(code, code)
 
-    return _ESCAPE.sub(byte, body).encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
+def _unescaped(match: re.Match[str]) -> str:
+    code = match[1]
+    if len(code) > 1 and code[0] in "uU":
+        return chr(int(code[1:], 16))
+    if code[0] in "01234567" or len(code) > 1:
+        return escaped_byte(int(code, 8) if code[0] not in "xX" else int(code[1:], 16))
+    return _ESCAPES.get(code, code)
+
+
+def escaped_byte(code: int) -> str:
+    """A byte of a string as a character; those of several bytes are put together by `joined_bytes`."""
+    return chr(code if code < 128 else 0xDC00 + code)
+
+
+def joined_bytes(text: str) -> str:
+    """Makes characters of escaped bytes of UTF-8.
+
+    Bytes that are not UTF-8 stay the surrogates of `surrogateescape`, which `quote` and protos convert to bytes again.
+    """
+    return _ESCAPED_BYTES.sub(
+        lambda run: str(run[0].encode("utf-8", "surrogateescape"), "utf-8", "surrogateescape"), text
+    )
 
 
 def unquoted(text: str) -> str:
     """The content of a quoted string; any other text itself."""
-    return unquote(text) if text.startswith('"') else text
+    return unquote(text) if text.startswith(QUOTES) else text
 
 
 def quote(text: str) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
-from hloom.text.scanner import STRING, Scanner, unquote
+from hloom.text.scanner import STRING, Scanner, escaped_byte, joined_bytes
 
 VALUE = re.compile(r"%([\w$.\-]++(?:#\d++)?)")
 WORD = re.compile(r"[A-Za-z_][\w$.]*+")
 ALIAS = re.compile(r"([#!])([A-Za-z_][\w$.\-]*+)")
 NUMBER = re.compile(r"-?(?:0x[0-9a-fA-F]++|\d++(?:\.\d*+)?(?:[eE][+-]?\d++)?)")
+_ESCAPE = re.compile(r"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
 _SYMBOL = re.compile(r'@(?:([A-Za-z_][\w$.\-]*+)|("(?:[^"\\]|\\.)*+"))')
 _SPACE = re.compile(r"(?:\s++|//[^\n]*+)*+")
 _ANGLE = re.compile(r'[<>"]')
@@ -87,7 +88,9 @@ class MlirScanner(Scanner):
 def unquote_mlir(text: str) -> str:
     r"""The content of a quoted string; escapes are `\n`, `\t`, `\"`, `\\` and bytes in hexadecimal, `\0A`."""
     body = text[1:-1]
-    if "\\" not in body:
-        return body
-    escaped = re.sub(r"\\(?![nt\"\\])([0-9A-Fa-f]{2})", r"\\x\1", body)
-    return unquote(f'"{escaped}"')
+    return joined_bytes(_ESCAPE.sub(_unescaped, body)) if "\\" in body else body
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code = match[1]
+    return escaped_byte(int(code, 16)) if len(code) == 2 else {"n": "\n", "t": "\t"}.get(code, code)
