@@ -179,8 +179,13 @@ def test_only_strings_are_text(value: object) -> None:
 @pytest.mark.parametrize("opening", ["(", "{", "["])
 def test_deep_nesting_is_an_error_and_no_crash(opening: str) -> None:
     text = f"HloModule m\nENTRY e {{ ROOT x = f32[] constant(0), unknown={opening * 100_000} }}"
-    with pytest.raises(hl.ParseError, match="nest more than 200 deep"):
+    with pytest.raises(hl.ParseError, match="nest more than 400 deep"):
         hl.parse(text)
+
+
+def test_the_deepest_tuples_are_read_again() -> None:
+    text = hl.parse(f"HloModule m\nENTRY e {{ ROOT x = {'(' * 200}f32[]{')' * 200} parameter(0) }}").to_text()
+    assert hl.parse(text).to_text() == text
 
 
 @pytest.mark.parametrize(

@@ -185,8 +185,8 @@ class Scanner:
                 position = string.end()
             elif character in _CLOSING:
                 stack.append(_CLOSING[character])
-                if len(stack) > MAX_NESTING:
-                    self.fail(f"brackets nest more than {MAX_NESTING} deep", match.start())
+                if len(stack) > 2 * MAX_NESTING:  # attributes may have the deepest tuples in brackets of their own
+                    self.fail(f"brackets nest more than {2 * MAX_NESTING} deep", match.start())
             elif stack.pop() != character:
                 self.fail(f"unexpected {character!r}", match.start())
             elif not stack:

@@ -182,8 +182,15 @@ def _dependency(body: Body, declaration: type[AddDependency]) -> Instruction:
 
 @proposal(Constant)
 def _constant(body: Body, declaration: type[Constant]) -> Instruction:
-    shape = Shape.array(body.draw.element_type("constant"), () if body.scalar else body.draw.sizes())
-    return body.constant(draw_array(body.draw, shape.element_type, shape.dimensions))
+    literals = [
+        Literal.from_numpy(
+            draw_array(body.draw, body.draw.element_type("constant"), () if body.scalar else body.draw.sizes())
+        )
+        for _ in range(1 if body.scalar or body.draw.chance(0.7) else body.draw.between(1, 3))
+    ]
+    made = body.add(Constant(literal=literals[0] if len(literals) == 1 else Literal.tuple_of(literals)))
+    body.opened(made)
+    return made
 
 
 @proposal(Parameter)

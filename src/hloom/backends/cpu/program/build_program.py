@@ -46,7 +46,7 @@ from hloom.ops.reshape import Reshape
 from hloom.ops.scatter import Scatter
 from hloom.ops.structure import AfterAll, GetTupleElement, Tuple
 from hloom.ops.traits import ControlFlow, Identity
-from hloom.passes.edit import inlined_size
+from hloom.passes.edit import constant_value, inlined_size
 from hloom.passes.optional import is_left_out, optional
 from hloom.shape import Shape
 from hloom.target import Target
@@ -135,7 +135,7 @@ class _Builder:
 
         def value_of(instruction: Instruction) -> BufferTree:
             if instruction not in values:
-                values[instruction] = self.buffers.constant(instruction)
+                values[instruction] = self.buffers.constant(instruction.shape, constant_value(instruction))
             return values[instruction]
 
         for planned in plan.steps:

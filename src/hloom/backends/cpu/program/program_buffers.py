@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from hloom.backends.cpu.program.program import TOKEN_SLOT, Buffer, BufferTree, Program, Routine, Slot
-from hloom.ir import Instruction
-from hloom.passes.edit import constant_value
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
+from hloom.values import Value
 
 
 class ProgramBuffers:
@@ -54,10 +53,11 @@ class ProgramBuffers:
             return tuple(self.new_outputs(v, s) for v, s in zip(value, shape.elements, strict=True))
         return value if isinstance(value, Slot) else self.new(shape, "output")
 
-    def constant(self, instruction: Instruction) -> Buffer:
-        """Returns the buffer of a constant."""
-        value = np.ascontiguousarray(constant_value(instruction))
-        return self.constant_array(Shape.array(instruction.shape.element_type, instruction.shape.dimensions), value)
+    def constant(self, shape: Shape, value: Value) -> BufferTree:
+        """Returns the buffers of a constant."""
+        if isinstance(value, tuple):
+            return tuple(map(self.constant, shape.elements, value))
+        return self.constant_array(Shape.array(shape.element_type, shape.dimensions), np.ascontiguousarray(value))
 
     def constant_array(self, shape: Shape, value: np.ndarray[Any, Any]) -> Buffer:
         """Returns the buffer of an array that is constant."""

@@ -201,3 +201,30 @@ def test_signs_of_atan2_near_pi(dtype: type) -> None:
     operation = OPERATIONS["atan2"]
     for function in (compiled("atan2", dtype), lambda *z: operation.evaluate(operation(), None, *z)):
         np.testing.assert_array_equal(np.sign(function(y, x).real[is_clear]), -np.sign(quotient[is_clear]))
+
+
+LARGEST, LEAST = np.finfo(np.float64).max, np.finfo(np.float64).tiny
+
+
+@pytest.mark.parametrize("opcode", ["acos", "acosh", "asin", "asinh", "atanh"])
+def test_inverse_functions_have_the_range_of_the_type(opcode: str) -> None:
+    """UNARY-2: |z| beyond the largest number, and squares of the distance to 1 below the least one."""
+    large = [
+        LARGEST * (1 + 1j),
+        LARGEST * (-1 + 1j),
+        1e308 - 1.7e308j,
+        LARGEST + 1j,
+        1.5 - LARGEST * 1j,
+        1e302 * (1 + 1j),
+    ]
+    near = [1 + LEAST * 1j, 1 - 5e-324j, -1 + LEAST / 8 * 1j, 1 + 1e-200j, 1 + 2.0**-52 + LEAST * 1j, LEAST * (1 - 1j)]
+    z = np.array([*large, *near, 0.5 + 5e-324j, -1 + 1e-100j, 1 + 1e-160j, LEAST / 4 * 1j])
+    got, expected = compiled(opcode, np.complex128)(z), exact(opcode, z)
+    for part in ("real", "imag"):
+        wanted = getattr(expected, part).astype(np.float64)
+        np.testing.assert_allclose(getattr(got, part), wanted, rtol=1e-15 * BOUNDS[opcode], atol=LEAST * 2.0**-51)
+
+
+def test_the_hyperbolic_arc_tangent_of_nan_is_nan() -> None:
+    z = joined(np.array([np.inf, -np.inf, 1e300, 1.0] * 2), np.full(8, np.nan))
+    assert np.isnan(compiled("atanh", np.complex128)(z).imag).all()

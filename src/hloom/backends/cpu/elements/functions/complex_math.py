@@ -20,7 +20,7 @@ from hloom.backends.cpu.elements.functions.complex_arithmetic import (
     sign,
     square_root,
 )
-from hloom.backends.cpu.elements.functions.exponentials import SINH, exp, exp_parts, expm1
+from hloom.backends.cpu.elements.functions.exponentials import LN2, SINH, exp, exp_parts, expm1
 from hloom.backends.cpu.elements.functions.lanes import (
     INF,
     NAN,
@@ -32,7 +32,7 @@ from hloom.backends.cpu.elements.functions.lanes import (
     where,
     with_sign_of,
 )
-from hloom.backends.cpu.elements.functions.logarithms import asinh, log1p, log_of_sum
+from hloom.backends.cpu.elements.functions.logarithms import asinh, log, log1p, log_of_sum
 from hloom.backends.cpu.elements.functions.trigonometry import atan2, sin, sin_and_cos
 from hloom.ops.elementwise_binary import Atan2, Divide, Power
 from hloom.ops.elementwise_unary import (
@@ -224,19 +224,27 @@ def tangent(z: Pair) -> Pair:
 # Inverse functions, by Kahan's formulas
 
 
+def _is_huge(z: Pair) -> Lanes:
+    return (abs(z[0]) > 2.0**1000) | (abs(z[1]) > 2.0**1000)
+
+
 def _finite(z: Pair) -> Pair:
-    """Replaces infinite z by a finite number of the same angle: infinite parts by the largest number, others by 0."""
-    infinite, largest = is_infinite(z), 2.0**1023 * (2.0 - 2.0**-52)
+    """A quarter of huge z, beside which 1 is nothing, so that |z| does not overflow.
+
+    Infinite z are replaced by a number of the same angle: infinite parts by the largest number, others by 0.
+    """
+    infinite, huge, largest = is_infinite(z), _is_huge(z), 2.0**1023 * (2.0 - 2.0**-52)
     real, imaginary = (
         where(infinite & (abs(x) < INF), with_sign_of(x.like(0.0), x), at_least(at_most(x, largest), -largest))
         for x in z
     )
-    return real, imaginary
+    return where(huge, real * 0.25, real), where(huge, imaginary * 0.25, imaginary)
 
 
 def _arc_length(z: Pair, x: Lanes) -> Lanes:
-    """asinh(x), but infinite if z is."""
+    """asinh(x), to which huge z, of which x is that of a quarter, add log 4; infinite if z is."""
     result = asinh(x)
+    result = where(_is_huge(z), result + with_sign_of(x.like(2.0 * LN2), result), result)
     return where(is_infinite(z), with_sign_of(x.like(INF), result), result)
 
 
@@ -280,11 +288,13 @@ def hyperbolic_arc_tangent(z: Pair) -> Pair:
     a = abs(x)
     below = 1.0 - a
     real = 0.25 * log1p(4.0 * a / fma(below, below, y * y))
+    # Beside 1, the square of a small y underflows: log(4 / y^2) / 4.
+    real = where(below.equals(0.0), 0.5 * (LN2 - log(abs(y))), real)
     angle = 0.5 * atan2(y + y, fma(below, a + 1.0, -(y * y)))
     # For large z the angle is pi / 2, and the real part x / |z|^2, by two divisions that do not overflow.
-    size = modulus(z)
-    real = where(large, where(is_infinite(z), 0.0, a / size / size), real)
-    right_angle = with_sign_of(y.like(1.5707963267948966), y)
+    size = modulus((x * 0.5, y * 0.5))
+    real = where(large, where(is_infinite(z), 0.0, a * 0.25 / size / size), real)
+    right_angle = where(y.compare("uno", y), y, with_sign_of(y.like(1.5707963267948966), y))
     return with_sign_of(real, x), where(large, right_angle, angle)
 
 
