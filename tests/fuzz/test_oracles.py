@@ -114,6 +114,61 @@ def test_errors_of_transforms_are_relative_to_the_largest_element() -> None:
     assert judged(reference, wrong) is not None
 
 
+def test_complex_parts_that_leave_the_range_depend_on_the_formula() -> None:
+    """A fused -2 max + inf is infinite; otherwise the product overflows, and the sum is NaN."""
+    x, y = np.full(2, -2 + 1j), np.array([complex(np.inf, np.finfo(np.float64).max), 1])
+    text = "ENTRY e { x = c128[2] parameter(0)\n y = c128[2] parameter(1)\n ROOT r = c128[2] multiply(x, y) }"
+    reference = Reference(case_of(text, x, y))
+    for part in (np.inf, np.nan):
+        assert judged(reference, np.array([complex(-np.inf, part), -2 + 1j])) is None
+        assert judged(reference, np.array([complex(-np.inf, part), -2 + 1.001j])) is not None
+
+
+def test_sums_of_integers_as_floats_are_not_exact() -> None:
+    """DOT-3: in f32, 2^62 + 1 - 2^62 is 1 or 0."""
+    product = "dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}"
+    text = f"ENTRY e {{ x = s64[3] parameter(0)\n y = s64[3] parameter(1)\n ROOT r = f32[] {product} }}"
+    reference = Reference(case_of(text, np.array([2**31, 1, -(2**31)]), np.array([2**31, 1, 2**31])))
+    assert judged(reference, np.float32(0)) is judged(reference, np.float32(1)) is None
+    assert judged(reference, np.float32(2**50)) is not None
+
+
+def test_errors_of_subnormal_values_are_units_of_theirs() -> None:
+    least = np.finfo(np.float64).smallest_subnormal
+    x = np.array([complex(0, 40 * least), 1])
+    reference = Reference(case_of("ENTRY e { x = c128[2] parameter(0)\n ROOT r = c128[2] tanh(x) }", x))
+    exact = np.tanh(x)
+    assert judged(reference, np.array([complex(0, 42 * least), exact[1]])) is None
+    assert judged(reference, np.array([complex(0, 80 * least), exact[1]])) is not None
+
+
+def test_orders_of_products_count_where_factors_leave_the_range() -> None:
+    """300 * 300 is NaN in f8e4m3fn; other orders multiply by 2^-6 first."""
+    text = """multiplied { a = f8e4m3fn[] parameter(0)
+      b = f8e4m3fn[] parameter(1)
+      ROOT p = f8e4m3fn[] multiply(a, b) }
+    ENTRY e { x = f8e4m3fn[2,4] parameter(0)
+      one = f8e4m3fn[] constant(1)
+      ROOT r = f8e4m3fn[2] reduce(x, one), dimensions={1}, to_apply=multiplied }"""
+    x = np.array([[256, 256, 0.015625, 0.015625], [2, 2, 0.5, 2]], ml_dtypes.float8_e4m3fn)
+    reference = Reference(case_of(text, x))
+    for first in (16.0, np.nan):
+        assert judged(reference, np.array([first, 4], x.dtype)) is None
+        assert judged(reference, np.array([first, 64], x.dtype)) is not None
+
+
+def test_factorisations_have_errors_and_any_result_where_nothing_is_finite() -> None:
+    call = """custom-call(x), custom_call_target="lapack_dgeqrf_ffi", api_version=API_VERSION_TYPED_FFI"""
+    text = f"ENTRY e {{ x = f64[3,2] parameter(0)\n ROOT r = (f64[3,2], f64[2]) {call} }}"
+    x = np.random.default_rng(0).standard_normal((3, 2))
+    reference = Reference(case_of(text, x))
+    packed, factors = reference.results
+    assert judged(reference, (packed * (1 + 2.0**-52), factors)) is None
+    assert judged(reference, (packed * 1.001, factors)) is not None
+    x[1, 0] = np.inf
+    assert judged(Reference(case_of(text, x)), (np.full((3, 2), np.nan), factors)) is None
+
+
 def test_exact_programs_are_compared_bit_for_bit() -> None:
     x = np.array([1.0, -0.0, np.nan], np.float32)
     reference = Reference(case_of("ENTRY e { x = f32[3] parameter(0)\n ROOT r = f32[3] add(x, x) }", x))

@@ -9,6 +9,7 @@ Monte Carlo arithmetic (Parker, 1997; Verificarlo, Denis et al., 2016).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,13 +22,14 @@ from hloom.faults.case import Case
 from hloom.fuzz.feeds import feed, written
 from hloom.ir import Computation
 from hloom.literal import extreme
-from hloom.numerics import widen
+from hloom.numerics import convert, widen
 from hloom.ops.batch_norm import BatchNorm
 from hloom.ops.collectives import AllReduce, ReduceScatter
 from hloom.ops.compare import Compare
 from hloom.ops.context import Context
 from hloom.ops.convolution import Convolution
-from hloom.ops.dot import DotDimensions
+from hloom.ops.custom_call import CustomCall
+from hloom.ops.dot import DotDimensions, accumulator
 from hloom.ops.elementwise_binary import And, Atan2, Divide, Maximum, Minimum, Multiply, Or, Power, Xor
 from hloom.ops.elementwise_unary import Abs, Sign, Sqrt
 from hloom.ops.fft import Fft
@@ -42,7 +44,7 @@ from hloom.runtime.executable import Executable, RunOptions
 from hloom.shape import Shape
 from hloom.system.records import record
 from hloom.types import BY_DTYPE
-from hloom.values import Value
+from hloom.values import Array, Value
 
 ULPS = 3.0
 """The error of an operation with a stated accuracy, in units in the last place: that of UNARY-2, and one more."""
@@ -58,6 +60,10 @@ REDUCTIONS = (Reduce, ReduceWindow, SelectAndScatter, AllReduce, ReduceScatter)
 """Operations that combine elements by a computation in an order of their own; small scatters have one (SCATTER-7)."""
 EXACT = (Maximum, Minimum, And, Or, Xor, Compare, Select, Parameter, Constant, Tuple)
 """Operations of combiners for which the order does not count."""
+FACTORISATIONS = re.compile("lapack_.(?!laswp)|Qr|LuDecomposition|Eigh|ProductOf|tridiagonal|cpu_csr")
+"""The names of targets that factorise, solve or multiply."""
+LIMITS = (np.maximum, np.minimum)
+"""Functions that leave only the factors beyond 1, and only those below it."""
 COMPLEX_ROUNDED = (Multiply, Divide, Abs, Sign, Sqrt, Power)
 """Operations whose results for complex numbers depend on the formula."""
 
@@ -89,6 +95,8 @@ class Noisy:
     def evaluate(self, ctx: Context, *operands: Any) -> Value:
         """Computes the value with errors; where an intermediate result may overflow, it is NaN or not."""
         error = self.error
+        if isinstance(self.op, (DotDimensions, Convolution)):
+            operands = (*_summed(ctx.shape, operands[:2]), *operands[2:])
         changed = [perturbed(self.rng, operand, error.operands, by_norm=error.by_norm) for operand in operands]
         if error.flushes and self.rng.random() < 0.5:
             changed = [flushed(operand) for operand in changed]
@@ -96,11 +104,16 @@ class Noisy:
         value = perturbed(self.rng, self.op.evaluate(ctx, *changed), error.result, by_norm=isinstance(self.op, Fft))
         if error.flushes and self.rng.random() < 0.5:
             value = flushed(value)
-        if isinstance(self.op, (Cholesky, TriangularSolve)):
+        is_solution = isinstance(self.op, (Cholesky, TriangularSolve, CustomCall))
+        if is_solution and not all(map(_is_finite, (value, self.op.evaluate(ctx, *operands)))):
             # Which elements of the solution of a singular system are infinite depends on the order.
-            exact = self.op.evaluate(ctx, *operands)
-            if not all(np.isfinite(widen(solution)).all() for solution in (value, exact)):
-                return _mixed(self.rng, value, None)
+            return _mixed(self.rng, value, None)
+        if self.op.elementwise and any(np.iscomplexobj(operand) for operand in operands):
+            # Which part of a complex number that leaves the range is NaN depends on the formula.
+            return _mixed(self.rng, value, sum(map(np.abs, operands), start=np.abs(value)))
+        if isinstance(self.op, (Reduce, ReduceWindow)) and any(map(_is_product, self.op.computations)):
+            extremes = (self.op.evaluate(ctx, *(_beyond_one(o, limit) for o in operands)) for limit in LIMITS)
+            return _mixed(self.rng, value, _outside(*extremes))
         if error.operands and any(map(_is_wide, operands)):
             return self._unsettled(ctx, value, operands)
         return value
@@ -113,6 +126,13 @@ class Noisy:
         if self.error.by_norm or isinstance(self.op, BatchNorm) or any(_is_product(c) for c in self.op.computations):
             return _mixed(self.rng, value, None)
         return _mixed(self.rng, value, self.op.evaluate(ctx, *map(_finite_sizes, operands)))
+
+
+def _summed(result: Shape, factors: Sequence[Array]) -> list[Array]:
+    """Integer factors of a sum of floats as such, which may be rounded."""
+    computing = accumulator(*(BY_DTYPE[factor.dtype] for factor in factors), result.element_type)
+    is_exact = BY_DTYPE[computing].is_integer
+    return [factor if is_exact or _is_inexact(factor) else convert(factor, computing) for factor in factors]
 
 
 def _is_wide(operand: Any) -> bool:
@@ -130,6 +150,30 @@ def _is_product(combiner: Computation) -> bool:
     return any(isinstance(i.op, Multiply) for i in combiner.instructions)
 
 
+def _beyond_one(operand: Any, limit: np.ufunc) -> Any:
+    """The absolute values on one side of 1, and 1 for others and for zeros."""
+    if not _is_inexact(operand):
+        return operand
+    sizes = np.abs(widen(operand))
+    return limit(np.where(sizes == 0, 1, np.where(np.isnan(sizes), np.inf, sizes)), 1).astype(operand.dtype)
+
+
+def _outside(large: Any, small: Any) -> Any:
+    """Infinity where the product of all large factors, or of all small ones, is outside of the range of the type."""
+    if isinstance(large, tuple):
+        return tuple(map(_outside, large, small))
+    if not _is_inexact(large):
+        return large
+    limits, (most, least) = ml_dtypes.finfo(large.real.dtype), (np.abs(widen(array)) for array in (large, small))
+    return np.where((most < float(limits.max)) & (least > float(limits.tiny)), 0, np.inf)
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_finite, value))
+    return not _is_inexact(value) or bool(np.isfinite(widen(value)).all())
+
+
 def _finite_sizes(operand: Any) -> Any:
     """The absolute values, zero where they are not finite."""
     if isinstance(operand, tuple):
@@ -144,12 +188,14 @@ def _finite_sizes(operand: Any) -> Any:
 
 def _mixed(rng: np.random.Generator, value: Any, sizes: Any) -> Any:
     """Replaces elements by NaN, 0 or the extremes of their type at random: those whose sum of absolute values is not
-    finite, or all.
+    finite, or all, and then integers, too, such as pivots.
 
     Half of the time all get the same, so that each element of large arrays is seen to have each value.
     """
     if isinstance(value, tuple):
         return tuple(_mixed(rng, v, s) for v, s in zip(value, sizes or [None] * len(value), strict=True))
+    if sizes is None and value.dtype.kind in "iu":
+        return rng.choice(np.array([np.iinfo(value.dtype).min, 0, np.iinfo(value.dtype).max], value.dtype), value.shape)
     if not _is_inexact(value):
         return value
     open_ = np.ones(value.shape, bool) if sizes is None else ~np.isfinite(widen(np.asarray(sizes)))
@@ -173,14 +219,16 @@ def perturbed(rng: np.random.Generator, value: Any, ulps: float, *, by_norm: boo
     sizes = np.where(finite, sizes, 0)
     if value.dtype.kind == "c":
         made = np.empty(value.shape, value.dtype)
-        made.real, made.imag = (_shifted(rng, part, sizes * ulps) for part in (value.real, value.imag))
+        made.real, made.imag = (_shifted(rng, part, sizes, ulps) for part in (value.real, value.imag))
         return made
-    return _shifted(rng, value, sizes * ulps)
+    return _shifted(rng, value, sizes, ulps)
 
 
-def _shifted(rng: np.random.Generator, value: Any, sizes: Any) -> Any:
-    """Returns an array with errors of up to `sizes` times the distance of 1 to the next number of its type."""
-    error = rng.uniform(-1, 1, value.shape) * sizes * float(ml_dtypes.finfo(value.dtype).eps)
+def _shifted(rng: np.random.Generator, value: Any, sizes: Any, ulps: float) -> Any:
+    """Returns an array with errors of up to `ulps` units in the last place of numbers of some sizes."""
+    limits = ml_dtypes.finfo(value.dtype)
+    unit = np.maximum(sizes * float(limits.eps), np.where(sizes == 0, 0, np.longdouble(limits.smallest_subnormal)))
+    error = rng.uniform(-1, 1, value.shape) * ulps * unit
     moved = widen(value).astype(np.longdouble) + error
     if value.dtype != np.float64:
         moved = moved.astype(np.float64)  # from which there are conversions to narrow types
@@ -213,12 +261,21 @@ def noise_of(op: Operation, shapes: Sequence[Shape]) -> Error | None:
     """Returns the error that the specification allows an operation; None if it is exact."""
     if not has_rounding(shapes):
         return None
-    if isinstance(op, SUMS) or (isinstance(op, REDUCTIONS) and not all(map(order_is_free, op.computations))):
-        return Error(STEP_ULPS, SUM_ULPS, isinstance(op, BY_NORM))
+    if (
+        isinstance(op, SUMS)
+        or is_factorisation(op)
+        or (isinstance(op, REDUCTIONS) and not all(map(order_is_free, op.computations)))
+    ):
+        return Error(STEP_ULPS, SUM_ULPS, isinstance(op, (*BY_NORM, CustomCall)))
     if isinstance(op, COMPLEX_ROUNDED) and any(s.is_array and s.element_type.is_complex for s in shapes):
         return Error(ULPS)
     stated = any(field.kind is RESULT_ACCURACY for field in op.fields) and not isinstance(op, Sqrt)
     return Error(ULPS) if stated or isinstance(op, Atan2 | Power) else None
+
+
+def is_factorisation(op: Operation) -> bool:
+    """Whether an operation calls a routine of linear algebra, such as LAPACK's, but for those that swap rows."""
+    return isinstance(op, CustomCall) and bool(FACTORISATIONS.match(op.target_name))
 
 
 def order_is_free(combiner: Computation) -> bool:

@@ -19,7 +19,9 @@ from hloom.ops.batch_norm import BatchNormGrad
 from hloom.ops.broadcast import Iota
 from hloom.ops.collectives import ReduceScatter
 from hloom.ops.communication import Infeed, Outfeed, Transfer
+from hloom.ops.convolution import Convolution
 from hloom.ops.custom_call import MARKERS, TOP_K_TARGETS, CustomCall
+from hloom.ops.dot import DotDimensions
 from hloom.ops.elementwise_binary import Maximum, Minimum
 from hloom.ops.operation import Operation
 from hloom.ops.ragged_all_to_all import RaggedAllToAll
@@ -186,6 +188,12 @@ def _selects_nothing(instruction: Instruction) -> bool:
     return isinstance(operand.op, (Constant, Iota)) and not source.shape.element_count
 
 
+def _is_integer_of_complex(instruction: Instruction) -> bool:
+    """Whether a product of complex numbers has integers as its result."""
+    types = list(_types(instruction.operand_shapes)) if isinstance(instruction.op, (DotDimensions, Convolution)) else []
+    return any(t.is_complex for t in types) and instruction.shape.element_type.is_integer
+
+
 def _is_narrow(element_type: PrimitiveType) -> bool:
     return element_type.bits < 8
 
@@ -288,6 +296,11 @@ KNOWN: tuple[Known, ...] = (
         "f8e8m0fnu",
         "CONVERT-1: the type has neither zero nor subnormal numbers; XLA converts by way of types that have.",
         lambda case, problem: _has_type(case, PrimitiveType.F8E8M0FNU),
+    ),
+    Known(
+        "integers of complex products",
+        "CONVERT-3: sums outside of the range of the integers wrap, where conversions clamp.",
+        lambda case, problem: any(_is_integer_of_complex(instruction) for instruction in case.module.instructions()),
     ),
     Known(
         "zeros of complex functions",
