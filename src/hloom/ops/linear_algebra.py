@@ -47,6 +47,8 @@ class Cholesky(Operation, opcode="cholesky", builder="cholesky"):
                 result[index] = np.linalg.cholesky(symmetric[index])
             except np.linalg.LinAlgError:
                 result[index] = np.nan
+        # LAPACK may go on where a pivot is NaN.
+        result[np.isnan(result).any((-2, -1))] = np.nan
         factor = result if self.lower else np.swapaxes(result, -1, -2).conj()
         return convert(factor, a.dtype)
 

@@ -58,6 +58,20 @@ def test_only_matrices_without_a_factor_become_nan() -> None:
     np.testing.assert_array_equal(factor[2], factor[0])
 
 
+def test_a_matrix_with_a_nan_becomes_nan_alone() -> None:
+    """CHOLESKY-5, compiled and interpreted: also where a routine would have gone on with the columns before."""
+    a = np.tile(np.eye(4, dtype=np.float32), (5, 1, 1))
+    a[3, 2, 2] = np.nan
+    text = "HloModule m\nENTRY e { a = f32[5,4,4] parameter(0) ROOT r = f32[5,4,4] cholesky(a), lower=true }"
+    for backend in ("cpu", "interpreter"):
+        factor = hl.compile(hl.parse(text), backend=backend)(a)
+        assert (
+            np.isnan(factor).all((1, 2)).tolist()
+            == np.isnan(factor).any((1, 2)).tolist()
+            == [False] * 3 + [True, False]
+        )
+
+
 @pytest.mark.parametrize(
     "element_type", ["f32", "c128", *(pytest.param(t, marks=pytest.mark.long) for t in ("f64", "c64"))]
 )

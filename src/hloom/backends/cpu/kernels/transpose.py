@@ -59,16 +59,32 @@ class _Transpose:
             yield size - self.lanes
 
     def _square(self, row: IndexValue, column: IndexValue) -> None:
+        """Transposes a square, and fetches the lines that the next one writes, where there is one."""
         f = self.f
         lines = self._load(self._source(f.add(row, k), column) for k in range(self.lanes))
+        for k in range(self.lanes if self.m > self.lanes else 0):
+            f.prefetch(self._target(f.add(row, self.lanes), f.add(column, k)), writes=True)
         self._store(transpose(f, lines), (self._target(row, f.add(column, k)) for k in range(self.lanes)))
 
     def _short_rows(self, row: IndexValue) -> None:
-        """Transposes rows of less than a line, which are adjacent."""
-        f, n, lanes = self.f, self.n, self.lanes
-        lines = self._load(self._source(row, k * lanes) for k in range(n))
-        columns = [_picked(f, lines, [divmod(k * n + j, lanes) for k in range(lanes)]) for j in range(n)]
-        self._store(columns, (self._target(row, j) for j in range(n)))
+        """Transposes rows of less than a line, which are adjacent: columns by 16 bytes, the last ones overlapping those
+        before, or where rows have less by picking elements.
+        """
+        f, n, lanes, few = self.f, self.n, self.lanes, 16 // self.width
+        if few == 1 or n < few:
+            lines = self._load(self._source(row, k * lanes) for k in range(n))
+            columns = [_picked(f, lines, [divmod(k * n + j, lanes) for k in range(lanes)]) for j in range(n)]
+            self._store(columns, (self._target(row, j) for j in range(n)))
+            return
+        for first in (*range(0, n - few, few), n - few):
+            columns = transpose(f, [self._every_row(f.add(row, k), first, few) for k in range(few)])
+            self._store(columns, (self._target(row, first + j) for j in range(few)))
+
+    def _every_row(self, row: IndexValue, column: int, few: int) -> Value:
+        """Returns `few` elements of every row whose number after `row` is a multiple of it, those of a line."""
+        f, part = self.f, type_of(self.element, few)
+        sources = [self._source(f.add(row, k), column) for k in range(0, self.lanes, few)]
+        return f.concatenated([f.load(source, part, self.align) for source in sources])
 
     def _short_columns(self, column: IndexValue) -> None:
         """Transposes columns of less than a line, which become adjacent."""

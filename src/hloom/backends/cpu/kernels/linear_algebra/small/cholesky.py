@@ -133,10 +133,12 @@ def cholesky(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]
     info = MatrixLanes.at(f, f.slot(integers, 1), integers, (1,))
     info = info.copied(1) if n <= MAX_UNROLLED else info
     _factorise(f, a, info, n)
-    fails, zero, nan = ~real_part(info[0]).equals(0), real_part(a.number(0)), real_part(a.number(math.nan))
+    fails, zero = ~real_part(info[0]).equals(0), real_part(a.number(0))
     for i in steps(f, 0, n, MAX_COPIED):
-        for j in steps(f, 0, f.add(i, 1), MAX_COPIED):
-            a[i, j] = where(fails, nan, real_part(a[i, j]))
         for j in steps(f, f.add(i, 1), n, MAX_COPIED):
-            a[i, j] = where(fails, nan, zero) if is_whole else zero
+            a[i, j] = zero
+    with f.when(None if n <= MAX_UNROLLED else f.any_lane(fails.value)):
+        for i in steps(f, 0, n, MAX_COPIED):
+            for j in steps(f, 0, n if is_whole else f.add(i, 1), MAX_COPIED):
+                a[i, j] = where(fails, math.nan, real_part(a[i, j]))
     return a

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from hloom.backends.cpu.elements.functions.lanes import Lanes, muladd, where
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
@@ -13,8 +14,10 @@ from hloom.lir import IndexValue, Type, Value
 from hloom.runtime.custom_calls.fortran import RoutineCall
 from hloom.system.records import record
 
-COLUMNS = 16
-"""Columns that are eliminated together: the pivots' row fills half of 32 registers."""
+STEPS = 4
+"""Steps after which the columns right of them are passed once for all."""
+KEPT = 20
+"""Elements of the pivots' rows in registers, of which there are 32."""
 SWAPPED = 8
 """Columns that are swapped together: both rows fill half of the registers."""
 
@@ -23,16 +26,14 @@ def gesv(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) ->
     """Solves the systems; of a zero pivot come infinities or NaN, as from getrf, laswp and two calls of trsm.
 
     Right-hand sides are further columns of the matrix, so that multiples of rows are subtracted in one pass, which
-    also finds the next pivot; the factors below the diagonal are not kept in order, since nobody reads them. Rows that
-    are in memory are passed for swaps only if any lane needs one: matrices with a heavy diagonal do not. The unknowns
-    of a right-hand side are computed in registers.
+    also finds the next pivot. Matrices that are in memory have steps by panels, of as many columns; columns right of a
+    panel are passed once for all of its steps, which subtract from each element in the same order. Rows are passed for
+    swaps only if any lane needs one: matrices with a heavy diagonal do not. The unknowns of a right-hand side are
+    computed in registers.
     """
     a, b = arrays
     system = _System(a, b, call.operands[0].sizes[0], call.operands[1].sizes[1])
-    largest, pivots = system.largest_of_column(), list[_Pivot]()
-    for step in range(system.order):
-        pivots.append(_Pivot(largest.row, largest.value))
-        largest = system.eliminate(step, pivots[-1])
+    pivots = system.eliminate()
     for side in steps(f, 0, system.sides, 1):
         system.substitute(side, pivots)
     return b
@@ -116,18 +117,21 @@ class _System:
             largest.add(self.get(i, 0), self._number(i))
         return largest
 
-    def eliminate(self, step: int, pivot: _Pivot) -> _Largest:
-        """Subtracts multiples of the pivot's row, once it is swapped to the diagonal, from those below; returns the
-        largest element of the next column there.
-        """
-        columns = range(step + 1, self.order + self.sides)
-        with self.f.when(None if self.order <= MAX_UNROLLED else self._is_elsewhere(pivot, step)):
-            for block in _blocks(range(step, columns.stop), SWAPPED):
-                self._swap(step, pivot, block)
-        largest = _Largest(self.f, pivot.value, self._number(step + 1))
-        for block in _blocks(columns, COLUMNS):
-            self._subtract(step, pivot, block, largest if block[0] == columns[0] else None)
-        return largest
+    def eliminate(self) -> list[_Pivot]:
+        """Makes the matrix an upper triangle; returns the pivots. Below the diagonal are multiples of rows."""
+        columns, pivots, largest = range(self.order + self.sides), list[_Pivot](), self.largest_of_column()
+        is_whole = self.order <= MAX_UNROLLED
+        for first in range(0, self.order, self.order if is_whole else STEPS):
+            panel = range(first, columns.stop if is_whole else min(self.order, first + STEPS))
+            for step in panel[: self.order - first]:
+                pivots.append(_Pivot(largest.row, largest.value))
+                with self.f.when(None if is_whole else self._is_elsewhere(pivots[-1], step)):
+                    for block in _blocks(columns[step if is_whole else first :], SWAPPED):
+                        self._swap(step, pivots[-1], block)
+                largest = self._subtract(step, pivots[-1], panel[step + 1 - first :])
+            for block in _blocks(columns[panel.stop :], KEPT // STEPS):
+                self._subtract_panel(panel, block, largest if block[0] == panel.stop < self.order else None)
+        return pivots
 
     def _swap(self, step: int, pivot: _Pivot, columns: range) -> None:
         """Swaps elements of the diagonal's row with those of the pivot's, which are in other rows in each lane."""
@@ -142,19 +146,41 @@ class _System:
         for j, each in zip(columns, found, strict=True):
             self.set(step, j, real_part(each.get()))
 
-    def _subtract(self, step: int, pivot: _Pivot, columns: range, largest: _Largest | None) -> None:
-        """Eliminates some columns; the first ones, of which the first gives the next pivot, store the multiples."""
-        f, uppers = self.f, [self.get(step, j) for j in columns]
-        for i in steps(f, step + 1, self.order):
-            factor = self.get(i, step)
-            if largest:
-                factor = -pivot.factor(factor)
-                self.set(i, step, factor)
-            values = [muladd(factor, upper, self.get(i, j)) for j, upper in zip(columns, uppers, strict=True)]
-            for j, value in zip(columns, values, strict=True):
-                self.set(i, j, value)
-            if largest:
-                largest.add(values[0], self._number(i))
+    def _subtract(self, step: int, pivot: _Pivot, columns: range) -> _Largest:
+        """Subtracts multiples of the pivot's row, which is on the diagonal, from those below, in some columns; stores
+        the multiples, and returns the largest elements of the first column.
+        """
+        f, largest = self.f, _Largest(self.f, pivot.value, self._number(step + 1))
+        for block in _blocks(columns, KEPT) or [columns]:
+            uppers = [self.get(step, j) for j in block]
+            for i in steps(f, step + 1, self.order):
+                factor = self.get(i, step)
+                if block[:1] == columns[:1]:
+                    factor = -pivot.factor(factor)
+                    self.set(i, step, factor)
+                values = [muladd(factor, upper, self.get(i, j)) for j, upper in zip(block, uppers, strict=True)]
+                for j, value in zip(block, values, strict=True):
+                    self.set(i, j, value)
+                if values and block[0] == columns[0]:
+                    largest.add(values[0], self._number(i))
+        return largest
+
+    def _subtract_panel(self, panel: range, columns: range, largest: _Largest | None) -> None:
+        """Does the steps of a panel in some columns right of it, and finds the largest elements of the first one."""
+        f, uppers = self.f, [[self.get(i, j) for j in columns] for i in panel]
+        for i, j in itertools.product(range(len(panel)), range(len(columns))):
+            for k in range(i):
+                uppers[i][j] = muladd(self.get(panel[i], panel[k]), uppers[k][j], uppers[i][j])
+            self.set(panel[i], columns[j], uppers[i][j])
+        for i in steps(f, panel.stop, self.order):
+            factors = [self.get(i, step) for step in panel]
+            for j, column in enumerate(columns):
+                value = self.get(i, column)
+                for factor, row in zip(factors, uppers, strict=True):
+                    value = muladd(factor, row[j], value)
+                self.set(i, column, value)
+                if largest and not j:
+                    largest.add(value, self._number(i))
 
     def substitute(self, side: IndexValue, pivots: Sequence[_Pivot]) -> None:
         """Computes the unknowns of a right-hand side from the last one on."""
@@ -179,8 +205,7 @@ class _System:
         return Lanes(f, f.splat(f.convert("trunc", f.index(i), "i32"), self.rows.width))
 
 
-def _blocks(columns: range, most: int) -> Iterator[range]:
+def _blocks(columns: range, most: int) -> list[range]:
     """Divides columns into as few blocks as possible, of about the same size."""
     count = -(-len(columns) // most)
-    for k in range(count):
-        yield columns[len(columns) * k // count : len(columns) * (k + 1) // count]
+    return [columns[len(columns) * k // count : len(columns) * (k + 1) // count] for k in range(count)]
