@@ -87,6 +87,19 @@ def _transpose_transpose(m: Match) -> Instruction:
     return m.result(Transpose(permutation=tuple(m.inner.permutation[d] for d in m.op.permutation)), m.x)
 
 
+def _composed_around_ones(m: Match) -> Instruction:
+    """Transposes once, with the dimensions of size 1 first, and adds or removes these afterwards."""
+    (reshape,) = m.root.operands
+    (inner,) = reshape.operands
+    assert isinstance(inner.op, Transpose)
+    renamed = dict(zip(_non_unit_dimensions(reshape.shape), _non_unit_dimensions(inner.shape), strict=True))
+    moved = [inner.op.permutation[renamed[d]] for d in m.op.permutation if d in renamed]
+    permutation = (*(d for d, size in enumerate(m.x.shape.dimensions) if size == 1), *moved)
+    sizes = (m.x.shape.dimensions[d] for d in permutation)
+    transposed = m.build(Transpose(permutation=permutation), [m.x], Shape.array(m.x.shape.element_type, sizes))
+    return m.result(Reshape(), transposed)
+
+
 def _moves_only_ones(m: Match) -> bool:
     moved = [d for d in m.op.permutation if m.x.shape.dimensions[d] != 1]
     return moved == sorted(moved)
@@ -114,6 +127,9 @@ TRANSPOSES = [
     Rule("transpose-same", "transpose(x)", lambda m: m.x, "the permutation is the identity",
          when=lambda m: m.op.permutation == tuple(range(m.root.shape.rank))),
     Rule("transpose-transpose", "transpose(transpose(x))", _transpose_transpose, "permutations compose"),
+    Rule("transpose-reshape-transpose", "transpose(reshape(transpose(x)))", _composed_around_ones,
+         "dimensions of size 1 between two permutations do not change the order of the others",
+         when=lambda m: _is_degenerate(m.root.operands[0].operands[0].shape, m.root.operands[0].shape)),
     Rule("transpose-of-ones", "transpose(x)", lambda m: m.result(Reshape(), m.x),
          "moving dimensions of size 1 preserves the row-major order", when=_moves_only_ones),
     Rule("transpose-broadcast", "transpose(broadcast(x))", lambda m: _spread(m, m.x, _transposed_dimensions(m)),
