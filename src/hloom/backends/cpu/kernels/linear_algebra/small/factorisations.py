@@ -124,12 +124,17 @@ def _one_based(array: MatrixLanes, index: IndexValue) -> Lanes:
 
 
 def _getrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -> MatrixLanes:
-    """LU factorisation with partial pivoting: rows are swapped so that each pivot is the largest of its column."""
+    """LU factorisation with partial pivoting: rows are swapped so that each pivot is the largest of its column.
+
+    Rows that are in memory are passed for swaps only if any lane needs one.
+    """
     (a, pivots, info), (m, n) = arrays, call.operands[0].sizes
     info[0] = info.number(0)
     for step in steps(f, 0, min(m, n)):
         pivots[step] = pivot_row = _find_pivot(a, m, step, pivots)
-        _swap_rows(a, (m, n), step, pivot_row, pivots)
+        is_elsewhere = ~pivot_row.equals(_one_based(pivots, step))
+        with f.when(None if max(m, n) <= MAX_UNROLLED else f.any_lane(is_elsewhere.value)):
+            _swap_rows(a, (m, n), step, pivot_row, pivots)
         pivot = a[step, step]
         is_zero = magnitude(pivot).equals(0.0)
         record_failure(info, is_zero, step)
