@@ -168,16 +168,16 @@ class _System:
     def _subtract_panel(self, panel: range, columns: range, largest: _Largest | None) -> None:
         """Does the steps of a panel in some columns right of it, and finds the largest elements of the first one."""
         f, uppers = self.f, [[self.get(i, j) for j in columns] for i in panel]
-        for i, j in itertools.product(range(len(panel)), range(len(columns))):
-            for k in range(i):
-                uppers[i][j] = muladd(self.get(panel[i], panel[k]), uppers[k][j], uppers[i][j])
-            self.set(panel[i], columns[j], uppers[i][j])
+        for (row, step), (j, column) in itertools.product(enumerate(panel), enumerate(columns)):
+            for k in range(row):
+                uppers[row][j] = muladd(self.get(step, panel[k]), uppers[k][j], uppers[row][j])
+            self.set(step, column, uppers[row][j])
         for i in steps(f, panel.stop, self.order):
             factors = [self.get(i, step) for step in panel]
             for j, column in enumerate(columns):
                 value = self.get(i, column)
-                for factor, row in zip(factors, uppers, strict=True):
-                    value = muladd(factor, row[j], value)
+                for factor, upper in zip(factors, uppers, strict=True):
+                    value = muladd(factor, upper[j], value)
                 self.set(i, column, value)
                 if largest and not j:
                     largest.add(value, self._number(i))
