@@ -7,7 +7,7 @@ proportional to the instructions that it touches.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -232,7 +232,7 @@ def effectful_computations(module: Module) -> set[Computation]:
     return found
 
 
-def has_effect(instruction: Instruction, effectful: set[Computation]) -> bool:
+def has_effect(instruction: Instruction, effectful: Set[Computation]) -> bool:
     """Whether the instruction, or a computation that it calls, has a side effect, given `effectful_computations`."""
     op = instruction.op
     if op.has_side_effect or not op.calling_fields:

@@ -19,13 +19,13 @@ the kernel that computes them, or what they are computed from.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import field
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module, post_order
 from hloom.ops.structure import Parameter
-from hloom.passes.edit import Edit, running_computations
+from hloom.passes.edit import Edit, effectful_computations, running_computations
 from hloom.passes.fusion.access_patterns import BY_ROWS
 from hloom.passes.fusion.build import build_fusion
 from hloom.passes.fusion.decisions import CanFuse, Decisions
@@ -52,7 +52,8 @@ class FusionPass:
 
     def run(self, module: Module) -> int:
         """Fuses the instructions of each computation; returns the number of fusions created."""
-        return sum(_fuse(self, module, computation) for computation in running_computations(module))
+        effectful = effectful_computations(module)
+        return sum(_fuse(self, module, computation, effectful) for computation in running_computations(module))
 
 
 def reasons(options: FusionPass, module: Module) -> dict[Instruction, str]:
@@ -72,9 +73,9 @@ def _decisions(options: FusionPass, computation: Computation) -> Decisions:
     return Decisions(computation, options.can_fuse, options.max_instructions, options.max_depth)
 
 
-def _fuse(options: FusionPass, module: Module, computation: Computation) -> int:
+def _fuse(options: FusionPass, module: Module, computation: Computation, effectful: Set[Computation]) -> int:
     """Builds the fusions of one computation; returns their number."""
-    groups = _Groups(_decisions(options, computation))
+    groups = _Groups(_decisions(options, computation), effectful)
     fused = [(groups.read_outside(roots), groups.members(roots)) for roots in groups.worth_fusing()]
     if not fused:
         return 0
@@ -90,8 +91,8 @@ def _fuse(options: FusionPass, module: Module, computation: Computation) -> int:
 class _Groups:
     """The roots that share a fusion: one, or several siblings over the same elements."""
 
-    def __init__(self, decisions: Decisions) -> None:
-        self.decisions = decisions
+    def __init__(self, decisions: Decisions, effectful: Set[Computation]) -> None:
+        self.decisions, self.effectful = decisions, effectful
         self.order = {instruction: k for k, instruction in enumerate(decisions.computation.instructions)}
         self.stored = decisions.fusible - decisions.inlined
 
@@ -100,7 +101,13 @@ class _Groups:
         decisions = self.decisions
         roots = [i for i in self.order if i in self.stored]
         merged = merge_siblings(
-            roots, self.members, self.order, self._may_merge, self._read_same_versions, decisions.max_instructions
+            roots,
+            self.members,
+            self.order,
+            self._may_merge,
+            self._read_same_versions,
+            decisions.max_instructions,
+            self.effectful,
         )
         return [group for group in merged if len(group) > 1 or decisions.inside[group[0]]]
 

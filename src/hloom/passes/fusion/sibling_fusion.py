@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from operator import itemgetter
 
-from hloom.ir import Instruction
+from hloom.ir import Computation, Instruction
 from hloom.ops.reduce import Reduce
 from hloom.ops.reshape import Reshape
-from hloom.passes.edit import runs_effects
+from hloom.passes.edit import has_effect
 from hloom.passes.fusion.access_patterns import reduced_count
 from hloom.passes.fusion.costs import SMALL_REDUCTION
 from hloom.passes.fusion.in_place import written_part
@@ -35,14 +35,15 @@ def merge_siblings(
     may_merge: Callable[[Instruction], bool],
     agree: Callable[[Instruction, Instruction], bool],
     max_members: int,
+    effectful: Set[Computation],
 ) -> list[list[Instruction]]:
     """Partitions roots into groups that become one fusion each.
 
     `members_of` returns the instructions that the fusion of a group computes, `order` has the position of each
     instruction in its computation; `may_merge` says whether a root may share a fusion, and `agree` with which others.
-    Instructions with effects keep their order (SEND-3).
+    Instructions with effects, themselves or in `effectful` computations, keep their order (SEND-3).
     """
-    return _Merger(roots, members_of, order, may_merge, agree, max_members).run()
+    return _Merger(roots, members_of, order, may_merge, agree, max_members, effectful).run()
 
 
 class _Merger:
@@ -54,6 +55,7 @@ class _Merger:
         may_merge: Callable[[Instruction], bool],
         agree: Callable[[Instruction, Instruction], bool],
         max_members: int,
+        effectful: Set[Computation],
     ) -> None:
         self.roots, self.order, self.max_members = roots, order, max_members
         self.may_merge, self.agree = may_merge, agree
@@ -69,7 +71,7 @@ class _Merger:
 
         A path through a merged fusion can lead from any of its roots to any other, against the order of instructions.
         """
-        effects = [instruction for instruction in order if runs_effects(instruction.op)]
+        effects = [instruction for instruction in order if has_effect(instruction, effectful)]
         self.earlier_effect = {after: [before] for before, after in itertools.pairwise(effects)}
 
     def run(self) -> list[list[Instruction]]:

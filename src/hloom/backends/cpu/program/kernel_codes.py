@@ -112,7 +112,7 @@ def codes_before_fusion(module: Module, codes: KernelCodes) -> dict[str, KernelC
     Products in loops are left out, because packing may be hoisted out of the loop (`hoist_packing.py`).
     """
     known: dict[str, KernelCode] = {}
-    in_loops = {c for loop in loops_of(module) for callee in calls(loop.op) for c in callees_first(callee)}
+    in_loops = set(callees_first(*[callee for loop in loops_of(module) for callee in calls(loop.op)]))
     for computation in _run_computations(module):
         for instruction in computation.instructions:
             code = codes.of(instruction) if _has_kernel(instruction) else None
