@@ -64,6 +64,8 @@ class PrimitiveType(enum.Enum):
     """Whether this is PRED."""
     byte_width: int
     """The size of an unpacked element in memory, in bytes (SL-23)."""
+    real: PrimitiveType
+    """The type of the real part: f32 for c64, f64 for c128, else the type itself."""
 
     def __str__(self) -> str:
         return self.text
@@ -75,11 +77,6 @@ class PrimitiveType(enum.Enum):
         from hloom.shape import Shape
 
         return Shape.array(self, (sizes,) if not isinstance(sizes, tuple) else sizes)
-
-    @property
-    def real(self) -> PrimitiveType:
-        """The type of the real part: f32 for c64, f64 for c128, else the type itself."""
-        return {PrimitiveType.C64: PrimitiveType.F32, PrimitiveType.C128: PrimitiveType.F64}.get(self, self)
 
     @property
     def computation_type(self) -> PrimitiveType:
@@ -127,6 +124,7 @@ for _type in PrimitiveType:
     _type.kind, _type.bits = _kind_and_bits(_type.text)
     _type.is_array, _type.is_pred = _type.kind is not Kind.OTHER, _type.kind is Kind.PRED
     _type.is_signed, _type.is_integer = _type.kind is Kind.SIGNED, _type.kind in (Kind.SIGNED, Kind.UNSIGNED)
+    _type.real = {"c64": PrimitiveType.F32, "c128": PrimitiveType.F64}.get(_type.text, _type)
     _type.is_float, _type.is_complex = _type.kind is Kind.FLOAT, _type.kind is Kind.COMPLEX
     _type.byte_width = (_type.bits + 7) // 8
     BY_NAME[_type.text] = _type

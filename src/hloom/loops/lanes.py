@@ -17,7 +17,7 @@ def native_lanes(expressions: Sequence[Expression], vector_bytes: int) -> int:
     wide = sum(bits == 64 for bits in widths)
     # A few 64-bit operations among many of 32 bits take two registers each.
     widest = 64 if 4 * wide > len(widths) else 32
-    if all(e.type.is_pred or (e.type.is_integer and e.type.bits <= 8) for e in expressions):
+    if all(e.type.bits <= 8 and (e.type.is_pred or e.type.is_integer) for e in expressions):
         is_affine = all(_is_affine(index) for e in expressions for index in e.indices)
         return vector_bytes if is_affine else 16
     return vector_bytes * 8 // widest

@@ -105,7 +105,9 @@ class Plans(dict[int, Plan]):
     def has_effects(self, instruction: Instruction) -> bool:
         """Whether an instruction must run even if its value is unused (GEN-11)."""
         op = instruction.op
-        return op.has_side_effect or any(id(c) in self._with_effects for c in op.computations)
+        if op.has_side_effect or not op.calling_fields:
+            return op.has_side_effect
+        return any(id(c) in self._with_effects for c in op.computations)
 
     def complete(self) -> Plans:
         """Makes the plans that have not been used, and returns all."""

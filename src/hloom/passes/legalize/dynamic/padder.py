@@ -41,7 +41,7 @@ class DynamicPadder:
 
     def run(self, module: Module) -> int:
         """Pads the dynamic arrays; returns the number of instructions changed."""
-        dynamic = {i.parent for i in module.instructions() if is_dynamic(i)}
+        dynamic = {i.parent for i in module.instructions() if i.shape.is_dynamic}
         if not dynamic or not all(_can_pad(i, dynamic) for i in module.instructions()):
             return 0
         shapes, result = module.entry.parameter_shapes, module.entry.result_shape
