@@ -57,3 +57,8 @@ def test_side_by_side(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nested(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice the bound of linear work: each level may be visited from each enclosing level, but not twice as often."""
     assert growth(family, 5, monkeypatch) < 2 * FOUR_TIMES
+
+
+def test_deep_nests_of_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What each loop runs is not looked at again for each loop around it."""
+    assert growth(NESTED["loops"], 60, monkeypatch) < FOUR_TIMES
