@@ -60,5 +60,5 @@ def test_nested(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_deep_nests_of_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What each loop runs is not looked at again for each loop around it."""
+    """The work for what a loop runs is done once, not for each loop around it."""
     assert growth(NESTED["loops"], 60, monkeypatch) < FOUR_TIMES
