@@ -10,7 +10,7 @@ import numpy as np
 import hloom as hl
 from hloom.literal import Literal
 
-KERNELS = "convolution.convolution fft.fft linear_algebra.routine products.matmul scatter.scatter sort.sort".split()
+KERNELS = "convolution.convolution convolution.tiled fft.fft linear_algebra.routine products.matmul scatter.scatter sort.sort".split()
 
 def imported():
     return [name for name in KERNELS if f"hloom.backends.cpu.kernels.{name}" in sys.modules]
@@ -20,8 +20,8 @@ assert imported() == []
 assert "hloom.passes.spmd.partitioner" not in sys.modules
 hl.compile("HloModule m ENTRY e { x = c64[64] parameter(0) ROOT y = c64[64] fft(x), fft_type=FFT, fft_length={64} }")
 assert imported() == ["fft.fft"]
-hl.compile(\"\"\"HloModule m ENTRY e { x = f32[1,9,9,8] parameter(0)  w = f32[3,3,1,8] parameter(1)
-  ROOT y = f32[1,7,7,8] convolution(x, w), window={size=3x3}, dim_labels=b01f_01io->b01f, feature_group_count=8 }\"\"\")
+hl.compile(\"\"\"HloModule m ENTRY e { x = f32[1,8,9,18] parameter(0)  w = f32[3,3,1,8] parameter(1)
+  ROOT y = f32[1,8,7,16] convolution(x, w), window={size=3x3}, dim_labels=bf01_01io->bf01, feature_group_count=8 }\"\"\")
 assert imported() == ["convolution.convolution", "fft.fft"]
 hl.compile(\"\"\"HloModule m ENTRY e { x = bf16[64,64] parameter(0)  y = bf16[64,64] parameter(1)
   ROOT z = f32[64,64] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }\"\"\")
