@@ -14,7 +14,7 @@ A vector of f32 consists of three parts, as in tile_sums.py, which are added to 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -53,7 +53,7 @@ MIN_VECTORS = {BF16: 7, PrimitiveType.F32: 10}  # of bytes, whose words take lon
 SQUARES = 4  # of a panel: registers of sums
 PANEL = SQUARES * WORDS  # rows
 SQUARE_WORDS = WORDS * WORDS
-STEPS = 2  # of a part of K, which the processor computes while it multiplies the one before
+BUFFERS = 2  # of the words of a step, as those of the next one are computed between the products of this one
 BLOCK = 128  # elements of K whose sums are added in one chain, and most that share a factor
 MIN_GROUP = 2 * STEP  # elements of K with one factor
 MIN_PANELS = 8  # of a task, of which there are no more than threads: long pieces are read faster
@@ -132,11 +132,6 @@ class _Plan:
         return BLOCK if contracted.group.extent == 1 else math.gcd(contracted.size, BLOCK)
 
     @property
-    def steps(self) -> int:
-        """Steps of a part of K."""
-        return math.gcd(STEPS, self.block // STEP)
-
-    @property
     def vectors(self) -> Sequence[Value]:
         """The registers of parts of the vectors."""
         return [constant(I8, SQUARES + part) for part in range(self.columns.parts)]
@@ -192,7 +187,7 @@ class _Panels:
     ) -> None:
         self.f, self.plan, self.matrix, self.emitter, self.panels = f, plan, matrix, matrix.emitter, panels
         self.vectors, self.totals = vectors, totals
-        self.words, self.sums = f.slot(F32, plan.steps * SQUARES * WORDS), f.slot(F32, SQUARES * plan.columns.count)
+        self.words, self.sums = f.slot(F32, BUFFERS * SQUARES * WORDS), f.slot(F32, SQUARES * plan.columns.count)
         self.has_words, self.has_group_factor = plan.operand.has_words_of_rows, plan.operand.has_group_factor
 
     def _rows(self, panel: IndexValue) -> tuple[IndexValue, Value]:
@@ -226,17 +221,15 @@ class _Panels:
 
     def _add_block(self, panel: IndexValue, start: IndexValue, count: int, ahead: _Ahead) -> None:
         """Adds the products of `count` elements of K from one on to the totals of a panel."""
-        f, plan = self.f, self.plan
+        f = self.f
         row, totals = self._rows(panel)
-        contexts, part = self._contexts(row, start), plan.steps * STEP
+        contexts, whole = self._contexts(row, start), count // STEP * STEP
         for square in range(SQUARES):
             f.call_void("llvm.x86.tilezero", constant(I8, square))
-        whole = count // part * part
         if whole:
-            with f.loop(whole, part) as at:
-                self._add_part(contexts, f.add(start, at.index), part, ahead.after(f, at.index))
+            self._add_steps(contexts, start, whole // STEP, ahead)
         if count > whole:
-            self._add_part(contexts, f.add(start, whole), count - whole, ahead.after(f, whole))
+            self._add_rest(contexts, f.add(start, whole), count - whole, ahead.after(f, whole))
         for square in range(SQUARES):
             move(f, "tilestored64", constant(I8, square), self._sums_of(self.sums, square), WORDS)
         self._add_sums(row, start, totals)
@@ -293,35 +286,51 @@ class _Panels:
                 found.append(e.held())
         return found
 
-    def _add_part(self, contexts: Sequence[Resume], start: IndexValue, count: int, ahead: _Ahead) -> None:
-        """Computes words of `count` elements of K, and adds their products to the sums."""
+    def _add_steps(self, contexts: Sequence[Resume], start: IndexValue, steps: int, ahead: _Ahead) -> None:
+        """Adds the products of whole steps of K to the sums: computes the words of each while it multiplies the step
+        before.
+        """
         f = self.f
-        whole, left = count // STEP, count % STEP
-        with f.loop(whole) as step:
-            at = f.multiply(step.index, STEP)
-            self._compute_step(contexts, f.add(start, at), self._words_of(step.index), STEP, ahead.after(f, at))
-        if left:
-            at = whole * STEP
-            f.fill(self._words_of(whole), 0, SQUARES * SQUARE_WORDS * 4)
-            self._compute_step(contexts, f.add(start, at), self._words_of(whole), left, ahead.after(f, at))
-        with f.loop(whole + bool(left)) as step:
-            self._multiply(start, step.index)
+        self._compute_pairs(contexts, start, self._words_of(0), (0, STEP // 2), ahead)
+        if steps > 1:
+            with f.loop(steps, first=1) as step:
+                self._add_step(contexts, start, step.index, ahead)
+        self._multiply(f.add(start, (steps - 1) * STEP), self._words_of((steps - 1) % BUFFERS))
 
-    def _words_of(self, step: IndexValue) -> Value:
-        """Returns the address of the words of a step."""
-        return self.f.at(self.words, self.f.multiply(step, SQUARES * SQUARE_WORDS), "i32")
+    def _add_step(self, contexts: Sequence[Resume], start: IndexValue, step: IndexValue, ahead: _Ahead) -> None:
+        """Computes the words of a step of K between the products of the step before."""
+        f, at, pairs = self.f, self.f.multiply(step, STEP), STEP // 2 // SQUARES
+        words, others = (self._words_of(f.remainder(f.add(step, k), BUFFERS)) for k in range(BUFFERS))
 
-    def _compute_step(
-        self, contexts: Sequence[Resume], start: IndexValue, words: Value, count: int, ahead: _Ahead
-    ) -> None:
-        """Writes the words of up to 32 elements of K."""
-        f = self.f
-        with f.loop(count // 2) as pair:
-            self._prefetch(ahead.after(f, f.multiply(pair.index, 2)))
-            own = f.at(words, f.multiply(pair.index, WORDS), "i32")
-            self._compute(contexts, f.add(start, f.multiply(pair.index, 2)), 2, own)
+        def compute(square: int) -> None:
+            own = square * pairs, (square + 1) * pairs
+            self._compute_pairs(contexts, f.add(start, at), words, own, ahead.after(f, at))
+
+        self._multiply(f.add(start, f.subtract(at, STEP)), others, compute)
+
+    def _add_rest(self, contexts: Sequence[Resume], start: IndexValue, count: int, ahead: _Ahead) -> None:
+        """Adds the products of fewer elements of K than a step has to the sums."""
+        f, words, pairs = self.f, self._words_of(0), count // 2
+        f.fill(words, 0, SQUARES * SQUARE_WORDS * 4)
+        if pairs:
+            self._compute_pairs(contexts, start, words, (0, pairs), ahead)
         if count % 2:
-            self._compute(contexts, f.add(start, count - 1), 1, f.at(words, count // 2 * WORDS, "i32"))
+            self._compute(contexts, f.add(start, count - 1), 1, f.at(words, pairs * WORDS, "i32"))
+        self._multiply(start, words)
+
+    def _words_of(self, buffer: IndexValue) -> Value:
+        """Returns the address of the words of a step."""
+        return self.f.at(self.words, self.f.multiply(buffer, SQUARES * SQUARE_WORDS), "i32")
+
+    def _compute_pairs(
+        self, contexts: Sequence[Resume], start: IndexValue, words: Value, pairs: tuple[int, int], ahead: _Ahead
+    ) -> None:
+        """Writes the words of pairs of elements of K of a step, from the first to the last (excluded)."""
+        f, (first, end) = self.f, pairs
+        with f.loop(end, first=first) as pair:
+            at = f.multiply(pair.index, 2)
+            self._prefetch(ahead.after(f, at))
+            self._compute(contexts, f.add(start, at), 2, f.at(words, f.multiply(pair.index, WORDS), "i32"))
 
     def _compute(self, contexts: Sequence[Resume], at: IndexValue, count: int, target: Value) -> None:
         """Writes the words of two elements of K, or of one and zero."""
@@ -350,16 +359,18 @@ class _Panels:
             k = f.minimum(f.add(ahead.start, f.divide(at, lines)), axes.contracted.extent - 1)
             e.prefetch((axes.batch, self.matrix.batch), (axes.free, row), (axes.contracted, k), is_near=False)
 
-    def _multiply(self, start: IndexValue, step: IndexValue) -> None:
-        """Adds the products of a step of K, counted from the first one of the computed words, to the sums."""
+    def _multiply(
+        self, start: IndexValue, words: Value, meanwhile: Callable[[int], None] = lambda square: None
+    ) -> None:
+        """Adds the products of a step of K to the sums; writes other code before the products of each square."""
         f, plan, own = self.f, self.plan, self.plan.columns
-        of_vectors = f.multiply(f.add(f.divide(start, STEP), step), own.step_words)
+        of_vectors = f.multiply(f.divide(start, STEP), own.step_words)
         for part, register in enumerate(plan.vectors):
             address = f.at(self.vectors, f.add(of_vectors, part * WORDS), "i32")
             move(f, "tileloadd64", register, address, own.parts * WORDS)
         for square in range(SQUARES):
-            at = f.add(f.multiply(step, SQUARES * SQUARE_WORDS), square * SQUARE_WORDS)
-            move(f, "tileloadd64", plan.matrix, f.at(self.words, at, "i32"), WORDS)
+            move(f, "tileloadd64", plan.matrix, f.at(words, square * SQUARE_WORDS, "i32"), WORDS)
+            meanwhile(square)
             for register in plan.vectors:
                 f.call_void("llvm.x86.tdpbf16ps", constant(I8, square), register, plan.matrix)
 
