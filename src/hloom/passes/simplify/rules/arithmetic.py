@@ -113,7 +113,8 @@ def _is_total(m: Match) -> bool:
 
 def _orders_totally(op: Compare, operand: Instruction) -> bool:
     element_type = operand.shape.element_type
-    return op.is_total_order or element_type.is_integer or element_type.is_pred
+    is_total_order = op.is_total_order and element_type.is_float
+    return is_total_order or element_type.is_integer or element_type.is_pred
 
 
 def _can_invert(m: Match) -> bool:
