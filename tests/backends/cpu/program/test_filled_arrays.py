@@ -35,13 +35,13 @@ ENTRY e {{
   c = f32[] parameter(1)
   d = f32[] sine(c)
   y = f32[{whole}] broadcast(d), dimensions={{}}
-  z = s32[] constant(0)
+  z = s32[] constant({start})
   s = (s32[], f32[{whole}], f32[{part}]) tuple(z, y, x)
   w = (s32[], f32[{whole}], f32[{part}]) while(s), condition=condition, body=body
   {result}
 }}
 """
-SIZES = {"whole": "9,1,5", "part": "1,1,5", "step": "1", "end": "9"}
+SIZES = {"whole": "9,1,5", "part": "1,1,5", "step": "1", "start": "0", "end": "9"}
 WRITE = "z = f32[{whole}] dynamic-update-slice(y, x, i, zero, zero)"
 RESULT = "ROOT f = f32[{whole}] get-tuple-element(w), index=1"
 FILLED = (SIZES, WRITE, RESULT)
@@ -49,6 +49,9 @@ KEPT = [
     (SIZES | {"end": "8"}, WRITE, RESULT),
     (SIZES | {"step": "2"}, WRITE, RESULT),
     (SIZES | {"part": "1,1,4"}, WRITE, RESULT),
+    # The counter is below 0, and the first row is written each time.
+    (SIZES | {"start": "-9", "end": "0"}, WRITE, RESULT),
+    (SIZES | {"start": "-9", "end": "0"}, "k = s32[] maximum(i, zero)\n" + WRITE.replace(" i,", " k,"), RESULT),
     # Another element is written, or all of them are read.
     (SIZES, "k = s32[] add(i, next)\n" + WRITE.replace(" i,", " k,"), RESULT),
     (SIZES, "f = f32[] slice(y)\n".replace("f32[] slice(y)", "f32[1,1,5] slice(y), slice={{[3:4], [0:1], [0:5]}}")

@@ -129,13 +129,17 @@ def test_starts_that_are_mixed_radix_digits(found: str, is_parallel: bool) -> No
         text(trips=18),
         text(start="s = s32[] multiply(i, four)\nfifty = s32[] constant(50)\nstart = s32[] subtract(fifty, s)"),
         text(start="s = s32[] multiply(i, i)\nstart = s32[] multiply(s, four)"),
+        text(trips=0, first=-16, start="start = s32[] negate(i)"),
+        text(trips=4, first=-12, start="m = s32[] remainder(i, four)\nsixteen = s32[] constant(16)\n"
+                                       "s = s32[] multiply(m, four)\nt3 = s32[] multiply(four, sixteen)\n"
+                                       "start = s32[] add(s, t3)").replace("f32[64,32,32]", "f32[128,32,32]"),
         text(value="old = f32[4,32,32] dynamic-slice(y, start, z, z), dynamic_slice_sizes={4,32,32}\n"
                    "value = f32[4,32,32] add(product, old)"),
         text(result="further").replace("next = ", "further = f32[64,32,32] negate(updated)\nnext = "),
         text(value="w = f32[4,32,32] slice(y), slice={[0:4], [0:32], [0:32]}\nvalue = f32[4,32,32] add(product, w)"),
         text().replace("tuple(next, x, updated)", "tuple(next, updated, updated)"),
     ],
-    ids=["overlapping", "clamped", "downwards", "not linear", "reads its part", "changes all", "reads a part", "twice"],
+    ids=["overlapping", "clamped", "downwards", "not linear", "below zero", "remainders below zero", "reads its part", "changes all", "reads a part", "twice"],
 )  # fmt: skip
 def test_loops_with_loop_carried_dependences_are_serial(found: str) -> None:
     assert not parallel_loops_of(found)

@@ -164,7 +164,7 @@ def _strong_siv_test(start: _Subscript, size: int, extent: int, loop: CountedLoo
     Consecutive values must be at least `size` elements apart, and all slices must lie within `extent`.
     """
     first, last, step = loop.start, loop.start + loop.step * (loop.trips - 1), loop.step
-    if start.unit > 1 or start.count <= last:
+    if start.unit > 1 or start.count <= _farthest(loop):
         if first < 0:
             return False
         first, last, step = 0, min(start.count - 1, last // start.unit), 1
@@ -178,7 +178,12 @@ def _determine_counter(subscripts: Sequence[_Subscript], loop: CountedLoop) -> b
     for digit in sorted(subscripts, key=lambda digit: (digit.unit, -digit.count)):
         if digit.unit == unit:
             unit *= digit.count
-    return unit >= loop.start + loop.step * loop.trips
+    return unit > _farthest(loop)
+
+
+def _farthest(loop: CountedLoop) -> int:
+    """The largest distance of the counter from 0."""
+    return max(-loop.start, loop.start + loop.step * (loop.trips - 1))
 
 
 def _is_read_once(body: Computation, index: int, update: Instruction) -> bool:
