@@ -47,6 +47,14 @@ def test_rng_may_repeat_its_sizes() -> None:
         assert value.shape == (4,) and (value >= 2).all() and (value < 3).all()
 
 
+def test_operands_that_a_form_repeats_keep_their_users() -> None:
+    module = module_of(
+        " a = s32[] constant(2)\n b = s32[] constant(9)\n ROOT r = s32[] rng(a, b, a), distribution=rng_uniform"
+    )
+    a, b = module.entry.root.operands
+    assert [*a.users] == [*b.users] == [module.entry.root]
+
+
 def test_random_bits_may_come_without_the_state() -> None:
     """RNGBITGENERATOR-1: the bits are those that stand beside the new state."""
     bits = " s = u64[2] parameter(0)\n ROOT r = u32[8] rng-bit-generator(s), algorithm=rng_three_fry"

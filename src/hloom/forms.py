@@ -64,9 +64,7 @@ def _typed_as(shape: Shape, entry: Shape) -> Shape:
 @FORMS.rule(Rng)
 def _rng(op: Rng, instruction: Instruction) -> None:
     """Removes the third operand, the sizes of the result (RNGUNIFORM-1)."""
-    for operand in instruction.operands[2:]:
-        operand.users.pop(instruction)
-    del instruction.operands[2:]
+    instruction.set_operands(instruction.operands[:2])
 
 
 @FORMS.rule(RngBitGenerator)
@@ -150,10 +148,8 @@ def _gather(op: Gather, instruction: Instruction) -> None:
         element = scalar(instruction.shape.element_type)
         zero = Literal(element, np.zeros((), element.element_type.dtype))
         constant = _insert(instruction, 0, Constant(literal=zero), element, [])
-        for operand in dict.fromkeys(instruction.operands):
-            operand.users.pop(instruction)
-        instruction.op, instruction.operands = Broadcast(), [constant]
-        constant.users[instruction] = None
+        instruction.op = Broadcast()
+        instruction.set_operands([constant])
 
 
 def _start(op: AllGatherStart | CollectivePermuteStart, instruction: Instruction) -> None:

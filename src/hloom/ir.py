@@ -2,7 +2,7 @@
 
 An `Instruction` holds an immutable `Operation` (opcode and attribute values), its operands and its result shape. The
 graph is mutable: the methods here keep `users` and control edges consistent, so passes change operands with
-`replace_operand` and `replace_all_uses_with`, never by assignment.
+`replace_operand`, `set_operands` and `replace_all_uses_with`, never by assignment.
 """
 
 from __future__ import annotations
@@ -154,6 +154,17 @@ class Instruction:
             old.users.pop(self, None)
         new.users[self] = None
         self.changed = old.changed = new.changed = tick()
+
+    def set_operands(self, new: Iterable[Instruction]) -> None:
+        """Replaces all operands, of which there may be another number, and updates the users of old and new ones."""
+        self.changed = now = tick()
+        for operand in self.operands:
+            operand.users.pop(self, None)
+            operand.changed = now
+        self.operands = list(new)
+        for operand in self.operands:
+            operand.users[self] = None
+            operand.changed = now
 
     def disconnect(self) -> None:
         """Removes the instruction from the users of its operands, and its control edges."""

@@ -140,9 +140,7 @@ class _Specializer:
         found = {d: (int(value), False) for d, value in enumerate(values) if value is not None}
         shape = _with_sizes(instruction.shape, found)
         if not shape.is_dynamic:
-            for operand in instruction.operands[1:]:
-                operand.users.pop(instruction, None)
-            del instruction.operands[1:]
+            instruction.set_operands(instruction.operands[:1])
             instruction.op = Reshape()
         return shape
 
