@@ -20,8 +20,11 @@ def check_runnable(module: Module, replicas: int, partitions: int) -> None:
     """Checks that a module can run on some replicas and partitions. Raises RuleError naming the instruction that
     cannot.
     """
-    check_infeed_order(callees_first(module.entry))
-    check_channels(module)
+    operations = {type(instruction.op) for instruction in module.instructions()}
+    if any(issubclass(operation, Infeed) for operation in operations):
+        check_infeed_order(callees_first(module.entry))
+    if any(issubclass(operation, Transfer) for operation in operations):
+        check_channels(module)
     check_replicas(module, replicas, partitions)
 
 
