@@ -74,7 +74,7 @@ INLINED_COPIES, COPIES_IN_LOOPS = 512, 4096
 """Maximum numbers of instructions of all inlined copies of a function, and of those that differ from it in constants
 only, outside of loops and in all: the others of these become one (`merge_functions`).
 """
-_CONSTANT = re.compile(r"(\bi64 (?:%\w+, )?)-?\d+")
+_CONSTANT = re.compile(r"i64 ((?:%\w+, )?)-?\d+")  # begins with letters, which `re` finds at once
 
 
 class StepEmitter:
@@ -368,7 +368,7 @@ class StepEmitter:
         """Whether one more call of a function, or of one alike, may inline it; counts it then."""
         if not is_long(function):
             return True
-        text = _CONSTANT.sub(r"\1", function.body_text())
+        text = _CONSTANT.sub(r"i64 \1", function.body_text())
         copies = self.copies[text] + function.length
         if copies > (COPIES_IN_LOOPS if depth else INLINED_COPIES):
             return False
