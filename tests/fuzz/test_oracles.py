@@ -69,6 +69,12 @@ def test_a_wrong_rewrite_is_found_and_reduced(case: Case, tmp_path: Path) -> Non
     assert np.array_equal(hl.Snapshot.load(folder / "case.pb").replay("interpreter"), small.arguments[0] * 2)  # type: ignore[index]
 
 
+def test_findings_are_kept_in_folders(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(hl.ArgumentError, match="file is not a folder for findings: Not a directory"):
+        State(tmp_path / "file")
+
+
 def test_invalid_modules_and_bare_exceptions_are_problems(case: Case) -> None:
     def invalid(module: Module) -> None:
         module.entry.instructions[2].op = Compare(direction=ComparisonDirection.LT)

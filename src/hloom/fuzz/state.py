@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from hloom.errors import ArgumentError
 from hloom.faults.case import Case
 from hloom.files.formats import read_file, write_file
 from hloom.files.snapshot import Snapshot
@@ -81,7 +82,10 @@ class State:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "findings").mkdir(parents=True, exist_ok=True)
+        try:
+            (folder / "findings").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ArgumentError(f"{folder} is not a folder for findings: {error.strerror}") from None
 
     def load(self, job: int) -> Counts:
         """Returns the counts of a job, zeros for a new one."""

@@ -9,9 +9,9 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import llvmlite.binding as llvm
 
@@ -20,6 +20,9 @@ from hloom.backends.cpu.llvm.disk_cache import cached, code_version, find_object
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.system.machine import operating_system
 from hloom.system.shield import checkpoint, fork_allowed, shielded
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 T = TypeVar("T")
 
@@ -206,7 +209,7 @@ class Compilation:
         """Modules and their futures; without threads the futures are None."""
         self._kept: list[bytes] = []
         threads = threads if _calls().are_parallel else 1
-        self._executor = ThreadPoolExecutor(threads - 1) if threads > 1 else None
+        self._executor = _executor(threads - 1) if threads > 1 else None
         if self._executor is not None:
             with fork_allowed():  # `submit` takes a lock that forks take, too
                 _make_compilers(self._executor, threads)
@@ -257,6 +260,15 @@ class Compilation:
         """Calls a function of Python once LLVM has compiled the last module: before, it would only take the lock."""
         wait([future for _, future in self._pending[-1:] if future is not None])
         shielded(function)()
+
+
+def _executor(threads: int) -> ThreadPoolExecutor | None:
+    """Returns an executor; None if the main thread has ended, after which Python does not import one any more."""
+    try:
+        from concurrent.futures import ThreadPoolExecutor
+    except RuntimeError:
+        return None
+    return ThreadPoolExecutor(threads)
 
 
 def _submitted(executor: ThreadPoolExecutor | None, function: Callable[..., T], *arguments: Any) -> Future[T] | None:
