@@ -48,8 +48,9 @@ from hloom.system.records import record
 from hloom.target import CACHE_LINE, Target
 from hloom.types import PrimitiveType
 
-MIN_LOOKED_UP, MIN_OF_HALVES = 2, 4  # vectors; fewer are multiplied as fast as words are stored
-MIN_VECTORS = {BF16: 7, PrimitiveType.F32: 10}  # of bytes, whose words take longer
+MIN_VECTORS = {BF16: (2, 4, 7), PrimitiveType.F32: (4, 8, 10)}
+"""The least vectors of a type for which tile registers pay: with words that are looked up, with those of other halves
+of bytes, and with those of bytes."""
 SQUARES = 4  # of a panel: registers of sums
 PANEL = SQUARES * WORDS  # rows
 SQUARE_WORDS = WORDS * WORDS
@@ -77,9 +78,10 @@ def panel_columns(p: Matvec, target: Target) -> TileColumns | None:
 
 def _least(operand: ComputedOperand) -> int:
     """Returns the number of vectors for which tile registers pay."""
-    if operand.bits_of_weights == 4:
-        return MIN_LOOKED_UP if operand.has_words_of_rows else MIN_OF_HALVES
-    return MIN_VECTORS[operand.value.type]
+    of_words, of_halves, of_bytes = MIN_VECTORS[operand.value.type]
+    if operand.has_words_of_rows:
+        return of_words
+    return of_halves if operand.bits_of_weights == 4 else of_bytes
 
 
 def tile_panels_code(
