@@ -26,8 +26,6 @@ CONVOLUTIONS = (
     (32, 64, 64, 3), (16, 128, 128, 3), (28, 256, 512, 1), (224, 3, 64, 7), (28, 1, 32, 3), (224, 3, 96, 11),
 )  # fmt: skip
 """Rows of an image, features before and after, and rows of the window."""
-DEPTHWISE = (124, 256, 3), (14, 512, 3), (112, 32, 3), (56, 64, 5)
-"""Rows of an image, features, and rows of the window, of convolutions of each feature alone."""
 STRIDED = (56, 64, 128, 3), (28, 128, 256, 1)
 """Rows of an image, features before and after, and rows of the window, of convolutions that halve the rows."""
 TRANSPOSED = (128, 64, 64, 4), (32, 256, 128, 2), (28, 128, 64, 3), (16, 64, 3, 4)
@@ -81,8 +79,6 @@ def _convolutions() -> Iterator[str]:
             yield _convolution(*convolution, labels)
         for strided in STRIDED:
             yield _convolution(*strided, labels, stride=2)
-    for n, features, window in DEPTHWISE:
-        yield _convolution(n, features, features, window, "b01f", groups=features)
     for transposed in TRANSPOSED:
         yield _convolution(*transposed, "b01f", scale=2)
 
@@ -110,19 +106,17 @@ def _dot(factor: str, result: str, sizes: tuple[int, int, int], terms: tuple[int
     )
 
 
-def _convolution(
-    n: int, before: int, after: int, window: int, labels: str, groups: int = 1, scale: int = 1, stride: int = 1
-) -> str:
+def _convolution(n: int, before: int, after: int, window: int, labels: str, scale: int = 1, stride: int = 1) -> str:
     """Returns a convolution whose result has `scale` times the rows of the image, or one in `stride`."""
     sizes = (n, before), (n * scale // stride, after)
     image, result = (f"f32[8,{n},{n},{c}]" if labels == "b01f" else f"f32[8,{c},{n},{n}]" for n, c in sizes)
     pad = f"{(window + scale - 1) // 2}_{window // 2}"
     return (
         f"HloModule convolution  ENTRY e {{ x = {image} parameter(0)"
-        f"  w = f32[{window},{window},{before // groups},{after}] parameter(1)  ROOT y = {result} convolution(x, w),"
+        f"  w = f32[{window},{window},{before},{after}] parameter(1)  ROOT y = {result} convolution(x, w),"
         f" window={{size={window}x{window} pad={pad}x{pad} lhs_dilate={scale}x{scale}"
         f" stride={stride}x{stride}}},"
-        f" dim_labels={labels}_01io->{labels}, feature_group_count={groups} }}"
+        f" dim_labels={labels}_01io->{labels} }}"
     )
 
 

@@ -239,7 +239,7 @@ def shared_names(case: Case) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["features last", "strided, features first", "dilated base", "depthwise", "three axes"]
+    "name", ["features last", "strided, features first", "dilated base", "depthwise, several outputs", "three axes"]
 )
 def test_convolutions_of_other_sizes_have_the_same_code(name: str) -> None:
     case = LARGE[name]

@@ -1,7 +1,7 @@
 """`convolution` as LLVM IR.
 
-form.py brings the convolution to a normal form. lines.py computes it if each feature has a window of its own, and
-otherwise tiled.py, which is imported by the first such convolution.
+form.py brings the convolution to a normal form. lines.py and pixels.py compute those in which each feature has a window
+of its own, and tiled.py, which is imported by the first such convolution, the others.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.convolution.form import normal_form
 from hloom.backends.cpu.kernels.convolution.lines import emit_lines, plan_lines
+from hloom.backends.cpu.kernels.convolution.pixels import emit_pixels, plan_pixels
 from hloom.backends.cpu.kernels.products.sums import accumulator
 from hloom.ir import Instruction
 from hloom.lir import type_of
@@ -42,6 +43,8 @@ def emit(op: Convolution, name: str, instruction: Instruction, target: Target) -
     vector = type_of(sums.element, target.vector_bytes * 8 // sums.bits)
     if (lines := plan_lines(form, vector, target)) is not None:
         return emit_lines(name, instruction, lines, target)
+    if (pixels := plan_pixels(form, vector, target)) is not None:
+        return emit_pixels(name, instruction, pixels, target)
     from hloom.backends.cpu.kernels.convolution.tiled import emit_tiled
 
     return emit_tiled(name, instruction, form, vector, target)

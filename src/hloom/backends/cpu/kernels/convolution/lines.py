@@ -10,6 +10,7 @@ sums pass through memory to be stored by lines.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
 from hloom.backends.cpu.kernels.convolution.form import Axis, Form, Tap
+from hloom.backends.cpu.kernels.convolution.rolling import delay_of, reads_of, rolling_sums
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.products.product import MULTIPLY_ADD_COST
 from hloom.backends.cpu.kernels.products.tiles.tile_choice import max_accumulators
@@ -31,8 +33,6 @@ MAX_VECTORS = 4
 """Vectors of a block."""
 BAND_BYTES, MIN_LINES = 1 << 13, 8
 """The input that a band reads, at most, but for bands of few lines, of which the first lines are read twice."""
-MOVE_COST = 0.5
-"""Time to move a sum to the register of the next older one, in multiply-adds."""
 MAX_SPAN = 1 << 10
 """Elements between the first and the last tap along a line: the code has zeros for them."""
 MAX_EDGES = 3
@@ -50,7 +50,7 @@ class Lines:
     lines: int
     vectors: int
     delay: int
-    """Iterations, of one line of the result each, between the first and the last line of the input that a sum needs."""
+    """Iterations between the first and the last line of the input that a sum needs (`rolling.py`)."""
 
     @property
     def columns(self) -> Axis:
@@ -71,16 +71,6 @@ class Lines:
     def tiles(self) -> int:
         """Bands of all planes, of which each feature of each image is one."""
         return self.form.batch * self.form.groups * self.bands
-
-    @cached_property
-    def reads(self) -> dict[int, list[tuple[Tap, int]]]:
-        """The lines that an iteration reads, by distance from the first: taps, and iterations since a sum began."""
-        found: dict[int, list[tuple[Tap, int]]] = {}
-        for tap in self.rows.classes[0]:
-            distance = tap.position - self.rows.min_position
-            age, distance = divmod(distance, self.rows.step) if self.delay else (0, distance)
-            found.setdefault(distance, []).append((tap, age))
-        return dict(sorted(found.items()))
 
     @property
     def block(self) -> int:
@@ -113,16 +103,6 @@ def _rows(form: Form) -> Axis:
     return form.axes[0] if len(form.axes) > 1 else _ONE_LINE
 
 
-def _delay(form: Form, lines: int, most: int) -> int:
-    """Returns the delay of bands of `lines` lines; 0 if it pays to read all lines of a window in one iteration, or if
-    more than `most` vectors would be in registers.
-    """
-    rows, columns = _rows(form), len(form.axes[-1].positions)
-    delay = (max(rows.positions) - rows.min_position) // rows.step
-    cost = (form.taps + columns + MOVE_COST * delay) * (lines + delay)  # multiply-adds, loads and moves of sums
-    return delay if delay + 2 <= most and cost < 2 * form.taps * lines else 0
-
-
 def plan_lines(form: Form, type: Type, target: Target) -> Lines | None:
     """Returns the tiles of a convolution; None if a feature has several inputs or outputs, if outputs along lines are
     apart, or if lines are short.
@@ -139,7 +119,7 @@ def plan_lines(form: Form, type: Type, target: Target) -> Lines | None:
     line_bytes = form.types[0].byte_width * columns.size * rows.step
     bands = -(-rows.outputs // max(MIN_LINES, BAND_BYTES // line_bytes))
     lines, most = -(-rows.outputs // bands), max_accumulators(target.vector_bytes)
-    delay = _delay(form, lines, most)
+    delay = delay_of(rows, form.taps, lines, most)
     # With a block's sums, its values of a line are in registers.
     plan = Lines(form, type, lines, min(vectors, MAX_VECTORS, most // (delay + 2)), delay)
     return plan if plan.span <= MAX_SPAN and len(plan.edges) <= MAX_EDGES else None
@@ -161,6 +141,7 @@ class _Task:
     def __init__(self, f: KernelFunction, plan: Lines) -> None:
         self.f, self.plan, self.form, self.type = f, plan, plan.form, plan.type
         self.input, self.kernel, self.result = plan.form.types
+        self.reads = reads_of(plan.rows, plan.delay)
         self.weights: dict[tuple[Tap, Tap], Value] = {}
         # Zeros of the task's own would be on its stack, where LLVM chooses between them and the image at each load.
         self.image, self.weight, self.target, self.zeros = f.unpack(f["context"], *[PTR] * 4)
@@ -194,24 +175,24 @@ class _Task:
 
     def _block(self, image: Value, result: Value, band: IndexValue, start: IndexValue) -> None:
         """Computes a block of each line of a band, by a loop over the lines of the input."""
-        f, plan, zero = self.f, self.plan, constant(self.type, 0)
+        f, plan = self.f, self.plan
         first = f.multiply(band, plan.lines)
-        stop = f.add(f.minimum(f.add(first, plan.lines), plan.rows.outputs), plan.delay)
-        with f.loop(stop, 1, [zero] * (plan.delay * plan.vectors), first) as loop:
-            sums = [*loop.carried, *[zero] * plan.vectors]
-            self._add_lines(image, f.multiply(loop.index, plan.rows.step), start, sums)
-            done, loop.carried = sums[: plan.vectors], sums[plan.vectors :]
-            # Sums of lines before the band are stored to its first one, which is overwritten: a branch would cost more.
-            first_stored = f.index(f.add(first, plan.delay))
-            line = f.subtract(f.intrinsic("umax", f.index(loop.index), first_stored), plan.delay)
+        stop = f.minimum(f.add(first, plan.lines), plan.rows.outputs)
+
+        def add(index: IndexValue, sums: list[Value]) -> None:
+            self._add_lines(image, f.multiply(index, plan.rows.step), start, sums)
+
+        def store(line: IndexValue, sums: Sequence[Value]) -> None:
             target = f.element_at(result, f.multiply(line, plan.rows.output_stride), self.result)
-            for vector, value in enumerate(done):
+            for vector, value in enumerate(sums):
                 self._store(value, target, start, vector)
 
+        rolling_sums(f, [self.type] * plan.vectors, plan.delay, (first, stop), add, store)
+
     def _add_lines(self, image: Value, first: IndexValue, start: IndexValue, sums: list[Value]) -> None:
-        """Adds a block of the lines that an iteration reads to the sums in registers, the oldest first."""
+        """Adds a block of the lines that an iteration reads, the first of which is `first`, to the sums."""
         f, plan = self.f, self.plan
-        for distance, taps in plan.reads.items():
+        for distance, taps in self.reads.items():
             address = self._line(image, first, plan.rows.min_position + distance, start)
             for column in plan.columns.classes[0]:
                 values = [self._load(address, start, vector, column.position) for vector in range(plan.vectors)]
