@@ -18,7 +18,7 @@ import numpy as np
 from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
 from hloom.backends.cpu.kernels.convolution.form import Axis, Form, Tap
-from hloom.backends.cpu.kernels.convolution.rolling import delay_of, reads_of, rolling_sums
+from hloom.backends.cpu.kernels.convolution.rolling import MAX_TAPS, delay_of, reads_of, rolling_sums
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.products.product import MULTIPLY_ADD_COST
 from hloom.backends.cpu.kernels.products.tiles.tile_choice import max_accumulators
@@ -27,8 +27,6 @@ from hloom.lir import PTR, IndexValue, Type, Value, constant, vector_constant
 from hloom.system.records import record
 from hloom.target import Target
 
-MAX_TAPS = 64
-"""Taps of a window: the code has each of them, for each vector of a block."""
 MAX_VECTORS = 4
 """Vectors of a block."""
 BAND_BYTES, MIN_LINES = 1 << 13, 8

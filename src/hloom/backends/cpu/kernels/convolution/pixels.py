@@ -16,7 +16,7 @@ import numpy as np
 
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
 from hloom.backends.cpu.kernels.convolution.form import Axis, Form, Tap
-from hloom.backends.cpu.kernels.convolution.rolling import delay_of, reads_of, rolling_sums
+from hloom.backends.cpu.kernels.convolution.rolling import MAX_TAPS, delay_of, reads_of, rolling_sums
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.products.product import MULTIPLY_ADD_COST
 from hloom.backends.cpu.kernels.products.tiles.tile_choice import max_accumulators
@@ -24,11 +24,10 @@ from hloom.ir import Instruction
 from hloom.lir import PTR, IndexValue, Type, Value
 from hloom.system.records import record
 from hloom.target import Target
+from hloom.types import PrimitiveType
 
-MAX_TAPS = 64
-"""Taps of a window: the code has each of them, for each vector of a block."""
 MIN_BLOCK_BYTES = 64
-"""What a block reads of a pixel, at least, if there are as many features."""
+"""Bytes that a block reads of a pixel, at least, if there are as many features."""
 BAND = 256
 """Most pixels of a band."""
 
@@ -151,7 +150,7 @@ class _Task:
     def _taps(self) -> tuple[Tap, ...]:
         return self.plan.line.classes[0]
 
-    def _vectors(self, base: Value, offset: int, type: object) -> list[Value]:
+    def _vectors(self, base: Value, offset: int, type: PrimitiveType) -> list[Value]:
         f, width = self.f, self.type.width
         return [
             f.load_as(f.element_at(base, offset + k * width, type), type, self.type) for k in range(self.plan.vectors)

@@ -12,6 +12,8 @@ from hloom.backends.cpu.kernels.convolution.form import Axis, Tap
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.lir import IndexValue, Type, Value, constant
 
+MAX_TAPS = 64
+"""Taps of a window: the code has each of them, for each vector of a block."""
 MOVE_COST = 0.5
 """Time to move a sum to the register of the next older one, in multiply-adds."""
 
