@@ -40,6 +40,16 @@ def test_quotients_of_all_sizes(spread: int) -> None:
         check(x.astype(np.float32), divisors.astype(np.float32))
 
 
+def test_quotients_next_to_the_largest_number() -> None:
+    """The product with the reciprocal overflows where the quotient may not."""
+    rng = np.random.default_rng(0)
+    divisors = np.ldexp(rng.uniform(0.5, 1, 1024), rng.integers(-29, 1, 1024)).astype(np.float32)
+    ratios = np.finfo(np.float32).max * (1 + rng.integers(-4, 5, (1024, COLUMNS)) * 2.0**-25)
+    x = (ratios * divisors[:, None]).astype(np.float32)
+    x[:, ::8], x[:, 1::8] = np.inf, 0
+    check(x * rng.choice(np.float32([-1, 1]), x.shape), divisors)
+
+
 def test_quotients_next_to_a_middle() -> None:
     """x 2^k = (2 m + 1) d + t for a small t: the quotient is t / d from the middle of two floats."""
     odd = np.random.default_rng(0).integers(1 << 22, 1 << 23, 1 << 13) * 2 + 1

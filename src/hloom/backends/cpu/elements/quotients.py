@@ -6,8 +6,8 @@ with the reciprocal in f32 is closer than 2^-22. Subnormal quotients may lie in 
 rounded to multiples of 2^-149, of which the error of the reciprocal is less than half of one.
 
 Of f32, the product q with the rounded reciprocal r is corrected by the remainder, x - d q, times r (Markstein, 1990):
-the sum is closer to the quotient than any middle is. The remainder is exact unless numbers are very large or small;
-vectors that have such numbers, other than +0, are divided.
+the sum is closer to the quotient than any middle is. The remainder is exact unless numbers are very small, and where q
+overflows the sum is NaN; vectors that have such numbers, other than +0, are divided.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ _LARGE = 2.0**64
 """Divisors of bf16 beyond it, or below its inverse, are scaled: reciprocals would overflow, or be inexact."""
 _DIVISORS = 2.0**30
 """Divisors of f32 beyond it, or below its inverse, divide."""
-_LEAST, _MOST = -70, 90
-"""Exponents of quotients of f32 that are corrected."""
-_MANTISSA_BITS, _BIAS = 23, 127
+_LEAST = 2.0**-70
+"""The least quotient of f32 that is corrected."""
 
 Reciprocal = tuple[Value, Value]
 """The reciprocal of a divisor of f32, and the divisor; of bf16, a power of two, and the reciprocal of its product with
@@ -77,13 +76,12 @@ def _corrected(b: Builder, x: Value, inverse: Value, divisor: Value) -> Value:
     found = b.stack_array(x.type, 1)
     near = b.intrinsic("fma", remainder, inverse, product)
     b.store(near, found, _align(x))
-    least, most = ((_BIAS + exponent) << _MANTISSA_BITS for exponent in (_LEAST, _MOST))
-    magnitude = b.binary("and", b.bitcast(near, word), constant(word, (1 << word.bits - 1) - 1))
-    is_outside = b.compare("ugt", b.binary("sub", magnitude, constant(word, least)), constant(word, most - least))
-    is_zero = b.binary("or", b.bitcast(x, word), b.bitcast(near, word))
-    must_divide = b.binary("and", is_outside, b.compare("ne", is_zero, constant(word, 0)))
-    with b.when(b.any_lane(must_divide)):
-        b.store(b.binary("fdiv", x, divisor), found, _align(x))
+    is_outside = b.compare("ult", b.intrinsic("fabs", near), constant(x.type, _LEAST))
+    with b.when(b.any_lane(is_outside)):
+        is_zero = b.binary("or", b.bitcast(x, word), b.bitcast(near, word))
+        must_divide = b.binary("and", is_outside, b.compare("ne", is_zero, constant(word, 0)))
+        with b.when(b.any_lane(must_divide)):
+            b.store(b.binary("fdiv", x, divisor), found, _align(x))
     return b.load(found, x.type, _align(x))
 
 
