@@ -7,6 +7,8 @@ import pickle
 import re
 from dataclasses import dataclass, field, fields, replace
 
+import pytest
+
 from conftest import ROOT
 from hloom.system.records import record
 
@@ -78,6 +80,25 @@ def test_records_are_replaced_copied_and_pickled() -> None:
     for value in Point(1, (2,), "a"), Labelled(1, label="b"), Empty():
         assert pickle.loads(pickle.dumps(value)) == copy.copy(value) == value
     assert replace(Labelled(1), label="b") == Labelled(1, label="b")
+
+
+def test_constructors_are_those_of_data_classes() -> None:
+    @record
+    class Made:
+        x: int
+        made: list[int] = field(default_factory=list)
+        derived: int = field(init=False)
+        own: dict[int, int] = field(init=False, default_factory=dict)
+
+        def __post_init__(self) -> None:
+            self.__dict__["derived"] = self.x + len(self.made)
+
+    assert Made(1) == Made(x=1, made=[])
+    assert Made(1).made is not Made(1).made
+    assert (Made(1, [2]).derived, Made(1, [2]).own) == (2, {})
+    for arguments in [], [1, [], 3]:
+        with pytest.raises(TypeError, match=r"Made\.__init__\(\)"):
+            Made(*arguments)
 
 
 def test_own_methods_are_kept() -> None:
