@@ -15,6 +15,7 @@ from hloom.ops import kinds
 from hloom.ops.attributes import (
     ComparisonDirection,
     ConvolutionDimensionNumbers,
+    DotAlgorithm,
     FftType,
     IotaReplicaGroups,
     OutputOperandAlias,
@@ -28,7 +29,7 @@ from hloom.ops.attributes import (
 from hloom.ops.kinds import AttributeKind, EnumKind
 from hloom.text.attributes import read, write
 
-DIRECTION, FFT = EnumKind(ComparisonDirection), EnumKind(FftType)
+DIRECTION, FFT, ALGORITHM = EnumKind(ComparisonDirection), EnumKind(FftType), EnumKind(DotAlgorithm)
 
 
 def value_of(kind: AttributeKind, text: str) -> Any:
@@ -43,7 +44,6 @@ CASES: list[tuple[AttributeKind, str, Any]] = [
     (kinds.FLOAT, "1e-05", 1e-05),
     (kinds.FLOAT, "2", 2.0),
     (kinds.STRING, '"a \\"b\\" \\n"', 'a "b" \n'),
-    (kinds.WORD, "dot_bf16_bf16_f32", "dot_bf16_bf16_f32"),
     (kinds.INTS, "{}", ()),
     (kinds.INTS, "{2,0,1}", (2, 0, 1)),
     (kinds.BOOLS, "{true,false}", (True, False)),
@@ -72,6 +72,7 @@ CASES: list[tuple[AttributeKind, str, Any]] = [
     (kinds.RESULT_ACCURACY, "{tolerance={atol=0,rtol=0.5,ulps=2}}", ResultAccuracy(rtol=0.5, ulps=2)),
     (DIRECTION, "LT", ComparisonDirection.LT),
     (FFT, "IRFFT", FftType.IRFFT),
+    (ALGORITHM, "dot_bf16_bf16_f32", DotAlgorithm.ALG_DOT_BF16_BF16_F32),
 ]  # fmt: skip
 
 
@@ -94,6 +95,7 @@ def test_text_and_value(kind: AttributeKind, text: str, value: Any) -> None:
         (kinds.PRECISIONS, "{HIGHEST}", "{highest}"),
         (kinds.STRING, '"\\303\\244\\x41"', '"äA"'),
         (kinds.FLOAT, "5e-1", "0.5"),
+        (ALGORITHM, "DOT_BF16_BF16_F32", "dot_bf16_bf16_f32"),
     ],
 )
 def test_other_spellings(kind: AttributeKind, text: str, same_as: str) -> None:
@@ -105,6 +107,7 @@ def test_other_spellings(kind: AttributeKind, text: str, same_as: str) -> None:
     ("kind", "text", "column", "message"),
     [
         (kinds.BOOL, "yes", 1, "expected true or false"),
+        (ALGORITHM, "dot_bf16", 1, "expected one of unset | dot_any_f8_any_f8_f32 |"),
         (kinds.INT, "1.5", 2, "expected an integer, got '.5'"),
         (kinds.INT, "9223372036854775808", 1, "9223372036854775808 does not fit 64 bits"),
         (kinds.FLOAT, "x", 1, "expected a number, got 'x'"),

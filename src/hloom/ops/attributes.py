@@ -295,6 +295,25 @@ class Precision(enum.Enum):
     DEFAULT, HIGH, HIGHEST = "default", "high", "highest"
 
 
+class DotAlgorithm(enum.Enum):
+    """The types of a dot's products and sums; `dot_bf16_bf16_f32_x3` is three products of bf16 parts, added in f32."""
+
+    ALG_UNSET = "unset"
+    ALG_DOT_ANY_F8_ANY_F8_F32 = "dot_any_f8_any_f8_f32"
+    ALG_DOT_ANY_F8_ANY_F8_F32_FAST_ACCUM = "dot_any_f8_any_f8_f32_fast_accum"
+    ALG_DOT_F16_F16_F16 = "dot_f16_f16_f16"
+    ALG_DOT_F16_F16_F32 = "dot_f16_f16_f32"
+    ALG_DOT_BF16_BF16_BF16 = "dot_bf16_bf16_bf16"
+    ALG_DOT_BF16_BF16_F32 = "dot_bf16_bf16_f32"
+    ALG_DOT_BF16_BF16_F32_X3 = "dot_bf16_bf16_f32_x3"
+    ALG_DOT_BF16_BF16_F32_X6 = "dot_bf16_bf16_f32_x6"
+    ALG_DOT_BF16_BF16_F32_X9 = "dot_bf16_bf16_f32_x9"
+    ALG_DOT_TF32_TF32_F32 = "dot_tf32_tf32_f32"
+    ALG_DOT_TF32_TF32_F32_X3 = "dot_tf32_tf32_f32_x3"
+    ALG_DOT_F32_F32_F32 = "dot_f32_f32_f32"
+    ALG_DOT_F64_F64_F64 = "dot_f64_f64_f64"
+
+
 class FusionKind(enum.Enum):
     """XLA's kind of a fusion, kept unchanged."""
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from hloom.numerics import convert
-from hloom.ops.attributes import Precision
+from hloom.ops.attributes import DotAlgorithm, Precision
 from hloom.ops.context import Context
 from hloom.ops.indexing import Indexing, Indices, Read
-from hloom.ops.kinds import INTS, PRECISIONS, WORD
+from hloom.ops.kinds import INTS, PRECISIONS, EnumKind
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimensions
 from hloom.shape import Ints, Shape
@@ -125,8 +125,8 @@ class Dot(DotDimensions, opcode="dot"):
         proto="precision_config.operand_precision",
         doc=_PRECISION,
     )
-    algorithm: str | None = attribute(
-        WORD, default=None, proto="precision_config.algorithm", doc="types of the products and sums, as XLA names them"
+    algorithm: DotAlgorithm | None = attribute(
+        EnumKind(DotAlgorithm), default=None, proto="precision_config.algorithm", doc="types of the products and sums"
     )
 
     def infer(self, lhs: Shape, rhs: Shape) -> Shape:

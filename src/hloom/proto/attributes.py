@@ -157,23 +157,6 @@ def _write_list(message: Any, name: str, value: Any) -> None:
     getattr(message, name).extend(value)
 
 
-def _read_word(message: Any, name: str, field: Field) -> Any:
-    """Reads the name of a dot algorithm: ALG_DOT_BF16_BF16_F32 is dot_bf16_bf16_f32 in text."""
-    value = getattr(message, name)
-    if not value:
-        return None
-    members = message.DESCRIPTOR.fields_by_name[name].enum_type.values_by_number
-    return members[value].name.removeprefix("ALG_").lower() if value in members else None
-
-
-def _write_word(message: Any, name: str, value: Any) -> None:
-    values = message.DESCRIPTOR.fields_by_name[name].enum_type.values_by_name
-    word = f"ALG_{value.upper()}"
-    if word not in values:
-        raise ProtoError(f"XLA's proto has no algorithm {value!r}")
-    setattr(message, name, values[word].number)
-
-
 def _read_precisions(message: Any, name: str, field: Field) -> Any:
     names = message.DESCRIPTOR.fields_by_name[name].enum_type.values_by_number
     try:
@@ -343,7 +326,6 @@ TABLE: dict[AttributeKind, tuple[Reader, Writer]] = {
     kinds.FLOAT: _SCALAR,
     kinds.STRING: _SCALAR,
     kinds.DIMENSION: _SCALAR,
-    kinds.WORD: (_read_word, _write_word),
     kinds.INTS: _LIST,
     kinds.BOOLS: _LIST,
     kinds.SHAPE: (_read_shape, _write_shape),

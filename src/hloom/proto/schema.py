@@ -267,11 +267,6 @@ def _rows(table: str) -> dict[str, str]:
     return rows
 
 
-def enum_words(name: str) -> list[str]:
-    """The names of the values of an enumeration; raises KeyError for an unknown one."""
-    return [value.partition("=")[0] for value in _rows(ENUMS)[name].split()]
-
-
 def _file() -> FileDescriptorProto:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 

@@ -74,9 +74,10 @@ def write(kind: AttributeKind, value: Any) -> str:
 
 
 def _enum(scanner: Scanner, kind: EnumKind) -> Any:
+    """Reads the word of a member; words in lower case are read in any case, as XLA does."""
     match = scanner.match(_WORD)
     for member in kind.enumeration:
-        if match and member.value == match[0]:
+        if match and member.value in (match[0], match[0].lower()):
             return member
     scanner.fail(f"expected {kind.description}", 0)
 

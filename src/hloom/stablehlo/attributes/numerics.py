@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Sequence
 
 from hloom.errors import ArgumentError
-from hloom.ops.attributes import ResultAccuracy
-from hloom.proto.schema import enum_words
+from hloom.ops.attributes import DotAlgorithm, ResultAccuracy
 from hloom.shape import Shape
 from hloom.stablehlo.attributes.codecs import AttributeCodec
 from hloom.stablehlo.attributes.values import (
@@ -43,7 +41,7 @@ class Precisions(AttributeCodec):
         return {"precision_config": [DialectAttribute(f"{self.dialect}.precision", p.name) for p in precisions]}
 
 
-_NO_ALGORITHM = (None, "unset")
+_NO_ALGORITHM = (None, DotAlgorithm.ALG_UNSET)
 _ALGORITHM = re.compile(r"dot_(any_f8|[a-z]+\d+)_(any_f8|[a-z]+\d+)_([a-z]+\d+)(?:_x([369]))?(_fast_accum)?")
 _ALGORITHM_FIELDS = (
     "lhs_precision_type",
@@ -56,17 +54,8 @@ _ALGORITHM_FIELDS = (
 )
 
 
-@functools.cache
-def _algorithms() -> frozenset[str]:
-    """HLO's names of dot algorithms."""
-    return frozenset(word.removeprefix("ALG_").lower() for word in enum_words("PrecisionConfig.Algorithm"))
-
-
 class Algorithm(AttributeCodec):
-    """`algorithm = #stablehlo.dot_algorithm<lhs_precision_type = tf32, ..>`, which has a single name in HLO.
-
-    `dot_bf16_bf16_f32_x3` is three products of bf16 operands, added in f32.
-    """
+    """`algorithm = #stablehlo.dot_algorithm<lhs_precision_type = tf32, ..>`, which has a single name in HLO."""
 
     def read(self, attributes: Attributes, operands: Sequence[Shape]) -> FieldValues:
         attribute = attributes.get("algorithm")
@@ -78,17 +67,16 @@ class Algorithm(AttributeCodec):
         lhs, rhs, accumulator = ("any_f8" if str(name).startswith("f8") else name for name in given[:3])
         products = "" if given[5] == 1 else f"_x{given[5]}"
         name = f"dot_{lhs}_{rhs}_{accumulator}{products}{'_fast_accum' if given[6] else ''}"
-        if name not in _algorithms() or given[3:5] != [1, 1]:
+        if name not in {member.value for member in DotAlgorithm} or given[3:5] != [1, 1]:
             raise ArgumentError(f"there is no dot algorithm {tuple(given)}")
-        return {"algorithm": name}
+        return {"algorithm": DotAlgorithm(name)}
 
     def write(self, fields: FieldValues) -> dict[str, Attribute]:
         algorithm = fields["algorithm"]
         if algorithm in _NO_ALGORITHM:
             return {}
-        match = _ALGORITHM.fullmatch(algorithm)
-        if match is None or algorithm not in _algorithms():
-            raise ArgumentError(f"StableHLO has no dot algorithm {algorithm}")
+        match = _ALGORITHM.fullmatch(algorithm.value)
+        assert match is not None
         types: list[Attribute] = [ScalarType(name.replace("any_f8", "f8E5M2")) for name in match.group(1, 2, 3)]
         counts: list[Attribute] = [i64(1), i64(1), i64(int(match[4] or 1))]
         body = dict(zip(_ALGORITHM_FIELDS, [*types, *counts, match[5] is not None], strict=True))
