@@ -218,7 +218,8 @@ def test_inverse_functions_have_the_range_of_the_type(opcode: str) -> None:
         1e302 * (1 + 1j),
     ]
     near = [1 + LEAST * 1j, 1 - 5e-324j, -1 + LEAST / 8 * 1j, 1 + 1e-200j, 1 + 2.0**-52 + LEAST * 1j, LEAST * (1 - 1j)]
-    z = np.array([*large, *near, 0.5 + 5e-324j, -1 + 1e-100j, 1 + 1e-160j, LEAST / 4 * 1j])
+    beside = [1 + 1e-10j, 1 + 1e-9j, -1 + 2.0**-30 * 1j, -1 + 0.0086j, 1 - 0.7j, -1 + 2.5j, 1 + 1e-5j, -1 - 1e-3j]
+    z = np.array([*large, *near, *beside, 0.5 + 5e-324j, -1 + 1e-100j, 1 + 1e-160j, LEAST / 4 * 1j])
     got, expected = compiled(opcode, np.complex128)(z), exact(opcode, z)
     for part in ("real", "imag"):
         wanted = getattr(expected, part).astype(np.float64)

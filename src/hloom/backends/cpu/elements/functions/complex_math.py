@@ -288,8 +288,8 @@ def hyperbolic_arc_tangent(z: Pair) -> Pair:
     a = abs(x)
     below = 1.0 - a
     real = 0.25 * log1p(4.0 * a / fma(below, below, y * y))
-    # Beside 1, the square of a small y underflows: log(4 / y^2) / 4.
-    real = where(below.equals(0.0), 0.5 * (LN2 - log(abs(y))), real)
+    # Beside 1, the square of a small y underflows: log(4 / y^2) / 4, beside which y^2 / 16 is nothing.
+    real = where(below.equals(0.0) & (abs(y) < 2.0**-30), 0.5 * (LN2 - log(abs(y))), real)
     angle = 0.5 * atan2(y + y, fma(below, a + 1.0, -(y * y)))
     # For large z the angle is pi / 2, and the real part x / |z|^2, by two divisions that do not overflow.
     size = modulus((x * 0.5, y * 0.5))
