@@ -7,16 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import hloom as hl
-from backends.cpu.kernels.convolution.test_convolution import SAME, Case, check, first, last, operands
-from backends.cpu.kernels.run_kernel import Kernel, interpreted
-from hloom.backends.cpu.kernels.convolution import convolution
-from hloom.backends.cpu.kernels.convolution.form import normal_form
+from backends.cpu.kernels.convolution.depthwise_checks import (
+    TYPES,
+    check_not_finite,
+    check_on_targets,
+    check_threads,
+    planned,
+)
+from backends.cpu.kernels.convolution.test_convolution import SAME, Case, first, last
 from hloom.backends.cpu.kernels.convolution.pixels import Pixels, plan_pixels
-from hloom.lir import type_of
 from hloom.ops.attributes import WindowDimension
-from hloom.ops.convolution import Convolution
-from hloom.target import Target
+from hloom.values import Array
 
 CASES = {
     "one block": Case((SAME, SAME), (5, 9), last(2), 2, 1, 1, groups=16),
@@ -37,19 +38,14 @@ CASES = {
 
 
 def plan_of(case: Case) -> Pixels | None:
-    root = hl.parse(case.text()).entry.root
-    assert isinstance(root.op, Convolution)
-    return plan_pixels(normal_form(root.op, root), type_of("float", 16), Target(64, 2))
+    return planned(plan_pixels, case)
 
 
-@pytest.mark.parametrize(
-    "types", ["f32 f32 f32", "f64 f64 f64", "bf16 bf16 bf16", "f16 f32 f32", "s8 s8 s32", "u8 u8 u8"]
-)
+@pytest.mark.parametrize("types", TYPES)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_pixels_are_the_interpreters(case: Case, types: str) -> None:
     assert plan_of(case) is not None
-    for vector_bytes, threads in ((16, 1), (32, 2), (64, 3)):
-        check(replace(case, types=types), threads, vector_bytes)
+    check_on_targets(case, types)
 
 
 @pytest.mark.parametrize(
@@ -92,16 +88,12 @@ def test_blocks_have_as_many_vectors_as_registers_hold_weights_for(groups: int, 
 
 
 def test_padding_times_infinity_is_no_number() -> None:
-    text = CASES["one block"].text()
-    image, kernel = operands(text)
-    image[0, 2, 3, 0] = np.inf
-    kernel[0, 0, 0, 0], kernel[2, 2, 0, 1], kernel[1, 0, 0, 2] = np.nan, np.inf, -np.inf
-    with np.errstate(all="ignore"):
-        (found,), expected = Kernel(convolution.emit, text, 2)(image, kernel), interpreted(text, image, kernel)
-    np.testing.assert_array_equal(found, expected[0] if isinstance(expected, (list, tuple)) else expected)
+    def change(image: Array, kernel: Array) -> None:
+        image[0, 2, 3, 0] = np.inf
+        kernel[0, 0, 0, 0], kernel[2, 2, 0, 1], kernel[1, 0, 0, 2] = np.nan, np.inf, -np.inf
+
+    check_not_finite(CASES["one block"], change)
 
 
 def test_the_number_of_threads_does_not_change_a_bit() -> None:
-    text = CASES["blocks that overlap"].text()
-    arrays = [a + np.float32(0.1) for a in operands(text)]
-    assert len({Kernel(convolution.emit, text, threads)(*arrays)[0].tobytes() for threads in (1, 2, 3)}) == 1
+    check_threads(CASES["blocks that overlap"])

@@ -13,14 +13,11 @@ import itertools
 from collections.abc import Sequence
 from functools import cached_property
 
-import numpy as np
-
 from hloom.backends.cpu.elements.types import memory_element
-from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
+from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.kernels.convolution.form import Axis, Form, Tap
-from hloom.backends.cpu.kernels.convolution.rolling import MAX_TAPS, delay_of, reads_of, rolling_sums
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.products.product import MULTIPLY_ADD_COST
+from hloom.backends.cpu.kernels.convolution.rolling import delay_of, is_depthwise, reads_of, rolling_sums, tiles_code
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.tiles.tile_choice import max_accumulators
 from hloom.ir import Instruction
 from hloom.lir import PTR, IndexValue, Type, Value, constant, vector_constant
@@ -105,8 +102,7 @@ def plan_lines(form: Form, type: Type, target: Target) -> Lines | None:
     """Returns the tiles of a convolution; None if a feature has several inputs or outputs, if outputs along lines are
     apart, or if lines are short.
     """
-    is_of_one = form.inputs == form.outputs == 1 and not form.is_complex and len(form.axes) in (1, 2)
-    if not is_of_one or form.classes > 1 or form.taps > MAX_TAPS:
+    if not is_depthwise(form) or len(form.axes) > 2:
         return None
     columns, rows = form.axes[-1], _rows(form)
     if (columns.step, columns.input_stride, columns.output_stride) != (1, 1, 1):
@@ -125,16 +121,13 @@ def plan_lines(form: Form, type: Type, target: Target) -> Lines | None:
 
 def emit_lines(name: str, instruction: Instruction, plan: Lines, target: Target) -> KernelCode:
     """Returns the code of a convolution, whose tasks have a share of the tiles."""
-    tasks = target.tasks(plan.tiles, plan.form.work * MULTIPLY_ADD_COST)
-    entry = entry_function(name, instruction, has_table=True)
-    context = entry.pack(entry["operand0"], entry["operand1"], entry["result0"], entry["table"])
-    entry.run_chunks(f"{name}.task", context, tasks, entry.threads_if(tasks > 1))
-    zeros = np.zeros(-(-(plan.block + plan.span) * plan.form.types[0].byte_width // 8), np.int64)
-    return code_of(name, [_Task(task_function(f"{name}.task"), plan).write(tasks), entry], table=zeros)
+    return tiles_code(
+        name, instruction, plan.form, plan.tiles, plan.block + plan.span, target, lambda f: _Task(f, plan).write
+    )
 
 
 class _Task:
-    """Writes the task, which computes a share of the tiles."""
+    """Writes the tiles of a task."""
 
     def __init__(self, f: KernelFunction, plan: Lines) -> None:
         self.f, self.plan, self.form, self.type = f, plan, plan.form, plan.type
@@ -144,15 +137,7 @@ class _Task:
         # Zeros of the task's own would be on its stack, where LLVM chooses between them and the image at each load.
         self.image, self.weight, self.target, self.zeros = f.unpack(f["context"], *[PTR] * 4)
 
-    def write(self, tasks: int) -> KernelFunction:
-        """Returns the task, one of `tasks`."""
-        f, plan = self.f, self.plan
-        first, count = f.share(plan.tiles, 1, tasks, f["chunk"])
-        with f.each(first, f.add(first, count)) as tile:
-            self._tile(tile)
-        return f
-
-    def _tile(self, tile: Value) -> None:
+    def write(self, tile: Value) -> None:
         """Computes a band of a plane, block by block."""
         f, plan, form = self.f, self.plan, self.form
         plane, band = f.divide(tile, plan.bands), f.remainder(tile, plan.bands)

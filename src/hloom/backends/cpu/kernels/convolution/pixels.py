@@ -12,13 +12,10 @@ import math
 from collections.abc import Sequence
 from functools import cached_property
 
-import numpy as np
-
-from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
+from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.kernels.convolution.form import Axis, Form, Tap
-from hloom.backends.cpu.kernels.convolution.rolling import MAX_TAPS, delay_of, reads_of, rolling_sums
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.products.product import MULTIPLY_ADD_COST
+from hloom.backends.cpu.kernels.convolution.rolling import delay_of, is_depthwise, reads_of, rolling_sums, tiles_code
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.tiles.tile_choice import max_accumulators
 from hloom.ir import Instruction
 from hloom.lir import PTR, IndexValue, Type, Value
@@ -69,8 +66,7 @@ def plan_pixels(form: Form, type: Type, target: Target) -> Pixels | None:
     """Returns the tiles of a convolution; None if a feature has several inputs or outputs, if features are apart or
     fewer than the lanes of a vector, or if large windows do not roll.
     """
-    is_of_one = form.inputs == form.outputs == 1 and not form.is_complex and form.axes
-    if not is_of_one or form.classes > 1 or form.taps > MAX_TAPS or form.group_strides != (1, 1, 1):
+    if not is_depthwise(form) or form.group_strides != (1, 1, 1):
         return None
     vectors = form.groups // type.width
     if not vectors:
@@ -89,16 +85,11 @@ def plan_pixels(form: Form, type: Type, target: Target) -> Pixels | None:
 
 def emit_pixels(name: str, instruction: Instruction, plan: Pixels, target: Target) -> KernelCode:
     """Returns the code of a convolution, whose tasks have a share of the tiles."""
-    tasks = target.tasks(plan.tiles, plan.form.work * MULTIPLY_ADD_COST)
-    entry = entry_function(name, instruction, has_table=True)
-    context = entry.pack(entry["operand0"], entry["operand1"], entry["result0"], entry["table"])
-    entry.run_chunks(f"{name}.task", context, tasks, entry.threads_if(tasks > 1))
-    zeros = np.zeros(-(-plan.block * plan.form.types[0].byte_width // 8), np.int64)
-    return code_of(name, [_Task(task_function(f"{name}.task"), plan).write(tasks), entry], table=zeros)
+    return tiles_code(name, instruction, plan.form, plan.tiles, plan.block, target, lambda f: _Task(f, plan).write)
 
 
 class _Task:
-    """Writes the task, which computes a share of the tiles."""
+    """Writes the tiles of a task."""
 
     def __init__(self, f: KernelFunction, plan: Pixels) -> None:
         self.f, self.plan, self.form, self.type = f, plan, plan.form, plan.type
@@ -108,15 +99,7 @@ class _Task:
         self.across = [*itertools.product(*[axis.classes[0] for axis in plan.form.axes[:-1]])]
         """Taps of the axes across lines."""
 
-    def write(self, tasks: int) -> KernelFunction:
-        """Returns the task, one of `tasks`."""
-        f = self.f
-        first, count = f.share(self.plan.tiles, 1, tasks, f["chunk"])
-        with f.each(first, f.add(first, count)) as tile:
-            self._tile(tile)
-        return f
-
-    def _tile(self, tile: Value) -> None:
+    def write(self, tile: Value) -> None:
         """Computes a band of a line for a block of features."""
         f, plan, form, line = self.f, self.plan, self.form, self.plan.line
         image, *outer, band, block = f.digits(tile, plan.counts)

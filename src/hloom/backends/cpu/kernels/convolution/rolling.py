@@ -8,14 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hloom.backends.cpu.kernels.convolution.form import Axis, Tap
-from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+import numpy as np
+
+from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
+from hloom.backends.cpu.kernels.convolution.form import Axis, Form, Tap
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
+from hloom.backends.cpu.kernels.products.product import MULTIPLY_ADD_COST
+from hloom.ir import Instruction
 from hloom.lir import IndexValue, Type, Value, constant
+from hloom.target import Target
 
 MAX_TAPS = 64
 """Taps of a window: the code has each of them, for each vector of a block."""
 MOVE_COST = 0.5
 """Time to move a sum to the register of the next older one, in multiply-adds."""
+
+
+def is_depthwise(form: Form) -> bool:
+    """Whether each feature has a small window of its own, which meets the input at the same distances everywhere."""
+    is_of_one = form.inputs == form.outputs == form.classes == 1 and not form.is_complex
+    return is_of_one and bool(form.axes) and form.taps <= MAX_TAPS
 
 
 def delay_of(axis: Axis, taps: int, lines: int, most: int) -> int:
@@ -61,3 +73,27 @@ def rolling_sums(
         # Sums of lines before the band are stored to its first one, which is overwritten: a branch would cost more.
         begun = f.intrinsic("umax", f.index(loop.index), f.index(f.add(first, delay)))
         store(f.subtract(begun, delay), done)
+
+
+def tiles_code(
+    name: str,
+    instruction: Instruction,
+    form: Form,
+    tiles: int,
+    zeros: int,
+    target: Target,
+    writer_of: Callable[[KernelFunction], Callable[[Value], None]],
+) -> KernelCode:
+    """Returns the code of a convolution whose tasks have a share of the tiles, each of which `writer_of(task)` writes.
+
+    A task captures the addresses of the image, the kernel, the result, and of as many zeros of the image's type.
+    """
+    tasks, f = target.tasks(tiles, form.work * MULTIPLY_ADD_COST), task_function(f"{name}.task")
+    entry = entry_function(name, instruction, has_table=True)
+    context = entry.pack(entry["operand0"], entry["operand1"], entry["result0"], entry["table"])
+    entry.run_chunks(f"{name}.task", context, tasks, entry.threads_if(tasks > 1))
+    write = writer_of(f)
+    first, count = f.share(tiles, 1, tasks, f["chunk"])
+    with f.each(first, f.add(first, count)) as tile:
+        write(tile)
+    return code_of(name, [f, entry], table=np.zeros(-(-zeros * form.types[0].byte_width // 8), np.int64))

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from backends.cpu.kernels.products.matvec.tile_checks import INSTRUCTION, check_batch, check_infinite_scales
 from backends.cpu.kernels.products.test_fused_dot import SCALES, Case, _unpacking, check
 from hloom.backends.cpu.elements.byte_tables import has_byte_tables
 from hloom.backends.cpu.kernels.products.tiles.tile_registers import BF16, has_tile_instruction
 from hloom.cli.pipelines import stage_text
 
-INSTRUCTION = "x86.tdpbf16ps"
 pytestmark = pytest.mark.skipif(
     not has_tile_instruction(BF16, BF16) or not has_byte_tables(),
     reason="there are no tile registers",
@@ -82,27 +82,8 @@ def test_constant_codes_are_looked_up_as_words() -> None:
 
 
 def test_infinite_scales_and_nan_reach_the_columns_that_use_them_alone() -> None:
-    case = Case(8, 531, 77, "s8", "bf16", scales="columns")
-    x, weights, scales = case.arguments()
-    scales = scales.reshape(-1)
-    scales[[5, 9]] = np.inf, np.nan
-    weights[weights == 0] = 1
-    x[x == 0] = 1
-    got = np.asarray(hl.compile(hl.parse(case.text()))(x, weights, scales.reshape(1, 77))).astype(np.float32)
-    assert (~np.isfinite(got)).nonzero()[1].tolist() == [5, 9] * 8
+    check_infinite_scales(Case(8, 531, 77, "s8", "bf16", scales="columns"))
 
 
 def test_a_batch_of_products() -> None:
-    text = """HloModule m
-ENTRY e {
-  x = bf16[3,8,160] parameter(0)
-  w = s8[3,160,70] parameter(1)
-  c = bf16[3,160,70] convert(w)
-  ROOT r = bf16[3,8,70] dot(x, c), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
-}"""
-    module, random = hl.parse(text), np.random.default_rng(0)
-    assert INSTRUCTION in stage_text(module, "llvm")
-    x = random.integers(-4, 5, (3, 8, 160)).astype(module.entry.parameters[0].shape.element_type.dtype)
-    weights = random.integers(-4, 5, (3, 160, 70)).astype(np.int8)
-    exact = np.einsum("bik,bkn->bin", x.astype(np.float32), weights.astype(np.float32))
-    np.testing.assert_array_equal(hl.compile(module)(x, weights), exact.astype(x.dtype))
+    check_batch(8, is_transposed=False)

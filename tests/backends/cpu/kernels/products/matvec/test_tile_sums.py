@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from backends.cpu.kernels.products.matvec.tile_checks import INSTRUCTION, check_batch, check_infinite_scales
 from backends.cpu.kernels.products.test_fused_dot import SCALES, Case, _unpacking, check
 from hloom.backends.cpu.elements.byte_tables import has_byte_tables
 from hloom.backends.cpu.kernels.products.tiles.tile_registers import BF16, has_tile_instruction
 from hloom.cli.pipelines import stage_text
 
-INSTRUCTION = "x86.tdpbf16ps"
 pytestmark = pytest.mark.skipif(
     not has_tile_instruction(BF16, BF16),
     reason="there are no tile registers",
@@ -102,27 +102,8 @@ def test_scaled_codes_are_looked_up_as_words(scales: str) -> None:
 
 
 def test_infinite_scales_and_nan_reach_the_columns_that_use_them_alone() -> None:
-    case = Case(4, 531, 77, "s8", "bf16", scales="columns", transposed=True)
-    x, weights, scales = case.arguments()
-    scales = scales.reshape(-1)
-    scales[[5, 9]] = np.inf, np.nan
-    weights[weights == 0] = 1
-    x[x == 0] = 1
-    got = np.asarray(hl.compile(hl.parse(case.text()))(x, weights, scales.reshape(77, 1))).astype(np.float32)
-    assert (~np.isfinite(got)).nonzero()[1].tolist() == [5, 9] * 4
+    check_infinite_scales(Case(4, 531, 77, "s8", "bf16", scales="columns", transposed=True))
 
 
 def test_a_batch_of_products() -> None:
-    text = """HloModule m
-ENTRY e {
-  x = bf16[3,5,160] parameter(0)
-  w = s8[3,70,160] parameter(1)
-  c = bf16[3,70,160] convert(w)
-  ROOT r = bf16[3,5,70] dot(x, c), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}
-}"""
-    module, random = hl.parse(text), np.random.default_rng(0)
-    assert INSTRUCTION in stage_text(module, "llvm")
-    x = random.integers(-4, 5, (3, 5, 160)).astype(module.entry.parameters[0].shape.element_type.dtype)
-    weights = random.integers(-4, 5, (3, 70, 160)).astype(np.int8)
-    exact = np.einsum("bik,bnk->bin", x.astype(np.float32), weights.astype(np.float32))
-    np.testing.assert_array_equal(hl.compile(module)(x, weights), exact.astype(x.dtype))
+    check_batch(5, is_transposed=True)

@@ -11,6 +11,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.matvec.byte_codes import BYTES_OF_WORD, ByteCodes
+from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec
 from hloom.backends.cpu.kernels.products.split.factors import PARTS, STEP, low_halves, parts_of
 from hloom.backends.cpu.kernels.products.tiles.tile_registers import WORDS
 from hloom.lir import IndexValue, Value, constant, type_of
@@ -66,9 +67,17 @@ class TileColumns:
         """Returns the bytes of packed vectors."""
         return -(-k // self.step) * self.step_words * 4
 
-    def pack(self, f: KernelFunction, vectors: Matrix, k: int, source: Value, target: Value) -> None:
-        """Writes the packed vectors of a product."""
-        packing, whole = _Packing(f, self, vectors, source, target), k // self.block * self.block
+    def pack(self, f: KernelFunction, p: Matvec, k: int, other: Value) -> int:
+        """Writes the packed vectors of all products to the scratch memory; returns their bytes, of each."""
+        size = self.size(k)
+        with f.loop(p.batch) as batch:
+            source = f.at(other, f.multiply(batch.index, p.batch_strides[1]), p.vectors.element)
+            target = f.at(f["scratch"], f.multiply(batch.index, size), "i8")
+            self._pack(_Packing(f, self, p.vectors, source, target), k)
+        return size
+
+    def _pack(self, packing: _Packing, k: int) -> None:
+        f, whole = packing.f, k // self.block * self.block
         if self.codes is not None:
             packing.pack_bytes(self.codes)
             return

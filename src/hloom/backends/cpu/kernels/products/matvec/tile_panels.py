@@ -90,10 +90,7 @@ def tile_panels_code(
     """Completes the entry `f` of a product in tile registers; returns its code."""
     assert p.computed is not None
     plan = _Plan(name, replace(p, computed=unrounded(p.computed)), columns)
-    packed_bytes = columns.size(p.k)
-    with f.loop(p.batch) as batch:
-        of_product = f.at(at.other, f.multiply(batch.index, p.batch_strides[1]), p.vectors.element)
-        columns.pack(f, p.vectors, p.k, of_product, f.at(f["scratch"], f.multiply(batch.index, packed_bytes), "i8"))
+    packed_bytes = columns.pack(f, p, p.k, at.other)
     tasks = min(p.tasks(F32, target), target.threads)
     shares = max(1, min(math.ceil(tasks / p.batch), plan.panels // MIN_PANELS))
     on = f.threads_if(target.is_worth_threads(p.batch * p.m * p.k * MULTIPLY_ADD_COST))

@@ -99,11 +99,7 @@ def tile_sums_code(
     assert p.computed is not None
     p = replace(p, computed=unrounded(p.computed))
     plan = _Plan(name, p, columns)
-    packed_bytes = columns.size(plan.k)
-    with f.loop(p.batch) as batch:
-        of_product = f.at(at.other, f.multiply(batch.index, p.batch_strides[1]), p.vectors.element)
-        packed = f.at(f["scratch"], f.multiply(batch.index, packed_bytes), "i8")
-        columns.pack(f, p.vectors, plan.k, of_product, packed)
+    packed_bytes = columns.pack(f, p, plan.k, at.other)
     shares = max(1, min(math.ceil(p.tasks(F32, target) / p.batch), p.m // plan.rows))
     on = f.threads_if(target.is_worth_threads(p.batch * p.m * p.k * MULTIPLY_ADD_COST))
     f.run_chunks(f"{name}.task", f.pack(f["scratch"], at.out, *at.arrays), p.batch * shares, on)
