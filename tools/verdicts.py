@@ -8,9 +8,11 @@ python tools/verdicts.py --prove add-zero     # proves one, or those whose names
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import sys
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +24,8 @@ from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.traits import Movement
 from hloom.passes.pattern import Pattern
 from hloom.passes.rewrite import always
-from hloom.prove.verdicts import Evidence, prove_rule, prove_transform
+from hloom.prove.verdicts import Evidence, instances, prove_rule, prove_transform
+from hloom.text.printer import print_module
 from verdict_cases import ALLOWED, ELSEWHERE, LIKE, PASSES, RULES
 
 ROOT = Path(__file__).parents[1]
@@ -92,11 +95,19 @@ def as_record(name: str, evidence: Evidence) -> dict[str, Any]:
     """Returns what the record has of a rule or a pass."""
     return {
         "patterns": patterns()[name],
+        "drawn": drawn(name),
         "outcomes": dict(sorted(evidence.outcomes.items())),
         "types": [str(type) for type in ARRAY_TYPES if evidence.types[str(type)]],
         "counterexample": evidence.counterexample,
         "guard": evidence.guard,
     }
+
+
+def drawn(name: str) -> int:
+    """Returns a checksum of the first instances of the patterns of a rule or a pass for a few element types."""
+    few = [(pattern, type) for pattern in patterns()[name] for type in ARRAY_TYPES[::6]]
+    first = [instance.module for each in few for instance in itertools.islice(instances(name, *each), 1)]
+    return zlib.crc32("".join(map(print_module, first)).encode())
 
 
 def recorded() -> dict[str, Any]:
