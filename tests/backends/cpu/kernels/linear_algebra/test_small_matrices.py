@@ -138,7 +138,8 @@ def test_qr(m: int, n: int, type: str, count: int) -> None:
 @pytest.mark.parametrize("transpose", ["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
 @pytest.mark.parametrize("unit", ["true", "false"])
 @pytest.mark.parametrize(
-    ("n", "sides", "type"), [(1, 3, "f32"), (3, 1, "f32"), (16, 20, "f32"), (5, 4, "c64"), (35, 3, "f32")]
+    ("n", "sides", "type"),
+    [(1, 3, "f32"), (3, 1, "f32"), (16, 20, "f32"), (5, 4, "c64"), (9, 10, "c128"), (35, 3, "f32")],
 )
 def test_triangular_systems(
     n: int, sides: int, type: str, unit: str, transpose: str, lower: str, left: str

@@ -35,6 +35,8 @@ MAX_UNROLLED = 6
 """Iterations of the longest loop that is unrolled."""
 SWAPPED = 4
 """Columns in which rows are swapped together."""
+SIDES = 8
+"""Right-hand sides whose unknowns are computed together."""
 
 
 @record
@@ -196,7 +198,7 @@ def _laswp(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) 
 
 
 def _trsm(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -> MatrixLanes:
-    """Triangular solve: each unknown, once computed, is eliminated from the remaining equations.
+    """Triangular solve: the products of a row with the unknowns before it are subtracted from its right-hand sides.
 
     LAPACK sees the transposes of row-major matrices: its right side is the left side here, its upper triangle the
     lower.
@@ -210,17 +212,30 @@ def _trsm(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -
     given = arrays[0].conjugated if transposed == "C" else arrays[0]
     a = given if (transposed == "N") == is_left else given.transposed
     b = arrays[1] if is_left else arrays[1].transposed
+    whole = columns - columns % SIDES
+    for block in steps(f, 0, whole // SIDES, 1):
+        _substitute(a, b, [f.add(f.multiply(block, SIDES), c) for c in range(SIDES)], n, forward, diagonal == "U")
+    if columns > whole:
+        _substitute(a, b, [*range(whole, columns)], n, forward, diagonal == "U")
+    return b
+
+
+def _substitute(
+    a: MatrixLanes, b: MatrixLanes, sides: Sequence[IndexValue], n: int, forward: bool, is_unit: bool
+) -> None:
+    """Replaces some right-hand sides by the unknowns, row by row: sums of products are in registers."""
+    f = a.f
     for step in steps(f, 0, n):
         i = step if forward else f.subtract(n - 1, step)
-        if diagonal == "N":
-            divisor = a[i, i]
-            for c in steps(f, 0, columns):
-                b[i, c] = quotient(b[i, c], divisor)
-        for k in steps(f, f.add(i, 1) if forward else 0, n if forward else i):
-            factor = a[k, i]
-            for c in steps(f, 0, columns):
-                b[k, c] = less_product(b[k, c], factor, b[i, c])
-    return b
+        left = [Sum(f, b[i, c]) for c in sides]
+        for known in steps(f, 0, step):
+            k = known if forward else f.subtract(n - 1, known)
+            factor = a[i, k]
+            for c, each in zip(sides, left, strict=True):
+                each.set(less_product(each.get(), factor, b[k, c]))
+        divisor = a[i, i]
+        for c, each in zip(sides, left, strict=True):
+            b[i, c] = each.get() if is_unit else quotient(each.get(), divisor)
 
 
 def _geqrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[MatrixLanes]) -> MatrixLanes:
