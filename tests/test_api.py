@@ -24,6 +24,16 @@ def test_text_and_protos_are_distinguished_by_content(tmp_path: Path) -> None:
         assert hl.compile(hl.load(path))(np.ones(2, np.float32)).tolist() == [-1, -1]
 
 
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+    stablehlo = "func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {\n  return %a : tensor<2xf32>\n}"
+    path = tmp_path / "from_windows"
+    for text in (TEXT, stablehlo):
+        path.write_text(text, encoding="utf-8-sig")
+        assert path.read_bytes()[:1] == b"\xef"
+        for module in (hl.load(path), hl.parse(path.read_text(encoding="utf-8"))):
+            assert module.to_text() == hl.parse(text).to_text()
+
+
 def test_modules_text_and_built_computations_compile() -> None:
     b = hl.XlaBuilder()
     built = b.build(-b.parameter(0, hl.f32[2]))

@@ -210,6 +210,16 @@ def test_gathers_that_are_refused(old: str, new: str) -> None:
     assert error.value.clause == "GATHER-11" and error.value.subject == "gather"
 
 
+def test_an_index_does_not_choose_along_a_batching_dimension() -> None:
+    """GATHER-11, SCATTER-10: batching dimensions have the position of the batch."""
+    dims = Dims([1], [], [0], 1, operand_batching=[0], indices_batching=[0])
+    table, indices = np.zeros((2, 3)), np.zeros((2, 1))
+    texts = gather_text(table, indices, dims, [1, 3], (2, 3)), scatter_text(table, indices, table, dims, "add(a, b)")
+    for text in texts:
+        with pytest.raises(hl.RuleError, match="batching dimensions of the operand: \\[0\\]"):
+            hl.parse(text)
+
+
 @st.composite
 def cases(draw: Any) -> tuple[np.ndarray, np.ndarray, Dims, list[int]]:
     """An operand, index vectors (some outside), dimension numbers and window sizes."""

@@ -127,6 +127,12 @@ TEXTS = {
         f": ({F}) -> {F}\nstablehlo.return %r : {F}\n}}) : ({F}) -> "
         f'!stablehlo.future<{F}>\n%0 = "stablehlo.async_done"(%s) : (!stablehlo.future<{F}>) -> {F}'
     ),
+    "a scan": main(
+        f"%z = mhlo.constant dense<0.0> : tensor<f32>\n"
+        f"%0:2 = mhlo.scan(%a) inits (%z) dimension = 0 attributes {{is_reverse = false}} {{\n"
+        f"^bb0(%x: tensor<f32>, %y: tensor<f32>):\n%s = mhlo.add %x, %y : tensor<f32>\n"
+        f"mhlo.return %s, %s : tensor<f32>, tensor<f32>\n}} : ({F}, tensor<f32>) -> ({F}, tensor<f32>)",
+    ),
     "the shape dialect's constants": main(
         f"%s = shape.const_shape [2, 2] : tensor<2xindex>\n"
         f"%0 = stablehlo.dynamic_reshape %a, %s : ({F}, tensor<2xindex>) -> tensor<2x2xf32>",
@@ -158,6 +164,32 @@ def test_xla_and_hloom_give_the_same_of_each_text(name: str, peer: XlaPeer) -> N
     assert not difference(of_hlo, expected, 1e-6, 1e-6) and not difference(of_stablehlo, expected, 1e-6, 1e-6)
     for again in (module.to_text(), print_stablehlo(module)):
         assert not difference(np.asarray(hl.compile(hl.parse(again))(*arrays)), expected, 1e-5, 1e-6)
+
+
+def test_a_function_that_starts_is_updated_and_is_done_is_called() -> None:
+    """The form of MHLO, which XLA writes for HLO's async-start and copy-start."""
+    bundle = f"!mhlo.async_bundle<tuple<{F}, {F}>, tuple<{F}, {F}>, tensor<i32>>"
+    sharding = "{{replicated}, {replicated}, {replicated}, {replicated}, {replicated}}"
+    function = (
+        f'func.func private @f(%x: {F}, %y: {F}) -> ({F}, {F}) attributes {{execution_thread = "main"}} {{\n'
+        f"%s = mhlo.subtract %x, %y : {F}\nreturn %s, %x : {F}, {F}\n}}\n"
+    )
+    body = (
+        '%s = "mhlo.async_start"(%a, %b) {called_computation = @f, execution_thread = "main", '
+        f'mhlo.sharding = "{sharding}", mhlo.frontend_attributes = {{k = "v"}}}} : ({F}, {F}) -> {bundle}\n'
+        f'%u = "mhlo.async_update"(%s) : ({bundle}) -> {bundle}\n'
+        f'%d:2 = "mhlo.async_done"(%u) : ({bundle}) -> ({F}, {F})\n%0 = mhlo.multiply %d#0, %d#1 : {F}'
+    )
+    text = function + main(body, f"%a: {F}, %b: {F}")
+    (call,) = (i for i in hl.parse(text).instructions() if i.opcode == "call")
+    assert call.frontend_attributes == {"k": "v"}
+    x, y = np.arange(8, dtype=np.float32).reshape(2, 4) ** 2
+    np.testing.assert_array_equal(hl.compile(text)(x, y), (x - y) * x)
+    recursive = function.replace(
+        "return", f'%t = "mhlo.async_start"(%x, %y) {{called_computation = @f}} : ({F}, {F}) -> {bundle}\nreturn'
+    )
+    with pytest.raises(hl.ParseError, match="the function @f calls itself"):
+        hl.parse(recursive + main(body, f"%a: {F}, %b: {F}"))
 
 
 ALL_REDUCE = f"""%0 = "stablehlo.all_reduce"(%a) <{{replica_groups = #stablehlo.replica_group_mesh_axes<GROUPS>,

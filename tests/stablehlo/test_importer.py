@@ -476,6 +476,13 @@ ERRORS = [
         "tensor<3xf32>",
         r"1:1: func.func: the function is declared to return \(tensor<3xf32>\), but returns \(tensor<2xf32>\)",
     ),
+    (
+        '%0 = "stablehlo.while"(%a) ({\n^bb0(%x: tensor<3xf32>):\n%t = stablehlo.constant dense<true> : tensor<i1>\n'
+        "stablehlo.return %t : tensor<i1>\n}, {\n^bb0(%x: tensor<2xf32>):\nstablehlo.return %x : tensor<2xf32>\n}) : "
+        "(tensor<2xf32>) -> tensor<2xf32>\nreturn %0 : tensor<2xf32>",
+        "tensor<2xf32>",
+        r"2:1: stablehlo.while: %x is declared as tensor<3xf32>, but is f32\[2\]",
+    ),
     ("return %a, %a : tensor<2xf32>, tensor<2xf32>", "tensor<2xf32>", r"but returns \(tensor<2xf32>, tensor<2xf32>\)"),
 ]
 

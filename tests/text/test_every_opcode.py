@@ -181,3 +181,43 @@ ENTRY e { a = f32[5,3] parameter(0)
     a, b = rng.standard_normal((5, 3)).astype(np.float32), rng.standard_normal((2, 3, 4)).astype(np.float32)
     want = np.concatenate([a[:2] @ b[0], a[2:] @ b[1]])
     np.testing.assert_allclose(hl.compile(text, backend="interpreter")(a, b), want, rtol=1e-5, atol=1e-6)
+
+
+def test_group_sizes_of_ragged_dot_differ_by_the_indices_outside_of_the_ragged_dimension() -> None:
+    """DOTGENERAL-6: batch indices, and those of earlier contracting or free dimensions."""
+    text = """HloModule m
+ENTRY e { a = f32[2,3,5] parameter(0)
+  b = f32[3,5,4] parameter(1)
+  g = s32[3,2] parameter(2)
+  ROOT r = f32[2,2,4] ragged-dot(a, b, g), lhs_contracting_dims={1,2}, rhs_contracting_dims={0,1}, lhs_ragged_dims={2} }"""
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, 3, 5)).astype(np.float32), rng.standard_normal((3, 5, 4)).astype(np.float32)
+    sizes = np.array([[2, 3], [0, 4], [5, 0]], np.int32)
+    want = np.zeros((2, 2, 4))
+    for row, (first, second) in enumerate(sizes):
+        want[0] += a[:, row, :first] @ b[row, :first]
+        want[1] += a[:, row, first : first + second] @ b[row, first : first + second]
+    for backend in ("interpreter", "cpu"):
+        np.testing.assert_allclose(hl.compile(text, backend=backend)(a, b, sizes), want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("s32[2]", "s32[4,2]", r"shape \[3,2\], got s32\[4,2\]"),
+        ("s32[2]", "s32[3,5,2]", r"shape \[3,2\]"),
+        ("s32[2]", "s32[4]", "an entry for each of the 4 groups"),
+        ("rhs_group_dims={1}", "rhs_group_dims={0}", "neither a batch nor a contracting dimension"),
+    ],
+)
+def test_group_sizes_of_ragged_dot_that_are_refused(old: str, new: str, message: str) -> None:
+    """DOTGENERAL-6."""
+    text = """HloModule m
+ENTRY e { a = f32[3,5,6] parameter(0)
+  b = f32[3,2,6,4] parameter(1)
+  g = s32[2] parameter(2)
+  ROOT r = f32[3,5,4] ragged-dot(a, b, g), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}, lhs_ragged_dims={1}, rhs_group_dims={1} }"""
+    hl.parse(text)
+    assert text.count(old) == 1
+    with pytest.raises(hl.RuleError, match=message):
+        hl.parse(text.replace(old, new))

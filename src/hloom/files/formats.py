@@ -109,6 +109,8 @@ _SHORT = 10_000
 
 
 def _from_text(text: str) -> Module:
+    if isinstance(text, str):
+        text = text.removeprefix("\ufeff")  # the byte order mark of editors on Windows
     kind = text_format(text)
     if kind is Format.MLIR:
         from hloom.stablehlo.importer.module import parse_stablehlo

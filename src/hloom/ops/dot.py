@@ -214,8 +214,8 @@ class RaggedDot(DotDimensions, opcode="ragged-dot"):
     experts of a mixture. Where it is contracting, each group gives a result, in a new leading dimension: their
     gradients. Where it is a batch dimension, the result is that of dot. Rows beyond the last group give zeros.
 
-    Otherwise dimensions are those of dot. `group_sizes` may have leading batch dimensions, for groups that differ by
-    batch.
+    Otherwise dimensions are those of dot. `group_sizes` may have leading dimensions, for groups that differ by the
+    batch indices, and by the indices of those free or contracting dimensions of `lhs` that come before the ragged one.
     """
 
     operands = {
@@ -279,9 +279,30 @@ class RaggedDot(DotDimensions, opcode="ragged-dot"):
         free_ragged = self.lhs_ragged_dims[0] in self.lhs_free_dims(lhs.rank)
         if (len(self.rhs_group_dims) == 1) != free_ragged:
             self.reject("DOTGENERAL-6", "one rhs group dimension is needed exactly where the ragged dimension is free")
+        self._check_groups(lhs, rhs, group_sizes)
         inferred = self.result_shape(lhs, rhs, group_sizes, result.element_type)
         if not inferred.compatible(result):
             self.reject("GEN-2", f"the result is declared as {result}, but the operands give {inferred}")
+
+    def _check_groups(self, lhs: Shape, rhs: Shape, group_sizes: Shape) -> None:
+        *leading, count = group_sizes.dimensions
+        expected = [lhs.dimensions[d] for d in self._leading_dims(lhs.rank)]
+        if leading and leading != expected:
+            shown = ",".join(map(str, [*expected, count]))
+            self.reject("DOTGENERAL-6", f"group_sizes are a vector, or have the shape [{shown}], got {group_sizes}")
+        for d in self.rhs_group_dims:
+            if d in (*self.rhs_batch_dims, *self.rhs_contracting_dims):
+                self.reject("DOTGENERAL-6", f"rhs group dimension {d} is neither a batch nor a contracting dimension")
+            if rhs.dimensions[d] != count:
+                self.reject("DOTGENERAL-6", f"dimension {d} of {rhs} has an entry for each of the {count} groups")
+
+    def _leading_dims(self, rank: int) -> list[int]:
+        """The dimensions of `lhs` by whose indices group sizes may differ: those outside of the ragged one."""
+        ragged, batch = self.lhs_ragged_dims[0], list(self.lhs_batch_dims)
+        if ragged in batch:
+            return batch[: batch.index(ragged)]
+        others = self.lhs_contracting_dims if ragged in self.lhs_contracting_dims else self.lhs_free_dims(rank)
+        return [*batch, *others[: others.index(ragged)]]
 
     def result_shape(self, lhs: Shape, rhs: Shape, group_sizes: Shape, element_type: PrimitiveType) -> Shape:
         """Returns the result shape with an element type."""
@@ -306,9 +327,9 @@ class RaggedDot(DotDimensions, opcode="ragged-dot"):
         return convert(np.asarray(total, computing).reshape(ctx.shape.dimensions), dtype)
 
     def _group_masks(self, lhs: Array, ragged: int, ends: Array) -> list[Array]:
-        """Masks over `lhs`, one for each group; group sizes may differ by leading batch indices."""
+        """Masks over `lhs`, one for each group."""
         position = np.arange(lhs.shape[ragged]).reshape([-1 if d == ragged else 1 for d in range(lhs.ndim)])
-        leading = [d for d in (*self.lhs_batch_dims, *self.lhs_free_dims(lhs.ndim)) if d != ragged][: ends.ndim - 1]
+        leading = self._leading_dims(lhs.ndim) if ends.ndim > 1 else []
         masks = []
         for g in range(ends.shape[-1]):
             sizes = [1] * lhs.ndim

@@ -12,7 +12,7 @@ import numpy as np
 
 from hloom.errors import RunError
 from hloom.literal import extreme
-from hloom.numerics import C64, compute, compute_accurately, widen
+from hloom.numerics import C64, compute, compute_accurately, scaled_alike, widen
 from hloom.ops.context import Context
 from hloom.ops.operation import Operation
 from hloom.ops.rules import check_array, check_same_type
@@ -382,23 +382,13 @@ class Atan2(Binary, opcode="atan2", builder="atan2"):
     @staticmethod
     def function(x: Array, y: Array) -> Array:
         if np.iscomplexobj(x):
-            x, y = _scaled_alike(x, y)
+            x, y = scaled_alike(x, y)
             unit = np.asarray((y + 1j * x) / np.sqrt(y * y + x * x))
             side = x.real * y.real + x.imag * y.imag
             is_left = (unit.real < -abs(unit.imag)) & (side != 0)
             unit.imag = np.where(is_left, np.copysign(unit.imag, -side), unit.imag)
             return np.asarray(-1j * np.log(unit))
         return np.asarray(np.arctan2(x, y))
-
-
-def _scaled_alike(x: Array, y: Array) -> list[Array]:
-    """Returns complex numbers times a power of 2 that brings the largest part near 1, so that squares are in range."""
-    largest = np.maximum(np.maximum(abs(x.real), abs(x.imag)), np.maximum(abs(y.real), abs(y.imag)))
-    exponent = -np.frexp(np.where(np.isfinite(largest), largest, 1))[1]
-    scaled = [np.empty_like(x), np.empty_like(y)]
-    for z, result in zip((x, y), scaled, strict=True):
-        result.real, result.imag = np.ldexp(z.real, exponent), np.ldexp(z.imag, exponent)
-    return scaled
 
 
 class Complex(Linear, Binary, opcode="complex", builder="complex"):

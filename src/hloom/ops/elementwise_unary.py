@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hloom.numerics import C64, C128, F64, bits_of, compute, compute_accurately, widen
+from hloom.numerics import C64, C128, F64, bits_of, compute, compute_accurately, scaled_alike, widen
 from hloom.ops.attributes import ResultAccuracy
 from hloom.ops.context import Context
 from hloom.ops.kinds import RESULT_ACCURACY
@@ -362,6 +362,7 @@ class Sign(Unary, opcode="sign", builder="sign"):
     @staticmethod
     def function(x: Array) -> Any:
         if np.iscomplexobj(x):
+            (x,) = scaled_alike(x)
             modulus, parts = np.abs(x), np.empty_like(x)
             modulus = np.where(modulus == 0, 1, modulus)
             # Divide each part: the reciprocal of a complex number may overflow.

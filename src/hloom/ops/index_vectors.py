@@ -38,6 +38,8 @@ class IndexVectors:
         if len(self.operand_batching) != len(self.indices_batching) or self.vector_dim in self.indices_batching:
             pair = f"{list(self.operand_batching)} and {list(self.indices_batching)}"
             op.reject(clause, f"batching dimensions {pair} must pair up")
+        if shared := set(self.index_map) & set(self.operand_batching):
+            op.reject(clause, f"{self.map_name} has batching dimensions of the operand: {sorted(shared)}")
         for d, e in zip(self.operand_batching, self.indices_batching, strict=True):
             if operand.dimensions[d] != indices.dimensions[e]:
                 op.reject(clause, f"batching dimension {d} of {operand} and {e} of {indices} must have one size")

@@ -181,7 +181,7 @@ class Body(XlaBuilder):
             if len(results) != len(operation.results):
                 raise ArgumentError(f"has {len(results)} results, the text names {len(operation.results)}")
             for declared, result in zip(operation.results, results, strict=True):
-                _check_result(declared.type, result.shape)
+                check_type("the result", declared.type, result.shape)
                 self.values[declared] = result
                 self._record_size(declared, result)
             annotate(operation.attributes, [result.instruction for result in results], self.context.meshes)
@@ -380,8 +380,8 @@ def _element_type(type_: Type) -> Type:
     return element.storage if isinstance(element, QuantizedType) else element
 
 
-def _check_result(declared: Type, shape: Shape) -> None:
-    """Raises ArgumentError unless the declared type allows the shape."""
+def check_type(what: str, declared: Type, shape: Shape) -> None:
+    """Raises ArgumentError unless the declared type of a result or an argument allows the shape."""
     if not isinstance(declared, TensorType):
         return
     fits = shape.is_array and len(declared.dimensions) == shape.rank
@@ -389,4 +389,4 @@ def _check_result(declared: Type, shape: Shape) -> None:
         sizes = zip(declared.dimensions, shape.dimensions, strict=True)
         if all(size is None or size == actual for size, actual in sizes):
             return
-    raise ArgumentError(f"the result is declared as {type_text(declared)}, but is {shape}")
+    raise ArgumentError(f"{what} is declared as {type_text(declared)}, but is {shape}")

@@ -221,12 +221,12 @@ def walk(regions: Sequence[Region]) -> Iterator[Operation]:
                 stack.extend(block.operations)
 
 
-_CALLS = ("func.call", "stablehlo.composite", "mhlo.composite")
+_CALLS = ("func.call", "stablehlo.composite", "mhlo.composite", "mhlo.async_start")
 
 
 def called_names(operation: Operation) -> Iterator[str]:
     """The names of functions that an operation refers to."""
-    for name in ("callee", "decomposition"):
+    for name in ("callee", "decomposition", "called_computation"):
         symbol = operation.attributes.get(name)
         if isinstance(symbol, (Symbol, str)) and operation.name in _CALLS:
             yield symbol_name(symbol)

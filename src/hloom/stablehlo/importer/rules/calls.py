@@ -19,18 +19,18 @@ Ops = list[XlaOp]
 
 def _call(body: Body, operation: Operation, operands: Ops) -> Ops:
     symbol = required(operation.attributes, "callee")
-    return _call_function(body, operation, operands, symbol)[0]
+    return call_function(body, operation, operands, symbol)[0]
 
 
-def _call_function(
+def call_function(
     body: Body, operation: Operation, operands: Ops, symbol: Attribute, **fields: Any
 ) -> tuple[Ops, XlaOp | None]:
     """Returns the results, and the call unless it is inlined."""
     name = symbol_name(symbol)
     function = body.context.function(operation, name)
-    expected = body.context.function_type(function).inputs
-    if len(expected) != len(operands):
-        raise ArgumentError(f"@{name} takes {len(expected)} arguments, got {len(operands)}")
+    interface = body.context.function_type(function)
+    if len(interface.inputs) != len(operands):
+        raise ArgumentError(f"@{name} takes {len(interface.inputs)} arguments, got {len(operands)}")
     if body.context.is_bounded:
         # Sizes of one origin stay one instruction, and bounds are found across calls.
         body.values |= zip(function.regions[0].block.arguments, operands, strict=True)
@@ -40,7 +40,7 @@ def _call_function(
     shapes = [operand.shape.without_layout() for operand in operands]
     computation = computation_of(body.context, function, shapes, known_values)
     result = body._add(Call(computation=computation, **fields), operands)
-    count = len(operation.results)
+    count = len(interface.results)
     results = body.unpacked(result, count)
     sizes = body.context.known_results.get(id(computation), [None] * count)
     pairs = zip(results, sizes, strict=True)
@@ -50,7 +50,7 @@ def _call_function(
 def _composite(body: Body, operation: Operation, operands: Ops) -> Ops:
     """Adds a call of the decomposition, with the composite's name, version and attributes as frontend attributes."""
     attributes = operation.attributes
-    results, call = _call_function(body, operation, operands, required(attributes, "decomposition"), is_composite=True)
+    results, call = call_function(body, operation, operands, required(attributes, "decomposition"), is_composite=True)
     given = attributes.get("composite_attributes") or {}
     if not isinstance(given, dict):
         raise ArgumentError("composite_attributes is a dictionary")

@@ -169,7 +169,7 @@ def _ones(like: XlaOp, one: XlaOp) -> XlaOp:
 
 
 def _scan(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """Rule of `chlo.scan`: operands are inputs and initial carries, results outputs and final carries."""
+    """Rule of `chlo.scan` and `mhlo.scan`, of inputs and initial carries; results are outputs and final carries."""
     attributes = operation.attributes
     segments = integers(required(attributes, "operandSegmentSizes"))
     fields: dict[str, Any] = {
@@ -205,4 +205,5 @@ RULES: dict[str, Rule] = {
     **{f"chlo.{name}": _function(FUNCTIONS[name]) for name in ("lgamma", "digamma", "erfc", "erf_inv", "bessel_i1e")},
     **{f"chlo.{name}": _function(FUNCTIONS[name], 2) for name in ("zeta", "polygamma")},
     "chlo.scan": _scan,
+    "mhlo.scan": _scan,
 }

@@ -15,6 +15,7 @@ from hloom.shape import Shape
 from hloom.stablehlo.attributes.communication import Groups
 from hloom.stablehlo.attributes.values import integer, integers, required, table
 from hloom.stablehlo.importer.body import Body, Rule
+from hloom.stablehlo.importer.rules.calls import call_function
 from hloom.stablehlo.mlir.ir import Attribute, DenseElements, Operation
 from hloom.stablehlo.mlir.types import shape_of
 from hloom.stablehlo.operations import BY_NAME
@@ -81,11 +82,24 @@ def _cross_replica_sum(body: Body, operation: Operation, operands: Ops) -> XlaOp
 
 
 def _async_start(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """Performs the whole operation, as the exporter does for HLO's starts; a future of several results is a tuple."""
+    """Performs the whole operation, as the exporter does for HLO's starts; a future of several results is a tuple.
+
+    The operation is a region in StableHLO, and a function in MHLO.
+    """
+    function = operation.attributes.get("called_computation")
+    if function is not None:
+        # A sharding is of the whole bundle (operands, results, context), which there is not.
+        operation.attributes.pop("mhlo.sharding", None)
+        results, call = call_function(body, operation, operands, function)
+        return [body.packed(results) if call is None else call]
     (region,) = operation.regions
     body.values |= dict(zip(region.block.arguments, operands, strict=True))
     results = body.block(region)
     return [body.packed(results)]
+
+
+def _async_update(body: Body, operation: Operation, operands: Ops) -> Ops:
+    return operands
 
 
 def _async_done(body: Body, operation: Operation, operands: Ops) -> Ops:
@@ -152,6 +166,7 @@ RULES: dict[str, Rule] = {
     "stablehlo.collective_reduce": _collective_reduce,
     "stablehlo.cross-replica-sum": _cross_replica_sum,
     "stablehlo.async_start": _async_start,
+    "mhlo.async_update": _async_update,
     "stablehlo.async_done": _async_done,
     "stablehlo.infeed": _infeed,
     "stablehlo.outfeed": _outfeed,

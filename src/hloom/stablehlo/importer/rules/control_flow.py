@@ -9,7 +9,7 @@ from hloom.errors import ArgumentError
 from hloom.ir import Computation
 from hloom.ops.control_flow import Conditional, While
 from hloom.shape import Shape
-from hloom.stablehlo.importer.body import Body, Rule
+from hloom.stablehlo.importer.body import Body, Rule, check_type
 from hloom.stablehlo.mlir.ir import Operation, Region, Value
 
 
@@ -71,6 +71,8 @@ def _while(body: Body, operation: Operation, operands: list[XlaOp]) -> list[XlaO
     for region in (condition, loop):
         if len(region.block.arguments) != len(operands):
             raise ArgumentError(f"{len(operands)} initial values, but {len(region.block.arguments)} arguments")
+        for argument, operand in zip(region.block.arguments, operands, strict=True):
+            check_type(f"%{argument.name}", argument.type, operand.shape)
     outside = captured(body, operation.regions)
     state = body.packed([*operands, *(body.value(value, operation) for value in outside)])
     op = While(

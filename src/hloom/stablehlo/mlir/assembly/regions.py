@@ -94,4 +94,9 @@ def _scan(parser: Parser, name: str) -> Operation:
     return parser.finish(name, inputs + inits, attributes, at, [region])
 
 
-FORMS: dict[str, Form] = {"stablehlo.while": _while, "stablehlo.reduce": _reduce, "chlo.scan": _scan}
+FORMS: dict[str, Form] = {
+    "stablehlo.while": _while,
+    "stablehlo.reduce": _reduce,
+    "chlo.scan": _scan,
+    "mhlo.scan": _scan,
+}

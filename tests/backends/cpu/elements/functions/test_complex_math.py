@@ -140,6 +140,23 @@ def test_atan2_does_not_depend_on_the_scale(scale: float) -> None:
         assert np.max(np.abs(function(y * scale, x * scale) - function(y, x))) < 1e-13
 
 
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_sign_is_accurate_where_the_modulus_is_not_in_range(dtype: type) -> None:
+    """SIGN-1: x / |x|, whose divisor may overflow, or be a subnormal number of few bits."""
+    limits = np.finfo(dtype)
+    large, small, middle = limits.max, limits.smallest_subnormal, dtype(2.0**61).real
+    parts = [(large, large), (large, -large / 3), (middle, 1 / middle), (-large, 1.5)]
+    parts += [(small, small), (small * 3, -small), (limits.tiny, small * 9), (3.0, -4.0)]
+    numbers = np.array([complex(*pair) for pair in parts], dtype)
+    wide = numbers.astype(np.clongdouble)
+    expected = np.sqrt(wide.real**2 + wide.imag**2)
+    operation = OPERATIONS["sign"]
+    for function in (compiled("sign", dtype), lambda z: operation.evaluate(operation(), None, z)):
+        result = function(numbers)
+        for got, part in ((result.real, wide.real), (result.imag, wide.imag)):
+            np.testing.assert_allclose(got, (part / expected).astype(got.dtype), rtol=3 * limits.eps)
+
+
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -3.0, 1e30, -1e-30, 100.0, -700.0, np.inf, -np.inf, np.nan])
 
 

@@ -96,10 +96,14 @@ def modulus(z: Pair) -> Lanes:
 
 
 def sign(z: Pair) -> Pair:
-    """z / |z|; 0 for z = 0."""
-    size = modulus(z)
-    size = where(size.equals(0.0), 1.0, size)
-    return z[0] / size, z[1] / size
+    """z / |z|, without overflow or rounding of |z| at the ends of the range; 0 for z = 0."""
+    large, small, exponent = scaled_parts(z)
+    # The scales of large numbers must keep their small parts: |z| / 2 is in range.
+    up, half = large.pick(2.0**75, 2.0**600), large.pick(2.0**74, 2.0**599)
+    scale = where(exponent > 0.0, 0.5, where(exponent < 0.0, up, 1.0))
+    size = sqrt(fma(large, large, small * small)) * where(exponent > 0.0, half, 1.0)
+    size = where(is_infinite(z), INF, where(size.equals(0.0), 1.0, size))
+    return z[0] * scale / size, z[1] * scale / size
 
 
 def square_root(z: Pair) -> Pair:
