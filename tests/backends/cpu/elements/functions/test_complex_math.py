@@ -147,12 +147,12 @@ def test_sign_is_accurate_where_the_modulus_is_not_in_range(dtype: type) -> None
     large, small, middle = limits.max, limits.smallest_subnormal, dtype(2.0**61).real
     parts = [(large, large), (large, -large / 3), (middle, 1 / middle), (-large, 1.5)]
     parts += [(small, small), (small * 3, -small), (limits.tiny, small * 9), (3.0, -4.0)]
-    numbers = np.array([complex(*pair) for pair in parts], dtype)
-    wide = numbers.astype(np.clongdouble)
+    operand = np.array([complex(*pair) for pair in parts], dtype)
+    wide = operand.astype(np.clongdouble)
     expected = np.sqrt(wide.real**2 + wide.imag**2)
     operation = OPERATIONS["sign"]
     for function in (compiled("sign", dtype), lambda z: operation.evaluate(operation(), None, z)):
-        result = function(numbers)
+        result = function(operand)
         for got, part in ((result.real, wide.real), (result.imag, wide.imag)):
             np.testing.assert_allclose(got, (part / expected).astype(got.dtype), rtol=3 * limits.eps)
 
