@@ -1,7 +1,7 @@
 """`convolution` as LLVM IR.
 
 form.py brings the convolution to a normal form. lines.py and pixels.py compute those in which each feature has a window
-of its own, and tiled.py, which is imported by the first such convolution, the others.
+of its own, and tiled.py the others; the first such convolution imports them.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
-from hloom.backends.cpu.kernels.convolution.form import normal_form
-from hloom.backends.cpu.kernels.convolution.lines import emit_lines, plan_lines
-from hloom.backends.cpu.kernels.convolution.pixels import emit_pixels, plan_pixels
+from hloom.backends.cpu.kernels.convolution.form import Form, normal_form
 from hloom.backends.cpu.kernels.products.sums import accumulator
 from hloom.ir import Instruction
-from hloom.lir import type_of
+from hloom.lir import Type, type_of
 from hloom.ops.convolution import Convolution
 from hloom.target import Target
 
@@ -41,13 +39,22 @@ def emit(op: Convolution, name: str, instruction: Instruction, target: Target) -
     if form.taps == 0:
         return _zeros(name, instruction)
     vector = type_of(sums.element, target.vector_bytes * 8 // sums.bits)
-    if (lines := plan_lines(form, vector, target)) is not None:
-        return emit_lines(name, instruction, lines, target)
-    if (pixels := plan_pixels(form, vector, target)) is not None:
-        return emit_pixels(name, instruction, pixels, target)
+    if form.is_depthwise and (code := _depthwise(name, instruction, form, vector, target)) is not None:
+        return code
     from hloom.backends.cpu.kernels.convolution.tiled import emit_tiled
 
     return emit_tiled(name, instruction, form, vector, target)
+
+
+def _depthwise(name: str, instruction: Instruction, form: Form, vector: Type, target: Target) -> KernelCode | None:
+    """Returns the code of a convolution whose features have windows of their own; None if tiled.py serves it better."""
+    from hloom.backends.cpu.kernels.convolution.lines import emit_lines, plan_lines
+    from hloom.backends.cpu.kernels.convolution.pixels import emit_pixels, plan_pixels
+
+    if (lines := plan_lines(form, vector, target)) is not None:
+        return emit_lines(name, instruction, lines, target)
+    pixels = plan_pixels(form, vector, target)
+    return None if pixels is None else emit_pixels(name, instruction, pixels, target)
 
 
 def _taps(op: Convolution) -> int:

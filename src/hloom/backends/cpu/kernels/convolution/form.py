@@ -20,6 +20,9 @@ from hloom.shape import Shape
 from hloom.system.records import record
 from hloom.types import PrimitiveType
 
+MAX_DEPTHWISE_TAPS = 64
+"""Taps of a depthwise window: the code has each of them, for each vector of a block."""
+
 
 @record
 class Tap:
@@ -105,6 +108,12 @@ class Form:
     def classes(self) -> int:
         """The number of output classes."""
         return math.prod(len(axis.classes) for axis in self.axes)
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether each feature has a small window of its own, with the same distances everywhere."""
+        is_of_one = self.inputs == self.outputs == self.classes == 1 and not self.is_complex
+        return is_of_one and bool(self.axes) and self.taps <= MAX_DEPTHWISE_TAPS
 
     @property
     def work(self) -> int:

@@ -16,7 +16,7 @@ from functools import cached_property
 from hloom.backends.cpu.elements.types import memory_element
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.kernels.convolution.form import Axis, Form, Tap
-from hloom.backends.cpu.kernels.convolution.rolling import delay_of, is_depthwise, reads_of, rolling_sums, tiles_code
+from hloom.backends.cpu.kernels.convolution.rolling import delay_of, reads_of, rolling_sums, tiles_code
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.tiles.tile_choice import max_accumulators
 from hloom.ir import Instruction
@@ -102,7 +102,7 @@ def plan_lines(form: Form, type: Type, target: Target) -> Lines | None:
     """Returns the tiles of a convolution; None if a feature has several inputs or outputs, if outputs along lines are
     apart, or if lines are short.
     """
-    if not is_depthwise(form) or len(form.axes) > 2:
+    if not form.is_depthwise or len(form.axes) > 2:
         return None
     columns, rows = form.axes[-1], _rows(form)
     if (columns.step, columns.input_stride, columns.output_stride) != (1, 1, 1):

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.kernels.convolution.form import Axis, Form, Tap
-from hloom.backends.cpu.kernels.convolution.rolling import delay_of, is_depthwise, reads_of, rolling_sums, tiles_code
+from hloom.backends.cpu.kernels.convolution.rolling import delay_of, reads_of, rolling_sums, tiles_code
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.tiles.tile_choice import max_accumulators
 from hloom.ir import Instruction
@@ -66,7 +66,7 @@ def plan_pixels(form: Form, type: Type, target: Target) -> Pixels | None:
     """Returns the tiles of a convolution; None if a feature has several inputs or outputs, if features are apart or
     fewer than the lanes of a vector, or if large windows do not roll.
     """
-    if not is_depthwise(form) or form.group_strides != (1, 1, 1):
+    if not form.is_depthwise or form.group_strides != (1, 1, 1):
         return None
     vectors = form.groups // type.width
     if not vectors:

@@ -18,16 +18,8 @@ from hloom.ir import Instruction
 from hloom.lir import IndexValue, Type, Value, constant
 from hloom.target import Target
 
-MAX_TAPS = 64
-"""Taps of a window: the code has each of them, for each vector of a block."""
 MOVE_COST = 0.5
 """Time to move a sum to the register of the next older one, in multiply-adds."""
-
-
-def is_depthwise(form: Form) -> bool:
-    """Whether each feature has a small window of its own, which meets the input at the same distances everywhere."""
-    is_of_one = form.inputs == form.outputs == form.classes == 1 and not form.is_complex
-    return is_of_one and bool(form.axes) and form.taps <= MAX_TAPS
 
 
 def delay_of(axis: Axis, taps: int, lines: int, most: int) -> int:
