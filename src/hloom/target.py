@@ -42,6 +42,8 @@ UNROLLED_COLUMNS: UnrollTable = ((10, 8), (24, 4))
 """Unrolling of loops over columns that are reduced side by side, in nests with several results."""
 UNROLLED_COLUMNS_ALONE: UnrollTable = (*UNROLLED_COLUMNS, (math.inf, 2))
 """Unrolling of such loops in nests with one result."""
+MAX_UNROLLED_REDUCTION = 12
+"""The largest number of iterations of a reduction that is unrolled."""
 UNROLLED_ELEMENTS: UnrollTable = ((12, 2),)
 """Unrolling of other loops."""
 UNROLLED_CHAINS: UnrollTable = (*UNROLLED_ELEMENTS, (50, 1), (math.inf, 2))

@@ -141,7 +141,7 @@ def test_sums_of_columns_are_split_into_ranges_of_rows() -> None:
         "    b2[i0 + 1000*p] = -0.0",
         "parallel p < 15 by 1:",
         "  for t < 8:",
-        "    vector i0 < 1000 lanes 64:",
+        "    vector i0 < 1000 lanes 16:",
         "      b2[i0 + 1000*p] = add(b2[i0 + 1000*p], reduce[s < 8; add](b0[i0 + 64000*p + 8000*t + 1000*s]))",
         "vector i0 < 1000 lanes 64:",
         "  b1[i0] = add(reduce[p < 15; add](b2[i0 + 1000*p]), reduce[q < 40; add](b0[i0 + 1000*q + 960000]))",

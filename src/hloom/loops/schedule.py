@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from hloom.affine import Expression, Index, Variable
 from hloom.loops.expression_space import ExpressionSpace
-from hloom.loops.expressions import Apply, InRange, Reduction, is_function_call, walk
+from hloom.loops.expressions import Apply, InRange, Reduction, ReductionResult, is_function_call, walk
 from hloom.loops.interleaved_accesses import (
     MAX_LANES,
     interleaved_loops,
@@ -37,6 +38,7 @@ from hloom.target import (
     MANY_REGISTERS_BYTES,
     MAX_CACHED_COLUMN,
     MAX_CACHED_ROW,
+    MAX_UNROLLED_REDUCTION,
     MIN_PARALLEL_WORK,
     MIN_TASK_WORK,
     MIN_UNROLLED_WORK,
@@ -252,13 +254,25 @@ def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: in
         return min(width, MAX_LANES)
     if emulates_masks(expressions, vector_bytes):
         return fitting_lanes(min(width, 16), 1, vector.extent)
-    cost = sum(expression_cost(e) for e in expressions if vector in e.variables)
+    cost = _iteration_cost(nest, vector)
     is_alone = len(nest.stores) == 1
     if any(vector in reduction.variables for reduction in nest.reductions):
         table = UNROLLED_COLUMNS_ALONE if is_alone else UNROLLED_COLUMNS
     else:
         table = _unrolling(nest, vector, cost * nest.iterations, vector_bytes) if is_alone else UNROLLED_ELEMENTS
     return fitting_lanes(width * unroll_factor(cost / row_count, table), width, vector.extent)
+
+
+def _iteration_cost(nest: Nest, vector: Variable) -> int:
+    """The cost of an iteration of the vector loop: all steps of reductions that are unrolled, and one of others."""
+    short = [f.over for f in nest.reductions if math.prod(v.extent for v in f.over) <= MAX_UNROLLED_REDUCTION]
+    unrolled = frozenset(chain.from_iterable(short))
+
+    def copies(e: Expression) -> int:
+        over = e.reduction.over if isinstance(e, ReductionResult) else ()
+        return math.prod(v.extent for v in unrolled.intersection(e.variables.union(over)))
+
+    return sum(copies(e) * expression_cost(e) for e in nest.expressions if vector in e.variables)
 
 
 def _unrolling(nest: Nest, vector: Variable, work: float, vector_bytes: int) -> UnrollTable:

@@ -12,13 +12,12 @@ from hloom.backends.cpu.elements.types import Element, constant_element, parts, 
 from hloom.backends.cpu.nests.state import NestState
 from hloom.lir import I64, IndexValue, Value, constant
 from hloom.loops.expressions import Apply, Argument, Reduction, walk
+from hloom.target import MAX_UNROLLED_REDUCTION
 
 States = list[list[Element]]
 """The accumulators of several reductions."""
 LoopBody = Callable[[Value, States], States]
 
-MAX_UNROLLED_REDUCTION = 12
-"""The largest number of iterations of a reduction that is unrolled."""
 SUMMATION_BLOCK = 64
 """The block length of sums of floats. Longer sums add up the sums of blocks, so that errors stay small."""
 BLOCKS_PER_BLOCK = 8
