@@ -29,12 +29,12 @@ from hloom.text.annotations import read_annotation
 from hloom.text.async_syntax import expand_async, is_short_form
 from hloom.text.attribute_texts import AttributeTexts, scan_attributes
 from hloom.text.literals import is_elided, parse_literal
-from hloom.text.scanner import MAX_NESTING, NAME, SPACE, Scanner
+from hloom.text.scanner import MAX_NESTING, NAME, Scanner
 from hloom.text.shapes import USUAL_SHAPE, scan_shape, usual_shape
 
 T = TypeVar("T")
 
-_INSTRUCTION = re.compile(r'(ROOT\s++)?%?([A-Za-z_][\w.\-]*+|"[^"\n]*+")\s*+=\s*+')
+_INSTRUCTION = re.compile(r'\s*+((ROOT\s++)?%?([A-Za-z_][\w.\-]*+|"[^"\n]*+"))\s*+=\s*+')
 SINGLE_INSTRUCTION = re.compile(r"\s*+(?:(?:ROOT\s++)?%?[A-Za-z_][\w.\-]*+\s*+=|\(|[a-z]\w*+\[)")
 """The beginning of an instruction without a computation around it."""
 
@@ -43,9 +43,13 @@ _OPCODE = re.compile(r"[a-z][\w\-]*+")
 _SHAPE_AND_OPCODE = re.compile(rf"\s*+({USUAL_SHAPE.pattern})\s++({_OPCODE.pattern})\s*+")
 _NAMES = re.compile(rf"\(\s*+(?:{NAME.pattern}\s*+(?:,\s*+(?=[%A-Za-z_])|(?=\))))*+\)")
 """Operands that are names only."""
+_PARENTHESIS = re.compile(r"\s*+\(")
 _OPERAND = re.compile(r"\s*+%?([A-Za-z_][\w.\-]*+)\s*+(,|\))")
 _ELEMENT = re.compile(r"\s*+%?([A-Za-z_][\w.\-]*+)((?:\s*+#\s*+\d{1,9}+)*+)\s*+(?=[,)])")
 _BODY = re.compile(r'\{\s*+(?:ROOT\s++)?%?(?:[A-Za-z_][\w.\-]*+|"[^"\n]*+")\s*+=')
+
+_CHECKED = 32
+"""Number of instructions between checkpoints."""
 
 
 class InstructionParser:
@@ -88,26 +92,22 @@ class InstructionParser:
         scanner, text = self.scanner, self.text
         self.computation, self.by_name = computation, {}
         root: Instruction | None = None
-        while True:
-            checkpoint()
-            scanner.pos = position = _after_space(text, scanner.pos)
-            if text.startswith("}", position):
-                scanner.pos += 1
-                break
-            match = _INSTRUCTION.match(text, position)
-            if not match:
-                scanner.fail(f"expected an instruction 'name = shape opcode(..)' or '}}', got {scanner.preview()}")
-            scanner.pos = match.end()
-            name = match[2].strip('"')
+        while match := _INSTRUCTION.match(text, scanner.pos):
+            if len(self.by_name) % _CHECKED == 0:
+                checkpoint()
+            scanner.pos, position = match.end(), match.start(1)
+            name = match[3].strip('"')
             if name in self.by_name:
                 scanner.fail(f"instruction {name!r} is defined twice", position)
             instruction = self._instruction(name, position)
-            if match[1]:
+            if match[2]:
                 if root is not None:
                     scanner.fail("a computation has one ROOT", position)
                 root = instruction
-        if root is None and not computation.instructions:
-            scanner.fail(f"computation {computation.name!r} has no instructions", position)
+        if not scanner.take("}"):
+            scanner.fail(f"expected an instruction 'name = shape opcode(..)' or '}}', got {scanner.preview()}")
+        if not computation.instructions:
+            scanner.fail(f"computation {computation.name!r} has no instructions", scanner.pos - 1)
         if root is not None:
             computation.root = root
 
@@ -118,7 +118,7 @@ class InstructionParser:
         scanner.skip()
         start = scanner.pos
         match = scanner.match(_INSTRUCTION)
-        computation.root = self._instruction(match[2].strip('"') if match else "r", start)
+        computation.root = self._instruction(match[3].strip('"') if match else "r", start)
         if not scanner.at_end():
             scanner.fail("expected a single instruction, or instructions in a computation: name { .. }")
 
@@ -226,12 +226,13 @@ class InstructionParser:
         """Reads operands in parentheses: names, optionally after their shapes, or unnamed instructions."""
         scanner, text = self.scanner, self.text
         usual = _NAMES.match(text, scanner.pos)
-        names = NAME.findall(usual[0]) if usual else []
-        if usual and all(map(self.by_name.__contains__, names)):
+        named = [*map(self.by_name.get, NAME.findall(usual[0]))] if usual else [None]
+        operands = [operand for operand in named if operand is not None]
+        if usual and len(operands) == len(named):
             scanner.pos = usual.end()
-            return [self.by_name[name] for name in names]
+            return operands
         scanner.expect("(", "before the operands")
-        operands: list[Instruction] = []
+        operands = []
         if scanner.take(")"):
             return operands
         while True:
@@ -278,7 +279,7 @@ class InstructionParser:
         if text.startswith(",", scanner.pos) or (shape is not None and text.startswith(")", scanner.pos)):
             return self._parameter(self._new_name("parameter"), shape) if self.creates_parameters and shape else None
         name = NAME.match(text, scanner.pos)
-        if not name or not text.startswith("(", _after_space(text, name.end())):
+        if not name or not _PARENTHESIS.match(text, name.end()):
             scanner.pos = name.end() if name else scanner.pos
             after = f"',' or ')' after the operand {name[1]!r}" if name else "an operand's name"
             scanner.fail(f"expected {after}, got {scanner.preview()}")
@@ -451,8 +452,3 @@ class InstructionParser:
                     self.by_name[before].add_control_dependency(instruction)
             else:
                 read_annotation(instruction, name, scanner)
-
-
-def _after_space(text: str, position: int) -> int:
-    match = SPACE.match(text, position)
-    return match.end() if match else position

@@ -25,6 +25,7 @@ FLAT_VALUE = re.compile(
 
 Single quotes in brackets may be those of JSON, where they do not begin strings.
 """
+_FLAT_PARENTHESES = re.compile(r'\(([^{}()\[\]"]*+)\)')
 _NESTING = re.compile(r'[{}()\[\]"]')
 _CLOSING = {"{": "}", "(": ")", "[": "]"}
 MAX_NESTING = 200
@@ -194,6 +195,9 @@ class Scanner:
 
     def parenthesised(self) -> str:
         """Reads parentheses and returns the text inside."""
+        flat = self.match(_FLAT_PARENTHESES)
+        if flat:
+            return flat[1]
         self.expect("(")
         start = self.pos - 1
         self.pos = self._closing(start)
