@@ -272,7 +272,8 @@ def callers(module: Module) -> dict[Computation, list[Instruction]]:
 
 def copy_annotations(old: Instruction, new: Instruction) -> None:
     """Copies frontend attributes, extra attributes, sharding and backend configuration to another instruction."""
-    new.frontend_attributes, new.extra_attributes = dict(old.frontend_attributes), dict(old.extra_attributes)
+    if old.frontend_attributes or old.extra_attributes:
+        new.frontend_attributes, new.extra_attributes = dict(old.frontend_attributes), dict(old.extra_attributes)
     new.sharding, new.backend_config = old.sharding, old.backend_config
 
 
@@ -290,7 +291,8 @@ def copy_into(edit: Edit, callee: Computation, arguments: Sequence[Instruction],
         if isinstance(old.op, Bitcast) and operands[0].shape != old.operands[0].shape:
             operands = [edit.add(Copy(), operands, old.operands[0].shape, caller)]
         copy = edit.add(old.op, operands, old.shape, caller)
-        copy.metadata = dict(old.metadata or caller.metadata)
+        if old.metadata:
+            copy.metadata = old.metadata.copy()
         copy.location = old.location or caller.location
         copy_annotations(old, copy)
         new[old] = copy

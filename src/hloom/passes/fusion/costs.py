@@ -57,6 +57,8 @@ def pair_values(computation: Computation, fusible: Container[Instruction]) -> se
 
     They have the same bits wherever they are computed, since they contain no long sums.
     """
+    if not any(i.shape.is_array and i.shape.byte_size >= MIN_PAIR_BYTES for i in computation.instructions):
+        return set()
     read: dict[Instruction, float] = {}
     for instruction in computation.instructions:
         if instruction in fusible:

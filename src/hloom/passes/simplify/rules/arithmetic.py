@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import ml_dtypes
@@ -44,8 +45,8 @@ def _is(value: float) -> Any:
     """Returns the condition that $c is this real number, where -0 and 0 are different; false for complex values."""
 
     def condition(m: Match) -> bool:
-        c = widen(m.value("c"))
-        return not np.iscomplexobj(c) and bool(c == value) and not (c.dtype.kind == "f" and c == 0 and np.signbit(c))
+        c = widen(m.value("c")).item()
+        return not isinstance(c, complex) and c == value and math.copysign(1, c) == math.copysign(1, value)
 
     return condition
 
@@ -56,8 +57,8 @@ def _integer(condition: Any) -> Any:
 
 
 def _is_minus_zero(m: Match) -> bool:
-    c = widen(m.value("c"))
-    return c.dtype.kind == "f" and bool(c == 0) and bool(np.signbit(c))
+    c = widen(m.value("c")).item()
+    return isinstance(c, float) and c == 0 and math.copysign(1, c) < 0
 
 
 def _is_ones(m: Match) -> bool:
