@@ -112,11 +112,12 @@ _retry = threading.local()
 
 def _retry_native(loaded: LoadedExecutable, arguments: Any) -> None:
     """Supplies what native code may have lacked (records, ownership of donated buffers), and runs the call natively."""
-    refill_records(len(loaded.output_shapes))
-    handles = read_words(read_words(arguments.argument_lists, 1)[0], arguments.num_args)
-    for index in _parameters_to_donate(loaded, arguments.options) if loaded.donated else ():
+    refill_records(len(loaded.output_shapes) * arguments.num_devices)
+    donated = _parameters_to_donate(loaded, arguments.options) if loaded.donated else ()
+    lists = read_words(arguments.argument_lists, arguments.num_devices) if donated else ()
+    for handle in [read_words(handles, arguments.num_args)[index] for handles in lists for index in donated]:
         # Not objects[..], which would take the buffer away from native code.
-        buffer = objects.get(handles[index])
+        buffer = objects.get(handle)
         if buffer is not None and buffer.array is not None and not buffer.references:
             wait_for_tasks()
             transfer_to_native(buffer)

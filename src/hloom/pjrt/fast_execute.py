@@ -6,44 +6,52 @@ import ctypes
 from collections.abc import Sequence
 
 from hloom.backends.cpu.executable import NativeEntry
+from hloom.backends.cpu.runtime.device_threads import run_devices_address
 from hloom.errors import ArgumentError, ResourceExhaustedError
 from hloom.pjrt.buffers import Buffer, address_of_array, array_at, element_type_of
 from hloom.pjrt.handlers import read_integers, read_words
 from hloom.pjrt.native.api import code
-from hloom.pjrt.native.execute import BRIEF, DESCRIPTION_WORDS, LOOPS, NEVER_QUEUED, TIMED
+from hloom.pjrt.native.call_buffers import DESCRIPTION_WORDS
+from hloom.pjrt.native.execute import BRIEF, LOOPS, NEVER_QUEUED, TIMED
 from hloom.pjrt.native.memory import DONATED
 from hloom.pjrt.records import Objects, objects, record_words, set_word, word_address
 
 MAX_TABLE = 8192
-"""Size limit in words of a program's table, which is copied to the stack of the calling thread."""
+"""Size limit in words of a program's tables, which are copied to the stack of the calling thread."""
 
 
 def enable_native(
-    loaded: int, entry: NativeEntry, layouts: int, results: Sequence[tuple[int, ...]], donated: frozenset[int]
+    loaded: int,
+    entry: NativeEntry,
+    layouts: int,
+    results: Sequence[Sequence[tuple[int, ...]]],
+    donated: frozenset[int],
 ) -> bool:
-    """Fills the record of an executable so that native code can run it; returns false if its table is too large.
+    """Fills the record of an executable so that native code can run it; returns false if its tables are too large.
 
     Arguments:
         loaded: the handle of the executable.
         entry: its program, which must live as long as the executable.
         layouts: the address of the handles of the parameters' layouts.
-        results: the initial words of each result's record.
+        results: for each device, the initial words of each result's record.
         donated: the parameter numbers of donated arguments.
     """
-    if len(entry.table) > MAX_TABLE:
+    if entry.tables.size > MAX_TABLE:
         return False
+    if entry.groups:
+        code().state.run_devices = run_devices_address()
     descriptions: list[int] = []
-    for index, words in enumerate(results):
+    for index, words in (description for each in results for description in enumerate(each)):
         donor = entry.donated[index] + 1 if index in entry.donated else 0
         descriptions += (donor, *words, *(0,) * (DESCRIPTION_WORDS - 1 - len(words)))
     is_donated = [int(index in donated) for index in range(entry.inputs)]
     words_of = objects[loaded].words
     for name, value in (
-        ("template", entry.table.ctypes.data),
-        ("table_words", len(entry.table)),
+        ("template", entry.tables.ctypes.data),
+        ("table_words", entry.tables.shape[1]),
         ("first_input", entry.first_input),
         ("input_count", entry.inputs),
-        ("output_count", len(results)),
+        ("output_count", len(results[0])),
         ("descriptions", words_of(descriptions)),
         ("donated", words_of(is_donated) if donated else 0),
         ("arena_bytes", entry.arena_bytes),
@@ -52,6 +60,8 @@ def enable_native(
         ("dispatch", _dispatch(entry)),
         ("last_nanoseconds", 0),
         ("failed_call", 0),
+        ("device_count", len(results)),
+        ("groups", entry.groups),
         ("main", entry.main),
     ):
         set_word("LoadedExecutable", loaded, name, value)

@@ -125,10 +125,10 @@ class LoadedExecutable:
         entry = self.executable.native_entry() if isinstance(self.executable, CpuExecutable) else None
         if entry is None or not self.addressable_devices:
             return
-        memory = self.memories[0]
+        outputs = [*zip(self.output_shapes, self.output_orders, strict=True)]
         results = [
-            buffer_words(shape.dimensions, order, shape.element_type.dtype, memory, 0)
-            for shape, order in zip(self.output_shapes, self.output_orders, strict=True)
+            [buffer_words(shape.dimensions, order, shape.element_type.dtype, memory, 0) for shape, order in outputs]
+            for memory in self.memories
         ]
         self.is_native = enable_native(
             self.handle, entry, self.executable_words["parameter_layouts"], results, self.donated
@@ -243,7 +243,7 @@ class LoadedExecutable:
             results: list[Value] = [self.executable(*arguments[0])]
         else:
             results = self.executable.run_replicas(arguments)
-            if not self.is_native:
+            if not self.is_native and self._ranks:
                 # Programs of several ranks can run natively after the first run, in which the ranks connect.
                 self._enable_native()
         return results  # the root is a tuple of arrays

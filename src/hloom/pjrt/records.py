@@ -22,6 +22,7 @@ _UNCOPIED_WORDS: dict[str, tuple[str, ...]] = {
     "LoadedExecutable": (
         *("main", "template", "table_words", "first_input", "input_count", "output_count", "descriptions", "donated"),
         *("arena_bytes", "input_layouts", "is_shared", "failed_call", "dispatch", "last_nanoseconds"),
+        *("device_count", "groups"),
     ),
 }
 """Words that no getter copies, by kind; `native/structures.py` documents them."""

@@ -31,6 +31,7 @@ from hloom.backends.cpu.program.program import (
     Signature,
     Slot,
     WaitStep,
+    are_met,
     codes_of,
 )
 from hloom.backends.cpu.program.program_text import program_text
@@ -95,6 +96,8 @@ class HostPart:
     slot_count: int
     """Number of values held by the host only."""
     plans: dict[int, Plan]
+    are_met: bool = True
+    """Whether all devices reach each step equally often."""
 
     @property
     def is_needed(self) -> bool:
@@ -204,7 +207,7 @@ def _compile_once(
     dump(module, "program.txt", lambda: program_text(program, assignment))
     dump(module, "program.ll", lambda: "\n".join(map(module_text, [*modules, *early.kernels.modules()])))
     dump(module, "statistics.txt", lambda: statistics_text(stages.statistics))
-    host = HostPart(program.host_steps, program.slot_count, {})
+    host = HostPart(program.host_steps, program.slot_count, {}, are_met(program))
     if host.is_needed:
         host.plans = program.plans.complete()
     return CompiledModule(

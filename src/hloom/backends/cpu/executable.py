@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import operator
 import time
 import weakref
@@ -24,7 +25,14 @@ from hloom.backends.cpu.runtime.arrays import (
     sharing_memory,
     with_copies,
 )
-from hloom.backends.cpu.runtime.dispatch import DOES_NOT_FIT, HEADER_WORDS, bound_call, layout_is_known, template
+from hloom.backends.cpu.runtime.dispatch import (
+    DOES_NOT_FIT,
+    HEADER_WORDS,
+    Template,
+    bound_call,
+    layout_is_known,
+    template,
+)
 from hloom.backends.cpu.runtime.exchange import REFUSED, WAITS, exchange_address
 from hloom.backends.cpu.runtime.interrupts import Host, host, poll_address, take_raised
 from hloom.backends.cpu.runtime.mpi_calls import DeviceContext, exchanges_of
@@ -40,6 +48,7 @@ from hloom.system.records import record
 from hloom.values import Array, Value, leaves
 
 if TYPE_CHECKING:
+    from hloom.backends.cpu.runtime.local_moves import Team
     from hloom.runtime.mpi.reductions import MakeReduction
 
 _HOST_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_size_t)
@@ -56,12 +65,12 @@ KEPT_ARENA_BYTES = 1 << 20
 class NativeEntry:
     """Program for callers in native code: `i32 main(ptr table)`.
 
-    The caller copies `table`, writes the addresses of `inputs` parameters and then of all outputs from word
-    `first_input` on, and the address of `arena_bytes` bytes of scratch memory to word 0.
+    The caller copies the row of `tables` for each device, writes the addresses of `inputs` parameters and then of all
+    outputs from word `first_input` on, and the address of `arena_bytes` bytes of scratch memory to word 0.
     """
 
     main: int
-    table: Array
+    tables: Array
     first_input: int
     inputs: int
     arena_bytes: int
@@ -75,6 +84,8 @@ class NativeEntry:
     """Whether the program has loops, in which it can be stopped."""
     is_brief: bool
     """Whether every run takes a few microseconds at most."""
+    groups: int
+    """Address of the `Groups` of several devices, which `run_devices` takes; 0 for one device."""
 
 
 _AT_THE_BOUNDARY = {PAD_TO_STATIC, SLICE_TO_DYNAMIC, REFUSE_SIZES}
@@ -159,18 +170,30 @@ class CpuExecutable(DeviceExecutable):
 
     def native_entry(self) -> NativeEntry | None:
         """Returns the entry for native callers; None if the program needs Python, or if results are nested."""
-        if not (self._is_plain and self._result_is_flat and self._parameters_are_flat):
+        team = self._team
+        if not ((self._is_plain or team) and self._result_is_flat and self._parameters_are_flat):
             return None
-        inputs, outputs = len(self.signature.of_kind("parameter")), len(self._outputs)
-        constants = len(self.signature.of_kind("constant"))
-        table = self._template[HEADER_WORDS:][: len(TABLE) + inputs + outputs + constants]
-        main = self.code.address("hloom_main")
+        main, inputs = self.code.address("hloom_main"), len(self.signature.of_kind("parameter"))
         shared = self.world is not None
         ends = not shared and all(loop.is_counted for loop in self._loops)
-        loops = bool(self._loops)
-        return NativeEntry(
-            main, table, len(TABLE), inputs, self._arena_bytes, self._donated, shared, ends, loops, self._is_brief
-        )
+        tables = team.tables if team else self._table[np.newaxis]
+        facts = shared, ends, bool(self._loops), self._is_brief, team.groups if team else 0
+        return NativeEntry(main, tables, len(TABLE), inputs, self._arena_bytes, self._donated, *facts)
+
+    @property
+    def _table(self) -> Array:
+        """The table of the program without the addresses of arrays."""
+        return self._template[HEADER_WORDS:][: self._template[Template.layout["words"][0] // 8]]
+
+    @functools.cached_property
+    def _team(self) -> Team | None:
+        """The devices of this process that run the program together without Python; None if it needs Python."""
+        if self.device_count == 1 or self.world is not None or self.host.slot_count or not self.host.are_met:
+            return None
+        # Imported here, because programs of one device need none of it.
+        from hloom.backends.cpu.runtime.local_moves import team_of
+
+        return team_of(self.host.steps, self.replica_count, self.module.num_partitions, self._table)
 
     def __call__(self, *arrays: Any) -> Value:
         if self._is_plain and (self._parameters_are_flat or not self._donated):
@@ -187,7 +210,8 @@ class CpuExecutable(DeviceExecutable):
 
     def stopped(self) -> BaseException:
         """Returns the error that stopped this thread's run, and reports it to other ranks."""
-        error = self._runs.error or take_raised(self._host) or KeyboardInterrupt()
+        raised = take_raised(self._host if self._team is None else self._team.hosts[0])
+        error = self._runs.error or raised or KeyboardInterrupt()
         self._runs.error = None
         if self.world is not None:
             self.world.fail(error)
@@ -245,19 +269,50 @@ class CpuExecutable(DeviceExecutable):
         shared = {id(arrays[k]) for k in sharing_memory(arrays)}
         return [[with_copies(value, shared) for value in each] for each in lists]
 
-    def _run(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
-        signature = self.signature
-        run = HostRun(self, self.host, device, rendezvous)
-        inputs, caller_arrays = [], []
-        for tree, value in zip(signature.parameters, arguments, strict=True):
+    def run_replicas(self, arguments: Sequence[Sequence[Any]], timeout: float | None = None) -> list[Value]:
+        if timeout is None and self._team is not None and len(arguments) == self.list_count:
+            results = self._run_team(self._team, arguments)
+            if results is not None:
+                return results
+        return super().run_replicas(arguments, timeout)
+
+    def _run_team(self, team: Team, arguments: Sequence[Sequence[Any]]) -> list[Value] | None:
+        """Runs all devices without Python; returns None, and runs nothing, if another run has their threads."""
+        checked = self._copy_shared_arguments([self._check_arguments([*each]) for each in arguments])
+        tables, kept, values = team.tables.copy(), list[Any](), list[Value]()
+        for table, each in zip(tables, checked, strict=True):
+            inputs, caller_arrays = self._inputs(each, [])
+            results = self._results(inputs, caller_arrays)
+            arrays = [array.ctypes.data for array in (*inputs, *results)]
+            table[len(TABLE) : len(TABLE) + len(arrays)] = arrays
+            if self._arena_bytes:
+                kept.append(buffers.allocate(self._arena_bytes))
+                table[TABLE.index("arena")] = kept[-1].address
+            kept.append(inputs)
+            values.append(result_value(self.signature.result, results, []))
+        status = team.run(self.code.address("hloom_main"), tables)
+        if status == STOPPED:
+            raise self.stopped()
+        return values if status == 0 else None
+
+    def _inputs(self, arguments: list[Value], slots: list[Any]) -> tuple[list[Array], list[Value]]:
+        """Returns the arrays that the program reads, dense, and those of the caller; fills slots with other values."""
+        inputs, caller_arrays = list[Array](), list[Value]()
+        for tree, value in zip(self.signature.parameters, arguments, strict=True):
             for leaf, array in zip(leaves(tree), leaves(value), strict=True):
                 if leaf == TOKEN_SLOT:
                     continue
                 if isinstance(leaf, Slot):
-                    run.slots[leaf.index] = array
+                    slots[leaf.index] = array
                 else:
                     caller_arrays.append(array)
                     inputs.append(as_dense(array, leaf))
+        return inputs, caller_arrays
+
+    def _run(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
+        signature = self.signature
+        run = HostRun(self, self.host, device, rendezvous)
+        inputs, caller_arrays = self._inputs(arguments, run.slots)
         results = self._results(inputs, caller_arrays)
         # A custom call may run this program again on the same thread.
         outer = self._runs.current

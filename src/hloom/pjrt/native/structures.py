@@ -112,6 +112,10 @@ class ExecutableRecord(Record, kind="LoadedExecutable"):
     dispatch: u64
     last_nanoseconds: u64
     """Whether and when the program may be queued (`async_dispatch.py`), and the duration of its last run."""
+    device_count: u64
+    """Number of devices that run it; each has a table and descriptions of its own."""
+    groups: Address
+    """The `Groups` of several devices."""
 
 
 class ExecuteOptionsWords(Structure):

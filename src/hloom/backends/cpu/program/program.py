@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -383,3 +384,15 @@ def codes_of(program: Program) -> dict[str, KernelCode]:
     programs = [program, *(subroutine.program for subroutine in program.subroutines)]
     steps = (step for each in programs for step in all_steps(each.steps))
     return {step.code.entry: step.code for step in steps if isinstance(step, CodeStep)}
+
+
+def are_met(program: Program) -> bool:
+    """Whether all devices reach each host step equally often: none is in a branch, or in a loop of unknown length."""
+
+    def depends_on_data(step: Step) -> bool:
+        is_open = isinstance(step, WhileStep) and not program.loops[step.loop_index].is_counted
+        return is_open or isinstance(step, ConditionalStep)
+
+    choices = filter(depends_on_data, all_steps(program.steps))
+    inside = all_steps(inner for step in choices for inner in chain.from_iterable(step.children))
+    return not any(isinstance(step, HostStep) for step in inside)

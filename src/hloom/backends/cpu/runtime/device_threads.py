@@ -1,0 +1,203 @@
+"""Runs a program on several devices of this process: one on the calling thread, the others on threads of their own.
+
+A thread waits for runs as long as the process lives: it polls for a while, and then sleeps. It does not use Python and
+does not delay the exit of the interpreter.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+
+from hloom.backends.cpu.llvm.native.code import native_code
+from hloom.backends.cpu.llvm.native.threads import (
+    pthread_cond_init,
+    pthread_cond_signal,
+    pthread_cond_wait,
+    pthread_create,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+    sched_yield,
+)
+from hloom.backends.cpu.llvm.native.types import Address, Array, Atomic, Structure, boolean, field, i32, u8, u64
+from hloom.backends.cpu.llvm.native.vocabulary import (
+    ACQUIRE,
+    MONOTONIC,
+    RELEASE,
+    SEQ_CST,
+    address_of,
+    native,
+    null,
+    pause,
+    stack,
+    static,
+    to,
+)
+from hloom.backends.cpu.runtime.local_exchange import Groups, reset_groups, stop_groups
+from hloom.system.forks import at_fork
+
+MAX_DEVICES = 64
+"""Largest number of devices that run natively."""
+BUSY = -1
+"""Status if nothing has run, because another run has the threads, or they cannot be started."""
+SPINS, MAX_POLLS = 100, 1_000
+"""Polls of a thread without yielding the processor, and until it sleeps."""
+Program = Callable[[Address], i32]
+
+
+class DeviceThread(Structure):
+    """A thread and its last run."""
+
+    requested: Atomic[u64] = field(line=True)
+    """Number of runs so far."""
+    main: Program
+    table: Address
+    groups: Groups
+    completed: Atomic[u64] = field(line=True)
+    status: i32
+    is_asleep: Atomic[i32]
+    mutex: Array[u8] = field(line=True, inline=(u8, 64))
+    condition: Array[u8] = field(line=True, inline=(u8, 64))
+
+
+class DeviceThreads(Structure):
+    """The threads of this process, of which one run at a time has all."""
+
+    busy: Atomic[i32]
+    count: u64
+    threads: Array[u8] = field(line=True, inline=(u8, MAX_DEVICES * DeviceThread.byte_size))
+
+
+THREADS = static(DeviceThreads, "hloom_device_threads")
+
+
+@native(name="hloom_run_devices")
+def run_devices(main: Program, tables: Address, table_bytes: u64, devices: u64, groups: Groups) -> i32:
+    """Runs a program on `devices` devices, whose tables lie one after another.
+
+    Returns 0, the status of a program that ended early, or `BUSY`.
+    """
+    if THREADS.busy.exchange(1, ACQUIRE) != 0:
+        return BUSY
+    status: i32 = BUSY
+    if start_threads(devices - 1):
+        status = run_on_threads(main, tables, table_bytes, devices, groups)
+    THREADS.busy.store(0, RELEASE)
+    return status
+
+
+@native()
+def run_on_threads(main: Program, tables: Address, table_bytes: u64, devices: u64, groups: Groups) -> i32:
+    """Runs a program on the threads of devices 1, 2, .., and on this one, and waits for all."""
+    if groups.stopped.load(MONOTONIC) != 0:
+        reset_groups(groups)
+    for device in range(1, devices):
+        begin_run(thread_of(device), main, tables + device * table_bytes, groups)
+    status = main(tables)
+    if status != 0:
+        stop_groups(groups)
+    for device in range(1, devices):
+        thread = thread_of(device)
+        await_completion(thread)
+        if thread.status != 0:
+            status = thread.status
+    return status
+
+
+@native(inline=True)
+def thread_of(device: u64) -> DeviceThread:
+    """The thread of a device, which is not the first."""
+    return to(DeviceThread, address_of(THREADS.threads) + device * DeviceThread.byte_size)
+
+
+@native()
+def start_threads(count: u64) -> boolean:
+    """Starts the threads of the first `count` devices after the first one; false if the system refuses."""
+    handle = stack(1)
+    while THREADS.count < count:
+        thread = thread_of(THREADS.count + 1)
+        thread.requested.store(0, MONOTONIC)
+        thread.completed.store(0, MONOTONIC)
+        thread.is_asleep.store(0, MONOTONIC)
+        pthread_mutex_init(address_of(thread.mutex), null)
+        pthread_cond_init(address_of(thread.condition), null)
+        if pthread_create(address_of(handle), null, address_of(device_thread), address_of(thread)) != 0:
+            return False
+        THREADS.count += 1
+    return True
+
+
+@native()
+def begin_run(thread: DeviceThread, main: Program, table: Address, groups: Groups) -> None:
+    """Makes a thread run a program."""
+    thread.main = main
+    thread.table = table
+    thread.groups = groups
+    thread.requested.add(1, SEQ_CST)
+    if thread.is_asleep.load(SEQ_CST) != 0:
+        # Acquiring the mutex ensures that the thread is not between its check and its wait.
+        pthread_mutex_lock(address_of(thread.mutex))
+        pthread_cond_signal(address_of(thread.condition))
+        pthread_mutex_unlock(address_of(thread.mutex))
+
+
+@native()
+def await_completion(thread: DeviceThread) -> None:
+    """Waits until a thread has completed its runs."""
+    polls = 0
+    while thread.completed.load(ACQUIRE) != thread.requested.load(MONOTONIC):
+        if polls < SPINS:
+            polls += 1
+            pause()
+        else:
+            sched_yield()
+
+
+@native()
+def device_thread(thread: DeviceThread) -> Address:
+    """Main function of a thread."""
+    runs: u64 = 0
+    while True:
+        await_request(thread, runs)
+        runs += 1
+        main = thread.main
+        thread.status = main(thread.table)
+        if thread.status != 0:
+            stop_groups(thread.groups)
+        thread.completed.store(runs, RELEASE)
+
+
+@native()
+def await_request(thread: DeviceThread, runs: u64) -> None:
+    """Waits until more than `runs` runs are requested."""
+    polls = 0
+    while thread.requested.load(ACQUIRE) == runs and polls < MAX_POLLS:
+        polls += 1
+        if polls < SPINS:
+            pause()
+        else:
+            sched_yield()
+    if polls == MAX_POLLS:
+        pthread_mutex_lock(address_of(thread.mutex))
+        thread.is_asleep.store(1, SEQ_CST)
+        while thread.requested.load(SEQ_CST) == runs:
+            pthread_cond_wait(address_of(thread.condition), address_of(thread.mutex))
+        thread.is_asleep.store(0, MONOTONIC)
+        pthread_mutex_unlock(address_of(thread.mutex))
+
+
+@native(name="hloom_reset_device_threads")
+def reset_threads() -> None:
+    """Forgets the threads: a forked child inherits none."""
+    THREADS.count = 0
+    THREADS.busy.store(0, RELEASE)
+
+
+@functools.cache
+def run_devices_address() -> int:
+    """Returns the address of `hloom_run_devices`."""
+    code = native_code(run_devices, reset_threads)
+    at_fork(after_in_child=ctypes.PYFUNCTYPE(None)(code.address("hloom_reset_device_threads")))
+    return code.address("hloom_run_devices")

@@ -1,0 +1,202 @@
+"""Devices of one process run without Python: their collectives, stops, concurrent runs, forks."""
+
+from __future__ import annotations
+
+import _thread
+import os
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hloom as hl
+from hloom.backends.cpu.executable import CpuExecutable
+from hloom.backends.cpu.runtime.device_threads import MAX_DEVICES
+
+TYPES = {"f32": np.float32, "s8": np.int8, "f64": np.float64, "c64": np.complex64, "pred": np.bool_}
+GROUPS = ("", "{{0,1,2,3}}", "{{2,0},{3,1}}", "{{0},{3},{2},{1}}")
+
+
+def native(text: str) -> CpuExecutable:
+    """Compiles a program that runs on its devices without Python."""
+    run = hl.compile(text)
+    assert isinstance(run, CpuExecutable) and run._team is not None
+    return run
+
+
+def check(text: str, arguments: list[list[Any]]) -> None:
+    """Two native runs of one executable give the bits of the interpreter."""
+    run = native(text)
+    wanted = hl.compile(text, backend="interpreter").run_replicas(arguments)
+    for _ in range(2):
+        for found, expected in zip(run.run_replicas(arguments), wanted, strict=True):
+            for one, other in zip(hl.values.leaves(found), hl.values.leaves(expected), strict=True):
+                np.testing.assert_array_equal(one, other)
+
+
+def module(line: str, type: str, sizes: tuple[int, ...], combiner: str = "add") -> str:
+    scalars = f"a = {type}[] parameter(0)\n b = {type}[] parameter(1)"
+    shape = f"{type}[{','.join(map(str, sizes))}]"
+    return (
+        f"HloModule m, replica_count=4\nc {{ {scalars}\n ROOT r = {type}[] {combiner}(a, b) }}\n"
+        f"ENTRY e {{ x = {shape} parameter(0)\n y = {shape} copy(x)\n ROOT r = {line.replace('SHAPE', shape)} }}"
+    )
+
+
+def drawn(type: str, sizes: tuple[int, ...]) -> list[list[Any]]:
+    rng = np.random.default_rng(sum(sizes))
+    return [[rng.integers(-9, 10, sizes).astype(TYPES[type])] for _ in range(4)]
+
+
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("groups", GROUPS)
+@pytest.mark.parametrize("sizes", [(1,), (3, 5), (0, 4), (4001,)], ids=str)
+def test_all_reduce(type: str, groups: str, sizes: tuple[int, ...]) -> None:
+    """Shares of the members begin at multiples of 64 elements; some are empty."""
+    combiner = "or" if type == "pred" else "add"
+    line = f"SHAPE all-reduce(y), replica_groups={groups or '{}'}, to_apply=c"
+    check(module(line, type, sizes, combiner), drawn(type, sizes))
+
+
+@pytest.mark.parametrize("combiner", ["multiply", "maximum", "minimum"])
+def test_reductions_of_special_values(combiner: str) -> None:
+    values = [np.float32(v) for v in (np.nan, np.inf, -0.0, 0.0)]
+    rows = [[np.array([values[(k + j) % 4] for j in range(4)])] for k in range(4)]
+    check(module("SHAPE all-reduce(y), to_apply=c", "f32", (4,), combiner), rows)
+
+
+@pytest.mark.parametrize("dimension", range(3))
+@pytest.mark.parametrize(("groups", "count"), [("{{3,2,0,1}}", 4), ("{{2,0},{3,1}}", 2)])
+def test_blocks_along_each_dimension(dimension: int, groups: str, count: int) -> None:
+    sizes = (4, 8, 12)
+    rows = drawn("f32", sizes)
+    for opcode, factor in (("all-gather", count), ("all-to-all", 1), ("reduce-scatter", 1 / count)):
+        result = [int(size * factor) if d == dimension else size for d, size in enumerate(sizes)]
+        combine = ", to_apply=c" if opcode == "reduce-scatter" else ""
+        shape = f"f32[{','.join(map(str, result))}]"
+        line = f"{shape} {opcode}(y), replica_groups={groups}, dimensions={{{dimension}}}{combine}"
+        check(module(line, "f32", sizes), rows)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "SHAPE collective-permute(y), source_target_pairs={{0,1},{1,3},{3,0}}",
+        "SHAPE collective-permute(y), source_target_pairs={{2,2}}",
+        "SHAPE collective-broadcast(y), replica_groups={{3,1}}",
+        "(SHAPE, SHAPE) all-to-all(x, y), replica_groups={{2,0},{3,1}}",
+        "(SHAPE, SHAPE) all-reduce(x, y), to_apply=c",
+        "u32[] replica-id()",
+    ],
+)
+def test_other_collectives(line: str) -> None:
+    check(module(line, "f32", (5, 7)), drawn("f32", (5, 7)))
+
+
+def test_partitions_of_replicas() -> None:
+    text = """HloModule m, replica_count=2, num_partitions=2
+c { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b) }
+ENTRY e { x = f32[3] parameter(0)
+  p = u32[] partition-id()
+  r = u32[] replica-id()
+  all = f32[3] all-reduce(x), channel_id=1, replica_groups={{0,3},{1,2}}, use_global_device_ids=true, to_apply=c
+  own = f32[3] all-reduce(x), channel_id=2, replica_groups={{0},{1}}, to_apply=c
+  moved = f32[3] collective-permute(x), channel_id=3, source_target_pairs={{0,1}}
+  ROOT t = (u32[], u32[], f32[3], f32[3], f32[3]) tuple(p, r, all, own, moved) }"""
+    check(text, drawn("f32", (3,)))
+
+
+COLLECTIVE_IN = {
+    "a branch": """ENTRY e { x = f32[] parameter(0)\n i = u32[] replica-id()\n z = u32[] constant(0)
+  p = pred[] compare(i, z), direction=EQ
+  ROOT r = f32[] conditional(p, x, x), true_computation=sum, false_computation=same }""",
+    "a loop of unknown length": """
+condition { v = f32[] parameter(0)\n m = f32[] constant(50)\n ROOT p = pred[] compare(v, m), direction=LT }
+ENTRY e { x = f32[] parameter(0)\n ROOT r = f32[] while(x), condition=condition, body=sum }""",
+}
+
+
+@pytest.mark.parametrize("where", COLLECTIVE_IN)
+def test_collectives_that_devices_may_not_all_reach_are_left_to_python(where: str) -> None:
+    """A device that waits in vain gets an error (COLL-6)."""
+    text = f"""HloModule m, replica_count=2
+c {{ a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b) }}
+sum {{ v = f32[] parameter(0)\n ROOT r = f32[] all-reduce(v), to_apply=c }}
+same {{ ROOT v = f32[] parameter(0) }}
+{COLLECTIVE_IN[where]}"""
+    run = hl.compile(text, timeout=0.5)
+    assert isinstance(run, CpuExecutable) and run._team is None
+    with pytest.raises(hl.RunError, match="COLL-6"):
+        run.run_replicas([[np.float32(1)], [np.float32(60)]])
+
+
+SUMS = """HloModule m, replica_count=3
+c { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b) }
+body { t = (s32[], f32[64]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0\n v = f32[64] get-tuple-element(t), index=1
+  one = s32[] constant(1)\n j = s32[] add(i, one)
+  s = f32[64] all-reduce(v), to_apply=c
+  third = f32[] constant(0.25)\n thirds = f32[64] broadcast(third), dimensions={}
+  w = f32[64] multiply(s, thirds)
+  ROOT r = (s32[], f32[64]) tuple(j, w) }
+condition { t = (s32[], f32[64]) parameter(0)\n i = s32[] get-tuple-element(t), index=0
+  n = s32[] constant(TRIPS)\n ROOT p = pred[] compare(i, n), direction=LT }
+ENTRY e { x = f32[64] parameter(0)\n z = s32[] constant(0)
+  t = (s32[], f32[64]) tuple(z, x)
+  w = (s32[], f32[64]) while(t), condition=condition, body=body
+  ROOT r = f32[64] get-tuple-element(w), index=1 }"""
+
+
+def test_an_interrupt_stops_all_devices() -> None:
+    """The executable runs on afterwards, though devices have left their groups in different states."""
+    run = native(SUMS.replace("TRIPS", "2000000000"))
+    rows = [[np.full(64, k, np.float32)] for k in range(3)]
+    timer = threading.Timer(0.3, _thread.interrupt_main)
+    timer.start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run.run_replicas(rows)
+    assert time.monotonic() - started < 60
+    check(SUMS.replace("TRIPS", "7"), rows)
+
+
+def test_concurrent_runs_of_one_executable() -> None:
+    text = SUMS.replace("TRIPS", "300")
+    run = native(text)
+    rows = {k: [[np.full(64, k + device, np.float32)] for device in range(3)] for k in range(4)}
+    wanted = {k: hl.compile(text, backend="interpreter").run_replicas(each)[0] for k, each in rows.items()}
+    wrong: list[int] = []
+
+    def work(k: int) -> None:
+        for _ in range(10):
+            if not all(np.array_equal(result, wanted[k]) for result in run.run_replicas(rows[k])):
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in rows]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_forked_child_has_threads_of_its_own() -> None:
+    run = native(SUMS.replace("TRIPS", "5"))
+    rows = [[np.full(64, 4.0, np.float32)] for _ in range(3)]
+    wanted = run.run_replicas(rows)[0]
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if np.array_equal(run.run_replicas(rows)[2], wanted) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_devices_without_collectives_and_too_many_devices() -> None:
+    text = "HloModule m, replica_count={}\nENTRY e {{ x = f32[70000] parameter(0)\n ROOT y = f32[70000] sine(x) }}"
+    rows = [[np.full(70000, k, np.float32)] for k in range(3)]
+    run = native(text.format(3))
+    for result, (row,) in zip(run.run_replicas(rows), rows, strict=True):
+        np.testing.assert_allclose(result, np.sin(row), rtol=1e-6)
+    many = hl.compile(text.format(MAX_DEVICES + 1))
+    assert isinstance(many, CpuExecutable) and many._team is None
