@@ -128,6 +128,31 @@ def look_up_pairs(b: Builder, first: Value, second: Value, table: Value, is_swap
     return found
 
 
+def codes_of_pairs(b: Builder, first: Value, second: Value, is_swapped: bool) -> list[Value]:
+    """Returns the halves of two vectors of 32 bytes (i8) as the lowest bits of words (i32): in two vectors, one after
+    the other, those of both that `look_up_pairs` has in the words of one.
+
+    Of each byte the low half is the first one, unless swapped.
+    """
+    codes = b.bitcast(b.joined(first, second), _WORDS)
+    orders = [[_quad(start + lane // 2) + lane % 2 * CODES for lane in range(CODES)] for start in (0, CODES // 2)]
+    words = [b.shuffle(codes, None, [each for lane in order for each in (lane, lane)]) for order in orders]
+    words = [b.bitcast(each, type_of("i32", CODES)) for each in words]
+    shifts = [constant(words[0].type, 4 * (half ^ is_swapped)) for half in range(4)]
+    return [b.binary("lshr", each, shift) for shift in shifts for each in words]
+
+
+def lanes_of_pairs(number: int) -> list[int]:
+    """Returns of which of 64 halves a vector of `codes_of_pairs` has the codes."""
+    first = number % 2 * CODES // 2
+    return [4 * _quad(first + lane // 2) + number // 2 for lane in range(CODES)]
+
+
+def _quad(lane: int) -> int:
+    """Returns which of the words of 16 bits has the codes of a lane of `look_up_pairs`."""
+    return lane % 4 * 4 + lane // 4
+
+
 def look_up_bytes(b: Builder, packed: Value, table: Value, halves: Sequence[int] = (0,)) -> list[Value]:
     """Returns the bytes of the codes in 64 bytes (i8) in a table of 64, which has the same 16 four times: of the low
     (0) or high (1) halves of bytes. `vpermb` ignores all but 6 bits.

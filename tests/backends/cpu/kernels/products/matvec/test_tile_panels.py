@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from backends.cpu.kernels.products.test_fused_dot import SCALES, Case, _unpackin
 from hloom.backends.cpu.elements.byte_tables import has_byte_tables
 from hloom.backends.cpu.kernels.products.tiles.tile_registers import BF16, has_tile_instruction
 from hloom.cli.pipelines import stage_text
+from hloom.values import Array
 
 pytestmark = pytest.mark.skipif(
     not has_tile_instruction(BF16, BF16) or not has_byte_tables(),
@@ -29,7 +31,8 @@ PLAIN = Case(8, 512, 96, "s8", "bf16")
         (replace(PLAIN, n=62), False),  # less than a panel
         (replace(PLAIN, scales="blocks", n=256), False),  # groups of rows have scales
         (replace(PLAIN, k=640, rows=12, floats="f32", scales="64"), True),
-        (replace(PLAIN, k=640, rows=12, floats="f32", scales="groups"), False),  # sums of so few take longer
+        (replace(PLAIN, k=640, rows=12, floats="f32", scales="groups"), True),
+        (replace(PLAIN, k=640, rows=3, floats="f32", scales="groups"), False),
     ],
 )
 def test_products_of_a_size_have_tiles(case: Case, has_tiles: bool) -> None:
@@ -51,9 +54,13 @@ def test_weights_of_groups(weights: str, has_zero_points: bool) -> None:
 
 
 def _check_halves(case: Case, is_swapped: bool) -> None:
-    text = _unpacking(case, "stack", is_swapped)
-    assert INSTRUCTION in stage_text(hl.parse(text), "llvm")
     x, _, *adjustments = case.arguments()
+    _check_unpacked(case, _unpacking(case, "stack", is_swapped), is_swapped, [x, *adjustments])
+
+
+def _check_unpacked(case: Case, text: str, is_swapped: bool, arguments: list[Array]) -> None:
+    assert INSTRUCTION in stage_text(hl.parse(text), "llvm")
+    x, *adjustments = arguments
     codes = np.random.default_rng(5).integers(0, 256, (case.k, case.n // 2), np.uint8)
     halves = [codes >> 4, codes & 15] if is_swapped else [codes & 15, codes >> 4]
     exact, bound = case.expected(x, np.stack(halves, -1).reshape(case.k, case.n), *adjustments)
@@ -73,6 +80,25 @@ def test_halves_of_bytes(
     monkeypatch.setitem(SCALES, "128", (128, 1))
     case = Case(5, k, 134, "u8", floats, scales, has_zero_points and scales != "none" and floats == "bf16")
     _check_halves(case, is_swapped)
+
+
+@pytest.mark.parametrize("is_swapped", [False, True])
+@pytest.mark.parametrize("scales", ["columns", "groups", "64"])
+@pytest.mark.parametrize(("rows", "n"), [(4, 128), (9, 326)])
+def test_halves_with_zero_points_of_bytes(rows: int, n: int, scales: str, is_swapped: bool) -> None:
+    case = Case(rows, 1216, n, "u8", "f32", scales, has_zero_points=True)
+    text = _unpacking(case, "stack", is_swapped)
+    stored = re.sub(r"z = f32(.*) parameter\(2\)", r"zb = u8\1 parameter(2)\nz = f32\1 convert(zb)", text)
+    assert stored != text
+    x, _, zero_points, factors = case.arguments()
+    _check_unpacked(case, stored, is_swapped, [x, zero_points.astype(np.uint8), factors])
+
+
+def test_pairs_of_scaled_codes_are_rounded_once() -> None:
+    text = stage_text(hl.parse(_unpacking(Case(8, 512, 128, "s4", "bf16", "columns"), "bitcast")), "asm")
+    loop = min(re.findall(r"(?s)\.LBB\d+_\d+:(?:(?!\.LBB).)*vcvtne2ps2bf16.*?\n\tj", text), key=len)
+    assert loop.count("vpermps") + loop.count("vpermd") == 8
+    assert loop.count("vcvtne2ps2bf16") == 4
 
 
 def test_constant_codes_are_looked_up_as_words() -> None:

@@ -18,7 +18,13 @@ from hloom.affine import Expression, Index, IndexSpace, Quotient, Variable
 from hloom.backends.cpu.elements.byte_tables import CODES, LANES, ORDER_OF_HALVES, has_byte_tables
 from hloom.backends.cpu.elements.small_values import as_rounded_product, integers_of
 from hloom.backends.cpu.kernels.code import align_up
-from hloom.backends.cpu.kernels.products.computed.tabulated import ByteFunction, byte_function, coded_part
+from hloom.backends.cpu.kernels.products.computed.tabulated import (
+    ByteFunction,
+    Coded,
+    byte_function,
+    coded_part,
+    coded_with_shared_parts,
+)
 from hloom.ir import Instruction
 from hloom.lir import Type
 from hloom.loops.expression_space import ExpressionSpace
@@ -127,7 +133,7 @@ class ComputedOperand:
     @property
     def loads_of_codes(self) -> list[Load]:
         """The loads of the halves of bytes that the processor looks up."""
-        return [self.coded[1].load] if self.coded is not None else []
+        return [self.coded.function.load] if self.coded is not None else []
 
     @cached_property
     def of_groups(self) -> list[Expression]:
@@ -150,7 +156,7 @@ class ComputedOperand:
         return not all(function.has_codes for function in self._functions(self.contiguous))
 
     @cached_property
-    def coded(self) -> tuple[Expression, ByteFunction] | None:
+    def coded(self) -> Coded | None:
         """The part by which alone the operand depends on its contiguous axis, if that is a function of codes of 4 bits
         that the processor looks up; else None.
         """
@@ -161,16 +167,16 @@ class ComputedOperand:
     @property
     def table(self) -> Array | None:
         """The floats of all codes if the operand's elements are looked up as they are; else None."""
-        if self.coded is None or self.coded[0] is not self.value:
+        if self.coded is None or self.coded.part is not self.value:
             return None
-        return self.coded[1].table.view(np.float32)
+        return self.coded.function.table.view(np.float32)
 
     @property
     def has_words(self) -> bool:
         """Whether elements are halves of bytes along K that the processor looks up as bf16. Their table is a constant,
         or that of a group.
         """
-        if self.coded is None or self.contiguous is not self.contracted or self.coded[1].half is None:
+        if self.coded is None or self.contiguous is not self.contracted or self.coded.function.half is None:
             return False
         return self.table is not None or self.contracted.size % LANES == 0
 
@@ -179,8 +185,17 @@ class ComputedOperand:
         """Whether elements are halves of bytes along the free axis that the processor looks up as bf16 in a constant
         table.
         """
-        is_along_rows = self.contiguous is self.free and self.table is not None
-        return is_along_rows and self.coded is not None and self.coded[1].half is not None
+        return self.of_rows is not None and self.table is not None
+
+    @cached_property
+    def of_rows(self) -> Coded | None:
+        """The halves of bytes along the free axis that the processor looks up, and what the elements of a row in a
+        group share beside, such as scales; None if elements depend on others.
+        """
+        if not has_byte_tables() or self.contiguous is not self.free:
+            return None
+        found = coded_with_shared_parts(self.space, self.value, self.free.within, self.contracted.within)
+        return None if found is None or found.function.half is None else found
 
     @property
     def block_of_words(self) -> int:
@@ -194,7 +209,7 @@ class ComputedOperand:
 
     def order(self, type: Type) -> Sequence[int] | None:
         """Returns which of adjacent elements of K the lanes of a vector of a type have; None if they are in order."""
-        if self.coded is None or self.coded[1].half is None or (type.element, type.width) != ("float", CODES):
+        if self.coded is None or self.coded.function.half is None or (type.element, type.width) != ("float", CODES):
             return None
         return ORDER_OF_HALVES if self.contiguous is self.contracted else None
 

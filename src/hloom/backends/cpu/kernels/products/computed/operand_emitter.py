@@ -11,8 +11,10 @@ from hloom.backends.cpu.elements.byte_tables import (
     CODES,
     LANES,
     ORDER_OF_HALVES,
+    codes_of_pairs,
     halves_of_bytes,
     has_byte_tables,
+    lanes_of_pairs,
     look_up,
     look_up_bytes,
     look_up_codes,
@@ -23,7 +25,7 @@ from hloom.backends.cpu.elements.byte_tables import (
 from hloom.backends.cpu.elements.types import Element, resized
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.computed.computed_operand import Axis, ComputedOperand
-from hloom.backends.cpu.kernels.products.computed.tabulated import ByteFunction, byte_function
+from hloom.backends.cpu.kernels.products.computed.tabulated import ByteFunction, Coded, byte_function
 from hloom.backends.cpu.nests.emitter import NestEmitter
 from hloom.backends.cpu.nests.indices import lane_index, sum_terms
 from hloom.backends.cpu.nests.memory import element_address
@@ -183,9 +185,50 @@ class OperandEmitter(NestEmitter):
         low = constant(words[0].type, 0xFFFF)
         return words if count == 2 else [f.binary("and", each, low) for each in words]
 
+    def with_pairs(self, rows: Sequence[Resume]) -> Resume:
+        """Returns the context of 64 adjacent rows, of which each of `rows` has 16, with what their elements share along
+        K in the lanes of `pairs_of_rows`.
+        """
+        f, found = self.f, dict[int, list[Value]]()
+        assert self.operand.of_rows is not None
+        for part in self.operand.of_rows.shared:
+            shared = []
+            for resume in rows:
+                with resume(), self.lanes_along(self.operand.free, None):
+                    value = self.value(part)
+                    assert isinstance(value, Value)
+                    shared.append(value)
+            whole = f.concatenated(shared)
+            found[id(part)] = [f.shuffle(whole, None, lanes_of_pairs(number)) for number in range(2 * len(rows))]
+
+        @contextmanager
+        def resume_with_pairs() -> Iterator[None]:
+            with rows[0]():
+                self.scopes[-1]["pairs"] = found
+                yield
+
+        return resume_with_pairs
+
+    def pairs_of_rows(self, at: IndexValue, count: int) -> list[Value]:
+        """Returns an element of K and the next one, or itself, of 64 rows, in the lanes of `codes_of_pairs`."""
+        f, coded, shared, found = self.f, self.operand.of_rows, self.known("pairs"), list[Value]()
+        assert coded is not None
+        rows = [self._codes_of_rows(f.add(at, step)) for step in range(count)]
+        table = table_of_codes(f, coded.function.table)
+        for i, codes in enumerate(codes_of_pairs(f, rows[0], rows[-1], coded.function.is_swapped)):
+            own = {part: vectors[i] for part, vectors in shared.items()}
+            self.scopes.append({id(coded.part): look_up_codes(f, codes, table), **own})
+            value = self.value(self.operand.value)
+            self.scopes.pop()
+            assert isinstance(value, Value)
+            found.append(value)
+        return found
+
     def _codes_of_rows(self, at: IndexValue) -> Value:
         """Returns the bytes that have the codes of an element of K, of 64 rows from the bound one on."""
-        axes, function = self.operand, self._function_of_codes
+        axes = self.operand
+        assert axes.of_rows is not None
+        function = axes.of_rows.function
         byte, within = self.f.divide(self.variables[axes.free.within], 2), self._within(axes.contracted, at)
         assert function.half is not None
         with self.in_group(axes.contracted, at), self.bound(axes.contracted.within, within):  # noqa: SIM117
@@ -216,7 +259,7 @@ class OperandEmitter(NestEmitter):
     @property
     def _function_of_codes(self) -> ByteFunction:
         assert self.operand.coded is not None
-        return self.operand.coded[1]
+        return self.operand.coded.function
 
     def _codes(self, at: IndexValue, mask: Value | None, count: int) -> Value:
         """Returns the bytes that have the codes of elements of K from one on."""
@@ -277,11 +320,11 @@ class OperandEmitter(NestEmitter):
         if coded is None or self.vector is None or self.lanes != CODES or self.type.element != "float":
             return None
         table = self.known("table")
-        return self._of_codes(coded[1], self._table(*coded) if table is None else table)
+        return self._of_codes(coded.function, self._table(coded) if table is None else table)
 
-    def _table(self, part: Expression, function: ByteFunction) -> Value:
+    def _table(self, coded: Coded) -> Value:
         """Returns the elements of all codes, of a part of the expression, at the bound indices."""
-        self.scopes.append({id(part): table_of_codes(self.f, function.table)})
+        self.scopes.append({id(coded.part): table_of_codes(self.f, coded.function.table)})
         table = self.value(self.operand.value)
         self.scopes.pop()
         assert isinstance(table, Value)
@@ -293,7 +336,7 @@ class OperandEmitter(NestEmitter):
         axis, coded = self.operand.contracted, self.operand.coded
         assert coded is not None
         with resume(), self.sharing(shared), self._lanes(axis.within, CODES, None), self.in_group(axis, at):
-            table = self._table(*coded)
+            table = self._table(coded)
 
         @contextmanager
         def resume_with_table() -> Iterator[None]:

@@ -5,7 +5,7 @@ shifts that unpack them.
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -38,6 +38,14 @@ class ByteFunction:
         return len(self.table) == CODES
 
 
+class Coded(NamedTuple):
+    """A part of an expression that is a function of codes, and floats that others share."""
+
+    part: Expression
+    function: ByteFunction
+    shared: tuple[Expression, ...]
+
+
 def byte_function(space: ExpressionSpace, expression: Expression, along: Variable) -> ByteFunction | None:
     """Returns an expression as a function of one load, for vectors along a variable; None if it is none.
 
@@ -52,13 +60,22 @@ def byte_function(space: ExpressionSpace, expression: Expression, along: Variabl
     return _by_half(space, expression, along) if load is None else _by_element(expression, load)
 
 
-def coded_part(
-    space: ExpressionSpace, expression: Expression, along: Variable
-) -> tuple[Expression, ByteFunction] | None:
+def coded_part(space: ExpressionSpace, expression: Expression, along: Variable) -> Coded | None:
     """Returns the part of an expression by which alone it depends on a variable, if that is a function of codes of 4
     bits; else None.
     """
+    found = coded_with_shared_parts(space, expression, along)
+    return None if found is None or found.shared else found
+
+
+def coded_with_shared_parts(
+    space: ExpressionSpace, expression: Expression, along: Variable, across: Variable | None = None
+) -> Coded | None:
+    """Returns the part of an expression that is a function of codes of 4 bits, and the floats by which it also depends
+    on a variable, which do not depend on the variable `across`; None for other expressions.
+    """
     found: dict[Expression, ByteFunction] = {}
+    shared: dict[Expression, None] = {}
     stack = [expression]
     while stack:
         part = stack.pop()
@@ -67,11 +84,13 @@ def coded_part(
         function = byte_function(space, part, along)
         if function is not None and function.has_codes:
             found[part] = function
+        elif across is not None and across not in part.variables and part.type.is_float and part.type.bits <= 32:
+            shared[part] = None
         elif isinstance(part, Apply):
             stack += part.operands
         else:
             return None
-    return next(iter(found.items())) if len(found) == 1 else None
+    return next((Coded(part, function, tuple(shared)) for part, function in found.items() if len(found) == 1), None)
 
 
 def _only_load(expression: Expression, along: Variable) -> Load | None:

@@ -76,7 +76,7 @@ def byte_codes(operand: ComputedOperand, rows: PrimitiveType, k: int) -> ByteCod
     """Returns an operand as codes along K, for rows of bytes; None for other operands, and without the instruction."""
     if operand.coded is None or operand.table is None or operand.contiguous is not operand.contracted:
         return None
-    function, values = operand.coded[1], tuple(map(int, operand.table))
+    function, values = operand.coded.function, tuple(map(int, operand.table))
     halves = (0,) if function.half is None else (1, 0) if function.is_swapped else (0, 1)
     codes = ByteCodes(values, halves, k, rows)
     return None if codes.instruction is None or (rows is U8 and max(values) > 127) else codes

@@ -5,8 +5,9 @@ A panel has 64 rows. Some elements of K of each are computed as words of two bf1
 which an instruction multiplies the words of 16 rows and 16 steps by those of all vectors. A task takes one panel after
 the other for a block of K, so that what it reads is in long pieces, and adds the sums of a block to totals in memory.
 
-Where rows are halves of bytes that a table of constants has as bf16, words are looked up 64 bytes at a time. The rows
-of a panel are divided among its squares in the order in which they are looked up, and put in order at the end.
+Where rows are halves of bytes that a table of constants has as bf16, words are looked up 64 bytes at a time. Others,
+such as scaled ones, are looked up and computed as f32 in the lanes of these words, so that no lanes move later. The
+rows of a panel are divided among its squares in the order in which they are looked up, and put in order at the end.
 
 A vector of f32 consists of three parts, as in tile_sums.py, which are added to the same sums.
 """
@@ -27,10 +28,12 @@ from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers
 from hloom.backends.cpu.kernels.products.matvec.streamed_matrix import ComputedMatrix
 from hloom.backends.cpu.kernels.products.matvec.tile_columns import (
     F32,
+    WORD,
     TileColumns,
     bf16_words,
     parts_of_vectors,
     unrounded,
+    words_of,
 )
 from hloom.backends.cpu.kernels.products.product import MULTIPLY_ADD_COST
 from hloom.backends.cpu.kernels.products.split.factors import STEP
@@ -48,7 +51,7 @@ from hloom.system.records import record
 from hloom.target import CACHE_LINE, Target
 from hloom.types import PrimitiveType
 
-MIN_VECTORS = {BF16: (2, 4, 7), PrimitiveType.F32: (4, 8, 10)}
+MIN_VECTORS = {BF16: (2, 3, 7), PrimitiveType.F32: (4, 4, 4)}
 """The least vectors of a type for which tile registers pay: with words that are looked up, with those of other halves
 of bytes, and with those of bytes."""
 SQUARES = 4  # of a panel: registers of sums
@@ -56,7 +59,7 @@ PANEL = SQUARES * WORDS  # rows
 SQUARE_WORDS = WORDS * WORDS
 BUFFERS = 2  # of the words of a step, as those of the next one are computed between the products of this one
 BLOCK = 128  # elements of K whose sums are added in one chain, and most that share a factor
-MIN_GROUP = 2 * STEP  # elements of K with one factor
+MIN_GROUP = STEP  # elements of K with one factor
 MIN_PANELS = 8  # of a task, of which there are no more than threads: long pieces are read faster
 PIECE = 32  # panels that are multiplied by a block of K while the weights of the next ones are prefetched
 
@@ -187,7 +190,8 @@ class _Panels:
         self.f, self.plan, self.matrix, self.emitter, self.panels = f, plan, matrix, matrix.emitter, panels
         self.vectors, self.totals = vectors, totals
         self.words, self.sums = f.slot(F32, BUFFERS * SQUARES * WORDS), f.slot(F32, SQUARES * plan.columns.count)
-        self.has_words, self.has_group_factor = plan.operand.has_words_of_rows, plan.operand.has_group_factor
+        self.has_words, self.has_pairs = plan.operand.has_words_of_rows, plan.operand.of_rows is not None
+        self.has_group_factor = plan.operand.has_group_factor
 
     def _rows(self, panel: IndexValue) -> tuple[IndexValue, Value]:
         """Returns the first row of a panel, counted from the first one of the task, and the address of its totals."""
@@ -257,7 +261,7 @@ class _Panels:
 
     def _in_order(self, vectors: list[Value]) -> list[Value]:
         """Returns a vector of each square as vectors of adjacent rows, or the other way."""
-        return transpose_squares(self.f, vectors) if self.has_words else vectors
+        return transpose_squares(self.f, vectors) if self.has_pairs else vectors
 
     def _bound(self, row: IndexValue, offset: int, start: IndexValue) -> ExitStack:
         """Binds a row of the panel and the group of an element of K."""
@@ -283,7 +287,7 @@ class _Panels:
         for offset in range(0, PANEL, PANEL if self.has_words else self._lanes):
             with e.lanes_along(self.plan.operand.free, None), self._bound(row, offset, start):
                 found.append(e.held())
-        return found
+        return [e.with_pairs(found)] if self.has_pairs and not self.has_words else found
 
     def _add_steps(self, contexts: Sequence[Resume], start: IndexValue, steps: int, ahead: _Ahead) -> None:
         """Adds the products of whole steps of K to the sums: computes the words of each while it multiplies the step
@@ -337,9 +341,20 @@ class _Panels:
         words: list[Value] = []
         for resume in contexts:
             with resume(), e.lanes_along(self.plan.operand.free, None):
-                words += e.words_of_rows(at, count) if self.has_words else self._rounded(at, count)
+                words += self._words(at, count)
         for square, each in enumerate(words):
             f.store(each, f.at(target, square * SQUARE_WORDS, "i32"), 64)
+
+    def _words(self, at: IndexValue, count: int) -> list[Value]:
+        """Returns the words of elements of K: of a panel, or of rows that are computed together."""
+        f, e = self.f, self.emitter
+        if self.has_words:
+            return e.words_of_rows(at, count)
+        if not self.has_pairs:
+            return self._rounded(at, count)
+        pairs = e.pairs_of_rows(at, count)
+        words = [words_of(f, low, high) for low, high in zip(pairs[::2], pairs[1::2], strict=True)]
+        return words if count == 2 else [f.binary("and", each, constant(WORD, 0xFFFF)) for each in words]
 
     def _rounded(self, at: IndexValue, count: int) -> list[Value]:
         """Returns the words of elements of K of adjacent rows."""
