@@ -59,12 +59,16 @@ class _Transpose:
             yield size - self.lanes
 
     def _square(self, row: IndexValue, column: IndexValue) -> None:
-        """Transposes a square, and fetches the lines that the next one writes, where there is one."""
-        f = self.f
-        lines = self._load(self._source(f.add(row, k), column) for k in range(self.lanes))
-        for k in range(self.lanes if self.m > self.lanes else 0):
-            f.prefetch(self._target(f.add(row, self.lanes), f.add(column, k)), writes=True)
-        self._store(transpose(f, lines), (self._target(row, f.add(column, k)) for k in range(self.lanes)))
+        """Transposes a square, half a line of columns at a time: two rows that fill a line take an instruction with the
+        load, and one shuffle fewer. Fetches the lines that the next square writes, where there is one.
+        """
+        f, lanes, half = self.f, self.lanes, self.lanes // 2
+        starts = column, f.add(column, half)
+        rows = [[self._every_row(f.add(row, k), start, half) for start in starts] for k in range(half)]
+        for k in range(lanes if self.m > lanes else 0):
+            f.prefetch(self._target(f.add(row, lanes), f.add(column, k)), writes=True)
+        for start, lines in zip(starts, zip(*rows, strict=True), strict=True):
+            self._store(transpose(f, lines), (self._target(row, f.add(start, k)) for k in range(half)))
 
     def _short_rows(self, row: IndexValue) -> None:
         """Transposes rows of less than a line, which are adjacent: columns by 16 bytes, the last ones overlapping those
@@ -80,7 +84,7 @@ class _Transpose:
             columns = transpose(f, [self._every_row(f.add(row, k), first, few) for k in range(few)])
             self._store(columns, (self._target(row, first + j) for j in range(few)))
 
-    def _every_row(self, row: IndexValue, column: int, few: int) -> Value:
+    def _every_row(self, row: IndexValue, column: IndexValue, few: int) -> Value:
         """Returns `few` elements of every row whose number after `row` is a multiple of it, those of a line."""
         f, part = self.f, type_of(self.element, few)
         sources = [self._source(f.add(row, k), column) for k in range(0, self.lanes, few)]
