@@ -37,6 +37,8 @@ SWAPPED = 4
 """Columns in which rows are swapped together."""
 SIDES = 8
 """Right-hand sides whose unknowns are computed together."""
+REFLECTED = 4
+"""Columns that are reflected together."""
 
 
 @record
@@ -111,6 +113,18 @@ def steps(
         return
     with f.each(first, stop) as index:
         yield index
+
+
+def _groups_of_steps(f: KernelFunction, first: IndexValue, stop: int, size: int) -> Iterator[list[IndexValue]]:
+    """Yields the indices of a loop in groups of a size, and one by one those left; all of a short loop together."""
+    if isinstance(first, int) and stop - first <= MAX_UNROLLED:
+        yield [*range(first, stop)]
+        return
+    whole = f.subtract(stop, f.remainder(f.subtract(stop, first), size))
+    with f.each(first, whole, size) as index:
+        yield [f.add(index, k) for k in range(size)]
+    with f.each(whole, stop) as index:
+        yield [index]
 
 
 def record_failure(info: MatrixLanes, failed: Lanes, step: IndexValue) -> None:
@@ -310,14 +324,19 @@ def _apply_reflection(a: MatrixLanes, sizes: tuple[int, int], k: IndexValue, tau
     """Applies I - tau v v^H to the columns after k, where v is 1 followed by column k below the diagonal."""
     f, (m, n) = a.f, sizes
     below = f.add(k, 1)
-    for j in steps(f, below, n):
-        total = Sum(f, a[k, j])
+    for columns in _groups_of_steps(f, below, n, REFLECTED):
+        totals = [Sum(f, a[k, j]) for j in columns]
         for i in steps(f, below, m):
-            total.set(plus_product(total.get(), conjugate(a[i, k]), a[i, j]))
-        projection = product(tau, total.get())
-        a[k, j] = difference(a[k, j], projection)
+            factor = conjugate(a[i, k])
+            for j, total in zip(columns, totals, strict=True):
+                total.set(plus_product(total.get(), factor, a[i, j]))
+        projections = [product(tau, total.get()) for total in totals]
+        for j, projection in zip(columns, projections, strict=True):
+            a[k, j] = difference(a[k, j], projection)
         for i in steps(f, below, m):
-            a[i, j] = less_product(a[i, j], a[i, k], projection)
+            factor = a[i, k]
+            for j, projection in zip(columns, projections, strict=True):
+                a[i, j] = less_product(a[i, j], factor, projection)
 
 
 EMITTERS = {
