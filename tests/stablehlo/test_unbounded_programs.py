@@ -104,6 +104,16 @@ def test_the_program_survives_every_format(tmp_path: Path) -> None:
     check_rows(hl.load(tmp_path / "m.mlir"))
 
 
+def test_a_program_keeps_its_meshes_and_functions_without_a_body(tmp_path: Path) -> None:
+    """SL-25."""
+    others = '  sdy.mesh @mesh = <["a"=2]>\n  func.func private @elsewhere(tensor<f32>) -> tensor<f32>\n'
+    text = "module @m {\n" + others + ROWS + "}\n"
+    path = tmp_path / "m.mlir"
+    hl.save(hl.parse(text), path)
+    assert others in path.read_text()
+    check_rows(hl.load(path))
+
+
 def test_regions_capture_outer_sizes() -> None:
     """WHILE-1: the loop's body makes an array of a size that stands outside."""
     run = hl.compile(LOOP)

@@ -1,4 +1,4 @@
-"""Export of HLO modules to StableHLO: `print_stablehlo` returns text, `export_module` operations.
+"""Export of HLO modules to StableHLO text.
 
 Operations are converted by their row in `stablehlo/operations.py` or, if operands or results do not correspond one to
 one, by a function of `rules.py`. This file has the rest: functions, regions, and attributes of the module.
@@ -36,20 +36,15 @@ def print_stablehlo(module: Module, *, locations: bool = True) -> str:
     """The StableHLO text of a module, which JAX and other XLA front ends read.
 
     `locations` writes metadata as MLIR locations. Parameters and results that are tuples become one parameter or result
-    for each leaf. Raises ArgumentError, with the instruction, for operations and attributes that StableHLO cannot
-    express.
-    """
-    return print_mlir(export_module(module, locations=locations))
-
-
-def export_module(module: Module, *, locations: bool) -> Operation:
-    """The `builtin.module` operation with a function for the entry and for each computation that is called.
-
-    A module that embeds StableHLO text (`stablehlo/embedded_text.py`) gives that program. Raises ArgumentError as
-    `print_stablehlo`.
+    for each leaf. A module that embeds StableHLO text (`stablehlo/embedded_text.py`) gives that text, with meshes and
+    functions that are only declared. Raises ArgumentError, with the instruction, for operations and attributes that
+    StableHLO cannot express, ParseError for embedded text that cannot be parsed.
     """
     text = embedded_text(module)
-    return parse_mlir(text) if text is not None else _ModuleExporter(module, locations).export()
+    if text is None:
+        return print_mlir(_ModuleExporter(module, locations).export())
+    parse_mlir(text)
+    return text
 
 
 class _ModuleExporter:
