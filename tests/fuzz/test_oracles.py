@@ -139,6 +139,37 @@ def test_sums_of_integers_as_floats_are_not_exact() -> None:
     assert judged(reference, np.float32(2**50)) is not None
 
 
+def test_sums_of_narrow_floats_are_rounded_in_each_step_or_in_the_end() -> None:
+    """REDUCE-4: in f8e4m3fn, 16 + 1 + 2 is 18 or 20; sums without a rounding have one value."""
+    text = """added { a = f8e4m3fn[] parameter(0)
+      b = f8e4m3fn[] parameter(1)
+      ROOT s = f8e4m3fn[] add(a, b) }
+    ENTRY e { x = f8e4m3fn[2,9] parameter(0)
+      zero = f8e4m3fn[] constant(0)
+      ROOT r = f8e4m3fn[2] reduce(x, zero), dimensions={1}, to_apply=added }"""
+    x = np.ones((2, 9), ml_dtypes.float8_e4m3fn)
+    x[0], x[1, 0] = [16, 1, 2, 0, 0, 0, 0, 0, 0], 0
+    reference = Reference(case_of(text, x))
+    for first in (18, 20):
+        assert judged(reference, np.array([first, 8], x.dtype)) is None
+        assert judged(reference, np.array([first, 9], x.dtype)) is not None
+    assert judged(reference, np.array([32, 8], x.dtype)) is not None
+
+
+def test_products_of_narrow_floats_are_rounded_once() -> None:
+    """DOT-3: they are summed in f32."""
+    product = "dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    text = (
+        f"ENTRY e {{ x = f8e5m2[3,40] parameter(0)\n y = f8e5m2[40,2] parameter(1)\n ROOT r = f8e5m2[3,2] {product} }}"
+    )
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal(sizes).astype(ml_dtypes.float8_e5m2) for sizes in ((3, 40), (40, 2)))
+    exact = x.astype(np.float64) @ y.astype(np.float64)
+    reference = Reference(case_of(text, x, y))
+    assert judged(reference, exact.astype(x.dtype)) is None
+    assert judged(reference, (exact * 1.25).astype(x.dtype)) is not None
+
+
 def test_errors_of_subnormal_values_are_units_of_theirs() -> None:
     least = np.finfo(np.float64).smallest_subnormal
     x = np.array([complex(0, 40 * least), 1])

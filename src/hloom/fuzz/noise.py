@@ -30,7 +30,7 @@ from hloom.ops.context import Context
 from hloom.ops.convolution import Convolution
 from hloom.ops.custom_call import CustomCall
 from hloom.ops.dot import DotDimensions, accumulator
-from hloom.ops.elementwise_binary import And, Atan2, Divide, Maximum, Minimum, Multiply, Or, Power, Xor
+from hloom.ops.elementwise_binary import Add, And, Atan2, Divide, Maximum, Minimum, Multiply, Or, Power, Xor
 from hloom.ops.elementwise_unary import Abs, Sign, Sqrt
 from hloom.ops.fft import Fft
 from hloom.ops.kinds import RESULT_ACCURACY
@@ -52,6 +52,8 @@ SUM_ULPS = 4.0
 """The relative error of the operands of sums and products, in units in the last place."""
 STEP_ULPS = 1.0
 """The error of an operation of a combiner, and of the result of a sum."""
+NARROW_STEP_ULPS = 0.5
+"""The error of combiners of types below 32 bits, whose sums others keep in a wider type."""
 BY_NORM = (Fft, Cholesky, TriangularSolve, Convolution)
 """Operations whose error is relative to the largest element of an operand, as with Winograd's algorithm."""
 SUMS = (DotDimensions, BatchNorm, *BY_NORM)
@@ -79,6 +81,8 @@ class Error:
     by_norm: bool = False
     flushes: bool = False
     """Whether subnormal operands and results may be zero."""
+    reorders: bool = False
+    """Whether narrow floats are combined in other orders, and rounded in each step or in the end."""
 
 
 Noise = Callable[[Operation, Sequence[Shape]], Error | None]
@@ -88,7 +92,7 @@ Noise = Callable[[Operation, Sequence[Shape]], Error | None]
 class Noisy:
     """An operation of a plan with errors in its operands and its result."""
 
-    def __init__(self, op: Operation, rng: np.random.Generator, error: Error) -> None:
+    def __init__(self, op: Any, rng: np.random.Generator, error: Error) -> None:
         self.op, self.rng, self.error = op, rng, error
         self.opcode, self.bind = op.opcode, op.bind
 
@@ -101,7 +105,8 @@ class Noisy:
         if error.flushes and self.rng.random() < 0.5:
             changed = [flushed(operand) for operand in changed]
         # Errors of a Fourier transform are relative to the norm of its result (Higham, 2002, section 24.1).
-        value = perturbed(self.rng, self.op.evaluate(ctx, *changed), error.result, by_norm=isinstance(self.op, Fft))
+        value = self._reordered(ctx, changed) if error.reorders else self.op.evaluate(ctx, *changed)
+        value = perturbed(self.rng, value, error.result, by_norm=isinstance(self.op, Fft))
         if error.flushes and self.rng.random() < 0.5:
             value = flushed(value)
         is_solution = isinstance(self.op, (Cholesky, TriangularSolve, CustomCall))
@@ -114,9 +119,21 @@ class Noisy:
         if isinstance(self.op, (Reduce, ReduceWindow)) and any(map(_is_product, self.op.computations)):
             extremes = (self.op.evaluate(ctx, *(_beyond_one(o, limit) for o in operands)) for limit in LIMITS)
             return _mixed(self.rng, value, _outside(*extremes))
-        if error.operands and any(map(_is_wide, operands)):
+        if (error.operands or isinstance(self.op, REDUCTIONS)) and any(map(_is_wide, operands)):
             return self._unsettled(ctx, value, operands)
         return value
+
+    def _reordered(self, ctx: Context, operands: Sequence[Any]) -> Value:
+        """Reduces narrow floats in another order: rounded in each step, or, where these are sums, only in the end."""
+        arrays, inits = operands
+        for d in self.op.dimensions:
+            order = self.rng.permutation(arrays[0].shape[d])
+            arrays = tuple(np.take(array, order, axis=d) for array in arrays)
+        function = _function_of(self.op.computation)
+        if function is None or self.rng.random() < 0.5:
+            return self.op.evaluate(ctx, arrays, inits)
+        array, init = (convert(x, np.dtype(np.float64)) for x in (arrays[0], inits[0]))
+        return convert(np.asarray(function(init, function.reduce(array, axis=self.op.dimensions))), arrays[0].dtype)
 
     def _unsettled(self, ctx: Context, value: Value, operands: Sequence[Any]) -> Value:
         """Returns the value with elements that may overflow or not, depending on the order, replaced at random."""
@@ -129,10 +146,9 @@ class Noisy:
 
 
 def _summed(result: Shape, factors: Sequence[Array]) -> list[Array]:
-    """Integer factors of a sum of floats as such, which may be rounded."""
+    """Factors in the type of the sum, in which they have errors (DOT-3), unless all are integers."""
     computing = accumulator(*(BY_DTYPE[factor.dtype] for factor in factors), result.element_type)
-    is_exact = BY_DTYPE[computing].is_integer
-    return [factor if is_exact or _is_inexact(factor) else convert(factor, computing) for factor in factors]
+    return list(factors) if BY_DTYPE[computing].is_integer else [convert(factor, computing) for factor in factors]
 
 
 def _is_wide(operand: Any) -> bool:
@@ -144,6 +160,12 @@ def _is_wide(operand: Any) -> bool:
     limits = ml_dtypes.finfo(operand.real.dtype if operand.dtype.kind == "c" else operand.dtype)
     sizes = np.abs(widen(operand))
     return not bool(np.all((sizes < float(limits.max) ** 0.4) & ((sizes == 0) | (sizes > float(limits.tiny) ** 0.4))))
+
+
+def _function_of(combiner: Computation) -> np.ufunc | None:
+    """The function of a combiner that is one sum or product."""
+    functions = {Add: np.add, Multiply: np.multiply}
+    return functions.get(type(combiner.root.op)) if len(combiner.instructions) == 3 else None
 
 
 def _is_product(combiner: Computation) -> bool:
@@ -261,16 +283,22 @@ def noise_of(op: Operation, shapes: Sequence[Shape]) -> Error | None:
     """Returns the error that the specification allows an operation; None if it is exact."""
     if not has_rounding(shapes):
         return None
-    if (
-        isinstance(op, SUMS)
-        or is_factorisation(op)
-        or (isinstance(op, REDUCTIONS) and not all(map(order_is_free, op.computations)))
-    ):
-        return Error(STEP_ULPS, SUM_ULPS, isinstance(op, (*BY_NORM, CustomCall)))
+    if isinstance(op, REDUCTIONS) and not all(map(order_is_free, op.computations)):
+        if has_wide_type(shapes[0]):
+            return Error(STEP_ULPS, SUM_ULPS)
+        return Error(reorders=True) if isinstance(op, Reduce) else Error(NARROW_STEP_ULPS)
+    if isinstance(op, SUMS) or is_factorisation(op):
+        is_rounded_sum = isinstance(op, (DotDimensions, Convolution)) and not has_wide_type(shapes[0])
+        return Error(0.0 if is_rounded_sum else STEP_ULPS, SUM_ULPS, isinstance(op, (*BY_NORM, CustomCall)))
     if isinstance(op, COMPLEX_ROUNDED) and any(s.is_array and s.element_type.is_complex for s in shapes):
         return Error(ULPS)
     stated = any(field.kind is RESULT_ACCURACY for field in op.fields) and not isinstance(op, Sqrt)
     return Error(ULPS) if stated or isinstance(op, Atan2 | Power) else None
+
+
+def has_wide_type(shape: Shape) -> bool:
+    """Whether sums of this shape are not rounded from a wider type."""
+    return any(leaf.is_array and leaf.element_type.bits >= 32 for leaf in shape.leaves())
 
 
 def is_factorisation(op: Operation) -> bool:
@@ -312,10 +340,10 @@ class NoisyRuns:
         for plan in reversed(self.executable.plans.values()):
             for step in plan.steps:
                 error = noise(step.op, [step.instruction.shape, *step.instruction.operand_shapes])
-                if error is not None and error.operands:
+                if error is not None and not error.reorders:
                     combiners.update(map(id, step.op.computations))
-                elif error is None and id(plan.computation) in combiners:
-                    error = Error(STEP_ULPS)
+                elif id(plan.computation) in combiners:
+                    error = Error(STEP_ULPS if has_wide_type(step.instruction.shape) else NARROW_STEP_ULPS)
                 if error is not None:
                     self.is_exact = False
                     step.op = Noisy(step.op, self.rng, error)  # type: ignore[assignment]

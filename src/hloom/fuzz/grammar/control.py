@@ -110,16 +110,19 @@ Step = Callable[[Body, Instruction, list[Instruction]], list[Instruction]]
 """Computes the values of the next iteration in the body of a loop, from its counter and the values."""
 
 
-def loop(body: Body, limit: Instruction, values: Sequence[Instruction], step: Step) -> Instruction:
-    """Adds a loop with a counter below a limit, and values that each iteration computes from those before."""
-    init = body.add(Tuple(), body.constant(Literal.from_value(0).value), limit, *values)
+def loop(
+    body: Body, limit: Instruction, values: Sequence[Instruction], step: Step, start: int = 0, increment: int = 1
+) -> Instruction:
+    """Adds a loop with a counter on one side of a limit, and values that each iteration computes from those before."""
+    init = body.add(Tuple(), body.constant(Literal.from_value(start).value), limit, *values)
     condition = body.child("condition", [init.shape])
-    condition.computation.root = condition.add(Compare(direction=ComparisonDirection.LT), *_elements(condition, 2))
+    direction = ComparisonDirection.LT if increment > 0 else ComparisonDirection.GT
+    condition.computation.root = condition.add(Compare(direction=direction), *_elements(condition, 2))
     inner = body.child("body", [init.shape])
     counter, bound, *state = _elements(inner, len(init.shape.elements))
-    one = inner.constant(Literal.from_value(1).value)
+    by = inner.constant(Literal.from_value(increment).value)
     after = step(inner, counter, state)
-    inner.computation.root = inner.add(Tuple(), inner.add(Add(), counter, one), bound, *after)
+    inner.computation.root = inner.add(Tuple(), inner.add(Add(), counter, by), bound, *after)
     op = While(condition=condition.computation, body=inner.computation)
     return _opened(body, body.add(op, init))
 

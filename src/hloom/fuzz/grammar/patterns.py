@@ -33,7 +33,17 @@ from hloom.fuzz.grammar.steps import (
 from hloom.ir import Instruction
 from hloom.ops.attributes import ComparisonDirection, ConvolutionDimensionNumbers, FftType, WindowDimension
 from hloom.ops.convolution import Convolution
-from hloom.ops.elementwise_binary import Add, And, Divide, Maximum, Minimum, Multiply, ShiftRightLogical, Subtract
+from hloom.ops.elementwise_binary import (
+    Add,
+    And,
+    Divide,
+    Maximum,
+    Minimum,
+    Multiply,
+    Remainder,
+    ShiftRightLogical,
+    Subtract,
+)
 from hloom.ops.elementwise_unary import Exponential, Logistic, Rsqrt, Tanh
 from hloom.ops.fft import Fft
 from hloom.ops.gather import Gather
@@ -293,6 +303,43 @@ def _steps(body: Body) -> Instruction:
 def _with_row(body: Body, whole: Instruction, row: Instruction, index: Instruction) -> Instruction:
     starts = [index, *(integer(body, 0) for _ in range(whole.shape.rank - 1))]
     return body.add(DynamicUpdateSlice(), whole, row, *starts)
+
+
+@pattern
+def _counted(body: Body) -> Instruction:
+    """A loop that counts from any number in any steps, and reads and writes rows at functions of its counter."""
+    draw, rows = body.draw, body.draw.pick((4, 9, 16))
+    whole = Shape.array(draw.pick(WIDE), (rows, draw.pick((1, 5, 64))))
+    increment, start = draw.pick((1, 1, 1, 2, 3, -1, -2)), draw.between(-20, 12)
+    part = (min(rows, draw.pick((1, 1, 2, 4))), whole.dimensions[1])
+
+    def step(inner: Body, counter: Instruction, state: list[Instruction]) -> list[Instruction]:
+        indices = [counter]
+        for _ in range(draw.below(4)):
+            indices.append(_index_from(inner, draw.pick(indices)))
+        source, target, last = state
+        read, written = (draw.pick(indices[-2:]) for _ in range(2))
+        value = inner.add(DynamicSlice(size_indices=part), source, read, integer(inner, 0))
+        if draw.chance(0.6):
+            before = inner.add(DynamicSlice(size_indices=part), target, written, integer(inner, 0))
+            value = inner.add(Maximum(), value, draw.pick((before, last)))
+        if draw.chance(0.4):
+            value = inner.add(Add(), value, broadcast(inner, cast(inner, counter, whole.element_type), value.shape))
+        return [source, _with_row(inner, target, value, written), value]
+
+    limit = integer(body, start + increment * draw.between(0, 18) - draw.below(2))
+    target = number(body, 7, whole) if draw.chance(0.5) else body.want(whole)
+    first = number(body, 0, Shape.array(whole.element_type, part))
+    return loop(body, limit, [body.want(whole), target, first], step, start, increment)
+
+
+def _index_from(body: Body, index: Instruction) -> Instruction:
+    """An index and a constant, combined."""
+    declaration = body.draw.pick((Add, Subtract, Multiply, Divide, Remainder, Maximum, Minimum))
+    operands = [index, integer(body, body.draw.pick((1, 2, 3, 4, 8, -1, 5)))]
+    return body.add(
+        declaration(), *(operands if body.draw.chance(0.8) or declaration in (Divide, Remainder) else operands[::-1])
+    )
 
 
 @pattern
