@@ -71,7 +71,7 @@ def scaled_alike(*operands: Array) -> list[Array]:
     """Returns complex numbers times a power of 2 that brings the largest part near 1, so that squares are in range."""
     largest = functools.reduce(np.maximum, [abs(part) for z in operands for part in (z.real, z.imag)])
     exponent = -np.frexp(np.where(np.isfinite(largest), largest, 1))[1]
-    scaled = [np.empty_like(z) for z in operands]
+    scaled = [np.empty(largest.shape, z.dtype) for z in operands]
     for z, result in zip(operands, scaled, strict=True):
         result.real, result.imag = np.ldexp(z.real, exponent), np.ldexp(z.imag, exponent)
     return scaled

@@ -347,6 +347,19 @@ def test_integer_arithmetic_is_modulo_two_to_the_width(opcode: str, element_type
     assert got == want
 
 
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_atan2_of_a_complex_constant_in_a_scalar_computation(backend: str) -> None:
+    """ATAN2-1: the interpreter applies it to the constant and a whole array."""
+    text = """HloModule m
+f { p = c64[] parameter(0)
+  c = c64[] constant((1,2))
+  ROOT r = c64[] atan2(c, p) }
+ENTRY e { x = c64[2] parameter(0)
+  ROOT m = c64[2] map(x), dimensions={0}, to_apply=f }"""
+    x = np.array([1 + 1j, 3 - 1j], np.complex64)
+    np.testing.assert_allclose(hl.compile(text, backend=backend)(x), np.arctan((1 + 2j) / x), rtol=1e-5)
+
+
 def test_complex_log_plus_one_near_zero() -> None:
     """LOG1P-1, UNARY-2: log1p(iy) = log(1 + y^2)/2 + i atan(y), so the real part is 5e-17."""
     (got,) = apply("log-plus-one", "c64", [1e-8j])
