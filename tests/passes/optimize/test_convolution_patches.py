@@ -33,6 +33,7 @@ OTHERS = {
     "output features before the input's": "f32[1,3,4,5] f32[3,3,16,5] size=3x3 pad=1_1x1_1 b01f_01oi->b01f",
     "axes of the window in another order": "f32[1,3,4,5] f32[3,3,5,16] size=3x3 pad=1_1x1_1 b01f_10io->b01f",
     "no zero": "f8e8m0fnu[1,3,4,5] f8e8m0fnu[3,3,5,16] size=3x3 pad=1_1x1_1 b01f_01io->b01f",
+    "no axes": "f32[5,2] f32[16,5] fb_oi->fb",
     "nothing": "f32[0,3,4,5] f32[3,3,5,16] size=3x3 pad=1_1x1_1 b01f_01io->b01f",
 }
 

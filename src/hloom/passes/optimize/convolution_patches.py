@@ -58,7 +58,7 @@ class ConvolutionPatches:
     def _pays(self, op: Convolution, old: Instruction) -> bool:
         features = old.shape.dimensions[op.dimension_numbers.output_feature_dimension]
         taps, elements = math.prod(w.size for w in op.window), old.operands[1].shape.element_count
-        is_plain = all(w.base_dilation == 1 for w in op.window)
+        is_plain = bool(op.window) and all(w.base_dilation == 1 for w in op.window)
         has_zero = old.operands[0].shape.element_type is not PrimitiveType.F8E8M0FNU
         has_few = 0 < old.shape.element_count <= features**2
         return is_plain and has_zero and has_few and elements >= self.min_kernel and taps <= self.max_taps
