@@ -164,7 +164,7 @@ def _is_wide(operand: Any) -> bool:
 
 def _function_of(combiner: Computation) -> np.ufunc | None:
     """The function of a combiner that is one sum or product."""
-    functions = {Add: np.add, Multiply: np.multiply}
+    functions: dict[type[Operation], np.ufunc] = {Add: np.add, Multiply: np.multiply}
     return functions.get(type(combiner.root.op)) if len(combiner.instructions) == 3 else None
 
 
