@@ -14,6 +14,8 @@ import pytest
 from benchmarks.families import FLAT, NESTED, Family
 
 import hloom as hl
+from hlo_text import module_text
+from hloom.passes.optimize.update_scheduler import UpdateScheduler
 
 FOUR_TIMES = 6.0
 """Bound on the growth of the work with four times the items; quadratic work would be 16 times as much."""
@@ -62,3 +64,19 @@ def test_nested(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_deep_nests_of_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     """The work for what a loop runs is done once, not for each loop around it."""
     assert growth(NESTED["loops"], 60, monkeypatch) < FOUR_TIMES
+
+
+def test_updates_of_one_array() -> None:
+    """The readers of the array are looked through once, not for each update."""
+
+    def work(n: int) -> int:
+        updates = [
+            line
+            for k in range(n)
+            for line in (f"k{k} = s32[] constant({k})", f"u{k} = f32[9] dynamic-update-slice(x, v, k{k})")
+        ]
+        parameters = ["x = f32[9] parameter(0)", "v = f32[1] parameter(1)"]
+        module = hl.parse(module_text("\n".join([*parameters, *updates, f"ROOT r = f32[9] negate(u{n - 1})"])))
+        return calls(lambda: UpdateScheduler().run(module))
+
+    assert work(240) < FOUR_TIMES * work(60)

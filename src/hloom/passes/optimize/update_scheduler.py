@@ -45,6 +45,8 @@ class _Order:
         self.computation = computation
         self.effectful = effectful
         self.position = {instruction: k for k, instruction in enumerate(computation.instructions)}
+        self.readers: dict[Instruction, tuple[list[Instruction], Instruction]] = {}
+        """The readers of updated arrays, in order, and the last of them that may change the array."""
         self.before: dict[Instruction, set[Instruction]] = {}
         self.after: dict[Instruction, list[Instruction]] = {}
 
@@ -65,10 +67,15 @@ class _Order:
 
     def _late_readers(self, update: Instruction, array: Instruction) -> list[Instruction]:
         """Returns the readers of an updated array that follow the update; none if one of them updates it as well."""
-        readers = {reader for reader in _readers(array) if self.position[reader] > self.position[update]}
-        if any(isinstance(reader.op, Tuple) or array in updated(reader) for reader in readers):
+        if array not in self.readers:
+            readers = sorted({*_readers(array)}, key=self.position.__getitem__)
+            changing = [r for r in readers if isinstance(r.op, Tuple) or array in updated(r)]
+            self.readers[array] = readers, changing[-1]  # the update, or a tuple that it reads, is one of them
+        readers, last = self.readers[array]
+        position = self.position[update]
+        if position < self.position[last]:
             return []
-        return sorted(readers, key=self.position.__getitem__)
+        return [reader for reader in readers if self.position[reader] > position]
 
     def _order_before(self, readers: list[Instruction], update: Instruction) -> bool:
         """Adds dependences of the update on the readers, unless one of them depends on the update."""
