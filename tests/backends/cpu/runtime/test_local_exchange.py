@@ -39,10 +39,10 @@ def check(text: str, arguments: list[list[Any]]) -> None:
 def module(line: str, type: str, sizes: tuple[int, ...], combiner: str = "add") -> str:
     scalars = f"a = {type}[] parameter(0)\n b = {type}[] parameter(1)"
     shape = f"{type}[{','.join(map(str, sizes))}]"
-    return (
-        f"HloModule m, replica_count=4\nc {{ {scalars}\n ROOT r = {type}[] {combiner}(a, b) }}\n"
-        f"ENTRY e {{ x = {shape} parameter(0)\n y = {shape} copy(x)\n ROOT r = {line.replace('SHAPE', shape)} }}"
-    )
+    return f"""HloModule m, replica_count=4
+c {{ {scalars}\n ROOT r = {type}[] {combiner}(a, b) }}
+ENTRY e {{ x = {shape} parameter(0)\n y = {shape} copy(x)\n z = {shape} add(x, x)
+  ROOT r = {line.replace("SHAPE", shape)} }}"""
 
 
 def drawn(type: str, sizes: tuple[int, ...]) -> list[list[Any]]:
@@ -80,14 +80,25 @@ def test_blocks_along_each_dimension(dimension: int, groups: str, count: int) ->
         check(module(line, "f32", sizes), rows)
 
 
+@pytest.mark.parametrize("dimension", range(3))
+def test_blocks_of_reshaped_arrays(dimension: int) -> None:
+    """Buffers have the shapes of the parameter and of the result."""
+    text = f"""HloModule m, replica_count=4
+ENTRY e {{ x = f32[1,4,8,12] parameter(0)
+  y = f32[4,8,12] reshape(x)
+  z = f32[4,8,12] all-to-all(y), replica_groups={{{{3,1,2,0}}}}, dimensions={{{dimension}}}
+  ROOT r = f32[1,4,8,12] reshape(z) }}"""
+    check(text, [[row.reshape(1, 4, 8, 12)] for (row,) in drawn("f32", (4, 8, 12))])
+
+
 @pytest.mark.parametrize(
     "line",
     [
         "SHAPE collective-permute(y), source_target_pairs={{0,1},{1,3},{3,0}}",
         "SHAPE collective-permute(y), source_target_pairs={{2,2}}",
         "SHAPE collective-broadcast(y), replica_groups={{3,1}}",
-        "(SHAPE, SHAPE) all-to-all(x, y), replica_groups={{2,0},{3,1}}",
-        "(SHAPE, SHAPE) all-reduce(x, y), to_apply=c",
+        "(SHAPE, SHAPE) all-to-all(x, z), replica_groups={{2,0},{3,1}}",
+        "(SHAPE, SHAPE) all-reduce(x, z), to_apply=c",
         "u32[] replica-id()",
     ],
 )

@@ -10,6 +10,7 @@ import ctypes
 import functools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,12 @@ class Member:
 
     @property
     def pairs(self) -> Iterator[tuple[Words, Buffer, Buffer]]:
-        """Yields the frame indices of each operand and its result, and their buffers."""
-        arrays = self.step.buffers
+        """Yields the frame indices of each operand and its result, and their buffers with the shapes of the arrays,
+        which may be views of buffers of other shapes.
+        """
+        instruction = self.step.instruction
+        shapes = [*instruction.operand_shapes, *instruction.shape.leaves()]
+        arrays = [replace(b, dimensions=s.dimensions) for b, s in zip(self.step.buffers, shapes, strict=True)]
         count = len(arrays) // 2
         for k in range(count):
             yield {"source": k, "target": count + k}, arrays[k], arrays[count + k]
