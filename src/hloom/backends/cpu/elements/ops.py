@@ -18,9 +18,11 @@ from hloom.backends.cpu.elements.shifts import disjunction, shift
 from hloom.backends.cpu.elements.small_values import (
     Multiple,
     RoundedProduct,
+    SmallInteger,
     is_exact,
     multiple_of,
     rounded_product,
+    small_integer,
 )
 from hloom.backends.cpu.elements.types import (
     Element,
@@ -134,6 +136,7 @@ REAL.add(Add, _arithmetic("add", "fadd", "or"))
 REAL.add(Multiply, _arithmetic("mul", "fmul", "and"))
 REAL.add(Subtract, _arithmetic("sub", "fsub"))
 REAL.add(Multiple, multiple_of)
+REAL.add(SmallInteger, small_integer)
 REAL.add(RoundedProduct, rounded_product)
 
 

@@ -65,6 +65,8 @@ def _range(expression: Expression) -> tuple[int, int] | None:
     if isinstance(op, Convert) and operands[0].type.is_integer:
         limits = ml_dtypes.iinfo(operands[0].type.dtype)
         return int(limits.min), int(limits.max)
+    if isinstance(op, SmallInteger):
+        return op.least, op.most
     if not isinstance(op, (Add, Subtract, Multiply)):
         return None
     left, right = map(integers_of, operands)
@@ -77,6 +79,34 @@ def _range(expression: Expression) -> tuple[int, int] | None:
 def _union(*expressions: Expression) -> tuple[int, int] | None:
     found = [limits for limits in map(integers_of, expressions) if limits is not None]
     return (min(low for low, _ in found), max(high for _, high in found)) if len(found) == len(expressions) else None
+
+
+class SmallInteger(Operation):
+    """A number if it is an integer between two, as zero points usually are; NaN for another one."""
+
+    opcode = "small-integer"
+    operands = {"number": "a number of f32"}
+    elementwise = True
+    least: int = attribute(INT, text="", proto="", doc="the least integer")
+    most: int = attribute(INT, text="", proto="", doc="the largest integer")
+
+    def infer(self, number: Shape) -> Shape:
+        return number
+
+    def evaluate(self, ctx: Any, number: Array) -> Array:
+        is_small = (np.rint(number) == number) & (number >= self.least) & (number <= self.most)
+        return np.where(is_small, number, np.float32(np.nan)).astype(np.float32)
+
+    def holds(self, b: Builder, number: Value) -> Value:
+        """Whether a number is such an integer."""
+        is_large = b.compare("oge", number, constant(number.type, float(self.least)))
+        is_small = b.binary("and", is_large, b.compare("ole", number, constant(number.type, float(self.most))))
+        return b.binary("and", is_small, b.compare("oeq", b.intrinsic("rint", number), number))
+
+
+def small_integer(op: SmallInteger, b: Builder, e: Apply, number: Value) -> Value:
+    """Emits a small integer."""
+    return b.select(op.holds(b, number), number, constant(number.type, float("nan")))
 
 
 class Multiple(Operation):

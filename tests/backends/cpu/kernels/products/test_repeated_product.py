@@ -67,6 +67,23 @@ def test_zeros_have_the_sign_of_sums() -> None:
     assert not np.signbit(hl.compile(hl.parse(PLAIN.text()))(x, np.zeros_like(w), -s)).any()
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("scales", ["columns", "64"])
+@pytest.mark.parametrize("value", [None, 0.5, 7.25, -200.0, 1e9, np.nan])
+def test_zero_points_that_are_not_all_small_integers(value: float | None, scales: str, transposed: bool) -> None:
+    """Tile registers multiply by small integers; one other number, or all of them, must not matter."""
+    case = Case(8, 512, 96, "s8", "f32", scales, has_zero_points=True, transposed=transposed)
+    x, w, z, s = case.arguments()
+    if value is None:
+        z += 0.5
+    else:
+        z.flat[3] = value
+    got = np.asarray(hl.compile(hl.parse(case.text()))(x, w, z, s)).astype(np.float64)
+    exact, bound = case.expected(x, w, z, s)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(exact))
+    assert (np.abs(got - exact) <= bound)[~np.isnan(exact)].all()
+
+
 def _agree(text: str, *arguments: np.ndarray) -> None:
     """Checks results by the interpreter's, of which the same are infinite and NaN."""
     module = hl.parse(text)
@@ -87,11 +104,13 @@ PACKED = Case(16, 512, 96, "s4", "f32", "columns", transposed=True)
         (replace(PACKED, rows=4), True, True),
         (replace(PACKED, rows=1), True, False),
         (replace(PACKED, scales="64"), True, True),
+        (replace(PACKED, rows=8, has_zero_points=True), True, True),
         (replace(PLAIN, rows=8, scales="64"), False, True),
         (replace(PACKED, scales="groups"), True, False),  # sums of groups are stored as fast as they are scaled
         (replace(PLAIN, rows=8), False, True),
         (replace(PLAIN, rows=4), False, False),  # words are stored as fast as they are multiplied
-        (replace(PLAIN, rows=8, transposed=False), False, False),
+        (replace(PLAIN, rows=7, transposed=False), False, False),
+        (replace(PLAIN, rows=8, transposed=False), False, True),
         (replace(PLAIN, rows=8, weights="f8e4m3fn"), False, False),  # sums of small floats may underflow
     ],
 )

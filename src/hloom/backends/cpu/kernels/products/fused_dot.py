@@ -15,6 +15,7 @@ from hloom.backends.cpu.kernels.products.computed.computed_operand import (
     Roles,
     computed_operand,
     with_factor,
+    with_integers,
     with_rounded_products,
 )
 from hloom.backends.cpu.kernels.products.dot import matmul_spec
@@ -26,7 +27,7 @@ from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec, Pointers, 
 from hloom.backends.cpu.kernels.products.matvec.tile_panels import panel_columns, tile_panels_code
 from hloom.backends.cpu.kernels.products.matvec.tile_sums import tile_columns, tile_sums_code
 from hloom.backends.cpu.kernels.products.product import MatmulSpec, Product
-from hloom.backends.cpu.kernels.products.repeated_product import can_be_repeated, repeated_if_infinite
+from hloom.backends.cpu.kernels.products.repeated_product import Sample, can_be_repeated, repeated_if_infinite
 from hloom.backends.cpu.kernels.products.sums import accumulator, can_multiply
 from hloom.ir import Instruction
 from hloom.ops.control_flow import Fusion
@@ -84,7 +85,18 @@ def _code(name: str, spec: MatmulSpec, weights: ComputedOperand, target: Target,
     if fast is None:
         return few.plain(name, weights)
     f, pointers = entry(name)
-    return repeated_if_infinite(f, fast, few.plain(f"{name}.exact", weights, is_short=True), pointers.out, spec)
+    exact = few.plain(f"{name}.exact", weights, is_short=True)
+    return repeated_if_infinite(f, fast, exact, pointers.out, spec, _sample(weights, pointers))
+
+
+def _sample(weights: ComputedOperand, pointers: Pointers) -> Sample | None:
+    """Returns the zero points that tile registers need to be integers; None if there are none."""
+    found = with_integers(weights)
+    if found is None:
+        return None
+    _, zero_points = found
+    array, buffer = pointers.arrays[zero_points.buffer], weights.buffers[zero_points.buffer]
+    return Sample(array, buffer.size, zero_points.op)
 
 
 @record
@@ -130,8 +142,8 @@ class _Few:
 
     def without_factor(self, name: str, weights: ComputedOperand) -> KernelCode | None:
         """Returns the code that adds products without the factor of the weights; None if that is not faster."""
-        factored = with_factor(weights)
-        tiles = self.in_tiles(name, with_factor(weights, of_groups=True) or weights)
+        factored, integers = with_factor(weights), with_integers(weights)
+        tiles = self.in_tiles(name, with_factor(integers[0] if integers else weights, of_groups=True) or weights)
         is_in_table = weights.coded is not None  # a table of codes has products with the factor
         return tiles if tiles is not None or factored is None or is_in_table else self.plain(name, factored)
 

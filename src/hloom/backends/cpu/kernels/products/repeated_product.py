@@ -10,16 +10,36 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hloom.backends.cpu.elements.small_values import SmallInteger
 from hloom.backends.cpu.kernels.code import KernelCode, call_code
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function
 from hloom.backends.cpu.kernels.products.product import MatmulSpec
 from hloom.backends.cpu.kernels.scaled_floats import ScaledFloats
-from hloom.lir import I64, PTR, Attribute, Function, Type, Value, type_of
+from hloom.lir import I64, PTR, Attribute, Function, Type, Value, constant, type_of
+from hloom.system.records import record
 from hloom.target import Target
 from hloom.types import PrimitiveType
 
+SAMPLE = 1 << 8
+"""Zero points that are looked at before."""
 MIN_TERMS = 1 << 8
 """Terms of a sum beside which looking at the result takes no time."""
+
+
+@record
+class Sample:
+    """An array of f32 with some elements, which the fast code needs to be small integers."""
+
+    array: Value
+    elements: int
+    op: SmallInteger
+
+    def holds(self, f: KernelFunction) -> Value:
+        """Whether some of the numbers are."""
+        with f.loop(self.elements, self.elements // SAMPLE | 1, carried=[constant(type_of("i1"), True)]) as loop:
+            number = f.load(f.at(self.array, loop.index, "float"), type_of("float"), 4)
+            loop.carried = [f.binary("and", loop.carried[0], self.op.holds(f, number))]
+        return loop.carried[0]
 
 
 def can_be_repeated(spec: MatmulSpec, target: Target) -> bool:
@@ -28,12 +48,22 @@ def can_be_repeated(spec: MatmulSpec, target: Target) -> bool:
 
 
 def repeated_if_infinite(
-    f: KernelFunction, fast: KernelCode, exact: KernelCode, out: Value, spec: MatmulSpec
+    f: KernelFunction,
+    fast: KernelCode,
+    exact: KernelCode,
+    out: Value,
+    spec: MatmulSpec,
+    sample: Sample | None = None,
 ) -> KernelCode:
-    """Completes the entry `f`, which calls the fast code, and the exact one if a result is not finite."""
-    call_code(f, fast)
+    """Completes the entry `f`, which calls the fast code, and the exact one if a result is not finite. The fast code is
+    that of a sample of integers if one is given.
+    """
     found = f.slot(I64, 1)
-    f.call_function(_look(type_of("float", f.register_bytes // 4)), out, f.index(spec.batch * spec.m * spec.n), found)
+    f.pack(f.index(1), context=found)
+    with f.when(None if sample is None else sample.holds(f)):
+        call_code(f, fast)
+        look = _look(type_of("float", f.register_bytes // 4))
+        f.call_function(look, out, f.index(spec.batch * spec.m * spec.n), found)
     (is_infinite,) = f.unpack(found, I64)
     with f.when(f.convert("trunc", is_infinite, "i1")):
         call_code(f, exact)

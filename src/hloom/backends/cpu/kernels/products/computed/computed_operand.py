@@ -16,7 +16,7 @@ import numpy as np
 
 from hloom.affine import Expression, Index, IndexSpace, Quotient, Variable
 from hloom.backends.cpu.elements.byte_tables import CODES, LANES, ORDER_OF_HALVES, has_byte_tables
-from hloom.backends.cpu.elements.small_values import as_rounded_product, integers_of
+from hloom.backends.cpu.elements.small_values import SmallInteger, as_rounded_product, integers_of
 from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.products.computed.tabulated import (
     ByteFunction,
@@ -32,7 +32,7 @@ from hloom.loops.expressions import Apply, Load, walk
 from hloom.loops.nest import BufferType, atoms_of, loads_of
 from hloom.loops.pull import Puller
 from hloom.ops.convert import Convert
-from hloom.ops.elementwise_binary import Multiply
+from hloom.ops.elementwise_binary import Multiply, Subtract
 from hloom.system.records import record
 from hloom.target import L3_BYTES
 from hloom.types import PrimitiveType
@@ -40,6 +40,8 @@ from hloom.values import Array
 
 VECTOR, STEPS = 16, 8
 """Elements of a vector, and indices across vectors, that are emitted together, so that they have to be in one group."""
+MAX_INTEGER = 1 << 8
+"""Up to which bf16 has all integers."""
 MAX_EXPONENT = 127
 """The largest exponent of f32."""
 Sources = Mapping[Instruction, int]
@@ -76,6 +78,14 @@ class Factor:
 
     value: Expression
     limit: float
+
+
+@record
+class Integers:
+    """A buffer of numbers that have to be small integers."""
+
+    buffer: int
+    op: SmallInteger
 
 
 @record
@@ -248,6 +258,29 @@ def with_rounded_products(operand: ComputedOperand) -> ComputedOperand:
             found = as_rounded_product(operand.space, number, factor)
             return operand if found is None else replace(operand, value=found)
     return operand
+
+
+def with_integers(operand: ComputedOperand) -> tuple[ComputedOperand, Integers] | None:
+    """Returns an operand of codes less a zero point in f32, times a factor, with NaN for zero points with which bf16
+    does not have all differences, and what zero points have to be; None for other operands.
+    """
+    value, within, space = operand.value, operand.contracted.within, operand.space
+    if not isinstance(value, Apply) or not isinstance(value.op, Multiply):
+        return None
+    for number, factor in (value.operands, value.operands[::-1]):
+        if not isinstance(number, Apply) or not isinstance(number.op, Subtract):
+            continue
+        code, zero_point = number.operands
+        limits = integers_of(code)
+        if limits is None or not isinstance(zero_point, Load) or within in zero_point.variables:
+            continue
+        if zero_point.in_bounds and _is_stored_float(zero_point):
+            op = SmallInteger(least=limits[1] - MAX_INTEGER, most=limits[0] + MAX_INTEGER)
+            integer = space.apply(op, value.type, zero_point)
+            difference = space.apply(Subtract(), value.type, code, integer)
+            found = space.apply(Multiply(), value.type, difference, factor)
+            return replace(operand, value=found), Integers(zero_point.buffer, op)
+    return None
 
 
 def with_factor(operand: ComputedOperand, of_groups: bool = False) -> ComputedOperand | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hloom.backends.cpu.elements.small_values import integers_of
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.kernels.products.computed.computed_operand import ComputedOperand
+from hloom.backends.cpu.kernels.products.computed.computed_operand import MAX_INTEGER, ComputedOperand
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.matvec.byte_codes import BYTES_OF_WORD, ByteCodes
 from hloom.backends.cpu.kernels.products.matvec.matvec import Matvec
@@ -22,7 +22,6 @@ from hloom.system.records import record
 from hloom.types import PrimitiveType
 
 MIN_NUMBER, MAX_NUMBER = 2.0**-100, 2.0**100  # magnitudes whose parts and their products are normal numbers
-MAX_INTEGER = 1 << 8  # up to which bf16 has all
 F32, WORD = type_of("float", WORDS), type_of("i32", WORDS)
 
 

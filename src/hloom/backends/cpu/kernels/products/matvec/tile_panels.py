@@ -51,7 +51,7 @@ from hloom.system.records import record
 from hloom.target import CACHE_LINE, Target
 from hloom.types import PrimitiveType
 
-MIN_VECTORS = {BF16: (2, 3, 7), PrimitiveType.F32: (4, 4, 4)}
+MIN_VECTORS = {BF16: (2, 3, 7), PrimitiveType.F32: (4, 4, 8)}
 """The least vectors of a type for which tile registers pay: with words that are looked up, with those of other halves
 of bytes, and with those of bytes."""
 SQUARES = 4  # of a panel: registers of sums
