@@ -13,6 +13,8 @@ ASYNCHRONOUS = {
     "a call": "s = ((f32[4]), f32[4], s32[]) async-start(p), calls=twice\nROOT r = f32[4] async-done(s)",
     "with updates": "s = ((f32[4]), f32[4], s32[]) async-start(p), calls=twice\n"
     "u = ((f32[4]), f32[4], s32[]) async-update(s)\nROOT r = f32[4] async-done(u)",
+    "a result whose shape the done has": "s = ((f32[4]), (), s32[]) async-start(p), calls=twice\n"
+    "u = ((f32[4]), (), s32[]) async-update(s)\nROOT r = f32[4] async-done(u)",
     "in short": "s = ((f32[4]), f32[4], s32[]) exponential-start(p)\nROOT r = f32[4] exponential-done(s)",
     "a copy": "s = (f32[4], f32[4], u32[]) copy-start(p)\nROOT r = f32[4] copy-done(s)",
     "two at a time": "s = ((f32[4]), f32[4], s32[]) async-start(p), calls=twice\n"

@@ -40,9 +40,8 @@ _EXPANDERS = Expanders()
 
 
 @_EXPANDERS.rule(AsyncStart)
-def _start(op: AsyncStart, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
-    if not op.calls.result_shape.compatible(old.shape.elements[1]):
-        return None
+def _start(op: AsyncStart, build: OpBuilder, old: Instruction, module: Module) -> Instruction:
+    """Returns the context with the result, also where its shape leaves that to async-done."""
     called = build(Call(computation=op.calls), *old.operands)
     contexts = [build.zeros(shape) for shape in old.shape.elements[2:]]
     return build.tuple(build.tuple(*old.operands), called, *contexts)
@@ -51,6 +50,10 @@ def _start(op: AsyncStart, build: OpBuilder, old: Instruction, module: Module) -
 def _context(op: Operation, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     operand = old.operands[0]
     return operand if operand.shape.compatible(old.shape) else None
+
+
+def _update(op: Operation, build: OpBuilder, old: Instruction, module: Module) -> Instruction:
+    return old.operands[0]
 
 
 def _done(op: Operation, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
@@ -90,7 +93,7 @@ def _collective_start(
 _EXPANDERS.add(AllGatherStart, _collective_start)
 _EXPANDERS.add(AllGatherDone, _done)
 _EXPANDERS.add(AllReduceDone, _context)
-_EXPANDERS.add(AsyncUpdate, _context)
+_EXPANDERS.add(AsyncUpdate, _update)
 _EXPANDERS.add(AsyncDone, _done)
 _EXPANDERS.add(CollectivePermuteStart, _collective_start)
 _EXPANDERS.add(CollectivePermuteDone, _done)
