@@ -98,7 +98,7 @@ def merge_functions(units: Sequence[Unit]) -> list[Unit]:
 
 
 def _mark_call_only(unit: Unit) -> None:
-    """Marks the functions of a unit that inline call-only functions alone, such as tasks of merged nests."""
+    """Marks the functions of a unit that inline call-only functions alone, such as calls of merged kernels."""
     names = {function.name for function in unit.functions if function.is_call_only}
     for function in unit.functions:
         if not function.loops and function.inlined and function.inlined <= names:

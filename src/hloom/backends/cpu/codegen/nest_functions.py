@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from hloom.backends.cpu.codegen.modules import Merging, Unit
 from hloom.backends.cpu.kernels.kernel_function import task_function
 from hloom.backends.cpu.nests.emitter import emit_nest
-from hloom.lir import I64, PTR, CallAttribute, Function, constant
+from hloom.lir import I64, PTR, Function, constant
 from hloom.loops.nest import Kernel, Nest
 
 
@@ -30,14 +30,14 @@ class NestFunction:
     def needed_task(self) -> Function:
         """Returns the task, which captures the addresses of the buffers, emitting it at the first call."""
         if self.task is None:
-            b = task_function(f"{self.function.name}.task")
+            b = task_function(f"{self.function.name}.task").as_call_only()
             b.function.is_exported = True
             context, index = b.function.parameters
             first = b.binary("mul", index, constant(I64, self.chunk))
             end = b.binary("add", first, constant(I64, self.chunk or self.extent))
             last = b.intrinsic("smin", end, constant(I64, self.extent))
             pointers = b.unpack(context, *[PTR] * len(self.buffers))
-            b.call_void(self.function.name, *pointers, first, last, attribute=CallAttribute.ALWAYS_INLINE)
+            b.call_void(self.function.name, *pointers, first, last)
             self.task = b.finish()
         return self.task
 
