@@ -46,3 +46,36 @@ def test_arithmetic_is_rounded_once(opcode: str) -> None:
             expected = FUNCTIONS[opcode](EVERY.astype(np.float64), float(y)).astype(np.float32)
         expected = expected.astype(ml_dtypes.bfloat16)
         assert np.array_equal(run(EVERY, y), expected, equal_nan=True), hex(code)
+
+
+@pytest.mark.parametrize("columns", [2, 64])
+def test_means_of_rows_are_rounded_and_keep_nan(columns: int) -> None:
+    n = EVERY.size
+    run = hl.compile(
+        "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) } "
+        f"ENTRY e {{ x = bf16[{n},{columns}] parameter(0) w = f32[{n},{columns}] convert(x) z = f32[] constant(0) "
+        f"t = f32[{n}] reduce(w, z), dimensions={{1}}, to_apply=add d = f32[] constant(3) "
+        f"b = f32[{n}] broadcast(d), dimensions={{}} m = f32[{n}] divide(t, b) ROOT r = bf16[{n}] convert(m) }}"
+    )
+    rows = np.zeros((n, columns), ml_dtypes.bfloat16)
+    rows[:, 0] = EVERY
+    for code in OTHERS:
+        rows[:, 1] = y = np.uint16(code).view(ml_dtypes.bfloat16)
+        with np.errstate(all="ignore"):
+            mean = (EVERY.astype(np.float32) + np.float32(y)) / np.float32(3)
+        assert np.array_equal(run(rows), mean.astype(ml_dtypes.bfloat16), equal_nan=True), hex(code)
+
+
+@pytest.mark.parametrize("opcode", FUNCTIONS)
+def test_nan_of_f32_stays_nan_whatever_its_payload(opcode: str) -> None:
+    run = hl.compile(
+        f"round {{ a = f32[] parameter(0) b = f32[] parameter(1) s = f32[] {opcode}(a, b) h = bf16[] convert(s) "
+        "ROOT f = f32[] convert(h) } "
+        "ENTRY e { x = f32[4] parameter(0) y = f32[4] parameter(1) z = f32[] constant(1) "
+        f"s = f32[4] {opcode}(x, y) h = bf16[4] convert(s) k = f32[] reduce(x, z), dimensions={{0}}, to_apply=round "
+        "ROOT t = (bf16[4], f32[]) tuple(h, k) }"
+    )
+    x = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F80FFFF, 0x7FC08000], np.uint32).view(np.float32)
+    element_wise, reduced = run(x, np.ones(4, np.float32))
+    assert np.isnan(element_wise.astype(np.float32)).all()
+    assert np.isnan(reduced)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ml_dtypes
+import numpy as np
 
+from hloom.affine import Expression
 from hloom.backends.cpu.elements import narrow_floats
 from hloom.backends.cpu.elements.types import Element, load_element, register_element, resized, rounded, store_element
 from hloom.lir import Builder, Value, constant
-from hloom.loops.expressions import Apply
+from hloom.loops.expressions import Apply, Constant, ReductionResult
 from hloom.numerics import has_infinity
-from hloom.ops.convert import ReducePrecision
+from hloom.ops.convert import Convert, ReducePrecision
+from hloom.ops.elementwise_binary import Add, Divide, Multiply, Subtract
 from hloom.types import PrimitiveType
 
 
@@ -80,6 +83,20 @@ def _rounded_to_odd(b: Builder, x: Value, nearest: Value) -> Value:
     larger = b.compare("ogt", b.intrinsic("fabs", x), b.intrinsic("fabs", back))
     moved = b.select(larger, b.binary("add", bits, one), b.binary("sub", bits, one))
     return b.bitcast(b.select(wrong, moved, bits), nearest.type)
+
+
+def has_bf16_nans(expression: Expression, depth: int = 4) -> bool:
+    """Whether an f32 expression has no NaNs but those of bf16, as far as its outermost `depth` operations tell.
+
+    A sum, difference, product or quotient is the default NaN, or a NaN among its operands.
+    """
+    if isinstance(expression, Constant):
+        return not np.isnan(expression.value)
+    if isinstance(expression, Apply) and isinstance(expression.op, Convert):
+        return expression.operands[0].type is PrimitiveType.BF16
+    is_sum = isinstance(expression, ReductionResult) and expression.reduction.monoid in (Add, Multiply)
+    is_arithmetic = isinstance(expression, Apply) and isinstance(expression.op, (Add, Subtract, Multiply, Divide))
+    return depth > 0 and (is_sum or is_arithmetic) and all(has_bf16_nans(x, depth - 1) for x in expression.children)
 
 
 def reduce_precision(op: ReducePrecision, b: Builder, e: Apply, x: Value) -> Element:

@@ -8,7 +8,7 @@ import ml_dtypes
 
 from hloom.backends.cpu.elements import narrow_floats
 from hloom.backends.cpu.elements.complex_ops import COMPLEX
-from hloom.backends.cpu.elements.conversions import convert, reduce_precision
+from hloom.backends.cpu.elements.conversions import convert, has_bf16_nans, reduce_precision
 from hloom.backends.cpu.elements.extrema import float_extremum
 from hloom.backends.cpu.elements.functions.lanes import Lanes
 from hloom.backends.cpu.elements.functions.logarithms import power
@@ -379,6 +379,8 @@ def _convert(op: Convert, b: Builder, e: Apply, x: Value) -> Element:
     if e.type.is_complex:
         real = convert(b, x, source, e.type.real)
         return real, constant(real.type, 0)
+    if e.type is PrimitiveType.BF16 and source is PrimitiveType.F32 and has_bf16_nans(e.operands[0]):
+        return rounded_arithmetic(b, x, e.type)
     return convert(b, x, source, e.type)
 
 
