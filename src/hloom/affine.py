@@ -7,7 +7,7 @@ vanish: with j in [0, 4), (8 i + j) // 8 is i and (8 i + j) mod 4 is j.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from hloom.types import PrimitiveType
@@ -31,6 +31,17 @@ class Expression:
         """The indices that the expression itself uses."""
         return ()
 
+    def text(self, name: Name) -> str:
+        """Prints the expression, with the names of the expressions that it is computed from."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self.text(str)
+
+
+Name = Callable[[Expression], str]
+"""Returns what is printed for an expression inside another one."""
+
 
 class Atom:
     """A term of an index without its coefficient, with values in [low, high].
@@ -46,6 +57,13 @@ class Atom:
     high: int
     variables: frozenset[Variable]
     reads: tuple[Expression, ...]
+
+    def text(self, name: Name) -> str:
+        """Prints the atom, with the names of the expressions inside."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self.text(str)
 
 
 class Variable(Atom):
@@ -65,7 +83,7 @@ class Variable(Atom):
         """The number of iterations of the loop."""
         return self.high + 1
 
-    def __repr__(self) -> str:
+    def text(self, name: Name) -> str:
         return self.name
 
 
@@ -81,8 +99,8 @@ class Quotient(Atom):
         self.variables = operand.variables
         self.reads = operand.reads
 
-    def __repr__(self) -> str:
-        return f"({_operand(self.operand)} // {self.divisor})"
+    def text(self, name: Name) -> str:
+        return f"({_operand(self.operand, name)} // {self.divisor})"
 
 
 class Remainder(Atom):
@@ -97,8 +115,8 @@ class Remainder(Atom):
         self.variables = operand.variables
         self.reads = operand.reads
 
-    def __repr__(self) -> str:
-        return f"({_operand(self.operand)} mod {self.divisor})"
+    def text(self, name: Name) -> str:
+        return f"({_operand(self.operand, name)} mod {self.divisor})"
 
 
 class RuntimeIndex(Atom):
@@ -113,8 +131,8 @@ class RuntimeIndex(Atom):
         self.variables = value.variables
         self.reads = (value,)
 
-    def __repr__(self) -> str:
-        return f"clamp({self.low}, {self.value}, {self.high})"
+    def text(self, name: Name) -> str:
+        return f"clamp({self.low}, {name(self.value)}, {self.high})"
 
 
 class Index:
@@ -170,11 +188,15 @@ class Index:
                 return False
         return True
 
-    def __repr__(self) -> str:
-        parts = [str(atom) if c == 1 else f"{c}*{atom}" for atom, c in self.terms]
+    def text(self, name: Name) -> str:
+        """Prints the index, with the names of the expressions inside."""
+        parts = [atom.text(name) if c == 1 else f"{c}*{atom.text(name)}" for atom, c in self.terms]
         if self.constant or not parts:
             parts.append(str(self.constant))
         return " + ".join(parts)
+
+    def __repr__(self) -> str:
+        return self.text(str)
 
 
 class IndexSpace:
@@ -299,9 +321,10 @@ def row_major_strides(sizes: Sequence[int]) -> list[int]:
     return strides
 
 
-def _operand(index: Index) -> str:
+def _operand(index: Index, name: Name) -> str:
     """The text of an index as an operand, with parentheses around sums."""
-    return f"({index})" if len(index.terms) + (index.constant != 0) > 1 else str(index)
+    text = index.text(name)
+    return f"({text})" if len(index.terms) + (index.constant != 0) > 1 else text
 
 
 def _by_ordinal(term: tuple[Atom, int]) -> int:

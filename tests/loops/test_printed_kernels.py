@@ -91,3 +91,15 @@ def test_a_gather_of_rows_clamps_the_index() -> None:
         "  vector i1 < 16 lanes 16:",
         "    b2[16*i0 + i1] = b0[i1 + 16*clamp(0, b1[i0], 99)]",
     ]
+
+
+def test_an_index_that_is_computed_from_shared_values_is_printed_once() -> None:
+    """The text of one line would have 2^40 loads."""
+    steps = "\n".join(f"i{k + 1} = s32[] multiply(i{k}, i{k})" for k in range(40))
+    lines = printed(f"""
+        x = f32[100] parameter(0)
+        i0 = s32[] parameter(1)
+        {steps}
+        ROOT r = f32[10] dynamic-slice(x, i40), dynamic_slice_sizes={{10}}""")
+    assert lines[3:6] == ["vector i0 < 10 lanes 8:", "  t0 = multiply(b0[0], b0[0])", "  t1 = multiply(t0, t0)"]
+    assert lines[-2:] == ["  t40 = b1[i0 + clamp(0, t39, 90)]", "  b2[i0] = t40"]

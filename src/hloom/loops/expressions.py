@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hloom.affine import Expression, Index, Variable
+from hloom.affine import Expression, Index, Name, Variable
 from hloom.ops.elementwise_binary import Monoid
 from hloom.ops.operation import Operation
 from hloom.types import PrimitiveType
@@ -26,7 +26,7 @@ class Constant(Expression):
         self.type, self.value = type, value
         self.variables, self.children = frozenset(), ()
 
-    def __repr__(self) -> str:
+    def text(self, name: Name) -> str:
         return f"{self.value}"
 
 
@@ -52,8 +52,8 @@ class Load(Indexed):
         self.in_bounds = index.low >= 0 and index.high < size
         self.variables, self.children = index.variables, index.reads
 
-    def __repr__(self) -> str:
-        return f"b{self.buffer}[{self.index}]"
+    def text(self, name: Name) -> str:
+        return f"b{self.buffer}[{self.index.text(name)}]"
 
 
 class FromIndex(Indexed):
@@ -65,8 +65,8 @@ class FromIndex(Indexed):
         self.type, self.index = type, index
         self.variables, self.children = index.variables, index.reads
 
-    def __repr__(self) -> str:
-        return f"{self.type}({self.index})"
+    def text(self, name: Name) -> str:
+        return f"{self.type}({self.index.text(name)})"
 
 
 class InRange(Indexed):
@@ -78,8 +78,8 @@ class InRange(Indexed):
         self.type, self.index, self.low, self.high = PRED, index, low, high
         self.variables, self.children = index.variables, index.reads
 
-    def __repr__(self) -> str:
-        return f"({self.low} <= {self.index} < {self.high})"
+    def text(self, name: Name) -> str:
+        return f"({self.low} <= {self.index.text(name)} < {self.high})"
 
 
 class Apply(Expression):
@@ -91,8 +91,8 @@ class Apply(Expression):
         self.op, self.type, self.operands = op, type, operands
         self.variables, self.children = _union(operands), operands
 
-    def __repr__(self) -> str:
-        return f"{self.op.opcode}({', '.join(map(str, self.operands))})"
+    def text(self, name: Name) -> str:
+        return f"{self.op.opcode}({', '.join(map(name, self.operands))})"
 
 
 class FunctionCall(Operation):
@@ -120,8 +120,8 @@ class Where(Expression):
         self.children = (condition, then, otherwise)
         self.variables = _union(self.children)
 
-    def __repr__(self) -> str:
-        return f"({self.then} if {self.condition} else {self.otherwise})"
+    def text(self, name: Name) -> str:
+        return f"({name(self.then)} if {name(self.condition)} else {name(self.otherwise)})"
 
 
 class Argument(Expression):
@@ -133,7 +133,7 @@ class Argument(Expression):
         self.type, self.number = type, number
         self.variables, self.children = frozenset(), ()
 
-    def __repr__(self) -> str:
+    def text(self, name: Name) -> str:
         return f"%{self.number}"
 
 
@@ -163,10 +163,15 @@ class Reduction:
         assert self.monoid is not None
         return self.monoid.identity(self.initial[0].type)
 
-    def __repr__(self) -> str:
+    def text(self, name: Name) -> str:
+        """Prints the reduction, with the names of its values; a long combiner is left out unless it is a monoid."""
         loops = ", ".join(f"{v} < {v.extent}" for v in self.over)
-        combiner = self.monoid.opcode if self.monoid else self.combine
-        return f"reduce[{loops}; {combiner}]({', '.join(map(str, self.values))})"
+        is_short = text_size(self.combine) <= MAX_TEXT
+        combiner = self.monoid.opcode if self.monoid else self.combine if is_short else ""
+        return f"reduce[{loops}; {combiner}]({', '.join(map(name, self.values))})"
+
+    def __repr__(self) -> str:
+        return self.text(str)
 
 
 class ReductionResult(Expression):
@@ -180,8 +185,9 @@ class ReductionResult(Expression):
         self.variables = reduction.variables
         self.children = (*reduction.values, *reduction.initial) if first is None else (first,)
 
-    def __repr__(self) -> str:
-        return repr(self.reduction) if len(self.reduction.initial) == 1 else f"{self.reduction!r}.{self.position}"
+    def text(self, name: Name) -> str:
+        whole = self.reduction.text(name)
+        return whole if len(self.reduction.initial) == 1 else f"{whole}.{self.position}"
 
 
 def _union(expressions: Sequence[Expression]) -> frozenset[Variable]:
@@ -213,3 +219,15 @@ def walk(roots: Sequence[Expression]) -> list[Expression]:
             else:
                 order.append(expression)
     return order
+
+
+MAX_TEXT = 400
+"""The largest number of expressions, shared ones counted at each use, that are printed as one line."""
+
+
+def text_size(roots: Sequence[Expression]) -> int:
+    """The number of expressions reachable from the roots, with shared ones counted at each use."""
+    sizes: dict[Expression, int] = {}
+    for expression in walk(roots):
+        sizes[expression] = 1 + sum(sizes[child] for child in expression.children)
+    return sum(sizes[root] for root in roots)

@@ -14,7 +14,7 @@ from functools import cache, cached_property, partial
 
 from hloom.affine import Atom, Expression, Index, Quotient, Remainder, Variable
 from hloom.loops.expression_space import ExpressionSpace
-from hloom.loops.expressions import Apply, Load, Reduction, ReductionResult, Where, walk
+from hloom.loops.expressions import MAX_TEXT, Apply, Load, Reduction, ReductionResult, text_size, walk
 from hloom.ops.elementwise_binary import Add, Multiply
 from hloom.ops.select import Select
 from hloom.system.records import record
@@ -207,47 +207,25 @@ def nest_lines(nest: Nest) -> list[str]:
             kind += " tile"
         lines.append("  " * depth + f"{kind} {loop} < {loop.extent}{step}:")
     indent = "  " * len(nest.loops)
-    if _text_size(nest) > MAX_TEXT:
+    if text_size([*nest.values, *(read for store in nest.stores for read in store.index.reads)]) > MAX_TEXT:
         return lines + [indent + line for line in _expression_lines(nest)]
     lines += [f"{indent}keep b{buffer}[{index}] = {expression}" for expression, buffer, index in schedule.staged]
     return lines + [f"{indent}b{store.buffer}[{store.index}] = {store.value}" for store in nest.stores]
 
 
-MAX_TEXT = 400
-"""The largest number of expressions, shared ones counted at each use, that are printed as one line for each store."""
-
-
-def _text_size(nest: Nest) -> int:
-    sizes: dict[int, int] = {}
-    for expression in nest.all_expressions:
-        sizes[id(expression)] = 1 + sum(sizes[id(child)] for child in expression.children)
-    return sum(sizes[id(store.value)] for store in nest.stores)
-
-
 def _expression_lines(nest: Nest) -> list[str]:
-    """Prints one line for each expression, with the names of its operands."""
-    names: dict[int, str] = {}
+    """Prints one line for each expression, with the names of those that it is computed from."""
+    names: dict[Expression, str] = {}
     lines: list[str] = []
     for expression in nest.all_expressions:
-        if isinstance(expression, Apply):
-            text = f"{expression.op.opcode}({', '.join(names[id(o)] for o in expression.operands)})"
-        elif isinstance(expression, Where):
-            condition, then, otherwise = (names[id(child)] for child in expression.children)
-            text = f"{then} if {condition} else {otherwise}"
-        elif isinstance(expression, ReductionResult):
-            reduction = expression.reduction
-            over = ", ".join(f"{v} < {v.extent}" for v in reduction.over)
-            values = ", ".join(names[id(v)] for v in reduction.values)
-            text = (
-                f"reduce[{over}; {reduction.monoid.opcode if reduction.monoid else ''}]({values}).{expression.position}"
-            )
+        text = expression.text(names.__getitem__)
+        if expression.children:
+            names[expression] = f"t{len(lines)}"
+            lines.append(f"t{len(lines)} = {text}")
         else:
-            names[id(expression)] = str(expression)
-            continue
-        names[id(expression)] = f"t{len(lines)}"
-        lines.append(f"t{len(lines)} = {text}")
-    lines += [f"keep b{buffer}[{index}] = {names[id(kept)]}" for kept, buffer, index in nest.schedule.staged]
-    return lines + [f"b{store.buffer}[{store.index}] = {names[id(store.value)]}" for store in nest.stores]
+            names[expression] = text
+    lines += [f"keep b{b}[{index.text(names.__getitem__)}] = {names[kept]}" for kept, b, index in nest.schedule.staged]
+    return lines + [f"b{s.buffer}[{s.index.text(names.__getitem__)}] = {names[s.value]}" for s in nest.stores]
 
 
 def atoms_of(index: Index) -> list[Atom]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from hloom.affine import Atom, Expression, Index, IndexSpace, Quotient, Remainder, Variable
+from hloom.affine import Atom, Expression, Index, IndexSpace, Name, Quotient, Remainder, Variable
 from hloom.shape import Shape
 
 Indices = tuple[Index, ...]
@@ -91,8 +91,8 @@ class RuntimeValue(Expression):
         self.variables = frozenset().union(*(i.variables for i in index))
         self.children = ()
 
-    def __repr__(self) -> str:
-        return f"operand{self.operand}({', '.join(map(str, self.index))})"
+    def text(self, name: Name) -> str:
+        return f"operand{self.operand}({', '.join(i.text(name) for i in self.index)})"
 
 
 @dataclass(frozen=True)
