@@ -224,7 +224,7 @@ def test_totals_of_scopes_include_those_inside() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("program", ["cnn_adam_step", "resblock_adam_step", "transformer_adam_step"])
 def test_profiles_on_a_loaded_machine_name_the_same_costliest_kernels(program: str) -> None:
-    """Kernels of similar times may change places: from the third one on those of the smallest program do."""
+    """The order of kernels of similar times may differ: those of the smallest program are, from the third one on."""
     path = ROOT / "tests" / "corpus" / program / "module.hlo"
     case = Case.random(hl.load(path), seed=0)
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * thread_count())]
