@@ -1,7 +1,7 @@
 """The low-level IR between loops and LLVM: typed functions, their builder, verifier and interpreter."""
 
 from hloom.lir.builder import OpenLoop
-from hloom.lir.function import Attribute, Declaration, Function, Global, LirModule, Need, Zeros
+from hloom.lir.function import AARCH64_TIMER, Attribute, Declaration, Function, Global, LirModule, Need, Zeros
 from hloom.lir.function_builder import FunctionBuilder
 from hloom.lir.instructions import CallAttribute
 from hloom.lir.masked_builder import Builder
@@ -23,6 +23,7 @@ from hloom.lir.values import (
 )
 
 __all__ = [
+    "AARCH64_TIMER",
     "F32",
     "F64",
     "I1",

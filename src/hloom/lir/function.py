@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from hloom.lir.instructions import Call, Instruction
-from hloom.lir.types import I32, VOID, Type
-from hloom.lir.values import Parameter, Symbol, Value, constant
+from hloom.lir.types import I32, VOID, Type, type_of
+from hloom.lir.values import Constant, Parameter, Symbol, Value, constant
 from hloom.system.records import record
 
 
@@ -26,9 +26,13 @@ ATTRIBUTE_GROUPS = (
     "attributes #1 = { alwaysinline }\n"
     "attributes #2 = { cold nounwind memory(inaccessiblemem: readwrite) }\n"
     'attributes #3 = { "call-only" }\n'
-    "attributes #4 = { cold nounwind }\n!0 = !{i32 1}\n"
+    'attributes #4 = { cold nounwind }\n!0 = !{i32 1}\n!1 = !{!"CNTVCT_EL0"}\n'
 )
-"""Definitions of the attributes of functions and calls with a number, and of the metadata of non-temporal stores."""
+"""Definitions of the attributes of functions and calls with a number, and of the metadata of non-temporal stores and of
+`AARCH64_TIMER`.
+"""
+AARCH64_TIMER = Constant("!1", type_of("metadata"), (None,))
+"""The name of the register of AArch64 that counts time, some 20 MHz to 1 GHz: an operand of `llvm.read_register`."""
 
 
 @record(slots=True)

@@ -61,10 +61,13 @@ class StructType(Type):
         self.text = f"{{ {', '.join(field.text for field in fields)} }}"
 
 
+_OTHER_BITS = {"ptr": 64, "void": 0, "metadata": 0}
+
+
 def _bits_of(element: str) -> int:
     if element in _FLOAT_BITS:
         return _FLOAT_BITS[element]
-    return {"ptr": 64, "void": 0}[element] if element in ("ptr", "void") else int(element[1:])
+    return _OTHER_BITS[element] if element in _OTHER_BITS else int(element[1:])
 
 
 def type_of(element: str, width: int = 0) -> Type:

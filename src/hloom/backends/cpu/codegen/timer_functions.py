@@ -6,8 +6,8 @@ An event is a row, a start and an end: of a step, of an iteration of a loop, or 
 from __future__ import annotations
 
 from hloom.backends.cpu.kernels.kernel_function import PARALLEL_FOR, task_function
-from hloom.backends.cpu.program.interface import CLOCK
 from hloom.lir import (
+    AARCH64_TIMER,
     I64,
     PTR,
     VOID,
@@ -22,6 +22,7 @@ from hloom.lir import (
     Zeros,
     constant,
 )
+from hloom.system.machine import architecture
 
 MAX_EVENTS = 1 << 16
 """Maximum number of events recorded in a run; later steps are only counted."""
@@ -46,7 +47,10 @@ _BUSY = Global("hloom_busy", Zeros(1), is_constant=False)
 
 def read_clock(b: Builder) -> Value:
     """Emits a read of the clock, in cycles."""
-    return b.call(CLOCK, I64)
+    if architecture() == "aarch64":
+        # Its llvm.readsteadycounter is 0, and llvm.readcyclecounter a register that programs may not read.
+        return b.call("llvm.read_volatile_register.i64", I64, AARCH64_TIMER)
+    return b.call("llvm.readcyclecounter", I64)
 
 
 def clock_function() -> Function:

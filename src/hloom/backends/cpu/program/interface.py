@@ -15,11 +15,10 @@ the result of an earlier call.
 REQUEST_MASK = 0x7FFFFFFF
 TABLE = ("arena", "pool", "parallel_for", "run_calls", "host_call", "host_data", "poll")
 """Names of the first pointers in a program's table; pointers of parameters, outputs and constants follow."""
-CLOCK = {"x86_64": "llvm.readcyclecounter", "aarch64": "llvm.readsteadycounter"}[architecture()]
-POLL_CYCLES = 1 << 25 if CLOCK.endswith("cyclecounter") else 1 << 18
+POLL_CYCLES = {"x86_64": 1 << 25, "aarch64": 1 << 18}[architecture()]
 """Clock cycles between two polls of the host, about 10 ms.
 
-x86 has a time-stamp counter in the GHz range; other architectures a timer of about 20 MHz or more.
+x86 has a time-stamp counter in the GHz range; AArch64 a timer of about 20 MHz or more.
 """
 IN_LOOP, IN_BLOCK, BEFORE_BLOCK, AFTER_BLOCKS = range(4)
 """Points from which a program polls the host: a loop, a task of a loop, before a task, after all tasks."""
