@@ -166,8 +166,7 @@ class Reduction:
     def text(self, name: Name) -> str:
         """Prints the reduction, with the names of its values; a long combiner is left out unless it is a monoid."""
         loops = ", ".join(f"{v} < {v.extent}" for v in self.over)
-        is_short = text_size(self.combine) <= MAX_TEXT
-        combiner = self.monoid.opcode if self.monoid else self.combine if is_short else ""
+        combiner = self.monoid.opcode if self.monoid else self.combine if text_size(self.combine) <= MAX_TEXT else ""
         return f"reduce[{loops}; {combiner}]({', '.join(map(name, self.values))})"
 
     def __repr__(self) -> str:

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 _HOST_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_size_t)
 STOPPED = 1
 """Status of a program that the host stopped."""
-EXCHANGES_WORD = Host.layout["exchanges"][0] // 8
 _BUSY_POLLS, _SLEEP_SECONDS = 50, 1e-4
 """Number of polls after which a waiting rank sleeps between polls, and for how many seconds."""
 KEPT_ARENA_BYTES = 1 << 20
@@ -159,7 +158,7 @@ class CpuExecutable(DeviceExecutable):
             self.world, self.ranks, self.local_devices[0], self.replica_count, partitions, self._make_reduction
         )
         words, are_all, self._exchanges = exchanges_of(self.host.steps, context)
-        self._host[EXCHANGES_WORD] = words.ctypes.data
+        Host(self._host.ctypes.data).exchanges = words.ctypes.data
         self._is_plain = are_all and not self.host.slot_count
 
     @property
@@ -183,7 +182,7 @@ class CpuExecutable(DeviceExecutable):
     @property
     def _table(self) -> Array:
         """The table of the program without the addresses of arrays."""
-        return self._template[HEADER_WORDS:][: self._template[Template.layout["words"][0] // 8]]
+        return self._template[HEADER_WORDS:][: Template(self._template.ctypes.data).words]
 
     @functools.cached_property
     def _team(self) -> Team | None:

@@ -51,6 +51,7 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     to,
 )
 from hloom.backends.cpu.program.interface import TABLE
+from hloom.backends.cpu.runtime.device_threads import Program
 from hloom.pjrt.native.memory import (
     DONATED,
     STATE,
@@ -72,7 +73,6 @@ EVENT_COUNT = 64
 """Number of event records, shared round-robin: the holder of an old event may wait for a later task instead."""
 CLOCK_MONOTONIC = 1
 
-Program = Callable[[Address], i32]
 OnReady = Callable[[Address, Address], None]
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from hloom.backends.cpu.llvm.native.types import Address, Array, boolean, u64
+from hloom.backends.cpu.llvm.native.types import Address, Array, boolean, i32, u64
 from hloom.backends.cpu.llvm.native.vocabulary import MONOTONIC, address_of, copy_memory, native, null, to
-from hloom.pjrt.native.async_dispatch import release_memory
+from hloom.backends.cpu.runtime.device_threads import BUSY
+from hloom.pjrt.native.async_dispatch import event_for, release_memory
 from hloom.pjrt.native.memory import DONATED, allocate, count_bytes, release, return_record, take_record
-from hloom.pjrt.native.structures import BufferRecord, Record
+from hloom.pjrt.native.structures import BufferRecord, ExecutableRecord, ExecuteCall, Record
 from hloom.pjrt.records import HEADER_BYTES, offsets_of_record
 
 DESCRIPTION_WORDS = 16
@@ -14,6 +15,56 @@ TEMPLATE_BYTES = offsets_of_record("Buffer").buffer_pointer - HEADER_BYTES
 """Bytes of a result's record that are copied from its description; the words after them are its own."""
 
 assert TEMPLATE_BYTES <= 8 * (DESCRIPTION_WORDS - 1)
+
+
+@native()
+def prepare(arguments: ExecuteCall, executable: ExecutableRecord, table: Array[u64], device: u64) -> boolean:
+    """Fills the table of a device; returns false, and changes nothing, if that is impossible without Python."""
+    donated, count = executable.donated, arguments.num_args
+    buffers = arguments.argument_lists[device]
+    if not mark_donated(donated, buffers, count):
+        return False
+    inputs = table.at(executable.first_input)
+    is_ready = fill_inputs(donated, buffers, executable.input_layouts, inputs, count)
+    arena = executable.arena_bytes
+    if is_ready and arena != 0:
+        table[0] = allocate(arena)
+        is_ready = table[0] != null
+    if is_ready:
+        outputs = executable.output_count
+        descriptions = executable.descriptions.at(device * outputs * DESCRIPTION_WORDS)
+        results = arguments.output_lists[device]
+        is_ready = allocate_results(descriptions, inputs.at(count), results, buffers, outputs)
+        if not is_ready and arena != 0:
+            release(table[0], arena)
+    if not is_ready:
+        unmark_donated(donated, buffers, count)
+    return is_ready
+
+
+@native()
+def end(
+    arguments: ExecuteCall, executable: ExecutableRecord, table: Array[u64], device: u64, status: i32, task: u64
+) -> None:
+    """Makes the results of a device final (status 0), ready after a task, or discards them; releases what the run has
+    needed, unless a task still does. Reverts `prepare` if the program has not run (`BUSY`).
+    """
+    donated, count, outputs = executable.donated, arguments.num_args, executable.output_count
+    buffers, results = arguments.argument_lists[device], arguments.output_lists[device]
+    descriptions = executable.descriptions.at(device * outputs * DESCRIPTION_WORDS)
+    if status == 0:
+        commit_results(descriptions, results, buffers, outputs, task)
+        events = arguments.device_complete_events
+        if address_of(events) != null:
+            events[device] = event_for(task)
+    else:
+        discard_results(descriptions, results, outputs)
+    if status == BUSY:
+        unmark_donated(donated, buffers, count)
+    else:
+        release_donated(donated, buffers, count)
+    if executable.arena_bytes != 0 and task == 0:
+        release(table[0], executable.arena_bytes)
 
 
 # Arguments

@@ -10,32 +10,26 @@ argument is not owned by native code or excluded from donation in this call.
 
 from __future__ import annotations
 
-from hloom.backends.cpu.llvm.native.types import Address, Array, boolean, u64
+from collections.abc import Callable
+
+from hloom.backends.cpu.llvm.native.types import Address, Array, boolean, i32, u64
 from hloom.backends.cpu.llvm.native.vocabulary import address_of, copy_memory, native, null, stack, to
+from hloom.backends.cpu.runtime.device_threads import BUSY, Program
 from hloom.pjrt.native.async_dispatch import (
     MAX_QUEUED_LOOP_NANOSECONDS,
     MIN_QUEUED_NANOSECONDS,
-    Program,
     enqueue,
-    event_for,
     is_idle,
     last_task,
     now,
     wait_for,
 )
-from hloom.pjrt.native.call_buffers import (
-    allocate_results,
-    commit_results,
-    discard_results,
-    fill_inputs,
-    mark_donated,
-    release_donated,
-    unmark_donated,
-)
-from hloom.pjrt.native.execute_devices import run_on_devices
-from hloom.pjrt.native.memory import PYTHON_FUNCTIONS, allocate, call_python, release
-from hloom.pjrt.native.structures import BufferRecord, ExecutableRecord, ExecuteCall
+from hloom.pjrt.native.call_buffers import end, prepare
+from hloom.pjrt.native.memory import PYTHON_FUNCTIONS, STATE, call_python
+from hloom.pjrt.native.structures import ExecutableRecord, ExecuteCall
 
+RunDevices = Callable[[Address, Address, u64, u64, Address], i32]
+"""`hloom_run_devices`."""
 PYTHON_EXECUTE = PYTHON_FUNCTIONS.index("LoadedExecutable_Execute")
 NEVER_QUEUED, BRIEF, TIMED, LOOPS = range(4)
 """Values of `dispatch`: the program cannot be queued; is always short; is timed; is timed and has loops."""
@@ -67,60 +61,25 @@ def run(arguments: ExecuteCall, executable: ExecutableRecord) -> boolean:
 
     Unless the run itself failed (`failed_call`), nothing has changed then.
     """
-    if executable.device_count != 1:
-        return run_on_devices(arguments, executable)
-    donated = executable.donated
-    buffers = arguments.argument_lists[0]
-    count = arguments.num_args
-    if not mark_donated(donated, buffers, count):
-        return False
-    succeeded = run_with_table(arguments, executable, donated, buffers, count)
-    if not succeeded and executable.failed_call != address_of(arguments):
-        unmark_donated(donated, buffers, count)
-    return succeeded
-
-
-@native(inline=True)
-def run_with_table(
-    arguments: ExecuteCall, executable: ExecutableRecord, donated: Array[u64], buffers: Array[BufferRecord], count: u64
-) -> boolean:
-    """Runs the program with a copy of its table on the stack; returns what `run` does."""
-    words = executable.table_words
-    table = stack(words)
-    copy_memory(address_of(table), executable.template, words << 3)
-    inputs = table.at(executable.first_input)
-    if not fill_inputs(donated, buffers, executable.input_layouts, inputs, count):
-        return False
-    arena = executable.arena_bytes
-    if arena != 0:
-        table[0] = allocate(arena)
-        if table[0] == null:
-            return False
-    descriptions = executable.descriptions
-    results = arguments.output_lists[0]
-    output_count = executable.output_count
-    has_results = allocate_results(descriptions, inputs.at(count), results, buffers, output_count)
-    succeeded, is_abandoned = has_results, False
+    devices, words = executable.device_count, executable.table_words
+    tables = stack(words * devices)
+    copy_memory(address_of(tables), executable.template, words * devices << 3)
+    prepared: u64 = 0
+    while prepared < devices and prepare(arguments, executable, tables.at(prepared * words), prepared):
+        prepared += 1
+    status: i32 = BUSY
     task: u64 = 0
-    if has_results:
+    if prepared == devices:
         if should_queue(executable):
-            task = enqueue(executable.main, table, words, arena)
-        succeeded = task != 0 or run_inline(executable, table)
-        is_abandoned = not succeeded and executable.is_shared != 0
-        if succeeded:
-            commit_results(descriptions, results, buffers, output_count, task)
-            events = arguments.device_complete_events
-            if address_of(events) != null:
-                events[0] = event_for(task)
-        else:
-            executable.failed_call = address_of(arguments)
-            if not is_abandoned:
-                discard_results(descriptions, results, output_count)
-        if not is_abandoned:
-            release_donated(donated, buffers, count)
-    if arena != 0 and task == 0 and not is_abandoned:
-        release(table[0], arena)
-    return succeeded
+            task = enqueue(executable.main, tables, words, executable.arena_bytes)
+        status = i32(0) if task != 0 else run_inline(executable, tables)
+    failed = status != 0 and status != BUSY
+    if failed:
+        executable.failed_call = address_of(arguments)
+    if not failed or executable.is_shared == 0:
+        for device in range(prepared):
+            end(arguments, executable, tables.at(device * words), device, status, task)
+    return status == 0
 
 
 @native(inline=True)
@@ -137,12 +96,19 @@ def should_queue(executable: ExecutableRecord) -> boolean:
 
 
 @native(inline=True)
-def run_inline(executable: ExecutableRecord, table: Array[u64]) -> boolean:
-    """Waits for the queue and runs the program on the calling thread; false if it fails or is interrupted."""
+def run_inline(executable: ExecutableRecord, tables: Array[u64]) -> i32:
+    """Waits for the queue and runs the program on the calling thread, and on those of other devices. Returns its
+    status: 0, `BUSY` if nothing has run, or another one if it failed or was interrupted.
+    """
     wait_for(last_task())
+    if executable.groups != null:
+        run_devices = to(RunDevices, STATE.run_devices)
+        table_bytes = executable.table_words << 3
+        return run_devices(executable.main, address_of(tables), table_bytes, executable.device_count, executable.groups)
+    main = to(Program, executable.main)
     if executable.dispatch < TIMED:
-        return to(Program, executable.main)(address_of(table)) == 0
+        return main(address_of(tables))
     started = now()
-    status = to(Program, executable.main)(address_of(table))
+    status = main(address_of(tables))
     executable.last_nanoseconds = now() - started
-    return status == 0
+    return status

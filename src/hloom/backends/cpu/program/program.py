@@ -395,4 +395,4 @@ def are_met(program: Program) -> bool:
 
     choices = filter(depends_on_data, all_steps(program.steps))
     inside = all_steps(inner for step in choices for inner in chain.from_iterable(step.children))
-    return not any(isinstance(step, HostStep) for step in inside)
+    return not program.host_steps or not any(isinstance(step, HostStep) for step in inside)

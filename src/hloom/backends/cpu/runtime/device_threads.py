@@ -11,22 +11,12 @@ import functools
 from collections.abc import Callable
 
 from hloom.backends.cpu.llvm.native.code import native_code
-from hloom.backends.cpu.llvm.native.threads import (
-    pthread_cond_init,
-    pthread_cond_signal,
-    pthread_cond_wait,
-    pthread_create,
-    pthread_mutex_init,
-    pthread_mutex_lock,
-    pthread_mutex_unlock,
-    sched_yield,
-)
+from hloom.backends.cpu.llvm.native.threads import pthread_create, sched_yield
 from hloom.backends.cpu.llvm.native.types import Address, Array, Atomic, Structure, boolean, field, i32, u8, u64
 from hloom.backends.cpu.llvm.native.vocabulary import (
     ACQUIRE,
     MONOTONIC,
     RELEASE,
-    SEQ_CST,
     address_of,
     native,
     null,
@@ -35,6 +25,7 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     static,
     to,
 )
+from hloom.backends.cpu.runtime.event_count import SPINS, EventCount, advance, await_next, reset
 from hloom.backends.cpu.runtime.local_exchange import Groups, reset_groups, stop_groups
 from hloom.system.forks import at_fork
 
@@ -42,24 +33,20 @@ MAX_DEVICES = 64
 """Largest number of devices that run natively."""
 BUSY = -1
 """Status if nothing has run, because another run has the threads, or they cannot be started."""
-SPINS, MAX_POLLS = 100, 1_000
-"""Polls of a thread without yielding the processor, and until it sleeps."""
 Program = Callable[[Address], i32]
 
 
 class DeviceThread(Structure):
     """A thread and its last run."""
 
-    requested: Atomic[u64] = field(line=True)
-    """Number of runs so far."""
+    requests: Array[u8] = field(line=True, inline=(u8, EventCount.byte_size))
+    """`EventCount` of its runs."""
     main: Program
     table: Address
     groups: Groups
     completed: Atomic[u64] = field(line=True)
+    """Number of runs that have ended."""
     status: i32
-    is_asleep: Atomic[i32]
-    mutex: Array[u8] = field(line=True, inline=(u8, 64))
-    condition: Array[u8] = field(line=True, inline=(u8, 64))
 
 
 class DeviceThreads(Structure):
@@ -112,17 +99,20 @@ def thread_of(device: u64) -> DeviceThread:
     return to(DeviceThread, address_of(THREADS.threads) + device * DeviceThread.byte_size)
 
 
+@native(inline=True)
+def requests_of(thread: DeviceThread) -> EventCount:
+    """The event count of a thread."""
+    return to(EventCount, address_of(thread.requests))
+
+
 @native()
 def start_threads(count: u64) -> boolean:
     """Starts the threads of the first `count` devices after the first one; false if the system refuses."""
     handle = stack(1)
     while THREADS.count < count:
         thread = thread_of(THREADS.count + 1)
-        thread.requested.store(0, MONOTONIC)
+        reset(requests_of(thread))
         thread.completed.store(0, MONOTONIC)
-        thread.is_asleep.store(0, MONOTONIC)
-        pthread_mutex_init(address_of(thread.mutex), null)
-        pthread_cond_init(address_of(thread.condition), null)
         if pthread_create(address_of(handle), null, address_of(device_thread), address_of(thread)) != 0:
             return False
         THREADS.count += 1
@@ -135,19 +125,14 @@ def begin_run(thread: DeviceThread, main: Program, table: Address, groups: Group
     thread.main = main
     thread.table = table
     thread.groups = groups
-    thread.requested.add(1, SEQ_CST)
-    if thread.is_asleep.load(SEQ_CST) != 0:
-        # Acquiring the mutex ensures that the thread is not between its check and its wait.
-        pthread_mutex_lock(address_of(thread.mutex))
-        pthread_cond_signal(address_of(thread.condition))
-        pthread_mutex_unlock(address_of(thread.mutex))
+    advance(requests_of(thread))
 
 
 @native()
 def await_completion(thread: DeviceThread) -> None:
     """Waits until a thread has completed its runs."""
     polls = 0
-    while thread.completed.load(ACQUIRE) != thread.requested.load(MONOTONIC):
+    while thread.completed.load(ACQUIRE) != requests_of(thread).count.load(MONOTONIC):
         if polls < SPINS:
             polls += 1
             pause()
@@ -160,32 +145,13 @@ def device_thread(thread: DeviceThread) -> Address:
     """Main function of a thread."""
     runs: u64 = 0
     while True:
-        await_request(thread, runs)
+        await_next(requests_of(thread), runs)
         runs += 1
         main = thread.main
         thread.status = main(thread.table)
         if thread.status != 0:
             stop_groups(thread.groups)
         thread.completed.store(runs, RELEASE)
-
-
-@native()
-def await_request(thread: DeviceThread, runs: u64) -> None:
-    """Waits until more than `runs` runs are requested."""
-    polls = 0
-    while thread.requested.load(ACQUIRE) == runs and polls < MAX_POLLS:
-        polls += 1
-        if polls < SPINS:
-            pause()
-        else:
-            sched_yield()
-    if polls == MAX_POLLS:
-        pthread_mutex_lock(address_of(thread.mutex))
-        thread.is_asleep.store(1, SEQ_CST)
-        while thread.requested.load(SEQ_CST) == runs:
-            pthread_cond_wait(address_of(thread.condition), address_of(thread.mutex))
-        thread.is_asleep.store(0, MONOTONIC)
-        pthread_mutex_unlock(address_of(thread.mutex))
 
 
 @native(name="hloom_reset_device_threads")

@@ -10,15 +10,6 @@ import functools
 from collections.abc import Callable
 
 from hloom.backends.cpu.llvm.native.code import native_code
-from hloom.backends.cpu.llvm.native.threads import (
-    pthread_cond_broadcast,
-    pthread_cond_init,
-    pthread_cond_wait,
-    pthread_mutex_init,
-    pthread_mutex_lock,
-    pthread_mutex_unlock,
-    sched_yield,
-)
 from hloom.backends.cpu.llvm.native.types import (
     Address,
     Array,
@@ -43,14 +34,12 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     external,
     native,
     null,
-    pause,
     store,
     to,
 )
+from hloom.backends.cpu.runtime.event_count import EventCount, advance, await_next, reset
 from hloom.backends.cpu.runtime.interrupts import Host
 
-SPINS, MAX_POLLS = 100, 1_000
-"""Polls of a barrier without yielding the processor, and until the thread sleeps."""
 ALL, NOBODY = (1 << 64) - 1, (1 << 64) - 2
 """Senders of a move: all members; none, so that zeros are received."""
 
@@ -66,11 +55,8 @@ class Group(Structure):
     frames: Array[u64]
     """The address of each member's frame: pointers of operands, then of results."""
     arrived: Atomic[u64] = field(line=True)
-    generation: Atomic[u64] = field(line=True)
-    """Number of times that all members have arrived."""
-    sleepers: Atomic[u64]
-    mutex: Array[u8] = field(line=True, inline=(u8, 64))
-    condition: Array[u8] = field(line=True, inline=(u8, 64))
+    meetings: Array[u8] = field(line=True, inline=(u8, EventCount.byte_size))
+    """`EventCount` of the times that all members have arrived."""
 
 
 class Groups(Structure):
@@ -151,42 +137,22 @@ def exchange_locally(host: Host, request_id: i64, site: i64, frame: Array[u64]) 
 @native()
 def meet(group: Group, groups: Groups) -> boolean:
     """Waits until all members have arrived; returns false if the run was stopped meanwhile."""
-    generation = group.generation.load(MONOTONIC)
+    meetings = meetings_of(group)
+    count = meetings.count.load(ACQUIRE)
     if group.arrived.add(1, ACQ_REL) + 1 == group.members:
         group.arrived.store(0, MONOTONIC)
-        group.generation.add(1, SEQ_CST)
-        if group.sleepers.load(SEQ_CST) != 0:
-            wake(group)
+        advance(meetings)
         return True
-    polls = 0
-    while group.generation.load(ACQUIRE) == generation and polls < MAX_POLLS:
-        polls += 1
-        if polls < SPINS:
-            pause()
-        else:
-            sched_yield()
-    if polls == MAX_POLLS:
-        sleep(group, groups, generation)
+    # A stop after this load advances the count that was read before.
+    if groups.stopped.load(SEQ_CST) == 0:
+        await_next(meetings, count)
     return groups.stopped.load(MONOTONIC) == 0
 
 
-@native()
-def sleep(group: Group, groups: Groups, generation: u64) -> None:
-    """Sleeps until all members have arrived or the run is stopped."""
-    pthread_mutex_lock(address_of(group.mutex))
-    group.sleepers.add(1, SEQ_CST)
-    while group.generation.load(SEQ_CST) == generation and groups.stopped.load(SEQ_CST) == 0:
-        pthread_cond_wait(address_of(group.condition), address_of(group.mutex))
-    group.sleepers.subtract(1, MONOTONIC)
-    pthread_mutex_unlock(address_of(group.mutex))
-
-
-@native()
-def wake(group: Group) -> None:
-    """Wakes the members that sleep; acquiring the mutex ensures that none is between its check and its wait."""
-    pthread_mutex_lock(address_of(group.mutex))
-    pthread_cond_broadcast(address_of(group.condition))
-    pthread_mutex_unlock(address_of(group.mutex))
+@native(inline=True)
+def meetings_of(group: Group) -> EventCount:
+    """The event count of a group."""
+    return to(EventCount, address_of(group.meetings))
 
 
 @native()
@@ -196,9 +162,7 @@ def reset_groups(groups: Groups) -> None:
     for k in range(groups.count):
         group = to(Group, groups.first + k * Group.byte_size)
         group.arrived.store(0, MONOTONIC)
-        group.sleepers.store(0, MONOTONIC)
-        pthread_mutex_init(address_of(group.mutex), null)
-        pthread_cond_init(address_of(group.condition), null)
+        reset(meetings_of(group))
 
 
 @native()
@@ -206,7 +170,7 @@ def stop_groups(groups: Groups) -> None:
     """Stops the run: whoever waits for a member, or will, ends its program."""
     groups.stopped.store(1, SEQ_CST)
     for k in range(groups.count):
-        wake(to(Group, groups.first + k * Group.byte_size))
+        advance(meetings_of(to(Group, groups.first + k * Group.byte_size)))
 
 
 @native()

@@ -93,7 +93,7 @@ class Team:
         self.tables[:, TABLE.index("host_call")] = call
         self.tables[:, TABLE.index("host_data")] = [words.ctypes.data for words in self.hosts]
         for words, each in zip(self.hosts, sites, strict=True):
-            words[Host.layout["exchanges"][0] // 8] = self._lay_out(each)
+            Host(words.ctypes.data).exchanges = self._lay_out(each)
 
     def run(self, main: int, tables: Array) -> int:
         """Runs a program on all devices, with a table for each. Returns its status; `BUSY` if nothing has run."""
