@@ -2,14 +2,14 @@
 
 An entry holds the program's interface (a module whose entry has the same parameters and results, but no body), the key
 of its machine code in the compiler's cache, and the optimised module, which the framework may request. Programs that
-run on several devices or call the host are not cached here.
+several processes run are not cached here.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from hloom.backends.cpu.compiler import PROGRAM, CompiledModule, may_keep_programs
+from hloom.backends.cpu.compiler import CompiledModule, find_compiled, may_keep_programs
 from hloom.backends.cpu.llvm.disk_cache import find_program, keep_program
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.operation import OPERATIONS
@@ -61,7 +61,7 @@ def find_cached(fingerprint: str) -> tuple[CachedProgram, CompiledModule] | None
     if not may_keep_programs():
         return None
     entry: _CacheEntry | None = find_program(f"{fingerprint} interface", _INTERFACE)
-    compiled: CompiledModule | None = find_program(entry.key, PROGRAM) if entry is not None else None
+    compiled = find_compiled(entry.key) if entry is not None else None
     if entry is None or compiled is None:
         return None
     module = _read_module(entry.module)

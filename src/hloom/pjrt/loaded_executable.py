@@ -70,14 +70,16 @@ class LoadedExecutable:
         self._enable_native()
 
     def _from_cache(self) -> tuple[DeviceExecutable, Module] | None:
-        """Looks a program for one device up in the cache on disk; returns it and its interface."""
-        found = find_cached(self.fingerprint) if len(self.devices) == 1 else None
+        """Looks a program for devices of this process up in the cache on disk; returns it and its interface."""
+        found = find_cached(self.fingerprint) if not self._ranks else None
         if found is None:
             return None
         self.is_cached = True
         known, compiled = found
         self.shardings = known.shardings
-        where = RunOptions(devices=[device.runtime for device in self.devices], timeout=math.inf)
+        for module in (known.module, known.in_memory):
+            module.replica_count, module.num_partitions = self.replicas, self.partitions
+        where = RunOptions(self.replicas, [device.runtime for device in self.devices], math.inf)
         return CpuExecutable(known.in_memory, where, compiled), known.module
 
     def _compiled(self) -> tuple[DeviceExecutable, Module]:
@@ -88,7 +90,7 @@ class LoadedExecutable:
         executable = compile_hlo(
             in_memory, replicas=self.replicas, devices=devices, donate=True, distributed=self._ranks or False
         )
-        if isinstance(executable, CpuExecutable) and len(self.devices) == 1 and executable.key:
+        if isinstance(executable, CpuExecutable) and not self._ranks and executable.key:
             self.is_cached = True
             cache_program(self.fingerprint, CachedProgram.of(module, self.shardings, in_memory, executable.key))
         return cast(DeviceExecutable, executable), module

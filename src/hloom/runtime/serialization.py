@@ -33,6 +33,8 @@ _TAGS: dict[type, str] = {
 _MALFORMED = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, struct.error)
 
 Column = list[Any]
+NOT_STORED = {"stored": False}
+"""Metadata of a field of a record that is not stored; readers leave it unset."""
 
 
 class DataFormat:
@@ -47,7 +49,7 @@ class DataFormat:
         enums = [cls for cls in classes if issubclass(cls, Enum)]
         self.enums = {cls.__name__: {member.value: member for member in cls} for cls in enums}
         records = [cls for cls in classes if not issubclass(cls, Enum)]
-        self.records = {cls.__name__: (cls, [field.name for field in fields(cls)]) for cls in records}
+        self.records = {cls.__name__: (cls, _stored_fields(cls)) for cls in records}
 
     def to_bytes(self, value: Any) -> bytes:
         """Encodes a value; ArgumentError if it is nested too deeply, TypeError for a class not in the format."""
@@ -69,6 +71,10 @@ class DataFormat:
             return value
         except _MALFORMED as error:
             raise ArgumentError(f"these bytes hold no value of this format ({error})") from None
+
+
+def _stored_fields(cls: type) -> list[str]:
+    return [field.name for field in fields(cls) if field.metadata.get("stored", True)]
 
 
 class _Writer:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from hloom.backends.cpu.codegen.emitter import Kernels, ProgramEmitter, with_kernels
 from hloom.backends.cpu.codegen.modules import module_of_units, module_source, module_text, shared_name
 from hloom.backends.cpu.codegen.step_timer import StepTimer, TimedStep
+from hloom.backends.cpu.host_part import HostPart, StoredInstructions, names_of
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.llvm.disk_cache import cache_folder, find_program, has_kind, keep_kind, keep_program
 from hloom.backends.cpu.llvm.machine_code import Compilation, compile_text, target
@@ -36,7 +37,6 @@ from hloom.backends.cpu.program.program import (
 )
 from hloom.backends.cpu.program.program_text import program_text
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
-from hloom.backends.interpreter.plan import Plan
 from hloom.ir import Module
 from hloom.passes import (
     Pass,
@@ -88,25 +88,20 @@ class CompiledModule:
     """Timed steps, in the order of their counters."""
 
 
-@dataclass(slots=True)
-class HostPart:
-    """Steps that call the interpreter, and its plans for them."""
-
-    steps: list[HostStep | WaitStep]
-    slot_count: int
-    """Number of values held by the host only."""
-    plans: dict[int, Plan]
-    are_met: bool = True
-    """Whether all devices reach each step equally often."""
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether the program needs the host at all."""
-        return bool(self.steps or self.slot_count)
-
-
-PROGRAM = DataFormat(CompiledModule, HostPart, Signature, Buffer, Routine, Slot, LoopInfo, PrimitiveType)
-"""Format of programs on disk; only programs that do not need the host are kept."""
+PROGRAM = DataFormat(
+    CompiledModule,
+    HostPart,
+    StoredInstructions,
+    HostStep,
+    WaitStep,
+    Signature,
+    Buffer,
+    Routine,
+    Slot,
+    LoopInfo,
+    PrimitiveType,
+)
+"""Format of programs on disk."""
 
 
 @shielded
@@ -115,7 +110,7 @@ def compile_module(
 ) -> CompiledModule:
     """Compiles a module for this processor; with `donate` its results may take the memory of arguments.
 
-    Programs that do not need the host are taken from the cache on disk if they were compiled before.
+    A program that was compiled before is taken from the cache on disk.
     """
     machine = host_target(batch_invariant)
     if not may_keep_programs() or any(i.op.expand is not None for i in module.instructions()):
@@ -123,17 +118,29 @@ def compile_module(
     options = f"{donate} {topology} {machine} {target()}"
     key = functools.cache(lambda: f"{fingerprint(module)} {options}")
     kind = f"{_outline(module)} {options}"
-    cached: CompiledModule | None = find_program(key(), PROGRAM) if has_kind(kind) else None
+    cached = find_compiled(key(), module) if has_kind(kind) else None
     if cached is not None:
         return cached
     compiled = _compile(module, machine, donate, topology, meanwhile=key)
-    if not compiled.host.is_needed:
-        # An abandoned compilation may have cloned a module that its caller was modifying: stop before it is kept.
-        checkpoint()
-        compiled.key = key()
-        keep_program(key(), replace(compiled, optimized=None), PROGRAM)
-        keep_kind(kind)
+    # An abandoned compilation may have cloned a module that its caller was modifying: stop before it is kept.
+    checkpoint()
+    compiled.key = key()
+    keep_program(key(), replace(compiled, optimized=None, host=compiled.host.on_disk(module)), PROGRAM)
+    keep_kind(kind)
     return compiled
+
+
+def find_compiled(key: str, module: Module | None = None) -> CompiledModule | None:
+    """Returns the program kept under a key; None if there is none, or if its errors would show other names than those
+    of a module.
+    """
+    found: CompiledModule | None = find_program(key, PROGRAM)
+    if found is None:
+        return None
+    stored = found.host.stored
+    if stored is not None and module is not None and stored.names != names_of(module):
+        return None
+    return replace(found, host=found.host.from_disk())
 
 
 def _outline(module: Module) -> str:
@@ -207,7 +214,7 @@ def _compile_once(
     dump(module, "program.txt", lambda: program_text(program, assignment))
     dump(module, "program.ll", lambda: "\n".join(map(module_text, [*modules, *early.kernels.modules()])))
     dump(module, "statistics.txt", lambda: statistics_text(stages.statistics))
-    host = HostPart(program.host_steps, program.slot_count, {}, are_met(program))
+    host = HostPart(program.host_steps, program.slot_count, are_met(program))
     if host.is_needed:
         host.plans = program.plans.complete()
     return CompiledModule(

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from hloom.backends.cpu.compiler import HostPart
+from hloom.backends.cpu.host_part import HostPart
 from hloom.backends.cpu.program.program import TOKEN_SLOT, HostStep, Slot
 from hloom.backends.cpu.runtime import buffers
 from hloom.backends.cpu.runtime.arrays import array_at

@@ -85,6 +85,48 @@ def no_compilation(*_: object, **__: object) -> None:
     raise AssertionError("the module is compiled anew")
 
 
+HOST = """HloModule m, replica_count=2
+sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+on { x = f32[3] parameter(0)  ROOT s = f32[3] all-reduce(x), to_apply=sum }
+off { ROOT x = f32[3] parameter(0) }
+ENTRY e {
+  x = f32[3] parameter(0)
+  p = pred[] parameter(1)
+  y = f32[3] conditional(p, x, x), true_computation=on, false_computation=off
+  t = token[] after-all()
+  s = (f32[3], u32[], token[]) send(y, t), channel_id=1, frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+  sent = token[] send-done(s), channel_id=1
+  r = (f32[3], u32[], token[]) recv(t), channel_id=1, frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+  d = (f32[3], token[]) recv-done(r), channel_id=1
+  got = f32[3] get-tuple-element(d), index=0
+  n = s32[] convert(p)
+  b = f32[<=3] set-dimension-size(got, n), dimensions={0}
+  ROOT out = (f32[3], f32[<=3]) tuple(y, b)
+}"""
+"""A collective in a branch, a transfer, and an array of a dynamic size."""
+
+
+def test_a_program_that_needs_the_host_is_compiled_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.arange(3, dtype=np.float32)
+    for _ in range(2):
+        (y, b), (z, c) = hl.compile(HOST).run_replicas([(x, True), (x + 1, True)])
+        assert list(y) == list(z) == [1, 3, 5] and list(b) == [0] and list(c) == [1]
+        monkeypatch.setattr(compiler, "build_program", no_compilation)
+
+
+def test_errors_show_the_names_and_lines_of_their_own_program(folder: Path) -> None:
+    for _ in range(2):
+        for name, line in (("y", 4), ("z", 4), ("z", 5)):
+            gap = "\n" * (line - 4)
+            text = f"""HloModule m
+            ENTRY e {{ x = f32[<=3] parameter(0)
+              v = f32[<=3] parameter(1){gap}
+              ROOT {name} = f32[<=3] add(x, v)
+            }}"""
+            with pytest.raises(hl.RunError, match=rf"%{name} = .*line {line}"):
+                hl.compile(text)(np.zeros(2, np.float32), np.zeros(3, np.float32))
+
+
 def test_programs_differ_by_what_their_long_constants_hold(folder: Path) -> None:
     text = "HloModule m\nENTRY e {{\n  ROOT c = f32[40] constant({{{}}})\n}}\n"
     for last in (1.0, 2.0, -0.0):

@@ -20,6 +20,7 @@ from hloom.backends.interpreter.plan import Plans
 from hloom.ir import Instruction, Module
 from hloom.loops.nest import Kernel
 from hloom.runtime.custom_calls.fortran import routine_address
+from hloom.runtime.serialization import NOT_STORED
 from hloom.system.records import record
 from hloom.types import PrimitiveType
 from hloom.values import leaves
@@ -236,7 +237,7 @@ class ConditionalStep(Step):
 class HostStep(Step):
     """Evaluates an instruction on the host; `site` is the index of the step in `Program.host_steps`."""
 
-    instruction: Instruction
+    instruction: Instruction = field(metadata=NOT_STORED)
     operands: list[BufferTree]
     result: BufferTree
     site: int
