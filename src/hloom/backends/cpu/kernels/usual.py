@@ -39,6 +39,7 @@ WHOLE = "HloModule absolute  ENTRY e { x = f32[1000000] parameter(0)  ROOT y = f
 
 TRANSFORMED = (
     ("64,64", "64"), ("64,512", "512"), ("64,1024", "1024"), ("33,30", "30"), ("64,64", "64,64"), ("65536", "65536"),
+    ("1048576", "1048576"), ("4194304", "4194304"),
 )  # fmt: skip
 """Sizes of arrays, with the lengths of their transforms."""
 
