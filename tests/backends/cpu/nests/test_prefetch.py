@@ -69,3 +69,28 @@ def test_the_next_row_is_prefetched_in_the_second_pass_over_a_row(rows: int, col
     (found,) = compiled(module_text(text), x)
     powers = np.exp(x - x.max(1, keepdims=True).astype(np.float64))
     np.testing.assert_allclose(found, powers / powers.sum(1, keepdims=True), rtol=1e-5)
+
+
+LARGEST = """
+    x = f32[1100,1000] parameter(0)
+    i = s32[1100,1000] iota(), iota_dimension=1
+    low = f32[] constant(-inf)
+    high = s32[] constant(2147483647)
+    m = f32[1100] reduce(x, low), dimensions={1}, to_apply=largest
+    b = f32[1100,1000] broadcast(m), dimensions={0}
+    is_nan = pred[1100,1000] compare(x, x), direction=NE
+    is_largest = pred[1100,1000] compare(x, b), direction=EQ
+    either = pred[1100,1000] or(OPERANDS)
+    none = s32[1100,1000] broadcast(high), dimensions={}
+    positions = s32[1100,1000] select(either, i, none)
+    ROOT r = s32[1100] reduce(positions, high), dimensions={1}, to_apply=least"""
+
+LEAST = "least { a = s32[] parameter(0) b = s32[] parameter(1) ROOT r = s32[] minimum(a, b) }"
+
+
+@pytest.mark.parametrize("operands", ["is_nan, is_largest", "is_largest, is_nan"])
+def test_the_second_pass_is_the_one_that_needs_the_result_of_the_first(operands: str) -> None:
+    """Without a loop over columns, and in either order of the operands of the second pass."""
+    text = LARGEST.replace("OPERANDS", operands)
+    (loop,) = [part for part in emitted(text, LEAST).split("br label %loop") if "@llvm.prefetch" in part]
+    assert "@llvm.smin" in loop or "icmp slt" in loop

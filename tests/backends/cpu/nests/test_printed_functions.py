@@ -7,9 +7,9 @@ from hloom.backends.cpu.nests.emitter import emit_nest
 from loops.test_schedule import scheduled
 
 
-def emitted(entry: str) -> str:
+def emitted(entry: str, computations: str = "") -> str:
     """The function of the entry's only nest."""
-    kernel = scheduled(module_text(entry))
+    kernel = scheduled(module_text(entry, computations))
     (nest,) = kernel.nests
     function, _ = emit_nest("nest0", kernel, nest, vector_bytes=16)
     return function.text()

@@ -97,14 +97,19 @@ def _is_of_second_pass(e: NestState, load: Load) -> bool:
     In this pass the processor computes on cached elements, and would leave memory idle.
     """
     loops = e.nest.loops
-    if len(loops) != 2 or e.vector is None or e.tail is not None or not load.in_bounds or load.type.is_complex:
+    if len(loops) not in (1, 2) or e.vector in (None, loops[0]) or e.tail is not None:
+        return False
+    if not load.in_bounds or load.type.is_complex:
         return False
     row = _row_start(load, e.vector)
     if row is None or not 0 < load.index.coefficient(loops[0]) * load.type.byte_width <= L1_BYTES:
         return False
+    if e.buffers[load.buffer].byte_size <= L2_BYTES:
+        return False
     alike = [other for other in e.nest.loads if other.buffer == load.buffer]
-    passes = [other for other in alike if any(_row_start(other, v) == row for v in other.index.variables)]
-    return load in passes[1:2] and e.buffers[load.buffer].byte_size > L2_BYTES
+    passes = {v for other in alike for v in other.index.variables if _row_start(other, v) == row}
+    in_order = dict.fromkeys([*(v for reduction in e.nest.reductions for v in reduction.over), *loops])
+    return [v for v in in_order if v in passes][1:2] == [e.vector]
 
 
 def _row_start(load: Load, vector: Variable) -> Index | None:
