@@ -127,8 +127,6 @@ class Queue(Structure):
 
 QUEUE = static(Queue, "hloom_pjrt_queue")
 
-clock_gettime = external("clock_gettime", i32, i32, Address)
-
 
 @native(name="hloom_pjrt_reset_queue")
 def reset_queue() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import _thread
+import contextlib
 import os
+import signal
 import threading
 import time
 from typing import Any
@@ -13,7 +15,11 @@ import pytest
 
 import hloom as hl
 from hloom.backends.cpu.executable import CpuExecutable
+from hloom.backends.cpu.llvm.native.types import Array, u64
+from hloom.backends.cpu.llvm.native.vocabulary import SEQ_CST
 from hloom.backends.cpu.runtime.device_threads import MAX_DEVICES
+from hloom.backends.cpu.runtime.interrupts import Host
+from hloom.backends.cpu.runtime.local_exchange import Group, Groups, exchange_locally, reset_groups, stop_groups
 
 TYPES = {"f32": np.float32, "s8": np.int8, "f64": np.float64, "c64": np.complex64, "pred": np.bool_}
 GROUPS = ("", "{{0,1,2,3}}", "{{2,0},{3,1}}", "{{0},{3},{2},{1}}")
@@ -177,6 +183,48 @@ def test_an_interrupt_stops_all_devices() -> None:
     check(SUMS.replace("TRIPS", "7"), rows)
 
 
+def loop_then(collective: str) -> CpuExecutable:
+    """A program of two devices whose loop ends unless it starts with 1, and an instruction after it."""
+    return native(f"""HloModule m, replica_count=2
+c {{ a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b) }}
+body {{ v = f32[] parameter(0)\n ROOT w = f32[] multiply(v, v) }}
+condition {{ v = f32[] parameter(0)\n n = f32[] constant(3)\n ROOT p = pred[] compare(v, n), direction=LT }}
+ENTRY e {{ x = f32[] parameter(0)\n w = f32[] while(x), condition=condition, body=body\n ROOT r = {collective} }}""")
+
+
+@pytest.mark.parametrize("last", ["f32[] all-reduce(w), to_apply=c", "f32[] add(w, w)"])
+def test_an_interrupt_while_the_calling_thread_waits(last: str) -> None:
+    """Python handles signals on it; the other device's loop does not end."""
+    run = loop_then(last)
+    timer = threading.Timer(0.3, _thread.interrupt_main)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        run.run_replicas([[np.float32(5)], [np.float32(1)]])
+    ended = run.run_replicas([[np.float32(5)], [np.float32(4)]])
+    np.testing.assert_array_equal(ended, [9, 9] if "all-reduce" in last else [10, 8])
+
+
+def test_the_last_to_arrive_after_a_stop_reads_what_others_sent() -> None:
+    """They have returned, and their frames are overwritten."""
+    run = native(module("f32[2] all-gather(y), dimensions={0}", "f32", (1,)).replace("count=4", "count=2"))
+    assert run._team is not None
+    arrays = [(np.full(1, k + 1, np.float32), np.zeros(2, np.float32)) for k in range(3)]
+    frames = [np.array([array.ctypes.data for array in pair], np.uint64) for pair in arrays]
+    hosts = [Host(host.ctypes.data) for host in run._team.hosts]
+    groups = Groups(run._team.groups)
+    reset_groups(groups)
+    first = threading.Thread(target=exchange_locally, args=(hosts[1], 2, 0, Array(frames[1].ctypes.data, u64)))
+    first.start()
+    group = Group(groups.first)
+    while group.arrived.load(SEQ_CST) == 0:
+        time.sleep(0.001)
+    stop_groups(groups)
+    first.join()
+    frames[1][:] = frames[2]
+    assert exchange_locally(hosts[0], 2, 0, Array(frames[0].ctypes.data, u64)) == 0
+    np.testing.assert_array_equal(arrays[0][1], [1, 2])
+
+
 def test_concurrent_runs_of_one_executable() -> None:
     text = SUMS.replace("TRIPS", "300")
     run = native(text)
@@ -205,6 +253,29 @@ def test_a_forked_child_has_threads_of_its_own() -> None:
     if child == 0:
         os._exit(0 if np.array_equal(run.run_replicas(rows)[2], wanted) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_child_of_a_fork_during_a_run() -> None:
+    """In the parent, one of two devices has arrived."""
+    run = loop_then("f32[] all-reduce(w), to_apply=c")
+    assert run._team is not None
+    groups = Groups(run._team.groups)
+
+    def wait_for_another() -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            run.run_replicas([[np.float32(5)], [np.float32(1)]])
+
+    waiting = threading.Thread(target=wait_for_another)
+    waiting.start()
+    while Group(groups.first).arrived.load(SEQ_CST) == 0:
+        time.sleep(0.001)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        os._exit(run.run_replicas([[np.float32(5)], [np.float32(4)]]) != [9, 9])
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    stop_groups(groups)
+    waiting.join()
 
 
 def test_devices_without_collectives_and_too_many_devices() -> None:

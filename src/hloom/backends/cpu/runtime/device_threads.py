@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable
 
 from hloom.backends.cpu.llvm.native.code import native_code
-from hloom.backends.cpu.llvm.native.threads import pthread_create, sched_yield
+from hloom.backends.cpu.llvm.native.threads import pthread_create
 from hloom.backends.cpu.llvm.native.types import Address, Array, Atomic, Structure, boolean, field, i32, u8, u64
 from hloom.backends.cpu.llvm.native.vocabulary import (
     ACQUIRE,
@@ -20,13 +20,13 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     address_of,
     native,
     null,
-    pause,
     stack,
     static,
     to,
 )
-from hloom.backends.cpu.runtime.event_count import SPINS, EventCount, advance, await_next, reset
-from hloom.backends.cpu.runtime.local_exchange import Groups, reset_groups, stop_groups
+from hloom.backends.cpu.runtime.event_count import EventCount, advance, await_next, reset
+from hloom.backends.cpu.runtime.interrupts import INTERRUPTED, Host
+from hloom.backends.cpu.runtime.local_exchange import Groups, await_polling, reset_groups, stop_groups
 from hloom.system.forks import at_fork
 
 MAX_DEVICES = 64
@@ -44,9 +44,9 @@ class DeviceThread(Structure):
     main: Program
     table: Address
     groups: Groups
-    completed: Atomic[u64] = field(line=True)
-    """Number of runs that have ended."""
     status: i32
+    completions: Array[u8] = field(line=True, inline=(u8, EventCount.byte_size))
+    """`EventCount` of its runs that have ended."""
 
 
 class DeviceThreads(Structure):
@@ -78,18 +78,20 @@ def run_devices(main: Program, tables: Address, table_bytes: u64, devices: u64, 
 @native()
 def run_on_threads(main: Program, tables: Address, table_bytes: u64, devices: u64, groups: Groups) -> i32:
     """Runs a program on the threads of devices 1, 2, .., and on this one, and waits for all."""
-    if groups.stopped.load(MONOTONIC) != 0:
+    if groups.are_empty == 0:
         reset_groups(groups)
+    groups.are_empty = 0
     for device in range(1, devices):
         begin_run(thread_of(device), main, tables + device * table_bytes, groups)
     status = main(tables)
     if status != 0:
         stop_groups(groups)
     for device in range(1, devices):
-        thread = thread_of(device)
-        await_completion(thread)
-        if thread.status != 0:
-            status = thread.status
+        own = await_completion(thread_of(device), groups)
+        if own != 0:
+            status = own
+    if status == 0:
+        groups.are_empty = 1
     return status
 
 
@@ -105,6 +107,12 @@ def requests_of(thread: DeviceThread) -> EventCount:
     return to(EventCount, address_of(thread.requests))
 
 
+@native(inline=True)
+def completions_of(thread: DeviceThread) -> EventCount:
+    """The event count of a thread's runs that have ended."""
+    return to(EventCount, address_of(thread.completions))
+
+
 @native()
 def start_threads(count: u64) -> boolean:
     """Starts the threads of the first `count` devices after the first one; false if the system refuses."""
@@ -112,7 +120,7 @@ def start_threads(count: u64) -> boolean:
     while THREADS.count < count:
         thread = thread_of(THREADS.count + 1)
         reset(requests_of(thread))
-        thread.completed.store(0, MONOTONIC)
+        reset(completions_of(thread))
         if pthread_create(address_of(handle), null, address_of(device_thread), address_of(thread)) != 0:
             return False
         THREADS.count += 1
@@ -129,15 +137,15 @@ def begin_run(thread: DeviceThread, main: Program, table: Address, groups: Group
 
 
 @native()
-def await_completion(thread: DeviceThread) -> None:
-    """Waits until a thread has completed its runs."""
-    polls = 0
-    while thread.completed.load(ACQUIRE) != requests_of(thread).count.load(MONOTONIC):
-        if polls < SPINS:
-            polls += 1
-            pause()
-        else:
-            sched_yield()
+def await_completion(thread: DeviceThread, groups: Groups) -> i32:
+    """Waits until a thread has completed its runs, and returns the status of the last one. The host may stop it."""
+    status: i32 = 0
+    before = requests_of(thread).count.load(MONOTONIC) - 1
+    if not await_polling(completions_of(thread), before, groups, to(Host, groups.host)):
+        stop_groups(groups)
+        status = INTERRUPTED
+        await_next(completions_of(thread), before)
+    return status if status != 0 else thread.status
 
 
 @native()
@@ -151,7 +159,7 @@ def device_thread(thread: DeviceThread) -> Address:
         thread.status = main(thread.table)
         if thread.status != 0:
             stop_groups(thread.groups)
-        thread.completed.store(runs, RELEASE)
+        advance(completions_of(thread))
 
 
 @native(name="hloom_reset_device_threads")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from hloom.backends.cpu.llvm.native.threads import (
+    clock_gettime,
     pthread_cond_broadcast,
     pthread_cond_init,
+    pthread_cond_timedwait,
     pthread_cond_wait,
     pthread_mutex_init,
     pthread_mutex_lock,
     pthread_mutex_unlock,
     sched_yield,
 )
-from hloom.backends.cpu.llvm.native.types import Array, Atomic, Structure, field, u8, u64
+from hloom.backends.cpu.llvm.native.types import Array, Atomic, Structure, boolean, field, i32, u8, u64
 from hloom.backends.cpu.llvm.native.vocabulary import (
     ACQUIRE,
     MONOTONIC,
@@ -20,10 +22,14 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     native,
     null,
     pause,
+    stack,
 )
 
 SPINS, MAX_POLLS = 100, 1_000
 """Polls of a thread without yielding the processor, and until it sleeps."""
+FOREVER = 0
+"""Limit of a sleep that has none."""
+CLOCK_REALTIME = 0
 
 
 class EventCount(Structure):
@@ -58,6 +64,13 @@ def advance(events: EventCount) -> None:
 @native()
 def await_next(events: EventCount, count: u64) -> None:
     """Waits until the count differs from one that was read before."""
+    if not spin(events, count):
+        sleep(events, count, FOREVER)
+
+
+@native()
+def spin(events: EventCount, count: u64) -> boolean:
+    """Polls for a while; returns whether the count differs from one that was read before."""
     polls = 0
     while events.count.load(ACQUIRE) == count and polls < MAX_POLLS:
         polls += 1
@@ -65,10 +78,33 @@ def await_next(events: EventCount, count: u64) -> None:
             pause()
         else:
             sched_yield()
-    if polls == MAX_POLLS:
-        pthread_mutex_lock(address_of(events.mutex))
-        events.sleepers.add(1, SEQ_CST)
-        while events.count.load(SEQ_CST) == count:
-            pthread_cond_wait(address_of(events.condition), address_of(events.mutex))
-        events.sleepers.subtract(1, MONOTONIC)
-        pthread_mutex_unlock(address_of(events.mutex))
+    return polls < MAX_POLLS
+
+
+@native()
+def sleep(events: EventCount, count: u64, limit: u64) -> boolean:
+    """Sleeps until the count differs from one that was read before, for up to `limit` nanoseconds; returns whether it
+    does.
+    """
+    end = stack(2)
+    set_deadline(end, limit)
+    status: i32 = 0
+    pthread_mutex_lock(address_of(events.mutex))
+    events.sleepers.add(1, SEQ_CST)
+    while events.count.load(SEQ_CST) == count and status == 0:
+        if limit == FOREVER:
+            status = pthread_cond_wait(address_of(events.condition), address_of(events.mutex))
+        else:
+            status = pthread_cond_timedwait(address_of(events.condition), address_of(events.mutex), address_of(end))
+    events.sleepers.subtract(1, MONOTONIC)
+    pthread_mutex_unlock(address_of(events.mutex))
+    return events.count.load(ACQUIRE) != count
+
+
+@native(inline=True)
+def set_deadline(end: Array[u64], limit: u64) -> None:
+    """Writes the time `limit` nanoseconds from now, as seconds and nanoseconds."""
+    clock_gettime(CLOCK_REALTIME, address_of(end))
+    nanoseconds = end[1] + limit
+    end[0] = end[0] + nanoseconds // 1_000_000_000
+    end[1] = nanoseconds % 1_000_000_000

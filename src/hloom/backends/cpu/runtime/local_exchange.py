@@ -30,18 +30,21 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     SEQ_CST,
     address_of,
     copy_memory,
-    elements,
     external,
     native,
     null,
     store,
     to,
 )
-from hloom.backends.cpu.runtime.event_count import EventCount, advance, await_next, reset
-from hloom.backends.cpu.runtime.interrupts import Host
+from hloom.backends.cpu.runtime.event_count import FOREVER, EventCount, advance, reset, sleep, spin
+from hloom.backends.cpu.runtime.interrupts import Host, poll_host
 
 ALL, NOBODY = (1 << 64) - 1, (1 << 64) - 2
 """Senders of a move: all members; none, so that zeros are received."""
+POLL_NANOSECONDS = 50_000_000
+"""Time after which a wait on the calling thread polls the host."""
+WAIT_SITE = -1
+"""Site of the polls of waits: that of a loop, which exchanges do not tell apart."""
 
 memset = external("memset", Address, Address, i32, u64)
 Reduction = Callable[[Address, Address, Address, Address], None]
@@ -53,7 +56,9 @@ class Group(Structure):
 
     members: u64
     frames: Array[u64]
-    """The address of each member's frame: pointers of operands, then of results."""
+    """The members' frames, of `words` words each: pointers of operands, then of results. They are copies, since the last
+    one to arrive reads them even if the run was stopped and the others have returned."""
+    words: u64
     arrived: Atomic[u64] = field(line=True)
     meetings: Array[u8] = field(line=True, inline=(u8, EventCount.byte_size))
     """`EventCount` of the times that all members have arrived."""
@@ -64,6 +69,10 @@ class Groups(Structure):
 
     first: Address
     count: u64
+    host: Address
+    """`Host` of the device on the calling thread, where Python handles signals: its waits poll."""
+    are_empty: u64
+    """Whether the last run has ended in all groups: not if it was stopped, or goes on in the parent of this process."""
     stopped: Atomic[u64]
     """Whether a device has left the run, so that nobody may wait."""
 
@@ -124,18 +133,18 @@ def exchange_locally(host: Host, request_id: i64, site: i64, frame: Array[u64]) 
         store(u32, frame[0], u32(own.position))
         return i32(request_id)
     group = to(Group, own.group)
-    group.frames[own.position] = address_of(frame)
-    if not meet(group, exchanges.groups):
+    copy_memory(address_of(frame_of(group, own.position)), address_of(frame), group.words << 3)
+    if not meet(group, exchanges.groups, host):
         return i32(0)
     for k in range(own.first, own.end):
         move(to(Move, exchanges.moves + k * Move.byte_size), group, own.position)
-    if not meet(group, exchanges.groups):
+    if not meet(group, exchanges.groups, host):
         return i32(0)
     return i32(request_id)
 
 
 @native()
-def meet(group: Group, groups: Groups) -> boolean:
+def meet(group: Group, groups: Groups, host: Host) -> boolean:
     """Waits until all members have arrived; returns false if the run was stopped meanwhile."""
     meetings = meetings_of(group)
     count = meetings.count.load(ACQUIRE)
@@ -144,9 +153,21 @@ def meet(group: Group, groups: Groups) -> boolean:
         advance(meetings)
         return True
     # A stop after this load advances the count that was read before.
-    if groups.stopped.load(SEQ_CST) == 0:
-        await_next(meetings, count)
+    if groups.stopped.load(SEQ_CST) == 0 and not await_polling(meetings, count, groups, host):
+        return False
     return groups.stopped.load(MONOTONIC) == 0
+
+
+@native()
+def await_polling(events: EventCount, count: u64, groups: Groups, host: Host) -> boolean:
+    """Waits until the count differs from one that was read before; returns false if the host stops the wait."""
+    is_reached = spin(events, count)
+    limit = u64(POLL_NANOSECONDS) if address_of(host) == groups.host else u64(FOREVER)
+    while not is_reached:
+        is_reached = sleep(events, count, limit)
+        if not is_reached and poll_host(host, WAIT_SITE) != 0:
+            return False
+    return True
 
 
 @native(inline=True)
@@ -157,8 +178,9 @@ def meetings_of(group: Group) -> EventCount:
 
 @native()
 def reset_groups(groups: Groups) -> None:
-    """Makes all groups empty: before the first run, and after one that was stopped."""
+    """Makes all groups empty: before the first run, and after one that did not end."""
     groups.stopped.store(0, MONOTONIC)
+    groups.are_empty = 1
     for k in range(groups.count):
         group = to(Group, groups.first + k * Group.byte_size)
         group.arrived.store(0, MONOTONIC)
@@ -204,7 +226,13 @@ def receive_block(move: Move, group: Group, block: u64, target: Address) -> None
 @native(inline=True)
 def array_of(group: Group, member: u64, index: u64) -> Address:
     """The address of an operand or a result of a member."""
-    return elements(u64, group.frames[member])[index]
+    return frame_of(group, member)[index]
+
+
+@native(inline=True)
+def frame_of(group: Group, member: u64) -> Array[u64]:
+    """The frame of a member."""
+    return group.frames.at(member * group.words)
 
 
 @functools.cache

@@ -82,13 +82,17 @@ class Team:
 
     def __init__(self, sites: Sequence[Sequence[DeviceSite]], table: Array) -> None:
         self._kept: list[Any] = []
-        keys = dict.fromkeys(site.key for each in sites for site in each if site.key is not None)
+        keys = {site.key: site.words for each in sites for site in each if site.key is not None}
         self._group_indices = {key: index for index, key in enumerate(keys)}
-        rows = [{"members": len(key[1]), "frames": self._zeros(8 * len(key[1]))} for key in keys]
+        rows = [
+            {"members": len(key[1]), "words": words, "frames": self._zeros(8 * words * len(key[1]))}
+            for key, words in keys.items()
+        ]
         self._first_group = self._structures(Group, rows)
-        self.groups = self._structures(Groups, [{"first": self._first_group, "count": len(rows), "stopped": 1}])
         call = local_exchange_address()
         self.hosts = [host(call) for _ in sites]
+        groups = {"first": self._first_group, "count": len(rows), "host": self.hosts[0].ctypes.data}
+        self.groups = self._structures(Groups, [groups])
         self.tables = np.tile(table, (len(sites), 1))
         self.tables[:, TABLE.index("host_call")] = call
         self.tables[:, TABLE.index("host_data")] = [words.ctypes.data for words in self.hosts]
@@ -144,6 +148,8 @@ class DeviceSite:
 
     key: tuple[int, tuple[int, ...]] | None
     position: int
+    words: int = 0
+    """Number of words of a frame."""
     moves: Sequence[Words] = ()
 
 
@@ -159,7 +165,7 @@ def _site(step: HostStep | WaitStep, device: int, replicas: int, partitions: int
     members = next((tuple(group) for group in groups if device in group), (device,))
     position = members.index(device)
     moves = moves_of(op, Member(step, len(members), position, any(device in group for group in groups)))
-    return None if moves is None else DeviceSite((step.site, members), position, moves)
+    return None if moves is None else DeviceSite((step.site, members), position, len(step.buffers), moves)
 
 
 # Moves
