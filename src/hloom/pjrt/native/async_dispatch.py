@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hloom.backends.cpu.llvm.native.threads import (
+    clock_gettime,
     pthread_cond_broadcast,
     pthread_cond_init,
     pthread_cond_signal,
@@ -43,7 +44,6 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     address_of,
     copy_memory,
     elements,
-    external,
     native,
     null,
     stack,

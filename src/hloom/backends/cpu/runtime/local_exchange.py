@@ -56,8 +56,8 @@ class Group(Structure):
 
     members: u64
     frames: Array[u64]
-    """The members' frames, of `words` words each: pointers of operands, then of results. They are copies, since the last
-    one to arrive reads them even if the run was stopped and the others have returned."""
+    """Copies of the members' frames, of `words` words each: pointers of operands, then of results. The last member to
+    arrive reads them even if the run was stopped and the others have returned."""
     words: u64
     arrived: Atomic[u64] = field(line=True)
     meetings: Array[u8] = field(line=True, inline=(u8, EventCount.byte_size))
