@@ -205,7 +205,7 @@ def test_an_interrupt_while_the_calling_thread_waits(last: str) -> None:
 
 
 def test_the_last_to_arrive_after_a_stop_reads_what_others_sent() -> None:
-    """They have returned, and their frames are overwritten."""
+    """The others have returned, and their frames are overwritten."""
     run = native(module("f32[2] all-gather(y), dimensions={0}", "f32", (1,)).replace("count=4", "count=2"))
     assert run._team is not None
     arrays = [(np.full(1, k + 1, np.float32), np.zeros(2, np.float32)) for k in range(3)]
@@ -256,7 +256,7 @@ def test_a_forked_child_has_threads_of_its_own() -> None:
 
 
 def test_a_child_of_a_fork_during_a_run() -> None:
-    """In the parent, one of two devices has arrived."""
+    """Two devices, of which one has arrived in the parent."""
     run = loop_then("f32[] all-reduce(w), to_apply=c")
     assert run._team is not None
     groups = Groups(run._team.groups)
