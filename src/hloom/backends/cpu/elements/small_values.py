@@ -8,7 +8,7 @@ a multiple of twice its value. With multiples of one factor at hand, a product a
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -79,6 +79,29 @@ def _range(expression: Expression) -> tuple[int, int] | None:
 def _union(*expressions: Expression) -> tuple[int, int] | None:
     found = [limits for limits in map(integers_of, expressions) if limits is not None]
     return (min(low for low, _ in found), max(high for _, high in found)) if len(found) == len(expressions) else None
+
+
+class Magnitudes(NamedTuple):
+    """The least magnitude of numbers other than zero, and the largest one."""
+
+    least: float
+    largest: float
+
+
+def magnitudes_of(expression: Expression) -> Magnitudes | None:
+    """Returns the magnitudes of integers (`integers_of`) or of converted narrow floats that are small; None for other
+    floats.
+    """
+    limits = integers_of(expression)
+    if limits is not None:
+        return Magnitudes(1, max(map(abs, limits)))
+    if not isinstance(expression, Apply) or not isinstance(expression.op, Convert):
+        return None
+    source = expression.operands[0].type
+    if not source.is_float or source.bits > 8 or not _has_small_values(source.dtype):
+        return None
+    found = ml_dtypes.finfo(source.dtype)
+    return Magnitudes(float(found.smallest_subnormal), float(found.max))
 
 
 class SmallInteger(Operation):

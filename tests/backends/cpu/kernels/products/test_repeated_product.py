@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -52,6 +53,21 @@ def test_unusual_rows(rows: int, k: int, value: float) -> None:
     x[0, 5::7] = value
     w[:9] = 0
     _agree(case.text(), x, w, s)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("weights", ["f8e4m3fn", "f8e5m2fnuz", "f4e2m1fn"])
+@pytest.mark.parametrize("magnitude", [2.0**-98, 2.0**-90, 2.0**-80, 2.0**20])
+def test_rows_whose_products_with_small_floats_may_underflow(magnitude: float, weights: str, transposed: bool) -> None:
+    """The least floats, times a part of a number, are not normal."""
+    case = Case(8, 512, 96, weights, "f32", "columns", transposed=transposed)
+    x, w, s = case.arguments()
+    x *= np.float32(magnitude)
+    w[:] = np.copysign(float(ml_dtypes.finfo(w.dtype).smallest_subnormal), w.astype(np.float32)).astype(w.dtype)
+    s *= np.float32(1 / magnitude)
+    got = np.asarray(hl.compile(hl.parse(case.text()))(x, w, s)).astype(np.float64)
+    exact, bound = case.expected(x, w, s)
+    assert (np.abs(got - exact) <= bound).all()
 
 
 @pytest.mark.parametrize("rows", [1, 4])
@@ -111,7 +127,8 @@ PACKED = Case(16, 512, 96, "s4", "f32", "columns", transposed=True)
         (replace(PLAIN, rows=4), False, False),  # words are stored as fast as they are multiplied
         (replace(PLAIN, rows=7, transposed=False), False, False),
         (replace(PLAIN, rows=8, transposed=False), False, True),
-        (replace(PLAIN, rows=8, weights="f8e4m3fn"), False, False),  # sums of small floats may underflow
+        (replace(PLAIN, rows=8, weights="f8e4m3fn"), False, True),
+        (replace(PLAIN, rows=8, weights="f8e5m2"), False, False),  # has infinity
     ],
 )
 def test_vectors_of_f32_are_multiplied_in_tile_registers(case: Case, is_packed: bool, has_tile_sums: bool) -> None:
@@ -139,12 +156,13 @@ def test_codes_of_groups(rows: int, k: int, n: int, has_zero_points: bool, scale
     assert (np.abs(got - exact) <= bound).all()
 
 
-@pytest.mark.parametrize("weights", ["s8", "u8", "s4"])
+@pytest.mark.parametrize("weights", ["s8", "u8", "s4", "f8e4m3fn", "f4e2m1fn"])
 @pytest.mark.parametrize("scales", ["columns", "groups", "96"])
 @pytest.mark.parametrize("sizes", [(288, 512), (576, 33), (4608, 77), (9120, 40)])
 @pytest.mark.parametrize("rows", [8, 11])
 def test_bytes_of_groups(rows: int, sizes: tuple[int, int], scales: str, weights: str) -> None:
-    check(Case(rows, *sizes, weights, "f32", scales, transposed=True))
+    for transposed in (False, True):
+        check(Case(rows, *sizes, weights, "f32", scales, transposed=transposed))
 
 
 @pytest.mark.parametrize(("k", "size"), [(576, 64), (4736, 128), (1536, 192), (1920, 320), (4608, 512)])

@@ -81,20 +81,20 @@ def _code(name: str, spec: MatmulSpec, weights: ComputedOperand, target: Target,
         return few.in_bytes(name, weights, codes)
     if spec.rhs_type is not F32 or few.is_exact:
         return few.in_tiles(name, weights) or few.plain(name, with_rounded_products(weights))
-    fast = few.without_factor(f"{name}.fast", weights) if can_be_repeated(spec, target) else None
+    integers = with_integers(weights)
+    fast = few.without_factor(f"{name}.fast", weights, integers) if can_be_repeated(spec, target) else None
     if fast is None:
         return few.plain(name, weights)
     f, pointers = entry(name)
     exact = few.plain(f"{name}.exact", weights, is_short=True)
-    return repeated_if_infinite(f, fast, exact, pointers.out, spec, _sample(weights, pointers))
+    return repeated_if_infinite(f, fast, exact, pointers.out, spec, _sample(integers, pointers))
 
 
 def _sample(weights: ComputedOperand, pointers: Pointers) -> Sample | None:
     """Returns the zero points that tile registers need to be integers; None if there are none."""
-    found = with_integers(weights)
-    if found is None:
+    zero_points = weights.integers
+    if zero_points is None:
         return None
-    _, zero_points = found
     array, buffer = pointers.arrays[zero_points.buffer], weights.buffers[zero_points.buffer]
     return Sample(array, buffer.size, zero_points.op)
 
@@ -140,10 +140,11 @@ class _Few:
                 return code(name, f, matvec, columns, self.target, pointers)
         return None
 
-    def without_factor(self, name: str, weights: ComputedOperand) -> KernelCode | None:
-        """Returns the code that adds products without the factor of the weights; None if that is not faster."""
-        factored, integers = with_factor(weights), with_integers(weights)
-        tiles = self.in_tiles(name, with_factor(integers[0] if integers else weights, of_groups=True) or weights)
+    def without_factor(self, name: str, weights: ComputedOperand, integers: ComputedOperand) -> KernelCode | None:
+        """Returns the code that adds products without the factor of the weights, which tile registers need as integers;
+        None if that is not faster.
+        """
+        factored, tiles = with_factor(weights), self.in_tiles(name, with_factor(integers, in_tiles=True) or weights)
         is_in_table = weights.coded is not None  # a table of codes has products with the factor
         return tiles if tiles is not None or factored is None or is_in_table else self.plain(name, factored)
 

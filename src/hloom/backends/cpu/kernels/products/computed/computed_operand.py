@@ -16,7 +16,7 @@ import numpy as np
 
 from hloom.affine import Expression, Index, IndexSpace, Quotient, Variable
 from hloom.backends.cpu.elements.byte_tables import CODES, LANES, ORDER_OF_HALVES, has_byte_tables
-from hloom.backends.cpu.elements.small_values import SmallInteger, as_rounded_product, integers_of
+from hloom.backends.cpu.elements.small_values import SmallInteger, as_rounded_product, integers_of, magnitudes_of
 from hloom.backends.cpu.kernels.code import align_up
 from hloom.backends.cpu.kernels.products.computed.tabulated import (
     ByteFunction,
@@ -91,7 +91,7 @@ class Integers:
 @record
 class ComputedOperand:
     """The element of an operand, and the arrays that it is computed from; with a factor, what sums are multiplied by
-    instead of their terms.
+    instead of their terms; with `integers`, what has to be in memory for elements not to be NaN.
     """
 
     space: ExpressionSpace
@@ -101,6 +101,7 @@ class ComputedOperand:
     free: Axis
     contracted: Axis
     factor: Factor | None = None
+    integers: Integers | None = None
 
     @property
     def largest(self) -> Load:
@@ -260,13 +261,13 @@ def with_rounded_products(operand: ComputedOperand) -> ComputedOperand:
     return operand
 
 
-def with_integers(operand: ComputedOperand) -> tuple[ComputedOperand, Integers] | None:
+def with_integers(operand: ComputedOperand) -> ComputedOperand:
     """Returns an operand of codes less a zero point in f32, times a factor, with NaN for zero points with which bf16
-    does not have all differences, and what zero points have to be; None for other operands.
+    does not have all differences; other operands as they are.
     """
     value, within, space = operand.value, operand.contracted.within, operand.space
     if not isinstance(value, Apply) or not isinstance(value.op, Multiply):
-        return None
+        return operand
     for number, factor in (value.operands, value.operands[::-1]):
         if not isinstance(number, Apply) or not isinstance(number.op, Subtract):
             continue
@@ -279,13 +280,14 @@ def with_integers(operand: ComputedOperand) -> tuple[ComputedOperand, Integers] 
             integer = space.apply(op, value.type, zero_point)
             difference = space.apply(Subtract(), value.type, code, integer)
             found = space.apply(Multiply(), value.type, difference, factor)
-            return replace(operand, value=found), Integers(zero_point.buffer, op)
-    return None
+            return replace(operand, value=found, integers=Integers(zero_point.buffer, op))
+    return operand
 
 
-def with_factor(operand: ComputedOperand, of_groups: bool = False) -> ComputedOperand | None:
+def with_factor(operand: ComputedOperand, in_tiles: bool = False) -> ComputedOperand | None:
     """Returns an operand of integers times a factor that all steps of K share, such as a scale, in f32, with the factor
-    outside of sums; None for other operands. Groups along K may have factors of their own if `of_groups`.
+    outside of sums; None for other operands. In tile registers, numbers may be narrow floats, and groups along K may
+    have factors of their own.
 
     A multiply-add has the product with an integer exactly, a subnormal one too, so that sums are rounded less often.
     """
@@ -293,12 +295,11 @@ def with_factor(operand: ComputedOperand, of_groups: bool = False) -> ComputedOp
     if value.type is not PrimitiveType.F32 or not isinstance(value, Apply) or not isinstance(value.op, Multiply):
         return None
     for number, factor in (value.operands, value.operands[::-1]):
-        limits = integers_of(number)
+        magnitudes = magnitudes_of(number) if in_tiles or integers_of(number) is not None else None
         has_groups = axis.group in factor.variables
-        is_shared = axis.within not in factor.variables and not (has_groups and not of_groups)
-        if limits is not None and is_shared and loads_of([number]):
-            largest = max(map(abs, limits))
-            found = Factor(factor, 2.0 ** (MAX_EXPONENT - largest.bit_length()))
+        is_shared = axis.within not in factor.variables and not (has_groups and not in_tiles)
+        if magnitudes is not None and is_shared and loads_of([number]):
+            found = Factor(factor, 2.0 ** (MAX_EXPONENT - math.frexp(magnitudes.largest)[1]))
             along = axis.group if operand.contiguous is axis else operand.free.within
             is_read = not has_groups or all(_is_along(factor, along))
             return replace(operand, value=number, factor=found) if is_read else None

@@ -130,9 +130,11 @@ class OperandEmitter(NestEmitter):
         return [{part: (slot, at) for part, slot in own.items()} for own in slots]
 
     @contextmanager
-    def lanes_along(self, axis: Axis, mask: Value | None) -> Iterator[None]:
-        """Makes values vectors along an axis; lanes outside the mask are not read, and zero."""
-        with self._lanes(axis.within, self.parts * self.type.width, mask):
+    def lanes_along(self, axis: Axis, mask: Value | None, lanes: int | None = None) -> Iterator[None]:
+        """Makes values vectors along an axis, of elements that are computed together unless a number of lanes is given;
+        lanes outside the mask are not read, and zero.
+        """
+        with self._lanes(axis.within, self.parts * self.type.width if lanes is None else lanes, mask):
             yield
 
     @contextmanager

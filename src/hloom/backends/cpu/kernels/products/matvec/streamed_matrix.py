@@ -232,7 +232,7 @@ class ComputedMatrix(StreamedMatrix):
         e, axes, lanes = self.emitter, self.emitter.operand, sums.type.width
         if axes.factor is None:
             return sums
-        along_rows = e.lanes_along(axes.free, mask) if lanes else nullcontext()
+        along_rows = e.lanes_along(axes.free, mask, lanes) if lanes else nullcontext()
         with along_rows, e.at(axes.batch, self.batch), e.at(axes.free, row):
             factor = e.factor(lanes)
         return e.f.fmuladd(sums, factor, constant(sums.type, 0))  # sums of zeros are not negative

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hloom.backends.cpu.elements.small_values import integers_of
+from hloom.backends.cpu.elements.small_values import magnitudes_of
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.computed.computed_operand import MAX_INTEGER, ComputedOperand
@@ -29,6 +29,7 @@ F32, WORD = type_of("float", WORDS), type_of("i32", WORDS)
 class TileColumns:
     """The columns of a product with `count` vectors: the parts of each. Elements of a step, or of several, have an
     order, that of `codes` if these are multiplied as bytes. If they `are_left`, parts are rows of the left factor.
+    Elements of the matrix are at least `least`, or zero.
     """
 
     count: int
@@ -36,6 +37,7 @@ class TileColumns:
     order: Sequence[int] | None
     codes: ByteCodes | None = None
     are_left: bool = False
+    least: float = 1
 
     @property
     def step(self) -> int:
@@ -151,20 +153,24 @@ class _Packing:
         if self.columns.parts == 1:
             return value
         magnitude, zero = f.intrinsic("fabs", value), constant(F32, 0)
-        is_large = f.compare("oge", magnitude, constant(F32, MIN_NUMBER))
+        is_large = f.compare("oge", magnitude, constant(F32, MIN_NUMBER / self.columns.least))
         is_usual = f.binary("and", is_large, f.compare("ole", magnitude, constant(F32, MAX_NUMBER)))
         is_usual = f.binary("or", is_usual, f.compare("oeq", value, zero))
         return f.select(is_usual, value, constant(F32, float("nan")))
 
 
-def parts_of_vectors(operand: ComputedOperand) -> int | None:
-    """Returns the parts of each vector that is multiplied by an operand: one of bf16, and three of f32 if the operand
-    has integers of bf16; else None.
+def packed_columns(
+    count: int, operand: ComputedOperand, order: Sequence[int] | None = None, are_left: bool = False
+) -> TileColumns | None:
+    """Returns the columns of vectors that are multiplied by an operand: one part of bf16, and three of f32 if bf16 has
+    the integers or narrow floats of the operand; else None.
     """
     if operand.value.type is PrimitiveType.BF16:
-        return 1
-    limits = integers_of(operand.value)
-    return PARTS if limits is not None and max(map(abs, limits)) <= MAX_INTEGER else None
+        return TileColumns(count, 1, order, are_left=are_left)
+    magnitudes = magnitudes_of(operand.value)
+    if magnitudes is None or (magnitudes.least == 1 and magnitudes.largest > MAX_INTEGER):
+        return None
+    return TileColumns(count, PARTS, order, are_left=are_left, least=magnitudes.least)
 
 
 def words_of(f: KernelFunction, low: Value, high: Value) -> Value:

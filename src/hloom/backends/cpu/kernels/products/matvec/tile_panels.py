@@ -31,7 +31,7 @@ from hloom.backends.cpu.kernels.products.matvec.tile_columns import (
     WORD,
     TileColumns,
     bf16_words,
-    parts_of_vectors,
+    packed_columns,
     unrounded,
     words_of,
 )
@@ -75,8 +75,7 @@ def panel_columns(p: Matvec, target: Target) -> TileColumns | None:
     is_whole = operand.contracted.group.extent == 1 or operand.contracted.size % MIN_GROUP == 0
     if not (has_registers and has_vectors and is_large and is_whole) or operand.free.group.extent > 1:
         return None
-    parts = parts_of_vectors(operand)
-    return None if parts is None else TileColumns(p.count, parts, None, are_left=True)
+    return packed_columns(p.count, operand, are_left=True)
 
 
 def _least(operand: ComputedOperand) -> int:
@@ -255,7 +254,7 @@ class _Panels:
         """Returns the factors of the group of an element of K, of the rows of each square."""
         e, axes, found = self.emitter, self.plan.operand, []
         for square in range(SQUARES):
-            with e.lanes_along(axes.free, None), self._bound(row, square * WORDS, start):
+            with e.lanes_along(axes.free, None, WORDS), self._bound(row, square * WORDS, start):
                 found.append(self.f.splat(e.factor(WORDS), WORDS))
         return self._in_order(found)
 

@@ -31,7 +31,7 @@ from hloom.backends.cpu.kernels.products.matvec.tile_columns import (
     F32,
     WORD,
     TileColumns,
-    parts_of_vectors,
+    packed_columns,
     unrounded,
     words_of,
 )
@@ -80,8 +80,7 @@ def tile_columns(p: Matvec, target: Target) -> TileColumns | None:
     has_spans = not operand.has_group_factor or operand.contracted.size % MIN_SPAN == 0
     if not has_registers or not has_vectors or not is_large or not has_spans:
         return None
-    parts = parts_of_vectors(operand)
-    return None if parts is None else TileColumns(p.count, parts, _order(operand))
+    return packed_columns(p.count, operand, _order(operand))
 
 
 def _order(operand: ComputedOperand) -> Sequence[int] | None:
