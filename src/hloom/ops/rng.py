@@ -97,11 +97,18 @@ class RngBitGenerator(Operation, opcode="rng-bit-generator"):
         """Checks the state of the algorithm; XLA's verifier accepts any, because other targets have others."""
         if not result.elements[1].element_type.is_integer:
             self.reject("RNGBITGENERATOR-8", f"data are integers, got {result.elements[1]}")
-        sizes = (2,) if self.algorithm is RandomAlgorithm.RNG_THREE_FRY else (2, 3)
         (state,) = operands
-        if state.element_type is not PrimitiveType.U64 or state.rank != 1 or state.dimensions[0] not in sizes:
-            valid = " or ".join(f"u64[{size}]" for size in sizes)
+        if not self.has_state(state):
+            valid = " or ".join(f"u64[{size}]" for size in self._state_sizes)
             self.reject("RNGBITGENERATOR-2", f"{self.algorithm.value} has the state {valid}, got {state}")
+
+    def has_state(self, shape: Shape) -> bool:
+        """Whether arrays of a shape are states of the algorithm."""
+        return shape.element_type is PrimitiveType.U64 and shape.rank == 1 and shape.dimensions[0] in self._state_sizes
+
+    @property
+    def _state_sizes(self) -> tuple[int, ...]:
+        return (2,) if self.algorithm is RandomAlgorithm.RNG_THREE_FRY else (2, 3)
 
     def evaluate(self, ctx: Context, initial_state: Array) -> tuple[Array, Array]:
         data = ctx.shape.elements[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import hloom as hl
 from backends.cpu.program.assigned import assigned, check_results
 from hlo_text import arrays_for, loop, module_text, run_loop
 from hloom.backends.cpu.codegen.blocked_loop import BLOCK_BYTES, BLOCK_STEP, BlockedLoop, blocked_loop
@@ -135,3 +136,22 @@ def test_a_condition_on_a_scalar_of_the_state_ends_every_block_in_the_same_itera
     text = loop_module(f"{X} f32[]", body).replace("ROOT less = pred[] compare(i, iterations), direction=LT", condition)
     assert blocking(text) is not None
     check_results(text, np.linspace(0, 1, SIZE, dtype=np.float32), np.float32(1.5))
+
+
+def test_the_tasks_of_blocks_read_a_condition_that_the_loop_does_not_compute() -> None:
+    """A loop whose condition is computed before it runs not at all, or without end."""
+    state = f"({X}, {X}, pred[])"
+    text = f"""HloModule m
+condition {{ t = {state} parameter(0)\n ROOT p = pred[] get-tuple-element(t), index=2 }}
+body {{ t = {state} parameter(0)
+  x = {X} get-tuple-element(t), index=0\n y = {X} get-tuple-element(t), index=1
+  p = pred[] get-tuple-element(t), index=2\n z = {X} add(x, y)\n ROOT r = {state} tuple(z, y, p) }}
+ENTRY e {{ x = {X} parameter(0)\n y = {X} parameter(1)\n i = s32[] parameter(2)\n j = s32[] parameter(3)
+  p = pred[] compare(i, j), direction=LT\n t = {state} tuple(x, y, p)
+  w = {state} while(t), condition=condition, body=body\n ROOT r = {X} get-tuple-element(w), index=0 }}"""
+    assert blocking(text) is not None
+    x = np.arange(SIZE, dtype=np.float32)
+    run = hl.compile(text)
+    np.testing.assert_array_equal(run(x, x, np.int32(2), np.int32(2)), x)
+    with pytest.raises(hl.RunError, match="longer than"):
+        run.run(x, x, np.int32(1), np.int32(2), timeout=0.1)

@@ -78,3 +78,13 @@ def emitted(text: str, threads: int) -> tuple[str, int]:
 def test_the_counter_carries(algorithm: str, width: int) -> None:
     state = np.array([5, 2**64 - 10, 2**64 - 1][:width], np.uint64)
     check(rng.emit, text(algorithm, width, "u32", (100,)), state)
+
+
+@pytest.mark.parametrize("state", ["u64[]", "u64[1]", "u64[4]", "u64[2,1]", "u32[4]", "f32[]"])
+@pytest.mark.parametrize("algorithm", ["rng_three_fry", "rng_philox"])
+def test_states_of_other_shapes(algorithm: str, state: str) -> None:
+    line = text(algorithm, 2, "u32", (4,)).replace("u64[2]", state)
+    root = hl.parse(line).entry.root
+    assert rng.emit(root.op, "kernel", root, Target(32, 1)) is None
+    with pytest.raises(hl.RuleError, match="RNGBITGENERATOR-2"):
+        hl.compile(line)

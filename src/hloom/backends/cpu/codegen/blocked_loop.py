@@ -53,7 +53,8 @@ def blocked_loop(loop: WhileStep, assignment: Assignment) -> BlockedLoop | None:
     (size,) = sizes
     if not all(_keeps_elements(step, assignment, arrays, size) for step in steps):
         return None
-    used = dict.fromkeys(assignment.representative(b) for step in steps for b in (*step.reads, *step.writes))
+    accesses = [loop.predicate, *(b for step in steps for b in (*step.reads, *step.writes))]
+    used = dict.fromkeys(map(assignment.representative, accesses))
     shared = [buffer for buffer in used if buffer not in set(scalars)]
     row = sum(buffer.byte_size for buffer in shared if _element_count(buffer) == size) // size
     if row * size < MIN_BYTES:

@@ -21,8 +21,11 @@ BLOCKS_PER_TASK = 1 << 13
 
 
 def emit(op: RngBitGenerator, name: str, instruction: Instruction, target: Target) -> KernelCode | None:
-    """Returns the code of an rng-bit-generator; None for integers narrower than a byte."""
-    if not has_native_arrays(instruction) or instruction.shape.elements[1].element_type.bits < 8:
+    """Returns the code of an rng-bit-generator; None for integers narrower than a byte, and what cannot run."""
+    data = instruction.shape.elements[1].element_type
+    if not (has_native_arrays(instruction) and data.is_integer and data.bits >= 8):
+        return None
+    if not op.has_state(instruction.operands[0].shape):
         return None
     writer = _ThreeFry if op.algorithm is RandomAlgorithm.RNG_THREE_FRY else _Philox
     return writer(name, instruction, target).code()
