@@ -150,6 +150,61 @@ for found in results:
     check(found, results[0])
 check(results[0], np.asarray(long(long(long(x)))))
 """,
+    "programs of several devices are queued too": """
+from functools import partial
+from jax.sharding import NamedSharding, PartitionSpec as P
+import hloom
+mesh = jax.make_mesh((2,), ("i",))
+blocks = partial(jax.shard_map, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
+def body(x):
+    for _ in range(24):
+        x = jnp.tanh(x @ (x * 0.9).T @ x / 20) + jax.lax.psum(x, "i")
+    return x
+both = jax.jit(blocks(body))
+halves = jax.device_put(given, NamedSharding(mesh, P("i")))
+step = jax.jit(blocks(body), donate_argnums=0)
+steps = jax.jit(blocks(lambda x: jax.lax.fori_loop(0, 24, lambda k, x: jnp.tanh(x @ x.T @ x) + jax.lax.pmean(x, "i"), x)))
+once = np.asarray(both(halves))  # inline, and timed
+again = np.asarray(both(both(halves)))
+looped, stepped = np.asarray(steps(halves)), np.asarray(step(jnp.copy(halves)))
+check(stepped, once)
+
+y = both(halves)
+assert not y.is_ready()
+check(y, once)
+check(both(both(halves)), again)
+y = steps(halves)
+assert not y.is_ready()
+check(y, looped)
+copy = jnp.copy(halves)
+y = step(step(copy))
+assert copy.is_deleted() and not y.is_ready()
+check(y, again)
+both(halves).delete()
+check(jax.device_put(both(halves), jax.devices()[0]), once)
+
+text = "HloModule m  s { a = s32[] parameter(0)  b = s32[] parameter(1)  ROOT c = s32[] add(a, b) }"
+text += "ENTRY e { x = s32[] parameter(0)  ROOT y = s32[] all-reduce(x), to_apply=s }"
+pair = hloom.compile(text, replicas=2)  # takes the same threads
+def work(k):
+    if k % 3 == 0:
+        assert [pair.run_replicas([[j], [k]]) for j in range(50)] == [[j + k] * 2 for j in range(50)]
+        return once
+    return np.asarray(both(halves)) if k % 3 == 1 else np.asarray(steps(halves)) - looped + once
+with ThreadPoolExecutor(6) as executor:
+    for found in executor.map(work, range(18)):
+        np.testing.assert_allclose(found, once)
+
+def in_use():
+    jax.block_until_ready(y)
+    gc.collect()
+    jax.device_put(0.0)
+    return [device.memory_stats()["bytes_in_use"] for device in jax.devices()]
+before = in_use()
+for _ in range(20):
+    y = both(y)
+assert in_use() == before
+""",
     "memory is released": """
 def in_use():
     y.block_until_ready()
@@ -189,18 +244,30 @@ def test_results_equal_those_of_inline_calls(case: str, failures: dict[str, str]
 
 
 def test_a_forked_child_has_a_queue_of_its_own_and_processes_end_while_programs_run() -> None:
-    out = run(f"""{LONG}
+    out = run(
+        f"""{LONG}
 import os, warnings
+from jax.sharding import NamedSharding, PartitionSpec as P
 warnings.simplefilter("ignore")
+mesh = jax.make_mesh((2,), ("i",))
+halves = jax.device_put(given, NamedSharding(mesh, P("i")))
+both = jax.jit(jax.shard_map(lambda x: layers(x[:, :192])[:, :1] * jax.lax.psum(x, "i"), mesh=mesh, in_specs=P("i"), out_specs=P("i")))
+once = np.asarray(both(halves))
 y = later()
 child = os.fork()
 if not child:
     check(long(x))
+    for _ in range(3):
+        y = both(halves)
+    # JAX reads all shards at once with threads, which the child does not have.
+    check(np.concatenate([shard.data for shard in y.addressable_shards]), once)
     print("child", flush=True)
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 check(y)
-last = later()
+last = later(), both(halves)
 print("parent")
-""")
+""",
+        devices=2,
+    )
     assert out.split() == ["child", "parent"]

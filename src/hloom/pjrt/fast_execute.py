@@ -69,7 +69,7 @@ def enable_native(
 
 
 def _dispatch(entry: NativeEntry) -> int:
-    if entry.groups or not entry.always_ends:
+    if not entry.always_ends:
         return NEVER_QUEUED
     return BRIEF if entry.is_brief else LOOPS if entry.has_loops else TIMED
 

@@ -35,6 +35,7 @@ from hloom.backends.cpu.llvm.native.types import (
     i32,
     i64,
     u8,
+    u32,
     u64,
 )
 from hloom.backends.cpu.llvm.native.vocabulary import (
@@ -44,6 +45,7 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     address_of,
     copy_memory,
     elements,
+    external,
     native,
     null,
     stack,
@@ -51,7 +53,7 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     to,
 )
 from hloom.backends.cpu.program.interface import TABLE
-from hloom.backends.cpu.runtime.device_threads import Program
+from hloom.backends.cpu.runtime.device_threads import BUSY, Program
 from hloom.pjrt.native.memory import (
     DONATED,
     STATE,
@@ -62,7 +64,7 @@ from hloom.pjrt.native.memory import (
     retire,
     return_record,
 )
-from hloom.pjrt.native.structures import BufferRecord, EventRecord
+from hloom.pjrt.native.structures import BufferRecord, EventRecord, ExecutableRecord
 
 MIN_QUEUED_NANOSECONDS, MAX_QUEUED_LOOP_NANOSECONDS = 2_000_000, 1_000_000_000
 """Shortest run for which waking the worker pays; longest loop that may run where Ctrl-C cannot interrupt it."""
@@ -72,16 +74,23 @@ MAX_IN_FLIGHT = 2
 EVENT_COUNT = 64
 """Number of event records, shared round-robin: the holder of an old event may wait for a later task instead."""
 CLOCK_MONOTONIC = 1
+BUSY_MICROSECONDS = 100
+"""Time between attempts to run a program on several devices whose threads run another one."""
 
+RunDevices = Callable[[Program, Address, u64, u64, Address, u64], i32]
+"""`hloom_run_devices`."""
 OnReady = Callable[[Address, Address], None]
 
 
 class Task(Structure):
-    """A queued program."""
+    """A queued program, whose tables, one for each device, lie one after another."""
 
     next: Address
     main: Program
-    table: Address
+    tables: Address
+    table_words: u64
+    device_count: u64
+    groups: Address
     arena_bytes: u64
     task_id: u64
     callbacks: Address
@@ -126,6 +135,8 @@ class Queue(Structure):
 
 
 QUEUE = static(Queue, "hloom_pjrt_queue")
+
+usleep = external("usleep", i32, u32)
 
 
 @native(name="hloom_pjrt_reset_queue")
@@ -192,22 +203,27 @@ def wait_for(task_id: u64) -> None:
 
 
 @native()
-def enqueue(main: Address, table: Array[u64], words: u64, arena_bytes: u64) -> u64:
-    """Appends a program with a copy of its table to the queue; returns the task id, or 0 if out of memory."""
-    size = (words << 3) + 63 & -64
-    copy = aligned_alloc(64, size)
-    node = aligned_alloc(64, 64)
+def enqueue(executable: ExecutableRecord, tables: Array[u64]) -> u64:
+    """Appends a program with copies of its tables to the queue; returns the task id, or 0 if out of memory."""
+    words, devices = executable.table_words, executable.device_count
+    size = words * devices << 3
+    copy = aligned_alloc(64, size + 63 & -64)
+    node = aligned_alloc(64, Task.byte_size + 63 & -64)
     if copy == null or node == null or not ensure_worker():
         free(copy)
         free(node)
         return u64(0)
-    copy_memory(copy, address_of(table), words << 3)
-    elements(u64, copy)[POLL_WORD] = address_of(always_continue)
+    copy_memory(copy, address_of(tables), size)
+    for device in range(devices):
+        elements(u64, copy)[device * words + POLL_WORD] = address_of(always_continue)
     task = to(Task, node)
     task.next = null
-    task.main = to(Program, main)
-    task.table = copy
-    task.arena_bytes = arena_bytes
+    task.main = to(Program, executable.main)
+    task.tables = copy
+    task.table_words = words
+    task.device_count = devices
+    task.groups = executable.groups
+    task.arena_bytes = executable.arena_bytes
     task.callbacks = null
     lock_queue()
     while QUEUE.submitted.load(MONOTONIC) - QUEUE.completed.load(MONOTONIC) >= MAX_IN_FLIGHT:
@@ -324,17 +340,31 @@ def run_tasks(argument: Address) -> Address:
             pthread_cond_wait(address_of(QUEUE.work), address_of(QUEUE.mutex))
         unlock_queue()
         task = to(Task, QUEUE.first)
-        task.main(task.table)
-        if task.arena_bytes != 0:
-            release(to(Table, task.table).arena, task.arena_bytes)
-        free(task.table)
+        run_task(task)
         end_task(task)
 
 
-class Table(Structure):
-    """The first word of a program's table."""
+@native(inline=True)
+def run_task(task: Task) -> None:
+    """Runs a program on its devices, and releases its workspaces and tables."""
+    words, devices = task.table_words, task.device_count
+    while run_program(task.main, task.tables, words << 3, devices, task.groups, 0) == BUSY:
+        usleep(BUSY_MICROSECONDS)
+    if task.arena_bytes != 0:
+        for device in range(devices):
+            release(elements(u64, task.tables)[device * words], task.arena_bytes)
+    free(task.tables)
 
-    arena: Address
+
+@native(inline=True)
+def run_program(main: Program, tables: Address, table_bytes: u64, devices: u64, groups: Address, polls: u64) -> i32:
+    """Runs a program on this thread, and on those of other devices, whose waits poll the host or not. Returns its
+    status: 0, `BUSY` if nothing has run, or another one if it failed or was interrupted.
+    """
+    if groups == null:
+        return main(tables)
+    run_devices = to(RunDevices, STATE.run_devices)
+    return run_devices(main, tables, table_bytes, devices, groups, polls)
 
 
 @native()

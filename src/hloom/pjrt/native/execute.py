@@ -10,8 +10,6 @@ argument is not owned by native code or excluded from donation in this call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from hloom.backends.cpu.llvm.native.types import Address, Array, boolean, i32, u64
 from hloom.backends.cpu.llvm.native.vocabulary import address_of, copy_memory, native, null, stack, to
 from hloom.backends.cpu.runtime.device_threads import BUSY, Program
@@ -22,14 +20,13 @@ from hloom.pjrt.native.async_dispatch import (
     is_idle,
     last_task,
     now,
+    run_program,
     wait_for,
 )
 from hloom.pjrt.native.call_buffers import end, prepare
-from hloom.pjrt.native.memory import PYTHON_FUNCTIONS, STATE, call_python
+from hloom.pjrt.native.memory import PYTHON_FUNCTIONS, call_python
 from hloom.pjrt.native.structures import ExecutableRecord, ExecuteCall
 
-RunDevices = Callable[[Address, Address, u64, u64, Address], i32]
-"""`hloom_run_devices`."""
 PYTHON_EXECUTE = PYTHON_FUNCTIONS.index("LoadedExecutable_Execute")
 NEVER_QUEUED, BRIEF, TIMED, LOOPS = range(4)
 """Values of `dispatch`: the program cannot be queued; is always short; is timed; is timed and has loops."""
@@ -71,7 +68,7 @@ def run(arguments: ExecuteCall, executable: ExecutableRecord) -> boolean:
     task: u64 = 0
     if prepared == devices:
         if should_queue(executable):
-            task = enqueue(executable.main, tables, words, executable.arena_bytes)
+            task = enqueue(executable, tables)
         status = i32(0) if task != 0 else run_inline(executable, tables)
     failed = status != 0 and status != BUSY
     if failed:
@@ -86,29 +83,27 @@ def run(arguments: ExecuteCall, executable: ExecutableRecord) -> boolean:
 def should_queue(executable: ExecutableRecord) -> boolean:
     """Whether to queue the program: its last run was long, or other programs are in flight.
 
-    A queued program cannot be interrupted, so one with loops must be known to end soon.
+    A queued program cannot be interrupted, so one with loops must be known to end soon; one of several devices has run
+    before, so that their threads are there.
     """
     kind = executable.dispatch
     last = executable.last_nanoseconds
     if kind == LOOPS and (last == 0 or last >= MAX_QUEUED_LOOP_NANOSECONDS):
+        return False
+    if executable.groups != null and last == 0:
         return False
     return kind != NEVER_QUEUED and (not is_idle() or last >= MIN_QUEUED_NANOSECONDS)
 
 
 @native(inline=True)
 def run_inline(executable: ExecutableRecord, tables: Array[u64]) -> i32:
-    """Waits for the queue and runs the program on the calling thread, and on those of other devices. Returns its
-    status: 0, `BUSY` if nothing has run, or another one if it failed or was interrupted.
-    """
+    """Waits for the queue and runs the program. Returns its status, see `run_program`."""
     wait_for(last_task())
-    if executable.groups != null:
-        run_devices = to(RunDevices, STATE.run_devices)
-        table_bytes = executable.table_words << 3
-        return run_devices(executable.main, address_of(tables), table_bytes, executable.device_count, executable.groups)
-    main = to(Program, executable.main)
+    main, tables_start, size = to(Program, executable.main), address_of(tables), executable.table_words << 3
     if executable.dispatch < TIMED:
-        return main(address_of(tables))
+        return run_program(main, tables_start, size, executable.device_count, executable.groups, 1)
     started = now()
-    status = main(address_of(tables))
-    executable.last_nanoseconds = now() - started
+    status = run_program(main, tables_start, size, executable.device_count, executable.groups, 1)
+    if status == 0:
+        executable.last_nanoseconds = now() - started
     return status

@@ -61,8 +61,9 @@ THREADS = static(DeviceThreads, "hloom_device_threads")
 
 
 @native(name="hloom_run_devices")
-def run_devices(main: Program, tables: Address, table_bytes: u64, devices: u64, groups: Groups) -> i32:
-    """Runs a program on `devices` devices, whose tables lie one after another.
+def run_devices(main: Program, tables: Address, table_bytes: u64, devices: u64, groups: Groups, polls: u64) -> i32:
+    """Runs a program on `devices` devices, whose tables lie one after another. Waits of this thread poll the host or
+    not.
 
     Returns 0, the status of a program that ended early, or `BUSY`.
     """
@@ -70,6 +71,7 @@ def run_devices(main: Program, tables: Address, table_bytes: u64, devices: u64, 
         return BUSY
     status: i32 = BUSY
     if start_threads(devices - 1):
+        groups.polls = polls
         status = run_on_threads(main, tables, table_bytes, devices, groups)
     THREADS.busy.store(0, RELEASE)
     return status

@@ -70,7 +70,9 @@ class Groups(Structure):
     first: Address
     count: u64
     host: Address
-    """`Host` of the device on the calling thread, where Python handles signals: its waits poll."""
+    """`Host` of the device on the calling thread."""
+    polls: u64
+    """Whether the calling thread polls while it waits, so that Python handles signals."""
     are_empty: u64
     """Whether the last run has ended in all groups: not if it was stopped, or goes on in the parent of this process."""
     stopped: Atomic[u64]
@@ -162,7 +164,8 @@ def meet(group: Group, groups: Groups, host: Host) -> boolean:
 def await_polling(events: EventCount, count: u64, groups: Groups, host: Host) -> boolean:
     """Waits until the count differs from one that was read before; returns false if the host stops the wait."""
     is_reached = spin(events, count)
-    limit = u64(POLL_NANOSECONDS) if address_of(host) == groups.host else u64(FOREVER)
+    polls = groups.polls != 0 and address_of(host) == groups.host
+    limit = u64(POLL_NANOSECONDS) if polls else u64(FOREVER)
     while not is_reached:
         is_reached = sleep(events, count, limit)
         if not is_reached and poll_host(host, WAIT_SITE) != 0:

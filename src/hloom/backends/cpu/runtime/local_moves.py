@@ -43,7 +43,7 @@ from hloom.system.records import record
 from hloom.types import PrimitiveType
 from hloom.values import Array
 
-_RUN_DEVICES = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_size_t] * 5)
+_RUN_DEVICES = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_size_t] * 6)
 MAX_LENGTH = 2**31 - 1
 """Largest number of elements of a reduction."""
 SHARE_STEP = 64
@@ -102,7 +102,7 @@ class Team:
     def run(self, main: int, tables: Array) -> int:
         """Runs a program on all devices, with a table for each. Returns its status; `BUSY` if nothing has run."""
         status: int = _RUN_DEVICES(run_devices_address())(
-            main, tables.ctypes.data, tables.strides[0], len(tables), self.groups
+            main, tables.ctypes.data, tables.strides[0], len(tables), self.groups, 1
         )
         return status
 
