@@ -183,6 +183,13 @@ def test_elements_far_apart_are_prefetched() -> None:
     assert any("prefetched" in name for name in called(code_of((64, 1024), 2)))
 
 
+def test_columns_of_equal_lengths_share_code_with_masks_and_prefetches() -> None:
+    names = {name for name in called(code_of((200, 200, 200), 3)) if ".from." in name or ".to." in name}
+    assert len(names) == 2 and all(name.endswith(".partial.prefetched") for name in names)
+    alone = {name for name in called(code_of((64, 200, 200), 3)) if ".from." in name}
+    assert len(alone) == 2
+
+
 @pytest.mark.parametrize(("n", "lanes"), [(1 << 14, 32), (1 << 16, 16), (1 << 20, 32)])
 def test_matrices_have_blocks_that_stay_in_the_first_level_cache_if_one_vector_does(n: int, lanes: int) -> None:
     assert f"fft.load.rows.c64.{lanes}.v16f32.full.twisted.prefetched" in called(code_of((n,), 1))

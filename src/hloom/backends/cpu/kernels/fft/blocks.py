@@ -22,6 +22,8 @@ VisitSquare = Callable[[IndexValue, IndexValue, IndexValue, Sequence[Value]], No
 lane, and the addresses of the sequences of its lanes."""
 Order = Literal["columns", "rows", "elements"]
 """The traversal of a block: vectors of adjacent sequences, squares of contiguous sequences, or single elements."""
+FAR = 2048
+"""Bytes between elements from which they are prefetched: processors do that within pages."""
 
 
 @record
@@ -36,6 +38,11 @@ class BlockView:
     length: int
     inner: int
     tile: int = 0
+
+    @property
+    def is_far(self) -> bool:
+        """Whether elements of a sequence are so far apart that the processor does not prefetch them."""
+        return self.inner * self.type.byte_width >= FAR
 
     def order(self, fft: LaneFft, sequences: int) -> Order:
         """The order in which sequences are moved: columns if all sequences of a block are adjacent."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from hloom.ops.attributes import FftType
 from hloom.ops.fft import Fft
 from hloom.passes.legalize.fft_lengths import MAX_LENGTH, has_code, product_of_two, radices_of
 from hloom.system.records import record
-from hloom.target import L1_BYTES, L2_BYTES, Target
+from hloom.target import CACHE_LINE, L1_BYTES, L2_BYTES, Target
 from hloom.types import PrimitiveType
 
 MIN_SPLIT = 64
@@ -170,10 +170,26 @@ class _Writer:
         if inner == 1:
             self._rows(length, outer, source, target, scale)
             return
-        view = BlockView(self.complex, length, inner)
-        self._run(
-            FftPass(view, view, self._lane_fft(length, inner * outer, 2), inner * outer, scale=scale), source, target
+        self._run(replace(self._columns(axis), scale=scale), source, target)
+
+    def _columns(self, axis: int) -> FftPass:
+        """Returns the pass along columns of a dimension, which shares its code with those of equal length."""
+        first = len(self.sizes) - len(self.lengths)
+        alike = [k for k in range(first, len(self.sizes) - 1) if self.lengths[k - first] == self.lengths[axis - first]]
+        own, *all_passes = map(self._own_columns, [axis, *alike])
+        shared = [p for p in all_passes if p.order(p.source) == "columns"]
+        has_masks = self.target.vector_bytes == CACHE_LINE
+        return replace(
+            own,
+            is_masked=has_masks and not all(p.is_full for p in shared),
+            is_prefetched=any(p.source.is_far for p in shared),
         )
+
+    def _own_columns(self, axis: int) -> FftPass:
+        inner, outer = math.prod(self.sizes[axis + 1 :]), math.prod(self.sizes[:axis])
+        length = self.lengths[axis - len(self.sizes)]
+        view = BlockView(self.complex, length, inner)
+        return FftPass(view, view, self._lane_fft(length, inner * outer, 2), inner * outer)
 
     def _rows(self, n: int, rows: int, source: Value, target: Value, scale: float) -> None:
         fft = RowFft(n, type_of(self.element, self.width)) if n <= MAX_LENGTH and self.width > 1 else None

@@ -32,16 +32,14 @@ MIN_GROUP = 16
 """Lanes that share a table of factors at least: tables with one for each sixteenth sequence stay small."""
 PADDING = 320
 """Bytes between arrays, so that their distance is not a multiple of a page."""
-FAR = 2048
-"""Bytes between elements from which they are prefetched: processors do that within pages."""
 
 
 @record
 class Access:
     """Adjacent sequences in memory, one in each lane: the type of elements, and the distance of those of a sequence.
 
-    Real and imaginary parts may be swapped, and stored elements multiplied by a scale. A partial access has lanes
-    without sequences. Stores may be non-temporal.
+    Real and imaginary parts may be swapped, and stored elements multiplied by a scale. A partial access may have lanes
+    without sequences. Elements of a sequence that are far apart are prefetched. Stores may be non-temporal.
     """
 
     type: PrimitiveType
@@ -49,6 +47,7 @@ class Access:
     is_full: bool
     is_swapped: bool
     scale: float = 1.0
+    is_far: bool = False
     is_nontemporal: bool = False
 
     @property
@@ -58,8 +57,8 @@ class Access:
 
     @property
     def is_prefetched(self) -> bool:
-        """Whether elements are so far apart that the processor does not prefetch them."""
-        return self.distance * self.type.byte_width >= FAR and not self.is_nontemporal
+        """Whether code prefetches elements, which the processor does not."""
+        return self.is_far and not self.is_nontemporal
 
     @property
     def name(self) -> str:

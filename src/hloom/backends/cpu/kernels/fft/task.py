@@ -29,7 +29,8 @@ class FftPass:
     """A transform of all sequences of a view, from one array into another.
 
     `twiddle` has the two factors of a long sequence of which the pass transforms the second. Stores of
-    whole blocks of columns may be non-temporal.
+    whole blocks of columns may be non-temporal. Columns may be masked and prefetched though they need not be: to share
+    code with a pass that needs it.
     """
 
     source: BlockView
@@ -40,6 +41,8 @@ class FftPass:
     twiddle: tuple[int, int] | None = None
     scale: float = 1.0
     is_nontemporal: bool = False
+    is_masked: bool = False
+    is_prefetched: bool = False
 
     def order(self, view: BlockView) -> Order:
         """The order in which the sequences of the source or the target are moved."""
@@ -63,7 +66,15 @@ class FftPass:
     def accesses(self, is_inverse: bool) -> tuple[Access | None, Access | None]:
         """The accesses of memory by the first and the last stage, where these read or write columns."""
         source, target = (
-            Access(view.type, view.inner, self.is_full, is_inverse, scale, is_nontemporal and self.is_full)
+            Access(
+                view.type,
+                view.inner,
+                self.is_full and not self.is_masked,
+                is_inverse,
+                scale,
+                self.is_prefetched or view.is_far,
+                is_nontemporal and self.is_full,
+            )
             if self.order(view) == "columns"
             else None
             for view, scale, is_nontemporal in (
