@@ -254,6 +254,16 @@ class InstructionBuilder:
         """Appends a bitcast, unless the type is the same."""
         return a if a.type is type else self.append(Convert(self.name(), "bitcast", a, type))
 
+    def fence(self, a: Value) -> Value:
+        """Returns the bits of a vector behind an arithmetic fence, for which there is no code.
+
+        LLVM does not look through it for operations to combine, nor for bits that it knows.
+        """
+        if isinstance(a, Constant):
+            return a
+        floats = a.type if a.type.element in ("float", "double") else type_of("float", a.type.byte_size // 4)
+        return self.bitcast(self.intrinsic("arithmetic.fence", self.bitcast(a, floats)), a.type)
+
     def fmuladd(self, a: Value, b: Value, c: Value) -> Value:
         """Appends a * b + c, which is fused if the processor has the instruction."""
         return self.intrinsic("fmuladd", a, b, c)

@@ -76,3 +76,27 @@ def test_rotations_are_one_instruction(element_type: str, total: int) -> None:
     (found,) = compiled(f"HloModule m\nENTRY e {{ {body} }}", x)
     patterns = [int(each) % 2**bits for each in x]
     assert [int(each) % 2**bits for each in found] == [(p << left) % 2**bits | p >> right for p in patterns]
+
+
+@pytest.mark.parametrize(("element_type", "size"), [("u32", 1), ("u32", 7), ("u32", 64), ("s64", 33), ("u8", 64)])
+def test_rotations_mixed_with_others_keep_all_bits(element_type: str, size: int) -> None:
+    """The fence behind them is one of floats: bits of signalling NaNs pass it as they are."""
+    bits, dtype = int(element_type[1:]), BY_NAME[element_type].dtype
+    shape = f"{element_type}[{size}]"
+    body = f"""
+        x = {shape} parameter(0)
+        y = {shape} parameter(1)
+        a = {element_type}[] constant(5)
+        as = {shape} broadcast(a), dimensions={{}}
+        b = {element_type}[] constant({bits - 5})
+        bs = {shape} broadcast(b), dimensions={{}}
+        rotated = {shape} or({shape} shift-left(x, as), {shape} shift-right-logical(x, bs))
+        ROOT r = {shape} xor(rotated, y)"""
+    assert ("fence" in emitted(body)) == (size > 1 and bits > 8)
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 2**bits, size, f"u{bits // 8}")
+    nan = {8: 0x7F, 32: 0x7F80_0001, 64: 0x7FF0_0000_0000_0001}[bits]
+    rotated = [(int(each) << 5 | int(each) >> bits - 5) % 2**bits for each in x]
+    y = np.array([each ^ nan if k % 2 else k for k, each in enumerate(rotated)], x.dtype)
+    (found,) = compiled(f"HloModule m\nENTRY e {{ {body} }}", x.view(dtype), y.view(dtype))
+    assert [int(each) % 2**bits for each in found] == [a ^ int(c) for a, c in zip(rotated, y, strict=True)]

@@ -14,7 +14,7 @@ from hloom.backends.cpu.elements.functions.lanes import Lanes
 from hloom.backends.cpu.elements.functions.logarithms import power
 from hloom.backends.cpu.elements.functions.vector_math import FUNCTIONS
 from hloom.backends.cpu.elements.scalar_function import ScalarFunctionCall, apply_function
-from hloom.backends.cpu.elements.shifts import disjunction, shift
+from hloom.backends.cpu.elements.shifts import disjunction, exclusive_or, shift
 from hloom.backends.cpu.elements.small_values import (
     Multiple,
     RoundedProduct,
@@ -220,11 +220,9 @@ def _clamp(op: Clamp, b: Builder, e: Apply, low: Value, x: Value, high: Value) -
     return _minimum(op, b, e, _maximum(op, b, e, low, x), high)
 
 
-def _bitwise(instruction: str) -> Emit:
-    def emit(op: Operation, b: Builder, e: Apply, x: Value, y: Value) -> Element:
-        return b.binary(instruction, x, y)
-
-    return emit
+@REAL.rule(And)
+def _and(op: And, b: Builder, e: Apply, x: Value, y: Value) -> Element:
+    return b.binary("and", x, y)
 
 
 @REAL.rule(Or)
@@ -232,8 +230,9 @@ def _or(op: Or, b: Builder, e: Apply, x: Value, y: Value) -> Element:
     return disjunction(b, x, y)
 
 
-REAL.add(And, _bitwise("and"))
-REAL.add(Xor, _bitwise("xor"))
+@REAL.rule(Xor)
+def _xor(op: Xor, b: Builder, e: Apply, x: Value, y: Value) -> Element:
+    return exclusive_or(b, x, y)
 
 
 def _shift(instruction: str) -> Emit:

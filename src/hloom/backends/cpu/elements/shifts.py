@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hloom.backends.cpu.elements.types import rounded
 from hloom.lir import Builder, Constant, Value, constant, is_constant_below
-from hloom.lir.instructions import Binary
+from hloom.lir.instructions import Binary, Call
 from hloom.types import PrimitiveType
 
 
@@ -34,6 +34,21 @@ def disjunction(b: Builder, x: Value, y: Value) -> Value:
         return b.binary("or", x, y)
     value, amount = rotation
     return b.intrinsic("fshl", value, value, amount)
+
+
+def exclusive_or(b: Builder, x: Value, y: Value) -> Value:
+    """Emits an `xor`; that of a rotated vector, as each iteration of random bits and of hashes has one, is fenced.
+
+    LLVM looks for known bits of the operands of each operation, six operations back, which takes it longer than all its
+    other work on such code, and finds none.
+    """
+    result = b.binary("xor", x, y)
+    is_mixing = result.type.width and result.type.bits >= 32 and any(map(_is_rotated, (x, y)))
+    return b.fence(result) if is_mixing else result
+
+
+def _is_rotated(x: Value) -> bool:
+    return isinstance(x, Call) and x.operands[0].text.startswith("@llvm.fshl")
 
 
 def _rotation(left: Value, right: Value) -> tuple[Value, Value] | None:

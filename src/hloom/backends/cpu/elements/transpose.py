@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hloom.lir import Builder, Constant, Value, type_of
+from hloom.lir import Builder, Value
 
 
 def transpose(b: Builder, rows: Sequence[Value], span: int = 1, nearest_first: bool = False) -> list[Value]:
@@ -52,12 +52,4 @@ def _fenced(b: Builder, rows: list[Value], step: int) -> list[Value]:
     LLVM looks for ways to combine shuffles of shuffles, which takes it longer than all its other work, and finds none
     beyond two steps.
     """
-    return [_fence(b, row) for row in rows] if step and step % 2 == 0 else rows
-
-
-def _fence(b: Builder, row: Value) -> Value:
-    """Returns the bits of a row as floats behind an arithmetic fence, for which there is no code."""
-    if isinstance(row, Constant):
-        return row
-    floats = row.type if row.type.element in ("float", "double") else type_of("float", row.type.byte_size // 4)
-    return b.bitcast(b.intrinsic("arithmetic.fence", b.bitcast(row, floats)), row.type)
+    return [b.fence(row) for row in rows] if step and step % 2 == 0 else rows
