@@ -124,8 +124,8 @@ PACKED = Case(16, 512, 96, "s4", "f32", "columns", transposed=True)
         (replace(PLAIN, rows=8, scales="64"), False, True),
         (replace(PACKED, scales="groups"), True, False),  # sums of groups are stored as fast as they are scaled
         (replace(PLAIN, rows=8), False, True),
-        (replace(PLAIN, rows=4), False, False),  # words are stored as fast as they are multiplied
-        (replace(PLAIN, rows=7, transposed=False), False, False),
+        (replace(PLAIN, rows=5), False, False),  # words are stored as fast as they are multiplied
+        (replace(PLAIN, rows=5, transposed=False), False, False),
         (replace(PLAIN, rows=8, transposed=False), False, True),
         (replace(PLAIN, rows=8, weights="f8e4m3fn"), False, True),
         (replace(PLAIN, rows=8, weights="f8e5m2"), False, False),  # has infinity

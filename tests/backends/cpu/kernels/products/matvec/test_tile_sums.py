@@ -27,7 +27,7 @@ PLAIN = Case(8, 512, 96, "s8", "bf16", transposed=True)
     [
         (PLAIN, True),
         (replace(PLAIN, rows=1), False),  # words are stored as fast as they are multiplied
-        (replace(PLAIN, rows=5, transposed=False), False),  # bytes take longer where rows are adjacent
+        (replace(PLAIN, rows=4, transposed=False), False),  # bytes take longer where rows are adjacent
         (replace(PLAIN, k=31, n=640), False),  # less than a register
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hloom.backends.cpu.elements.small_values import magnitudes_of
+from hloom.backends.cpu.elements.small_values import Magnitudes, magnitudes_of
 from hloom.backends.cpu.elements.transpose import transpose
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.products.computed.computed_operand import MAX_INTEGER, ComputedOperand
@@ -167,10 +167,23 @@ def packed_columns(
     """
     if operand.value.type is PrimitiveType.BF16:
         return TileColumns(count, 1, order, are_left=are_left)
-    magnitudes = magnitudes_of(operand.value)
-    if magnitudes is None or (magnitudes.least == 1 and magnitudes.largest > MAX_INTEGER):
-        return None
-    return TileColumns(count, PARTS, order, are_left=are_left, least=magnitudes.least)
+    magnitudes = _exact_magnitudes(operand)
+    return magnitudes and TileColumns(count, PARTS, order, are_left=are_left, least=magnitudes.least)
+
+
+def is_exact(operand: ComputedOperand) -> bool:
+    """Whether bf16 has all elements of an operand of f32."""
+    return _exact_magnitudes(operand) is not None
+
+
+def _exact_magnitudes(operand: ComputedOperand) -> Magnitudes | None:
+    found = magnitudes_of(operand.value)
+    return None if found is None or (found.least == 1 and found.largest > MAX_INTEGER) else found
+
+
+def exact_words(f: KernelFunction, low: Value, high: Value) -> Value:
+    """Returns two vectors of f32 that bf16 has as words of an element of each."""
+    return f.binary("or", f.binary("lshr", f.bitcast(low, WORD), constant(WORD, 16)), f.bitcast(high, WORD))
 
 
 def words_of(f: KernelFunction, low: Value, high: Value) -> Value:

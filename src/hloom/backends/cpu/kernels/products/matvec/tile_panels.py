@@ -31,6 +31,8 @@ from hloom.backends.cpu.kernels.products.matvec.tile_columns import (
     WORD,
     TileColumns,
     bf16_words,
+    exact_words,
+    is_exact,
     packed_columns,
     unrounded,
     words_of,
@@ -51,7 +53,7 @@ from hloom.system.records import record
 from hloom.target import CACHE_LINE, Target
 from hloom.types import PrimitiveType
 
-MIN_VECTORS = {BF16: (2, 3, 7), PrimitiveType.F32: (4, 4, 8)}
+MIN_VECTORS = {BF16: (2, 3, 5), PrimitiveType.F32: (4, 4, 6)}
 """The least vectors of a type for which tile registers pay: with words that are looked up, with those of other halves
 of bytes, and with those of bytes."""
 SQUARES = 4  # of a panel: registers of sums
@@ -359,7 +361,8 @@ class _Panels:
         """Returns the words of elements of K of adjacent rows."""
         low, *high = self.emitter.elements(self.plan.operand.contracted, at, count)
         others = high[0] if high else [constant(F32, 0)] * len(low)
-        return [bf16_words(self.f, *pair) for pair in zip(low, others, strict=True)]
+        words = exact_words if is_exact(self.plan.operand) else bf16_words
+        return [words(self.f, *pair) for pair in zip(low, others, strict=True)]
 
     def _prefetch(self, ahead: _Ahead) -> None:
         """Prefetches as many weights as a pair of elements of K has."""

@@ -31,6 +31,8 @@ from hloom.backends.cpu.kernels.products.matvec.tile_columns import (
     F32,
     WORD,
     TileColumns,
+    exact_words,
+    is_exact,
     packed_columns,
     unrounded,
     words_of,
@@ -54,7 +56,7 @@ from hloom.system.records import record
 from hloom.target import Target
 from hloom.types import PrimitiveType
 
-MIN_VECTORS = {BF16: 4, PrimitiveType.F32: 8, S8: 5, U8: 5}  # fewer are multiplied as fast as words are stored
+MIN_VECTORS = {BF16: 4, PrimitiveType.F32: 7, S8: 5, U8: 5}  # fewer are multiplied as fast as words are stored
 STEPS, FEW_STEPS = 8, 2  # of K of the rows that are in the first cache: a part
 BLOCK = 64  # steps whose sums are added in one chain
 UNIT = 2  # steps that are computed together
@@ -83,12 +85,13 @@ def tile_columns(p: Matvec, target: Target) -> TileColumns | None:
     return packed_columns(p.count, operand, _order(operand))
 
 
-def _order(operand: ComputedOperand) -> Sequence[int] | None:
-    """Returns which of the elements of a step, or of several, the halves of words have; None if they are in order."""
+def _order(operand: ComputedOperand) -> Sequence[int]:
+    """Returns which of the elements of a step, or of several, the halves of words have."""
     if operand.has_words:
         return order_of_halves(operand.block_of_words // 2)
-    order = operand.order(F32)
-    return None if order is None else [*order, *(WORDS + lane for lane in order)]
+    order = operand.order(F32) or range(WORDS)
+    both = [*order, *(WORDS + lane for lane in order)]
+    return [both[lane % 2 * WORDS + lane // 2] for lane in range(STEP)] if is_exact(unrounded(operand)) else both
 
 
 def tile_sums_code(
@@ -361,8 +364,9 @@ class _Rows:
             mask = f.first_lanes(count - first, lanes) if count - first < lanes else None
             vectors += row.load(f.add(start, first), mask)
         vectors += [constant(F32, 0)] * (len(vectors) % 2)
+        rounded = exact_words if is_exact(self.matrix.emitter.operand) else words_of
         for i, (low, high) in enumerate(zip(vectors[::2], vectors[1::2], strict=True)):
-            f.store(words_of(f, low, high), f.at(target, i * WORDS, "i32"), 64)
+            f.store(rounded(f, low, high), f.at(target, i * WORDS, "i32"), 64)
 
     def _multiply(self, start: IndexValue, step: IndexValue) -> None:
         """Adds the products of a step of K, counted from the first one of the computed words, to the sums."""
