@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import types
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
@@ -193,6 +193,21 @@ def test_the_longest_module_begins_before_other_work(monkeypatch: pytest.MonkeyP
         files = compilation.finish([ADDITION, longest], meanwhile)
     assert files == [longest.encode(), ADDITION.encode()]
     assert events == ["False False", "meanwhile", "True True"]
+
+
+def test_the_next_program_is_compiled_by_the_same_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+
+    def compile_text(text: str) -> bytes:
+        threads.append(threading.current_thread())
+        return text.encode()
+
+    monkeypatch.setattr(machine_code, "compile_text", compile_text)
+    for _ in range(2):
+        with machine_code.Compilation(threads=2) as compilation:
+            compilation.begin([ADDITION])
+            wait(compilation._futures)
+    assert threads[0] is threads[1] is not threading.current_thread()
 
 
 LATE = """

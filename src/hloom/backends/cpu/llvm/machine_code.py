@@ -18,6 +18,7 @@ import llvmlite.binding as llvm
 from hloom.backends.cpu.llvm.calls import LlvmCalls, llvm_calls
 from hloom.backends.cpu.llvm.disk_cache import cached, code_version, find_object
 from hloom.backends.cpu.llvm.processor import processor
+from hloom.system.forks import at_fork
 from hloom.system.machine import operating_system
 from hloom.system.shield import checkpoint, fork_allowed, shielded
 
@@ -201,15 +202,16 @@ class Compilation:
     """Compiles the modules of one program on several threads, from when they are added; a context manager.
 
     The caller is one of the threads: it writes modules while others compile, and in the end compiles, too. The others
-    end with the block, since a forked child would wait for them forever.
+    have nothing to do after the block, and wait for the next program: to start them takes as long as a small pass.
     """
 
     def __init__(self, threads: int) -> None:
         self._pending: list[tuple[str, Future[bytes] | None]] = []
         """Modules and their futures; without threads the futures are None."""
         self._kept: list[bytes] = []
+        self._futures: list[Future[Any]] = []
         threads = threads if _calls().are_parallel else 1
-        self._executor = _executor(threads - 1) if threads > 1 else None
+        self._executor = _idle_executor(threads - 1) if threads > 1 else None
         if self._executor is not None:
             with fork_allowed():  # `submit` takes a lock that forks take, too
                 _make_compilers(self._executor, threads)
@@ -218,16 +220,18 @@ class Compilation:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._executor is not None:
-            with fork_allowed():
-                self._executor.shutdown(cancel_futures=True)
+        with fork_allowed():
+            wait([future for future in self._futures if not future.cancel()])
+        if self._executor is not None and not _idle_executors:
+            _idle_executors.append(self._executor)
+        elif self._executor is not None:
+            self._executor.shutdown(wait=False)
 
     def begin(self, sources: Iterable[Source]) -> None:
         """Starts compiling modules in the background, the longest first; without threads they wait for `finish`."""
         ordered = sorted(self._texts(sources), key=len, reverse=True)
-        executor = self._executor
         with fork_allowed():
-            self._pending += [(text, _submitted(executor, compile_text, text)) for text in ordered]
+            self._pending += [(text, self._submitted(compile_text, text)) for text in ordered]
 
     def finish(self, sources: Sequence[Source], meanwhile: Callable[[], object] = lambda: None) -> list[bytes]:
         """Compiles the last modules and those still waiting for a thread. Returns all object files.
@@ -238,7 +242,7 @@ class Compilation:
         own, *others = sorted(self._texts(sources), key=len, reverse=True)
         self.begin(others)
         with fork_allowed():
-            called = _submitted(self._executor, self._call_after_begun, meanwhile)
+            called = self._submitted(self._call_after_begun, meanwhile)
         first = compile_text(own)
         pending = list(enumerate(self._pending))
         here = {k: compile_text(text) for k, (text, future) in pending if future is None or future.cancel()}
@@ -256,14 +260,32 @@ class Compilation:
         self._kept += [source for source in sources if isinstance(source, bytes)]
         return [source for source in sources if isinstance(source, str)]
 
+    def _submitted(self, function: Callable[..., T], *arguments: Any) -> Future[T] | None:
+        """Calls a function on another thread; None if there is none."""
+        future = _submitted(self._executor, function, *arguments)
+        if future is None:
+            self._executor = None
+        else:
+            self._futures.append(future)
+        return future
+
     def _call_after_begun(self, function: Callable[[], object]) -> None:
         """Calls a function of Python once LLVM has compiled the last module: before, it would only take the lock."""
         wait([future for _, future in self._pending[-1:] if future is not None])
         shielded(function)()
 
 
-def _executor(threads: int) -> ThreadPoolExecutor | None:
-    """Returns an executor; None if the main thread has ended, after which Python does not import one any more."""
+_idle_executors: list[ThreadPoolExecutor] = []
+"""The executor of the last program that was compiled, if any."""
+at_fork(after_in_child=_idle_executors.clear)  # a child lacks their threads
+
+
+def _idle_executor(threads: int) -> ThreadPoolExecutor | None:
+    """Returns an idle executor or a new one; None if the main thread has ended, after which Python imports none."""
+    try:
+        return _idle_executors.pop()
+    except IndexError:  # another thread may have taken the last one
+        pass
     try:
         from concurrent.futures import ThreadPoolExecutor
     except RuntimeError:
