@@ -125,6 +125,8 @@ class Function:
     """Whether the parts of a program, and all programs, share its code; it is exported, and its name says all. Before
     it is written its needs are the shared functions that it calls.
     """
+    is_combined: bool = False
+    """Whether LLVM's instruction combining finds nothing to do in it, which is a tenth of the time to compile it."""
     loops: int = 0
     """Number of counted loops."""
     locations: dict[int, str] = field(default_factory=dict)

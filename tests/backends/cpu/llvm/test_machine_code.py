@@ -20,7 +20,7 @@ from hloom.backends.cpu.codegen.emitter import emit_program
 from hloom.backends.cpu.llvm import calls as llvm_calls
 from hloom.backends.cpu.llvm import machine_code
 from hloom.backends.cpu.llvm.calls import LlvmCalls
-from hloom.backends.cpu.llvm.processor import processor
+from hloom.backends.cpu.llvm.processor import FAST_DIVISION, processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.target import Target
@@ -235,3 +235,10 @@ else:
 def test_programs_compile_after_the_main_thread_has_ended(when: str) -> None:
     done = subprocess.run([sys.executable, "-c", LATE, when], capture_output=True, text=True, timeout=250)
     assert (done.stdout.strip(), done.stderr) == ("-2.0", "")
+
+
+@pytest.mark.skipif(not processor().has(FAST_DIVISION), reason="needs a processor that divides 64 bits fast")
+def test_divisions_of_64_bits_are_one_instruction() -> None:
+    text = "define i64 @f(i64 %a, i64 %b) {\n  %c = udiv i64 %a, %b\n  ret i64 %c\n}\n"
+    code = machine_code.assembly(text)
+    assert "divq" in code and "divl" not in code

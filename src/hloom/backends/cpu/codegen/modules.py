@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hloom.backends.cpu.llvm.machine_code import CALL_ONLY, Source, kept_object, shared_mark
+from hloom.backends.cpu.llvm.machine_code import CALL_ONLY, COMBINED, Source, kept_object, shared_mark
 from hloom.lir import Function, Global, LirModule
 from hloom.lir.function import needs_of
 from hloom.lir.verify import check_module
@@ -154,13 +154,16 @@ def shared_units(units: Iterable[Unit]) -> list[Unit]:
 
 
 def module_text(module: LirModule) -> str:
-    """Returns the text of a module for LLVM, marked if programs share its code, and if it needs no optimisation."""
+    """Returns the text of a module for LLVM, marked if programs share its code, and if it needs fewer passes."""
     if is_strict():
         check_module(module)
     name = shared_name(module)
     mark = shared_mark(name) if name is not None else ""
-    call_only = CALL_ONLY if all(function.is_call_only for function in module.functions) else ""
-    return mark + call_only + module.text()
+    if all(function.is_call_only for function in module.functions):
+        mark += CALL_ONLY
+    elif all(function.is_combined for function in module.functions):
+        mark += COMBINED
+    return mark + module.text()
 
 
 def module_source(module: LirModule) -> Source:

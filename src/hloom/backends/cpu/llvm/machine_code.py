@@ -35,6 +35,8 @@ CALL_ONLY = "; call-only\n"
 """Mark of a module of call-only functions, which is compiled without optimisation: its first line, or its second one if
 the first is `shared_mark`.
 """
+COMBINED = "; combined\n"
+"""Mark of a module in which instruction combining finds nothing to do, on the same line."""
 _SHARED = "; shared "
 """Beginning of the first line of the module of a shared function, before its name."""
 Source = str | bytes
@@ -118,14 +120,15 @@ def target() -> str:
     return f"{_triple()} {cpu.name} {cpu.features} LLVM {version} {_PIPELINE}"
 
 
-def add_passes(passes: Any, is_call_only: bool = False) -> None:
+def add_passes(passes: Any, is_call_only: bool = False, is_combined: bool = False) -> None:
     """Adds LLVM's passes for emitted code, which is vectorised already, so that few of them pay."""
     passes.add_always_inliner_pass()
     # Functions that are inlined everywhere need no code of their own.
     passes.add_global_dead_code_eliminate_pass()
     if not is_call_only:
         passes.add_sroa_pass()
-        passes.add_instruction_combine_pass()
+        if not is_combined:
+            passes.add_instruction_combine_pass()
         passes.add_simplify_cfg_pass()
 
 
@@ -138,18 +141,22 @@ class _Compiler:
             cpu=cpu.name, features=cpu.features, opt=0 if is_call_only else 2, jit=True, codemodel="jitdefault"
         )
         self._builder = llvm.create_pass_builder(self._machine, llvm.create_pipeline_tuning_options(speed_level=2))
-        self._passes = llvm.create_new_module_pass_manager()
+        self._passes, self._passes_if_combined = (llvm.create_new_module_pass_manager() for _ in range(2))
         add_passes(self._passes, is_call_only)
+        add_passes(self._passes_if_combined, is_call_only, is_combined=True)
+
+    def _passes_of(self, text: str) -> Any:
+        return self._passes_if_combined if _has_mark(text, COMBINED) else self._passes
 
     def assembly(self, text: str) -> str:
         """Returns the assembly of a module."""
         with llvm.create_context() as context, llvm.parse_assembly(text, context) as module:
-            self._passes.run(module, self._builder)
+            self._passes_of(text).run(module, self._builder)
             return str(self._machine.emit_assembly(module))
 
     def compile(self, text: str) -> bytes:
         """Returns the object file of a module."""
-        return _calls().object_file(text, self._passes, self._builder, self._machine)
+        return _calls().object_file(text, self._passes_of(text), self._builder, self._machine)
 
 
 _idle_compilers: dict[bool, list[_Compiler]] = {False: [], True: []}
@@ -342,8 +349,8 @@ def kept_object(name: str) -> bytes | None:
     return find_object(_cache_key(shared_mark(name)), target())
 
 
-def _is_call_only(text: str) -> bool:
-    return CALL_ONLY.strip() in text.split("\n", 2)[:2]
+def _has_mark(text: str, mark: str) -> bool:
+    return mark.strip() in text.split("\n", 2)[:2]
 
 
 def _cache_key(text: str) -> str:
@@ -357,13 +364,13 @@ def _cache_key(text: str) -> str:
 def assembly(text: str) -> str:
     """Returns the assembly text of a module."""
     with _lock:
-        return _Compiler(_is_call_only(text)).assembly(text)
+        return _Compiler(_has_mark(text, CALL_ONLY)).assembly(text)
 
 
 @shielded
 def make_object(text: str) -> bytes:
     """Compiles a module and returns the object file."""
-    is_call_only = _is_call_only(text)
+    is_call_only = _has_mark(text, CALL_ONLY)
     idle = _idle_compilers[is_call_only]
     try:
         compiler = idle.pop()

@@ -19,6 +19,10 @@ from hloom.system.shield import shielded
 
 TILE_REGISTERS = "amx-tile"
 """The feature of tile registers, without which those of their instructions are of no use."""
+FAST_DIVISION = "avx512vbmi2"
+"""A feature of processors that divide 64 bits about as fast as 32: LLVM else tests each operand and divides either way,
+twice the code.
+"""
 _LEVELS = {
     "x86-64-v2": ("sse4.2", "popcnt", "ssse3"),
     "x86-64-v3": ("avx2", "bmi2", "fma", "f16c", "lzcnt"),
@@ -88,6 +92,8 @@ def host_processor() -> Processor:
         features[TILE_REGISTERS] = False
     if "prefer-256-bit" in features:
         features["prefer-256-bit"] = False
+    if features.get(FAST_DIVISION):
+        features["idivq-to-divl"] = False
     wide = all(features.get(feature) for feature in _LEVELS["x86-64-v4"])
     width = 64 if wide else 32 if features.get("avx2") else 16
     flat = str(features.flatten())

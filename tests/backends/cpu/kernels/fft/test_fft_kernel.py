@@ -12,6 +12,9 @@ import pytest
 import hloom as hl
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.kernels.fft.fft import emit
+from hloom.backends.cpu.llvm.machine_code import COMBINED, assembly
+from hloom.backends.cpu.llvm.processor import processor
+from hloom.lir import Function, LirModule
 from hloom.ops.attributes import FftType
 from hloom.ops.fft import Fft
 from hloom.passes.legalize.fft_lengths import radices_of
@@ -152,12 +155,12 @@ def test_factors_have_all_digits(length: int, bound: float) -> None:
     assert error <= bound * 2.0**-52
 
 
-def code_of(sizes: Sequence[int], axes: int, threads: int = 2) -> KernelCode:
-    """Returns the code of a transform for vectors of 64 bytes."""
+def code_of(sizes: Sequence[int], axes: int, threads: int = 2, vector_bytes: int = 64) -> KernelCode:
+    """Returns the code of a transform, by default for vectors of 64 bytes."""
     text, _ = module("FFT", sizes, axes, "f32")
     instruction = hl.parse(text).entry.root
     assert isinstance(instruction.op, Fft)
-    code = emit(instruction.op, "k", instruction, Target(64, threads))
+    code = emit(instruction.op, "k", instruction, Target(vector_bytes, threads))
     assert code is not None
     return code
 
@@ -188,6 +191,18 @@ def test_columns_of_equal_lengths_share_code_with_masks_and_prefetches() -> None
     assert len(names) == 2 and all(name.endswith(".partial.prefetched") for name in names)
     alone = {name for name in called(code_of((64, 200, 200), 3)) if ".from." in name}
     assert len(alone) == 2
+
+
+@pytest.mark.parametrize(("sizes", "axes"), [((64, 200, 200), 3), ((4096,), 1)])
+def test_instruction_combining_shortens_no_function_that_is_left_out_of_it(sizes: Sequence[int], axes: int) -> None:
+    code = code_of(sizes, axes, vector_bytes=processor().vector_bytes)
+    functions = [need for function in code.functions for need in function.needs.values()]
+    combined = {f.name: f for f in functions if isinstance(f, Function) and f.is_combined}
+    assert combined
+    for function in combined.values():
+        text = LirModule([function]).text()
+        fewer, all_passes = (assembly(mark + text).count("\n\t") for mark in (COMBINED, ""))
+        assert fewer <= 1.05 * all_passes, function.name
 
 
 @pytest.mark.parametrize(("n", "lanes"), [(1 << 14, 32), (1 << 16, 16), (1 << 20, 32)])

@@ -215,7 +215,9 @@ class LaneFft:
             parameters["count"] = I64
         if target and target.is_scaled:
             parameters["scale"] = self.vector.scalar
-        return shared_function(name, write, **parameters)
+        function = shared_function(name, write, **parameters)
+        function.is_combined = True
+        return function
 
     def _write_stage(
         self, radix: int, factors: Factors, source: Access | None, target: Access | None, f: KernelFunction
