@@ -162,7 +162,7 @@ def test_several_vectors_are_read_in_blocks_of_k(rows: int, k: int, n: int) -> N
     check(Case(rows, k, n, "u8", scales="columns", has_zero_points=True, transposed=True))
 
 
-@pytest.mark.parametrize(("rows", "k", "has_blocks"), [(1, 4096, False), (7, 512, False), (7, 4096, True)])
+@pytest.mark.parametrize(("rows", "k", "has_blocks"), [(1, 4096, False), (6, 512, False), (6, 4096, True)])
 def test_blocks_of_k_fit_the_first_cache(rows: int, k: int, has_blocks: bool) -> None:
     assert (
         "memset" in stage_text(hl.parse(Case(rows, k, 1024, scales="columns", transposed=True).text()), "llvm")
