@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Sequence
 
 from hloom.backends.cpu.executable import NativeEntry
-from hloom.backends.cpu.runtime.device_threads import run_devices_address
+from hloom.backends.cpu.runtime.device_threads import device_threads_address, run_devices_address
 from hloom.errors import ArgumentError, ResourceExhaustedError
 from hloom.pjrt.buffers import Buffer, address_of_array, array_at, element_type_of
 from hloom.pjrt.handlers import read_integers, read_words
@@ -40,6 +40,7 @@ def enable_native(
         return False
     if entry.groups:
         code().state.run_devices = run_devices_address()
+        code().state.device_threads = device_threads_address()
     descriptions: list[int] = []
     for index, words in (description for each in results for description in enumerate(each)):
         donor = entry.donated[index] + 1 if index in entry.donated else 0

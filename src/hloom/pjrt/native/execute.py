@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from hloom.backends.cpu.llvm.native.types import Address, Array, boolean, i32, u64
 from hloom.backends.cpu.llvm.native.vocabulary import address_of, copy_memory, native, null, stack, to
-from hloom.backends.cpu.runtime.device_threads import BUSY, Program
+from hloom.backends.cpu.runtime.device_threads import BUSY, DeviceThreads, Program
 from hloom.pjrt.native.async_dispatch import (
     MAX_QUEUED_LOOP_NANOSECONDS,
     MIN_QUEUED_NANOSECONDS,
@@ -24,7 +24,7 @@ from hloom.pjrt.native.async_dispatch import (
     wait_for,
 )
 from hloom.pjrt.native.call_buffers import end, prepare
-from hloom.pjrt.native.memory import PYTHON_FUNCTIONS, call_python
+from hloom.pjrt.native.memory import PYTHON_FUNCTIONS, STATE, call_python
 from hloom.pjrt.native.structures import ExecutableRecord, ExecuteCall
 
 PYTHON_EXECUTE = PYTHON_FUNCTIONS.index("LoadedExecutable_Execute")
@@ -83,14 +83,14 @@ def run(arguments: ExecuteCall, executable: ExecutableRecord) -> boolean:
 def should_queue(executable: ExecutableRecord) -> boolean:
     """Whether to queue the program: its last run was long, or other programs are in flight.
 
-    A queued program cannot be interrupted, so one with loops must be known to end soon; one of several devices has run
-    before, so that their threads are there.
+    A queued program cannot be interrupted, so one with loops must be known to end soon. The threads of devices are
+    started by runs inline, which end if the system refuses them.
     """
     kind = executable.dispatch
     last = executable.last_nanoseconds
     if kind == LOOPS and (last == 0 or last >= MAX_QUEUED_LOOP_NANOSECONDS):
         return False
-    if executable.groups != null and last == 0:
+    if executable.groups != null and to(DeviceThreads, STATE.device_threads).count + 1 < executable.device_count:
         return False
     return kind != NEVER_QUEUED and (not is_idle() or last >= MIN_QUEUED_NANOSECONDS)
 

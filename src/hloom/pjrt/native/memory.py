@@ -51,7 +51,8 @@ class State(Structure):
     give: Address
     """Addresses of the allocation and release functions of the memory pool."""
     run_devices: Address
-    """Address of `hloom_run_devices`, once a program of several devices is there."""
+    device_threads: Address
+    """Addresses of `hloom_run_devices` and of `DeviceThreads`, once a program of several devices is there."""
     python: Array[u64] = field(inline=(u64, len(PYTHON_FUNCTIONS)))
     """Addresses of the Python handlers, indexed as `PYTHON_FUNCTIONS`."""
     upcalls: Atomic[u64]

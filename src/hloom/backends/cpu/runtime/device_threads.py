@@ -10,6 +10,7 @@ import ctypes
 import functools
 from collections.abc import Callable
 
+from hloom.backends.cpu.llvm.machine_code import MachineCode
 from hloom.backends.cpu.llvm.native.code import native_code
 from hloom.backends.cpu.llvm.native.threads import pthread_create
 from hloom.backends.cpu.llvm.native.types import Address, Array, Atomic, Structure, boolean, field, i32, u8, u64
@@ -172,8 +173,17 @@ def reset_threads() -> None:
 
 
 @functools.cache
-def run_devices_address() -> int:
-    """Returns the address of `hloom_run_devices`."""
+def _code() -> MachineCode:
     code = native_code(run_devices, reset_threads)
     at_fork(after_in_child=ctypes.PYFUNCTYPE(None)(code.address("hloom_reset_device_threads")))
-    return code.address("hloom_run_devices")
+    return code
+
+
+def run_devices_address() -> int:
+    """Returns the address of `hloom_run_devices`."""
+    return _code().address("hloom_run_devices")
+
+
+def device_threads_address() -> int:
+    """Returns the address of the `DeviceThreads` of this process."""
+    return _code().data_address("hloom_device_threads")
