@@ -33,14 +33,16 @@ def later():
 
 CASES = {
     "a call returns before its program has ended": """
-started = time.perf_counter()
-y = long(x)
-returned = time.perf_counter() - started
-assert not y.is_ready()
-y.block_until_ready()
-ended = time.perf_counter() - started
-assert y.is_ready() and returned < ended / 4
-check(y)
+def returns_early():
+    started = time.perf_counter()
+    y = long(x)
+    returned, is_ready = time.perf_counter() - started, y.is_ready()
+    y.block_until_ready()
+    ended = time.perf_counter() - started
+    assert y.is_ready()
+    check(y)
+    return not is_ready and returned < ended / 4
+assert any(returns_early() for _ in range(5))  # others may have the processor meanwhile
 y = later()
 while not y.is_ready():
     time.sleep(0.001)
