@@ -1,18 +1,17 @@
-"""Cases: modules with arguments, and the extraction of parts of them as modules."""
+"""Cases: modules with arguments, and parts of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import field
 
 import numpy as np
 
 from hloom.api import compile
 from hloom.files.arrays import random_value
-from hloom.ir import Computation, Instruction, Module, called_by, clone_graph
-from hloom.ops.structure import Constant, Parameter, Tuple
-from hloom.passes.edit import copy_annotations
-from hloom.shape import Shape
+from hloom.ir import Instruction, Module
+from hloom.ops.structure import Constant, Parameter
+from hloom.passes.extract import extract
 from hloom.system.records import record
 from hloom.values import Value
 
@@ -90,64 +89,3 @@ def observed(case: Case, instructions: Collection[Instruction]) -> dict[Instruct
 def interpret(module: Module, arguments: Sequence[Value], observer: Callable[..., None] | None = None) -> Value:
     """Runs a module on the interpreter, with a fixed seed of random numbers."""
     return compile(module, "interpreter", seed=0, observer=observer)(*arguments)
-
-
-def extract(
-    name: str, roots: Sequence[Instruction], inputs: Collection[Instruction] = ()
-) -> tuple[Module, list[Instruction]]:
-    """Builds a module that computes `roots` of a computation (as a tuple if there are several).
-
-    Returns the module and the instruction that each of its parameters replaces: the `inputs` and parameters of the
-    computation that the roots need.
-    """
-    needed = _needed(roots, inputs)
-    outside = [i for i in needed if i in inputs or isinstance(i.op, Parameter)]
-    ordinals = {instruction: k for k, instruction in enumerate(outside)}
-    copies = _callee_copies(needed, ordinals)
-    assert roots[0].parent is not None
-    entry = Computation(roots[0].parent.name)
-    new: dict[Instruction, Instruction] = {}
-    for old in needed:
-        is_parameter = old in ordinals
-        op = Parameter(number=ordinals[old]) if is_parameter else old.op.with_computations(copies.__getitem__)
-        operands = [] if is_parameter else [new[operand] for operand in old.operands]
-        new[old] = entry.add(Instruction(old.name, old.shape, op, operands))
-        copy_annotations(old, new[old])
-        new[old].location = old.location
-        # Stack frame ids refer to tables of the other module.
-        new[old].metadata = {key: value for key, value in old.metadata.items() if key != "stack_frame_id"}
-        for before in [] if is_parameter else old.control_predecessors:
-            if before not in ordinals:
-                new[before].add_control_dependency(new[old])
-    entry.root = new[roots[0]] if len(roots) == 1 else _tuple(entry, [new[root] for root in roots])
-    module = Module(name)
-    for copy in copies.values():
-        module.add(copy)
-    module.add(entry, entry=True)
-    return module, outside
-
-
-def _callee_copies(needed: Iterable[Instruction], ordinals: Collection[Instruction]) -> dict[Computation, Computation]:
-    """Copies of the computations that the instructions call, callees first."""
-    return clone_graph(*called_by(instruction for instruction in needed if instruction not in ordinals))
-
-
-def _tuple(entry: Computation, elements: list[Instruction]) -> Instruction:
-    shape = Shape.tuple_of(element.shape for element in elements)
-    names = {instruction.name for instruction in entry.instructions}
-    name = next(n for n in ("result", *(f"result.{k}" for k in range(len(names) + 1))) if n not in names)
-    return entry.add(Instruction(name, shape, Tuple(), elements))
-
-
-def _needed(roots: Sequence[Instruction], inputs: Collection[Instruction]) -> list[Instruction]:
-    """Instructions that the roots need, in the order of the computation; operands of `inputs` are not needed."""
-    found: set[Instruction] = set()
-    stack = list(roots)
-    while stack:
-        instruction = stack.pop()
-        if instruction not in found:
-            found.add(instruction)
-            if instruction not in inputs:
-                stack += [*instruction.operands, *instruction.control_predecessors]
-    assert roots[0].parent is not None
-    return [instruction for instruction in roots[0].parent.instructions if instruction in found]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from hloom.errors import ArgumentError, close_names
-from hloom.faults.case import Case, extract, interpret
+from hloom.faults.case import Case, interpret
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.structure import Parameter
+from hloom.passes.extract import extract
 from hloom.values import Value
 
 

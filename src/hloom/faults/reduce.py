@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from hloom.errors import HloomError
-from hloom.faults.case import Case, extract, interpret
+from hloom.faults.case import Case, interpret
 from hloom.ir import Computation, Instruction, Module
 from hloom.literal import Literal
 from hloom.ops.broadcast import Broadcast
@@ -29,6 +29,7 @@ from hloom.ops.structure import Constant, Parameter, Tuple
 from hloom.passes import clone_module
 from hloom.passes.control_flow.call_inliner import inline
 from hloom.passes.edit import Edit, has_control_edges
+from hloom.passes.extract import extract
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.shape import Shape
 from hloom.text import print_module
