@@ -220,6 +220,30 @@ def test_errors_point_at_the_text(line: str, message: str) -> None:
     assert str(caught.value).splitlines()[-1].strip() == "^"
 
 
+def test_the_block_of_a_function_may_name_its_parameters() -> None:
+    text = """func.func @main(tensor<f32>, tensor<2xf32>) -> tensor<2xf32> {
+    ^bb0(%arg1: tensor<f32>, %arg0: tensor<2xf32>):
+      return %arg0 : tensor<2xf32>
+    }"""
+    (function,) = parse_mlir(text).regions[0].block.operations
+    block = function.regions[0].block
+    assert block.operations[0].operands == [block.arguments[1]]
+    declared = parse_mlir("func.func private @f(tensor<f32>, tensor<f32>) -> tensor<f32>")
+    assert not declared.regions[0].block.operations[0].regions
+    for old, new, message in (
+        ("%arg0: tensor<2xf32>)", "%arg0: tensor<f32>)", "3:1[24]: "),
+        (
+            "^bb0(%arg1: tensor<f32>, %arg0: tensor<2xf32>):",
+            "%arg0 = stablehlo.constant dense<0.> : tensor<2xf32>",
+            "1:",
+        ),
+        ("(tensor<f32>, tensor", "(%a: tensor<f32>, %b: tensor", "2:5: a region has no label"),
+        ("(tensor<f32>, tensor", "(%a: tensor<f32>, tensor", "2:5: a region has no label"),
+    ):
+        with pytest.raises(ParseError, match=message):
+            parse_mlir(text.replace(old, new))
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -215,7 +215,11 @@ class Parser(AttributeReader):
             block = Block([value for _, value in arguments])
             for name, value in arguments:
                 self.define(name, value, scanner.pos)
+            scanner.skip()
+            at = scanner.pos
             if scanner.match(_BLOCK):
+                if arguments:
+                    scanner.fail("a region has no label if its arguments have names already", at)
                 if scanner.peek("("):
                     block.arguments = self.comma_separated("(", ")", self.argument)
                 scanner.expect(":", "after the block's arguments")
@@ -278,22 +282,30 @@ class Parser(AttributeReader):
             if scanner.peek("{"):
                 names = list(self.scope_names)
                 self.values, self.scope_names = {}, []
-                regions = [self.region(list(zip(names, arguments, strict=True)))]
+                regions = [self._body(names, arguments)]
         self.values, self.scope_names = outer, scope_names
         return Operation(name, attributes=attributes, regions=regions)
+
+    def _body(self, names: Sequence[str], parameters: Sequence[Value]) -> Region:
+        """Reads the body of a function; if its parameters have types only, its block names them."""
+        at = self.scanner.pos
+        body = self.region(list(zip(names, parameters, strict=False)))
+        found, wanted = ([type_text(v.type) for v in values] for values in (body.blocks[0].arguments, parameters))
+        if found != wanted:
+            self.scanner.fail(f"the arguments of the block are ({', '.join(found)}), here ({', '.join(wanted)})", at)
+        return body
 
     def _parameters(self) -> tuple[list[Value], list[Attribute]]:
         entries: list[Attribute] = []
 
         def parameter() -> Value:
             self.scanner.skip()
-            at, name = self.scanner.pos, f"arg{len(entries)}"
+            at = self.scanner.pos
             if self.scanner.peek("%"):
                 name, value = self._typed_name("a parameter")
+                self.define(name, value, at)
             else:
-                # A declaration has types only.
                 value = Value(self.type())
-            self.define(name, value, at)
             entries.append(self.optional_attributes())
             value.location = self.trailing_location()
             return value
