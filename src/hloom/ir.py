@@ -384,13 +384,13 @@ def post_order(computation: Computation) -> list[Instruction]:
         stack: list[tuple[Instruction, Iterator[Instruction]]] = []
         if start not in done:
             done.add(start)
-            stack.append((start, _before(start)))
+            stack.append((start, dependencies(start)))
         while stack:
             instruction, rest = stack[-1]
             for previous in rest:
                 if previous not in done:
                     done.add(previous)
-                    stack.append((previous, _before(previous)))
+                    stack.append((previous, dependencies(previous)))
                     break
             else:
                 order.append(instruction)
@@ -398,7 +398,22 @@ def post_order(computation: Computation) -> list[Instruction]:
     return order
 
 
-def _before(instruction: Instruction) -> Iterator[Instruction]:
+def reachable(
+    starts: Iterable[Instruction], following: Callable[[Instruction], Iterable[Instruction]]
+) -> set[Instruction]:
+    """Returns `starts` and the instructions that they lead to by way of those that follow each."""
+    found: set[Instruction] = set()
+    stack = list(starts)
+    while stack:
+        instruction = stack.pop()
+        if instruction not in found:
+            found.add(instruction)
+            stack += following(instruction)
+    return found
+
+
+def dependencies(instruction: Instruction) -> Iterator[Instruction]:
+    """Yields the operands and control predecessors of an instruction."""
     yield from instruction.operands
     yield from instruction.control_predecessors
 

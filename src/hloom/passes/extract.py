@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from hloom.ir import Computation, Instruction, Module, called_by, clone_graph
+from hloom.ir import Computation, Instruction, Module, called_by, clone_graph, dependencies, reachable
 from hloom.ops.structure import Parameter, Tuple
 from hloom.passes.edit import copy_annotations
 from hloom.shape import Shape
@@ -58,14 +58,7 @@ def _tuple(entry: Computation, elements: list[Instruction]) -> Instruction:
 
 def _needed(roots: Sequence[Instruction], inputs: Collection[Instruction]) -> list[Instruction]:
     """Instructions that the roots need, in the order of their computations; operands of `inputs` are not needed."""
-    found: set[Instruction] = set()
-    stack = list(roots)
-    while stack:
-        instruction = stack.pop()
-        if instruction not in found:
-            found.add(instruction)
-            if instruction not in inputs:
-                stack += [*instruction.operands, *instruction.control_predecessors]
+    found = reachable(roots, lambda instruction: () if instruction in inputs else dependencies(instruction))
     return [i for computation in _computations(roots) for i in computation.instructions if i in found]
 
 

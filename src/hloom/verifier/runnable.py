@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hloom.errors import RuleError
-from hloom.ir import Computation, Instruction, Module, callees_first
+from hloom.ir import Computation, Instruction, Module, callees_first, dependencies, reachable
 from hloom.ops.collectives import CollectivePermute
 from hloom.ops.communication import Infeed, Recv, RecvDone, Send, Transfer, transfer_pairs
 from hloom.ops.operation import Operation
@@ -56,16 +56,7 @@ def _reads_infeed(instruction: Instruction, readers: set[int]) -> bool:
 
 def _depends(after: Instruction, before: Instruction) -> bool:
     """Whether `after` depends on `before`, by operands or control edges."""
-    stack, seen = [after], {after}
-    while stack:
-        instruction = stack.pop()
-        if instruction is before:
-            return True
-        for previous in (*instruction.operands, *instruction.control_predecessors):
-            if previous not in seen:
-                seen.add(previous)
-                stack.append(previous)
-    return False
+    return before in reachable([after], dependencies)
 
 
 def check_channels(module: Module) -> None:

@@ -7,11 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from hloom.backends.cpu.program.program import HostStep, WaitStep
 from hloom.backends.interpreter.plan import Plan, Plans
-from hloom.ir import Module
-from hloom.passes.extract import extract
-from hloom.proto import module_to_bytes
-from hloom.proto.reader import read_module
-from hloom.proto.schema import message_class
+from hloom.ir import Module, dependencies
 from hloom.runtime.serialization import NOT_STORED
 from hloom.system.records import record
 
@@ -52,8 +48,12 @@ class HostPart:
         """Returns the host part of a program that was compiled from a module, with its instructions as bytes."""
         if not self.steps:
             return self
+        # Imported here, as below, because programs that do not call the host need none of it.
+        from hloom.passes.extract import extract
+        from hloom.proto import module_to_bytes
+
         instructions = [step.instruction for step in self._host_steps]
-        around = [i for each in instructions for i in (*each.operands, *each.control_predecessors)]
+        around = [i for each in instructions for i in dependencies(each)]
         extracted, _ = extract(module.name, instructions, {*around} - {*instructions})
         locations = [instruction.location for instruction in instructions]
         return replace(self, stored=StoredInstructions(module_to_bytes(extracted), locations, names_of(module)))
@@ -62,6 +62,9 @@ class HostPart:
         """Returns a part that was read from disk, with instructions and plans. Changes its steps."""
         if self.stored is None:
             return replace(self, plans={})
+        from hloom.proto.reader import read_module
+        from hloom.proto.schema import message_class
+
         entry = read_module(message_class("HloModuleProto").FromString(self.stored.module)).entry
         instructions = entry.root.operands if len(self.stored.locations) > 1 else [entry.root]
         facts = zip(self._host_steps, instructions, self.stored.locations, strict=True)

@@ -23,7 +23,7 @@ from collections.abc import Sequence, Set
 from dataclasses import field
 from typing import ClassVar
 
-from hloom.ir import Computation, Instruction, Module, post_order
+from hloom.ir import Computation, Instruction, Module, post_order, reachable
 from hloom.ops.structure import Parameter
 from hloom.passes.edit import Edit, effectful_computations, running_computations
 from hloom.passes.fusion.access_patterns import BY_ROWS
@@ -136,11 +136,5 @@ class _Groups:
 
     def members(self, roots: Sequence[Instruction]) -> dict[Instruction, None]:
         """Returns the instructions that the fusion of these roots computes, operands first."""
-        found: set[Instruction] = set()
-        stack = list(roots)
-        while stack:
-            instruction = stack.pop()
-            if instruction not in found:
-                found.add(instruction)
-                stack += self.decisions.inside[instruction]
+        found = reachable(roots, self.decisions.inside.__getitem__)
         return dict.fromkeys(sorted(found, key=self.order.__getitem__))

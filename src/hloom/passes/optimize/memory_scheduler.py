@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 from itertools import accumulate
 from typing import ClassVar
 
-from hloom.ir import Computation, Instruction, Module
+from hloom.ir import Computation, Instruction, Module, dependencies
 from hloom.ops.structure import OptimizationBarrier
 from hloom.ops.traits import ControlFlow, Structural, View
 from hloom.passes.edit import effectful_computations, has_effect
@@ -90,7 +90,7 @@ def predecessors(
     found: dict[Instruction, set[Instruction]] = {}
     last: Instruction | None = None
     for instruction in instructions:
-        found[instruction] = {*instruction.operands, *instruction.control_predecessors}
+        found[instruction] = {*dependencies(instruction)}
         if has_effect(instruction, effectful):
             if last is not None:
                 found[instruction].add(last)

@@ -99,11 +99,10 @@ def should_queue(executable: ExecutableRecord) -> boolean:
 def run_inline(executable: ExecutableRecord, tables: Array[u64]) -> i32:
     """Waits for the queue and runs the program. Returns its status, see `run_program`."""
     wait_for(last_task())
-    main, tables_start, size = to(Program, executable.main), address_of(tables), executable.table_words << 3
-    if executable.dispatch < TIMED:
-        return run_program(main, tables_start, size, executable.device_count, executable.groups, 1)
-    started = now()
-    status = run_program(main, tables_start, size, executable.device_count, executable.groups, 1)
-    if status == 0:
+    is_timed = executable.dispatch >= TIMED
+    started = now() if is_timed else u64(0)
+    table_bytes, devices = executable.table_words << 3, executable.device_count
+    status = run_program(to(Program, executable.main), address_of(tables), table_bytes, devices, executable.groups, 1)
+    if is_timed and status == 0:
         executable.last_nanoseconds = now() - started
     return status
