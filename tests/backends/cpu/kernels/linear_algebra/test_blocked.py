@@ -12,7 +12,7 @@ import hloom as hl
 from backends.cpu.kernels.run_kernel import Emit, Kernel
 from hlo_text import module_text
 from hloom.backends.cpu.kernels.code import KernelCode
-from hloom.backends.cpu.kernels.linear_algebra import cholesky
+from hloom.backends.cpu.kernels.linear_algebra import cholesky, qr
 from hloom.backends.cpu.kernels.linear_algebra import lu as lu_kernel
 from hloom.ir import Instruction
 from hloom.ops.custom_call import CustomCall
@@ -130,19 +130,33 @@ def test_a_matrix_in_a_batch_has_the_factor_that_it_has_alone() -> None:
 def test_panels_that_are_factored_ahead_do_not_depend_on_threads(order: int) -> None:
     a = np.random.default_rng(0).standard_normal((2, order, order)).astype(np.float32)
     results = f"(f32[2,{order},{order}], s32[2,{order}], s32[2])"
-    is_same_on_threads(lu_kernel, a, results, "getrf")
+    is_same_on_threads(lu_kernel, results, "getrf", a)
+
+
+@pytest.mark.parametrize(("m", "n"), [(97, 130), pytest.param(330, 300, marks=pytest.mark.long)])
+def test_reflections_that_are_computed_ahead_do_not_depend_on_threads(m: int, n: int) -> None:
+    a = np.random.default_rng(0).standard_normal((2, m, n)).astype(np.float32)
+    count = min(m, n)
+    is_same_on_threads(qr, f"(f32[2,{m},{n}], f32[2,{count}])", "geqrf", a)
+    taus = np.full((2, count), 2 / (1 + m / 2), np.float32)
+    is_same_on_threads(qr, f"f32[2,{m},{count}]", "orgqr", a[..., :count].copy(), taus)
 
 
 @pytest.mark.parametrize("order", [197, pytest.param(1050, marks=pytest.mark.long)])
 def test_squares_that_are_factored_ahead_do_not_depend_on_threads(order: int) -> None:
     results = f"(f32[2,{order},{order}], s32[2])"
-    is_same_on_threads(cholesky, positive("s", 2, order, order), results, "potrf", 'backend_config="{uplo = 76 : ui8}"')
+    is_same_on_threads(cholesky, results, "potrf", positive("s", 2, order, order), backend_config="{uplo = 76 : ui8}")
 
 
-def is_same_on_threads(kernel: ModuleType, a: np.ndarray, results: str, routine: str, *attributes: str) -> None:
-    call = ", ".join([f'{results} custom-call(a), custom_call_target="lapack_s{routine}_ffi"', *attributes])
-    text = module_text(f"a = f32[{','.join(map(str, a.shape))}] parameter(0)\nROOT r = {call}")
-    one, *others = (Kernel(emitter(kernel), text, threads)(a) for threads in (1, 2, 4))
+def is_same_on_threads(
+    kernel: ModuleType, results: str, routine: str, *arrays: np.ndarray, backend_config: str = "{}"
+) -> None:
+    shapes = [f"f32[{','.join(map(str, array.shape))}]" for array in arrays]
+    operands = "\n".join(f"x{k} = {shape} parameter({k})" for k, shape in enumerate(shapes))
+    call = f'custom_call_target="lapack_s{routine}_ffi", backend_config="{backend_config}"'
+    names = ", ".join(f"x{k}" for k in range(len(arrays)))
+    text = module_text(f"{operands}\nROOT r = {results} custom-call({names}), {call}")
+    one, *others = (Kernel(emitter(kernel), text, threads)(*arrays) for threads in (1, 2, 4))
     for other in others:
         for expected, found in zip(one, other, strict=True):
             np.testing.assert_array_equal(found, expected)
