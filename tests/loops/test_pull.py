@@ -145,17 +145,32 @@ def test_equal_elements_are_one_object() -> None:
     assert len(walk([element])) == 3
 
 
+def reduced_pair(first: str, second: str, root: str) -> list[Expression]:
+    """The elements of `root`, of the results `p` and `q` of a reduction with accumulators a, b and values c, d."""
+    return pulled(
+        Z + "both = (f32[4], f32[4]) reduce(x, x, zero, zero), dimensions={1}, to_apply=pair\n"
+        "p = f32[4] get-tuple-element(both), index=0\nq = f32[4] get-tuple-element(both), index=1\n"
+        f"ROOT r = f32[4] {root}\n}}\n"
+        "pair {\na = f32[] parameter(0)\nb = f32[] parameter(1)\nc = f32[] parameter(2)\nd = f32[] parameter(3)\n"
+        f"p = f32[] {first}\nq = f32[] {second}\nROOT r = (f32[], f32[]) tuple(p, q)"
+    )[1]
+
+
 def test_results_of_one_reduction_share_it() -> None:
-    _, results = pulled(
-        Z + "both = (f32[4], f32[4]) reduce(x, x, zero, zero), dimensions={1}, to_apply=sums\n"
-        "a = f32[4] get-tuple-element(both), index=0\nb = f32[4] get-tuple-element(both), index=1\n"
-        "ROOT r = f32[4] subtract(a, b)\n}\n"
-        "sums {\na = f32[] parameter(0)\nb = f32[] parameter(1)\nc = f32[] parameter(2)\nd = f32[] parameter(3)\n"
-        "p = f32[] add(a, c)\nq = f32[] add(b, c)\nROOT r = (f32[], f32[]) tuple(p, q)"
-    )
-    first, second = results[0].children
+    (difference,) = reduced_pair("add(a, d)", "add(a, b)", "subtract(p, q)")
+    first, second = difference.children
     assert isinstance(first, ReductionResult) and isinstance(second, ReductionResult)
     assert first.reduction is second.reduction and (first.position, second.position) == (0, 1)
+
+
+def test_independent_parts_are_reductions_over_the_same_loop() -> None:
+    (difference,) = reduced_pair("add(c, a)", "maximum(b, d)", "subtract(p, q)")
+    assert str(difference) == "subtract(reduce[r2 < 6; add](b0[6*i0 + r2]), reduce[r2 < 6; maximum](b0[6*i0 + r2]))"
+    (alone,) = reduced_pair("add(a, a)", "subtract(d, b)", "add(q, q)")
+    reduction = alone.children[0].reduction  # type: ignore[attr-defined]
+    assert str(reduction.combine) == "(subtract(%1, %0),)" and reduction.monoid is None
+    (twice,) = reduced_pair("add(a, c)", "add(b, d)", "subtract(p, q)")
+    assert twice.children[0] is twice.children[1]
 
 
 def test_reductions_of_one_extent_share_their_loop_unless_nested() -> None:

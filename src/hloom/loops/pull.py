@@ -7,12 +7,11 @@ are shared, so that nothing is computed twice for one index.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from hloom.affine import Expression, Index, Variable, row_major_strides
-from hloom.analysis.monoids import monoid_of
+from hloom.analysis.monoids import independent_parts
 from hloom.ir import Computation, Instruction
 from hloom.loops import expressions
 from hloom.loops.expression_space import ExpressionSpace
@@ -21,7 +20,7 @@ from hloom.loops.scalar_computation import compute
 from hloom.ops.broadcast import Iota
 from hloom.ops.convert import BitcastConvert
 from hloom.ops.dynamic_size import GetDimensionSize
-from hloom.ops.elementwise_binary import And
+from hloom.ops.elementwise_binary import And, Monoid
 from hloom.ops.indexing import Indexing, Indices, Read
 from hloom.ops.operation import Operation
 from hloom.ops.reduce import Map, Reduce
@@ -208,51 +207,59 @@ def _reduce(op: Reduce, puller: Puller, instruction: Instruction, index: Indices
     at, reads = puller.reads(instruction, index)
     elements = [puller.element(instruction.operands[read.operand], read.index) for read in reads]
     half = len(elements) // 2
-    return _reduction(puller, op.computation, tuple(at.over), tuple(elements[:half]), tuple(elements[half:]))
-
-
-def _reduction(
-    puller: Puller, computation: Computation, over: tuple[Any, ...], values: tuple[Expression, ...],
-    initial: tuple[Expression, ...],
-) -> list[Expression]:  # fmt: skip
-    types = [value.type for value in values]
-    arguments = [puller.space.argument(type, k) for k, type in enumerate([*types, *types])]
-    combine = tuple(puller.compute(computation, arguments))
-    return puller.space.reduction(over, values, initial, combine, monoid_of(computation))
+    return _reductions(puller, op.computation, tuple(at.over), True, elements[:half], elements[half:])
 
 
 @PULL.rule(ReduceWindow)
 def _reduce_window(op: ReduceWindow, puller: Puller, instruction: Instruction, index: Indices) -> list[Expression]:
     at, reads = puller.reads(instruction, index)
     half = len(reads) // 2
-    initial = tuple(puller.element(operand, ()) for operand in instruction.operands[half:])
+    initial = [puller.element(operand, ()) for operand in instruction.operands[half:]]
     inside = puller.holds(reads[0])
     if inside is False:
-        return list(initial)
-    values = tuple(puller.element(instruction.operands[read.operand], read.index) for read in reads[:half])
-    if inside is True:
-        return _reduction(puller, op.computation, tuple(at.over), values, initial)
-    return _guarded_reduction(puller, op.computation, tuple(at.over), inside, values, initial)
+        return initial
+    values = [puller.element(instruction.operands[read.operand], read.index) for read in reads[:half]]
+    return _reductions(puller, op.computation, tuple(at.over), inside, values, initial)
 
 
-def _guarded_reduction(
-    puller: Puller, computation: Computation, over: tuple[Any, ...], inside: Expression,
-    values: tuple[Expression, ...], initial: tuple[Expression, ...],
+def _reductions(
+    puller: Puller, computation: Computation, over: tuple[Variable, ...], inside: Expression | bool,
+    values: Sequence[Expression], initial: Sequence[Expression],
 ) -> list[Expression]:  # fmt: skip
-    """A reduction that skips the values in iterations for which `inside` does not hold."""
-    space = puller.space
-    monoid = monoid_of(computation)
+    """The results of a reduction, of which each independent part is one of its own.
+
+    Values are skipped in iterations for which `inside` does not hold.
+    """
+    space, types = puller.space, [value.type for value in values]
+    arguments = [space.argument(type, k) for k, type in enumerate([*types, *types])]
+    combined = puller.compute(computation, arguments)
+    found: dict[int, Expression] = {}
+    for part in independent_parts(computation):
+        own = part.accumulators
+        numbers = enumerate([*own, *(len(values) + k for k in own)])
+        renumbered = {id(a := arguments[old]): space.argument(a.type, new) for new, old in numbers}
+        terms, combine = tuple(values[k] for k in own), space.replace([combined[k] for k in own], renumbered)
+        if not isinstance(inside, bool):
+            terms, combine = _guarded(space, inside, terms, combine, part.monoid)
+        start = tuple(initial[k] for k in own)
+        found |= zip(own, space.reduction(over, terms, start, tuple(combine), part.monoid), strict=True)
+    return [found[k] for k in range(len(values))]
+
+
+def _guarded(
+    space: ExpressionSpace, inside: Expression, values: tuple[Expression, ...], combine: list[Expression],
+    monoid: type[Monoid] | None,
+) -> tuple[tuple[Expression, ...], list[Expression]]:  # fmt: skip
+    """The values and the combiner of a reduction that skips values where `inside` does not hold."""
     if monoid is not None:
         identity_value = space.constant(values[0].type, monoid.identity(values[0].type))
-        return _reduction(puller, computation, over, (space.where(inside, values[0], identity_value),), initial)
-    types = [value.type for value in values]
-    arguments = [space.argument(type, k) for k, type in enumerate([*types, *types])]
-    flag = space.argument(PrimitiveType.PRED, len(arguments))
-    combined = _guarded_calls(space, puller.compute(computation, arguments), flag)
-    chosen = tuple(space.where(flag, new, old) for new, old in zip(combined, arguments))
-    zeros = [space.constant(type, np.zeros((), type.dtype)) for type in types]
-    safe = tuple(space.where(inside, value, zero) for value, zero in zip(values, zeros, strict=True))
-    return space.reduction(over, (*safe, inside), initial, chosen, None)
+        return (space.where(inside, values[0], identity_value),), combine
+    flag = space.argument(PrimitiveType.PRED, 2 * len(values))
+    old = [space.argument(value.type, k) for k, value in enumerate(values)]
+    chosen = [space.where(flag, new, kept) for new, kept in zip(_guarded_calls(space, combine, flag), old, strict=True)]
+    zeros = [space.constant(value.type, np.zeros((), value.type.dtype)) for value in values]
+    safe = [space.where(inside, value, zero) for value, zero in zip(values, zeros, strict=True)]
+    return (*safe, inside), chosen
 
 
 def _guarded_calls(space: ExpressionSpace, values: list[Expression], flag: Expression) -> list[Expression]:

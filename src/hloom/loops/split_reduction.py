@@ -8,7 +8,7 @@
 The outermost reductions of the nest must have reorderable combiners and run over the same loops, or loops alike: the
 first one is split. A part of a reduction of rows reads memory in order, row by row, with its row of accumulators in the
 cache; otherwise a part is a reduction of a range of the loop. Reductions inside, as in a mean of losses of rows, belong
-to an iteration.
+to an iteration. Partial results of narrow floats are f32, and rounded when they have been combined.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from hloom.affine import Expression, Index, Variable, row_major_strides
 from hloom.loops.expression_space import ExpressionSpace
 from hloom.loops.expressions import Apply, Reduction, ReductionResult, walk
 from hloom.loops.nest import BufferType, Kernel, Nest, Store, loads_of, reductions_of
+from hloom.ops.convert import Convert
 from hloom.target import L2_BYTES, MIN_PARALLEL_WORK
 
 MIN_PARTS, MAX_PARTS = 16, 128
@@ -105,6 +106,20 @@ def _reduces_rows(nest: Nest, reductions: list[Reduction], variable: Variable) -
     )
 
 
+def _widened(space: ExpressionSpace, reduction: Reduction) -> Reduction:
+    """The reduction of narrow floats in f32; another reduction unchanged."""
+    (combiner,), (narrow,) = reduction.combine, reduction.initial
+    type = narrow.type.computation_type
+    if type is narrow.type:
+        return reduction
+    assert isinstance(combiner, Apply)
+    value, initial = (space.apply(Convert(), type, e) for e in (reduction.values[0], narrow))
+    combine = space.apply(combiner.op, type, space.argument(type, 0), space.argument(type, 1))
+    (result,) = space.reduction(reduction.over, (value,), (initial,), (combine,), reduction.monoid)
+    assert isinstance(result, ReductionResult)
+    return result.reduction
+
+
 class _Split:
     """The nests of split reductions, and the buffers of their partial results."""
 
@@ -116,7 +131,8 @@ class _Split:
         step = ROWS_PER_STEP if by_rows else 1
         self.length = self.variable.extent // parts // step * step
         self.part = self.space.indices.variable("p", parts)
-        self.partials = [self._temporary(reduction) for reduction in reductions]
+        self.wide = [_widened(self.space, reduction) for reduction in reductions]
+        self.partials = [self._temporary(reduction) for reduction in self.wide]
 
     def _temporary(self, reduction: Reduction) -> int:
         buffer = len(self.kernel.buffers)
@@ -149,7 +165,7 @@ class _Split:
         counter = indices.add(indices.scale(indices.of(self.part), self.length), indices.of(step))
         stores = [
             Store(buffer, self._partial_index(indices.of(self.part)), self._reduced(reduction, step, counter))
-            for reduction, buffer in zip(self.reductions, self.partials, strict=True)
+            for reduction, buffer in zip(self.wide, self.partials, strict=True)
         ]
         return Nest((self.part, *self.nest.loops), tuple(stores))
 
@@ -165,7 +181,7 @@ class _Split:
             indices.of(step),
         )
         start, add = [], []
-        for reduction, buffer in zip(self.reductions, self.partials, strict=True):
+        for reduction, buffer in zip(self.wide, self.partials, strict=True):
             type = reduction.initial[0].type
             start.append(Store(buffer, index, space.constant(type, reduction.identity)))
             partial = space.load(type, buffer, index)
@@ -186,16 +202,16 @@ class _Split:
         results = {e.reduction: e for s in self.nest.stores for e in walk([s.value]) if isinstance(e, ReductionResult)}
         new: dict[int, Expression] = {}
         part = indices.variable("p", self.parts)
-        for reduction, buffer in zip(self.reductions, self.partials, strict=True):
+        for reduction, wide, buffer in zip(self.reductions, self.wide, self.partials, strict=True):
             type = reduction.initial[0].type
-            value = space.load(type, buffer, self._partial_index(indices.of(part)))
-            combined = space.reduction((part,), (value,), reduction.initial, reduction.combine, reduction.monoid)[0]
+            value = space.load(wide.initial[0].type, buffer, self._partial_index(indices.of(part)))
+            combined = space.reduction((part,), (value,), wide.initial, wide.combine, wide.monoid)[0]
             done = self.parts * self.length
             if done < self.variable.extent:
                 remainder = indices.variable("q", self.variable.extent - done)
                 counter = indices.shift(indices.of(remainder), done)
-                combined = self._combined(reduction, combined, self._reduced(reduction, remainder, counter))
-            new[id(results[reduction])] = combined
+                combined = self._combined(wide, combined, self._reduced(wide, remainder, counter))
+            new[id(results[reduction])] = combined if wide is reduction else space.apply(Convert(), type, combined)
         roots = space.replace(self.nest.values, new)
         stores = tuple(replace(s, value=v) for s, v in zip(self.nest.stores, roots, strict=True))
         return replace(self.nest, stores=stores)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hloom.analysis.monoids import monoid_of
+from hloom.analysis.monoids import CombinerPart, independent_parts
 from hloom.ir import Computation, Instruction
 from hloom.ops.reduce import Map, Reduce
 from hloom.ops.scan import Scan
@@ -55,15 +55,25 @@ def combined(evaluator: Evaluator, combiner: Computation, initial: Row, rows: li
     """
     if not rows:
         return initial
-    monoid = monoid_of(combiner)
-    types = {combiner.result_shape, *combiner.parameter_shapes}
-    if monoid is not None and len(types) == 1 and rows[0][0].type is combiner.result_shape.element_type:
-        combined_by = Combination(monoid())
-        return [combination(combined_by, [initial[0], combination(combined_by, [row[0] for row in rows])])]
+    found: dict[int, Term] = {}
+    for part in independent_parts(combiner):
+        found |= zip(part.accumulators, _part(evaluator, combiner, part, initial, rows), strict=True)
+    return [found[k] for k in range(len(initial))]
+
+
+def _part(evaluator: Evaluator, combiner: Computation, part: CombinerPart, initial: Row, rows: list[Row]) -> Row:
+    """Combines the initial values and elements of a part of a combiner."""
+    first, count = part.accumulators[0], len(initial)
+    shapes = [*combiner.result_shape.leaves()][first], *combiner.parameter_shapes[first::count]
+    if part.monoid is not None and {shape.element_type for shape in shapes} == {rows[0][first].type}:
+        combined_by = Combination(part.monoid())
+        terms = combination(combined_by, [row[first] for row in rows])
+        return [combination(combined_by, [initial[first], terms])]
     while len(rows) > 1:
         pairs = [evaluator.scalars(combiner, [*rows[k], *rows[k + 1]]) for k in range(0, len(rows) - 1, 2)]
         rows = [*pairs, *rows[len(rows) & ~1 :]]
-    return evaluator.scalars(combiner, [*initial, *rows[0]])
+    row = evaluator.scalars(combiner, [*initial, *rows[0]])
+    return [row[k] for k in part.accumulators]
 
 
 def combination(combined_by: Combination, terms: Sequence[Term]) -> Term:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -133,6 +134,20 @@ ENTRY e { x = f32[3,20] parameter(0) y = s32[3,20] parameter(1)
     sums, extrema = compiled(text, x, y)
     same(sums, reduced(x, np.float32(0.5), [1], FUNCTIONS["add"]))
     same(extrema, reduced(y, np.int32(-9), [1], FUNCTIONS["maximum"]))
+
+
+@pytest.mark.parametrize(("sizes", "dimension"), [([8, 6144], 1), ([6144, 8], 0), ([6144, 64], 0), ([70_000, 1], 0)])
+def test_narrow_sums_of_several_operands_are_rounded_once(sizes: list[int], dimension: int) -> None:
+    """GEN-13: each sum is as accurate as one alone, within the rounding of its result."""
+    x = np.random.default_rng(0).standard_normal((2, *sizes)).astype(ml_dtypes.bfloat16)
+    shape, result = f"bf16[{sizes[0]},{sizes[1]}]", f"bf16[{sizes[1 - dimension]}]"
+    text = f"""f {{ a = bf16[] parameter(0) b = bf16[] parameter(1) c = bf16[] parameter(2) d = bf16[] parameter(3)
+  s = bf16[] add(a, c) t = bf16[] add(d, b) ROOT r = (bf16[], bf16[]) tuple(s, t) }}
+ENTRY e {{ x = {shape} parameter(0) y = {shape} parameter(1) zero = bf16[] constant(0)
+  ROOT r = ({result}, {result}) reduce(x, y, zero, zero), dimensions={{{dimension}}}, to_apply=f }}"""
+    for found, terms in zip(compiled(text, *x), x.astype(np.float64), strict=True):
+        exact = terms.sum(dimension)
+        np.testing.assert_allclose(found.astype(np.float64), exact, rtol=2**-8, atol=1e-3)
 
 
 @pytest.mark.parametrize("dimension", [0, 1])
