@@ -86,6 +86,46 @@ def test_kernels_account_for_the_call(found: Profile) -> None:
     assert 0.3 < found.accounted <= 1.05
 
 
+def test_kernels_of_a_parallel_loop_share_its_time() -> None:
+    """The iterations multiply slices on several threads."""
+    state, row = "(s32[], f32[16,128,128], f32[16,128,128])", "f32[1,128,128]"
+    text = f"""
+HloModule parallel
+
+body {{ state = {state} parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  x = f32[16,128,128] get-tuple-element(state), index=1
+  y = f32[16,128,128] get-tuple-element(state), index=2
+  zero = s32[] constant(0)
+  own = {row} dynamic-slice(x, i, zero, zero), dynamic_slice_sizes={{1,128,128}}
+  square = {row} dot(own, own), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{1}}
+  new = f32[16,128,128] dynamic-update-slice(y, square, i, zero, zero)
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  ROOT r = {state} tuple(next, x, new) }}
+
+condition {{ state = {state} parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  limit = s32[] constant(16)
+  ROOT less = pred[] compare(i, limit), direction=LT }}
+
+ENTRY main {{ x = f32[16,128,128] parameter(0)
+  zero = s32[] constant(0)
+  empty = f32[] constant(0)
+  y = f32[16,128,128] broadcast(empty), dimensions={{}}
+  state = {state} tuple(zero, x, y)
+  loop = {state} while(state), condition=condition, body=body
+  ROOT r = f32[16,128,128] get-tuple-element(loop), index=2 }}
+"""
+    found = hl.profile(text, np.ones((16, 128, 128), np.float32), seconds=0.05)
+    (product,) = (kernel for kernel in found.kernels if kernel.flops == 2 * 128**3)
+    loops = [kernel for kernel in found.kernels if kernel.kind == "loop"]
+    assert product.runs == 16 and product.seconds > 0
+    assert (len(loops) == 1 and product.waiting < 0.01) or thread_count() == 1
+    assert all(loop.seconds >= 0 and loop.flops is None for loop in loops)
+    assert found.accounted <= 1.05
+
+
 def test_kernels_of_a_called_computation_count_its_calls() -> None:
     """Forks of the computation are timed once, though its parts run inside of others that time theirs."""
     shape = "f32[256,256]"

@@ -236,8 +236,8 @@ def _reductions(
     found: dict[int, Expression] = {}
     for part in independent_parts(computation):
         own = part.accumulators
-        numbers = enumerate([*own, *(len(values) + k for k in own)])
-        renumbered = {id(a := arguments[old]): space.argument(a.type, new) for new, old in numbers}
+        positions = enumerate([*own, *(len(values) + k for k in own)])
+        renumbered = {id(a := arguments[old]): space.argument(a.type, new) for new, old in positions}
         terms, combine = tuple(values[k] for k in own), space.replace([combined[k] for k in own], renumbered)
         if not isinstance(inside, bool):
             terms, combine = _guarded(space, inside, terms, combine, part.monoid)

@@ -13,7 +13,8 @@ class Kernel:
 
     `seconds` is the median over calls of the program, `spread` half the distance between the quartiles, `shortest` the
     least, to which rates belong. `runs` is the number of runs in a call; `bytes` and `flops` are those of a single run.
-    `flops` is None if unknown.
+    `flops` is None if unknown. A kernel in a parallel loop, whose iterations run on several threads, has its part of
+    the time of the loop, and the loop has the rest.
 
     >>> module = "HloModule m  ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }"
     >>> kernel = hl.profile(module, np.float32([1, 2]), seconds=0.01).kernels[0]

@@ -18,7 +18,7 @@ from hloom.bench.machine import limits_of_machine
 from hloom.errors import ArgumentError, counted
 from hloom.ir import Module
 from hloom.profiler import report
-from hloom.profiler.calls import Calls, clock_frequency, run_alternately
+from hloom.profiler.calls import Calls, Words, clock_frequency, run_alternately
 from hloom.profiler.measured import Event, Kernel, Measured
 from hloom.profiler.totals import Total, compare, totals_of
 from hloom.runtime.executable import RunOptions
@@ -93,11 +93,12 @@ def profile(
     limits = limits_of_machine()
     calls = run_alternately(timed, len(compiled.timed), compile(ready, seed=0), arguments, seconds)
     frequency = clock_frequency(timed)
-    kernels = _kernels(calls, compiled.timed, compiled.optimized, frequency)
+    counters = _counters(calls, compiled.timed)
+    kernels = _kernels(counters, compiled.timed, compiled.optimized, frequency)
     durations = np.array(calls.durations)[calls.calm]
     return Profile(
         ready.name,
-        sum(kernel.seconds for kernel in kernels) + _seconds_outside(calls, frequency),
+        sum(kernel.seconds for kernel in kernels) + _seconds_outside(durations, counters, frequency),
         _spread(durations),
         float(np.median(calls.durations) / np.median(calls.plain_durations)) - 1,
         len(durations),
@@ -109,14 +110,25 @@ def profile(
     )
 
 
-def _kernels(calls: Calls, steps: list[TimedStep], optimized: Module, frequency: float) -> list[Kernel]:
+def _counters(calls: Calls, steps: list[TimedStep]) -> Words:
+    """Returns the counters of the calls that are counted. The cycles of a parallel loop are divided among its steps, by
+    their cycles on all threads, and the loop, which has the rest.
+    """
+    counters = np.stack(calls.counters)[calls.calm]
+    for row, step in enumerate(steps):
+        if step.loop is not None:
+            counters[:, row, 1] //= thread_count()
+            counters[:, step.loop, 1:] -= counters[:, row, 1:]
+    return counters
+
+
+def _kernels(counters: Words, steps: list[TimedStep], optimized: Module, frequency: float) -> list[Kernel]:
     """Returns the measurements of each row of the counters."""
     by_name = {i.name: i for i in optimized.instructions()}
-    counters = np.stack(calls.counters)[calls.calm]
-    found = []
-    for step, (runs, cycles, worked) in zip(steps, counters.transpose(1, 2, 0), strict=True):
+    found, timed_inside = [], {step.loop for step in steps}
+    for row, (step, (runs, cycles, worked)) in enumerate(zip(steps, counters.transpose(1, 2, 0), strict=True)):
         instruction = by_name.get(step.name)
-        flops = None if instruction is None else count_flops_of(instruction)
+        flops = None if instruction is None or row in timed_inside else count_flops_of(instruction)
         waiting = max(0.0, 1 - worked.sum() / (cycles.sum() * thread_count())) if cycles.any() else 0.0
         times = cycles / frequency
         measured = float(np.median(times)), _spread(times), float(times.min()), float(runs.mean())
@@ -124,10 +136,10 @@ def _kernels(calls: Calls, steps: list[TimedStep], optimized: Module, frequency:
     return found
 
 
-def _seconds_outside(calls: Calls, frequency: float) -> float:
+def _seconds_outside(durations: np.ndarray[Any, Any], counters: Words, frequency: float) -> float:
     """Returns the median time of a call that it spends outside of timed steps."""
-    inside = np.stack(calls.counters)[calls.calm, :, 1].sum(axis=1) / frequency
-    return max(0.0, float(np.median(np.array(calls.durations)[calls.calm] - inside)))
+    inside = counters[:, :, 1].sum(axis=1) / frequency
+    return max(0.0, float(np.median(durations - inside)))
 
 
 def _spread(samples: np.ndarray[Any, Any]) -> float:

@@ -151,7 +151,8 @@ class StepEmitter:
 
     def _write_code(self, steps: Sequence[Step], depth: int) -> None:
         for step in steps:
-            timed = self.task is None and is_timed(step) and not self.assignment.is_elided(step)
+            is_whole = self.task is None or self.task.part is None
+            timed = is_whole and is_timed(step) and not self.assignment.is_elided(step)
             with self.time(step) if timed else nullcontext():
                 self._step(step, depth)
 

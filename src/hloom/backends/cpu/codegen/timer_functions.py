@@ -32,8 +32,8 @@ COUNTERS, READ_CLOCK = "hloom_counters", "hloom_clock"
 STEP_EVENTS, TASK_EVENTS = "hloom_step_events", "hloom_task_events"
 """Symbols that profiles read; lists of events start with their length."""
 EVENT_WORDS = 3
-COUNT, RECORD = "hloom_count", "hloom_record"
-"""Symbols of the functions that count a run of a step, and that record an event alone."""
+COUNT, COUNT_ON_THREAD, RECORD = "hloom_count", "hloom_count_on_thread", "hloom_record"
+"""Symbols of the functions that count a run of a step, or one on any thread, and that record an event alone."""
 _THREAD = "llvm.thread.pointer"
 """Intrinsic that returns an address of the thread's own."""
 TIMED_FORK = Declaration("hloom_timed_fork", VOID, PARALLEL_FOR.parameters)
@@ -62,11 +62,8 @@ def clock_function() -> Function:
 
 def count_function(steps: int) -> Function:
     """Returns `void @hloom_count(i64 row, i64 start)`, which counts a run of a step and records an event."""
-    rows = max(1, steps)
-    counters = Global(COUNTERS, Zeros(rows * COUNTER_WORDS), is_constant=False, is_exported=True)
-    row, start = Parameter("row", I64), Parameter("start", I64)
-    attributes = frozenset({Attribute.NO_INLINE, Attribute.NO_UNWIND})
-    b = FunctionBuilder(Function(COUNT, [row, start], attributes=attributes))
+    b = _row_function(COUNT)
+    row, start = b.function.parameters
     now = read_clock(b)
     passed = b.binary("sub", now, start)
     forked, busy = b.address_of(_FORKED), b.address_of(_BUSY)
@@ -74,18 +71,40 @@ def count_function(steps: int) -> Function:
     own = b.binary("add", alone, b.load(busy, I64, 8))
     for variable in (forked, busy):
         b.store(constant(I64, 0), variable, 8)
-    counter = b.at(b.address_of(counters), b.multiply(row, COUNTER_WORDS), "i64")
-    for word, increment in enumerate((constant(I64, 1), passed, own)):
-        _increase(b, b.at(counter, word, "i64"), increment)
+    for counter, increment in zip(_counters(b, row, steps), (constant(I64, 1), passed, own), strict=True):
+        _increase(b, counter, increment)
     _record_event(b, STEP_EVENTS, row, start, now)
     return b.finish()
 
 
+def count_on_thread_function(steps: int) -> Function:
+    """Returns `void @hloom_count_on_thread(i64 row, i64 start)`, which counts a run of a step that works on its thread
+    alone, while other threads may count runs, too."""
+    b = _row_function(COUNT_ON_THREAD)
+    row, start = b.function.parameters
+    passed = b.binary("sub", read_clock(b), start)
+    for counter, increment in zip(_counters(b, row, steps), (constant(I64, 1), passed, passed), strict=True):
+        b.atomic_update("add", counter, increment)
+    return b.finish()
+
+
+def _row_function(name: str) -> FunctionBuilder:
+    """Begins a function that takes a row and the start of an event."""
+    attributes = frozenset({Attribute.NO_INLINE, Attribute.NO_UNWIND})
+    return FunctionBuilder(Function(name, [Parameter("row", I64), Parameter("start", I64)], attributes=attributes))
+
+
+def _counters(b: FunctionBuilder, row: Value, steps: int) -> list[Value]:
+    """Emits the addresses of the counters of a row, of which a program has `steps`."""
+    counters = Global(COUNTERS, Zeros(max(1, steps) * COUNTER_WORDS), is_constant=False, is_exported=True)
+    first = b.at(b.address_of(counters), b.multiply(row, COUNTER_WORDS), "i64")
+    return [b.at(first, word, "i64") for word in range(COUNTER_WORDS)]
+
+
 def record_function() -> Function:
     """Returns `void @hloom_record(i64 row, i64 start)`, which records an event that ends now."""
-    row, start = Parameter("row", I64), Parameter("start", I64)
-    attributes = frozenset({Attribute.NO_INLINE, Attribute.NO_UNWIND})
-    b = FunctionBuilder(Function(RECORD, [row, start], attributes=attributes))
+    b = _row_function(RECORD)
+    row, start = b.function.parameters
     _record_event(b, STEP_EVENTS, row, start, read_clock(b))
     return b.finish()
 
