@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import ClassVar
 
 from hloom.ir import Module
 from hloom.ops.structure import GetTupleElement
-from hloom.passes.rewrite import Match, Rule, RuleSet
+from hloom.passes.rewrite import Match, Rule, RuleSet, Settled
 from hloom.system.records import record
 
 
@@ -54,4 +55,8 @@ class TupleSimplifier:
 
     def run(self, module: Module) -> int:
         """Applies the rules; returns the number of applications."""
-        return _RULE_SET.apply(module).total()
+        return self.apply(module).total()
+
+    def apply(self, module: Module, settled: Settled | None = None) -> Counter[str]:
+        """Applies the rules, where `settled` does not rule them out; returns the number of applications of each."""
+        return _RULE_SET.apply(module, settled)

@@ -68,6 +68,10 @@ from hloom.loops.nest import Kernel, Nest, invariant_select
 
 INLINED_LENGTH = 200
 """Maximum number of instructions of a single-threaded function that is inlined into the loop that calls it."""
+INLINED_ONCE = 64
+"""Maximum number of instructions of an inlined function that runs once, and whose results no loop uses: other threads
+compile longer ones.
+"""
 INLINED_COST = 2048
 """Maximum work of an inlined function in element additions; otherwise the cost of a call is negligible."""
 INLINED_COPIES, COPIES_IN_LOOPS = 512, 4096
@@ -356,14 +360,23 @@ class StepEmitter:
                 function.needed_task().name, self.current.frame(pointers), constant(I64, function.chunks), fork
             )
             return
-        is_short = function.function.length <= INLINED_LENGTH and nest.cost <= INLINED_COST
-        # Stack memory whose address no call gets is a register, also in loops.
-        on_stack = any(self.assignment.representative(step.buffers[k]) in self.current.stack for k in function.buffers)
-        inline = is_short and (depth > 0 or on_stack) and self._may_copy(function.function, depth)
+        inline = nest.cost <= INLINED_COST and self._may_inline(step, function, depth)
         if inline:
             self.inlined.add(name)
         bounds = constant(I64, 0), constant(I64, function.extent)
         self._call_nest(function, *pointers, *bounds, attribute=CallAttribute.ALWAYS_INLINE if inline else None)
+
+    def _may_inline(self, step: KernelStep, nest: NestFunction, depth: int) -> bool:
+        """Whether a call of a nest may inline it; counts the copy then.
+
+        Stack memory whose address no call gets is a register, which pays in loops.
+        """
+        used = {self.assignment.representative(step.buffers[k]) for k in nest.buffers}
+        on_stack = used & self.current.stack.keys()
+        repeats = depth > 0 or not on_stack.isdisjoint(self.assignment.in_regions)
+        if not (depth or on_stack) or nest.function.length > (INLINED_LENGTH if repeats else INLINED_ONCE):
+            return False
+        return self._may_copy(nest.function, depth)
 
     def _may_copy(self, function: Function, depth: int) -> bool:
         """Whether one more call of a function, or of one alike, may inline it; counts it then."""

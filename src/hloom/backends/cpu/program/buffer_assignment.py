@@ -56,6 +56,8 @@ class Assignment:
     """Assignments of the program's subroutines."""
     parallel_loops: dict[WhileStep, ParallelLoopMemory] = field(default_factory=dict)
     """Memory of the loops that run in parallel."""
+    in_regions: frozenset[Buffer] = frozenset()
+    """Representatives on the stack that loops or branches use."""
 
     def representative(self, buffer: Buffer) -> Buffer:
         """Returns the representative of a buffer's coalesced set, compressing the path to it."""
@@ -349,7 +351,8 @@ class _Assigner:
         small = [b for b in small if len({use.part for use in self.uses[b]}) == 1]
         # After an error other ranks may still write to the buffers of a collective.
         small = [b for b in small if not any(isinstance(use.step, WaitStep) for use in self.uses[b])]
-        on_stack = {b for b in small if any(use.region for use in self.uses[b])} | set(small[:MAX_STACK_BUFFERS])
+        self.assignment.in_regions = frozenset(b for b in small if any(use.region for use in self.uses[b]))
+        on_stack = self.assignment.in_regions | set(small[:MAX_STACK_BUFFERS])
         in_arena = [b for b in self.uses if b.kind == "temp" and b not in on_stack and b not in private]
         intervals: list[tuple[int, int, int, Buffer | WhileStep]] = [self._interval(buffer) for buffer in in_arena]
         for step, regions in self.loops:
