@@ -155,7 +155,7 @@ class Inner:
         for i in range(square.tile_rows):
             for column in range(0, square.slab, square.line):
                 f.prefetch(square.at(f, f["c"], i, column), writes=True)
-        sums = self._sums(f, square.block)
+        sums = self._sums(f, square.block, rows_ahead=square.pitch)
         for i in range(square.tile_rows):
             target = square.at(f, f["c"], i, 0)
             row = zip(self._row(f, target), sums[VECTORS * i : VECTORS * (i + 1)], strict=True)
@@ -170,10 +170,15 @@ class Inner:
             self._store(f, sums[VECTORS * i : VECTORS * (i + 1)], square.at(f, f["c"], i, 0))
         return f
 
-    def _sums(self, f: KernelFunction, steps: IndexValue) -> list[Value]:
-        """Returns the sums of the products of a tile."""
+    def _sums(self, f: KernelFunction, steps: IndexValue, rows_ahead: int = 0) -> list[Value]:
+        """Returns the sums of the products of a tile.
+
+        Factors of a later tile are prefetched: another core may have computed them, and each is in a line of its own.
+        """
         square = self.square
         with f.loop(steps, carried=[constant(square.type, 0)] * (square.tile_rows * VECTORS)) as loop:
+            if rows_ahead:
+                f.prefetch(self.factors(f, f["a"], loop.index, rows_ahead))
             row = self._row(f, square.at(f, f["b"], loop.index, 0))
             for i in range(square.tile_rows):
                 factor = self._factor(f, f["a"], loop.index, i)
