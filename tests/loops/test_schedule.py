@@ -8,7 +8,7 @@ import hloom as hl
 from hlo_text import module_text, softmax
 from hloom.loops import nest
 from hloom.loops.lower import can_lower, lower
-from hloom.loops.nest import Kernel
+from hloom.loops.nest import Kernel, nest_lines
 from hloom.loops.schedule import schedule
 from hloom.passes.fusion.fusion import FusionPass
 from hloom.target import Target
@@ -35,7 +35,8 @@ def scheduled(text: str, threads: int = 2) -> Kernel:
     """The kernel of a module whose entry is fused into one instruction."""
     module = hl.parse(text if text.startswith("HloModule") else module_text(text))
     FusionPass(can_fuse=lambda i: can_lower(i, lambda *_: True)).run(module)
-    kernel = lower(module.entry.root).kernel
+    fusions = [i for i in module.entry.instructions if i.opcode == "fusion"]
+    kernel = lower(fusions[0] if module.entry.root.shape.is_tuple else module.entry.root).kernel
     schedule(kernel, Target(AVX2_BYTES, threads))
     return kernel
 
@@ -268,6 +269,19 @@ def test_buffers_are_shared_by_updates_but_not_by_moved_elements() -> None:
     assert add.in_place == {(2, 0), (2, 1)}
     mixed = scheduled("x = f32[100] parameter(0)\ny = f32[100] reverse(x), dimensions={0}\nROOT r = f32[100] add(x, y)")
     assert mixed.in_place == frozenset()
+
+
+def test_rows_are_stored_and_reduced_in_one_nest() -> None:
+    """The sum reads all of a row before the row overwrites it."""
+    kernel = scheduled(
+        "x = f32[64,512] parameter(0)\n" + Z + "y = f32[64,512] exponential(x)\n"
+        "s = f32[64] reduce(y, zero), dimensions={1}, to_apply=sum\nROOT r = (f32[64,512], f32[64]) tuple(y, s)"
+    )
+    assert nest_lines(kernel.nests[0])[1:] == [
+        "  keep b1[512*i0 + r3] = exponential(b0[512*i0 + r3])",
+        "  b2[i0] = reduce[r3 < 512; add](exponential(b0[512*i0 + r3]))",
+    ]
+    assert kernel.in_place == {(1, 0)}
 
 
 def test_rows_beside_shared_weights_are_lanes() -> None:

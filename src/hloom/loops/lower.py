@@ -181,7 +181,7 @@ class _Lowering:
         nests += _joined([*updates, *self._stores(plain)])
         nests = with_bits_moved(self.space, self.buffers, [nest for nest in nests if nest.iterations])
         kernel = Kernel(self.buffers, nests, self.space)
-        kernel.in_place = frozenset(in_place_pairs(kernel.nests))
+        kernel.in_place = frozenset(in_place_pairs(kernel.nests, self.space))
         kernel.reads = frozenset(e.buffer for nest in nests for e in nest.all_expressions if isinstance(e, Load))
         kernel.names = functools.partial(self._names, kernel)
         return Lowered(kernel, self.inputs, tuple(self.copies))
@@ -211,21 +211,17 @@ class _Lowering:
         return loops, tuple(indices.of(v) if v.extent else indices.constant(0) for v in loops)
 
     def _stores(self, roots: list[tuple[Instruction, int]]) -> list[Nest]:
-        """Makes one nest for all results of the same dimension sizes."""
-        nests = []
-        groups: dict[tuple[int, ...], list[tuple[Instruction, int]]] = {}
+        """Makes one nest for all results of the same dimension sizes, and for those of their rows."""
+        stores: dict[tuple[int, ...], list[Store]] = {}
+        all_sizes = {next(root.shape.leaves()).dimensions for root, _ in roots}
         for root, output in roots:
-            groups.setdefault(next(root.shape.leaves()).dimensions, []).append((root, output))
-        for sizes, members in groups.items():
-            loops, index = self.loops_of(sizes)
+            sizes = next(root.shape.leaves()).dimensions
+            whole = next((each for each in all_sizes if each[:-1] == sizes and sizes), sizes)
+            index = self.loops_of(whole)[1][: len(sizes)]
             offset = self.space.indices.linear(index, row_major_strides(sizes))
-            stores = [
-                Store(output + k, offset, value)
-                for root, output in members
-                for k, value in enumerate(self.puller.elements(root, index))
-            ]
-            nests.append(Nest(loops, tuple(stores)))
-        return nests
+            values = self.puller.elements(root, index)
+            stores.setdefault(whole, []).extend(Store(output + k, offset, value) for k, value in enumerate(values))
+        return [Nest(self.loops_of(sizes)[0], tuple(found)) for sizes, found in stores.items()]
 
     def _dynamic_update_slice(self, root: Instruction, output: int) -> Nest | None:
         """Stores the update alone: the result starts as a copy of the operand.

@@ -258,19 +258,21 @@ def _loads_among(expressions: Sequence[Expression]) -> list[Load]:
     return [e for e in expressions if isinstance(e, Load)]
 
 
-def in_place_pairs(nests: Sequence[Nest]) -> set[tuple[int, int]]:
-    """Pairs (written, read) of buffers that may share memory: elements are read only in iterations that write them."""
+def in_place_pairs(nests: Sequence[Nest], space: ExpressionSpace) -> set[tuple[int, int]]:
+    """Pairs (written, read) of buffers that may share memory: elements are read only in iterations that write them, or
+    in reductions that end before."""
     if len(nests) != 1:
         return set()
     (nest,) = nests
     if not nest.iterations:
         return set()
-    inside_reductions = {
-        id(load) for reduction in nest.reductions for load in loads_of([*reduction.values, *reduction.initial])
-    }
+    reduced: dict[int, set[Index | None]] = {}
+    for reduction in nest.reductions:
+        for load in loads_of([*reduction.values, *reduction.initial]):
+            reduced.setdefault(id(load), set()).add(_index_of_row(nest, space, reduction, load))
     read: dict[int, set[Index | None]] = {}
     for load in nest.all_loads:
-        read.setdefault(load.buffer, set()).add(None if id(load) in inside_reductions else load.index)
+        read.setdefault(load.buffer, set()).update(reduced.get(id(load), {load.index}))
     written: dict[int, set[Index]] = {}
     for store in nest.stores:
         written.setdefault(store.buffer, set()).add(store.index)
@@ -284,6 +286,20 @@ def in_place_pairs(nests: Sequence[Nest]) -> set[tuple[int, int]]:
         if len(indices) == 1
         for other in by_index.get(next(iter(indices)), ())
     }
+
+
+def _index_of_row(nest: Nest, space: ExpressionSpace, reduction: Reduction, load: Load) -> Index | None:
+    """The index of the elements that a reduction of whole rows loads, in the loop over the elements of a row; None for
+    other reductions.
+
+    Where rows have results of their own, loops keep their order: all such reductions of a row precede that loop.
+    """
+    if nest.is_perfect or not load.in_bounds or len(reduction.over) != 1:
+        return None
+    ((variable,), loop) = reduction.over, nest.loops[-1]
+    if variable.extent != loop.extent or loop in reduction.variables:
+        return None
+    return space.substitute_index(load.index, {variable: space.indices.of(loop)})
 
 
 @record(slots=True)

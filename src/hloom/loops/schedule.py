@@ -26,6 +26,7 @@ from hloom.loops.nest import (
     Kernel,
     Nest,
     Schedule,
+    Store,
     expression_cost,
     loads_of,
     reductions_of,
@@ -105,6 +106,7 @@ def _schedule_nest(kernel: Kernel, nest: Nest, target: Target) -> Nest:
     tile = _tile_loop(nest, vector) if vector and not interleaved else None
     nest = _order_loops(nest, vector, tile)
     nest = _stage(kernel, nest, vector) if vector else nest
+    vector = vector if vector in nest.loops else None
     lanes = _lanes(nest, vector, tile, target.vector_bytes, row_count) if vector else 0
     nest = _stage(kernel, nest, vector, lanes) if vector and tile is None else nest
     if vector and tile is None:
@@ -126,8 +128,9 @@ def _vector_loop(nest: Nest, vector_bytes: int) -> Variable | None:
     if any(map(is_function_call, [*nest.expressions, *walk([e for f in nest.reductions for e in f.combine])])):
         # Functions may contain loops, which might not end for the values of inactive lanes.
         return None
-    longest = max((loop.extent for loop in nest.loops), default=0)
-    loops = [loop for loop in nest.loops if loop.extent >= 4 or loop.extent == longest]
+    shared = nest.loops if nest.is_perfect else nest.loops[-1:]
+    longest = max((loop.extent for loop in shared), default=0)
+    loops = [loop for loop in shared if loop.extent >= 4 or loop.extent == longest]
     interleaved = [loop for loop in loops if interleaved_loops(nest, loop, vector_bytes)]
     if nest.reductions and interleaved and not any(_is_contiguous(nest, loop) for loop in loops):
         return max(interleaved, key=lambda loop: (_contiguity(nest, loop), loop.extent))
@@ -346,12 +349,14 @@ def _pair_rows(nest: Nest, space: ExpressionSpace, vector: Variable | None) -> t
 def _stage(kernel: Kernel, nest: Nest, vector: Variable, lanes: int = 0) -> Nest:
     """Keeps expensive values in scratch buffers if a reduction computes them and a loop uses them again.
 
-    Without `lanes`, the reductions are of rows, which the vector loop uses; otherwise of a vector of columns.
+    Without `lanes`, the reductions are of rows, which the vector loop uses; otherwise of a vector of columns. If the
+    vector loop only stores such a value, the reduction stores it instead.
     """
     space = kernel.space
     outside = {id(e): e for e in nest.expressions}
     staged = []
     replaced: dict[int, Expression] = {}
+    remaining = nest.stores
     for reduction in nest.reductions:
         user = _user_loop(nest, reduction, vector, lanes)
         if user is None:
@@ -360,6 +365,12 @@ def _stage(kernel: Kernel, nest: Nest, vector: Variable, lanes: int = 0) -> Nest
         for expression in _expensive(reduction.values, inner):
             counterpart = space.substitute([expression], {inner: space.indices.of(user)}, in_reductions=False)[0]
             if id(counterpart) in outside and id(counterpart) not in replaced and counterpart is not expression:
+                store = _store_in_reduction(kernel, nest, reduction, counterpart)
+                if store is not None:
+                    index = space.substitute_index(store.index, {user: space.indices.of(inner)})
+                    staged.append((expression, store.buffer, index))
+                    remaining = tuple(each for each in remaining if each is not store)
+                    break
                 buffer, size = len(kernel.buffers), inner.extent * max(lanes, 1)
                 type = expression.type.computation_type  # as registers hold it: no narrow float is rounded again
                 kernel.buffers.append(BufferType(type, size, "scratch"))
@@ -369,10 +380,24 @@ def _stage(kernel: Kernel, nest: Nest, vector: Variable, lanes: int = 0) -> Nest
                 break
     if not staged:
         return nest
-    values = space.replace(nest.values, replaced, in_reductions=False)
-    stores = tuple(replace(s, value=v) for s, v in zip(nest.stores, values, strict=True))
+    values = space.replace([store.value for store in remaining], replaced, in_reductions=False)
+    stores = tuple(replace(s, value=v) for s, v in zip(remaining, values, strict=True))
     kept = (*nest.schedule.staged, *staged)
-    return replace(nest, stores=stores, schedule=replace(nest.schedule, staged=kept))
+    nest = replace(nest, stores=stores, schedule=replace(nest.schedule, staged=kept))
+    is_used = any(vector in store.index.variables for store in stores)
+    return nest if is_used else nest.with_loops(loop for loop in nest.loops if loop is not vector)
+
+
+def _store_in_reduction(kernel: Kernel, nest: Nest, reduction: Reduction, value: Expression) -> Store | None:
+    """The store of a value that a reduction can store, since nothing reads later what it overwrites; else None."""
+    store = next((store for store in nest.stores if store.value is value), None)
+    if nest.is_perfect or store is None or kernel.buffers[store.buffer].type is not value.type.computation_type:
+        return None
+    others = walk([other.value for other in nest.stores if other is not store])
+    own = {*loads_of([*reduction.values, *reduction.initial])}
+    overwritten = {store.buffer, *(read for written, read in kernel.in_place if written == store.buffer)}
+    is_read = any(load.buffer in overwritten and load not in own for load in loads_of(others))
+    return None if is_read or value in others else store
 
 
 def _user_loop(nest: Nest, reduction: Reduction, vector: Variable, lanes: int) -> Variable | None:

@@ -374,6 +374,27 @@ def test_functions_of_reductions_are_siblings_along_the_same_dimensions(dimensio
     assert len([s for s in fused(entry) if s.startswith("fusion")]) == kernels
 
 
+WEIGHTS = "w = f32[64,32] exponential(x)\n"
+HALVES = "t = f32[64,32] multiply(w, w)\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "shape", "kernels"),
+    [
+        ("s = " + ROWS.replace("(a", "(w"), "f32[64]", 1),
+        (HALVES + "s = " + ROWS.replace("(a", "(t"), "f32[64]", 1),  # of what is computed from the result
+        ("t = " + ROWS.replace("(a", "(w") + "s = " + ROWS.replace("(a", "(w").replace("sum", "largest"), "f32[64]", 2),
+        ("s = " + COLUMNS.replace("(a", "(w"), "f32[32]", 2),
+        (LEFT + "t = f32[64,32] add(w, a)\ns = " + ROWS.replace("(a", "(t"), "f32[64]", 1),
+    ],
+)
+def test_rows_are_reduced_where_they_are_computed(lines: str, shape: str, kernels: int) -> None:
+    results = "w, s, t" if "t = f32[64] " in lines else "w, s"
+    shapes = f"f32[64,32], {shape}" + (", f32[64]" if results == "w, s, t" else "")
+    found = fused(XY + Z + WEIGHTS + lines + f"ROOT r = ({shapes}) tuple({results})")
+    assert len([s for s in found if s not in ("get-tuple-element", "tuple", "constant")]) == kernels
+
+
 def test_siblings_with_a_path_between_them_are_not_merged() -> None:
     """A fusion of a and b would have to run both before and after the sort of a."""
     between = "c = f32[64,32] sort(a), dimensions={1}, to_apply=less\n"

@@ -54,12 +54,12 @@ def test_slices_with_other_users_and_of_other_products_stay() -> None:
     assert ProductSlices(lambda _: False).run(program(lines)) == 0  # no code
 
 
-def test_the_smaller_operand_stays() -> None:
-    """A loop over time steps packs its weights once."""
+@pytest.mark.parametrize(("weights", "fused"), [("r", False), ("computed", True)])
+def test_the_smaller_operand_stays_where_a_loop_may_pack_the_other_one_once(weights: str, fused: bool) -> None:
     lines = "s = f32[1,16,64] dynamic-slice(w, k, zero, zero), dynamic_slice_sizes={1,16,64}\n"
-    lines += "step = f32[16,64] reshape(s)\nr = f32[64,64] parameter(3)"
-    module = program(lines, "dot(step, r), lhs_contracting_dims={1}, rhs_contracting_dims={0}")
-    assert ProductSlices(lambda _: True).run(module) == 0
+    lines += "step = f32[16,64] reshape(s)\nr = f32[64,64] parameter(3)\ncomputed = f32[64,64] exponential(r)"
+    module = program(lines, f"dot(step, {weights}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}")
+    assert ProductSlices(lambda _: True).run(module) == fused
 
 
 def test_two_products_read_one_slice() -> None:

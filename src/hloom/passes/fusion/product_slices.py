@@ -10,7 +10,7 @@ from hloom.ir import Instruction, Module
 from hloom.ops.dot import Dot
 from hloom.ops.reshape import Reshape
 from hloom.ops.slice import DynamicSlice, Slice
-from hloom.ops.structure import Constant
+from hloom.ops.structure import Constant, GetTupleElement, Parameter
 from hloom.passes.edit import edits, has_control_edges, is_dynamic, reshape_chain, running_computations
 from hloom.passes.fusion.build import build_fusion
 from hloom.system.records import record
@@ -28,8 +28,8 @@ class ProductSlices:
     these, whose root is the dot.
 
     The dot reads the part where it is, such as the weights of one of many layers, or a block of keys. Slices that
-    others read are left alone, and so are those smaller than the other operand, whose packing may move out of a loop,
-    and dots that `can_multiply` refuses.
+    others read are left alone, and so are those smaller than another operand that the computation does not make, whose
+    packing may move out of a loop, and dots that `can_multiply` refuses.
     """
 
     name: ClassVar[str] = "product-slices"
@@ -54,12 +54,17 @@ class ProductSlices:
 def _part_read_by(dot: Instruction, operand: Instruction) -> list[Instruction]:
     """Returns the slice that an operand is, with its reshapes and constant starts; nothing if it stays in memory."""
     size, chain = operand.shape.byte_size, reshape_chain(operand)
-    if size < MIN_BYTES or size < max(other.shape.byte_size for other in dot.operands):
+    if size < MIN_BYTES or any(size < other.shape.byte_size and _is_given(other) for other in dot.operands):
         return []
     part = chain[-1]
     if not is_contiguous_part(part) or not all(map(_is_read_by_dots, chain)):
         return []
     return [*chain, *(start for start in part.operands[1:] if isinstance(start.op, Constant))]
+
+
+def _is_given(operand: Instruction) -> bool:
+    """Whether a value, perhaps reshaped, comes from outside of its computation: iterations of a loop may share it."""
+    return isinstance(reshape_chain(operand)[-1].op, (Parameter, GetTupleElement, Constant))
 
 
 def is_contiguous_part(instruction: Instruction) -> bool:

@@ -3,12 +3,14 @@
 A fusion is identified by its roots, the instructions whose values it stores. Two fusions are merged if their roots have
 equal sizes, no path outside of the two leads from one to the other, and either they read a common array, or one reads
 the other's result element by element, which then need not be read back from memory. An update has the sizes of the part
-that it writes.
+that it writes. Reductions of the rows of a result, such as sums of exponentials that are weights as well, are merged
+with the fusion that computes it, too.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence, Set
 from operator import itemgetter
@@ -17,11 +19,14 @@ from hloom.ir import Computation, Instruction
 from hloom.ops.reduce import Reduce
 from hloom.ops.reshape import Reshape
 from hloom.passes.edit import has_effect
-from hloom.passes.fusion.access_patterns import reduced_count
+from hloom.passes.fusion.access_patterns import MIN_ROWS, reduced_count
 from hloom.passes.fusion.costs import SMALL_REDUCTION
 from hloom.passes.fusion.in_place import written_part
 from hloom.shape import Shape
+from hloom.target import MAX_CACHED_ROW
 
+MIN_ROW = 32
+"""Elements of the shortest row that is reduced where it is computed."""
 MAX_CANDIDATES = 6
 MAX_SEARCH = 300
 """Instructions visited in the search for a path; a search that reaches the limit prevents the merge."""
@@ -62,6 +67,8 @@ class _Merger:
         self.members = {root: members_of([root]) for root in roots}
         self.reductions = {root: _reductions(root, members) for root, members in self.members.items()}
         self.group_of: dict[Instruction, list[Instruction]] = {root: [root] for root in roots}
+        self.of_rows: set[Instruction] = set()
+        """The roots that reduce rows of other results of their group."""
         self.readers: dict[Instruction, list[Instruction]] = {}
         """The roots of the fusions that read each array from memory."""
         self.inputs: dict[int, list[Instruction]] = {}
@@ -102,12 +109,11 @@ class _Merger:
         return list(found.values())[:MAX_CANDIDATES]
 
     def _try_merge(self, group: list[Instruction], root: Instruction) -> bool:
-        if len(group) >= MAX_ROOTS or any(
-            not (self._can_share_loops(member, root) and self.agree(member, root)) for member in group
-        ):
+        if len(group) >= MAX_ROOTS or any(not self.agree(member, root) for member in group):
             return False
         merged = {m for r in group for m in self.members[r]} | set(self.members[root])
-        if len(merged) > self.max_members or not self._reads_elementwise(group, root):
+        of_rows = self._reduces_rows(group, root)
+        if len(merged) > self.max_members or not (of_rows or self._shares_elements(group, root)):
             return False
         own = self.group_of[root]
         if self._has_path(group, own) or self._has_path(own, group):
@@ -115,10 +121,34 @@ class _Merger:
         for changed in (group, own):
             self.inputs.pop(id(changed), None)
         group.append(root)
+        self.of_rows.update([root] if of_rows else ())
         self._add_span(min(self.order[r] for r in group), self.order[root])
         group.sort(key=self.order.__getitem__)
         self.group_of[root] = group
         return True
+
+    def _shares_elements(self, group: list[Instruction], root: Instruction) -> bool:
+        """Whether one loop nest can compute the root and those of a group element by element."""
+        wholes = [member for member in group if member not in self.of_rows]
+        return all(self._can_share_loops(member, root) for member in wholes) and self._reads_elementwise(group, root)
+
+    def _reduces_rows(self, group: list[Instruction], root: Instruction) -> bool:
+        """Whether the fusion of a root reduces rows of the group's results, and does nothing else with these."""
+        rows, whole, members = root.shape.dimensions, group[0].shape.dimensions, self.members[root]
+        if whole[:-1] != rows or math.prod(rows) < MIN_ROWS or not MIN_ROW <= whole[-1] <= MAX_CACHED_ROW:
+            return False
+        if any(written_part(r) is not r for r in (*group, root)):
+            return False
+        if any(r in self.of_rows or self.reductions[r] for r in group):
+            return False
+        reached = {r for r in group if r not in members}
+        for member in members:
+            if not (reached.isdisjoint(member.operands) or isinstance(member.op, Reduce)):
+                if not member.op.elementwise or member.shape.dimensions != whole:
+                    return False
+                reached.add(member)
+        is_read = any(not reached.isdisjoint(member.operands) for member in members)
+        return is_read and self.reductions[root] == {((len(rows),), whole)}
 
     def _can_share_loops(self, a: Instruction, b: Instruction) -> bool:
         """Whether one loop nest can compute both roots: equal sizes and equal reductions.

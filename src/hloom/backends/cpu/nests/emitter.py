@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from hloom.affine import Expression, Variable
 from hloom.backends.cpu.elements import ops as element_ops
-from hloom.backends.cpu.elements import quotients, roots
+from hloom.backends.cpu.elements import quotients, roots, scaled_sums
 from hloom.backends.cpu.elements.called_functions import call_function
 from hloom.backends.cpu.elements.types import (
     Element,
@@ -241,6 +241,10 @@ class NestEmitter(NestState):
         raise AssertionError(f"{expression!r} has no value")
 
     def _apply(self, expression: Apply) -> Element:
+        found = scaled_sums.sum_and_factor(expression)
+        if found is not None:
+            x, addend, factor = found
+            return scaled_sums.scaled_sum(self.builder, cast(Value, self.value(x)), addend, factor)
         operands = [self.value(operand) for operand in expression.operands]
         if roots.is_root_comparison(expression):
             # LLVM removes the root, unless it has other users.

@@ -45,7 +45,8 @@ class NestState(ABC):
     ) -> None:
         self.pointers: dict[int, Value] = {}
         """The addresses of buffers."""
-        pointers = [Parameter(f"b{k}", PTR, is_read_only=k not in nest.written) for k in arguments]
+        written = nest.written.union(buffer for _, buffer, _ in nest.schedule.staged)
+        pointers = [Parameter(f"b{k}", PTR, is_read_only=k not in written) for k in arguments]
         self.pointers.update(zip(arguments, pointers, strict=True))
         self.first, self.last = Parameter("first", I64), Parameter("last", I64)
         function = Function(name, [*pointers, self.first, self.last])
