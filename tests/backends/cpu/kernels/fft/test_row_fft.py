@@ -56,7 +56,7 @@ def test_squares_pass_results_of_the_first_stage_in_registers(
 ) -> None:
     fft = RowFft(n, type_of(element, width))
     assert fft.is_square is is_square
-    access = Access(PrimitiveType.C64 if element == "float" else PrimitiveType.C128, 1, True, False)
+    access = Access(PrimitiveType.C64 if element == "float" else PrimitiveType.C128, 1, True)
     module = LirModule([fft.task("rows", 100, 2, access, access).finish()])
     assert len(module.all_functions()) - 1 == (1 if is_square else len(fft.stages))
 

@@ -33,13 +33,16 @@ class ChirpFft(LaneFft):
         """The transform that computes the convolution."""
         return LaneFft(self.size, self.lanes, self.vector)
 
-    @cached_property
-    def table(self) -> np.ndarray[Any, Any]:
-        """The chirp, the transform of its conjugate over the size, the factors of the longer transform."""
+    @property
+    def has_scale(self) -> bool:
+        return True
+
+    def table(self, scale: float = 1.0) -> np.ndarray[Any, Any]:
+        """Returns the chirp, the transform of its conjugate over the size, and the factors of the longer transform."""
         chirp, kernel = chirp_of(self.n, self.size)
-        pairs = [each.view(np.float64) for each in (chirp, kernel / self.size)]
-        longer = self.longer.table
-        return np.concatenate([*pairs, longer]).astype(longer.dtype)
+        # The chirp is symmetric, so that the transform of its conjugate is the conjugate of its transform.
+        own = self.numbers(np.concatenate([chirp, kernel * (scale / self.size)]))
+        return np.concatenate([own, self.longer.table()])
 
     def function(self, name: str, source: Access | None, target: Access | None) -> KernelFunction:
         f = transform_function(name).as_call_only()

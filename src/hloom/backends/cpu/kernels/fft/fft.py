@@ -3,8 +3,7 @@
 A pass transforms blocks of sequences in lanes; blocks run in parallel. Rows whose own elements fill vectors are
 transformed as they lie (row_fft.py). Another sequence, of a b elements, is a matrix [a][b] if it is too long for the
 cache, or if its factors fill vectors: its columns are transformed into tiles, blocks of columns one after another; then
-the rows of these are multiplied by twiddle factors and transformed. Inverse transforms swap real and imaginary parts
-before and after.
+the rows of these are multiplied by twiddle factors and transformed.
 """
 
 from __future__ import annotations
@@ -102,8 +101,8 @@ class _Writer:
         self.tables: list[np.ndarray[Any, Any]] = []
         self.table_size = 0
         self.functions: list[KernelFunction] = []
-        self.factors: dict[LaneFft | RowFft, int] = {}
-        """The offset of the factors of each transform in the table."""
+        self.factors: dict[tuple[LaneFft | RowFft, float], int] = {}
+        """The offset of the factors of each transform, by the scale that they contain, in the table."""
         self.transforms: dict[tuple[LaneFft, Access | None, Access | None], str] = {}
         """The function of each transform, by its accesses of memory."""
 
@@ -123,7 +122,7 @@ class _Writer:
         needed = 1 << (sequences - 1).bit_length()
         lanes = min(vectors * self.width, needed)
         kind = LaneFft if radices_of(n) is not None else ChirpFft
-        return kind(n, lanes, type_of(self.element, min(self.width, lanes) if lanes > 1 else 0))
+        return kind(n, lanes, type_of(self.element, min(self.width, lanes) if lanes > 1 else 0), self.is_inverse)
 
     def _vectors(self, n: int) -> int:
         """Returns the vectors of sequences that a pass over a matrix transforms at once.
@@ -192,7 +191,8 @@ class _Writer:
         return FftPass(view, view, self._lane_fft(length, inner * outer, 2), inner * outer)
 
     def _rows(self, n: int, rows: int, source: Value, target: Value, scale: float) -> None:
-        fft = RowFft(n, type_of(self.element, self.width)) if n <= MAX_LENGTH and self.width > 1 else None
+        fits = n <= MAX_LENGTH and self.width > 1
+        fft = RowFft(n, type_of(self.element, self.width), self.is_inverse) if fits else None
         if fft and fft.fits:
             self._adjacent(fft, rows, source, target, scale)
             return
@@ -205,16 +205,14 @@ class _Writer:
 
     def _adjacent(self, fft: RowFft, rows: int, source: Value, target: Value, scale: float) -> None:
         """Transforms rows whose own elements fill vectors."""
-        accesses = (Access(self.complex, 1, True, self.is_inverse, each) for each in (1.0, scale))
+        accesses = (Access(self.complex, 1, True, each) for each in (1.0, scale))
         chunks = min(self._chunks(rows, rows * fft.n * ELEMENT_COST), math.ceil(rows / fft.block))
         self.scope.work = max(self.scope.work, chunks * 4 * aligned(fft.array))
         task = fft.task(f"{self.name}.rows{len(self.functions)}", rows, chunks, *accesses)
         self.functions.append(task)
-        if fft not in self.factors:
-            self.factors[fft] = self._append_table(fft.table)
         f = self.scope.f
         work = f.at(self.scope.scratch, self.scope.reserved, "i8")
-        context = f.pack(source, target, work, f.at(self.scope.table, self.factors[fft], self.element))
+        context = f.pack(source, target, work, f.at(self.scope.table, self._factors(fft), self.element))
         f.run_chunks(task.function.name, context, chunks, f.threads_if(chunks > 1))
 
     def _half(self, n: int, rows: int, source: Value, target: Value, scale: float) -> None:
@@ -330,13 +328,18 @@ class _Writer:
 
     def _transform(self, p: FftPass) -> tuple[str, int]:
         """Returns the function of the transform of a pass, and the offset of its factors in the table."""
-        if p.fft not in self.factors:
-            self.factors[p.fft] = self._append_table(p.fft.table)
-        accesses = p.accesses(self.is_inverse)
+        accesses = p.accesses()
         if (p.fft, *accesses) not in self.transforms:
             self.transforms[p.fft, *accesses] = name = f"{self.name}.lanes{len(self.transforms)}"
             self.functions.append(p.fft.function(name, *accesses))
-        return self.transforms[p.fft, *accesses], self.factors[p.fft]
+        return self.transforms[p.fft, *accesses], self._factors(p.fft, p.scale_of("factors"))
+
+    def _factors(self, fft: LaneFft | RowFft, scale: float = 1.0) -> int:
+        """Returns the offset of the factors of a transform in the table."""
+        if (fft, scale) not in self.factors:
+            table = fft.table() if isinstance(fft, RowFft) else fft.table(scale)
+            self.factors[fft, scale] = self._append_table(table)
+        return self.factors[fft, scale]
 
     def _run(self, p: FftPass, source: Value, target: Value) -> None:
         """Calls the task of a pass for all its blocks."""
@@ -345,7 +348,7 @@ class _Writer:
         chunks = self._chunks(p.blocks, p.sequences * p.fft.n * ELEMENT_COST)
         array = aligned((p.fft.size + 2) * p.fft.lanes * self.bytes) + PADDING
         self.scope.work = max(self.scope.work, chunks * 4 * array)
-        task = FftTask(p, f"{self.name}.pass{len(self.functions)}", transform, self.is_inverse, chunks, array)
+        task = FftTask(p, f"{self.name}.pass{len(self.functions)}", transform, chunks, array)
         self.functions += task.functions()
         f = self.scope.f
         tables = [f.at(self.scope.table, offset, self.element) for offset in (factors, twiddles)]
@@ -370,5 +373,6 @@ class _Writer:
         if self.is_inverse:
             by_group, by_lane = by_group.conj(), by_lane.conj()
         separate = np.stack([by_lane.real, by_lane.imag], 1)
-        table = np.concatenate([by_group.view(np.float64).reshape(-1), separate.reshape(-1)])
+        scaled = by_group * p.scale_of("twiddle")
+        table = np.concatenate([scaled.view(np.float64).reshape(-1), separate.reshape(-1)])
         return table.astype(self.real.dtype)

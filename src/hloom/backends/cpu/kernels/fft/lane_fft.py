@@ -4,6 +4,9 @@ Stockham's algorithm with radices 8, 4, 2, 9 and odd primes: a sequence of r m e
 becomes r sequences of length m: element k of the p-th butterfly, times w^(p k), is stored at r p + k. Every load and
 store is a vector of lanes, and the results of all stages but the last of a step stay in the first-level cache (see
 steps.py).
+
+An inverse transform runs the same code: its factors are the conjugates, and the butterfly of the conjugates is that of
+the elements in the order 0, r - 1, r - 2, .. 1.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ from hloom.types import PrimitiveType
 Complex = tuple[Value, Value]
 _ARRAYS = "re", "im", "re2", "im2", "table"
 _DISTANCES = [f"{array}_{of}" for array in ("source", "target") for of in ("row", "column", "k", "ahead")]
+_DISTANCES.append("source_rest")
+"""Elements 1, 2 .. of a butterfly are at `source_rest` plus 1, 2 .. times `source_k` from element 0."""
 MIN_GROUP = 16
 """Lanes that share a table of factors at least: tables with one for each sixteenth sequence stay small."""
 PADDING = 320
@@ -38,14 +43,13 @@ PADDING = 320
 class Access:
     """Adjacent sequences in memory, one in each lane: the type of elements, and the distance of those of a sequence.
 
-    Real and imaginary parts may be swapped, and stored elements multiplied by a scale. A partial access may have lanes
-    without sequences. Elements of a sequence that are far apart are prefetched. Stores may be non-temporal.
+    Stored elements may be multiplied by a scale. A partial access may have lanes without sequences. Elements of a
+    sequence that are far apart are prefetched. Stores may be non-temporal.
     """
 
     type: PrimitiveType
     distance: int
     is_full: bool
-    is_swapped: bool
     scale: float = 1.0
     is_far: bool = False
     is_nontemporal: bool = False
@@ -65,7 +69,6 @@ class Access:
         """The name of all that code depends on."""
         flags = {
             "partial": not self.is_full,
-            "swapped": self.is_swapped,
             "scaled": self.is_scaled,
             "prefetched": self.is_prefetched,
             "nontemporal": self.is_nontemporal,
@@ -93,6 +96,7 @@ class LaneFft:
     n: int
     lanes: int
     vector: Type
+    is_inverse: bool = False
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -119,11 +123,20 @@ class LaneFft:
         """The alignment of elements, in bytes."""
         return size_of(self.vector.element)
 
-    @cached_property
-    def table(self) -> np.ndarray[Any, Any]:
-        """The factors of all stages, real and imaginary parts alternately."""
-        factors = [each.reshape(-1) for step in self.steps for each in step.factors]
-        return np.concatenate(factors).view(np.float64).astype(self.dtype)
+    @property
+    def has_scale(self) -> bool:
+        """Whether a stage multiplies all elements, so that its factors can contain a scale."""
+        return len(self.steps) > 1
+
+    def table(self, scale: float = 1.0) -> np.ndarray[Any, Any]:
+        """Returns the factors of all stages, real and imaginary parts alternately; some contain the scale."""
+        stages = [pair for step in self.steps for pair in zip(step.stages(), step.factors, strict=True)]
+        factors = [(each * scale if stage.factors == "of all" else each).reshape(-1) for stage, each in stages]
+        return self.numbers(np.concatenate(factors))
+
+    def numbers(self, factors: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Returns real and imaginary parts of factors, or of their conjugates for an inverse transform."""
+        return (factors.conj() if self.is_inverse else factors).view(np.float64).astype(self.dtype)
 
     @property
     def dtype(self) -> type[np.floating[Any]]:
@@ -186,11 +199,12 @@ class LaneFft:
     def run_stage(self, f: KernelFunction, stage: Stage, source: Side, target: Side, table: Value) -> None:
         """Calls the shared function of a stage."""
         distances = [
-            f.index(distance * (side.access.distance if side.access else self.lanes))
+            distance * (side.access.distance if side.access else self.lanes)
             for side, each in ((source, stage.source), (target, stage.target))
             for distance in each
         ]
-        sizes = f.index(stage.rows), f.index(stage.columns), self._held_lanes(f), *distances
+        distances[2], rest = in_order(distances[2], stage.radix, self.is_inverse)
+        sizes = f.index(stage.rows), f.index(stage.columns), self._held_lanes(f), *map(f.index, [*distances, rest])
         accesses = source.access, target.access
         count = [f["count"]] if any(access and not access.is_full for access in accesses) else []
         scale = [constant(self.vector.scalar, access.scale) for access in accesses if access and access.is_scaled]
@@ -232,9 +246,8 @@ class LaneFft:
                     for array in ("source", "target")
                 )
                 with f.loop(f["lanes"], self.width) as lane:
-                    inputs = [
-                        self._read(f, source, f.add(at, f.multiply(f["source_k"], k)), lane.index) for k in range(radix)
-                    ]
+                    elements = elements_of(f, at, radix, f["source_k"], f["source_rest"])
+                    inputs = [self._read(f, source, element, lane.index) for element in elements]
                     for k, value in enumerate(butterfly(f, inputs)):
                         if factors == "of all":
                             value = multiply(f, value, self.factor(f, own, k))
@@ -250,7 +263,7 @@ class LaneFft:
         self._prefetch(f, f.element_at(address, f["source_ahead"], access.type), access)
         value = f.load_lanes(address, access.type, self.vector.width, self._mask(f, access, lane))
         assert isinstance(value, tuple)
-        return value[::-1] if access.is_swapped else value
+        return value
 
     def _write(
         self, f: KernelFunction, access: Access | None, value: Complex, element: IndexValue, lane: IndexValue
@@ -259,7 +272,7 @@ class LaneFft:
         if not access:
             self.store(f, value, (f["re2"], f["im2"]), offset)
             return
-        re, im = value[::-1] if access.is_swapped else value
+        re, im = value
         if access.is_scaled:
             scale = f.splat(f["scale"], self.vector.width)
             re, im = f.binary("fmul", re, scale), f.binary("fmul", im, scale)
@@ -316,7 +329,18 @@ class LaneFft:
             f.store(part, address, self.align)
 
 
-# Complex arithmetic
+# Butterflies
+
+
+def in_order(distance: int, radix: int, is_inverse: bool) -> tuple[int, int]:
+    """Returns the distances `(k, rest)` of the elements of a butterfly whose own distance is given."""
+    return (-distance, radix * distance) if is_inverse else (distance, 0)
+
+
+def elements_of(f: KernelFunction, first: IndexValue, radix: int, distance: Value, rest: Value) -> list[IndexValue]:
+    """Returns the elements of a butterfly in the order that these distances of `in_order` give."""
+    others = [f.binary("add", f.binary("mul", distance, f.index(k)), rest) for k in range(1, radix)]  # may be negative
+    return [first, *(f.add(first, each) for each in others)]
 
 
 def add(f: KernelFunction, a: Complex, b: Complex) -> Complex:

@@ -3,7 +3,8 @@
 Stockham's algorithm, as in lane_fft.py: a stage of radix r makes butterflies of elements n / r apart. A vector has
 adjacent butterflies; those of two rows where one has half as many. Their results are adjacent if as many sequences are
 interleaved; else shuffles interleave them first. Factors differ in each lane. Where a vector has all butterflies of
-both of two stages, it has what the second one reads after a transposition: nothing is stored between them.
+both of two stages, it has what the second one reads after a transposition: nothing is stored between them. An inverse
+one takes the results of the second in another order instead of its elements.
 """
 
 from __future__ import annotations
@@ -17,7 +18,16 @@ from typing import Any
 import numpy as np
 
 from hloom.backends.cpu.elements.transpose import transpose_squares
-from hloom.backends.cpu.kernels.fft.lane_fft import PADDING, Access, Complex, Side, butterfly, multiply
+from hloom.backends.cpu.kernels.fft.lane_fft import (
+    PADDING,
+    Access,
+    Complex,
+    Side,
+    butterfly,
+    elements_of,
+    in_order,
+    multiply,
+)
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of, task_function
 from hloom.lir import I64, PTR, Function, IndexValue, Type, Value, constant, type_of
 from hloom.numerics import roots_of_unity
@@ -27,7 +37,7 @@ from hloom.system.records import record
 BLOCK = 1024
 """Elements of the rows that a stage transforms at once: they stay in the first-level cache."""
 _ARRAYS = "re", "im", "re2", "im2", "table"
-_SIZES = "rows", "length", "outer", "inner"
+_SIZES = "rows", "length", "outer", "inner", "distance", "rest"
 
 
 @record
@@ -38,6 +48,7 @@ class RowStage:
     n: int
     interleaved: int
     width: int
+    is_inverse: bool = False
 
     @property
     def butterflies(self) -> int:
@@ -67,10 +78,12 @@ class RowStage:
         return is_full and (is_adjacent or (self.width % self.group == 0 and self.radix & (self.radix - 1) == 0))
 
     @property
-    def sizes(self) -> tuple[int, int]:
-        """The number of groups of butterflies whose results are together, and the butterflies of each."""
+    def sizes(self) -> tuple[int, int, int, int]:
+        """The number of groups of butterflies whose results are together, the butterflies of each, and the distances of
+        the elements of a butterfly.
+        """
         inner = max(self.interleaved, self.width)
-        return max(1, self.butterflies // inner), inner
+        return max(1, self.butterflies // inner), inner, *in_order(self.butterflies, self.radix, self.is_inverse)
 
     @cached_property
     def factors(self) -> np.ndarray[Any, Any]:
@@ -80,7 +93,8 @@ class RowStage:
         row = np.arange(self.butterflies) // self.interleaved
         powers = np.tile(np.outer(np.arange(1, self.radix), row), self.rows)
         roots = roots_of_unity(powers, self.n // self.interleaved).reshape(self.radix - 1, -1, self.width)
-        return np.stack([roots.real, roots.imag], 2).transpose(1, 0, 2, 3).reshape(-1)
+        imaginary = -roots.imag if self.is_inverse else roots.imag
+        return np.stack([roots.real, imaginary], 2).transpose(1, 0, 2, 3).reshape(-1)
 
 
 @record
@@ -89,13 +103,14 @@ class RowFft:
 
     n: int
     vector: Type
+    is_inverse: bool = False
 
     @cached_property
     def stages(self) -> tuple[RowStage, ...]:
         """The stages; none if the length has a large prime factor."""
         stages, interleaved = [], 1
         for radix in radices_of(self.n) or ():
-            stages.append(RowStage(radix, self.n, interleaved, self.vector.width))
+            stages.append(RowStage(radix, self.n, interleaved, self.vector.width, self.is_inverse))
             interleaved *= radix
         return tuple(stages)
 
@@ -120,9 +135,8 @@ class RowFft:
         """Rows that are transformed together."""
         return max(self.stages[0].rows, BLOCK // self.n)
 
-    @cached_property
     def table(self) -> np.ndarray[Any, Any]:
-        """The factors of all stages."""
+        """Returns the factors of all stages."""
         dtype = np.float32 if self.vector.element == "float" else np.float64
         return np.concatenate([stage.factors for stage in self.stages]).astype(dtype)
 
@@ -161,7 +175,10 @@ class RowFft:
 def stage_function(
     stage: RowStage, vector: Type, source: Access | None, target: Access | None, is_square: bool
 ) -> Function:
-    """Returns `(re, im, re2, im2, table, rows, length, outer, inner)`; a scaled access adds the scale."""
+    """Returns `(re, im, re2, im2, table, rows, length, outer, inner, distance, rest)`.
+
+    A scaled access adds the scale.
+    """
     accesses = [(".from", source), (".to", target)]
     flags = "".join(f"{flag}.{access.name}" for flag, access in accesses if access)
     layout = f"{stage.group}.{stage.rows}{'' if stage.is_last else '.factors'}"
@@ -177,15 +194,15 @@ def _write_stage(
     stage: RowStage, vector: Type, source: Access | None, target: Access | None, f: KernelFunction
 ) -> None:
     writer = _StageWriter(f, stage, vector)
-    apart = f.multiply(f["outer"], f["inner"]) if stage.rows == 1 else stage.butterflies
+    butterflies = f.multiply(f["outer"], f["inner"]) if stage.rows == 1 else stage.butterflies
     with f.loop(f["rows"], stage.rows) as row:
         writer.start_row(row.index)
         with f.loop(f["outer"]) as outer, f.loop(f["inner"], stage.width) as inner:
             first = f.multiply(outer.index, f["inner"])
             at, to = f.add(first, inner.index), f.add(f.multiply(first, stage.radix), inner.index)
-            inputs = [writer.read(source, f.add(at, f.multiply(apart, k))) for k in range(stage.radix)]
+            inputs = writer.read_all(source, at)
             outputs = writer.interleaved(writer.with_factors(butterfly(f, inputs), at))
-            distance = apart if stage.is_last else f["inner"]
+            distance = butterflies if stage.is_last else f["inner"]
             for k, value in enumerate(outputs):
                 writer.write(target, value, f.add(to, f.multiply(distance, k)))
 
@@ -197,11 +214,10 @@ def _write_square(
     writer = _StageWriter(f, stage, vector)
     with f.loop(f["rows"], stage.rows) as row:
         writer.start_row(row.index)
-        inputs = [writer.read(source, k * stage.radix) for k in range(stage.radix)]
-        columns = zip(*writer.with_factors(butterfly(f, inputs), 0), strict=True)
+        columns = zip(*writer.with_factors(butterfly(f, writer.read_all(source, 0)), 0), strict=True)
         re, im = (transpose_squares(f, part) for part in columns)
-        for k, value in enumerate(butterfly(f, [*zip(re, im, strict=True)])):
-            writer.write(target, value, k * stage.radix)
+        for element, value in zip(writer.elements(0), butterfly(f, [*zip(re, im, strict=True)]), strict=True):
+            writer.write(target, value, element)
 
 
 @dataclass
@@ -229,7 +245,15 @@ class _StageWriter:
         first = self.f.add(self.row, element)
         return first, self.f.add(first, self.next_row if self.stage.rows > 1 else self.vector.width // 2)
 
-    def read(self, access: Access | None, at: IndexValue) -> Complex:
+    def elements(self, first: IndexValue) -> list[IndexValue]:
+        """Returns the elements of butterflies, given the first ones."""
+        return elements_of(self.f, first, self.stage.radix, self.f["distance"], self.f["rest"])
+
+    def read_all(self, access: Access | None, first: IndexValue) -> list[Complex]:
+        """Loads the elements of butterflies, given the first ones."""
+        return [self._read(access, element) for element in self.elements(first)]
+
+    def _read(self, access: Access | None, at: IndexValue) -> Complex:
         """Loads an element of each butterfly."""
         f, vector, halves = self.f, self.vector, self._halves(at)
         if not access:
@@ -237,7 +261,7 @@ class _StageWriter:
             return re, im
         low, high = (f.load(f.element_at(f["re"], half, access.type), vector, self._align) for half in halves)
         re, im = (f.shuffle(low, high, range(part, 2 * vector.width, 2)) for part in range(2))
-        return (im, re) if access.is_swapped else (re, im)
+        return re, im
 
     def _load_part(self, array: Value, halves: Sequence[IndexValue]) -> Value:
         f, vector = self.f, self.vector
@@ -270,7 +294,7 @@ class _StageWriter:
             for part, array in zip(value, ("re2", "im2"), strict=True):
                 f.store(part, f.at(f[array], halves[0], vector.element), self._align)
             return
-        re, im = value[::-1] if access.is_swapped else value
+        re, im = value
         if access.is_scaled:
             scale = f.splat(f["scale"], vector.width)
             re, im = f.binary("fmul", re, scale), f.binary("fmul", im, scale)

@@ -22,6 +22,8 @@ from hloom.target import L1_BYTES
 
 PassKind = Literal["complex", "pairs to half", "half to pairs", "real to half", "half to real"]
 """Source and target of a pass; `half` is half a spectrum, `pairs` are real elements two by two."""
+Scaled = Literal["factors", "twiddle", "stores"]
+"""What a scale multiplies: factors of the transform or a twiddle, if they apply to all elements, or else results."""
 
 
 @record
@@ -63,14 +65,18 @@ class FftPass:
         """Whether all lanes of all blocks have sequences."""
         return self.inner % self.fft.lanes == 0
 
-    def accesses(self, is_inverse: bool) -> tuple[Access | None, Access | None]:
+    def scale_of(self, multiplied: Scaled) -> float:
+        """What these are multiplied by, so that results are scaled."""
+        scaled = "factors" if self.fft.has_scale else "twiddle" if self.twiddle else "stores"
+        return self.scale if multiplied == scaled else 1.0
+
+    def accesses(self) -> tuple[Access | None, Access | None]:
         """The accesses of memory by the first and the last stage, where these read or write columns."""
         source, target = (
             Access(
                 view.type,
                 view.inner,
                 self.is_full and not self.is_masked,
-                is_inverse,
                 scale,
                 self.is_prefetched or view.is_far,
                 is_nontemporal and self.is_full,
@@ -79,7 +85,7 @@ class FftPass:
             else None
             for view, scale, is_nontemporal in (
                 (self.source, 1.0, False),
-                (self.target, self.scale, self.is_nontemporal),
+                (self.target, self.scale_of("stores"), self.is_nontemporal),
             )
         )
         return source, target
@@ -88,10 +94,10 @@ class FftPass:
 class FftTask:
     """A share of the blocks of a pass. It only calls functions, each of which does one thing to a block."""
 
-    def __init__(self, p: FftPass, name: str, transform: str, is_inverse: bool, chunks: int, array: int) -> None:
-        self.p, self.name, self.transform, self.is_inverse = p, name, transform, is_inverse
+    def __init__(self, p: FftPass, name: str, transform: str, chunks: int, array: int) -> None:
+        self.p, self.name, self.transform = p, name, transform
         self.chunks, self.array = chunks, array
-        self.fft, self.accesses = p.fft, p.accesses(is_inverse)
+        self.fft, self.accesses = p.fft, p.accesses()
         self.called: list[KernelFunction] = []
 
     def functions(self) -> list[KernelFunction]:
@@ -145,13 +151,13 @@ class FftTask:
 
     def _move(self, memory: Value, view: BlockView, arrays: tuple[Value, ...], *twist: Value, stores: bool) -> None:
         """Moves a block between memory and arrays."""
-        f, p, scale = self.f, self.p, constant(self.fft.vector.scalar, self.p.scale)
-        is_scaled = stores and p.scale != 1.0
+        f, p, scale = self.f, self.p, self.p.scale_of("stores")
+        is_scaled = stores and scale != 1.0
         is_far = view.tile < view.length and view.tile * p.sequences * view.type.byte_width >= L1_BYTES
         flags = p.is_full, stores, is_scaled, bool(twist), is_far
         function = move_function(self.fft, view.type, p.order(view), *flags)
         sizes = self.first, self.count, f.index(view.length), f.index(view.inner)
-        f.call_function(function, memory, *sizes, scale, *arrays, *twist)
+        f.call_function(function, memory, *sizes, constant(self.fft.vector.scalar, scale), *arrays, *twist)
 
     def _transform(self) -> None:
         """Transforms the first pair of arrays into the second one, or columns in memory; the first pair changes."""
@@ -166,17 +172,13 @@ class FftTask:
         ]
         self.f.call_void(self.transform, *self.first_pair, *self.second_pair, self.table, *ends, self.count)
 
-    def _swapped_parts(self, pair: Complex) -> Complex:
-        """Returns real and imaginary parts, swapped for inverse transforms."""
-        return (pair[1], pair[0]) if self.is_inverse else pair
-
     def _complex(self, block_index: Value) -> None:
         source, target = self.accesses
         if not source:
-            self._load(self._swapped_parts(self.first_pair), *(self._twist(block_index) if self.p.twiddle else ()))
+            self._load(self.first_pair, *(self._twist(block_index) if self.p.twiddle else ()))
         self._transform()
         if not target:
-            self._store(self._swapped_parts(self.second_pair))
+            self._store(self.second_pair)
 
     def _twist(self, block_index: Value) -> tuple[Value, ...]:
         """Returns the last arguments of a function that loads tiles."""
@@ -196,12 +198,10 @@ class FftTask:
 
     def _half_to_pairs(self) -> None:
         self._load(self.second_pair)
-        target = self._swapped_parts(self.first_pair)
-        self._define_and_call(
-            "join", functools.partial(self._join, backwards=True), *self.second_pair, *target, self.twiddles
-        )
+        pairs = *self.second_pair, *self.first_pair
+        self._define_and_call("join", functools.partial(self._join, backwards=True), *pairs, self.twiddles)
         self._transform()
-        self._store(self._swapped_parts(self.second_pair))
+        self._store(self.second_pair)
 
     def _join(
         self, f: KernelFunction, re: Value, im: Value, new_re: Value, new_im: Value, twiddles: Value, backwards: bool
@@ -228,9 +228,9 @@ class FftTask:
 
     def _half_to_real(self) -> None:
         self._load(self.second_pair)
-        self._define_and_call("mirror", self._mirror, *self.second_pair, *self._swapped_parts(self.first_pair))
+        self._define_and_call("mirror", self._mirror, *self.second_pair, *self.first_pair)
         self._transform()
-        self._store(self._swapped_parts(self.second_pair)[:1])
+        self._store(self.second_pair[:1])
 
     def _mirror(self, f: KernelFunction, re: Value, im: Value, new_re: Value, new_im: Value) -> None:
         """Extends half a spectrum to the whole one."""
