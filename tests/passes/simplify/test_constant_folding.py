@@ -16,6 +16,8 @@ from passes.modules import check_same_results, module
         ("a = f32[] constant(2); ROOT r = f32[] power(a, a)", 4),
         ("a = s32[3] constant({1, 2, 3}); b1 = s32[3] negate(a); ROOT r = s32[3] reverse(b1), dimensions={0}", [-3, -2, -1]),
         ("a = f32[2] constant({1, 2}); z1 = f32[] constant(0); ROOT r = f32[] reduce(a, z1), dimensions={0}, to_apply=sum", 3),
+        ("a = f32[] constant(3); b1 = f32[2] broadcast(a), dimensions={}; z1 = f32[] constant(1);"
+         " ROOT r = f32[] reduce(b1, z1), dimensions={0}, to_apply=sum", 7),
         ("a = f32[2] constant({1, 2}); ROOT r = f32[] dot(a, a), lhs_contracting_dims={0}, rhs_contracting_dims={0}", 5),
         ("a = f32[1,1] constant({{7}}); ROOT r = f32[] reshape(a)", 7),
     ],
@@ -32,6 +34,9 @@ def test_evaluated(body: str, value: object) -> None:
     [
         "a = f32[] constant(1); ROOT r = f32[100] broadcast(a), dimensions={}",
         "ROOT r = s32[100] iota(), iota_dimension=0",
+        "a = f32[] constant(1); b1 = f32[2] broadcast(a), dimensions={}; ROOT r = f32[2] negate(b1)",
+        "a = f32[] constant(1); b1 = f32[20000] broadcast(a), dimensions={};"
+        " ROOT r = f32[] reduce(b1, a), dimensions={0}, to_apply=sum",
         "a = f32[] constant(1); ROOT r = f32[4] rng(a, a), distribution=rng_uniform",
         "a = f32[] constant(1); ROOT r = f32[] negate(a), control-predecessors={a}",
         "a = f32[] constant(1); ROOT r = (f32[]) tuple(a)",

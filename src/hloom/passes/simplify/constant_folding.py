@@ -11,6 +11,7 @@ import numpy as np
 from hloom.errors import HloomError
 from hloom.ir import Instruction, Module
 from hloom.literal import Literal
+from hloom.ops.broadcast import Broadcast
 from hloom.ops.convert import BitcastConvert
 from hloom.ops.dot import Dot
 from hloom.ops.gather import Gather
@@ -40,7 +41,7 @@ _FOLDED = (
 class ConstantFolding:
     """Before: an instruction without effects whose operands are constants. After: a constant.
 
-    The values are computed by the interpreter. A result of more than `max_bytes` must not be larger than the operands,
+    Reductions of small broadcasts of constants are evaluated, too. The values are computed by the interpreter. A result of more than `max_bytes` must not be larger than the operands,
     and the evaluation must not take more than `max_steps` multiplications or moves of elements. Broadcasts, iotas,
     random numbers, loops, custom calls and tuples are left alone.
     """
@@ -62,9 +63,9 @@ class ConstantFolding:
     def _is_foldable(self, instruction: Instruction) -> bool:
         op, shape = instruction.op, instruction.shape
         return (
-            isinstance(instruction.operands[0].op, Constant)  # of most instructions it is not
-            and all(isinstance(operand.op, Constant) for operand in instruction.operands)
+            isinstance(instruction.operands[0].op, (Constant, Broadcast))  # of most instructions it is not
             and (op.elementwise or isinstance(op, _FOLDED))
+            and all(self._is_known(operand, isinstance(op, Reduce)) for operand in instruction.operands)
             and not op.has_side_effect
             and not has_control_edges(instruction)
             and shape.is_array
@@ -72,6 +73,11 @@ class ConstantFolding:
             and not is_mixed(instruction)
             and self._is_small(instruction)
         )
+
+    def _is_known(self, operand: Instruction, is_reduced: bool) -> bool:
+        """Whether an operand is a constant, or if it is reduced a small broadcast of one."""
+        is_small = is_reduced and isinstance(operand.op, Broadcast) and operand.shape.byte_size <= self.max_bytes
+        return isinstance((operand.operands[0] if is_small else operand).op, Constant)
 
     def _is_small(self, instruction: Instruction) -> bool:
         shape, operands = instruction.shape, instruction.operand_shapes
@@ -95,13 +101,18 @@ def _fold(edit: Edit, instruction: Instruction) -> bool:
 
 
 def evaluate(instruction: Instruction) -> Array | None:
-    """Returns the value of an instruction whose operands are constants; None if evaluating it raises an error."""
+    """Returns the value of an instruction whose operands are constants or broadcasts of constants; None if evaluating it
+    raises an error.
+    """
     from hloom.backends.interpreter.interpreter import Execution, Site
     from hloom.backends.interpreter.plan import Plans
 
     plans = {key: plan for called in instruction.op.computations for key, plan in Plans(called).complete().items()}
     execution = Execution(plans, *_single_device(), 0, 0, seed=0)
-    values = [constant_value(operand) for operand in instruction.operands]
+    values = [
+        evaluate(operand) if isinstance(operand.op, Broadcast) else constant_value(operand)
+        for operand in instruction.operands
+    ]
     try:
         with np.errstate(all="ignore"):
             value = instruction.op.evaluate(Site(execution, instruction, on_arrays=False), *instruction.op.bind(values))

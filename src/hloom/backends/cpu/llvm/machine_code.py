@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -222,6 +222,8 @@ class Compilation:
         if self._executor is not None:
             with fork_allowed():  # `submit` takes a lock that forks take, too
                 _make_compilers(self._executor, threads)
+                if not _idle_engines:
+                    _submitted(self._executor, _make_idle_engine)
 
     def __enter__(self) -> Compilation:
         return self
@@ -235,10 +237,10 @@ class Compilation:
             self._executor.shutdown(wait=False)
 
     def begin(self, sources: Iterable[Source]) -> None:
-        """Starts compiling modules in the background, the longest first; without threads they wait for `finish`."""
-        ordered = sorted(self._texts(sources), key=len, reverse=True)
-        with fork_allowed():
-            self._pending += [(text, self._submitted(compile_text, text)) for text in ordered]
+        """Starts compiling modules in the background, each once it is written; without threads they wait for `finish`."""
+        for text in self._texts(sources):
+            with fork_allowed():
+                self._pending.append((text, self._submitted(compile_text, text)))
 
     def finish(self, sources: Sequence[Source], meanwhile: Callable[[], object] = lambda: None) -> list[bytes]:
         """Compiles the last modules and those still waiting for a thread. Returns all object files.
@@ -261,11 +263,13 @@ class Compilation:
                 called.result()
         return [first, *rest, *self._kept]
 
-    def _texts(self, sources: Iterable[Source]) -> list[str]:
-        """Returns the sources that are texts, and keeps the object files."""
-        sources = [*sources]
-        self._kept += [source for source in sources if isinstance(source, bytes)]
-        return [source for source in sources if isinstance(source, str)]
+    def _texts(self, sources: Iterable[Source]) -> Iterator[str]:
+        """Yields the sources that are texts, and keeps the object files."""
+        for source in sources:
+            if isinstance(source, str):
+                yield source
+            else:
+                self._kept.append(source)
 
     def _submitted(self, function: Callable[..., T], *arguments: Any) -> Future[T] | None:
         """Calls a function on another thread; None if there is none."""
@@ -389,15 +393,31 @@ def make_object(text: str) -> bytes:
                 _compiler_counts[is_call_only] -= 1
 
 
+_idle_engines: list[Any] = []
+"""The engine that loads the next program, if it was made while that was compiled."""
+
+
+@shielded
+def _make_idle_engine() -> None:
+    with _lock:
+        if not _idle_engines:
+            _idle_engines.append(_new_engine())
+
+
+def _new_engine() -> Any:
+    """Returns an engine that loads object files. It compiles nothing, so its target machine needs only the code model."""
+    machine = _native_target().create_target_machine(jit=True, codemodel="jitdefault")
+    empty = llvm.parse_assembly("")
+    engine = llvm.create_mcjit_compiler(empty, machine)
+    engine.remove_module(empty)  # which the engine would compile: three quarters of the time to load a program
+    return engine
+
+
 @shielded
 def load_object(*object_files: bytes) -> MachineCode:
     """Loads the object files of one program."""
     with _lock:
-        # The engine compiles nothing, so its target machine needs only the code model.
-        machine = _native_target().create_target_machine(jit=True, codemodel="jitdefault")
-        empty = llvm.parse_assembly("")
-        engine = llvm.create_mcjit_compiler(empty, machine)
-        engine.remove_module(empty)  # which the engine would compile: three quarters of the time to load a program
+        engine = _idle_engines.pop() if _idle_engines else _new_engine()
         for file in object_files:
             engine.add_object_file(llvm.ObjectFileRef.from_data(file))
         engine.finalize_object()

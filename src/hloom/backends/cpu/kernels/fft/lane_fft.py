@@ -329,7 +329,7 @@ class LaneFft:
             f.store(part, address, self.align)
 
 
-# Butterflies
+# The order of elements
 
 
 def in_order(distance: int, radix: int, is_inverse: bool) -> tuple[int, int]:
@@ -341,6 +341,9 @@ def elements_of(f: KernelFunction, first: IndexValue, radix: int, distance: Valu
     """Returns the elements of a butterfly in the order that these distances of `in_order` give."""
     others = [f.binary("add", f.binary("mul", distance, f.index(k)), rest) for k in range(1, radix)]  # may be negative
     return [first, *(f.add(first, each) for each in others)]
+
+
+# Complex arithmetic
 
 
 def add(f: KernelFunction, a: Complex, b: Complex) -> Complex:
