@@ -41,9 +41,9 @@ _FOLDED = (
 class ConstantFolding:
     """Before: an instruction without effects whose operands are constants. After: a constant.
 
-    Reductions of small broadcasts of constants are evaluated, too. The values are computed by the interpreter. A result of more than `max_bytes` must not be larger than the operands,
+    The values are computed by the interpreter. A result of more than `max_bytes` must not be larger than the operands,
     and the evaluation must not take more than `max_steps` multiplications or moves of elements. Broadcasts, iotas,
-    random numbers, loops, custom calls and tuples are left alone.
+    random numbers, loops, custom calls and tuples are left alone; but small broadcasts of constants are reduced.
     """
 
     name: ClassVar[str] = "constant_folding"
@@ -101,8 +101,8 @@ def _fold(edit: Edit, instruction: Instruction) -> bool:
 
 
 def evaluate(instruction: Instruction) -> Array | None:
-    """Returns the value of an instruction whose operands are constants or broadcasts of constants; None if evaluating it
-    raises an error.
+    """Returns the value of an instruction whose operands are constants or broadcasts of them; None if evaluating it raises
+    an error.
     """
     from hloom.backends.interpreter.interpreter import Execution, Site
     from hloom.backends.interpreter.plan import Plans

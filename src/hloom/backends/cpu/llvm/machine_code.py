@@ -237,7 +237,7 @@ class Compilation:
             self._executor.shutdown(wait=False)
 
     def begin(self, sources: Iterable[Source]) -> None:
-        """Starts compiling modules in the background, each once it is written; without threads they wait for `finish`."""
+        """Starts compiling modules in the background, each when it is written; without threads they wait for `finish`."""
         for text in self._texts(sources):
             with fork_allowed():
                 self._pending.append((text, self._submitted(compile_text, text)))
@@ -405,7 +405,8 @@ def _make_idle_engine() -> None:
 
 
 def _new_engine() -> Any:
-    """Returns an engine that loads object files. It compiles nothing, so its target machine needs only the code model."""
+    """Returns an engine that loads object files."""
+    # It compiles nothing, so its target machine needs only the code model.
     machine = _native_target().create_target_machine(jit=True, codemodel="jitdefault")
     empty = llvm.parse_assembly("")
     engine = llvm.create_mcjit_compiler(empty, machine)
