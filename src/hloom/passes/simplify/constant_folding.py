@@ -101,9 +101,7 @@ def _fold(edit: Edit, instruction: Instruction) -> bool:
 
 
 def evaluate(instruction: Instruction) -> Array | None:
-    """Returns the value of an instruction whose operands are constants or broadcasts of them; None if evaluating it raises
-    an error.
-    """
+    """Returns the value of an instruction of constants or broadcasts of them; None if evaluating it raises an error."""
     from hloom.backends.interpreter.interpreter import Execution, Site
     from hloom.backends.interpreter.plan import Plans
 

@@ -237,7 +237,7 @@ class Compilation:
             self._executor.shutdown(wait=False)
 
     def begin(self, sources: Iterable[Source]) -> None:
-        """Starts compiling modules in the background, each when it is written; without threads they wait for `finish`."""
+        """Starts compiling modules in the background, each when it is written; without threads `finish` does."""
         for text in self._texts(sources):
             with fork_allowed():
                 self._pending.append((text, self._submitted(compile_text, text)))
