@@ -246,8 +246,9 @@ class LaneFft:
                     for array in ("source", "target")
                 )
                 with f.loop(f["lanes"], self.width) as lane:
-                    elements = elements_of(f, at, radix, f["source_k"], f["source_rest"])
-                    inputs = [self._read(f, source, element, lane.index) for element in elements]
+                    before = f.binary("add", f.index(at), f["source_rest"])
+                    others = [f.binary("add", before, each) for each in multiples(f, f["source_k"], radix)]
+                    inputs = [self._read(f, source, element, lane.index) for element in (at, *others)]
                     for k, value in enumerate(butterfly(f, inputs)):
                         if factors == "of all":
                             value = multiply(f, value, self.factor(f, own, k))
@@ -337,10 +338,9 @@ def in_order(distance: int, radix: int, is_inverse: bool) -> tuple[int, int]:
     return (-distance, radix * distance) if is_inverse else (distance, 0)
 
 
-def elements_of(f: KernelFunction, first: IndexValue, radix: int, distance: Value, rest: Value) -> list[IndexValue]:
-    """Returns the elements of a butterfly in the order that these distances of `in_order` give."""
-    others = [f.binary("add", f.binary("mul", distance, f.index(k)), rest) for k in range(1, radix)]  # may be negative
-    return [first, *(f.add(first, each) for each in others)]
+def multiples(f: KernelFunction, distance: Value, radix: int) -> list[Value]:
+    """Returns a distance, which may be negative, times 1, 2 .. up to the radix."""
+    return [f.binary("mul", distance, f.index(k)) for k in range(1, radix)]
 
 
 # Complex arithmetic

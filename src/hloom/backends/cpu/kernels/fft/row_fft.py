@@ -3,8 +3,8 @@
 Stockham's algorithm, as in lane_fft.py: a stage of radix r makes butterflies of elements n / r apart. A vector has
 adjacent butterflies; those of two rows where one has half as many. Their results are adjacent if as many sequences are
 interleaved; else shuffles interleave them first. Factors differ in each lane. Where a vector has all butterflies of
-both of two stages, it has what the second one reads after a transposition: nothing is stored between them. An inverse
-one takes the results of the second in another order instead of its elements.
+both of two stages, it has what the second one reads after a transposition: nothing is stored between them. Inverse ones
+write the results of the second in another order instead of reading its elements so.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from hloom.backends.cpu.kernels.fft.lane_fft import (
     Complex,
     Side,
     butterfly,
-    elements_of,
     in_order,
+    multiples,
     multiply,
 )
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, shared_function, size_of, task_function
@@ -186,7 +186,7 @@ def stage_function(
     if target and target.is_scaled:
         parameters["scale"] = vector.scalar
     write = functools.partial(_write_square if is_square else _write_stage, stage, vector, source, target)
-    kind = "square" if is_square else "row"
+    kind = f"square{'.inverse' * stage.is_inverse}" if is_square else "row"
     return shared_function(f"fft.{kind}{stage.radix}.{layout}.{vector.suffix}{flags}", write, **parameters)
 
 
@@ -200,7 +200,8 @@ def _write_stage(
         with f.loop(f["outer"]) as outer, f.loop(f["inner"], stage.width) as inner:
             first = f.multiply(outer.index, f["inner"])
             at, to = f.add(first, inner.index), f.add(f.multiply(first, stage.radix), inner.index)
-            inputs = writer.read_all(source, at)
+            others = [f.binary("add", each, f["rest"]) for each in multiples(f, f["distance"], stage.radix)]
+            inputs = [writer.read(source, f.add(at, distance)) for distance in (0, *others)]
             outputs = writer.interleaved(writer.with_factors(butterfly(f, inputs), at))
             distance = butterflies if stage.is_last else f["inner"]
             for k, value in enumerate(outputs):
@@ -214,10 +215,12 @@ def _write_square(
     writer = _StageWriter(f, stage, vector)
     with f.loop(f["rows"], stage.rows) as row:
         writer.start_row(row.index)
-        columns = zip(*writer.with_factors(butterfly(f, writer.read_all(source, 0)), 0), strict=True)
+        elements = [k * stage.radix for k in (range(0, -stage.radix, -1) if stage.is_inverse else range(stage.radix))]
+        inputs = [writer.read(source, element % stage.n) for element in elements]
+        columns = zip(*writer.with_factors(butterfly(f, inputs), 0), strict=True)
         re, im = (transpose_squares(f, part) for part in columns)
-        for element, value in zip(writer.elements(0), butterfly(f, [*zip(re, im, strict=True)]), strict=True):
-            writer.write(target, value, element)
+        for element, value in zip(elements, butterfly(f, [*zip(re, im, strict=True)]), strict=True):
+            writer.write(target, value, element % stage.n)
 
 
 @dataclass
@@ -245,15 +248,7 @@ class _StageWriter:
         first = self.f.add(self.row, element)
         return first, self.f.add(first, self.next_row if self.stage.rows > 1 else self.vector.width // 2)
 
-    def elements(self, first: IndexValue) -> list[IndexValue]:
-        """Returns the elements of butterflies, given the first ones."""
-        return elements_of(self.f, first, self.stage.radix, self.f["distance"], self.f["rest"])
-
-    def read_all(self, access: Access | None, first: IndexValue) -> list[Complex]:
-        """Loads the elements of butterflies, given the first ones."""
-        return [self._read(access, element) for element in self.elements(first)]
-
-    def _read(self, access: Access | None, at: IndexValue) -> Complex:
+    def read(self, access: Access | None, at: IndexValue) -> Complex:
         """Loads an element of each butterfly."""
         f, vector, halves = self.f, self.vector, self._halves(at)
         if not access:
