@@ -41,7 +41,7 @@ class ChirpFft(LaneFft):
         """Returns the chirp, the transform of its conjugate over the size, and the factors of the longer transform."""
         chirp, kernel = chirp_of(self.n, self.size)
         # The chirp is symmetric, so that the transform of its conjugate is the conjugate of its transform.
-        own = self.numbers(np.concatenate([chirp, kernel * (scale / self.size)]))
+        own = self.table_of(np.concatenate([chirp, kernel * (scale / self.size)]))
         return np.concatenate([own, self.longer.table()])
 
     def function(self, name: str, source: Access | None, target: Access | None) -> KernelFunction:

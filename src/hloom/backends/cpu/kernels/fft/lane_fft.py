@@ -132,9 +132,9 @@ class LaneFft:
         """Returns the factors of all stages, real and imaginary parts alternately; some contain the scale."""
         stages = [pair for step in self.steps for pair in zip(step.stages(), step.factors, strict=True)]
         factors = [(each * scale if stage.factors == "of all" else each).reshape(-1) for stage, each in stages]
-        return self.numbers(np.concatenate(factors))
+        return self.table_of(np.concatenate(factors))
 
-    def numbers(self, factors: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def table_of(self, factors: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Returns real and imaginary parts of factors, or of their conjugates for an inverse transform."""
         return (factors.conj() if self.is_inverse else factors).view(np.float64).astype(self.dtype)
 

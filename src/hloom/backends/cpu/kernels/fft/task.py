@@ -23,7 +23,7 @@ from hloom.target import L1_BYTES
 PassKind = Literal["complex", "pairs to half", "half to pairs", "real to half", "half to real"]
 """Source and target of a pass; `half` is half a spectrum, `pairs` are real elements two by two."""
 Scaled = Literal["factors", "twiddle", "stores"]
-"""What a scale multiplies: factors of the transform or a twiddle, if they apply to all elements, or else results."""
+"""Factors of the transform or a twiddle, which contain the scale if they apply to all elements, or else results."""
 
 
 @record
@@ -66,7 +66,7 @@ class FftPass:
         return self.inner % self.fft.lanes == 0
 
     def scale_of(self, multiplied: Scaled) -> float:
-        """What these are multiplied by, so that results are scaled."""
+        """Returns the number that multiplies these, so that results are scaled."""
         scaled = "factors" if self.fft.has_scale else "twiddle" if self.twiddle else "stores"
         return self.scale if multiplied == scaled else 1.0
 
