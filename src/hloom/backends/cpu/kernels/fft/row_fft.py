@@ -201,7 +201,7 @@ def _write_stage(
             first = f.multiply(outer.index, f["inner"])
             at, to = f.add(first, inner.index), f.add(f.multiply(first, stage.radix), inner.index)
             others = [f.binary("add", each, f["rest"]) for each in multiples(f, f["distance"], stage.radix)]
-            inputs = [writer.read(source, f.add(at, distance)) for distance in (0, *others)]
+            inputs = [writer.read(source, element) for element in (at, *(f.add(at, each) for each in others))]
             outputs = writer.interleaved(writer.with_factors(butterfly(f, inputs), at))
             distance = butterflies if stage.is_last else f["inner"]
             for k, value in enumerate(outputs):
