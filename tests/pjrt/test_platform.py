@@ -284,6 +284,35 @@ def test_a_process_ends_cleanly_with_live_objects():
     assert "Error" not in run.stderr
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_process_ends_cleanly_while_daemon_threads_run_programs(count):
+    """Python, once it is finalised, unwinds the stacks of threads that ask for the GIL."""
+    program = """
+        import jax, numpy as np, threading, time
+        devices = jax.sharding.NamedSharding(jax.make_mesh((jax.device_count(),), "i"), jax.sharding.PartitionSpec("i"))
+        x = jax.device_put(np.ones((8, 16), np.float32), devices)
+        f = jax.jit(lambda x: x * 2 + x.sum(0))
+        def run():
+            while True:
+                f(x)
+        def transfer():
+            while True:
+                np.asarray(jax.device_put(np.ones(8, np.float32)))
+        for target in (run, run, transfer):
+            threading.Thread(target=target, daemon=True).start()
+        time.sleep(0.5)
+        print("end")
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env={**os.environ, "JAX_PLATFORMS": "hloom", "HLOOM_NUM_DEVICES": str(count)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (run.returncode, run.stdout) == (0, "end\n"), run.stderr
+
+
 def test_an_invalid_number_of_devices_is_an_error():
     run = subprocess.run(
         [sys.executable, "-c", "import jax; jax.devices()"],

@@ -12,7 +12,9 @@ import atexit
 import collections
 import ctypes
 import functools
+import sys
 import threading
+import time
 import typing
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +22,7 @@ from typing import Any
 from hloom.backends.cpu.llvm.machine_code import MachineCode
 from hloom.backends.cpu.llvm.native.code import native_code
 from hloom.backends.cpu.llvm.native.types import Address, i8, i32, u64
-from hloom.backends.cpu.llvm.native.vocabulary import Native, load, native, null, store
+from hloom.backends.cpu.llvm.native.vocabulary import MONOTONIC, Native, load, native, null, store
 from hloom.backends.cpu.runtime.memory_pool import memory_pool
 from hloom.errors import ArgumentError
 from hloom.pjrt.c_api import VERSION, Function, arguments_structure, functions, structures
@@ -53,7 +55,7 @@ from hloom.pjrt.native.transfers import decrease_references, from_host, increase
 from hloom.pjrt.records import IMMORTAL, new_record, objects, offsets_of_record, recycle_record, reserve_records
 from hloom.system.float_state import ieee_floats
 from hloom.system.forks import at_fork
-from hloom.system.python_api import c_address, immortal
+from hloom.system.python_api import c_address, immortal, python_function
 
 
 def refill_records(results: int = 0) -> None:
@@ -112,6 +114,8 @@ class Code:
         pool = memory_pool()
         self.state.take = pool.take_address
         self.state.give = pool.give_address
+        self.state.thread_state = c_address(_thread_state)
+        self.state.is_finalizing = c_address(_is_finalizing)
         self.last_task = self._function("last_task", word)
         self.completed_tasks = self._function("completed_tasks", word)
         self.wait_for = ctypes.CFUNCTYPE(void, word)(self._code.address("hloom_pjrt_wait_for"))
@@ -188,10 +192,24 @@ def _close(native: Code, ended: int) -> None:
 
     Calls without results then do nothing, so that a framework can destroy what it has; others return the error `ended`.
     """
+    _pause_daemons(native.state)
     native.wait_for(native.last_task())
     native.state.no_handler = ended
     for index, name in enumerate(PYTHON_FUNCTIONS):
         native.state.python[index] = native.failing_handler if functions()[name].outputs else native.noop_handler
+
+
+def _pause_daemons(state: State) -> None:
+    """Makes other threads of Python wait at the end of calls; those that wait for the GIL now can begin another one."""
+    state.ending = _thread_state()
+    daemons = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
+    before = paused = unchanged = 0
+    deadline = time.monotonic() + MAX_SETTLING_SECONDS
+    while paused < len(daemons) and unchanged < MAX_UNCHANGED and time.monotonic() < deadline:
+        time.sleep(SETTLING_SECONDS)
+        before, paused = paused, state.paused.load(MONOTONIC)
+        is_calling = state.returned_upcalls.load(MONOTONIC) != state.upcalls.load(MONOTONIC)
+        unchanged = unchanged + 1 if paused == before and not is_calling else 0
 
 
 def _callback(name: str, handler: Callable[[Any], None], make_error: Callable[[BaseException], int]) -> int:
@@ -210,6 +228,11 @@ def _callback(name: str, handler: Callable[[Any], None], make_error: Callable[[B
 
 
 _HANDLER = ctypes.CFUNCTYPE(*[ctypes.c_uint64] * 4)
+_thread_state = python_function("PyGILState_GetThisThreadState", ctypes.c_uint64)
+_is_finalizing = python_function("Py_IsFinalizing" if sys.version_info >= (3, 13) else "_Py_IsFinalizing", ctypes.c_int)
+SETTLING_SECONDS, MAX_UNCHANGED, MAX_SETTLING_SECONDS = 0.005, 6, 2.0
+"""Time between looks at the threads that wait for the end of Python, how often their number is the same at last, and
+the time after which those that are in calls of Python are not waited for."""
 
 
 def _functions() -> list[Native]:

@@ -24,6 +24,7 @@ from hloom.backends.cpu.llvm.native.threads import (
     pthread_mutex_init,
     pthread_mutex_lock,
     pthread_mutex_unlock,
+    usleep,
 )
 from hloom.backends.cpu.llvm.native.types import (
     Address,
@@ -35,7 +36,6 @@ from hloom.backends.cpu.llvm.native.types import (
     i32,
     i64,
     u8,
-    u32,
     u64,
 )
 from hloom.backends.cpu.llvm.native.vocabulary import (
@@ -45,7 +45,6 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     address_of,
     copy_memory,
     elements,
-    external,
     native,
     null,
     stack,
@@ -135,8 +134,6 @@ class Queue(Structure):
 
 
 QUEUE = static(Queue, "hloom_pjrt_queue")
-
-usleep = external("usleep", i32, u32)
 
 
 @native(name="hloom_pjrt_reset_queue")

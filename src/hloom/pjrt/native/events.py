@@ -8,7 +8,7 @@ from __future__ import annotations
 from hloom.backends.cpu.llvm.native.types import Address
 from hloom.backends.cpu.llvm.native.vocabulary import address_of, native, null, to
 from hloom.pjrt.native.async_dispatch import OnReady, call_when_done, event_for, is_done, wait_for
-from hloom.pjrt.native.memory import PYTHON_FUNCTIONS, call_python, is_immortal
+from hloom.pjrt.native.memory import PYTHON_FUNCTIONS, call_python, is_immortal, pause_if_ending
 from hloom.pjrt.native.structures import AwaitCall, IsReadyCall, OnReadyCall, ReadyEventCall
 from hloom.pjrt.records import WITHHELD
 
@@ -41,6 +41,7 @@ def await_event(arguments: AwaitCall) -> Address:
     if not is_immortal(address_of(event)):
         return call_python(PYTHON_AWAIT, address_of(arguments))
     wait_for(event.task_id)
+    pause_if_ending()
     return null
 
 

@@ -24,7 +24,7 @@ from hloom.pjrt.native.async_dispatch import (
     wait_for,
 )
 from hloom.pjrt.native.call_buffers import end, prepare
-from hloom.pjrt.native.memory import PYTHON_FUNCTIONS, STATE, call_python
+from hloom.pjrt.native.memory import PYTHON_FUNCTIONS, STATE, call_python, pause_if_ending
 from hloom.pjrt.native.structures import ExecutableRecord, ExecuteCall
 
 PYTHON_EXECUTE = PYTHON_FUNCTIONS.index("LoadedExecutable_Execute")
@@ -37,6 +37,7 @@ def execute(arguments: ExecuteCall) -> Address:
     """Runs an executable natively where possible, else through its Python handler."""
     executable = arguments.executable
     if executable.main != null and is_fast_call(arguments, executable) and run(arguments, executable):
+        pause_if_ending()
         return null
     return call_python(PYTHON_EXECUTE, address_of(arguments))
 

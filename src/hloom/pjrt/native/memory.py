@@ -2,12 +2,17 @@
 
 Large buffers come from the memory pool, small ones from the C library. Calls that native code cannot handle go to
 Python (`call_python`).
+
+Once Python is finalised, it ends each other thread that asks for the GIL, by unwinding its stack. That aborts the
+process if there are functions of C++ that must not throw, as in a framework that calls PJRT without the GIL: calls of
+such threads do not return then (`pause_if_ending`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from hloom.backends.cpu.llvm.native.threads import usleep
 from hloom.backends.cpu.llvm.native.types import Address, Array, Atomic, Structure, boolean, field, i32, u64
 from hloom.backends.cpu.llvm.native.vocabulary import (
     ACQ_REL,
@@ -34,6 +39,8 @@ PYTHON_FUNCTIONS = [function.name for function in functions().values() if functi
 SIZE_WORDS = RECORD_WORDS - 2 - len(record_words("Buffer"))
 """Spare words at the end of a buffer's record, which hold the dimension sizes of arrays of a lower rank."""
 MIN_POOLED_BYTES = SMALLEST
+WAIT_MICROSECONDS, MAX_WAITS = 1000, 1000
+"""Time between looks at the end of Python, and their number before it."""
 
 
 class State(Structure):
@@ -56,9 +63,19 @@ class State(Structure):
     python: Array[u64] = field(inline=(u64, len(PYTHON_FUNCTIONS)))
     """Addresses of the Python handlers, indexed as `PYTHON_FUNCTIONS`."""
     upcalls: Atomic[u64]
-    """Number of calls into Python."""
+    returned_upcalls: Atomic[u64]
+    """Number of calls into Python, and of those that have returned."""
     no_handler: u64
     """PJRT_Error of a call whose handler did not run: a signal interrupted it, or Python has ended."""
+    thread_state: Address
+    is_finalizing: Address
+    """Addresses of functions of Python that need no GIL: the state of this thread, null if Python does not know it, and
+    whether Python is being finalised.
+    """
+    ending: Address
+    """The state of the thread that ends Python, else null."""
+    paused: Atomic[u64]
+    """Number of calls at whose end threads waited for the end of Python."""
     unimplemented: Array[u64] = field(inline=(u64, len(functions())))
     """PJRT_Errors of the functions that are not implemented."""
     layouts: Array[u64] = field(inline=(u64, SIZE_WORDS))
@@ -71,6 +88,8 @@ Upcall = Callable[[Address, Address, u64], u64]
 It returns the sequence number. Any other value means that a signal handler raised an exception before the handler's
 first statement, outside its `try`.
 """
+ThreadState = Callable[[], Address]
+IsFinalizing = Callable[[], i32]
 Take = Callable[[u64], Address]
 Give = Callable[[Address, u64], None]
 STATE = static(State, "hloom_pjrt")
@@ -82,11 +101,43 @@ free = external("free", None, Address)
 @native(inline=True)
 def call_python(index: u64, arguments: Address) -> Address:
     """Calls the Python handler with an index of `PYTHON_FUNCTIONS`; returns a PJRT_Error or null."""
+    pause_if_ending()
     error = stack(1)
     error[0] = null
     upcalls = STATE.upcalls.add(1, MONOTONIC) + 1
     returned = to(Upcall, STATE.python[index])(arguments, address_of(error), upcalls)
+    STATE.returned_upcalls.add(1, MONOTONIC)
+    pause_if_ending()
     return error[0] if returned == upcalls else STATE.no_handler
+
+
+# The end of Python
+
+
+@native(inline=True)
+def pause_if_ending() -> None:
+    """Begins or ends a call for which the framework may have released the GIL."""
+    if STATE.ending != null:
+        pause()
+
+
+@native()
+def pause() -> None:
+    """Waits on a thread of Python until the process ends, or as long as another thread may be waiting for it before
+    Python is finalised.
+    """
+    state = to(ThreadState, STATE.thread_state)()
+    if state == null or state == STATE.ending:
+        return
+    STATE.paused.add(1, MONOTONIC)
+    waited: u64 = 0
+    while to(IsFinalizing, STATE.is_finalizing)() == 0:
+        if waited == MAX_WAITS:
+            return
+        usleep(WAIT_MICROSECONDS)
+        waited += 1
+    while True:
+        usleep(WAIT_MICROSECONDS)
 
 
 # Records

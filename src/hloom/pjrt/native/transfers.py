@@ -27,6 +27,7 @@ from hloom.pjrt.native.memory import (
     allocate,
     call_python,
     count_bytes,
+    pause_if_ending,
     return_record,
     take_record,
 )
@@ -67,6 +68,7 @@ def from_host(arguments: FromHostCall) -> Address:
     count_bytes(buffer, True)
     arguments.buffer = buffer
     arguments.done_with_host_buffer = STATE.ready_event
+    pause_if_ending()
     return null
 
 

@@ -5,7 +5,7 @@ A mutex or a condition variable takes at most 64 bytes on Linux and macOS, and t
 
 from __future__ import annotations
 
-from hloom.backends.cpu.llvm.native.types import Address, i32
+from hloom.backends.cpu.llvm.native.types import Address, i32, u32
 from hloom.backends.cpu.llvm.native.vocabulary import external
 
 pthread_create = external("pthread_create", i32, Address, Address, Address, Address)
@@ -19,4 +19,5 @@ pthread_cond_timedwait = external("pthread_cond_timedwait", i32, Address, Addres
 pthread_cond_signal = external("pthread_cond_signal", i32, Address)
 pthread_cond_broadcast = external("pthread_cond_broadcast", i32, Address)
 sched_yield = external("sched_yield", i32)
+usleep = external("usleep", i32, u32)
 clock_gettime = external("clock_gettime", i32, i32, Address)
