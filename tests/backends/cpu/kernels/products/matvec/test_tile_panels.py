@@ -44,7 +44,8 @@ def test_products_of_a_size_have_tiles(case: Case, has_tiles: bool) -> None:
 @pytest.mark.parametrize("sizes", [(257, 64), (291, 330), (641, 130), (385, 1030), (1311, 66)])
 def test_ends_of_rows_and_of_k(sizes: tuple[int, int], floats: str) -> None:
     check(Case(11, *sizes, "s8", floats, "columns"))
-    _check_halves(Case(4, *sizes, "u8", floats), is_swapped=False)
+    for scales in ("none", "columns"):
+        _check_halves(Case(4, *sizes, "u8", floats, scales), is_swapped=False)
 
 
 @pytest.mark.parametrize("weights", ["s8", "u8", "s4", "f8e4m3fn", "f8e5m2", "f4e2m1fn"])
@@ -94,11 +95,66 @@ def test_halves_with_zero_points_of_bytes(rows: int, n: int, scales: str, is_swa
     _check_unpacked(case, stored, is_swapped, [x, zero_points.astype(np.uint8), factors])
 
 
+def _smallest_loop(case: Case, instruction: str) -> str:
+    """The shortest loop without another one that has an instruction, in a product with codes of 4 bits."""
+    text = stage_text(hl.parse(_unpacking(case, "bitcast")), "asm")
+    return min(re.findall(rf"(?s)\.LBB\d+_\d+:(?:(?!\.LBB).)*{instruction}.*?\n\tj", text), key=len)
+
+
 def test_pairs_of_scaled_codes_are_rounded_once() -> None:
-    text = stage_text(hl.parse(_unpacking(Case(8, 512, 128, "s4", "bf16", "columns"), "bitcast")), "asm")
-    loop = min(re.findall(r"(?s)\.LBB\d+_\d+:(?:(?!\.LBB).)*vcvtne2ps2bf16.*?\n\tj", text), key=len)
+    loop = _smallest_loop(Case(8, 512, 128, "s4", "bf16", "groups"), "vcvtne2ps2bf16")
     assert loop.count("vpermps") + loop.count("vpermd") == 8
     assert loop.count("vcvtne2ps2bf16") == 4
+
+
+def test_scaled_codes_are_looked_up_in_tables_of_their_column() -> None:
+    """64 columns by 32 elements of K, whose codes were transposed before."""
+    loop = _smallest_loop(Case(8, 512, 256, "s4", "bf16", "columns"), "tdpbf16ps")
+    assert loop.count("vpermw") == 64
+    assert not re.search("vmulps|vcvtne|vpunpck", loop)
+
+
+@pytest.mark.parametrize("is_swapped", [False, True])
+@pytest.mark.parametrize(("k", "scales"), [(1280, "columns"), (1245, "columns"), (1280, "128"), (1216, "64")])
+@pytest.mark.parametrize("has_zero_points", [False, True])
+@pytest.mark.parametrize(("rows", "n"), [(2, 256), (5, 390)])
+def test_tables_of_rows(
+    monkeypatch: pytest.MonkeyPatch, rows: int, n: int, k: int, scales: str, has_zero_points: bool, is_swapped: bool
+) -> None:
+    monkeypatch.setitem(SCALES, "128", (128, 1))
+    _check_halves(Case(rows, k, n, "u8", "bf16", scales, has_zero_points), is_swapped)
+
+
+@pytest.mark.parametrize("floats", ["bf16", "f32"])
+@pytest.mark.parametrize("step", [1, 128])
+def test_scales_that_all_columns_share(step: int, floats: str) -> None:
+    """Each element of K, or each 128 of them, has a scale."""
+    case = Case(5, 512, 256, "u8", floats, "columns")
+    of_groups = f"s = {floats}[{512 // step}] parameter(2)\ns.4 = {floats}[{512 // step},{step},256] broadcast(s), dimensions={{0}}"
+    text = re.sub(r"(?m)^s = .*\n", "", _unpacking(case, "stack"))
+    text = re.sub(r"(?m)^s\.4 = .*", of_groups, text)
+    x, _, _ = case.arguments()
+    random = np.random.default_rng(5)
+    codes = random.integers(0, 256, (512, 128), np.uint8)
+    scales = random.integers(1, 100, 512 // step).astype(x.dtype)
+    values = np.stack([codes & 15, codes >> 4], -1).reshape(512, 256)
+    scaled = (values * np.repeat(scales, step)[:, None].astype(np.float64)).astype(x.dtype)
+    exact, bound = replace(case, scales="none").expected(x, scaled)
+    got = np.asarray(hl.compile(text)(x, codes, scales)).astype(np.float64)
+    assert (np.abs(got - exact) <= bound).all()
+
+
+def test_scales_that_are_not_finite_are_those_of_their_column() -> None:
+    """Codes past the last one of K have no products, whatever the table."""
+    case = Case(8, 531, 262, "u8", "bf16", "columns")
+    x, _, scales = case.arguments()
+    scales[0, [5, 9]], x[x == 0] = [np.inf, np.nan], 1
+    codes = np.random.default_rng(5).integers(1, 16, (531, 131), np.uint8) * 17
+    got = np.asarray(hl.compile(_unpacking(case, "stack"))(x, codes, scales)).astype(np.float32)
+    assert (~np.isfinite(got)).nonzero()[1].tolist() == [5, 9] * case.rows
+    x[:] = np.abs(x.astype(np.float32)).astype(x.dtype)
+    got = np.asarray(hl.compile(_unpacking(case, "stack"))(x, codes, scales)).astype(np.float32)
+    assert np.isposinf(got[:, 5]).all()
 
 
 def test_constant_codes_are_looked_up_as_words() -> None:

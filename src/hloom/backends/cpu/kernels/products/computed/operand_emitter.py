@@ -11,15 +11,12 @@ from hloom.backends.cpu.elements.byte_tables import (
     CODES,
     LANES,
     ORDER_OF_HALVES,
-    codes_of_pairs,
     halves_of_bytes,
     has_byte_tables,
-    lanes_of_pairs,
     look_up,
     look_up_bytes,
     look_up_codes,
     look_up_halves,
-    look_up_pairs,
     table_of_codes,
 )
 from hloom.backends.cpu.elements.types import Element, resized
@@ -176,66 +173,6 @@ class OperandEmitter(NestEmitter):
         f, function, bytes = self.f, self._function_of_codes, self.operand.block_of_words // 2
         mask = f.first_lanes(count // 2, bytes) if count < 2 * bytes else None
         return look_up_halves(f, self._codes(at, mask, bytes), self._table_of_words, function.is_swapped)
-
-    def words_of_rows(self, at: IndexValue, count: int) -> list[Value]:
-        """Returns the words of an element of K and the next one, or zero, of 64 rows from the bound one on, in the
-        order of `look_up_pairs`.
-        """
-        f, function = self.f, self._function_of_codes
-        rows = [self._codes_of_rows(f.add(at, step)) for step in range(count)]
-        words = look_up_pairs(f, rows[0], rows[-1], self._table_of_words, function.is_swapped)
-        low = constant(words[0].type, 0xFFFF)
-        return words if count == 2 else [f.binary("and", each, low) for each in words]
-
-    def with_pairs(self, rows: Sequence[Resume]) -> Resume:
-        """Returns the context of 64 adjacent rows, of which each of `rows` has 16, with what their elements share along
-        K in the lanes of `pairs_of_rows`.
-        """
-        f, found = self.f, dict[int, list[Value]]()
-        assert self.operand.of_rows is not None
-        for part in self.operand.of_rows.shared:
-            shared = []
-            for resume in rows:
-                with resume(), self.lanes_along(self.operand.free, None):
-                    value = self.value(part)
-                    assert isinstance(value, Value)
-                    shared.append(value)
-            whole = f.concatenated(shared)
-            found[id(part)] = [f.shuffle(whole, None, lanes_of_pairs(number)) for number in range(2 * len(rows))]
-
-        @contextmanager
-        def resume_with_pairs() -> Iterator[None]:
-            with rows[0]():
-                self.scopes[-1]["pairs"] = found
-                yield
-
-        return resume_with_pairs
-
-    def pairs_of_rows(self, at: IndexValue, count: int) -> list[Value]:
-        """Returns an element of K and the next one, or itself, of 64 rows, in the lanes of `codes_of_pairs`."""
-        f, coded, shared, found = self.f, self.operand.of_rows, self.known("pairs"), list[Value]()
-        assert coded is not None
-        rows = [self._codes_of_rows(f.add(at, step)) for step in range(count)]
-        table = table_of_codes(f, coded.function.table)
-        for i, codes in enumerate(codes_of_pairs(f, rows[0], rows[-1], coded.function.is_swapped)):
-            own = {part: vectors[i] for part, vectors in shared.items()}
-            self.scopes.append({id(coded.part): look_up_codes(f, codes, table), **own})
-            value = self.value(self.operand.value)
-            self.scopes.pop()
-            assert isinstance(value, Value)
-            found.append(value)
-        return found
-
-    def _codes_of_rows(self, at: IndexValue) -> Value:
-        """Returns the bytes that have the codes of an element of K, of 64 rows from the bound one on."""
-        axes = self.operand
-        assert axes.of_rows is not None
-        function = axes.of_rows.function
-        byte, within = self.f.divide(self.variables[axes.free.within], 2), self._within(axes.contracted, at)
-        assert function.half is not None
-        with self.in_group(axes.contracted, at), self.bound(axes.contracted.within, within):  # noqa: SIM117
-            with self._lanes(axes.free.within, LANES, None), self.bound(function.half, self.f.index(byte)):
-                return self._bytes(function.load, None, LANES // 2)
 
     @property
     def _table_of_words(self) -> Value:

@@ -72,7 +72,7 @@ def coded_with_shared_parts(
     space: ExpressionSpace, expression: Expression, along: Variable, across: Variable | None = None
 ) -> Coded | None:
     """Returns the part of an expression that is a function of codes of 4 bits, and the floats by which it also depends
-    on a variable, which do not depend on the variable `across`; None for other expressions.
+    on a variable; None for other expressions, and if anything else depends on the variable `across`.
     """
     found: dict[Expression, ByteFunction] = {}
     shared: dict[Expression, None] = {}
@@ -80,6 +80,8 @@ def coded_with_shared_parts(
     while stack:
         part = stack.pop()
         if along not in part.variables:
+            if across in part.variables:
+                return None
             continue
         function = byte_function(space, part, along)
         if function is not None and function.has_codes:
