@@ -6,6 +6,8 @@ import os
 import signal
 import sys
 import tempfile
+import zlib
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,5 +80,24 @@ def precision_of_jax() -> Iterator[None]:
 FIRST = ("test_layers.py", "test_docs.py", "test_machine.py", "test_native.py", "test_report.py")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in FIRST)
+    for cases in _sampled(items):
+        for item in cases:
+            item.add_marker("long")
+
+
+def _sampled(items: list[pytest.Item]) -> Iterator[list[pytest.Item]]:
+    """Yields for each test that is marked as sampled the cases that only the long run has.
+
+    A hash of their names chooses them: cases at equal distances may have one value of an inner parameter all.
+    """
+    tests: defaultdict[tuple[Path, str], list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sampled"):
+            tests[item.path, item.name.partition("[")[0]].append(item)
+    for cases in tests.values():
+        marker = cases[0].get_closest_marker("sampled")
+        assert marker is not None
+        yield sorted(cases, key=lambda item: zlib.crc32(item.name.encode()))[marker.args[0] :]

@@ -187,6 +187,7 @@ def test_passes_that_settle_have_nothing_to_do_after_themselves(name: str) -> No
 STEPS = [step for step in cpu_pipeline().leaves() if operations_of(step) != (object,)]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("step", STEPS, ids=[step.name for step in STEPS])
 def test_passes_change_nothing_without_the_operations_that_they_name(step: Pass) -> None:
     modules = [hl.parse(path.read_text()) for path in CORPUS]

@@ -29,12 +29,14 @@ BLOCK = 250
 # The corpus
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", corpus.STORED, ids=lambda case: case.name)
 def test_results_are_those_of_xla(case: Path) -> None:
     meta, module, inputs = corpus.load_case(case)
     corpus.check_results(case.name, meta, inputs, hl.compile(module, backend="cpu").run_replicas(inputs))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("path", corpus.OPTIMISED, ids=corpus.name_of)
 def test_what_xla_has_optimised_gives_the_same_results(path: Path) -> None:
     meta, _, inputs = corpus.load_case(corpus.CORPUS / path.stem)
@@ -46,6 +48,7 @@ def test_what_xla_has_optimised_gives_the_same_results(path: Path) -> None:
 RUNNABLE = [example for example in spec.EXAMPLES if example["op"] not in spec.SHAPE_OPS]
 
 
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize("example", RUNNABLE, ids=[e["id"] for e in RUNNABLE])
 def test_example(example: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs what test_spec_examples runs, but compiled."""

@@ -83,6 +83,7 @@ def check(original: hl.Module, *more: Any, change: Callable[..., None] | None = 
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("weights", [DIVIDED, MULTIPLIED], ids=["divided", "multiplied"])
 @pytest.mark.parametrize("low", ["-inf", "-1e9", "-3.4028235e38", "-5", "0", "nan"])
 @pytest.mark.parametrize("mask", [CAUSAL, WINDOW], ids=["causal", "window"])
@@ -157,6 +158,7 @@ MATRICES = """rows = s32[5,16] iota(), iota_dimension=0
   column = s32[5,16] iota(), iota_dimension=1"""
 
 
+@pytest.mark.sampled(64)
 @pytest.mark.parametrize("direction", ["LT", "LE", "GT", "GE", "EQ", "NE"])
 @pytest.mark.parametrize("keys", [0, 1])
 @pytest.mark.parametrize("shows", [False, True])

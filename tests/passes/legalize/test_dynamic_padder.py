@@ -165,6 +165,7 @@ def assert_close(got: Value, want: Value) -> None:
     np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=2e-6, atol=1e-6)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("case", BODIES)
 def test_compiled_programs_give_what_the_interpreter_gives(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HLOOM_VERIFY", "1")
@@ -349,6 +350,7 @@ STEPS = [name for name in vars(Chain) if not name.startswith("_") and name not i
 STEPS += ["set_size"] * 8
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     "seed", [*range(25), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(25, CASES))]
 )

@@ -79,6 +79,7 @@ def check(kind: str, x: Array, lengths: tuple[int, ...], expected: Array) -> Non
     assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("sizes", "rank"), [case for case in SHORT_CASES if case[0] != (3, 81)])
 @pytest.mark.parametrize("kind", ["FFT", "IFFT"])
 @pytest.mark.usefixtures("kernels_of_short_sequences")

@@ -34,6 +34,7 @@ def close(got: np.ndarray, want: np.ndarray) -> None:
     np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("element_type", TYPES)
 @pytest.mark.parametrize("lower", [True, False])
 @pytest.mark.parametrize(("batch", "n"), [((), 1), ((2, 3), 4), ((), 17), ((70,), 20)])

@@ -91,6 +91,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("body", "settled"), CASES)
 def test_only_computed_and_observed_nans_are_changed(body: str, settled: int) -> None:
     text = HEAD + body.replace(";", "\n") + "\n}"

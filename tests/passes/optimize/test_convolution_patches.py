@@ -38,6 +38,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("line", PATCHES.values(), ids=PATCHES)
 def test_dots_have_the_results_of_convolutions(line: str) -> None:
     module = convolution_module(line)

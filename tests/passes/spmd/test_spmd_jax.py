@@ -43,6 +43,7 @@ def partitioned(form: str, name: str) -> tuple[Partitioned, list[Any], list[Any]
     return partition(module_from_bytes(proto), 8), arguments, results
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("form", ["shardy", pytest.param("gspmd", marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", names())
 def test_partitions_compute_what_jax_computes(name: str, form: str) -> None:

@@ -138,6 +138,7 @@ def test_ormqr_multiplies_by_q(letter: str, left: bool, transpose: bool) -> None
     close(got, q @ c if left else c @ q)
 
 
+@pytest.mark.sampled(12)
 @every_type
 @pytest.mark.parametrize("side", "LR")
 @pytest.mark.parametrize("uplo", "LU")
@@ -154,6 +155,7 @@ def test_trsm_solves_with_a_triangle(letter: str, side: str, uplo: str, trans_x:
     close(t @ x if side == "L" else x @ t, b)
 
 
+@pytest.mark.sampled(24)
 @every_type
 @pytest.mark.parametrize("name", ["gesdd", "gesvd"])
 @pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5)])

@@ -157,6 +157,7 @@ def test_conversions_from_the_type(type: PrimitiveType) -> None:
     )
 
 
+@pytest.mark.sampled(6)
 @each_type
 @pytest.mark.parametrize("step", [16, pytest.param(1, marks=pytest.mark.long)])
 def test_conversions_to_the_type(type: PrimitiveType, step: int) -> None:
@@ -197,6 +198,7 @@ def test_movements(type: PrimitiveType) -> None:
     check(module(shapes, lines), *inputs, exact=True)
 
 
+@pytest.mark.sampled(6)
 @each_type
 @pytest.mark.parametrize("opcode", ["add", "multiply", "maximum", "minimum"])
 def test_reductions(type: PrimitiveType, opcode: str) -> None:
@@ -216,6 +218,7 @@ def test_reductions(type: PrimitiveType, opcode: str) -> None:
     check(module([f"{type}[6,40]", f"{type}[]"], lines, computation), x, np.asarray(1, type.dtype), steps=steps)
 
 
+@pytest.mark.sampled(6)
 @each_type
 @pytest.mark.parametrize("direction", ["LT", "GT"])
 @pytest.mark.parametrize("size", [1 << 8, 1 << 16])

@@ -44,6 +44,7 @@ def _text(opcode: str, left: str, right: str, floats: str, n: int) -> str:
     )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("opcode, left, right, floats", sorted(EXACT | ROUNDED))
 def test_all_values(opcode: str, left: str, right: str, floats: str) -> None:
     pairs = np.array([*itertools.product(_values(left), _values(right))])

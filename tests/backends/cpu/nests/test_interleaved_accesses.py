@@ -72,12 +72,14 @@ def _check_transposes(type: str, cases: Iterable[tuple[tuple[int, ...], tuple[in
         assert np.array_equal(found, x.transpose(order)), (x.shape, order)
 
 
+@pytest.mark.sampled(6)
 @each_sizes
 @pytest.mark.parametrize(("type", "planes"), each_type_and_size((2, 3, 4, 5, 8, 13, 16), short=(3, 16)))
 def test_planes_to_pixels_and_back(type: str, planes: int, sizes: tuple[int, ...]) -> None:
     _check_transposes(type, [(size, (0, 2, 1)) for n in sizes for size in ((2, planes, n), (2, n, planes))])
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("type", "size"),
     each_type_and_size(
@@ -121,6 +123,7 @@ REDUCTIONS = [
 ]
 
 
+@pytest.mark.sampled(6)
 @each_sizes
 @pytest.mark.parametrize(("type", "row", "opcode"), REDUCTIONS)
 def test_reductions_of_short_rows(type: str, row: int, opcode: str, sizes: tuple[int, ...]) -> None:
@@ -164,6 +167,7 @@ def test_argmax_of_short_rows(n: int) -> None:
     assert np.array_equal(index, x.argmax(1))
 
 
+@pytest.mark.sampled(6)
 @each_sizes
 @pytest.mark.parametrize(("type", "pieces"), each_type_and_size((2, 3, 4, 5, 13, 16, 17), short=(4, 17)))
 def test_columns_are_concatenated_to_rows(pieces: int, type: str, sizes: tuple[int, ...]) -> None:
@@ -215,6 +219,7 @@ sum { a = s16[] parameter(0)
     np.testing.assert_array_equal(*results)
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("rows", [1, 2, 17, 100])
 @pytest.mark.parametrize("elements", [1, 2, 3, 4])
 @pytest.mark.parametrize("type", ["f32", "f64", "s32", "s8"])

@@ -24,6 +24,7 @@ def check_broadcast(sizes: list[int], result: list[int], dimensions: list[int], 
     check(f"broadcast(x0), dimensions={braces(dimensions)}", formula, values(sizes, type, 5))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("sizes", "result", "dimensions"),
     [

@@ -121,6 +121,7 @@ def check_singular(letter: str, a: Array, s: Array, u: Array, vt: Array) -> None
     assert (s >= 0).all() and (np.diff(s) <= 0).all()
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("letter", TYPES)
 @pytest.mark.parametrize(("m", "n"), [(6, 6), (5, 9), (33, 4), (1, 3)])
 @pytest.mark.parametrize("mode", "AS")

@@ -188,6 +188,7 @@ def _with_zero_points_of_bytes(case: Case) -> str:
     return text.replace("c = ", f"z = {case.floats}{sizes} convert(zu)\nc = ", 1)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("rows", "k"), [(3, 256), pytest.param(1, 77 * GROUP, id="many-groups")])
 @pytest.mark.parametrize("floats", ["bf16", "f16", "f32"])
 @pytest.mark.parametrize("transposed", [True, False])

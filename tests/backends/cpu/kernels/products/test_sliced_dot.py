@@ -41,6 +41,7 @@ def filled(rng: np.random.Generator, sizes: tuple[int, ...], type: str) -> np.nd
     return rng.integers(-4, 5, sizes).astype(DTYPES[type])
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("type", STARTS)
 @pytest.mark.parametrize("start", [0, 3, 7, 100, -1])
 def test_starts_are_clamped(start: int, type: str) -> None:
@@ -53,6 +54,7 @@ def test_starts_are_clamped(start: int, type: str) -> None:
     check(module_text(lines), *(rng.standard_normal(s, np.float32) for s in ((8, 300, 64), (16, 64))), k)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("type", DTYPES)
 @pytest.mark.parametrize("rows", [1, 3, 40])
 @pytest.mark.parametrize("contracted", [0, 1])

@@ -27,6 +27,7 @@ PATTERNS: dict[str, Callable[[int], Array]] = {
 }
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("dtype", [np.uint32, np.int32, np.float32, np.uint64, np.float64])
 def test_patterns(pattern: str, dtype: type) -> None:
@@ -45,6 +46,7 @@ def test_sizes_of_networks(dtype: type, width: int) -> None:
             assert_same(kernel(x), [np.sort(x)])
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("threads", [2, 3, 4, 7])
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_parts_are_merged(pattern: str, threads: int) -> None:

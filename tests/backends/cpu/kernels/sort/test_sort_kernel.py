@@ -55,6 +55,7 @@ def check_sort(comparator: str, *arrays: Array, dimension: int = 0, key: int = 0
     check(sort.emit, sort_text([*arrays], comparator, dimension), *arrays, expected=expected)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 15, 16, 17, 33, 100, 255, 256, 257, 1000, 5000, 40000])
 def test_sizes(size: int) -> None:
     x = floats((size,))
@@ -83,6 +84,7 @@ def typed_sorts() -> Iterator[Any]:
         yield pytest.param(dtype, size, direction, marks=[pytest.mark.long] * is_long)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("dtype", "size", "direction"), [*typed_sorts()])
 def test_types(dtype: type, size: int, direction: str) -> None:
     bits = np.random.default_rng(0).integers(0, 256, size * np.dtype(dtype).itemsize, np.uint8)

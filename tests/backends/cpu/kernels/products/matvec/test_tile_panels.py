@@ -40,6 +40,7 @@ def test_products_of_a_size_have_tiles(case: Case, has_tiles: bool) -> None:
     check(case)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("floats", ["bf16", "f32"])
 @pytest.mark.parametrize("sizes", [(257, 64), (291, 330), (641, 130), (385, 1030), (1311, 66)])
 def test_ends_of_rows_and_of_k(sizes: tuple[int, int], floats: str) -> None:
@@ -48,6 +49,7 @@ def test_ends_of_rows_and_of_k(sizes: tuple[int, int], floats: str) -> None:
         _check_halves(Case(4, *sizes, "u8", floats, scales), is_swapped=False)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("weights", ["s8", "u8", "s4", "f8e4m3fn", "f8e5m2", "f4e2m1fn"])
 @pytest.mark.parametrize("has_zero_points", [False, True])
 def test_weights_of_groups(weights: str, has_zero_points: bool) -> None:
@@ -69,6 +71,7 @@ def _check_unpacked(case: Case, text: str, is_swapped: bool, arguments: list[Arr
     assert (np.abs(got - exact) <= bound).all()
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("is_swapped", [False, True])
 @pytest.mark.parametrize("floats", ["bf16", "f32"])
 @pytest.mark.parametrize(
@@ -83,6 +86,7 @@ def test_halves_of_bytes(
     _check_halves(case, is_swapped)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("is_swapped", [False, True])
 @pytest.mark.parametrize("scales", ["columns", "groups", "64"])
 @pytest.mark.parametrize(("rows", "n"), [(4, 128), (9, 326)])

@@ -50,18 +50,21 @@ def test_batch_invariant_products_have_no_tiles() -> None:
     np.testing.assert_array_equal(run(*arguments)[:1], one(arguments[0][:1], *arguments[1:]))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("rows", [4, 5, 16])
 @pytest.mark.parametrize("sizes", [(32, 512), (515, 33), (256, 64), (4611, 77), (9024, 40)])
 def test_ends_of_rows_and_of_k(sizes: tuple[int, int], rows: int) -> None:
     check(Case(rows, *sizes, "s8", "bf16", "columns", transposed=True))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("weights", ["s8", "u8", "s4", "f8e4m3fn", "f8e5m2", "f4e2m1fn"])
 @pytest.mark.parametrize("has_zero_points", [False, True])
 def test_weights_of_groups(weights: str, has_zero_points: bool) -> None:
     check(Case(7, 1184, 77, weights, "bf16", "groups", has_zero_points, transposed=True))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("is_swapped", [False, True])
 @pytest.mark.parametrize("has_zero_points", [False, True])
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ def multiplied(a: np.ndarray, b: np.ndarray, threads: int = 1) -> np.ndarray:
     return out
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("orders", ORDERS)
 @pytest.mark.parametrize("sizes", [(1, 256, 256, 256), (2, 211, 205, 203), (1, 300, 1100, 130)])
 def test_layouts_and_ends_of_lines_and_of_k(sizes: tuple[int, int, int, int], orders: str) -> None:
