@@ -82,8 +82,8 @@ def _step(e: NestState, reductions: list[Reduction], variable: Variable) -> Loop
 
 def fixed_lane_loop(over: Sequence[Variable]) -> Variable | None:
     """The loop along which reductions of a fixed order have lanes; None if they are short, and add up in order."""
-    loop = over[-1] if over[-1].extent >= MIN_LANE_EXTENT else max(reversed(over), key=lambda v: v.extent)
-    return loop if loop.extent >= MIN_LANE_EXTENT else None
+    long = [v for v in reversed(over) if v.extent >= MIN_LANE_EXTENT]
+    return long[0] if long and long[0] is over[-1] else max(long, key=lambda v: v.extent, default=None)
 
 
 def lane_by_lane(e: NestState, reductions: list[Reduction], variable: Variable) -> States:
