@@ -277,17 +277,67 @@ def copy_annotations(old: Instruction, new: Instruction) -> None:
     new.sharding, new.backend_config = old.sharding, old.backend_config
 
 
-def copy_into(edit: Edit, callee: Computation, arguments: Sequence[Instruction], caller: Instruction) -> Instruction:
+class Copies:
+    """Copies of called computations in one computation, whose callers are visited in order.
+
+    Of an instruction without effects there is one copy for the same operands.
+    """
+
+    def __init__(self, effectful: Set[Computation]) -> None:
+        self.effectful = effectful
+        self._known: dict[tuple[Instruction, ...], Instruction] = {}
+        self._results: dict[Instruction, Instruction] = {}
+        self._may_share: dict[Instruction, bool] = {}
+
+    def replace(self, edit: Edit, caller: Instruction, callee: Computation) -> None:
+        """Replaces a caller by a copy of the instructions of its callee."""
+        result = self.final(copy_into(edit, callee, caller.operands, caller, self))
+        edit.redirect(caller, result)
+        edit.remove(caller)
+        self._results[caller] = result
+
+    def final(self, value: Instruction) -> Instruction:
+        """Returns the result of a caller that has been replaced; any other instruction unchanged."""
+        while value in self._results:
+            value = self._results[value]
+        return value
+
+    def find(self, old: Instruction, operands: Sequence[Instruction]) -> Instruction | None:
+        """Returns the copy of an instruction that was added with these operands; None if there is none."""
+        return self._known.get((old, *operands))
+
+    def add(self, old: Instruction, operands: Sequence[Instruction], copy: Instruction) -> None:
+        """Keeps a copy, unless others of the instruction may have other values or effects."""
+        if old not in self._may_share:
+            is_free = not (old.op.is_pinned or old.shape.is_token or has_control_edges(old))
+            self._may_share[old] = is_free and not has_effect(old, self.effectful)
+        if self._may_share[old]:
+            self._known[old, *operands] = copy
+
+
+def copy_into(
+    edit: Edit,
+    callee: Computation,
+    arguments: Sequence[Instruction],
+    caller: Instruction,
+    copies: Copies | None = None,
+) -> Instruction:
     """Copies the instructions of `callee` before `caller`, with arguments for parameters; returns the copied root.
 
-    Copies keep their metadata; instructions without metadata get that of the caller.
+    Copies keep their metadata; instructions without metadata get that of the caller. `copies` has those that are there
+    already.
     """
     new: dict[Instruction, Instruction] = {}
+    made: dict[Instruction, Instruction] = {}
     for old in callee.instructions:
         if isinstance(old.op, Parameter):
             new[old] = arguments[old.op.number]
             continue
-        operands = [new[operand] for operand in old.operands]
+        sources = [new[operand] for operand in old.operands]
+        if copies is not None and (known := copies.find(old, sources)) is not None:
+            new[old] = known
+            continue
+        operands = sources if copies is None else [copies.final(source) for source in sources]
         if isinstance(old.op, Bitcast) and operands[0].shape != old.operands[0].shape:
             operands = [edit.add(Copy(), operands, old.operands[0].shape, caller)]
         copy = edit.add(old.op, operands, old.shape, caller)
@@ -295,8 +345,10 @@ def copy_into(edit: Edit, callee: Computation, arguments: Sequence[Instruction],
             copy.metadata = old.metadata.copy()
         copy.location = old.location or caller.location
         copy_annotations(old, copy)
-        new[old] = copy
-    for old, copy in new.items():
+        new[old] = made[old] = copy
+        if copies is not None:
+            copies.add(old, sources, copy)
+    for old, copy in made.items():
         for before in old.control_predecessors:
             new[before].add_control_dependency(copy)
     return new[callee.root]

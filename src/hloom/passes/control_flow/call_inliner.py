@@ -11,6 +11,7 @@ from hloom.ir import Computation, Instruction, Module
 from hloom.ops.control_flow import Call, Fusion
 from hloom.ops.traits import ControlFlow
 from hloom.passes.edit import (
+    Copies,
     Edit,
     callees_first_of,
     calls,
@@ -51,12 +52,12 @@ class CallInliner:
             return 0
         order = callees_first_of(module)
         kept, kept_in_applied = self._kept(module, order)
-        only_applied = {module.entry: False}
+        only_applied, effectful = {module.entry: False}, effectful_computations(module)
         changes = 0
         for computation in reversed(order):
             if computation not in only_applied:
                 continue
-            changes += inline_calls(computation, kept_in_applied if only_applied[computation] else kept)
+            changes += inline_calls(computation, kept_in_applied if only_applied[computation] else kept, effectful)
             for instruction in computation.instructions:
                 # The callee is only applied to elements if that is so for all of its callers.
                 inside = only_applied[computation] or not isinstance(instruction.op, ControlFlow)
@@ -115,17 +116,17 @@ def _fusion_to_call(instruction: Instruction) -> None:
         instruction.frontend_attributes.pop("inlineable", None)
 
 
-def inline_calls(computation: Computation, kept: AbstractSet[Computation]) -> int:
+def inline_calls(computation: Computation, kept: AbstractSet[Computation], effectful: AbstractSet[Computation]) -> int:
     """Inlines the calls of one computation recursively, except calls of `kept`; returns the number of calls inlined."""
-    worklist = [i for i in computation.instructions if _is_inlined(i, kept)]
+    worklist = [i for i in reversed(computation.instructions) if _is_inlined(i, kept)]
     if not worklist:
         return 0
-    edit, count = Edit(computation), 0
+    edit, copies, count = Edit(computation), Copies(effectful), 0
     while worklist:
         call = worklist.pop()
         (callee,) = call.op.computations
-        inline(edit, call, callee, call.operands)
-        worklist += [i for i in edit.made_for(call) if _is_inlined(i, kept)]
+        copies.replace(edit, call, callee)
+        worklist += [i for i in reversed(edit.made_for(call)) if _is_inlined(i, kept)]
         count += 1
     edit.finish()
     return count
