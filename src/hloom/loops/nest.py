@@ -260,7 +260,8 @@ def _loads_among(expressions: Sequence[Expression]) -> list[Load]:
 
 def in_place_pairs(nests: Sequence[Nest], space: ExpressionSpace) -> set[tuple[int, int]]:
     """Pairs (written, read) of buffers that may share memory: elements are read only in iterations that write them, or
-    in reductions that end before."""
+    in reductions that end before.
+    """
     if len(nests) != 1:
         return set()
     (nest,) = nests

@@ -79,7 +79,8 @@ def count_function(steps: int) -> Function:
 
 def count_on_thread_function(steps: int) -> Function:
     """Returns `void @hloom_count_on_thread(i64 row, i64 start)`, which counts a run of a step that works on its thread
-    alone, while other threads may count runs, too."""
+    alone, while other threads may count runs, too.
+    """
     b = _row_function(COUNT_ON_THREAD)
     row, start = b.function.parameters
     passed = b.binary("sub", read_clock(b), start)
