@@ -148,3 +148,11 @@ def test_few_lengths_are_left_to_the_host() -> None:
     n = (1 << 22) + 15  # a prime, whose convolution would be too long
     module = hl.parse(text("FFT", f"c64[{n}]", f"c64[{n}]", (n,)))
     assert not FftLengths().run(module)
+
+
+def test_the_number_of_rows_decides_nothing_where_results_do_not_depend_on_the_batch() -> None:
+    """A single row of a length with a large prime factor has a kernel, and is padded since that is faster."""
+    sizes = shape("c64", (1, 898))
+    module = hl.parse(text("FFT", sizes, sizes, (898,)))
+    assert not FftLengths(batch_invariant=True).run(module)
+    assert FftLengths().run(module) == 1

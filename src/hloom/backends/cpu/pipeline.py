@@ -93,7 +93,7 @@ def cpu_pipeline(topology: Topology = Topology.THREADS, batch_invariant: bool = 
             *([] if batch_invariant else [ConvolutionProducts()]),
             BatchNormExpander(),
             LinearAlgebraToLapack(),
-            FftLengths(),
+            FftLengths(batch_invariant),
             ScanExpander(),
             SortKeys(),
             MapInliner(),

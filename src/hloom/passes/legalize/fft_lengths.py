@@ -42,15 +42,18 @@ class FftLengths:
     """Before: an fft of any lengths. After: ffts of one or several dimensions with kernels for their lengths.
 
     Long columns are transposed to rows, long real sequences of odd length become complex, and lengths with large prime
-    factors are convolved with a chirp. Lengths whose convolution would exceed `MAX_LENGTH` squared are left alone.
+    factors are convolved with a chirp. Lengths whose convolution would exceed `MAX_LENGTH` squared are left alone. If
+    `batch_invariant` is set, the number of rows decides nothing.
     """
 
     name: ClassVar[str] = "fft-lengths"
     operations: ClassVar[tuple[type, ...]] = (Fft,)
+    batch_invariant: bool = False
 
     def run(self, module: Module) -> int:
         """Expands the transforms; returns their number."""
-        return expand_each(module, Fft, _expanded)
+        max_rows = 0 if self.batch_invariant else MAX_PADDED_ROWS
+        return expand_each(module, Fft, functools.partial(_expanded, max_rows))
 
 
 def factors(n: int) -> tuple[int, int] | None:
@@ -89,16 +92,17 @@ def has_code(kind: FftType, lengths: Sequence[int]) -> bool:
     return factors(last // 2 if is_half else last) is not None
 
 
-def _expanded(op: Fft, build: OpBuilder, old: Instruction, _: Module) -> Instruction | None:
+def _expanded(max_rows: int, op: Fft, build: OpBuilder, old: Instruction, _: Module) -> Instruction | None:
     if not old.shape.element_count or 0 in op.fft_length:
         return None
-    if has_code(op.fft_type, op.fft_length) and not _is_faster_by_chirp(old, op):
+    is_faster_by_chirp = _is_faster_by_chirp(old, op, max_rows)
+    if has_code(op.fft_type, op.fft_length) and not is_faster_by_chirp:
         return None
     if len(op.fft_length) == 1 and not _can_expand(op.fft_type, op.fft_length[0]):
         return None
     axes = dict(zip(range(old.shape.rank - len(op.fft_length), old.shape.rank), op.fft_length, strict=True))
     last, value = old.shape.rank - 1, old.operands[0]
-    if _is_faster_by_chirp(old, op):
+    if is_faster_by_chirp:
         return _by_chirp(build, value, op.fft_type, op.fft_length[-1])
     if op.fft_type in (FftType.FFT, FftType.IFFT):
         return _complex(build, value, op.fft_type, axes)
@@ -134,14 +138,14 @@ def _on_last_dimensions(
     return build(Transpose(permutation=back), transform(build(Transpose(permutation=tuple(order)), x)))
 
 
-def _is_faster_by_chirp(old: Instruction, op: Fft) -> bool:
-    """Whether there are too few rows to fill the lanes, of a length with a large prime factor."""
+def _is_faster_by_chirp(old: Instruction, op: Fft, max_rows: int) -> bool:
+    """Whether fewer than `max_rows` rows, of a length with a large prime factor, leave lanes empty."""
     n = op.fft_length[-1]
     is_complex = op.fft_type in (FftType.FFT, FftType.IFFT)
     rows = math.prod(old.shape.dimensions[:-1])
     return (
         len(op.fft_length) == 1
-        and rows < MAX_PADDED_ROWS
+        and rows < max_rows
         and MIN_PADDED_LENGTH <= n <= MAX_LENGTH
         and is_complex
         and not radices_of(n)
