@@ -24,7 +24,7 @@ _HEAD = """# Users' performance reports, measured
 
 Reports about the speed of JAX and of XLA's CPU backend that users filed in public, each with a small program of our own
 that shows the case, run on XLA (jaxlib 0.10.2) and on hloom. The reports are about several versions of XLA. Measured
-on two cores (AMD EPYC, fourth generation, AVX-512): a step is the median of runs on both sides alternately, compiling
+on two cores (Intel Xeon, Sapphire Rapids): a step is the median of runs on both sides alternately, compiling
 starts in a new process with empty caches or, "warmed", with a cache that has what `hloom warm` keeps, which is code
 that programs share and none of the program's own. {kept} Memory is the peak of the process. The results of both sides
 are compared.
