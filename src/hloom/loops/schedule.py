@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import chain
 
@@ -353,31 +353,28 @@ def _stage(kernel: Kernel, nest: Nest, vector: Variable, lanes: int = 0) -> Nest
     vector loop only stores such a value, the reduction stores it instead.
     """
     space = kernel.space
-    outside = {id(e): e for e in nest.expressions}
+    computed = {id(e) for e in nest.expressions}
     staged = []
     replaced: dict[int, Expression] = {}
     remaining = nest.stores
     for reduction in nest.reductions:
         user = _user_loop(nest, reduction, vector, lanes)
-        if user is None:
+        found = None if user is None else _used_again(space, reduction, user, computed - replaced.keys())
+        if user is None or found is None:
             continue
-        inner = reduction.over[0]
-        for expression in _expensive(reduction.values, inner):
-            counterpart = space.substitute([expression], {inner: space.indices.of(user)}, in_reductions=False)[0]
-            if id(counterpart) in outside and id(counterpart) not in replaced and counterpart is not expression:
-                store = _store_in_reduction(kernel, nest, reduction, counterpart)
-                if store is not None:
-                    index = space.substitute_index(store.index, {user: space.indices.of(inner)})
-                    staged.append((expression, store.buffer, index))
-                    remaining = tuple(each for each in remaining if each is not store)
-                    break
-                buffer, size = len(kernel.buffers), inner.extent * max(lanes, 1)
-                type = expression.type.computation_type  # as registers hold it: no narrow float is rounded again
-                kernel.buffers.append(BufferType(type, size, "scratch"))
-                space.buffer_sizes.append(size)
-                staged.append((expression, buffer, _slot(space, inner, vector, lanes)))
-                replaced[id(counterpart)] = space.load(type, buffer, _slot(space, user, vector, lanes))
-                break
+        inner, (expression, counterpart) = reduction.over[0], found
+        store = _store_in_reduction(kernel, nest, reduction, counterpart)
+        if store is not None:
+            index = space.substitute_index(store.index, {user: space.indices.of(inner)})
+            staged.append((expression, store.buffer, index))
+            remaining = tuple(each for each in remaining if each is not store)
+            continue
+        buffer, size = len(kernel.buffers), inner.extent * max(lanes, 1)
+        type = expression.type.computation_type  # as registers hold it: no narrow float is rounded again
+        kernel.buffers.append(BufferType(type, size, "scratch"))
+        space.buffer_sizes.append(size)
+        staged.append((expression, buffer, _slot(space, inner, vector, lanes)))
+        replaced[id(counterpart)] = space.load(type, buffer, _slot(space, user, vector, lanes))
     if not staged:
         return nest
     values = space.replace([store.value for store in remaining], replaced, in_reductions=False)
@@ -386,6 +383,20 @@ def _stage(kernel: Kernel, nest: Nest, vector: Variable, lanes: int = 0) -> Nest
     nest = replace(nest, stores=stores, schedule=replace(nest.schedule, staged=kept))
     is_used = any(vector in store.index.variables for store in stores)
     return nest if is_used else nest.with_loops(loop for loop in nest.loops if loop is not vector)
+
+
+def _used_again(
+    space: ExpressionSpace, reduction: Reduction, user: Variable, computed: Set[int]
+) -> tuple[Expression, Expression] | None:
+    """An expensive value of a reduction, and its counterpart in the iterations of a loop, whose ids are `computed`;
+    None if there is none.
+    """
+    inner = reduction.over[0]
+    for expression in _expensive(reduction.values, inner):
+        counterpart = space.substitute([expression], {inner: space.indices.of(user)}, in_reductions=False)[0]
+        if id(counterpart) in computed and counterpart is not expression:
+            return expression, counterpart
+    return None
 
 
 def _store_in_reduction(kernel: Kernel, nest: Nest, reduction: Reduction, value: Expression) -> Store | None:

@@ -286,20 +286,14 @@ class Copies:
     def __init__(self, effectful: Set[Computation]) -> None:
         self.effectful = effectful
         self._known: dict[tuple[Instruction, ...], Instruction] = {}
-        self._results: dict[Instruction, Instruction] = {}
+        self.results: dict[Instruction, Instruction] = {}
+        """The results of callers that have been replaced."""
         self._may_share: dict[Instruction, bool] = {}
-
-    def replace(self, edit: Edit, caller: Instruction, callee: Computation) -> None:
-        """Replaces a caller by a copy of the instructions of its callee."""
-        result = self.final(copy_into(edit, callee, caller.operands, caller, self))
-        edit.redirect(caller, result)
-        edit.remove(caller)
-        self._results[caller] = result
 
     def final(self, value: Instruction) -> Instruction:
         """Returns the result of a caller that has been replaced; any other instruction unchanged."""
-        while value in self._results:
-            value = self._results[value]
+        while value in self.results:
+            value = self.results[value]
         return value
 
     def find(self, old: Instruction, operands: Sequence[Instruction]) -> Instruction | None:
@@ -351,4 +345,5 @@ def copy_into(
     for old, copy in made.items():
         for before in old.control_predecessors:
             new[before].add_control_dependency(copy)
-    return new[callee.root]
+    root = new[callee.root]
+    return root if copies is None else copies.final(root)

@@ -51,8 +51,9 @@ class CallInliner:
         if not any(_is_inlined(instruction, frozenset()) for instruction in module.instructions()):
             return 0
         order = callees_first_of(module)
-        kept, kept_in_applied = self._kept(module, order)
-        only_applied, effectful = {module.entry: False}, effectful_computations(module)
+        effectful = effectful_computations(module)
+        kept, kept_in_applied = self._kept(order, effectful)
+        only_applied = {module.entry: False}
         changes = 0
         for computation in reversed(order):
             if computation not in only_applied:
@@ -67,14 +68,15 @@ class CallInliner:
             remove_unused_computations(module)
         return changes
 
-    def _kept(self, module: Module, order: list[Computation]) -> tuple[set[Computation], set[Computation]]:
+    def _kept(
+        self, order: list[Computation], effectful: AbstractSet[Computation]
+    ) -> tuple[set[Computation], set[Computation]]:
         """Returns the computations whose calls are not inlined: in general, and in computations applied to elements."""
         called = Counter(i.op.computation for c in order for i in c.instructions if isinstance(i.op, Call))
         shared = {computation for computation, count in called.items() if count > 1}
         inlined = _inlined_sizes(order, lambda callee, size: False)
         if sum(inlined[c] for c in order if c not in called) <= self.max_instructions:
             return set(), set()
-        effectful = effectful_computations(module)
         plain = {c for c in shared if c not in effectful and _has_static_signature(c)}
 
         def is_large(callee: Computation, size: int) -> bool:
@@ -125,17 +127,29 @@ def inline_calls(computation: Computation, kept: AbstractSet[Computation], effec
     while worklist:
         call = worklist.pop()
         (callee,) = call.op.computations
-        copies.replace(edit, call, callee)
+        inline(edit, call, callee, call.operands, copies)
         worklist += [i for i in reversed(edit.made_for(call)) if _is_inlined(i, kept)]
         count += 1
     edit.finish()
     return count
 
 
-def inline(edit: Edit, caller: Instruction, callee: Computation, arguments: Sequence[Instruction]) -> None:
-    """Replaces an instruction that calls a computation by a copy of the computation, applied to the arguments."""
-    edit.redirect(caller, copy_into(edit, callee, arguments, caller))
+def inline(
+    edit: Edit,
+    caller: Instruction,
+    callee: Computation,
+    arguments: Sequence[Instruction],
+    copies: Copies | None = None,
+) -> None:
+    """Replaces an instruction that calls a computation by a copy of the computation, applied to the arguments.
+
+    Earlier `copies` are shared.
+    """
+    result = copy_into(edit, callee, arguments, caller, copies)
+    edit.redirect(caller, result)
     edit.remove(caller)
+    if copies is not None:
+        copies.results[caller] = result
 
 
 def _is_inlined(instruction: Instruction, kept: AbstractSet[Computation]) -> bool:

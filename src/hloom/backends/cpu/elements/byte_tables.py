@@ -78,6 +78,11 @@ def table_of_codes(b: Builder, table: Table) -> Value:
     return b.bitcast(vector_constant("i32", table.tolist()), type_of("float", CODES))
 
 
+def words_of_codes(table: Table) -> Value:
+    """Returns the bf16 (i16) of a table of 16 as a vector, twice."""
+    return vector_constant("i16", [*(table >> 16).tolist()] * 2)
+
+
 def halves_of_bytes(b: Builder, packed: Value, is_swapped: bool) -> Value:
     """Returns the 16 halves of bytes in a word (i64) as the lowest bits of 16 lanes, in `ORDER_OF_HALVES`.
 

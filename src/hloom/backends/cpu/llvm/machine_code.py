@@ -222,8 +222,6 @@ class Compilation:
         if self._executor is not None:
             with fork_allowed():  # `submit` takes a lock that forks take, too
                 _make_compilers(self._executor, threads)
-                if not _idle_engines:
-                    _submitted(self._executor, _make_idle_engine)
 
     def __enter__(self) -> Compilation:
         return self
@@ -393,32 +391,15 @@ def make_object(text: str) -> bytes:
                 _compiler_counts[is_call_only] -= 1
 
 
-_idle_engines: list[Any] = []
-"""The engine that loads the next program, if it was made while that was compiled."""
-
-
-@shielded
-def _make_idle_engine() -> None:
-    with _lock:
-        if not _idle_engines:
-            _idle_engines.append(_new_engine())
-
-
-def _new_engine() -> Any:
-    """Returns an engine that loads object files."""
-    # It compiles nothing, so its target machine needs only the code model.
-    machine = _native_target().create_target_machine(jit=True, codemodel="jitdefault")
-    empty = llvm.parse_assembly("")
-    engine = llvm.create_mcjit_compiler(empty, machine)
-    engine.remove_module(empty)  # which the engine would compile: three quarters of the time to load a program
-    return engine
-
-
 @shielded
 def load_object(*object_files: bytes) -> MachineCode:
     """Loads the object files of one program."""
     with _lock:
-        engine = _idle_engines.pop() if _idle_engines else _new_engine()
+        # The engine compiles nothing, so its target machine needs only the code model.
+        machine = _native_target().create_target_machine(jit=True, codemodel="jitdefault")
+        empty = llvm.parse_assembly("")
+        engine = llvm.create_mcjit_compiler(empty, machine)
+        engine.remove_module(empty)  # which the engine would compile: three quarters of the time to load a program
         for file in object_files:
             engine.add_object_file(llvm.ObjectFileRef.from_data(file))
         engine.finalize_object()

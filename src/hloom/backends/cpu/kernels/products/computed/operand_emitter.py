@@ -18,6 +18,7 @@ from hloom.backends.cpu.elements.byte_tables import (
     look_up_codes,
     look_up_halves,
     table_of_codes,
+    words_of_codes,
 )
 from hloom.backends.cpu.elements.types import Element, resized
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
@@ -179,7 +180,7 @@ class OperandEmitter(NestEmitter):
         """The bf16 (i16) of all codes, twice: constants, or those of the group that has the table."""
         f, table = self.f, self.known("table")
         if table is None:
-            return vector_constant("i16", [*(self._function_of_codes.table >> 16).tolist()] * 2)
+            return words_of_codes(self._function_of_codes.table)
         words = f.bitcast(f.convert("fptrunc", table, "bfloat"), type_of("i16", CODES))
         return f.shuffle(words, None, [*range(CODES)] * 2)
 

@@ -14,11 +14,12 @@ from hloom.backends.cpu.elements.byte_tables import (
     look_up_codes,
     look_up_pairs,
     table_of_codes,
+    words_of_codes,
 )
 from hloom.backends.cpu.elements.transpose import transpose_squares
 from hloom.backends.cpu.kernels.products.computed.operand_emitter import OperandEmitter, Resume
 from hloom.backends.cpu.kernels.products.computed.tabulated import Coded
-from hloom.lir import IndexValue, Value, constant, type_of, vector_constant
+from hloom.lir import IndexValue, Value, constant, type_of
 
 WORDS = type_of("i16", LANES // 2)
 
@@ -38,8 +39,7 @@ class PanelEmitter(OperandEmitter):
         """
         f, function = self.f, self.coded.function
         rows = [self._codes_of_rows(f.add(at, step)) for step in range(count)]
-        table = vector_constant("i16", [*(function.table >> 16).tolist()] * 2)
-        words = look_up_pairs(f, rows[0], rows[-1], table, function.is_swapped)
+        words = look_up_pairs(f, rows[0], rows[-1], words_of_codes(function.table), function.is_swapped)
         low = constant(words[0].type, 0xFFFF)
         return words if count == 2 else [f.binary("and", each, low) for each in words]
 
@@ -68,28 +68,27 @@ class PanelEmitter(OperandEmitter):
 
     def pairs_of_rows(self, at: IndexValue, count: int) -> list[Value]:
         """Returns an element of K and the next one, or itself, of 64 rows, in the lanes of `codes_of_pairs`."""
-        f, coded, shared, found = self.f, self.coded, self.known("pairs"), list[Value]()
+        f, function, shared, found = self.f, self.coded.function, self.known("pairs"), list[Value]()
         rows = [self._codes_of_rows(f.add(at, step)) for step in range(count)]
-        table = table_of_codes(f, coded.function.table)
-        for i, codes in enumerate(codes_of_pairs(f, rows[0], rows[-1], coded.function.is_swapped)):
+        table = table_of_codes(f, function.table)
+        for i, codes in enumerate(codes_of_pairs(f, rows[0], rows[-1], function.is_swapped)):
             own = {part: vectors[i] for part, vectors in shared.items()}
-            self.scopes.append({id(coded.part): look_up_codes(f, codes, table), **own})
-            value = self.value(self.operand.value)
-            self.scopes.pop()
-            assert isinstance(value, Value)
-            found.append(value)
+            found.append(self._value_of(look_up_codes(f, codes, table), own))
         return found
 
     def table_of(self, shared: Mapping[Expression, Value]) -> Value:
         """Returns the elements of all codes in a row, given what its elements share, such as a scale."""
-        coded = self.coded
         own = {id(part): self.f.splat(value, CODES) for part, value in shared.items()}
         with self._lanes(self.operand.contracted.within, CODES, None):
-            self.scopes.append({id(coded.part): table_of_codes(self.f, coded.function.table), **own})
-            table = self.value(self.operand.value)
-            self.scopes.pop()
-        assert isinstance(table, Value)
-        return table
+            return self._value_of(table_of_codes(self.f, self.coded.function.table), own)
+
+    def _value_of(self, decoded: Value, shared: Mapping[int, Value]) -> Value:
+        """Returns elements, given the values of their codes, and by id what elements share."""
+        self.scopes.append({id(self.coded.part): decoded, **shared})
+        value = self.value(self.operand.value)
+        self.scopes.pop()
+        assert isinstance(value, Value)
+        return value
 
     def transposed_codes(self, at: IndexValue, count: int) -> list[Value]:
         """Returns the codes of 128 rows from the bound one on and of 8 elements of K, of which `count` exist: each four

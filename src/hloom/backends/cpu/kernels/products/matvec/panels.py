@@ -65,11 +65,6 @@ class Plan:
         return self.rows * self.columns.count
 
     @property
-    def block(self) -> int:
-        """Elements of K of a block: those of one group, or a part of them."""
-        return block_of(self.operand)
-
-    @property
     def vectors(self) -> Sequence[Value]:
         """The registers of parts of the vectors."""
         return [constant(I8, SQUARES + part) for part in range(self.columns.parts)]
@@ -95,7 +90,7 @@ class Ahead:
     pairs: IndexValue
 
     def after(self, f: KernelFunction, elements: IndexValue) -> Ahead:
-        """Returns it after more elements of K."""
+        """Returns the weights that follow after more elements of K."""
         return Ahead(self.row, self.start, f.add(self.pairs, f.divide(elements, 2)))
 
 
@@ -136,10 +131,6 @@ class Panels(ABC):
         """Writes the words of fewer elements of K than a step has to memory of zeros."""
 
     @abstractmethod
-    def multiply(self, start: IndexValue, words: Value, meanwhile: Callable[[int], None] = lambda square: None) -> None:
-        """Adds the products of a step of K to the sums; writes other code before the products of each square."""
-
-    @abstractmethod
     def store(self, out: Value) -> None:
         """Stores the totals to the result."""
 
@@ -151,7 +142,7 @@ class Panels(ABC):
 
     def add_products(self) -> None:
         """Adds the products of all blocks of K to the totals, from zero."""
-        f, k, size, (_, count) = self.f, self.plan.p.k, self.plan.block, self.reads
+        f, k, size, (_, count) = self.f, self.plan.p.k, block_of(self.plan.operand), self.reads
         f.fill(self.totals, 0, f.multiply(count, self.plan.sums * 4))
         whole, length = k // size * size, PIECE // self.plan.rows
         if whole:
@@ -251,6 +242,20 @@ class Panels(ABC):
             self.compute(contexts, f.add(start, at), words, part, ahead.after(f, at))
 
         self.multiply(f.add(start, f.subtract(at, STEP)), others, compute)
+
+    def multiply(self, start: IndexValue, words: Value, meanwhile: Callable[[int], None] = lambda square: None) -> None:
+        """Adds the products of a step of K to the sums; writes other code before the products of each square."""
+        f, plan, own = self.f, self.plan, self.plan.columns
+        of_vectors = f.multiply(f.divide(start, STEP), own.step_words)
+        pitch = own.parts * WORDS if own.are_left else own.width
+        for part, register in enumerate(plan.vectors):
+            move(f, "tileloadd64", register, f.at(self.vectors, f.add(of_vectors, part * WORDS), "i32"), pitch)
+        for square in range(SQUARES):
+            move(f, "tileloadd64", plan.matrix, f.at(words, square * SQUARE_WORDS, "i32"), WORDS)
+            meanwhile(square)
+            for register in plan.vectors:
+                factors = (register, plan.matrix) if own.are_left else (plan.matrix, register)
+                f.call_void("llvm.x86.tdpbf16ps", constant(I8, square), *factors)
 
     def _words_of(self, buffer: IndexValue) -> Value:
         """Returns the address of the words of a step."""

@@ -8,7 +8,7 @@ time whatever its table is computed from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from hloom.affine import Expression
@@ -19,7 +19,6 @@ from hloom.backends.cpu.kernels.products.computed.operand_emitter import Resume
 from hloom.backends.cpu.kernels.products.matvec.panels import (
     BLOCK,
     PANEL,
-    SQUARE_WORDS,
     SQUARES,
     WIDE_PANEL,
     Ahead,
@@ -28,8 +27,8 @@ from hloom.backends.cpu.kernels.products.matvec.panels import (
 )
 from hloom.backends.cpu.kernels.products.matvec.tile_columns import F32, words_of
 from hloom.backends.cpu.kernels.products.split.factors import STEP
-from hloom.backends.cpu.kernels.products.tiles.tile_registers import BF16, WORDS, move
-from hloom.lir import I8, IndexValue, Value, constant, type_of, zero
+from hloom.backends.cpu.kernels.products.tiles.tile_registers import BF16, WORDS
+from hloom.lir import IndexValue, Value, type_of, zero
 
 MIN_BLOCK = 64  # elements of K of a table that pays
 UNIT = 2 * WORDS  # rows that are looked up together
@@ -150,16 +149,6 @@ class TablePanels(Panels):
             table = f.load(f.at(self._tables, row * CODES, "i16"), TABLE, 32)
             found.append(f.shuffle(table, None, [*range(CODES)] * 2))
         return found
-
-    def multiply(self, start: IndexValue, words: Value, meanwhile: Callable[[int], None] = lambda square: None) -> None:
-        f, plan, own = self.f, self.plan, self.plan.columns
-        (vectors,) = plan.vectors
-        of_vectors = f.multiply(f.divide(start, STEP), own.step_words)
-        move(f, "tileloadd64", vectors, f.at(self.vectors, of_vectors, "i32"), own.width)
-        for square in range(SQUARES):
-            move(f, "tileloadd64", plan.matrix, f.at(words, square * SQUARE_WORDS, "i32"), WORDS)
-            meanwhile(square)
-            f.call_void("llvm.x86.tdpbf16ps", constant(I8, square), plan.matrix, vectors)
 
     def store(self, out: Value) -> None:
         f, p, count = self.f, self.plan.p, self.plan.columns.count

@@ -11,7 +11,7 @@ A vector of f32 consists of three parts, as in tile_sums.py, which are added to 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hloom.backends.cpu.elements.transpose import transpose_squares
@@ -41,10 +41,9 @@ from hloom.backends.cpu.kernels.products.tiles.tile_registers import (
     WORDS,
     configure,
     has_tile_instruction,
-    move,
     release,
 )
-from hloom.lir import I8, PTR, IndexValue, Value, constant
+from hloom.lir import PTR, IndexValue, Value, constant
 from hloom.target import Target
 from hloom.types import PrimitiveType
 
@@ -203,18 +202,6 @@ class LanePanels(Panels):
         others = high[0] if high else [constant(F32, 0)] * len(low)
         words = exact_words if is_exact(self.plan.operand) else bf16_words
         return [words(self.f, *pair) for pair in zip(low, others, strict=True)]
-
-    def multiply(self, start: IndexValue, words: Value, meanwhile: Callable[[int], None] = lambda square: None) -> None:
-        f, plan, own = self.f, self.plan, self.plan.columns
-        of_vectors = f.multiply(f.divide(start, STEP), own.step_words)
-        for part, register in enumerate(plan.vectors):
-            address = f.at(self.vectors, f.add(of_vectors, part * WORDS), "i32")
-            move(f, "tileloadd64", register, address, own.parts * WORDS)
-        for square in range(SQUARES):
-            move(f, "tileloadd64", plan.matrix, f.at(words, square * SQUARE_WORDS, "i32"), WORDS)
-            meanwhile(square)
-            for register in plan.vectors:
-                f.call_void("llvm.x86.tdpbf16ps", constant(I8, square), register, plan.matrix)
 
     def store(self, out: Value) -> None:
         f, p, (_, count) = self.f, self.plan.p, self.reads
