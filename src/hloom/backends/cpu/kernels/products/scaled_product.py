@@ -26,6 +26,8 @@ MIN_WORK = 1 << 21
 """Multiply-adds of a product beside which the smallest sample costs nothing."""
 CACHED_WORK, SAMPLED_WORK = 1 << 16, 1 << 20
 """Multiply-adds for each vector in the sample of an operand in the second cache, and of a larger one."""
+FAST_SUBNORMALS = "clzero"
+"""A feature of x86 processors, AMD's since Zen, that multiply and add subnormal numbers about as fast as others."""
 CACHED_BYTES = L2_BYTES // 4
 """Bytes of an operand that the second cache holds beside others."""
 MIN_SAMPLE, MAX_SAMPLE = 8, 1 << 10
@@ -73,7 +75,9 @@ def scaled_product(spec: MatmulSpec, vector: Type, target: Target) -> ScaledProd
 
     Rows of a batch-invariant product must not depend on other rows.
     """
-    if processor().architecture != "x86_64" or target.batch_invariant or not target.has_heap:
+    if processor().architecture != "x86_64" or processor().has(FAST_SUBNORMALS):
+        return None
+    if target.batch_invariant or not target.has_heap:
         return None
     types = {type.real for type in (spec.lhs_type, spec.rhs_type, spec.out_type)}
     if [memory_element(type) for type in types] != [vector.element] or not vector.is_float:
